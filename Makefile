@@ -1,0 +1,55 @@
+# instar: `make` prints this list.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# Bytecode makes imports three to four times faster, also where the machine forbids writing it.
+unexport PYTHONDONTWRITEBYTECODE
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench clean
+
+help: ## print this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+
+demo: $(VENV)/.run ## play the whole story once: an agent rewrites its own hook; no key, no network
+	@$(BIN)/python examples/demo.py
+
+test: $(VENV)/.dev ## run the hermetic test suite
+	@$(BIN)/python -m pytest
+
+check: $(VENV)/.dev ## format, lint, strict types, floors, sizes, hook points, docs
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest tests/test_floors.py tests/test_size.py tests/test_hook_points.py tests/test_docs.py
+
+format: $(VENV)/.dev ## format and mend what can be mended
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.dev ## measure this machine: cold start, turn, tool call, hook call, memory
+	@$(BIN)/python -m bench
+
+clean: ## remove what make made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis
+
+# uv where there is one, else pip. An install that was cut short leaves no stamp and is made again.
+define install
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
+	  { echo "cannot make $(VENV): install the venv module (Debian: apt install python3-venv)" >&2; exit 1; }
+	@echo "installing $(1) into $(VENV)"
+	@if command -v uv >/dev/null; then \
+	  VIRTUAL_ENV=$(VENV) uv pip install --quiet --compile-bytecode -e '$(1)'; \
+	else \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '$(1)'; \
+	fi
+	@touch $@
+endef
+
+$(VENV)/.run: pyproject.toml
+	$(call install,.)
+
+$(VENV)/.dev: pyproject.toml
+	$(call install,.[dev])
+	@touch $(VENV)/.run

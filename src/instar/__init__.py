@@ -1,0 +1,3 @@
+"""instar: a self-evolving agent runtime."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,68 @@
+"""What the commands share: logging options, one-line errors, and a runtime that is open for a while."""
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from instar.cli import logs
+from instar.cli.context import Context
+from instar.cli.failure import one_line, one_line_errors
+
+if TYPE_CHECKING:
+    from instar.runtime import Options, Runtime
+
+
+def door(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command ``--print-logs`` and ``--log-level``, and make what it raises one line.
+
+    The function gets the `Context` first; a coroutine function is run to its end.
+    """
+
+    @click.option("--print-logs", is_flag=True, help="Print log lines on stderr instead of into the log file.")
+    @click.option(
+        "--log-level",
+        type=click.Choice(list(logs.LEVELS), case_sensitive=False),
+        default="INFO",
+        show_default=True,
+        help="Which lines are logged; DEBUG also shows where an unexpected error comes from.",
+    )
+    @click.pass_obj
+    @functools.wraps(function)
+    def opened(context: Context, *args: Any, print_logs: bool, log_level: str, **options: Any) -> Any:
+        logs.start(context.paths.log_file, log_level, printed=print_logs)
+        with one_line_errors(traceback=log_level == "DEBUG"):
+            result = function(context, *args, **options)
+            return asyncio.run(result) if isinstance(result, Coroutine) else result
+
+    return opened
+
+
+@asynccontextmanager
+async def opened_runtime(options: "Options") -> "AsyncIterator[Runtime]":
+    """Open a runtime, say on stderr what it skipped, and close it at the end."""
+    # Start-up time: only a command that needs a runtime pays for its rooms.
+    from instar.runtime import Runtime
+
+    async with await Runtime.open(options) as runtime:
+        tell(runtime.notices)
+        yield runtime
+
+
+def tell(notices: Iterable[str]) -> None:
+    """Print notices on stderr, one line each; what trust took away is one line together."""
+    told = list(notices)
+    skipped = [notice for notice in told if is_about_trust(notice)]
+    if skipped:
+        click.echo(f"instar: not trusted, so skipped (see: instar trust --help): {one_line('; '.join(skipped))}", err=True)
+    for notice in told:
+        if notice not in skipped:
+            click.echo(f"instar: {one_line(notice)}", err=True)
+
+
+def is_about_trust(notice: str) -> bool:
+    """Whether a notice says that something was left out because its folder is not trusted."""
+    return "untrusted project" in notice

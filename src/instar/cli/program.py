@@ -1,0 +1,119 @@
+"""The commands by name, and the way into them."""
+
+import difflib
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import click
+
+from instar import __version__
+from instar.cli.context import Context
+from instar.cli.failure import Failure
+
+COMMANDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {
+        "run": ("instar.cli.run:command", "Give the agent a message and print its answer."),
+        "session": ("instar.cli.session:command", "List, show or delete sessions."),
+        "models": ("instar.cli.models:command", "List the models that can be called."),
+        "serve": ("instar.cli.serve:command", "Serve opencode's HTTP interface."),
+        "trust": ("instar.cli.trust:command", "Say which folders may run code."),
+        "init": ("instar.cli.init:command", "Make a folder with an evolve workspace of your own."),
+        "completion": ("instar.cli.completion:command", "Print a completion script for a shell."),
+    }
+)
+"""Each command: ``module:attribute`` of its click command, and its line in the help."""
+
+
+class Program(click.Group):
+    """A group whose commands are imported when they are called; the help is written from the table."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands' names: the core's, then the flagships'."""
+        return list(table())
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command called `cmd_name`; None when there is none."""
+        found = table().get(cmd_name)
+        if found is None:
+            return None
+        module, _, attribute = found[0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing one."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in table().items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that `args` begin with. Raises `click.UsageError` naming the nearest ones."""
+        name = args[0]
+        if not ctx.resilient_parsing and not name.startswith("-") and name not in table():
+            near = difflib.get_close_matches(name, table(), n=1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            raise click.UsageError(f'there is no command {name!r}{meant} (a prompt: instar run "…")', ctx)
+        return super().resolve_command(ctx, args)
+
+
+def table() -> dict[str, tuple[str, str]]:
+    """Return every command: the core's, then those that the flagships bring."""
+    return {**COMMANDS, **{name: (brought.command, brought.help) for name, brought in _flagships().items()}}
+
+
+def _flagships() -> Mapping[str, Any]:
+    """The flagships' table, read from its file alone.
+
+    Importing it by name would import the whole plugin door with it, which costs more than the help.
+    """
+    name = "instar.plugin.builtin"
+    module = sys.modules.get(name) or sys.modules.get("instar_builtin")
+    if module is None:
+        path = Path(__file__).parent.parent / "plugin" / "builtin.py"
+        spec = importlib.util.spec_from_file_location("instar_builtin", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    found: Mapping[str, Any] = module.BUILTIN
+    return found
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
+@click.pass_context
+def program(ctx: click.Context) -> None:
+    """A self-evolving agent: it rewrites its own hooks, prompts and tools, each change tested first."""
+    ctx.obj = Context(dict(os.environ))
+
+
+def main(arguments: list[str] | None = None, exit_with: Callable[[int], Any] = sys.exit) -> None:
+    """Run the command line and end the process with its exit code."""
+    try:
+        code = program.main(arguments, prog_name="instar", standalone_mode=False)
+    except Failure as error:
+        error.show()
+        code = error.exit_code
+    except click.ClickException as error:
+        where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "instar"
+        Failure(f"{error.format_message().rstrip('.')} (see: {where} --help)").show()
+        code = error.exit_code
+    except click.Abort:
+        code = 130
+    except BrokenPipeError:
+        hush()
+        code = 141
+    exit_with(int(code or 0))
+
+
+def hush() -> None:
+    """Send what is still to be printed nowhere: the reader has gone, and exiting must not say so."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())

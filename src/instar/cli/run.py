@@ -1,0 +1,210 @@
+"""``instar run``: one message, one answer."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from instar.agent import parse_model
+from instar.approval import Person, always_once
+from instar.bus import Subscription
+from instar.cli import question
+from instar.cli.context import Context
+from instar.cli.door import door, is_about_trust, opened_runtime
+from instar.cli.follow import Follower, View
+from instar.cli.message import compose
+from instar.cli.plain import JsonLines, Plain
+from instar.cli.stop import CODE, Stop
+from instar.message import Assistant, MessageAbortedError, Session, WithParts
+from instar.plugin import PromptBody, SessionBody
+from instar.runtime import Options, Runtime
+from instar.wire import Plain as Object
+
+T = TypeVar("T")
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line asks for."""
+
+    directory: Path
+    parts: list[Object]
+    model: str | None
+    agent: str | None
+    session: str | None
+    continued: bool
+    title: str | None
+    format: str
+    auto: bool
+    workspace: str | None
+
+
+@click.command()
+@click.argument("message", nargs=-1)
+@click.option("-m", "--model", metavar="PROVIDER/MODEL", help="The model that answers.")
+@click.option("--agent", help="The agent that answers.")
+@click.option("-s", "--session", metavar="ID", help="Go on with this session.")
+@click.option("-c", "--continue", "continued", is_flag=True, help="Go on with the folder's last session.")
+@click.option("--title", help="The session's title.")
+@click.option("-f", "--file", "files", multiple=True, metavar="PATH", help="Attach a file or folder; repeatable.")
+@click.option("--dir", "folder", metavar="PATH", help="Run in this folder.")
+@click.option("--workspace", metavar="PATH", help="The evolve workspace; switches evolve on.")
+@click.option(
+    "--format",
+    type=click.Choice(["default", "json"]),
+    default="default",
+    help="json: one event a line, in the form of opencode run.",
+)
+@click.option("--auto", is_flag=True, help="Allow every tool call that would be asked about (a deny still holds).")
+@door
+async def command(
+    context: Context, message: tuple[str, ...], files: tuple[str, ...], folder: str | None, **rest: Any
+) -> int:
+    """Give the agent a MESSAGE and print its answer. Piped input and - are read as part of the message."""
+    if rest["session"] and rest["continued"]:
+        raise click.UsageError("--session and --continue cannot stand together")
+    directory = context.folder(folder)
+    parts = compose(message, files, context.directory)
+    wanted = Wanted(directory=directory, parts=parts, **rest)
+    with Stop() as stop:
+        try:
+            return await _run(context, wanted, stop)
+        except asyncio.CancelledError:
+            if not stop.pressed:
+                raise
+            return CODE
+
+
+async def _run(context: Context, wanted: Wanted, stop: Stop) -> int:
+    options = Options(wanted.directory, context.environment, _flags(wanted), _person(wanted))
+    async with opened_runtime(options) as runtime:
+        if not await _is_trusted_now(context, runtime):
+            return await _turn(runtime, wanted, stop)
+    async with opened_runtime(options) as runtime:
+        return await _turn(runtime, wanted, stop)
+
+
+async def _turn(runtime: Runtime, wanted: Wanted, stop: Stop) -> int:
+    session = await _session(runtime, wanted)
+    view = _view(wanted, session.id)
+    follower = Follower(session.id, view)
+    body = PromptBody(
+        parts=wanted.parts,
+        agent=wanted.agent,
+        model=parse_model(wanted.model) if wanted.model else None,
+    )
+    stop.abort = lambda: runtime.session.abort(session.id)
+    stop.hurry = runtime.instance.processes.close
+    with runtime.instance.bus.subscribe() as subscription:
+        answer = await _shown(
+            lambda: runtime.session.prompt(session.id, body), subscription, follower, stop.abort
+        )
+    if close := getattr(view, "close", None):
+        close(session.id)
+    return _code(answer, follower, stop)
+
+
+async def _shown(
+    prompt: Callable[[], Awaitable[T]],
+    subscription: Subscription,
+    follower: Follower,
+    abort: Callable[[], Awaitable[bool]],
+) -> T:
+    """Run a prompt and show its events as they come; when showing fails (a broken pipe) the turn is ended."""
+    asked = asyncio.ensure_future(prompt())
+    showing = asyncio.create_task(_show(subscription, follower))
+    try:
+        await asyncio.wait([asked, showing], return_when=asyncio.FIRST_COMPLETED)
+        if not asked.done():
+            await abort()
+        return await asked
+    finally:
+        if not asked.done():
+            asked.cancel()
+        subscription.close()
+        await showing
+
+
+async def _show(subscription: Subscription, follower: Follower) -> None:
+    async for event in subscription:
+        follower.take(event)
+
+
+async def _session(runtime: Runtime, wanted: Wanted) -> Session:
+    """Return the session to go on with, or a new one. Raises what a wrong agent, model or id raises."""
+    if wanted.session or wanted.continued:
+        found = await _earlier(runtime, wanted)
+        if found is not None:
+            return await runtime.session.update(found.id, title=wanted.title) if wanted.title else found
+    _check_model(runtime, wanted)
+    return await runtime.session.create(SessionBody(title=wanted.title, agent=wanted.agent))
+
+
+async def _earlier(runtime: Runtime, wanted: Wanted) -> Session | None:
+    if wanted.session:
+        return await runtime.session.get(wanted.session)
+    here = str(runtime.instance.directory)
+    for session in await runtime.session.list():
+        if session.directory == here and session.parent_id is None and session.time.archived is None:
+            return session
+    click.echo("instar: there is no session to go on with here, so this is a new one", err=True)
+    return None
+
+
+def _check_model(runtime: Runtime, wanted: Wanted) -> None:
+    """See that there is a model before a session is made for it."""
+    chosen = runtime.instance.agents.get(wanted.agent).model
+    models = runtime.instance.models
+    if wanted.model:
+        models.find(wanted.model)
+    elif chosen is not None:
+        models.find(f"{chosen.provider_id}/{chosen.model_id}")
+    else:
+        models.default()
+
+
+async def _is_trusted_now(context: Context, runtime: Runtime) -> bool:
+    """Offer to trust the folder when something of it was skipped; whether the person said yes."""
+    if not question.is_there() or not any(is_about_trust(notice) for notice in runtime.notices):
+        return False
+    project = runtime.instance.project
+    folder = project.worktree if project.vcs else project.directory
+    if not await question.yes(f"Trust {folder}? What it brings may then run on this machine."):
+        return False
+    context.trust.add(folder)
+    return True
+
+
+def _flags(wanted: Wanted) -> Object:
+    flags = {"model": wanted.model, "workspace": wanted.workspace}
+    return {name: value for name, value in flags.items() if value}
+
+
+def _person(wanted: Wanted) -> Person | None:
+    if wanted.auto:
+        return always_once
+    return question.PermissionQuestions() if question.is_there() else None
+
+
+def _view(wanted: Wanted, session_id: str) -> View:
+    if wanted.format == "json":
+        return JsonLines(session_id)
+    if not sys.stdout.isatty():
+        return Plain()
+    # Start-up time: rich costs 50 ms and only a terminal needs it.
+    from instar.cli.terminal import Terminal
+
+    return Terminal()
+
+
+def _code(answer: WithParts, follower: Follower, stop: Stop) -> int:
+    """0 for an answer, 1 for an error or a limit, 130 when a person ended it."""
+    info = answer.info
+    error = info.error if isinstance(info, Assistant) else None
+    if stop.pressed and (error is None or isinstance(error, MessageAbortedError)):
+        return CODE
+    failed = error is not None or not isinstance(info, Assistant) or follower.limited
+    return 1 if failed else 0

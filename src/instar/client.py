@@ -1,0 +1,124 @@
+"""The in-process client's sessions: what clients may ask, carried out on the open sessions."""
+
+import msgspec
+
+from instar import compaction, loop, prompt, wire
+from instar.agent import UnknownAgent
+from instar.event import SessionStatus
+from instar.instance import Instance
+from instar.lease import SessionBusy
+from instar.message import ModelRef, Session, WithParts
+from instar.plugin import Invalid, Messages, PromptBody, SessionBody
+from instar.provider.resolve import NoModel, UnknownModel
+from instar.session import Live
+from instar.store import PutValue
+from instar.turns import Turns
+
+
+class SessionDoor:
+    """Sessions as clients see them (`SessionClient`)."""
+
+    def __init__(self, instance: Instance, turns: Turns) -> None:
+        self._instance = instance
+        self._sessions = instance.sessions
+        self._turns = turns
+
+    async def create(self, body: SessionBody | None = None) -> Session:
+        """Make a session in the runtime's directory. Raises `Invalid` for an unknown agent."""
+        body = body or SessionBody()
+        if body.agent is not None:
+            _known(self._instance, body.agent)
+        return wire.copy(await self._sessions.create(body))
+
+    async def get(self, session_id: str) -> Session:
+        """Return a session. Raises `NotFound`."""
+        return wire.copy((await self._sessions.open(session_id)).session)
+
+    async def list(self) -> list[Session]:
+        """Return the project's sessions, last updated first."""
+        return await self._sessions.list()
+
+    async def update(
+        self, session_id: str, *, title: str | None = None, archived: int | None = None
+    ) -> Session:
+        """Change a session's title, or put it away. Raises `NotFound`."""
+        live = await self._sessions.open(session_id)
+        live.session.title = live.session.title if title is None else title
+        live.session.time.archived = live.session.time.archived if archived is None else archived
+        await self._sessions.update(live)
+        return wire.copy(live.session)
+
+    async def delete(self, session_id: str) -> None:
+        """Abort and delete a session, with what plugins' prompts were kept for it. Raises `NotFound`."""
+        await self.abort(session_id)
+        await self._sessions.delete(session_id)
+        store = self._instance.store
+        kept = await store.values("instar", f"system:{session_id}:")
+        await store.commit([PutValue("instar", key, None) for key in kept])
+
+    async def messages(self, session_id: str, limit: int | None = None) -> Messages:
+        """Return the session's messages, oldest first. Raises `NotFound`."""
+        history = (await self._sessions.open(session_id)).history
+        return [message.copy() for message in (history if limit is None else history[-limit:])]
+
+    async def prompt(self, session_id: str, body: PromptBody) -> WithParts:
+        """Save the prompt, run the turn and return its last answer."""
+        live, asked = await self._submit(session_id, body)
+        if body.no_reply:
+            return asked.copy()
+        await self._turns.wait(live)
+        return live.history[-1].copy()
+
+    async def prompt_async(self, session_id: str, body: PromptBody) -> None:
+        """Save the prompt and start the turn, without waiting for it."""
+        await self._submit(session_id, body)
+
+    async def follow_up(self, session_id: str, body: PromptBody, source: str) -> None:
+        """Queue a prompt durably and see that the session's loop takes it up."""
+        live = await self._sessions.open(session_id)
+        await self._sessions.queue(session_id, source, wire.to_plain(body))
+        await self._turns.start(live)
+
+    async def abort(self, session_id: str) -> bool:
+        """End the session's turn; True when one ran."""
+        return await self._turns.abort(await self._sessions.open(session_id))
+
+    async def status(self) -> dict[str, SessionStatus]:
+        """Return what each session that is not idle does."""
+        return self._sessions.statuses()
+
+    async def summarize(self, session_id: str, model: ModelRef | None = None) -> None:
+        """Summarise the session's history. Raises `NotFound`, or `Invalid` when there is nothing to do."""
+        live = await self._sessions.open(session_id)
+        asked = loop.last_user(live.history)
+        if asked is None:
+            raise Invalid(f"session {session_id} has no messages to summarise")
+        if model is not None:
+            asked = msgspec.structs.replace(asked, model=model)
+        await compaction.ask(self._instance, live, asked, auto=False)
+        await self._turns.start(live)
+        await self._turns.wait(live)
+
+    async def _submit(self, session_id: str, body: PromptBody) -> tuple[Live, WithParts]:
+        live = await self._sessions.open(session_id)
+        try:
+            await self._sessions.hold(live)
+        except SessionBusy as error:
+            raise Invalid(str(error)) from error
+        try:
+            asked = await prompt.submit(self._instance, live, body)
+            live.continued.clear()
+            if not body.no_reply:
+                await self._turns.start(live, asked)
+        except (UnknownAgent, UnknownModel, NoModel) as error:
+            raise Invalid(str(error)) from error
+        finally:
+            await self._sessions.let_go(live)
+        return live, asked
+
+
+def _known(instance: Instance, agent: str) -> None:
+    try:
+        instance.agents.get(agent)
+    except UnknownAgent as error:
+        raise Invalid(str(error)) from error

@@ -1,0 +1,30 @@
+"""The configuration: layers, how they merge, what an untrusted one may say, and a typed view of the result.
+
+No input or output here: `instar.settings` finds and reads the files.
+"""
+
+from instar.config.fault import ConfigError, Path, check_keys, describe, dotted
+from instar.config.layer import Layer, Merged, Scope, has_reference, merge, plugin_name, substitute
+from instar.config.restriction import restrict
+from instar.config.view import OWN_KEYS, AgentConfig, Config, ModelConfig, ProviderConfig
+
+__all__ = [
+    "OWN_KEYS",
+    "AgentConfig",
+    "Config",
+    "ConfigError",
+    "Layer",
+    "Merged",
+    "ModelConfig",
+    "Path",
+    "ProviderConfig",
+    "Scope",
+    "check_keys",
+    "describe",
+    "dotted",
+    "has_reference",
+    "merge",
+    "plugin_name",
+    "restrict",
+    "substitute",
+]

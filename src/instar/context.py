@@ -1,0 +1,200 @@
+"""What a step sends: the system prompt, the visible messages and the tools, in bytes that stay the same.
+
+The system prompt is composed once per session and agent and then kept, also across restarts: prompt
+caching needs (system, tools, earlier messages) to keep their bytes (design section 4).
+"""
+
+import platform
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from instar import instruction
+from instar.agent import Agent, sampling_temperature, shipped_prompt
+from instar.instance import Instance
+from instar.message import Assistant, User, WithParts, visible
+from instar.permission import denied_outright
+from instar.plugin import Tool, points, wire
+from instar.provider.protocol import Model, Request, ToolSpec
+from instar.session import Live
+from instar.store import PutValue
+
+
+class Turn(msgspec.Struct):
+    """A turn in its session: who answers, with which model, to which message, at which step (from 1)."""
+
+    live: Live
+    agent: Agent
+    model: Model
+    user: User
+    step: int = 0
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A request, and the tools that were offered in it by name."""
+
+    request: Request
+    tools: Mapping[str, Tool]
+
+
+async def prepare(instance: Instance, turn: Turn) -> Prepared:
+    """Put a step's request together, asking every hook that may change it."""
+    overrides = await _step_hook(instance, turn)
+    system = await compose(instance, turn)
+    messages = await _messages(instance, turn.live)
+    system = await _system_hook(
+        instance, turn, system if overrides is None else overrides, overrides is not None
+    )
+    tools = available(instance, turn)
+    specs = [await _spec(instance, name, tool) for name, tool in tools.items()]
+    request = Request(
+        model=turn.model,
+        system=system,
+        messages=messages,
+        tools=specs if turn.model.tools else [],
+        temperature=sampling_temperature(turn.agent, turn.model.id) if turn.model.temperature else None,
+        top_p=turn.agent.top_p,
+        max_output_tokens=min(turn.model.limit.output, 32_000) or None,
+        options={**turn.model.options, **turn.agent.options},
+        session_id=turn.live.id,
+        agent=turn.agent.name,
+    )
+    return Prepared(await finish_request(instance, request, turn.user), tools)
+
+
+async def finish_request(instance: Instance, request: Request, message: User) -> Request:
+    """Let `chat.params` and `chat.headers` change a request of any purpose."""
+    if not (instance.plugins.listens(points.CHAT_PARAMS) or instance.plugins.listens(points.CHAT_HEADERS)):
+        return request
+    given = points.CallInput(
+        session_id=request.session_id,
+        agent=request.agent,
+        model=describe(request.model),
+        provider={"id": request.model.provider_id},
+        message=wire.copy(message),
+        purpose=request.purpose,
+    )
+    params = await instance.plugins.trigger(points.CHAT_PARAMS, given, _params(request))
+    headers = await instance.plugins.trigger(
+        points.CHAT_HEADERS, given, points.HeadersOutput(headers=dict(request.headers))
+    )
+    options = params.options if params.top_k is None else {**params.options, "top_k": params.top_k}
+    return msgspec.structs.replace(
+        request,
+        temperature=params.temperature,
+        top_p=params.top_p,
+        max_output_tokens=params.max_output_tokens,
+        options=options,
+        headers=headers.headers,
+    )
+
+
+async def compose(instance: Instance, turn: Turn) -> list[str]:
+    """Return the session's own system prompt for this agent: composed once, then frozen."""
+    key = f"system:{turn.live.id}:{turn.agent.name}"
+    frozen = turn.live.frozen.get(key) or await instance.store.value("instar", key)
+    if frozen is None:
+        frozen = _composed(instance, turn.agent)
+        await instance.store.commit([PutValue("instar", key, frozen)])
+    turn.live.frozen[key] = frozen
+    return [*frozen, turn.user.system] if turn.user.system else list(frozen)
+
+
+def available(instance: Instance, turn: Turn) -> dict[str, Tool]:
+    """Return the tools that this step offers, built-in ones first, each group by name."""
+    rules = [*turn.agent.permission, *(turn.live.session.permission or [])]
+    switched = turn.user.tools or {}
+    found = {**instance.tools, **dict(sorted(instance.plugins.tools().items()))}
+    return {
+        name: tool
+        for name, tool in found.items()
+        if switched.get(name, True) and not denied_outright([tool.permission or name, *tool.aliases], rules)
+    }
+
+
+def describe(model: Model) -> wire.Plain:
+    """Return a model as plugins see it, without its key."""
+    return {
+        "id": model.id,
+        "providerID": model.provider_id,
+        "name": model.name,
+        "limit": wire.to_plain(model.limit),
+        "cost": wire.to_plain(model.cost),
+        "options": model.options,
+    }
+
+
+def environment_block(instance: Instance) -> str:
+    """Return where the agent is: directory, repository, platform and today's date."""
+    return "\n".join(
+        [
+            "Here is where you are:",
+            "<env>",
+            f"  Working directory: {instance.directory}",
+            f"  Worktree: {instance.project.worktree}",
+            f"  Git repository: {'yes' if instance.project.vcs == 'git' else 'no'}",
+            f"  Platform: {platform.system().lower()}",
+            f"  Date: {time.strftime('%a %b %d %Y')}",
+            "</env>",
+        ]
+    )
+
+
+def _composed(instance: Instance, agent: Agent) -> list[str]:
+    texts = instruction.read(
+        instance.directory,
+        instance.project.worktree,
+        instance.paths.config_homes,
+        instance.config.instructions,
+    )
+    return ["\n\n".join([agent.prompt or shipped_prompt("base"), environment_block(instance), *texts])]
+
+
+async def _step_hook(instance: Instance, turn: Turn) -> list[str] | None:
+    given = points.StepInput(session_id=turn.live.id, agent=turn.agent.name, step=turn.step)
+    output = await instance.plugins.trigger(points.STEP_BEFORE, given, points.StepOutput())
+    return output.system
+
+
+async def _system_hook(instance: Instance, turn: Turn, system: list[str], replaced: bool) -> list[str]:
+    if replaced:
+        return system
+    given = points.SystemInput(session_id=turn.live.id, model=describe(turn.model), purpose="turn")
+    output = await instance.plugins.trigger(points.SYSTEM, given, points.SystemOutput(system=system))
+    return [text for text in output.system if text]
+
+
+async def _messages(instance: Instance, live: Live) -> list[WithParts]:
+    messages = visible(live.history)
+    # The answer that this step is about to write stands in the history already.
+    if messages and isinstance(messages[-1].info, Assistant) and messages[-1].info.time.completed is None:
+        messages = messages[:-1]
+    if not instance.plugins.listens(points.MESSAGES):
+        return messages
+    # Transforms get a copy decoded for this step: the stored history is never theirs to change.
+    output = points.MessagesOutput(messages=[message.copy() for message in messages])
+    await instance.plugins.trigger(points.MESSAGES, points.Empty(), output)
+    return output.messages
+
+
+async def _spec(instance: Instance, name: str, tool: Tool) -> ToolSpec:
+    if not instance.plugins.listens(points.TOOL_DEFINITION):
+        return ToolSpec(name, tool.description, tool.parameters)
+    output = points.DefinitionOutput(description=tool.description, parameters=_detached(tool.parameters))
+    await instance.plugins.trigger(points.TOOL_DEFINITION, points.ToolID(tool_id=name), output)
+    return ToolSpec(name, output.description, output.parameters)
+
+
+def _params(request: Request) -> points.ParamsOutput:
+    return points.ParamsOutput(
+        temperature=request.temperature,
+        top_p=request.top_p,
+        max_output_tokens=request.max_output_tokens,
+        options=_detached(request.options),
+    )
+
+
+def _detached(value: Any) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(value))

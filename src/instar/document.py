@@ -1,0 +1,226 @@
+"""JSON with comments, places in it by line and column, and files that are written whole or not at all."""
+
+import contextlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+_TOKEN: Final = re.compile(
+    r'(?P<string>"(?:[^"\\\n]|\\.)*"?)|(?P<line>//[^\n]*)|(?P<block>/\*.*?\*/)|(?P<open>/\*)|(?P<comma>,)'
+    r"|(?P<close>[\]}])|(?P<space>\s+)|(?P<other>[^\s\"/,\]}]+|/)",
+    re.DOTALL,
+)
+_SPACE: Final = re.compile(r"\s*")
+_EXPECTED: Final = {
+    "Expecting property name enclosed in double quotes": "a key in double quotes",
+    "Expecting ':' delimiter": "a colon after the key",
+    "Expecting ',' delimiter": "a comma or the closing bracket",
+    "Expecting value": "a value",
+    "Unterminated string starting at": "a closing double quote for the string that starts here",
+    "Invalid control character at": "a closing double quote before the end of the line (a tab is \\t)",
+    "Extra data": "the end of the document",
+}
+
+
+class DocumentError(Exception):
+    """A document that cannot be read: ``source:line:column: expected …, found …``, both counted from 1."""
+
+    def __init__(self, source: str, line: int, column: int, message: str) -> None:
+        super().__init__(f"{source}:{line}:{column}: {message}")
+        self.source = source
+        self.line = line
+        self.column = column
+        self.message = message
+
+
+class _ForeignWordError(ValueError):
+    """One of the words that Python's reader takes and JSON does not have."""
+
+
+def parse_jsonc(text: str, source: str) -> Any:
+    """Return the value of JSON text with ``//`` and ``/* */`` comments and trailing commas.
+
+    Of a key that stands twice the last one counts. A byte order mark is passed over. `source` names the
+    text in errors. Raises `DocumentError`.
+    """
+    text = text.removeprefix("\ufeff")
+    try:
+        return json.loads(text, parse_constant=_refuse)  # most documents are plain JSON
+    except (ValueError, RecursionError):
+        pass
+    return _load(_blank(text, source), source)
+
+
+def read_jsonc(path: Path) -> Any:
+    """Return the value of a JSONC file. Raises `DocumentError`, and `OSError` when it cannot be read."""
+    return parse_jsonc(read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """Return a UTF-8 file's text without its byte order mark.
+
+    Raises `DocumentError` at the first byte that is not UTF-8, and `OSError` when it cannot be read.
+    """
+    raw = path.read_bytes()
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        good = raw[: error.start].decode("utf-8-sig", "replace")
+        line, column = _place(good, len(good))
+        raise DocumentError(
+            str(path), line, column, f"expected UTF-8 text, found the byte {raw[error.start]:#04x}"
+        ) from None
+
+
+def locate(text: str, path: Sequence[str | int]) -> tuple[int, int]:
+    """Return line and column, from 1, of the value at `path` in a document that parses.
+
+    Where the path leads on beyond what the document holds, the place of the innermost value that it does.
+    """
+    text = text.removeprefix("\ufeff")
+    plain = _blank(text, "")
+    at = _skip(plain, 0)
+    for key in path:
+        inner = _entry(plain, at, key)
+        if inner is None:
+            break
+        at = inner
+    return _place(text, at)
+
+
+def atomic_write(path: Path, data: bytes, mode: int | None = None) -> None:
+    """Replace the file's content so that a reader, or a crash, sees the old or the new whole.
+
+    Writes beside it, syncs, and renames. `mode` are the new permission bits; without it those of the
+    file that is there, else 0o644 less the umask. A symbolic link is followed. Raises `OSError`.
+    """
+    path = path.resolve()
+    if mode is None:
+        mode = path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~_umask()
+    handle, beside = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=".new", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        Path(beside).replace(path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            Path(beside).unlink()
+        raise
+    _sync_folder(path.parent)
+
+
+def _refuse(word: str) -> NoReturn:
+    raise _ForeignWordError(word)
+
+
+def _load(plain: str, source: str) -> Any:
+    try:
+        return json.loads(plain, parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        expected = _EXPECTED.get(error.msg.removesuffix(" at"), _EXPECTED.get(error.msg, ""))
+        wanted = f"expected {expected}" if expected else error.msg
+        _fail(source, plain, error.pos, f"{wanted}, found {_found(plain, error.pos)}")
+    except _ForeignWordError as error:
+        word = str(error)
+        at = next(m.start() for m in _TOKEN.finditer(plain) if m.lastgroup == "other" and word in m[0])
+        _fail(source, plain, at, f"expected a value, found {word}, which JSON does not have")
+    except RecursionError:
+        raise DocumentError(source, 1, 1, "expected fewer levels of brackets, found too many") from None
+    except ValueError as error:
+        raise DocumentError(source, 1, 1, f"expected a shorter number: {error}") from None
+
+
+def _fail(source: str, text: str, at: int, message: str) -> NoReturn:
+    line, column = _place(text, at)
+    raise DocumentError(source, line, column, message) from None
+
+
+def _found(text: str, at: int) -> str:
+    if at >= len(text) or not text[at:].strip():
+        return "the end of the document"
+    if text[at] == "\n":
+        return "the end of the line"
+    if text[at] == '"':
+        return "a string"
+    word = re.match(r"[\w.+-]{1,20}", text[at:])
+    return word[0] if word else text[at]
+
+
+def _place(text: str, at: int) -> tuple[int, int]:
+    return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+
+
+def _blank(text: str, source: str) -> str:
+    """The text with spaces for comments and trailing commas: every place keeps its line and column."""
+    out: list[str] = []
+    comma: int | None = None
+    after_value = False
+    for token in _TOKEN.finditer(text):
+        kind, word = token.lastgroup, token[0]
+        if kind == "open":
+            _fail(
+                source, text, token.start(), "expected */ to close the comment, found the end of the document"
+            )
+        if kind in ("line", "block"):
+            word = re.sub(r"[^\n]", " ", word)
+        elif kind == "comma":
+            comma = len(out) if after_value else None
+            after_value = False
+        elif kind != "space":
+            if kind == "close" and comma is not None:
+                out[comma] = " "
+            comma = None
+            after_value = not (kind == "other" and word[-1] in "[{:")
+        out.append(word)
+    return "".join(out)
+
+
+def _skip(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def _entry(text: str, at: int, key: str | int) -> int | None:
+    """Where the value under `key` starts in the map or list that starts at `at`."""
+    opening = text[at : at + 1]
+    if (opening, type(key)) not in (("{", str), ("[", int)):
+        return None
+    found, index = None, 0
+    at = _skip(text, at + 1)
+    while text[at] not in "]}":
+        name: str | int = index
+        if opening == "{":
+            name, at = _DECODER.raw_decode(text, at)
+            at = _skip(text, _skip(text, at) + 1)
+        if name == key:
+            found = at
+        _, at = _DECODER.raw_decode(text, at)
+        at = _skip(text, at)
+        at = _skip(text, at + 1) if text[at] == "," else at
+        index += 1
+    return found
+
+
+_DECODER: Final = json.JSONDecoder()
+
+
+def _umask() -> int:
+    # There is no way to read it but to set it; nothing else of ours creates files in between.
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

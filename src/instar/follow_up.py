@@ -1,0 +1,80 @@
+"""Continuing is a queue: what makes a session go on without a person, and how often it may.
+
+Follow-ups are durable. Each automatic source has a cap in a row; a person's prompts have none (design
+section 4).
+"""
+
+import logging
+from typing import Final
+
+import msgspec
+
+from instar import prompt
+from instar.event import LimitReached, make
+from instar.instance import Instance
+from instar.message import Assistant, WithParts
+from instar.plugin import Invalid, PromptBody, points
+from instar.session import Live
+from instar.store import DropFollowUp, FollowUp
+
+log = logging.getLogger("instar.loop")
+
+CAP: Final = 8
+"""How many follow-ups of one automatic source are taken up in a row."""
+
+PERSON: Final = "person"
+"""The source of a prompt that a person queued."""
+
+
+async def take(instance: Instance, live: Live, answer: WithParts) -> bool:
+    """Ask `turn.end` whether to go on, then make the oldest follow-up the session's next message.
+
+    Returns whether there was one. A follow-up that cannot become a message is logged and given up.
+    """
+    await _ask_plugins(instance, live, answer)
+    for waiting in await instance.sessions.queued(live.id):
+        if not _within_cap(instance, live, waiting):
+            await instance.sessions.unqueue(waiting)
+            continue
+        try:
+            body = msgspec.convert(waiting.prompt, PromptBody)
+            await prompt.submit(instance, live, body, [DropFollowUp(waiting.id)])
+        except (Invalid, msgspec.ValidationError) as error:
+            log.error("follow-up given up session=%s source=%s error=%s", live.id, waiting.source, error)
+            await instance.sessions.unqueue(waiting)
+            continue
+        live.continued[waiting.source] = live.continued.get(waiting.source, 0) + 1
+        return True
+    return False
+
+
+async def _ask_plugins(instance: Instance, live: Live, answer: WithParts) -> None:
+    info = answer.info
+    if (
+        not isinstance(info, Assistant)
+        or info.summary
+        or info.error
+        or not instance.plugins.listens(points.TURN_END)
+    ):
+        return
+    given = points.TurnEndInput(
+        session_id=live.id,
+        agent=info.agent,
+        message=info,
+        parts=answer.parts,
+        continued=sum(live.continued.values()),
+    )
+    output = await instance.plugins.trigger(points.TURN_END, given, points.TurnEndOutput(follow_ups=[]))
+    for wanted in output.follow_ups:
+        await instance.sessions.queue(live.id, str(wanted.get("source") or "plugin"), wanted["prompt"])
+
+
+def _within_cap(instance: Instance, live: Live, waiting: FollowUp) -> bool:
+    if waiting.source == PERSON or live.continued.get(waiting.source, 0) < CAP:
+        return True
+    text = f"{waiting.source} made the session go on {CAP} times in a row; it waits for a person now"
+    log.warning("limit reached session=%s source=%s cap=%d", live.id, waiting.source, CAP)
+    instance.bus.publish(
+        make(LimitReached(session_id=live.id, limit="follow_ups", cause=waiting.source, message=text))
+    )
+    return False

@@ -1,0 +1,42 @@
+"""What a turn needs of the system around it, handed over as one value.
+
+An instance belongs to one directory. The runtime builds it; the rooms of a turn only read it.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from instar.agent import Agents
+from instar.approval import Approvals
+from instar.bus import Bus
+from instar.config import Config
+from instar.paths import Paths
+from instar.plugin import Client, Tool
+from instar.plugin.door import Plugins
+from instar.process import Processes
+from instar.project import Project
+from instar.provider.resolve import Models
+from instar.session import Sessions
+from instar.store import Store
+
+
+class Instance(msgspec.Struct):
+    """The rooms of one directory's instance. `tools` are the built-in ones by name."""
+
+    directory: Path
+    project: Project
+    paths: Paths
+    config: Config
+    environment: Mapping[str, str]
+    store: Store
+    bus: Bus
+    plugins: Plugins
+    processes: Processes
+    sessions: Sessions
+    approvals: Approvals
+    agents: Agents
+    models: Models
+    tools: Mapping[str, Tool]
+    client: Client

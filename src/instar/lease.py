@@ -1,0 +1,60 @@
+"""Who runs a session: one process at a time, known by a lease that it renews.
+
+A lease of a process of this machine that has died is taken over at once; any other ends by itself.
+"""
+
+import os
+import platform
+import secrets
+
+from instar.store import Lease, Store
+
+LEASE_MS = 30_000
+"""How long a lease lasts without being renewed."""
+
+_NONCE = secrets.token_hex(4)
+
+
+class SessionBusy(Exception):
+    """Another process runs this session; the text says which."""
+
+
+def owner_name() -> str:
+    """This process as a lease names it: ``host:pid:nonce``."""
+    return f"{platform.node()}:{os.getpid()}:{_NONCE}"
+
+
+async def take(store: Store, session_id: str) -> Lease | None:
+    """Take or renew the lease on a session; None when another living process holds it."""
+    lease = await store.lease(session_id, owner_name(), LEASE_MS)
+    if lease is None:
+        holder = await store.holder(session_id)
+        if holder is not None and is_dead(holder.owner):
+            await store.release(holder)
+            lease = await store.lease(session_id, owner_name(), LEASE_MS)
+    return lease
+
+
+async def busy(store: Store, session_id: str) -> SessionBusy:
+    """Return the error that says who runs a session."""
+    holder = await store.holder(session_id)
+    return SessionBusy(
+        f"session {session_id} is running in another process ({holder.owner if holder else 'unknown'});"
+        " wait for it, abort it there, or start a new session"
+    )
+
+
+def is_dead(owner: str) -> bool:
+    """Whether a lease's owner is a process of this machine that no longer runs."""
+    node, _, rest = owner.partition(":")
+    pid = rest.partition(":")[0]
+    if node != platform.node() or not pid.isdigit():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    # Our own number under another nonce: the process that had it before us is gone.
+    return int(pid) == os.getpid() and owner != owner_name()

@@ -1,0 +1,227 @@
+"""Sessions, user messages and assistant messages, with opencode's wire names.
+
+Source: seed 004 sections 2 and 3; opencode 1.18's OpenAPI document.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from instar.message.error import MessageError
+from instar.message.part import (
+    CompactionPart,
+    Created,
+    ModelRef,
+    Part,
+    TextPart,
+    Tokens,
+    decode_part,
+    part_to_plain,
+)
+from instar.wire import Plain, Wire, decode, to_plain
+
+
+class FileDiff(Wire):
+    """How one file changed."""
+
+    file: str | None = None
+    patch: str | None = None
+    additions: int
+    deletions: int
+    status: Literal["added", "deleted", "modified"] | None = None
+
+
+class UserSummary(Wire):
+    """What a user message led to."""
+
+    title: str | None = None
+    body: str | None = None
+    diffs: list[FileDiff]
+
+
+class User(Wire, tag_field="role", tag="user"):
+    """A message from a person, or from the runtime in a person's place."""
+
+    id: str
+    session_id: str
+    time: Created
+    format: Plain | None = None
+    summary: UserSummary | None = None
+    agent: str
+    model: ModelRef
+    system: str | None = None
+    tools: dict[str, bool] | None = None
+
+
+class AnswerTime(Wire):
+    """When an answer was begun and, once it is whole, completed."""
+
+    created: int
+    completed: int | None = None
+
+
+class MessagePath(Wire):
+    """The working directory and the worktree of an answer."""
+
+    cwd: str
+    root: str
+
+
+class Assistant(Wire, tag_field="role", tag="assistant"):
+    """One model call's answer: one message per step, all with the user message as parent."""
+
+    id: str
+    session_id: str
+    time: AnswerTime
+    error: MessageError | None = None
+    parent_id: str
+    model_id: str
+    provider_id: str
+    mode: str
+    agent: str
+    path: MessagePath
+    summary: bool | None = None
+    cost: float
+    tokens: Tokens
+    structured: object = None
+    variant: str | None = None
+    finish: str | None = None
+
+
+Message = User | Assistant
+
+
+class WithParts(msgspec.Struct):
+    """A message and its parts, in order: the shape that hooks, clients and providers get."""
+
+    info: Message
+    parts: list[Part]
+
+    def to_plain(self) -> Plain:
+        """Return ``{"info": …, "parts": […]}`` as detached plain values."""
+        return {"info": to_plain(self.info), "parts": [part_to_plain(part) for part in self.parts]}
+
+    def copy(self) -> "WithParts":
+        """Return an independent deep copy."""
+        return decode_with_parts(self.to_plain())
+
+
+_ROLES: dict[str, type[User] | type[Assistant]] = {"user": User, "assistant": Assistant}
+
+
+def decode_message(data: Plain) -> Message:
+    """Decode a message's info by its role. Raises `msgspec.ValidationError` for any other role."""
+    kind = _ROLES.get(str(data.get("role")))
+    if kind is None:
+        raise msgspec.ValidationError(f"Unknown message role {data.get('role')!r} - at `$.role`")
+    return decode(data, kind)
+
+
+def decode_with_parts(data: Plain) -> WithParts:
+    """Decode ``{"info": …, "parts": […]}``. Raises `msgspec.ValidationError` when it is malformed."""
+    for key, kind in (("info", dict), ("parts", list)):
+        if not isinstance(data.get(key), kind):
+            raise msgspec.ValidationError(f"Expected an object with `info` and `parts` - at `$.{key}`")
+    return WithParts(info=decode_message(data["info"]), parts=[decode_part(part) for part in data["parts"]])
+
+
+def text_of(message: WithParts) -> str:
+    """Return the message's text parts joined by newlines, without ignored ones."""
+    return "\n".join(part.text for part in message.parts if isinstance(part, TextPart) and not part.ignored)
+
+
+def visible(history: Sequence[WithParts]) -> list[WithParts]:
+    """Return the messages that a model still sees: from the last finished summary on, with what it kept.
+
+    The law (the reference's section 3.6): the request begins at the compaction message, followed by its
+    summary, then by the messages from the part's `tail_start_id` up to it, then by everything newer.
+    """
+    for index in range(len(history) - 2, -1, -1):
+        asked = history[index]
+        mark = next((part for part in asked.parts if isinstance(part, CompactionPart)), None)
+        summary = next((answer for answer in history[index + 1 :] if _is_summary_of(answer, asked)), None)
+        if mark is not None and summary is not None:
+            kept = mark.tail_start_id
+            tail = [message for message in history[:index] if kept is not None and message.info.id >= kept]
+            newer = [message for message in history[index + 1 :] if message is not summary]
+            return [asked, summary, *tail, *newer]
+    return list(history)
+
+
+def _is_summary_of(answer: WithParts, asked: WithParts) -> bool:
+    info = answer.info
+    return (
+        isinstance(info, Assistant)
+        and bool(info.summary)
+        and info.parent_id == asked.info.id
+        and info.error is None
+        and info.time.completed is not None
+    )
+
+
+class SessionTime(Wire):
+    """When a session was made, last touched, and (perhaps) archived or being compacted."""
+
+    created: int
+    updated: int
+    compacting: int | None = None
+    archived: int | None = None
+
+
+class SessionSummary(Wire):
+    """How many lines and files a session changed."""
+
+    additions: int
+    deletions: int
+    files: int
+    diffs: list[FileDiff] | None = None
+
+
+class SessionModel(Wire):
+    """The model that a session uses."""
+
+    id: str
+    provider_id: str
+    variant: str | None = None
+
+
+class Rule(Wire):
+    """One permission rule: may `permission` be used on what `pattern` matches?"""
+
+    permission: str
+    pattern: str
+    action: Literal["allow", "ask", "deny"]
+
+
+class Revert(Wire):
+    """Where a session was taken back to."""
+
+    message_id: str
+    part_id: str | None = None
+    snapshot: str | None = None
+    diff: str | None = None
+
+
+class Session(Wire):
+    """A conversation in a directory of a project. An older opencode wrote no `cost` and no `tokens`."""
+
+    id: str
+    slug: str
+    project_id: str
+    workspace_id: str | None = None
+    directory: str
+    path: str | None = None
+    parent_id: str | None = None
+    summary: SessionSummary | None = None
+    cost: float = msgspec.field(default_factory=float)
+    tokens: Tokens = msgspec.field(default_factory=Tokens.zero)
+    share: Plain | None = None
+    title: str
+    agent: str | None = None
+    model: SessionModel | None = None
+    version: str
+    metadata: Plain | None = None
+    time: SessionTime
+    permission: list[Rule] | None = None
+    revert: Revert | None = None

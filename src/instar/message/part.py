@@ -1,0 +1,290 @@
+"""The twelve kinds of part that a message is made of, and the four states of a tool call.
+
+Source: seed 004 section 2, seed 002 "Message Parts", opencode 1.18's OpenAPI document.
+Times are milliseconds since the epoch.
+"""
+
+from typing import Any
+
+import msgspec
+
+from instar import wire
+from instar.message.error import APIError
+from instar.wire import Plain, Wire
+
+
+class Span(Wire):
+    """When something started and, once it has, ended."""
+
+    start: int
+    end: int | None = None
+
+
+class ToolSpan(Wire):
+    """When a tool ran; `compacted` is when its output was cleared from the model's view."""
+
+    start: int
+    end: int
+    compacted: int | None = None
+
+
+class Created(Wire):
+    """When something came to be."""
+
+    created: int
+
+
+class ModelRef(Wire):
+    """A model by its provider and its name there, with an optional variant."""
+
+    provider_id: str
+    model_id: str
+    variant: str | None = None
+
+
+class CacheTokens(Wire):
+    """Input tokens that the provider read from, and wrote to, its prompt cache."""
+
+    read: int
+    write: int
+
+
+class Tokens(Wire):
+    """Tokens of one model call: `input` excludes cached ones, `output` excludes `reasoning`."""
+
+    total: int | None = None
+    input: int
+    output: int
+    reasoning: int
+    cache: CacheTokens
+
+    @classmethod
+    def zero(cls) -> "Tokens":
+        """Return a count of nothing."""
+        return cls(input=0, output=0, reasoning=0, cache=CacheTokens(read=0, write=0))
+
+
+class PartBase(Wire, tag_field="type"):
+    """What every part has: its own id, and the message and session that it belongs to."""
+
+    id: str
+    session_id: str
+    message_id: str
+
+
+class TextPart(PartBase, tag="text"):
+    """Text of a person or the model. `synthetic`: written by the runtime; `ignored`: not sent."""
+
+    text: str
+    synthetic: bool | None = None
+    ignored: bool | None = None
+    time: Span | None = None
+    metadata: Plain | None = None
+
+
+class ReasoningPart(PartBase, tag="reasoning"):
+    """The model's thinking; `metadata` may hold the provider's signature."""
+
+    text: str
+    metadata: Plain | None = None
+    time: Span
+
+
+class FilePart(PartBase, tag="file"):
+    """A file, image or folder by url (``file:``, ``data:`` or ``http:``)."""
+
+    mime: str
+    filename: str | None = None
+    url: str
+    source: Plain | None = None
+
+
+class AgentPart(PartBase, tag="agent"):
+    """An agent that the person named with ``@name``."""
+
+    name: str
+    source: Plain | None = None
+
+
+class SubtaskPart(PartBase, tag="subtask"):
+    """A task to hand to a sub-agent."""
+
+    prompt: str
+    description: str
+    agent: str
+    model: ModelRef | None = None
+    command: str | None = None
+
+
+class ToolPending(Wire, tag_field="status", tag="pending"):
+    """The model has begun to ask; `raw` is the argument text so far."""
+
+    input: Plain
+    raw: str
+
+
+class ToolRunning(Wire, tag_field="status", tag="running"):
+    """The tool runs with `input`; `title` and `metadata` may change while it does."""
+
+    input: Plain
+    title: str | None = None
+    metadata: Plain | None = None
+    time: Span
+
+
+class ToolCompleted(Wire, tag_field="status", tag="completed"):
+    """The tool answered: `output` for the model, `title` and `metadata` for people."""
+
+    input: Plain
+    output: str
+    title: str
+    metadata: Plain
+    time: ToolSpan
+    attachments: list[FilePart] | None = None
+
+
+class ToolError(Wire, tag_field="status", tag="error"):
+    """The call failed or was refused; the model reads `error`."""
+
+    input: Plain
+    error: str
+    metadata: Plain | None = None
+    time: ToolSpan
+
+
+ToolState = ToolPending | ToolRunning | ToolCompleted | ToolError
+
+
+class ToolPart(PartBase, tag="tool"):
+    """One tool call of the model and what became of it."""
+
+    call_id: str
+    tool: str
+    state: ToolState
+    metadata: Plain | None = None
+
+
+class StepStartPart(PartBase, tag="step-start"):
+    """A model call began; `snapshot` names the files' state."""
+
+    snapshot: str | None = None
+
+
+class StepFinishPart(PartBase, tag="step-finish"):
+    """A model call ended, with its cost in US dollars and its tokens."""
+
+    reason: str
+    snapshot: str | None = None
+    cost: float
+    tokens: Tokens
+
+
+class SnapshotPart(PartBase, tag="snapshot"):
+    """The name of a snapshot of the project's files."""
+
+    snapshot: str
+
+
+class PatchPart(PartBase, tag="patch"):
+    """The files that a step changed, and the snapshot to compare with."""
+
+    hash: str
+    files: list[str]
+
+
+class RetryPart(PartBase, tag="retry"):
+    """A model call that failed and was tried again."""
+
+    attempt: int
+    error: APIError
+    time: Created
+
+
+class CompactionPart(PartBase, tag="compaction"):
+    """The place from which the history was summarised; `tail_start_id` is the first message kept."""
+
+    auto: bool
+    overflow: bool | None = None
+    tail_start_id: str | None = msgspec.field(default=None, name="tail_start_id")
+
+
+class UnknownPart(msgspec.Struct):
+    """A part of a kind that this version does not know: kept as it came, shown as it is.
+
+    `fields` is its whole wire form; its ``id``, ``sessionID`` and ``messageID`` are strings.
+    """
+
+    fields: Plain
+
+    @property
+    def id(self) -> str:
+        """The part's id."""
+        return str(self.fields["id"])
+
+    @property
+    def session_id(self) -> str:
+        """The session that it belongs to."""
+        return str(self.fields["sessionID"])
+
+    @property
+    def message_id(self) -> str:
+        """The message that it belongs to."""
+        return str(self.fields["messageID"])
+
+    @property
+    def type(self) -> str:
+        """What it calls itself."""
+        return str(self.fields.get("type"))
+
+
+KnownPart = (
+    TextPart
+    | ReasoningPart
+    | FilePart
+    | AgentPart
+    | SubtaskPart
+    | ToolPart
+    | StepStartPart
+    | StepFinishPart
+    | SnapshotPart
+    | PatchPart
+    | RetryPart
+    | CompactionPart
+)
+Part = KnownPart | UnknownPart
+
+PART_TYPES: dict[str, type[Any]] = {str(kind.__struct_config__.tag): kind for kind in KnownPart.__args__}
+"""Each known part type by its wire tag."""
+
+
+def decode_part(data: bytes | str | Plain) -> Part:
+    """Decode one part, whatever its type; an unknown type gives an `UnknownPart`.
+
+    Raises `msgspec.ValidationError` when a part of a known type is malformed, or one of an unknown type
+    lacks its ids, and `msgspec.DecodeError` when `data` is not JSON.
+    """
+    plain = data if isinstance(data, dict) else wire.parse(data)
+    if not isinstance(plain, dict):
+        raise msgspec.ValidationError(f"Expected `object`, got `{type(plain).__name__}`")
+    kind = PART_TYPES.get(str(plain.get("type")))
+    if kind is None:
+        return unknown_part(plain)
+    return wire.decode(plain, kind)  # type: ignore[no-any-return]
+
+
+def part_to_plain(part: Part) -> Plain:
+    """Return a part's wire form as a detached dict."""
+    return wire.to_plain(part.fields if isinstance(part, UnknownPart) else part)  # type: ignore[no-any-return]
+
+
+def encode_part(part: Part) -> bytes:
+    """Return a part's wire form as JSON bytes."""
+    return wire.encode(part.fields if isinstance(part, UnknownPart) else part)
+
+
+def unknown_part(plain: Plain) -> UnknownPart:
+    """Return a part of an unknown kind. Raises `msgspec.ValidationError` when it lacks one of its ids."""
+    for key in ("id", "sessionID", "messageID"):
+        if not isinstance(plain.get(key), str):
+            raise msgspec.ValidationError(f"Expected `str` - at `$.{key}` of a part")
+    return UnknownPart(fields=dict(plain))

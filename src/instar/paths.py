@@ -1,0 +1,79 @@
+"""The places where instar keeps things, by the XDG rules, from an environment. Creates nothing."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+DATA_VARIABLE: Final = "INSTAR_DATA"
+
+
+class Paths(msgspec.Struct, frozen=True):
+    """The folders of one person. All paths are absolute.
+
+    `config_homes` are the home configuration folders, in the order in which they are read: opencode's,
+    instar's, then the ones in the home folder itself and ``$OPENCODE_CONFIG_DIR``. What stands in them is
+    the person's own and needs no trust.
+    """
+
+    home: Path
+    config_homes: tuple[Path, ...]
+    data: Path
+    state: Path
+    cache: Path
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> "Paths":
+        """Return the places for `environment`; a relative ``XDG_*`` value is ignored, as XDG asks."""
+        home = Path(environment["HOME"]) if environment.get("HOME", "").startswith("/") else Path.home()
+        config = _place(environment, "XDG_CONFIG_HOME", home / ".config")
+        homes = [config / "opencode", config / "instar", home / ".opencode", home / ".instar"]
+        named = environment.get("OPENCODE_CONFIG_DIR")
+        if named:
+            homes.append(Path(named).expanduser().absolute())
+        data = environment.get(DATA_VARIABLE)
+        return cls(
+            home=home,
+            config_homes=tuple(dict.fromkeys(homes)),
+            data=Path(data).expanduser().absolute()
+            if data
+            else _place(environment, "XDG_DATA_HOME", home / ".local/share") / "instar",
+            state=_place(environment, "XDG_STATE_HOME", home / ".local/state") / "instar",
+            cache=_place(environment, "XDG_CACHE_HOME", home / ".cache") / "instar",
+        )
+
+    @property
+    def config(self) -> Path:
+        """Instar's own home configuration folder."""
+        return self.config_homes[1]
+
+    @property
+    def database(self) -> Path:
+        """The SQLite file of the store."""
+        return self.data / "instar.db"
+
+    @property
+    def trust_file(self) -> Path:
+        """The list of trusted folders."""
+        return self.data / "trust.json"
+
+    @property
+    def password_file(self) -> Path:
+        """The server's own password, mode 0600."""
+        return self.data / "server-password"
+
+    @property
+    def tool_output(self) -> Path:
+        """The folder for tool output that was too long for the model."""
+        return self.data / "tool-output"
+
+    @property
+    def log_file(self) -> Path:
+        """The rotating log."""
+        return self.state / "log" / "instar.log"
+
+
+def _place(environment: Mapping[str, str], name: str, default: Path) -> Path:
+    value = environment.get(name, "")
+    return Path(value) if value.startswith("/") else default

@@ -1,0 +1,161 @@
+"""Permission rules: may this be done to that? Pure functions over an ordered list of rules.
+
+The law (the reference's section 3.5): of all rules whose permission and pattern both match, the
+last one decides; where none matches, the answer is `ask`. One exception: in the map of a tool that a
+hook script defined, an exact pattern beats a wildcard whichever stands first (seed 000 'agent config
+examples' put ``"*"`` last); `exact_over_wildcards` brings such a map into the order of the law.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal
+
+from instar.message import Rule
+
+Action = Literal["allow", "ask", "deny"]
+
+DEFAULTS: tuple[Rule, ...] = (
+    Rule(permission="*", pattern="*", action="allow"),
+    Rule(permission="doom_loop", pattern="*", action="ask"),
+    Rule(permission="external_directory", pattern="*", action="ask"),
+    Rule(permission="read", pattern="*", action="allow"),
+    Rule(permission="read", pattern="*.env", action="ask"),
+    Rule(permission="read", pattern="*.env.*", action="ask"),
+    Rule(permission="read", pattern="*.env.example", action="allow"),
+)
+"""What holds before anybody says otherwise."""
+
+
+def evaluate(permission: str, pattern: str, *rulesets: Iterable[Rule]) -> Rule:
+    """Return the rule that decides: the last one that matches both, else an `ask` of its own."""
+    found = Rule(permission=permission, pattern="*", action="ask")
+    for rules in rulesets:
+        for rule in rules:
+            if matches(permission, rule.permission) and matches(pattern, rule.pattern):
+                found = rule
+    return found
+
+
+def decide(permissions: Sequence[str], patterns: Sequence[str], *rulesets: Iterable[Rule]) -> Rule:
+    """Return the most severe decision for a call that goes by several names or touches several things.
+
+    `permissions` are names of one and the same tool (its own and its aliases): a rule on any of them
+    counts as a rule on the tool, so the last match among all names decides each pattern. Between
+    patterns deny beats ask beats allow.
+    """
+    flat = [rule for rules in rulesets for rule in rules]
+    decisions = [_last(permissions, pattern, flat) for pattern in patterns or ["*"]]
+    return max(decisions, key=lambda rule: _SEVERITY[rule.action])
+
+
+def denied_outright(permissions: Sequence[str], *rulesets: Iterable[Rule]) -> bool:
+    """Whether a tool need not be offered: the last rule on its name denies everything (`*`)."""
+    last: Rule | None = None
+    for rules in rulesets:
+        for rule in rules:
+            if any(matches(name, rule.permission) for name in permissions):
+                last = rule
+    return last is not None and last.pattern == "*" and last.action == "deny"
+
+
+def from_config(block: Any, *, exact_first: Callable[[str], bool] | None = None) -> list[Rule]:
+    """Turn a config's ``permission`` block into rules, in the order written.
+
+    `block` is an action for everything, or a map of permission to an action or to a map of pattern to
+    action. ``~/`` and ``$HOME`` at the start of a pattern stand for the home folder. `exact_first` says
+    of a permission whether it names tools whose maps follow `exact_over_wildcards`. Raises `ValueError`
+    naming the key that is wrong.
+    """
+    if isinstance(block, str):
+        block = {"*": block}
+    if not isinstance(block, dict):
+        raise ValueError(f"permission: expected a map or one of allow, ask, deny, not {block!r}")
+    rules = []
+    for name, value in block.items():
+        entries = value if isinstance(value, dict) else {"*": value}
+        found = [_rule(name, pattern, action) for pattern, action in entries.items()]
+        rules += exact_over_wildcards(found) if exact_first and exact_first(name) else found
+    return rules
+
+
+def exact_over_wildcards(rules: Iterable[Rule]) -> list[Rule]:
+    """Return `rules` with each map's wildcard patterns before its exact ones, order kept otherwise.
+
+    A map is a run of neighbouring rules of one permission. Since the last match decides, an exact
+    pattern then beats a wildcard of its own map, but never a later map (seed 000, issue 3 item 4).
+    """
+    return [
+        rule
+        for _, run in groupby(rules, key=lambda rule: rule.permission)
+        for rule in sorted(run, key=lambda rule: not _is_wild(rule.pattern))
+    ]
+
+
+def matches(text: str, pattern: str) -> bool:
+    """Whether `text` fits a wildcard `pattern`: ``*`` any run of characters, ``?`` one, both crossing ``/``.
+
+    A trailing space and star is optional: ``ls *`` also fits ``ls``. A backslash counts as ``/`` on both
+    sides. Every other character stands for itself.
+    """
+    return _compiled(pattern).fullmatch(text.replace("\\", "/")) is not None
+
+
+_SEVERITY = {"allow": 0, "ask": 1, "deny": 2}
+
+
+def _last(permissions: Sequence[str], pattern: str, rules: Sequence[Rule]) -> Rule:
+    for rule in reversed(rules):
+        if matches(pattern, rule.pattern) and any(matches(name, rule.permission) for name in permissions):
+            return rule
+    return Rule(permission=permissions[0], pattern="*", action="ask")
+
+
+@lru_cache(maxsize=4096)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    pattern = pattern.replace("\\", "/")
+    forms = [pattern, pattern[:-2]] if pattern.endswith(" *") else [pattern]
+    return re.compile("|".join(map(_expression, forms)), re.DOTALL)
+
+
+def _expression(pattern: str) -> str:
+    """A regular expression whose time is linear in the text for each star.
+
+    Rules may come from a stranger's project, and texts from the model: each piece between two stars is
+    therefore found at its first place and never again (an atomic group), which for these wildcards
+    misses nothing.
+    """
+    head, *pieces = [
+        "".join("." if char == "?" else re.escape(char) for char in piece) for piece in pattern.split("*")
+    ]
+    if not pieces:
+        return head
+    middle = "".join(f"(?>.*?{piece})" for piece in pieces[:-1] if piece)
+    return f"{head}{middle}.*{pieces[-1]}"
+
+
+def _is_wild(pattern: str) -> bool:
+    return "*" in pattern or "?" in pattern
+
+
+def _rule(name: object, pattern: object, action: object) -> Rule:
+    if not isinstance(name, str) or not isinstance(pattern, str):
+        wrong = pattern if isinstance(name, str) else name
+        raise ValueError(f"permission.{name}: expected names and patterns to be text, not {wrong!r}")
+    return Rule(permission=name, pattern=_expand(pattern), action=_action(name, pattern, action))
+
+
+def _expand(pattern: str) -> str:
+    home = str(Path.home())
+    for prefix in ("~/", "$HOME/"):
+        if pattern.startswith(prefix):
+            return f"{home}/{pattern.removeprefix(prefix)}"
+    return home if pattern in ("~", "$HOME") else pattern
+
+
+def _action(name: str, pattern: str, action: object) -> Action:
+    if action in ("allow", "ask", "deny"):
+        return action
+    raise ValueError(f"permission.{name}.{pattern}: expected allow, ask or deny, not {action!r}")

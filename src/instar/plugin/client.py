@@ -1,0 +1,159 @@
+"""The client: how a plugin, a tool or a door talks to the system it runs in.
+
+One typed protocol, the subset of opencode's SDK that seed 004 and the reference's section 4 name. The
+in-process runtime implements it; HTTP and the bridge will. Results are detached values.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from instar.event import Event, SessionStatus
+from instar.message import ModelRef, Rule, Session, WithParts
+from instar.wire import Plain, Wire
+
+Messages = list[WithParts]
+"""A session's messages with their parts, oldest first."""
+
+
+class NotFound(Exception):
+    """There is no such session, message or agent; the text names it."""
+
+
+class Invalid(Exception):
+    """A request cannot be carried out as it is; the text says what and why."""
+
+
+class PromptBody(Wire):
+    """The body of a prompt: opencode's ``POST /session/{id}/message``."""
+
+    message_id: str | None = None
+    model: ModelRef | None = None
+    agent: str | None = None
+    no_reply: bool | None = None
+    tools: dict[str, bool] | None = None
+    format: Plain | None = None
+    system: str | None = None
+    variant: str | None = None
+    parts: list[Plain]
+
+    @classmethod
+    def text(cls, text: str, *, synthetic: bool | None = None, **fields: Any) -> "PromptBody":
+        """Return a prompt of one text part."""
+        part: Plain = {"type": "text", "text": text}
+        if synthetic is not None:
+            part["synthetic"] = synthetic
+        return cls(parts=[part], **fields)
+
+
+class SessionBody(Wire):
+    """The body of a new session: opencode's ``POST /session``."""
+
+    parent_id: str | None = msgspec.field(default=None, name="parentID")
+    title: str | None = None
+    agent: str | None = None
+    model: Plain | None = None
+    metadata: Plain | None = None
+    permission: list[Rule] | None = None
+    workspace_id: str | None = None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a single model call returned."""
+
+    text: str
+    cost: float | None
+    tokens: int
+
+
+class SessionClient(Protocol):
+    """Sessions and their messages."""
+
+    async def create(self, body: SessionBody | None = None) -> Session:
+        """Make a session in the client's directory."""
+        ...
+
+    async def get(self, session_id: str) -> Session:
+        """Return a session. Raises `NotFound`."""
+        ...
+
+    async def list(self) -> list[Session]:
+        """Return the project's sessions, last updated first."""
+        ...
+
+    async def update(
+        self, session_id: str, *, title: str | None = None, archived: int | None = None
+    ) -> Session:
+        """Change a session's title, or put it away (`archived` in ms). Raises `NotFound`."""
+        ...
+
+    async def delete(self, session_id: str) -> None:
+        """Delete a session with all that belongs to it. Raises `NotFound`."""
+        ...
+
+    async def messages(self, session_id: str, limit: int | None = None) -> Messages:
+        """Return the session's messages, oldest first. Raises `NotFound`."""
+        ...
+
+    async def prompt(self, session_id: str, body: PromptBody) -> WithParts:
+        """Save the prompt, run the turn, and return its last answer (the user message with `no_reply`).
+
+        Raises `NotFound`, `Invalid`, or the refusal of a `chat.message` hook as `Invalid`. Not from inside
+        a hook: there, queue with `follow_up`.
+        """
+        ...
+
+    async def prompt_async(self, session_id: str, body: PromptBody) -> None:
+        """Save the prompt and start the turn, without waiting for it. Raises as `prompt`."""
+        ...
+
+    async def follow_up(self, session_id: str, body: PromptBody, source: str) -> None:
+        """Queue a prompt durably; the session's loop takes it up when it has nothing else to do."""
+        ...
+
+    async def abort(self, session_id: str) -> bool:
+        """End the session's turn; True when one ran."""
+        ...
+
+    async def status(self) -> dict[str, SessionStatus]:
+        """Return what each session that is not idle does."""
+        ...
+
+    async def summarize(self, session_id: str, model: ModelRef | None = None) -> None:
+        """Summarise the session's history by hand. Raises `NotFound`."""
+        ...
+
+
+class Client(Protocol):
+    """The whole of it. What a host lacks is absent from `PluginInput.host.capabilities`."""
+
+    @property
+    def session(self) -> SessionClient:
+        """Sessions and their messages."""
+        ...
+
+    async def generate(
+        self, *, system: Sequence[str], prompt: str, model: ModelRef | None = None, cause: str
+    ) -> Answer:
+        """Make one model call without a session, tools or hooks (capability ``generate``)."""
+        ...
+
+    def events(self) -> AsyncIterator[Event]:
+        """Iterate over events as they are published, from now on."""
+        ...
+
+    async def publish(self, event: Event) -> None:
+        """Publish an event of a declared type."""
+        ...
+
+    async def config(self) -> Plain:
+        """Return the merged configuration, secrets masked."""
+        ...
+
+    async def tools(self) -> list[str]:
+        """Return the names of the tools that are registered."""
+        ...
+
+
+Capability = Literal["generate", "follow_ups", "sessions_without_hooks", "dynamic_tools"]

@@ -1,0 +1,294 @@
+"""The hook points of the core, with what each is given and what it may change.
+
+Names and payloads are opencode's (seed 004 section 1, the reference's section 3.3); the last group
+is our own (design section 5). ``docs/plugins.md`` lists them all.
+"""
+
+from typing import Any, Final, Literal
+
+from instar.message import Assistant, Message, ModelRef, Part, User, WithParts
+from instar.plugin.hookpoint import HookPoint, HookPoints
+from instar.wire import Plain, Wire
+
+CORE: Final = HookPoints()
+"""Every hook point that the core itself calls."""
+
+
+class ChatMessageInput(Wire):
+    """A prompt as it came in."""
+
+    session_id: str
+    agent: str | None = None
+    model: ModelRef | None = None
+    message_id: str | None = None
+    variant: str | None = None
+
+
+class ChatMessageOutput(Wire):
+    """The user message that will be saved."""
+
+    message: User
+    parts: list[Any]
+
+
+class CallInput(Wire):
+    """A model call that is about to be made; `purpose` is ``turn``, ``title`` or ``compaction``."""
+
+    session_id: str
+    agent: str
+    model: Plain
+    provider: Plain
+    message: Message
+    purpose: str
+
+
+class ParamsOutput(Wire):
+    """Sampling parameters; None leaves one out of the request."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    max_output_tokens: int | None = None
+    options: Plain
+
+
+class HeadersOutput(Wire):
+    """Extra HTTP headers of the request."""
+
+    headers: dict[str, str]
+
+
+class Empty(Wire):
+    """An input that says nothing."""
+
+
+class MessagesOutput(Wire):
+    """The messages that this step sends: push, remove and replace all reach the model."""
+
+    messages: list[WithParts]
+
+
+class SystemInput(Wire):
+    """A system prompt that is about to be sent; without a session for agent generation."""
+
+    session_id: str | None = None
+    model: Plain
+    purpose: str
+
+
+class SystemOutput(Wire):
+    """The system prompt's blocks, in order."""
+
+    system: list[str]
+
+
+class ToolID(Wire):
+    """The tool that is about to be offered."""
+
+    tool_id: str
+
+
+class DefinitionOutput(Wire):
+    """What the model will read of a tool: its description and its JSON Schema."""
+
+    description: str
+    parameters: Plain
+
+
+class ToolCallInput(Wire):
+    """A tool call: the tool's name as the model used it, its session and its id."""
+
+    tool: str
+    session_id: str
+    call_id: str
+
+
+class ArgsOutput(Wire):
+    """The arguments; what stands here after the hooks is validated again and run."""
+
+    args: Plain
+
+
+class PermissionInput(Wire):
+    """A question that the rules left open, or answered; `action` is what they say."""
+
+    session_id: str
+    permission: str
+    patterns: list[str]
+    always: list[str]
+    metadata: Plain
+    tool: str
+    call_id: str
+
+
+class PermissionOutput(Wire):
+    """The decision: `allow`, `ask` or `deny`. A plugin can never loosen a deny."""
+
+    status: Literal["allow", "ask", "deny"]
+
+
+class ToolAfterInput(Wire):
+    """A tool call that ended."""
+
+    tool: str
+    session_id: str
+    call_id: str
+    args: Plain
+
+
+class ToolAfterOutput(Wire):
+    """What the model (`output`) and people (`title`, `metadata`) will see."""
+
+    title: str
+    output: str
+    metadata: Plain
+    attachments: list[Any] | None = None
+
+
+class ToolFailureOutput(Wire):
+    """The error text that the model will read."""
+
+    error: str
+
+
+class ShellEnvInput(Wire):
+    """A child that is about to start for the model."""
+
+    cwd: str
+    session_id: str | None = None
+    call_id: str | None = None
+
+
+class ShellEnvOutput(Wire):
+    """Variables to set over the child's environment."""
+
+    env: dict[str, str]
+
+
+class TextInput(Wire):
+    """A text part that is whole."""
+
+    session_id: str
+    message_id: str
+    part_id: str
+
+
+class TextOutput(Wire):
+    """The text that will be saved."""
+
+    text: str
+
+
+class CompactingInput(Wire):
+    """A session that is about to be summarised."""
+
+    session_id: str
+
+
+class CompactingOutput(Wire):
+    """`context` is added to the summary's prompt; `prompt`, when set, replaces it."""
+
+    context: list[str]
+    prompt: str | None = None
+
+
+class StepInput(Wire):
+    """A step that is about to begin; `step` counts from 1 within the turn."""
+
+    session_id: str
+    agent: str
+    step: int
+
+
+class StepOutput(Wire):
+    """System prompt of this one step: `system`, when set, replaces what would be sent."""
+
+    system: list[str] | None = None
+
+
+class CompletedInput(Wire):
+    """An answer that is whole and saved."""
+
+    session_id: str
+    message: Assistant
+    parts: list[Part]
+
+
+class TurnEndInput(Wire):
+    """A turn that is about to end: its last answer, and how often it was already made to go on."""
+
+    session_id: str
+    agent: str
+    message: Assistant
+    parts: list[Part]
+    continued: int
+
+
+class TurnEndOutput(Wire):
+    """Prompts that make the session go on, each with its source (design section 4: capped at 8 in a row)."""
+
+    follow_ups: list[Plain]
+
+
+def _point(
+    name: str, given: type[Any], changed: type[Any], doc: str, *, gate: bool = False
+) -> HookPoint[Any, Any]:
+    bare = name.removeprefix("experimental.")
+    aliases = (bare,) if bare != name else ()
+    return CORE.declare(HookPoint(name, given, changed, gate, doc, aliases))
+
+
+CHAT_MESSAGE = _point(
+    "chat.message",
+    ChatMessageInput,
+    ChatMessageOutput,
+    "Before a prompt's message is saved; an exception refuses the prompt.",
+    gate=True,
+)
+CHAT_PARAMS = _point("chat.params", CallInput, ParamsOutput, "Before each model call: its parameters.")
+CHAT_HEADERS = _point("chat.headers", CallInput, HeadersOutput, "Before each model call: its HTTP headers.")
+MESSAGES = _point(
+    "experimental.chat.messages.transform",
+    Empty,
+    MessagesOutput,
+    "Before each step: a copy of the messages that it sends.",
+)
+SYSTEM = _point(
+    "experimental.chat.system.transform",
+    SystemInput,
+    SystemOutput,
+    "Before each model call: its system prompt.",
+)
+TEXT_COMPLETE = _point("experimental.text.complete", TextInput, TextOutput, "When a text part is whole.")
+COMPACTING = _point(
+    "experimental.session.compacting",
+    CompactingInput,
+    CompactingOutput,
+    "Before a session is summarised.",
+)
+TOOL_DEFINITION = _point("tool.definition", ToolID, DefinitionOutput, "Before a tool is offered, each step.")
+TOOL_BEFORE = _point(
+    "tool.execute.before",
+    ToolCallInput,
+    ArgsOutput,
+    "Before a call's permission is asked; an exception refuses the call.",
+    gate=True,
+)
+PERMISSION_ASK = _point(
+    "permission.ask",
+    PermissionInput,
+    PermissionOutput,
+    "When the rules say allow or ask; an exception refuses the call.",
+    gate=True,
+)
+SHELL_ENV = _point("shell.env", ShellEnvInput, ShellEnvOutput, "Before a shell child starts for the model.")
+TOOL_AFTER = _point("tool.execute.after", ToolAfterInput, ToolAfterOutput, "After a call that succeeded.")
+TOOL_FAILURE = _point("tool.execute.failure", ToolAfterInput, ToolFailureOutput, "After a call that failed.")
+STEP_BEFORE = _point("step.before", StepInput, StepOutput, "Before a step's request is put together.")
+MESSAGE_COMPLETED = _point("message.completed", CompletedInput, Empty, "After each answer is saved.")
+TURN_END = _point(
+    "turn.end",
+    TurnEndInput,
+    TurnEndOutput,
+    "When nothing is left to do: follow-ups returned here go on.",
+)

@@ -1,0 +1,105 @@
+"""A tool, as plugins and the core define it, and what its code is given when it runs."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from instar.message import FilePart, WithParts
+from instar.wire import Plain
+
+if TYPE_CHECKING:
+    from instar.plugin.client import Client
+    from instar.process import Processes
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """A permission that a call needs.
+
+    `permission` is the rule name, `patterns` what is touched, `always` what an `always` answer will
+    cover, `metadata` what a person is shown. `aliases` are other names of the same permission.
+    """
+
+    permission: str
+    patterns: Sequence[str] = ("*",)
+    always: Sequence[str] = ("*",)
+    metadata: Plain = msgspec.field(default_factory=dict)
+    aliases: Sequence[str] = ()
+
+
+class ToolResult(msgspec.Struct):
+    """A tool's answer: `output` for the model; `title`, `metadata` and `attachments` for people.
+
+    `truncate` False says that the tool kept its output short itself.
+    """
+
+    output: str
+    title: str = ""
+    metadata: Plain = msgspec.field(default_factory=dict)
+    attachments: list[FilePart] = msgspec.field(default_factory=list)
+    truncate: bool = True
+
+
+class ToolFailure(Exception):
+    """A call that failed for a reason that the model can act on: the text is what it reads."""
+
+
+class PermissionDenied(ToolFailure):
+    """A call that was not allowed; `stop` says that the person wants the turn to end."""
+
+    def __init__(self, message: str, *, stop: bool = False) -> None:
+        super().__init__(message)
+        self.stop = stop
+
+
+class ToolContext(Protocol):
+    """What a running tool may use: opencode's keys, plus `client` and `process` (design section 5)."""
+
+    session_id: str
+    message_id: str
+    call_id: str
+    agent: str
+    abort: asyncio.Event
+    """Set when the turn is being ended; most tools need not look, since they are cancelled too."""
+    messages: list[WithParts]
+    """The session's history at this step; read only."""
+    directory: Path
+    worktree: Path
+    client: "Client"
+    process: "Processes"
+
+    def metadata(self, *, title: str | None = None, metadata: Plain | None = None) -> None:
+        """Show people how the call gets on: merged into the running part and published."""
+        ...
+
+    async def ask(self, ask: Ask) -> None:
+        """Ask for one more permission. Raises `PermissionDenied` when it is not given."""
+        ...
+
+    async def environment(self, cwd: Path) -> dict[str, str]:
+        """Return the environment of a child for the model, after `shell.env`."""
+        ...
+
+
+Execute = Callable[[Plain, ToolContext], Awaitable[ToolResult | str]]
+Permissions = Callable[[Plain, ToolContext], Sequence[Ask]]
+
+
+class Tool(msgspec.Struct):
+    """A tool that the model can call.
+
+    `parameters` is a JSON Schema (draft 2020-12) of an object; arguments are validated against it before
+    anything runs. `permissions` says what a call with these arguments needs; without it the call asks
+    for the tool's own name with the pattern ``*``. `aliases` are other names that a call or a
+    permission rule may use; the model is shown the tool once, under its registered name. `permission` is
+    the rule name that takes the tool away when it is denied outright (default: the tool's name).
+    """
+
+    description: str
+    parameters: Plain
+    execute: Execute
+    permissions: Permissions | None = None
+    aliases: tuple[str, ...] = ()
+    permission: str | None = None

@@ -1,0 +1,1 @@
+"""The flagships: plugins that ship with instar and use only its public door, `instar.plugin`."""

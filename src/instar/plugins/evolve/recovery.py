@@ -1,0 +1,79 @@
+"""What happens when a hook script fails: its own `recover` is asked, else ``prompts/recover.md`` speaks.
+
+Source: seed 000 "recover", issue 2 item 9. `recover` itself failing recovers nothing further.
+"""
+
+import logging
+
+from instar.plugin import Client, NotFound, PromptBody
+from instar.plugins.evolve import protocol, script
+from instar.plugins.evolve.scripts import Scripts
+
+log = logging.getLogger("instar.evolve")
+
+SOURCE = "evolve.recover"
+"""The source of the follow-ups that recovery queues."""
+
+
+class Recovery:
+    """Emergency prompts by session."""
+
+    def __init__(self, scripts: Scripts, client: Client) -> None:
+        self._scripts = scripts
+        self._client = client
+        self._system: dict[str, list[str]] = {}
+        self._said: dict[str, set[tuple[str, str]]] = {}
+
+    def take_system(self, session_id: str) -> list[str]:
+        """Return the system prompt that replaces this step's, once; empty when nothing failed."""
+        return self._system.pop(session_id, [])
+
+    async def failed(self, session_id: str, agent: str | None, failure: script.ScriptFailure) -> bool:
+        """Recover from one failed call: keep the system prompt for the step, queue the user message.
+
+        A script that fails at every step queues its message once, until the same hook of it succeeds.
+        Returns whether a message was queued.
+        """
+        if failure.hook in protocol.OBSERVATIONAL:
+            return False
+        answer = await self._ask(failure)
+        system = protocol.texts(answer, "system") or self._scripts.prompts.default("recover")
+        kept = self._system.get(session_id, [])
+        if system:
+            self._system[session_id] = kept + [text for text in system if text not in kept]
+        user = protocol.text(answer, "user") or self._scripts.prompts.text("recover")
+        said = self._said.setdefault(session_id, set())
+        if not user or (failure.script, failure.hook) in said:
+            return False
+        said.add((failure.script, failure.hook))
+        return await self._queue(session_id, PromptBody.text(user, synthetic=True, agent=agent))
+
+    def succeeded(self, session_id: str, hook: str) -> None:
+        """Forget that `hook` failed in this session: no script fails at it any more."""
+        said = self._said.get(session_id)
+        if said:
+            said -= {mark for mark in said if mark[1] == hook}
+
+    def forget(self, session_id: str) -> None:
+        """Drop what is kept of a session."""
+        self._system.pop(session_id, None)
+        self._said.pop(session_id, None)
+
+    async def _ask(self, failure: script.ScriptFailure) -> protocol.Answer:
+        entry = self._scripts.find(failure.script)
+        if entry is None or entry not in self._scripts.answers("recover"):
+            return {}
+        try:
+            return await self._scripts.call(
+                entry, "recover", {"error": str(failure), "failed_hook": failure.hook}
+            )
+        except (script.ScriptFailure, script.UnknownHook):
+            return {}
+
+    async def _queue(self, session_id: str, body: PromptBody) -> bool:
+        try:
+            await self._client.session.follow_up(session_id, body, SOURCE)
+        except NotFound:
+            log.warning("session=%s hook=recover problem=%r", session_id, "the session is gone")
+            return False
+        return True

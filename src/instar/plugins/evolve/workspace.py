@@ -1,0 +1,127 @@
+"""The workspace: which folder it is, its layout, and which files in it a name may mean."""
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+STAGES: Final = ("preamble", "chat", "heartbeat", "compaction", "recover")
+"""The prompts that the protocol knows, each ``prompts/<stage>.md`` (issue 2)."""
+
+VARIABLES: Final = ("INSTAR_WORKSPACE", "OPENCODE_EVOLVE_WORKSPACE")
+"""Environment variables that name the workspace, the first one that is set wins."""
+
+
+class OutsideWorkspace(ValueError):
+    """A file name that means, or might mean, something outside the folder it belongs in."""
+
+
+class Located(msgspec.Struct, frozen=True):
+    """A workspace's folder, what named it, and whether the person did so for this very run."""
+
+    root: Path
+    source: str
+    by_person: bool
+
+
+def locate(environment: Mapping[str, str], flags: Mapping[str, Any], options: Mapping[str, Any]) -> Located:
+    """Return which folder is the workspace; it need not exist.
+
+    In this order: the ``--workspace`` flag, `VARIABLES`, the plugin's own ``workspace`` option, and
+    ``~/workspace`` (seed 000). Only the first two count as named by the person.
+    """
+    home = Path(environment.get("HOME") or Path.home())
+    named = [(flags.get("workspace"), "--workspace", True)]
+    named += [(environment.get(name), name, True) for name in VARIABLES]
+    named += [(options.get("workspace"), "the plugin's workspace option", False)]
+    for value, source, by_person in named:
+        if value:
+            return Located(_absolute(str(value), home), source, by_person)
+    return Located(_absolute(str(home / "workspace"), home), "the default", False)
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A file of ``hooks/`` or ``prompts/``: `problem` says why it cannot be run, when it cannot."""
+
+    name: str
+    path: Path
+    signature: tuple[int, int, int, int]
+    executable: bool
+
+    @property
+    def problem(self) -> str | None:
+        """What keeps the file from being a hook script."""
+        return None if self.executable else f"{self.name} is missing its run bit: chmod +x {self.path}"
+
+
+class Workspace:
+    """The folder, resolved, and its parts as seed 000 lays them out."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self.hooks = self.root / "hooks"
+        self.prompts = self.root / "prompts"
+        self.tests = self.root / "tests"
+        self.config = self.root / "config" / "evolve.jsonc"
+
+    def hook_files(self) -> list[Entry]:
+        """Return the files of ``hooks/`` in alphabetical order, without hidden and ``__`` ones."""
+        return _entries(self.hooks)
+
+    def prompt_files(self) -> list[str]:
+        """Return the names that a prompt may have: the stages, then what else stands in ``prompts/``."""
+        stages = [f"{stage}.md" for stage in STAGES]
+        return stages + [entry.name for entry in _entries(self.prompts) if entry.name not in stages]
+
+    def resolve(self, folder: Path, name: str) -> Path:
+        """Return the path of the file `name` in `folder`; the file need not exist.
+
+        Raises `OutsideWorkspace` for a path, a hidden name, and a symbolic link: a link would let a rule
+        about one name change another file, or one outside the workspace.
+        """
+        if not name or name != Path(name).name or "\\" in name or "\0" in name:
+            raise OutsideWorkspace(f"{name!r} is not a bare file name in {folder.name}/")
+        if not visible(name):
+            raise OutsideWorkspace(f"{name!r} is not a file that evolve looks at (names with . or __ first)")
+        path = folder / name
+        if path.is_symlink() or folder.resolve() != folder:
+            raise OutsideWorkspace(f"{folder.name}/{name} is a symbolic link; evolve changes only real files")
+        return path
+
+
+def visible(name: str) -> bool:
+    """Whether evolve looks at a file of this name (seed 000 "hook protocol")."""
+    return not name.startswith((".", "__"))
+
+
+def signature(path: Path) -> tuple[int, int, int, int]:
+    """Return what tells one version of a file from the next: inode, size, mode, mtime in ns."""
+    found = path.stat()
+    return (found.st_ino, found.st_size, found.st_mode, found.st_mtime_ns)
+
+
+def _entries(folder: Path) -> list[Entry]:
+    try:
+        names = sorted(name for name in os.listdir(folder) if visible(name))  # noqa: PTH208 - names only
+    except OSError:
+        return []
+    return [entry for name in names if (entry := _entry(folder / name)) is not None]
+
+
+def _entry(path: Path) -> Entry | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    version = (found.st_ino, found.st_size, found.st_mode, found.st_mtime_ns)
+    return Entry(path.name, path, version, bool(found.st_mode & 0o111))
+
+
+def _absolute(value: str, home: Path) -> Path:
+    expanded = home / value[2:] if value.startswith("~/") else home if value == "~" else Path(value)
+    return Path(os.path.abspath(expanded))  # noqa: PTH100 - links are resolved when the folder is used

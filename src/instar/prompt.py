@@ -1,0 +1,144 @@
+"""From a prompt's body to a saved user message: who answers, with which model, to which parts.
+
+`chat.message` fires before anything is saved and is a gate (design section 5).
+"""
+
+import base64
+import mimetypes
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import msgspec
+
+from instar import ids, wire
+from instar.agent import Agent
+from instar.instance import Instance
+from instar.message import (
+    Created,
+    FilePart,
+    ModelRef,
+    Part,
+    TextPart,
+    UnknownPart,
+    User,
+    WithParts,
+    decode_part,
+)
+from instar.plugin import Invalid, PromptBody, points
+from instar.plugin.door import Refused
+from instar.session import Live, now
+from instar.store import Write
+
+LARGEST_FILE = 5 * 1024 * 1024
+"""Bytes of an attached file."""
+LONGEST_TEXT = 256 * 1024
+"""Bytes of an attached text file that the model is shown."""
+
+
+async def submit(instance: Instance, live: Live, body: PromptBody, more: Sequence[Write] = ()) -> WithParts:
+    """Save a prompt as the session's next user message; `more` is written with it.
+
+    Raises `Invalid` when the body cannot be carried out or a plugin refuses it, and what finding the agent
+    or the model raises.
+    """
+    agent = instance.agents.get(body.agent or live.session.agent)
+    user = User(
+        id=body.message_id or ids.new("msg"),
+        session_id=live.id,
+        time=Created(created=now()),
+        format=body.format,
+        agent=agent.name,
+        model=choose_model(instance, live, body, agent),
+        system=body.system,
+        tools=body.tools,
+    )
+    if not body.parts:
+        raise Invalid("a prompt needs at least one part")
+    parts = [part for given in body.parts for part in _parts(instance, user, given)]
+    given = points.ChatMessageInput(
+        session_id=live.id,
+        agent=body.agent,
+        model=body.model,
+        message_id=body.message_id,
+        variant=body.variant,
+    )
+    output = points.ChatMessageOutput(message=user, parts=list(parts))
+    try:
+        await instance.plugins.trigger(points.CHAT_MESSAGE, given, output)
+    except Refused as refused:
+        raise Invalid(f"the plugin {refused.plugin} refused the prompt: {refused}") from refused
+    return await instance.sessions.save_message(live, output.message, output.parts, more)
+
+
+def choose_model(instance: Instance, live: Live, body: PromptBody, agent: Agent) -> ModelRef:
+    """Return the model of a prompt: the body's, the agent's, the session's last one, then the default."""
+    ref = body.model or agent.model or _last_model(live)
+    if ref is None:
+        model = instance.models.default()
+        ref = ModelRef(provider_id=model.provider_id, model_id=model.id)
+    instance.models.find(f"{ref.provider_id}/{ref.model_id}")
+    return msgspec.structs.replace(ref, variant=body.variant or ref.variant)
+
+
+def _last_model(live: Live) -> ModelRef | None:
+    chosen = live.session.model
+    if chosen is not None and not live.history:
+        return ModelRef(provider_id=chosen.provider_id, model_id=chosen.id, variant=chosen.variant)
+    return next((m.info.model for m in reversed(live.history) if isinstance(m.info, User)), None)
+
+
+def _parts(instance: Instance, user: User, given: wire.Plain) -> list[Part]:
+    """Return the parts that one given part becomes; a text file's content follows it as synthetic text."""
+    place = {"sessionID": user.session_id, "messageID": user.id}
+    try:
+        part = decode_part({"id": ids.new("prt"), **given, **place})
+    except msgspec.ValidationError as error:
+        raise Invalid(f"a part of the prompt is malformed: {error}") from None
+    if isinstance(part, UnknownPart):
+        raise Invalid(f"a prompt cannot hold a part of type {part.type!r}")
+    if not isinstance(part, FilePart) or not part.url.startswith("file:"):
+        return [part]
+    return _attached(instance, user, part)
+
+
+def _attached(instance: Instance, user: User, part: FilePart) -> list[Part]:
+    path = instance.directory / unquote(urlparse(part.url).path)
+    try:
+        if path.is_dir():
+            names = sorted(entry.name + ("/" if entry.is_dir() else "") for entry in path.iterdir())
+            return [part, _shown(user, path, "\n".join(names))]
+        if path.stat().st_size > LARGEST_FILE:
+            raise Invalid(
+                f"{path} is larger than {LARGEST_FILE // 1024 // 1024} MiB; name it in the text instead"
+            )
+        data = path.read_bytes()
+    except OSError as error:
+        raise Invalid(f"{path} cannot be attached: {error.strerror}") from None
+    mime = part.mime or mimetypes.guess_type(path.name)[0] or "text/plain"
+    if _is_text(data, mime):
+        return [part, _shown(user, path, data[:LONGEST_TEXT].decode("utf-8", "replace"))]
+    # The bytes travel with the message: the file may change or go before the next step.
+    part.url = f"data:{mime};base64,{base64.b64encode(data).decode()}"
+    return [part]
+
+
+def _is_text(data: bytes, mime: str) -> bool:
+    return (
+        mime.startswith("text/")
+        or mime in ("application/json", "application/xml")
+        or (
+            b"\0" not in data[:8192]
+            and not mime.startswith(("image/", "audio/", "video/", "application/pdf"))
+        )
+    )
+
+
+def _shown(user: User, path: Path, text: str) -> TextPart:
+    return TextPart(
+        id=ids.new("prt"),
+        session_id=user.session_id,
+        message_id=user.id,
+        text=f'<file path="{path}">\n{text}\n</file>',
+        synthetic=True,
+    )

@@ -1,0 +1,173 @@
+"""The contract of a provider: a request in our own types in, a stream of deltas out.
+
+A provider converts messages to its wire form at this boundary and nowhere else (design habit 3).
+"""
+
+from collections.abc import AsyncIterator
+from typing import Any, Protocol
+
+import msgspec
+
+from instar.message import Tokens, WithParts
+from instar.secret import Secret
+from instar.wire import Plain, Wire
+
+
+class ModelLimit(Wire):
+    """Tokens: `context` is the whole window (0 when unknown), `output` the longest answer."""
+
+    context: int = 0
+    input: int | None = None
+    output: int = 0
+
+
+class ModelCost(Wire):
+    """US dollars for a million tokens; None is an unknown price."""
+
+    input: float | None = None
+    output: float | None = None
+    cache_read: float | None = msgspec.field(default=None, name="cache_read")
+    cache_write: float | None = msgspec.field(default=None, name="cache_write")
+
+
+class Model(msgspec.Struct, frozen=True):
+    """A model that can be called: where, with what, and what it can take."""
+
+    provider_id: str
+    id: str
+    name: str
+    protocol: str
+    """``openai``, ``scripted``: which adapter speaks to it."""
+    url: str
+    api_key: Secret | None
+    headers: dict[str, str]
+    limit: ModelLimit
+    cost: ModelCost
+    temperature: bool = True
+    reasoning: bool = False
+    attachment: bool = False
+    tools: bool = True
+    options: Plain = msgspec.field(default_factory=dict)
+    """What the model's block asks for in the request's body (``reasoningEffort`` …)."""
+    source: str = "catalogue"
+    settings: Plain = msgspec.field(default_factory=dict)
+    """The provider block's other options: ``timeout``, ``chunkTimeout``, ``setCacheKey``, ``script`` …"""
+    interleaved: Any = None
+    """Where the model wants its earlier thinking back: a key, ``{"field": key}``, True, or None for not."""
+    wire_id: str = ""
+    """The provider's own name for the model where it is not `id`."""
+
+    @property
+    def ref(self) -> str:
+        """``provider/model``."""
+        return f"{self.provider_id}/{self.id}"
+
+
+class ToolSpec(msgspec.Struct, frozen=True):
+    """A tool as the model is shown it."""
+
+    name: str
+    description: str
+    parameters: Plain
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One model call. `purpose` is ``turn``, ``title``, ``compaction`` or ``generate``."""
+
+    model: Model
+    system: list[str]
+    messages: list[WithParts]
+    tools: list[ToolSpec] = msgspec.field(default_factory=list)
+    temperature: float | None = None
+    top_p: float | None = None
+    max_output_tokens: int | None = None
+    options: Plain = msgspec.field(default_factory=dict)
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    session_id: str = ""
+    agent: str = ""
+    purpose: str = "turn"
+
+
+class TextDelta(msgspec.Struct, frozen=True):
+    """More of the answer's text."""
+
+    text: str
+
+
+class ReasoningDelta(msgspec.Struct, frozen=True):
+    """More of the model's thinking."""
+
+    text: str
+    metadata: Plain | None = None
+
+
+class ToolCallStart(msgspec.Struct, frozen=True):
+    """The model begins to ask for a tool. `index` tells calls of one answer apart."""
+
+    index: int
+    call_id: str
+    name: str
+
+
+class ToolCallDelta(msgspec.Struct, frozen=True):
+    """More of a call's argument text."""
+
+    index: int
+    text: str
+
+
+class Finish(msgspec.Struct, frozen=True):
+    """The answer is whole.
+
+    `reason` is ``stop``, ``tool-calls``, ``length``, ``content-filter`` or ``unknown``.
+    """
+
+    reason: str
+    tokens: Tokens
+
+
+Delta = TextDelta | ReasoningDelta | ToolCallStart | ToolCallDelta | Finish
+
+
+class ProviderError(Exception):
+    """A model call that failed.
+
+    `kind` is ``api``, ``auth``, ``overflow`` (longer than the window), ``filter`` or ``network``.
+    `retry_after` is in seconds, where the provider said so. The text never holds a key.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: str = "api",
+        status: int | None = None,
+        retryable: bool = False,
+        retry_after: float | None = None,
+        body: str | None = None,
+        headers: dict[str, str] | None = None,
+        url: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.status = status
+        self.retryable = retryable
+        self.retry_after = retry_after
+        self.body = body
+        self.headers = headers
+        self.url = url
+
+
+class Provider(Protocol):
+    """An adapter for one wire protocol."""
+
+    def stream(self, request: Request) -> AsyncIterator[Delta]:
+        """Make the call and yield its deltas, ending with one `Finish`.
+
+        Raises `ProviderError` at any point. Cancelling the iteration closes the connection.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        ...

@@ -1,0 +1,241 @@
+"""From a model reference, ``provider/model``, to the model and the adapter that speaks to it.
+
+A model is put together from the catalogue, the configuration's provider block (opencode's keys, as they
+stand in ``opencode.json``) and the environment, the configuration winning over the catalogue. Nothing
+here talks to a provider.
+"""
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from instar.config import Config, ModelConfig, ProviderConfig
+from instar.provider.assemble import SCRIPTED, Place, UnknownModel, UnspokenProtocol, assemble, protocol_of
+from instar.provider.catalogue import Catalogue, Entry, shipped
+from instar.provider.openai import OpenAI
+from instar.provider.protocol import Model, Provider
+from instar.provider.scripted import Scripted, script_path, shipped_names
+from instar.secret import Secret
+
+_BLANK: Final = Entry(name="")
+_FREE: Final = Entry(name="", cost=[0.0, 0.0, 0.0, 0.0], reasoning=True)
+Names = list[str]
+_HOW: Final = (
+    "no model: set OPENAI_API_KEY (and OPENAI_BASE_URL for another server), or name a provider and `model` in "
+    "opencode.json or instar.json; meanwhile `make demo` shows instar with a scripted model, and needs no key"
+)
+
+
+class NoModel(Exception):
+    """No model is configured and no key is set; the text says how to give one."""
+
+
+class Models:
+    """Every model that the configuration, the environment and the catalogue give."""
+
+    def __init__(
+        self, config: Config, environment: Mapping[str, str], catalogue: Catalogue | None = None
+    ) -> None:
+        self._config = config
+        self._environment = environment
+        self._catalogue = catalogue or shipped()
+        self._found: dict[str, Model] = {}
+        self._adapters: dict[str, Provider] = {}
+
+    def find(self, ref: str) -> Model:
+        """Return the model of a reference; its id may hold further slashes. Raises `UnknownModel`."""
+        if ref not in self._found:
+            provider_id, _, model_id = ref.partition("/")
+            if not provider_id or not model_id:
+                raise UnknownModel(f"{ref!r} is no model reference; write provider/model{self._nearest(ref)}")
+            self._found[ref] = self._make(provider_id, model_id)
+        return self._found[ref]
+
+    def default(self) -> Model:
+        """Return the configured model, else the default one of the first provider that has a key.
+
+        Raises `NoModel`, and `UnknownModel` when the configuration names one that is not there.
+        """
+        if self._config.model:
+            return self.find(self._config.model)
+        unspoken = None
+        for provider_id in self._usable():
+            name = self._default_name(provider_id)
+            try:
+                if name is not None:
+                    return self.find(f"{provider_id}/{name}")
+            except UnspokenProtocol as error:
+                unspoken = unspoken or error
+        raise unspoken or NoModel(_HOW)
+
+    def small(self, beside: Model | None = None) -> Model:
+        """Return the model for titles: the configured small one, else a cheap one of the same provider.
+
+        `beside` is the model that the session uses; without it, the default one.
+        """
+        if self._config.small_model:
+            return self.find(self._config.small_model)
+        main = beside or self.default()
+        vendor = self._catalogue.providers.get(main.provider_id)
+        # Somebody else's server under a known name has its own models.
+        if vendor is None or not vendor.small or main.url != vendor.url or main.id not in vendor.models:
+            return main
+        return self.find(f"{main.provider_id}/{vendor.small}")
+
+    def list(self, *, everything: bool = False) -> list[Model]:
+        """Return the models that can be called now, or `everything` that is known, by provider and name.
+
+        Callable are those of a provider block, of a provider whose key is set, and the scripted ones. A
+        model whose protocol is not spoken, or that has no address, is left out.
+        """
+        ids = self._known() if everything else [*self._usable(), SCRIPTED]
+        found = []
+        for provider_id in dict.fromkeys(ids):
+            for name in self._names(provider_id):
+                try:
+                    found.append(self.find(f"{provider_id}/{name}"))
+                except UnknownModel:
+                    continue
+        return found
+
+    def provider(self, model: Model) -> Provider:
+        """Return the adapter that speaks the model's protocol; one for all of its models."""
+        if model.protocol not in self._adapters:
+            scripted = model.protocol == SCRIPTED
+            self._adapters[model.protocol] = Scripted(self._environment) if scripted else OpenAI()
+        return self._adapters[model.protocol]
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+        adapters, self._adapters = list(self._adapters.values()), {}
+        for adapter in adapters:
+            await adapter.close()
+
+    def _make(self, provider_id: str, model_id: str) -> Model:
+        block = self._config.provider.get(provider_id, ProviderConfig())
+        vendor = self._catalogue.providers.get(provider_id)
+        if provider_id not in self._known() or not self._allowed(provider_id):
+            raise UnknownModel(
+                f"unknown provider {provider_id!r}{self._nearest(f'{provider_id}/{model_id}')}"
+            )
+        own = block.models.get(model_id)
+        entry = vendor.models.get(model_id) if vendor else None
+        if not self._accepts(provider_id, model_id):
+            raise UnknownModel(
+                f"unknown model {provider_id}/{model_id}{self._nearest(f'{provider_id}/{model_id}')}; a model that "
+                f'is not listed works once the configuration names it: provider.{provider_id}.models."{model_id}": {{}}'
+            )
+        asked = own or ModelConfig()
+        scripted = provider_id == SCRIPTED
+        protocol = SCRIPTED if scripted else protocol_of(provider_id, block, asked, vendor)
+        source = "config" if own is not None else "catalogue" if entry is not None else "unlisted"
+        place = Place(provider_id, model_id, protocol, self._url(provider_id, block, asked, protocol), source)
+        entry = entry or (_FREE if scripted else _BLANK)
+        return assemble(place, block, asked, entry, self._key(provider_id, block))
+
+    def _accepts(self, provider_id: str, model_id: str) -> bool:
+        """Whether the provider has such a model, or is one whose models nobody can list."""
+        if provider_id == SCRIPTED:
+            block = self._config.provider.get(SCRIPTED, ProviderConfig())
+            own = block.models.get(model_id, ModelConfig())
+            path = script_path(model_id, block.options, own.options, self._environment)
+            return path is not None or model_id in self._names(SCRIPTED)
+        if model_id in self._names(provider_id):
+            return True
+        return self._is_open(provider_id) and self._listed(provider_id, model_id)
+
+    def _is_open(self, provider_id: str) -> bool:
+        """A server of one's own that lists no models, a router, or a known name at another address."""
+        block = self._config.provider.get(provider_id, ProviderConfig())
+        vendor = self._catalogue.providers.get(provider_id)
+        if vendor is None:
+            return not block.models
+        moved = self._moved(provider_id, block)
+        return vendor.open or (moved is not None and moved != vendor.url and not block.models)
+
+    def _names(self, provider_id: str) -> Names:
+        """The models of a provider by name: the block's first, then the catalogue's, filtered as it asks."""
+        block = self._config.provider.get(provider_id, ProviderConfig())
+        vendor = self._catalogue.providers.get(provider_id)
+        more = shipped_names() if provider_id == SCRIPTED else list(vendor.models) if vendor else []
+        return [name for name in dict.fromkeys([*block.models, *more]) if self._listed(provider_id, name)]
+
+    def _listed(self, provider_id: str, name: str) -> bool:
+        block = self._config.provider.get(provider_id, ProviderConfig())
+        if block.whitelist is not None and name not in block.whitelist:
+            return False
+        return name not in (block.blacklist or ())
+
+    def _known(self) -> Names:
+        return [*self._config.provider, *self._catalogue.providers, SCRIPTED]
+
+    def _allowed(self, provider_id: str) -> bool:
+        enabled = self._config.enabled_providers
+        if provider_id in self._config.disabled_providers:
+            return False
+        return enabled is None or provider_id in enabled
+
+    def _usable(self) -> Iterator[str]:
+        """Providers that can be called, the person's own first: with a block that leads somewhere, or a key."""
+        for provider_id in dict.fromkeys([*self._config.provider, *self._catalogue.providers]):
+            if provider_id == SCRIPTED or not self._allowed(provider_id):
+                continue
+            block = self._config.provider.get(provider_id)
+            vendor = self._catalogue.providers.get(provider_id)
+            own_server = block is not None and (self._moved(provider_id, block) or (vendor and vendor.local))
+            if own_server or self._key(provider_id, block or ProviderConfig()):
+                yield provider_id
+
+    def _default_name(self, provider_id: str) -> str | None:
+        """The model that a provider is used with when nobody names one."""
+        block = self._config.provider.get(provider_id)
+        if block is not None and block.models:
+            return next(iter(self._names(provider_id)), None)
+        vendor = self._catalogue.providers.get(provider_id)
+        if vendor is not None and vendor.default and self._listed(provider_id, vendor.default):
+            return vendor.default
+        return next(iter(self._names(provider_id)), None)
+
+    def _key(self, provider_id: str, block: ProviderConfig) -> Secret | None:
+        literal = block.options.get("apiKey")
+        if isinstance(literal, Secret):
+            return literal
+        if isinstance(literal, str) and literal.strip():
+            return Secret(literal.strip())
+        vendor = self._catalogue.providers.get(provider_id)
+        for name in [*block.env, *(vendor.env if vendor else ())]:
+            value = self._environment.get(name, "").strip()
+            if value:
+                return Secret(value)
+        return None
+
+    def _moved(self, provider_id: str, block: ProviderConfig) -> str | None:
+        """The address that the configuration or the environment gives a provider, None when neither does."""
+        vendor = self._catalogue.providers.get(provider_id)
+        given = block.options.get("baseURL") or block.api
+        if not given and vendor is not None and vendor.base_env:
+            given = self._environment.get(vendor.base_env, "").strip()
+        return str(given).rstrip("/") if given else None
+
+    def _url(self, provider_id: str, block: ProviderConfig, asked: ModelConfig, protocol: str) -> str:
+        vendor = self._catalogue.providers.get(provider_id)
+        url = asked.provider.get("api") or self._moved(provider_id, block) or (vendor.url if vendor else "")
+        if not url and protocol != SCRIPTED:
+            raise UnknownModel(
+                f"the provider {provider_id!r} has no address; set provider.{provider_id}.options.baseURL"
+            )
+        return str(url)
+
+    def _nearest(self, ref: str) -> str:
+        """``; did you mean …`` with up to three references that look like `ref`."""
+        known = [
+            f"{provider}/{name}"
+            for provider in dict.fromkeys(self._known())
+            for name in self._names(provider)
+        ]
+        by_name = {name.partition("/")[2]: name for name in reversed(known)}
+        close = difflib.get_close_matches(ref, known, n=3, cutoff=0.5)
+        tail = ref.partition("/")[2] or ref
+        close += [by_name[name] for name in difflib.get_close_matches(tail, list(by_name), n=2, cutoff=0.7)]
+        close = list(dict.fromkeys(close))[:3]
+        return f"; did you mean {', '.join(close)}?" if close else "; `instar models` lists what there is"

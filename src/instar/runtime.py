@@ -1,0 +1,216 @@
+"""The runtime: the one file that knows every room. It builds an instance for a directory and is its client.
+
+Doors use it through `instar.plugin.Client`, as plugins do.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from instar import __version__, wire
+from instar.agent import Agents
+from instar.approval import Approvals, Person
+from instar.bus import Bus
+from instar.client import SessionDoor
+from instar.event import Event
+from instar.generate import single
+from instar.instance import Instance
+from instar.message import ModelRef
+from instar.paths import Paths
+from instar.plugin import Answer, Client, Host, PluginInput, Registry, SessionClient, points
+from instar.plugin.builtin import BUILTIN
+from instar.plugin.door import Plugins
+from instar.plugin.load import Spec, load
+from instar.process import Processes
+from instar.project import discover
+from instar.provider.resolve import Models
+from instar.secret import masked
+from instar.session import Sessions
+from instar.settings import Settings, read_settings
+from instar.store.sqlite import open_store
+from instar.store.values import Values
+from instar.tool.registry import builtin
+from instar.trust import Trust
+from instar.turns import Turns
+
+log = logging.getLogger("instar.runtime")
+
+CAPABILITIES = frozenset({"generate", "follow_ups", "dynamic_tools"})
+_TITLE_GRACE = 2.0
+"""Seconds that closing waits for a title that is being made."""
+
+
+class Options(msgspec.Struct, frozen=True):
+    """How a runtime is opened.
+
+    `flags` are settings of the command line, above all others (``{"model": "openai/x"}``), and
+    ``workspace`` for evolve. `person` answers permission questions; None refuses them.
+    """
+
+    directory: Path
+    environment: Mapping[str, str]
+    flags: wire.Plain = msgspec.field(default_factory=dict)
+    person: Person | None = None
+
+
+class Runtime:
+    """A running instance: open it with ``async with await Runtime.open(options) as runtime``.
+
+    `notices` are one-line sentences for the person: what was skipped and why.
+    """
+
+    def __init__(
+        self, options: Options, read: Settings, trust: Trust, build: Callable[[Client], Instance]
+    ) -> None:
+        self._options = options
+        self._settings = read
+        self._trust = trust
+        self._forwarding: asyncio.Task[None] | None = None
+        self.instance = build(self)
+        self.turns = Turns(self.instance)
+        self.session: SessionClient = SessionDoor(self.instance, self.turns)
+        self.server_url: str | None = None
+        self.registry = Registry()
+        self.notices: list[str] = []
+
+    @classmethod
+    async def open(cls, options: Options) -> "Runtime":
+        """Read the settings, open the store and load the plugins of a directory.
+
+        Raises what reading settings raises (a mistake in a file names its place), and `StoreError`.
+        """
+        processes = Processes()
+        paths = Paths.from_environment(options.environment)
+        trust = Trust(paths, options.environment)
+        project = await discover(options.directory, processes)
+        read = read_settings(
+            options.directory, project, paths, options.environment, _config_flags(options), trust
+        )
+        bus = Bus()
+        store = await open_store(paths.database, bus.publish)
+        plugins = Plugins(bus, points.CORE)
+        runtime = cls(
+            options,
+            read,
+            trust,
+            lambda client: Instance(
+                directory=options.directory,
+                project=project,
+                paths=paths,
+                config=read.config,
+                environment=options.environment,
+                store=store,
+                bus=bus,
+                plugins=plugins,
+                processes=processes,
+                sessions=Sessions(store, bus, project, options.directory),
+                approvals=Approvals(store, bus, plugins, project.id, options.person),
+                agents=Agents(read.config),
+                models=Models(read.config, options.environment),
+                tools=builtin(),
+                client=client,
+            ),
+        )
+        await runtime._load()
+        return runtime
+
+    async def generate(
+        self, *, system: Sequence[str], prompt: str, model: ModelRef | None = None, cause: str
+    ) -> Answer:
+        """Make one model call without a session, tools or hooks."""
+        models = self.instance.models
+        found = models.find(f"{model.provider_id}/{model.model_id}") if model else models.small()
+        return await single(self.instance, found, system, prompt, cause)
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Iterate over events as they are published, from now on."""
+        with self.instance.bus.subscribe() as subscription:
+            async for event in subscription:
+                yield event
+
+    async def publish(self, event: Event) -> None:
+        """Publish an event of a declared type."""
+        self.instance.bus.publish(event)
+
+    async def config(self) -> wire.Plain:
+        """Return the merged configuration, secrets masked."""
+        return dict(masked(self._settings.config.data))
+
+    async def tools(self) -> list[str]:
+        """Return the names of the tools that are registered."""
+        return [*self.instance.tools, *sorted(self.instance.plugins.tools())]
+
+    async def close(self) -> None:
+        """End every turn, tell the plugins, and let go of children, connections and the database."""
+        await self.turns.close(_TITLE_GRACE)
+        await self.instance.plugins.dispose()
+        self.instance.bus.close()
+        if self._forwarding is not None:
+            await asyncio.wait([self._forwarding], timeout=_TITLE_GRACE)
+            self._forwarding.cancel()
+        await self.instance.processes.close()
+        await self.instance.models.close()
+        await self.instance.store.close()
+
+    async def __aenter__(self) -> "Runtime":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _load(self) -> None:
+        self.notices += self._settings.dropped
+        specs = [*_listed(self._settings), *self._switched_on()]
+        self.notices += await load(specs, self.instance.plugins, self._plugin_input)
+        await self.instance.plugins.configure(self._settings.config.data)
+        if self.instance.plugins.hears_events:
+            self._forwarding = asyncio.create_task(self.instance.plugins.forward())
+
+    def _switched_on(self) -> list[Spec]:
+        """Flagships that the environment or a flag asks for, beside those that the config lists."""
+        listed = {spec.identity for spec in _listed(self._settings)}
+        return [
+            Spec(name)
+            for name, shipped in BUILTIN.items()
+            if name not in listed
+            and (
+                any(self._options.environment.get(variable) for variable in shipped.environment)
+                or (shipped.flag and self._options.flags.get(shipped.flag))
+            )
+        ]
+
+    def _plugin_input(self, name: str) -> PluginInput:
+        return PluginInput(
+            client=self,
+            project=self.instance.project,
+            directory=self.instance.directory,
+            worktree=self.instance.project.worktree,
+            server_url=lambda: self.server_url,
+            shell=self.instance.processes,
+            kv=Values(self.instance.store, name),
+            host=Host("instar", __version__, CAPABILITIES),
+            registry=self.registry,
+            config=masked(self._settings.config.data),
+            environment=self._options.environment,
+            flags=self._options.flags,
+            declare_hook=points.CORE.declare,
+            trigger=self.instance.plugins.trigger,
+            trusted=self._trust.is_trusted,
+        )
+
+
+def _listed(read: Settings) -> list[Spec]:
+    """The plugins that settings and plugin folders name, in the order in which they load."""
+    return [Spec(entry.target, entry.options) for entry in read.plugins]
+
+
+def _config_flags(options: Options) -> wire.Plain:
+    """The flags that are settings; the others are a flagship's own."""
+    own = {shipped.flag for shipped in BUILTIN.values()}
+    return {name: value for name, value in options.flags.items() if name not in own}

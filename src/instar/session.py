@@ -1,0 +1,311 @@
+"""Sessions: made, opened, listed; each open one keeps its history in memory while it lives.
+
+Everything is saved through `Sessions.save`, which commits and then publishes (design habit 4). A step
+never reads the database again: `Live.history` is what is stored.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from instar import __version__, event, ids, wire
+from instar.bus import Bus
+from instar.event import Event, Idle, SessionStatus, make
+from instar.lease import busy, take
+from instar.message import (
+    Message,
+    MessageError,
+    Part,
+    Session,
+    SessionModel,
+    SessionTime,
+    Tokens,
+    WithParts,
+)
+from instar.plugin import NotFound, SessionBody
+from instar.project import Project
+from instar.store import (
+    DropFollowUp,
+    DropPart,
+    DropSession,
+    FollowUp,
+    Lease,
+    PutFollowUp,
+    PutMessage,
+    PutPart,
+    PutProject,
+    PutSession,
+    Store,
+    Write,
+)
+
+_ADJECTIVES = (
+    "amber",
+    "brave",
+    "calm",
+    "clever",
+    "eager",
+    "fair",
+    "gentle",
+    "keen",
+    "kind",
+    "lively",
+    "noble",
+)
+_NOUNS = (
+    "beetle",
+    "brook",
+    "cedar",
+    "comet",
+    "cricket",
+    "ember",
+    "falcon",
+    "harbor",
+    "lark",
+    "moth",
+    "otter",
+)
+
+
+class Live:
+    """An open session: its row, its messages in order, and the turn that runs in it, if any.
+
+    `frozen` holds system prompts that were composed once; `continued` counts, by source, the follow-ups
+    that were taken up since a person last spoke; `wanted` says that something was added that the turn
+    has not looked at yet.
+    """
+
+    def __init__(self, session: Session, history: list[WithParts]) -> None:
+        self.session = session
+        self.history = history
+        self.status: SessionStatus = Idle()
+        self.turn: asyncio.Task[None] | None = None
+        self.abort = asyncio.Event()
+        self.wanted = False
+        self.lease: Lease | None = None
+        self.holds = 0
+        self.frozen: dict[str, list[str]] = {}
+        self.continued: dict[str, int] = {}
+
+    @property
+    def id(self) -> str:
+        """The session's id."""
+        return self.session.id
+
+    def find(self, message_id: str) -> WithParts | None:
+        """Return the message with this id, looking from the newest back."""
+        return next((message for message in reversed(self.history) if message.info.id == message_id), None)
+
+
+def now() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def slug() -> str:
+    """Return a readable handle for a session: adjective-noun."""
+    return f"{secrets.choice(_ADJECTIVES)}-{secrets.choice(_NOUNS)}"
+
+
+def default_title(created: int) -> str:
+    """Return the title of a session that nobody named yet: opencode's form."""
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(created / 1000))
+    return f"New session - {stamp}.{created % 1000:03d}Z"
+
+
+class Sessions:
+    """The sessions of one project, as seen from one directory."""
+
+    def __init__(self, store: Store, bus: Bus, project: Project, directory: Path) -> None:
+        self._store = store
+        self._bus = bus
+        self._project = project
+        self._directory = directory
+        self._open: dict[str, Live] = {}
+        self._opening = asyncio.Lock()
+
+    async def create(self, body: SessionBody) -> Session:
+        """Make a session and open it. Publishes ``session.created``."""
+        created = now()
+        session = Session(
+            id=ids.new("ses"),
+            slug=slug(),
+            project_id=self._project.id,
+            directory=str(self._directory),
+            parent_id=body.parent_id,
+            cost=0.0,
+            tokens=Tokens.zero(),
+            title=body.title or default_title(created),
+            agent=body.agent,
+            model=msgspec.convert(body.model, SessionModel) if body.model else None,
+            version=__version__,
+            metadata=body.metadata,
+            permission=body.permission,
+            time=SessionTime(created=created, updated=created),
+        )
+        project = PutProject(self._project.id, str(self._project.worktree), self._project.vcs, created)
+        happened = make(event.SessionCreated(session_id=session.id, info=wire.copy(session)))
+        await self._store.commit([project, PutSession(session)], [happened])
+        self._open[session.id] = Live(session, [])
+        return session
+
+    async def open(self, session_id: str) -> Live:
+        """Return the open session, reading it if need be.
+
+        When nobody runs it, what a dead process left unfinished is marked interrupted first. Raises `NotFound`.
+        """
+        async with self._opening:
+            live = self._open.get(session_id)
+            if live is None:
+                await self._heal(session_id)
+                session = await self._store.session(session_id)
+                if session is None:
+                    raise NotFound(f"Session not found: {session_id}")
+                live = self._open[session_id] = Live(session, await self._store.messages(session_id))
+            return live
+
+    async def list(self) -> list[Session]:
+        """Return the project's sessions, last updated first."""
+        return await self._store.sessions(self._project.id)
+
+    async def delete(self, session_id: str) -> None:
+        """Delete a session. Raises `NotFound`."""
+        live = await self.open(session_id)
+        await self._store.commit(
+            [DropSession(session_id)],
+            [make(event.SessionDeleted(session_id=session_id, info=live.session))],
+        )
+        del self._open[session_id]
+
+    async def update(self, live: Live) -> None:
+        """Save the session's own fields as they stand, touched now."""
+        live.session.time.updated = now()
+        await self._store.commit(
+            [PutSession(live.session)],
+            [make(event.SessionUpdated(session_id=live.id, info=wire.copy(live.session)))],
+        )
+
+    async def save_message(
+        self, live: Live, message: Message, parts: Sequence[Part] = (), more: Sequence[Write] = ()
+    ) -> WithParts:
+        """Save a message, new or changed, with `parts` that are new; the history holds it afterwards.
+
+        `more` is written in the same transaction.
+        """
+        known = live.find(message.id)
+        if known is None:
+            known = WithParts(info=message, parts=[])
+            live.history.append(known)
+        known.info = message
+        known.parts.extend(parts)
+        happened: list[Event] = [make(event.MessageUpdated(session_id=live.id, info=wire.copy(message)))]
+        happened += [_updated(part) for part in parts]
+        await self._store.commit([PutMessage(message), *(PutPart(part) for part in parts), *more], happened)
+        return known
+
+    async def save_part(self, holder: WithParts, part: Part) -> None:
+        """Save a part, new or changed, in its message."""
+        for index, old in enumerate(holder.parts):
+            if old.id == part.id:
+                holder.parts[index] = part
+                break
+        else:
+            holder.parts.append(part)
+        await self._store.commit([PutPart(part)], [_updated(part)])
+
+    async def drop_part(self, holder: WithParts, part: Part) -> None:
+        """Delete a part of a message."""
+        holder.parts.remove(part)
+        gone = event.PartRemoved(session_id=part.session_id, message_id=part.message_id, part_id=part.id)
+        await self._store.commit([DropPart(part.id)], [make(gone)])
+
+    def delta(self, part: Part, text: str) -> None:
+        """Publish that `text` was appended to a part's text; nothing is stored until the part is saved."""
+        self._bus.publish(
+            make(
+                event.PartDelta(
+                    session_id=part.session_id,
+                    message_id=part.message_id,
+                    part_id=part.id,
+                    field="text",
+                    delta=text,
+                )
+            )
+        )
+
+    def set_status(self, live: Live, status: SessionStatus) -> None:
+        """Publish what the session does; `session.idle` follows an idle status."""
+        live.status = status
+        self._bus.publish(make(event.SessionStatusChanged(session_id=live.id, status=status)))
+        if isinstance(status, Idle):
+            self._bus.publish(make(event.SessionIdle(session_id=live.id)))
+
+    def fail(self, live: Live, error: MessageError) -> None:
+        """Publish that a turn failed."""
+        self._bus.publish(make(event.SessionError(session_id=live.id, error=error)))
+
+    def statuses(self) -> dict[str, SessionStatus]:
+        """Return what each session that is not idle does."""
+        return {live.id: live.status for live in self._open.values() if not isinstance(live.status, Idle)}
+
+    def running(self) -> Sequence[Live]:
+        """Return the sessions in which a turn runs."""
+        return [live for live in self._open.values() if live.turn is not None and not live.turn.done()]
+
+    async def queue(self, session_id: str, source: str, prompt: wire.Plain) -> FollowUp:
+        """Queue a prompt durably (design section 4, "Continuing is a queue")."""
+        follow_up = FollowUp(ids.new("fup"), session_id, source, prompt, now())
+        await self._store.commit([PutFollowUp(follow_up)])
+        return follow_up
+
+    async def queued(self, session_id: str) -> Sequence[FollowUp]:
+        """Return what waits in a session's queue, oldest first."""
+        return await self._store.follow_ups(session_id)
+
+    async def unqueue(self, follow_up: FollowUp) -> None:
+        """Take a follow-up off the queue without acting on it."""
+        await self._store.commit([DropFollowUp(follow_up.id)])
+
+    async def hold(self, live: Live) -> None:
+        """Hold a session for this process; each hold is given back by one `let_go`.
+
+        Raises `SessionBusy` when another process runs it.
+        """
+        live.holds += 1
+        try:
+            await self.renew(live)
+        except BaseException:
+            live.holds -= 1
+            raise
+
+    async def renew(self, live: Live) -> None:
+        """Take the lease, or make it last longer. Raises `SessionBusy`."""
+        live.lease = await take(self._store, live.id)
+        if live.lease is None:
+            raise await busy(self._store, live.id)
+
+    async def let_go(self, live: Live) -> None:
+        """Give one hold back; with the last one the lease goes."""
+        live.holds -= 1
+        if live.holds == 0 and live.lease is not None:
+            lease, live.lease = live.lease, None
+            await self._store.release(lease)
+
+    async def _heal(self, session_id: str) -> None:
+        lease = await take(self._store, session_id)
+        if lease is not None:
+            await self._store.interrupt(session_id, now())
+            await self._store.release(lease)
+
+
+def _updated(part: Part) -> Event:
+    # The part is copied: subscribers read it later, when the live one may have grown.
+    return make(event.PartUpdated(session_id=part.session_id, part=_copy(part), time=now()))
+
+
+def _copy(part: Part) -> Part:
+    return wire.copy(part) if isinstance(part, wire.Wire) else part

@@ -1,0 +1,230 @@
+"""One step: one model call, streamed into one assistant message, and the tool calls that it asked for."""
+
+import asyncio
+import logging
+import random
+from typing import Final, Literal
+
+from instar import calls, ids
+from instar.account import book, limit
+from instar.context import Turn, prepare
+from instar.event import Busy, LimitReached, Retry, make
+from instar.failure import message_error
+from instar.instance import Instance
+from instar.message import (
+    AnswerTime,
+    Assistant,
+    ErrorText,
+    MessageAbortedError,
+    MessageError,
+    MessagePath,
+    Part,
+    StepFinishPart,
+    Tokens,
+    ToolError,
+    ToolPart,
+    ToolPending,
+    ToolRunning,
+    ToolSpan,
+    WithParts,
+)
+from instar.plugin import points
+from instar.provider.protocol import Finish, ProviderError, Request
+from instar.session import now
+from instar.stream import Writer
+from instar.usage import Reached, cost
+
+log = logging.getLogger("instar.step")
+
+Outcome = Literal["calls", "final", "stopped", "failed", "overflow"]
+"""What a step came to: tools ran; the answer is final; a person or a limit ended it; it failed; it did not fit."""
+
+RETRIES: Final = 5
+_FIRST_WAIT, _LONGEST_WAIT = 2.0, 30.0
+
+
+async def run(instance: Instance, turn: Turn) -> Outcome:
+    """Make one step of a turn. Raises `asyncio.CancelledError` after an abort, with everything saved."""
+    if (reached := await asked_limit(instance, turn, "turn")) is not None:
+        return limited(instance, turn, reached)
+    holder = await begin(instance, turn)
+    writer = Writer(instance, turn.live, holder)
+    try:
+        prepared = await prepare(instance, turn)
+        await stream(instance, turn, prepared.request, writer)
+        finish = finished(writer)
+        await book(
+            instance,
+            turn.model,
+            finish.tokens,
+            "turn",
+            session_id=turn.live.id,
+            message_id=holder.info.id,
+        )
+        going_on = await calls.run(instance, turn, holder, writer.calls, prepared.tools)
+        await end(instance, turn, holder, finish)
+    except asyncio.CancelledError:
+        await aborted(instance, turn, holder, writer)
+        raise
+    except Exception as error:
+        return await failed(instance, turn, holder, writer, error)
+    if not going_on:
+        return "stopped"
+    return "calls" if writer.calls else "final"
+
+
+async def begin(instance: Instance, turn: Turn, *, summary: bool | None = None) -> WithParts:
+    """Save a new, empty answer to the turn's message."""
+    answer = Assistant(
+        id=ids.new("msg"),
+        session_id=turn.live.id,
+        time=AnswerTime(created=now()),
+        parent_id=turn.user.id,
+        model_id=turn.model.id,
+        provider_id=turn.model.provider_id,
+        mode=turn.agent.name,
+        agent=turn.agent.name,
+        path=MessagePath(cwd=str(instance.directory), root=str(instance.project.worktree)),
+        summary=summary,
+        cost=0.0,
+        tokens=Tokens.zero(),
+        variant=turn.user.model.variant,
+    )
+    instance.sessions.set_status(turn.live, Busy())
+    return await instance.sessions.save_message(turn.live, answer)
+
+
+async def stream(instance: Instance, turn: Turn, request: Request, writer: Writer) -> None:
+    """Make the call and write its deltas, trying again where the provider's error allows it.
+
+    Waits as the provider says, else 2 s doubling up to 30 s with a quarter of chance, at most 5 times;
+    ``session.status`` says so. Raises `ProviderError`.
+    """
+    attempt = 0
+    while True:
+        try:
+            await writer.start()
+            async for delta in instance.models.provider(request.model).stream(request):
+                await writer.take(delta)
+            await writer.close()
+            return
+        except ProviderError as error:
+            attempt += 1
+            if not error.retryable or error.kind == "overflow" or attempt > RETRIES:
+                raise
+            await writer.discard()
+            await _wait(instance, turn, error, attempt)
+
+
+async def end(instance: Instance, turn: Turn, holder: WithParts, finish: Finish) -> None:
+    """Save the end of a step: its step-finish part, its message, the session's sums; then tell plugins."""
+    answer = _answer(holder)
+    price = cost(finish.tokens, turn.model.cost) or 0.0
+    part = StepFinishPart(
+        id=ids.new("prt"),
+        session_id=turn.live.id,
+        message_id=answer.id,
+        reason=finish.reason,
+        cost=price,
+        tokens=finish.tokens,
+    )
+    await instance.sessions.save_part(holder, part)
+    answer.finish, answer.cost, answer.tokens = finish.reason, price, finish.tokens
+    answer.time.completed = now()
+    await instance.sessions.save_message(turn.live, answer)
+    _add(turn, finish.tokens, price)
+    await instance.sessions.update(turn.live)
+    if instance.plugins.listens(points.MESSAGE_COMPLETED):
+        seen = holder.copy()
+        given = points.CompletedInput(session_id=turn.live.id, message=_answer(seen), parts=seen.parts)
+        await instance.plugins.trigger(points.MESSAGE_COMPLETED, given, points.Empty())
+
+
+async def asked_limit(instance: Instance, turn: Turn, cause: str) -> Reached | None:
+    """Return the limit that forbids the turn's next model call, or None."""
+    return await limit(
+        instance, turn.model, cause, session_id=turn.live.id, step=turn.step, steps=turn.agent.steps
+    )
+
+
+def limited(instance: Instance, turn: Turn, reached: Reached) -> Outcome:
+    """Publish that a limit ended the turn."""
+    log.warning("limit reached session=%s limit=%s cause=%s", turn.live.id, reached.limit, reached.cause)
+    text = f"The turn was stopped: {reached.message}. Send another message to go on, or raise the limit."
+    instance.bus.publish(
+        make(LimitReached(session_id=turn.live.id, limit=reached.limit, cause=reached.cause, message=text))
+    )
+    return "stopped"
+
+
+def finished(writer: Writer) -> Finish:
+    """Return the end of the answer, with a reason that agrees with what came: providers do not always tell."""
+    if writer.finish is None:
+        raise ProviderError("the provider ended its answer without saying that it was whole", retryable=False)
+    if writer.calls:
+        return Finish("tool-calls", writer.finish.tokens)
+    reason = "stop" if writer.finish.reason == "tool-calls" else writer.finish.reason
+    return Finish(reason, writer.finish.tokens)
+
+
+async def _wait(instance: Instance, turn: Turn, error: ProviderError, attempt: int) -> None:
+    chance = 1 + 0.25 * random.random()  # noqa: S311 - spreads retries, guards nothing
+    delay = error.retry_after if error.retry_after is not None else _FIRST_WAIT * 2 ** (attempt - 1) * chance
+    delay = min(delay, _LONGEST_WAIT)
+    log.info("retry session=%s attempt=%d in=%.1fs error=%s", turn.live.id, attempt, delay, error)
+    status = Retry(attempt=attempt, message=str(error), next=now() + int(delay * 1000))
+    instance.sessions.set_status(turn.live, status)
+    await asyncio.sleep(delay)
+    instance.sessions.set_status(turn.live, Busy())
+
+
+async def aborted(instance: Instance, turn: Turn, holder: WithParts, writer: Writer) -> None:
+    """Save an answer that a person ended: what came so far, and why it stops."""
+    await writer.close()
+    await _fail(instance, turn, holder, MessageAbortedError(data=ErrorText(message="Aborted")))
+
+
+async def failed(
+    instance: Instance, turn: Turn, holder: WithParts, writer: Writer, error: Exception
+) -> Outcome:
+    """Save an answer that failed, publish ``session.error``, and return what the step came to."""
+    if not isinstance(error, ProviderError):
+        log.error("step failed session=%s", turn.live.id, exc_info=error)
+    await writer.close()
+    await _fail(instance, turn, holder, message_error(error, turn.model.provider_id))
+    overflow = isinstance(error, ProviderError) and error.kind == "overflow"
+    return "overflow" if overflow else "failed"
+
+
+async def _fail(instance: Instance, turn: Turn, holder: WithParts, error: MessageError) -> None:
+    answer = _answer(holder)
+    answer.error = error
+    answer.time.completed = now()
+    for part in holder.parts:
+        await _close_call(instance, holder, part)
+    await instance.sessions.save_message(turn.live, answer)
+    instance.sessions.fail(turn.live, error)
+
+
+async def _close_call(instance: Instance, holder: WithParts, part: Part) -> None:
+    # An orphan call poisons the session for providers: one that never ran must not stay open.
+    if isinstance(part, ToolPart) and isinstance(part.state, ToolPending | ToolRunning):
+        span = ToolSpan(start=now(), end=now())
+        part.state = ToolError(input=part.state.input, error=calls.ABORTED, time=span)
+        await instance.sessions.save_part(holder, part)
+
+
+def _answer(holder: WithParts) -> Assistant:
+    assert isinstance(holder.info, Assistant)
+    return holder.info
+
+
+def _add(turn: Turn, tokens: Tokens, price: float) -> None:
+    session = turn.live.session
+    total = session.tokens
+    session.cost += price
+    total.input += tokens.input
+    total.output += tokens.output
+    total.reasoning += tokens.reasoning
+    total.cache.read += tokens.cache.read
+    total.cache.write += tokens.cache.write

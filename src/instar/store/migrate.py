@@ -1,0 +1,191 @@
+"""Opening a database: its settings, its numbered migrations, and what is refused.
+
+``sql/NNNN_name.sql`` are applied in order, each in one transaction, and recorded in ``instar_migration``
+with a checksum. A file that is not ours, or that a newer instar wrote, is left as it is.
+"""
+
+import hashlib
+import os
+import re
+import sqlite3
+import time
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from instar import __version__
+from instar.store.protocol import StoreError
+
+Synchronous = Literal["NORMAL", "FULL"]
+"""``NORMAL`` survives the death of the process, ``FULL`` the loss of power as well."""
+
+_SQL: Final = Path(__file__).parent / "sql"
+_LEDGER: Final = """CREATE TABLE IF NOT EXISTS instar_migration (
+  version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL,
+  instar text NOT NULL, time_applied integer NOT NULL)"""
+_BUSY_MS: Final = 5000
+
+
+class Migration(NamedTuple):
+    """A numbered step: its number from 1, its name, its statements and their checksum."""
+
+    version: int
+    name: str
+    sql: str
+    checksum: str
+
+
+@cache
+def statements() -> dict[str, str]:
+    """Return the statements of ``sql/statements.sql`` by name."""
+    text = (_SQL / "statements.sql").read_text(encoding="utf-8")
+    _, *pieces = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
+    return dict(zip(pieces[::2], pieces[1::2], strict=True))
+
+
+@cache
+def migrations() -> tuple[Migration, ...]:
+    """Return the shipped migrations in order."""
+    return tuple(read_migration(path) for path in sorted(_SQL.glob("[0-9][0-9][0-9][0-9]_*.sql")))
+
+
+def read_migration(path: Path) -> Migration:
+    """Return the migration in a file named ``NNNN_name.sql``."""
+    number, _, name = path.stem.partition("_")
+    sql = path.read_text(encoding="utf-8")
+    return Migration(int(number), name, sql, hashlib.sha256(sql.encode()).hexdigest())
+
+
+def prepare(path: Path, synchronous: Synchronous, steps: tuple[Migration, ...]) -> sqlite3.Connection:
+    """Open the database at `path` for writing, made if it is not there, and apply what it lacks of `steps`.
+
+    Raises `StoreError`, and changes nothing, when the file is another program's or a newer instar's, is
+    damaged, or cannot be written.
+    """
+    try:
+        _make_private(path)
+        connection = connect(path)
+    except (OSError, sqlite3.Error) as error:
+        raise explain(error, path) from error
+    try:
+        missing = _missing(connection, path, steps)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA synchronous = {synchronous}")
+        connection.execute("PRAGMA journal_size_limit = 67108864")
+        _apply(connection, missing)
+    except StoreError:
+        connection.close()
+        raise
+    except sqlite3.Error as error:
+        connection.close()
+        raise explain(error, path) from error
+    return connection
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Return a connection with the settings that readers and the writer share. Raises `sqlite3.Error`."""
+    connection = sqlite3.connect(
+        path, timeout=_BUSY_MS / 1000, isolation_level=None, check_same_thread=False, cached_statements=64
+    )
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA cache_size = -4000")
+    return connection
+
+
+def explain(error: Exception, path: Path) -> StoreError:
+    """Return the error that a person reads for one of SQLite's: what happened, where, what to do."""
+    text = str(error)
+    for symptom, advice in _ADVICE:
+        if symptom in text:
+            return StoreError(f"{path}: {text}: {advice}")
+    return StoreError(f"{path}: {text}")
+
+
+_ADVICE: Final = (
+    ("FOREIGN KEY", "what was written belongs to a project, session or message that is not in the store"),
+    ("UNIQUE", "an event or record with this id was written before"),
+    (
+        "locked",
+        "another program is writing to it for longer than five seconds; end that program and try again",
+    ),
+    ("not a database", "move the file away, or name another one; it was not changed"),
+    ("malformed", "the file is damaged; keep a copy, then save what is readable: sqlite3 FILE .recover"),
+    ("readonly", "make the file and its folder writable, or name another one"),
+    ("ermission denied", "make the file and its folder writable, or name another one"),
+    ("Read-only file system", "name a file on a file system that can be written to"),
+    ("unable to open", "make sure that its folder exists and can be written to"),
+    ("disk is full", "free some space and try again; what was saved before is intact"),
+    ("No space left", "free some space and try again; what was saved before is intact"),
+)
+
+
+def _make_private(path: Path) -> None:
+    """Make an empty file that only its owner reads: conversations hold what tools printed."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+
+
+def _missing(connection: sqlite3.Connection, path: Path, steps: tuple[Migration, ...]) -> list[Migration]:
+    """The steps that the database lacks. Raises `StoreError` when it is not one that these steps made."""
+    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not tables:
+        return list(steps)
+    if "instar_migration" not in tables:
+        raise StoreError(
+            f"{path}: this is another program's database (it has no table instar_migration); "
+            "it was not changed. Name another file."
+        )
+    newest = max(step.version for step in steps)
+    applied = {}
+    for version, checksum, writer in connection.execute(
+        "SELECT version, checksum, instar FROM instar_migration ORDER BY version DESC"
+    ):
+        if version > newest:
+            raise StoreError(
+                f"{path}: written by instar {writer} (schema {version}), and this is instar {__version__} "
+                f"(schema {newest}); it was not changed. Use that version or a newer one, "
+                "or name another file."
+            )
+        applied[version] = checksum
+    _refuse_other_form(path, steps, applied)
+    return [step for step in steps if step.version not in applied]
+
+
+def _refuse_other_form(path: Path, steps: tuple[Migration, ...], applied: dict[int, str]) -> None:
+    for step in steps:
+        if applied.get(step.version, step.checksum) != step.checksum:
+            raise StoreError(
+                f"{path}: migration {step.version:04}_{step.name} was applied to it in another form than "
+                f"this instar {__version__} has; it was not changed. Use the version that wrote it."
+            )
+
+
+def _apply(connection: sqlite3.Connection, missing: list[Migration]) -> None:
+    for step in missing:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            connection.execute(_LEDGER)
+            # Another process may have applied it between our look and our lock.
+            if not connection.execute(
+                "SELECT 1 FROM instar_migration WHERE version = ?", (step[0],)
+            ).fetchone():
+                for statement in _split(step.sql):
+                    connection.execute(statement)
+                row = (step.version, step.name, step.checksum, __version__, time.time_ns() // 1_000_000)
+                connection.execute("INSERT INTO instar_migration VALUES (?, ?, ?, ?, ?)", row)
+            connection.execute("COMMIT")
+        except sqlite3.Error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+
+def _split(script: str) -> Iterator[str]:
+    """The statements of a script, one by one: `executescript` would end the transaction."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""

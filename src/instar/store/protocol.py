@@ -1,0 +1,259 @@
+"""The contract of a store: what can be written in one transaction, and what can be read.
+
+`Store.commit` is the one write path: everything it is given is durable before anybody hears of it,
+then its events are published in order. Rows of our own live in our own tables, since opencode's
+schemas forbid extra fields (design section 5).
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from instar.event import Event
+from instar.message import Message, Part, Rule, Session, Tokens, WithParts
+from instar.wire import Plain
+
+
+class PutSession(msgspec.Struct, frozen=True):
+    """Insert or replace a session's row."""
+
+    session: Session
+
+
+class PutMessage(msgspec.Struct, frozen=True):
+    """Insert or replace a message's row."""
+
+    message: Message
+
+
+class PutPart(msgspec.Struct, frozen=True):
+    """Insert or replace a part's row."""
+
+    part: Part
+
+
+class DropSession(msgspec.Struct, frozen=True):
+    """Delete a session with all that belongs to it."""
+
+    id: str
+
+
+class DropMessage(msgspec.Struct, frozen=True):
+    """Delete a message with its parts."""
+
+    id: str
+
+
+class DropPart(msgspec.Struct, frozen=True):
+    """Delete a part."""
+
+    id: str
+
+
+class FollowUp(msgspec.Struct, frozen=True):
+    """A prompt that waits its turn in a session.
+
+    `source` says who queued it (``evolve.idle``, ``compaction``, ``person`` …); `prompt` is the body of
+    a prompt request as a client would send it. Automatic sources have a cap (design section 4).
+    """
+
+    id: str
+    session_id: str
+    source: str
+    prompt: Plain
+    created: int
+
+
+class PutFollowUp(msgspec.Struct, frozen=True):
+    """Queue a follow-up durably."""
+
+    follow_up: FollowUp
+
+
+class DropFollowUp(msgspec.Struct, frozen=True):
+    """Take a follow-up off the queue: it became a message, or was given up."""
+
+    id: str
+
+
+class PutProject(msgspec.Struct, frozen=True):
+    """Insert or update the row of a project; `worktree` is ``/`` outside a repository."""
+
+    id: str
+    worktree: str
+    vcs: str | None
+    now: int
+
+
+class PutValue(msgspec.Struct, frozen=True):
+    """Set a plugin's value for a key; JSON-ready. `None` deletes it."""
+
+    plugin: str
+    key: str
+    value: Any
+
+
+class PutApproval(msgspec.Struct, frozen=True):
+    """Remember an `always` answer for a project."""
+
+    project_id: str
+    rule: Rule
+
+
+class PutAsk(msgspec.Struct, frozen=True):
+    """A permission question waits for a person; `properties` is the event's wire form."""
+
+    id: str
+    session_id: str
+    properties: Plain
+
+
+class DropAsk(msgspec.Struct, frozen=True):
+    """A permission question was answered or withdrawn."""
+
+    id: str
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Tokens and cost (US dollars, None where the price is unknown) of one model call and its cause."""
+
+    session_id: str
+    message_id: str | None
+    cause: str
+    provider_id: str
+    model_id: str
+    tokens: Tokens
+    cost: float | None
+    created: int
+
+
+class PutUsage(msgspec.Struct, frozen=True):
+    """Book one model call."""
+
+    usage: Usage
+
+
+Write = (
+    PutSession
+    | PutMessage
+    | PutPart
+    | DropSession
+    | DropMessage
+    | DropPart
+    | PutFollowUp
+    | DropFollowUp
+    | PutProject
+    | PutValue
+    | PutApproval
+    | PutAsk
+    | DropAsk
+    | PutUsage
+)
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """A durable event: its place in its session (from 1, no gaps) and its wire form."""
+
+    seq: int
+    event_id: str
+    session_id: str
+    type: str
+    """The versioned name, as ``message.updated.1``."""
+    data: Plain
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """The right to run a session: `fence` rises with every holder."""
+
+    session_id: str
+    owner: str
+    fence: int
+    expires: int
+
+
+class StoreError(Exception):
+    """The store cannot do what was asked; the text says why and what to do."""
+
+
+class Store(Protocol):
+    """Where sessions live. Every method may raise `StoreError`; reads see every finished commit."""
+
+    async def commit(self, writes: Sequence[Write], events: Sequence[Event] = ()) -> int:
+        """Write all of it in one transaction, then publish `events` in order.
+
+        Sync events become rows with the next sequence number of their session. Returns the last sequence
+        number given out, or 0 when none was. Nothing is published when the transaction fails.
+        """
+        ...
+
+    async def events_since(self, session_id: str, seq: int, limit: int = 1000) -> list[Recorded]:
+        """Return durable events of a session after `seq`, in order, at most `limit`."""
+        ...
+
+    async def session(self, session_id: str) -> Session | None:
+        """Return a session, or None."""
+        ...
+
+    async def sessions(
+        self,
+        project_id: str | None = None,
+        *,
+        directory: str | None = None,
+        parent_id: str | None = None,
+        archived: bool = False,
+        limit: int | None = None,
+    ) -> list[Session]:
+        """Return sessions, last updated first. `archived` includes those that were put away."""
+        ...
+
+    async def messages(self, session_id: str, limit: int | None = None) -> list[WithParts]:
+        """Return a session's messages with their parts, oldest first; `limit` keeps the newest ones."""
+        ...
+
+    async def follow_ups(self, session_id: str) -> list[FollowUp]:
+        """Return what waits in a session's queue, oldest first."""
+        ...
+
+    async def asks(self, session_id: str | None = None) -> list[PutAsk]:
+        """Return permission questions that nobody answered yet."""
+        ...
+
+    async def approvals(self, project_id: str) -> list[Rule]:
+        """Return the `always` answers of a project, oldest first."""
+        ...
+
+    async def value(self, plugin: str, key: str) -> Any:
+        """Return a plugin's value for a key, or None."""
+        ...
+
+    async def values(self, plugin: str, prefix: str = "") -> dict[str, Any]:
+        """Return a plugin's keys that start with `prefix`, with their values."""
+        ...
+
+    async def usage(self, session_id: str | None = None, since: int = 0) -> list[Usage]:
+        """Return booked model calls from `since` (ms) on, oldest first."""
+        ...
+
+    async def lease(self, session_id: str, owner: str, ttl: int) -> Lease | None:
+        """Take or renew the right to run a session for `ttl` ms; None when another holds it."""
+        ...
+
+    async def holder(self, session_id: str) -> Lease | None:
+        """Return the lease that somebody holds on a session now, or None."""
+        ...
+
+    async def release(self, lease: Lease) -> None:
+        """Give a lease back; nothing happens when it is no longer ours."""
+        ...
+
+    async def interrupt(self, session_id: str, now: int) -> int:
+        """Mark a session's pending and running tool parts, and its unfinished answers, as interrupted.
+
+        For the first opening of a session whose process died. Returns how many parts were marked.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Finish what was begun and let go of the database."""
+        ...

@@ -1,0 +1,268 @@
+"""Values to rows and back: the columns and the JSON split of seed 004 section 3. No input, no output.
+
+A message's ``data`` is its wire form without ``id`` and ``sessionID``, a part's its wire form without
+``id``, ``sessionID`` and ``messageID``. What of a session no column holds becomes a *leftover tree*.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from instar import wire
+from instar.message import (
+    PART_TYPES,
+    Assistant,
+    CacheTokens,
+    Message,
+    Part,
+    Session,
+    Tokens,
+    User,
+    decode_message,
+    decode_part,
+    encode_part,
+    unknown_part,
+)
+from instar.store.protocol import StoreError, Usage
+from instar.wire import Plain
+
+Row = tuple[Any, ...]
+
+_PATHS: Final[dict[str, tuple[str, ...]]] = {
+    "id": ("id",),
+    "project_id": ("projectID",),
+    "workspace_id": ("workspaceID",),
+    "parent_id": ("parentID",),
+    "slug": ("slug",),
+    "directory": ("directory",),
+    "path": ("path",),
+    "title": ("title",),
+    "version": ("version",),
+    "share_url": ("share", "url"),
+    "summary_additions": ("summary", "additions"),
+    "summary_deletions": ("summary", "deletions"),
+    "summary_files": ("summary", "files"),
+    "summary_diffs": ("summary", "diffs"),
+    "metadata": ("metadata",),
+    "cost": ("cost",),
+    "tokens_input": ("tokens", "input"),
+    "tokens_output": ("tokens", "output"),
+    "tokens_reasoning": ("tokens", "reasoning"),
+    "tokens_cache_read": ("tokens", "cache", "read"),
+    "tokens_cache_write": ("tokens", "cache", "write"),
+    "revert": ("revert",),
+    "permission": ("permission",),
+    "agent": ("agent",),
+    "model": ("model",),
+    "time_created": ("time", "created"),
+    "time_updated": ("time", "updated"),
+    "time_compacting": ("time", "compacting"),
+    "time_archived": ("time", "archived"),
+}
+"""Where in a session's wire form each column of its row stands, in the order of the statements."""
+
+_JSON: Final = frozenset({"summary_diffs", "metadata", "revert", "permission", "model"})
+_MESSAGE_IDS: Final = ("id", "sessionID")
+_PART_IDS: Final = ("id", "sessionID", "messageID")
+_TAG: Final = len('{"type":"')
+"""Where the tag's value begins in what we encode; ``role`` is as long as ``type``."""
+_ROLES: Final[dict[str, type[User | Assistant]]] = {"user": User, "assistant": Assistant}
+
+
+def session_row(session: Session) -> tuple[dict[str, Any], str | None]:
+    """Return a session's columns by name, and its leftover tree as JSON (None when nothing is left)."""
+    plain = wire.to_plain(session)
+    columns = {}
+    for column, path in _PATHS.items():
+        value = _at(plain, path)
+        columns[column] = json_text(value) if column in _JSON and value is not None else value
+    left = _beyond(plain, _session_plain(tuple(columns.values())))
+    return columns, json_text(left) if left else None
+
+
+def session_of(row: Row) -> Session:
+    """Return the session of a row: its columns in the statements' order, then its leftover tree."""
+    plain = _session_plain(row[:-1])
+    if row[-1] is not None:
+        _lay_over(plain, wire.parse(row[-1]))
+    try:
+        return wire.decode(plain, Session)
+    except msgspec.ValidationError as error:
+        raise _unreadable("session", row[0], error) from error
+
+
+def message_row(message: Message) -> Row:
+    """Return ``(id, session_id, data, time_created)``."""
+    ids = (message.id, message.session_id)
+    return *ids, _without_ids(wire.encode(message), _MESSAGE_IDS, ids), message.time.created
+
+
+def message_of(row: Row) -> Message:
+    """Return the message of a row ``(id, session_id, data, …)``.
+
+    An error of a kind that this version does not know becomes an `UnknownError` with its text, so that
+    one message does not make its session unreadable. Raises `StoreError` when the row is malformed.
+    """
+    ids, data = row[:2], row[2]
+    kind = _ROLES.get(_tag(data))
+    if kind is not None:
+        try:
+            return wire.decode(_with_ids(data, _MESSAGE_IDS, ids), kind)
+        except msgspec.DecodeError:
+            pass  # not as we write it: read it with care
+    plain = _object("message", data, _MESSAGE_IDS, ids)
+    try:
+        return decode_message(plain)
+    except msgspec.ValidationError as error:
+        return _with_unknown_error(plain, error)
+
+
+def part_row(part: Part) -> Row:
+    """Return ``(id, message_id, session_id, data)``."""
+    ids = (part.id, part.session_id, part.message_id)
+    return part.id, part.message_id, part.session_id, _without_ids(encode_part(part), _PART_IDS, ids)
+
+
+def part_of(row: Row) -> Part:
+    """Return the part of a row ``(id, message_id, session_id, data)``.
+
+    A part that this version cannot read, of whatever type, is an `UnknownPart`: kept and shown as it is.
+    Raises `StoreError` when ``data`` is not a JSON object.
+    """
+    part_id, message_id, session_id, data = row
+    ids = (part_id, session_id, message_id)
+    kind = PART_TYPES.get(_tag(data))
+    if kind is not None:
+        try:
+            return wire.decode(_with_ids(data, _PART_IDS, ids), kind)  # type: ignore[no-any-return]
+        except msgspec.DecodeError:
+            pass  # not as we write it: read it with care
+    plain = _object("part", data, _PART_IDS, ids)
+    try:
+        return decode_part(plain)
+    except msgspec.ValidationError:
+        return unknown_part(plain)
+
+
+def usage_row(usage: Usage) -> Row:
+    """Return the columns of a booked model call, in the order of the statement."""
+    tokens = usage.tokens
+    counts = (
+        tokens.total,
+        tokens.input,
+        tokens.output,
+        tokens.reasoning,
+        tokens.cache.read,
+        tokens.cache.write,
+    )
+    names = (usage.session_id, usage.message_id, usage.cause, usage.provider_id, usage.model_id)
+    return *names, *counts, usage.cost, usage.created
+
+
+def usage_of(row: Row) -> Usage:
+    """Return the booked model call of a row."""
+    session_id, message_id, cause, provider_id, model_id, *counts, cost, created = row
+    total, given, taken, reasoning, read, write = counts
+    cache = CacheTokens(read=read, write=write)
+    tokens = Tokens(total=total, input=given, output=taken, reasoning=reasoning, cache=cache)
+    return Usage(session_id, message_id, cause, provider_id, model_id, tokens, cost, created)
+
+
+def json_text(value: Any) -> str:
+    """Return JSON-ready values as JSON text."""
+    return wire.encode(value).decode()
+
+
+def _tag(data: str) -> str:
+    """The type or role that the text begins with; anything when it begins otherwise."""
+    end = data.find('"', _TAG)
+    return data[_TAG:end] if data.startswith(('{"type":"', '{"role":"')) else ""
+
+
+def _ids_text(keys: Row, ids: Row) -> str:
+    return "".join(f',"{key}":{json_text(value)}' for key, value in zip(keys, ids, strict=True))
+
+
+def _without_ids(raw: bytes, keys: Row, ids: Row) -> str:
+    """`raw` without its ids, which stand right after the tag in everything that msgspec encodes."""
+    text = raw.decode()
+    middle = _ids_text(keys, ids)
+    head = text.find('"', _TAG) + 1
+    if text.startswith(middle, head):
+        return text[:head] + text[head + len(middle) :]
+    plain = wire.parse(raw)
+    return json_text({key: value for key, value in plain.items() if key not in keys})
+
+
+def _with_ids(data: str, keys: Row, ids: Row) -> str:
+    head = data.find('"', _TAG) + 1
+    return data[:head] + _ids_text(keys, ids) + data[head:]
+
+
+def _object(what: str, data: str, keys: Row, ids: Row) -> Plain:
+    try:
+        plain = wire.parse(data)
+    except msgspec.DecodeError as error:
+        raise _unreadable(what, ids[0], error) from error
+    if not isinstance(plain, dict):
+        raise _unreadable(what, ids[0], "its data is not an object")
+    return {**plain, **dict(zip(keys, ids, strict=True))}
+
+
+def _with_unknown_error(plain: Plain, error: msgspec.ValidationError) -> Message:
+    found = plain.get("error")
+    if not isinstance(found, dict):
+        raise _unreadable("message", plain["id"], error) from error
+    data = found.get("data")
+    text = str(data.get("message")) if isinstance(data, dict) else str(found.get("name"))
+    try:
+        return decode_message({**plain, "error": {"name": "UnknownError", "data": {"message": text}}})
+    except msgspec.ValidationError as again:
+        raise _unreadable("message", plain["id"], again) from again
+
+
+def _unreadable(what: str, row_id: str, reason: object) -> StoreError:
+    return StoreError(
+        f"{what} {row_id} in the database cannot be read: {reason}. "
+        "It was written by another program or version; nothing was changed."
+    )
+
+
+def _session_plain(row: Row) -> Plain:
+    plain: Plain = {}
+    for (column, path), value in zip(_PATHS.items(), row, strict=True):
+        if value is None:
+            continue
+        place = plain
+        for key in path[:-1]:
+            place = place.setdefault(key, {})
+        place[path[-1]] = wire.parse(value) if column in _JSON else value
+    return plain
+
+
+def _at(plain: Plain, path: tuple[str, ...]) -> Any:
+    value: Any = plain
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _beyond(whole: Plain, known: Plain) -> Plain:
+    """What `whole` holds and `known` lacks, as a tree."""
+    left = {}
+    for key, item in whole.items():
+        if key not in known:
+            left[key] = item
+        elif (
+            isinstance(item, dict) and isinstance(known[key], dict) and (deeper := _beyond(item, known[key]))
+        ):
+            left[key] = deeper
+    return left
+
+
+def _lay_over(plain: Plain, left: Plain) -> None:
+    for key, item in left.items():
+        if isinstance(item, dict) and isinstance(plain.get(key), dict):
+            _lay_over(plain[key], item)
+        else:
+            plain.setdefault(key, item)

@@ -1,0 +1,180 @@
+-- Every statement that the SQLite store runs, by name. Lines before the first name are comments.
+
+-- name: put_project
+INSERT INTO project (id, worktree, vcs, time_created, time_updated, sandboxes)
+VALUES (:id, :worktree, :vcs, :now, :now, '[]')
+ON CONFLICT (id) DO UPDATE SET worktree = excluded.worktree, vcs = excluded.vcs, time_updated = excluded.time_updated;
+
+-- name: put_session
+INSERT INTO session (
+  id, project_id, workspace_id, parent_id, slug, directory, path, title, version, share_url,
+  summary_additions, summary_deletions, summary_files, summary_diffs, metadata, cost,
+  tokens_input, tokens_output, tokens_reasoning, tokens_cache_read, tokens_cache_write,
+  revert, permission, agent, model, time_created, time_updated, time_compacting, time_archived)
+VALUES (
+  :id, :project_id, :workspace_id, :parent_id, :slug, :directory, :path, :title, :version, :share_url,
+  :summary_additions, :summary_deletions, :summary_files, :summary_diffs, :metadata, :cost,
+  :tokens_input, :tokens_output, :tokens_reasoning, :tokens_cache_read, :tokens_cache_write,
+  :revert, :permission, :agent, :model, :time_created, :time_updated, :time_compacting, :time_archived)
+ON CONFLICT (id) DO UPDATE SET
+  project_id = excluded.project_id, workspace_id = excluded.workspace_id, parent_id = excluded.parent_id,
+  slug = excluded.slug, directory = excluded.directory, path = excluded.path, title = excluded.title,
+  version = excluded.version, share_url = excluded.share_url,
+  summary_additions = excluded.summary_additions, summary_deletions = excluded.summary_deletions,
+  summary_files = excluded.summary_files, summary_diffs = excluded.summary_diffs,
+  metadata = excluded.metadata, cost = excluded.cost,
+  tokens_input = excluded.tokens_input, tokens_output = excluded.tokens_output,
+  tokens_reasoning = excluded.tokens_reasoning, tokens_cache_read = excluded.tokens_cache_read,
+  tokens_cache_write = excluded.tokens_cache_write, revert = excluded.revert,
+  permission = excluded.permission, agent = excluded.agent, model = excluded.model,
+  time_created = excluded.time_created, time_updated = excluded.time_updated,
+  time_compacting = excluded.time_compacting, time_archived = excluded.time_archived;
+
+-- name: put_leftover
+INSERT INTO instar_leftover (session_id, data) VALUES (?, ?)
+ON CONFLICT (session_id) DO UPDATE SET data = excluded.data;
+
+-- name: drop_leftover
+DELETE FROM instar_leftover WHERE session_id = ?;
+
+-- name: put_message
+INSERT INTO message (id, session_id, data, time_created, time_updated) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET
+  session_id = excluded.session_id, data = excluded.data,
+  time_created = excluded.time_created, time_updated = excluded.time_updated;
+
+-- name: put_part
+INSERT INTO part (id, message_id, session_id, data, time_created, time_updated) VALUES (?1, ?2, ?3, ?4, ?5, ?5)
+ON CONFLICT (id) DO UPDATE SET
+  message_id = excluded.message_id, session_id = excluded.session_id,
+  data = excluded.data, time_updated = excluded.time_updated;
+
+-- name: drop_session
+DELETE FROM session WHERE id = ?;
+
+-- name: drop_events
+DELETE FROM event_sequence WHERE aggregate_id = ?;
+
+-- name: drop_message
+DELETE FROM message WHERE id = ?;
+
+-- name: drop_part
+DELETE FROM part WHERE id = ?;
+
+-- name: put_follow_up
+INSERT INTO instar_follow_up (id, session_id, source, prompt, time_created) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET
+  source = excluded.source, prompt = excluded.prompt, time_created = excluded.time_created;
+
+-- name: drop_follow_up
+DELETE FROM instar_follow_up WHERE id = ?;
+
+-- name: put_ask
+INSERT INTO instar_ask (id, session_id, properties) VALUES (?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET properties = excluded.properties;
+
+-- name: drop_ask
+DELETE FROM instar_ask WHERE id = ?;
+
+-- name: put_value
+INSERT INTO instar_value (plugin, key, value) VALUES (?, ?, ?)
+ON CONFLICT (plugin, key) DO UPDATE SET value = excluded.value;
+
+-- name: drop_value
+DELETE FROM instar_value WHERE plugin = ? AND key = ?;
+
+-- name: put_approval
+INSERT INTO permission (id, project_id, action, resource, time_created, time_updated) VALUES (?1, ?2, ?3, ?4, ?5, ?5)
+ON CONFLICT (project_id, action, resource) DO UPDATE SET time_updated = excluded.time_updated;
+
+-- name: put_usage
+INSERT INTO instar_usage (
+  session_id, message_id, cause, provider_id, model_id, tokens_total, tokens_input, tokens_output,
+  tokens_reasoning, tokens_cache_read, tokens_cache_write, cost, time_created)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: advance
+INSERT INTO event_sequence (aggregate_id, seq) VALUES (?1, ?2)
+ON CONFLICT (aggregate_id) DO UPDATE SET seq = seq + ?2 RETURNING seq;
+
+-- name: put_event
+INSERT INTO event (id, aggregate_id, seq, type, data) VALUES (?, ?, ?, ?, ?);
+
+-- name: take_lease
+INSERT INTO instar_lease (session_id, owner, fence, time_expires) VALUES (:session_id, :owner, 1, :expires)
+ON CONFLICT (session_id) DO UPDATE SET
+  fence = fence + (owner <> excluded.owner), owner = excluded.owner, time_expires = excluded.time_expires
+WHERE owner = excluded.owner OR time_expires <= :now
+RETURNING fence;
+
+-- name: release_lease
+UPDATE instar_lease SET time_expires = 0 WHERE session_id = ? AND owner = ? AND fence = ?;
+
+-- name: session
+SELECT s.id, project_id, workspace_id, parent_id, slug, directory, path, title, version, share_url,
+  summary_additions, summary_deletions, summary_files, summary_diffs, metadata, cost,
+  tokens_input, tokens_output, tokens_reasoning, tokens_cache_read, tokens_cache_write,
+  revert, permission, agent, model, time_created, time_updated, time_compacting, time_archived, l.data
+FROM session s LEFT JOIN instar_leftover l ON l.session_id = s.id
+WHERE s.id = ?;
+
+-- name: sessions
+SELECT s.id, project_id, workspace_id, parent_id, slug, directory, path, title, version, share_url,
+  summary_additions, summary_deletions, summary_files, summary_diffs, metadata, cost,
+  tokens_input, tokens_output, tokens_reasoning, tokens_cache_read, tokens_cache_write,
+  revert, permission, agent, model, time_created, time_updated, time_compacting, time_archived, l.data
+FROM session s LEFT JOIN instar_leftover l ON l.session_id = s.id
+WHERE (:project_id IS NULL OR project_id = :project_id)
+  AND (:directory IS NULL OR directory = :directory)
+  AND (:parent_id IS NULL OR parent_id = :parent_id)
+  AND (:archived OR time_archived IS NULL)
+ORDER BY time_updated DESC, s.id LIMIT :limit;
+
+-- name: messages
+SELECT id, session_id, data, time_created FROM message
+WHERE session_id = ? ORDER BY time_created DESC, id DESC LIMIT ?;
+
+-- name: parts
+SELECT p.id, p.message_id, p.session_id, p.data
+FROM message m CROSS JOIN part p ON p.message_id = m.id
+WHERE m.session_id = ?1 AND m.time_created >= ?2 AND (m.time_created > ?2 OR m.id >= ?3)
+ORDER BY m.time_created, m.id, p.id;
+
+-- name: open_tool_parts
+SELECT id, message_id, session_id, data FROM part
+WHERE session_id = ? AND instr(data, '"tool"') AND (instr(data, '"pending"') OR instr(data, '"running"'))
+ORDER BY message_id, id;
+
+-- name: open_answers
+SELECT id, session_id, data, time_created FROM message
+WHERE session_id = ? AND instr(data, '"assistant"')
+  AND (NOT instr(data, '"completed":') OR instr(data, '"structured"') OR instr(data, '"error"'))
+ORDER BY time_created, id;
+
+-- name: events
+SELECT seq, id, aggregate_id, type, data FROM event WHERE aggregate_id = ? AND seq > ? ORDER BY seq LIMIT ?;
+
+-- name: follow_ups
+SELECT id, session_id, source, prompt, time_created FROM instar_follow_up WHERE session_id = ? ORDER BY position;
+
+-- name: asks
+SELECT id, session_id, properties FROM instar_ask WHERE ?1 IS NULL OR session_id = ?1 ORDER BY position;
+
+-- name: approvals
+SELECT action, resource FROM permission WHERE project_id = ? ORDER BY time_created, rowid;
+
+-- name: value
+SELECT value FROM instar_value WHERE plugin = ? AND key = ?;
+
+-- name: values
+SELECT key, value FROM instar_value WHERE plugin = ? AND key >= ? ORDER BY key;
+
+-- name: usage
+SELECT session_id, message_id, cause, provider_id, model_id, tokens_total, tokens_input, tokens_output,
+  tokens_reasoning, tokens_cache_read, tokens_cache_write, cost, time_created
+FROM instar_usage WHERE time_created >= ? ORDER BY time_created, position;
+
+-- name: session_usage
+SELECT session_id, message_id, cause, provider_id, model_id, tokens_total, tokens_input, tokens_output,
+  tokens_reasoning, tokens_cache_read, tokens_cache_write, cost, time_created
+FROM instar_usage WHERE session_id = ? AND time_created >= ? ORDER BY time_created, position;

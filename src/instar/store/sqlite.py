@@ -1,0 +1,258 @@
+"""The store in one SQLite file: WAL, one writer thread with group commit, a few readers.
+
+What `commit` is given is encoded before it first waits, so the rows are those of the call. Its events
+are published as the objects they are: do not change what they hold before `commit` returns.
+"""
+
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from instar import wire
+from instar.event import Event, MessageUpdated, PartUpdated, make
+from instar.message import (
+    Assistant,
+    ErrorText,
+    Message,
+    MessageAbortedError,
+    Part,
+    Rule,
+    Session,
+    ToolError,
+    ToolPart,
+    ToolPending,
+    ToolRunning,
+    ToolSpan,
+    WithParts,
+)
+from instar.store import rows
+from instar.store.migrate import Synchronous, migrations, prepare, statements
+from instar.store.operations import encode_commit
+from instar.store.protocol import (
+    FollowUp,
+    Lease,
+    PutAsk,
+    PutMessage,
+    PutPart,
+    Recorded,
+    StoreError,
+    Usage,
+    Write,
+)
+from instar.store.writer import Readers, Writer
+
+_ENDED = "Tool execution was interrupted: the process that ran it ended."
+_CUT = "The answer was interrupted: the process that wrote it ended."
+
+
+async def open_store(
+    path: Path, publish: Callable[[Event], None], *, synchronous: Synchronous = "NORMAL"
+) -> "SqliteStore":
+    """Open the database at `path`, made with its folder if it is not there, and bring it up to date.
+
+    `publish` gets every committed event on this event loop, in the order of the commits. Raises
+    `StoreError`, saying what to do, when the file is another program's, a newer instar's, damaged or
+    not writable; it is then as it was.
+    """
+    store = SqliteStore(path, publish, synchronous)
+    await store.start()
+    return store
+
+
+class SqliteStore:
+    """A `Store` in a file; see `open_store`. To be used on the event loop that opened it."""
+
+    def __init__(self, path: Path, publish: Callable[[Event], None], synchronous: Synchronous) -> None:
+        self._path = path
+        self._writer = Writer(path, partial(prepare, path, synchronous, migrations()), publish)
+        self._readers = Readers(path)
+
+    async def start(self) -> None:
+        """Open the file. Raises `StoreError`."""
+        await self._writer.start()
+
+    async def close(self) -> None:
+        """Finish what was begun and let go of the database. May be called twice."""
+        self._readers.close()
+        await self._writer.close()
+
+    async def commit(self, writes: Sequence[Write], events: Sequence[Event] = ()) -> int:
+        """Write all of it in one transaction, then publish `events` in order (see `Store.commit`).
+
+        Deleting a session deletes its events; the ``session.deleted`` event itself gets its number and is
+        published, and leaves no row. Sessions that have it as their parent are the caller's to delete.
+        """
+        try:
+            encoded = encode_commit(writes, events, _now())
+        except (TypeError, ValueError, RecursionError) as error:
+            raise StoreError(f"what was to be stored cannot be written as JSON: {error}") from error
+        return int(await self._writer.submit(encoded.run, tuple(events)))
+
+    async def events_since(self, session_id: str, seq: int, limit: int = 1000) -> list[Recorded]:
+        """Return durable events of a session after `seq`, in order, at most `limit`."""
+        return await self._read(_recorded, "events", (session_id, seq, limit))
+
+    async def session(self, session_id: str) -> Session | None:
+        """Return a session, or None."""
+        found = await self._read(rows.session_of, "session", (session_id,))
+        return found[0] if found else None
+
+    async def sessions(
+        self,
+        project_id: str | None = None,
+        *,
+        directory: str | None = None,
+        parent_id: str | None = None,
+        archived: bool = False,
+        limit: int | None = None,
+    ) -> list[Session]:
+        """Return sessions, last updated first. `archived` includes those that were put away."""
+        chosen = {
+            "project_id": project_id,
+            "directory": directory,
+            "parent_id": parent_id,
+            "archived": archived,
+            "limit": _limit(limit),
+        }
+        return await self._read(rows.session_of, "sessions", chosen)
+
+    async def messages(self, session_id: str, limit: int | None = None) -> list[WithParts]:
+        """Return a session's messages with their parts, oldest first; `limit` keeps the newest ones."""
+        found: list[WithParts] = await self._readers.submit(partial(_messages, session_id, _limit(limit)))
+        return found
+
+    async def follow_ups(self, session_id: str) -> list[FollowUp]:
+        """Return what waits in a session's queue, oldest first."""
+        return await self._read(_follow_up, "follow_ups", (session_id,))
+
+    async def asks(self, session_id: str | None = None) -> list[PutAsk]:
+        """Return permission questions that nobody answered yet, oldest first."""
+        return await self._read(_ask, "asks", (session_id,))
+
+    async def approvals(self, project_id: str) -> list[Rule]:
+        """Return the `always` answers of a project, oldest first."""
+        return await self._read(_approval, "approvals", (project_id,))
+
+    async def value(self, plugin: str, key: str) -> Any:
+        """Return a plugin's value for a key, or None."""
+        found = await self._read(lambda row: wire.parse(row[0]), "value", (plugin, key))
+        return found[0] if found else None
+
+    async def values(self, plugin: str, prefix: str = "") -> dict[str, Any]:
+        """Return a plugin's keys that start with `prefix`, with their values, in the order of the keys."""
+        found = await self._read(tuple, "values", (plugin, prefix))
+        return {key: wire.parse(text) for key, text in found if key.startswith(prefix)}
+
+    async def usage(self, session_id: str | None = None, since: int = 0) -> list[Usage]:
+        """Return booked model calls from `since` (ms) on, oldest first."""
+        if session_id is None:
+            return await self._read(rows.usage_of, "usage", (since,))
+        return await self._read(rows.usage_of, "session_usage", (session_id, since))
+
+    async def lease(self, session_id: str, owner: str, ttl: int) -> Lease | None:
+        """Take or renew the right to run a session for `ttl` ms; None when another holds it.
+
+        An owner that takes again what nobody else took in between keeps its fence.
+        """
+        now = _now()
+        wanted = {"session_id": session_id, "owner": owner, "expires": now + ttl, "now": now}
+        found = await self._writer.submit(partial(_fetch, "take_lease", wanted))
+        return Lease(session_id, owner, found[0][0], now + ttl) if found else None
+
+    async def release(self, lease: Lease) -> None:
+        """Give a lease back; nothing happens when it is no longer ours."""
+        held = (lease.session_id, lease.owner, lease.fence)
+        await self._writer.submit(partial(_fetch, "release_lease", held))
+
+    async def interrupt(self, session_id: str, now: int) -> int:
+        """Mark a session's open tool parts and unfinished answers as interrupted, in one commit.
+
+        A pending or running tool part becomes an error part whose metadata says ``interrupted``; an answer
+        without an end is completed at `now` (ms) with a `MessageAbortedError`, unless it has an error. Each
+        change is an event like any other. Returns how many parts were marked.
+        """
+        parts, answers = await self._readers.submit(partial(_unfinished, session_id))
+        for part in parts:
+            part.state = _interrupted(part.state, now)
+        for answer in answers:
+            answer.time.completed = now
+            answer.error = answer.error or MessageAbortedError(data=ErrorText(message=_CUT))
+        writes: list[Write] = [*map(PutPart, parts), *map(PutMessage, answers)]
+        events = [make(PartUpdated(session_id=session_id, part=part, time=now)) for part in parts]
+        events += [make(MessageUpdated(session_id=session_id, info=answer)) for answer in answers]
+        if writes:
+            await self.commit(writes, events)
+        return len(parts)
+
+    async def _read(self, shape: Callable[[rows.Row], Any], name: str, parameters: Any) -> list[Any]:
+        def work(connection: sqlite3.Connection) -> list[Any]:
+            return [shape(row) for row in _fetch(name, parameters, connection)]
+
+        found: list[Any] = await self._readers.submit(work)
+        return found
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _limit(limit: int | None) -> int:
+    return -1 if limit is None else limit
+
+
+def _fetch(name: str, parameters: Any, connection: sqlite3.Connection) -> list[rows.Row]:
+    return connection.execute(statements()[name], parameters).fetchall()
+
+
+def _messages(session_id: str, limit: int, connection: sqlite3.Connection) -> list[WithParts]:
+    newest_first = _fetch("messages", (session_id, limit), connection)
+    if not newest_first:
+        return []
+    found = {row[0]: WithParts(info=rows.message_of(row), parts=[]) for row in reversed(newest_first)}
+    oldest = newest_first[-1]
+    for row in _fetch("parts", (session_id, oldest[3], oldest[0]), connection):
+        found[row[1]].parts.append(rows.part_of(row))
+    return list(found.values())
+
+
+def _unfinished(session_id: str, connection: sqlite3.Connection) -> tuple[list[ToolPart], list[Assistant]]:
+    """The statements find what may be unfinished by its text; what it is decides."""
+    parts: list[Part] = [rows.part_of(row) for row in _fetch("open_tool_parts", (session_id,), connection)]
+    answers: list[Message] = [
+        rows.message_of(row) for row in _fetch("open_answers", (session_id,), connection)
+    ]
+    return (
+        [
+            part
+            for part in parts
+            if isinstance(part, ToolPart) and isinstance(part.state, ToolPending | ToolRunning)
+        ],
+        [info for info in answers if isinstance(info, Assistant) and info.time.completed is None],
+    )
+
+
+def _interrupted(state: Any, now: int) -> ToolError:
+    metadata = {**(getattr(state, "metadata", None) or {}), "interrupted": True}
+    start = state.time.start if isinstance(state, ToolRunning) else now
+    return ToolError(input=state.input, error=_ENDED, metadata=metadata, time=ToolSpan(start=start, end=now))
+
+
+def _recorded(row: rows.Row) -> Recorded:
+    seq, event_id, session_id, kind, data = row
+    return Recorded(seq, event_id, session_id, kind, wire.parse(data))
+
+
+def _follow_up(row: rows.Row) -> FollowUp:
+    follow_up_id, session_id, source, prompt, created = row
+    return FollowUp(follow_up_id, session_id, source, wire.parse(prompt), created)
+
+
+def _ask(row: rows.Row) -> PutAsk:
+    return PutAsk(row[0], row[1], wire.parse(row[2]))
+
+
+def _approval(row: rows.Row) -> Rule:
+    return Rule(permission=row[0], pattern=row[1], action="allow")

@@ -1,0 +1,243 @@
+"""The threads that talk to SQLite: one that writes, grouping what waits, and a few that read.
+
+The event loop hands over work and gets futures; nothing here blocks it. Threads are daemons: a process
+that ends without `close` loses nothing that was announced.
+"""
+
+import asyncio
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Final
+
+from instar.event import Event
+from instar.store.migrate import connect, explain
+from instar.store.protocol import StoreError
+
+Work = Callable[[sqlite3.Connection], Any]
+"""What to do with the connection, once or (undone in between) twice; its result is the caller's."""
+
+_GROUP: Final = 256
+"""At most so many commits share one transaction."""
+_READERS: Final = 2
+
+
+class _Job:
+    """Work, whom to answer, and what to announce once it is durable."""
+
+    __slots__ = ("events", "failure", "future", "result", "work")
+
+    def __init__(self, work: Work, future: "asyncio.Future[Any]", events: Sequence[Event] = ()) -> None:
+        self.work = work
+        self.future = future
+        self.events = events
+        self.result: Any = None
+        self.failure: Exception | None = None
+
+
+class Writer:
+    """One thread with one connection. Work that waits is done in one transaction.
+
+    `publish` gets each job's events on the event loop, in the order of the commits, after the COMMIT that
+    holds them and before the job's future resolves.
+    """
+
+    def __init__(
+        self, path: Path, open_database: Callable[[], sqlite3.Connection], publish: Callable[[Event], None]
+    ) -> None:
+        self._path = path
+        self._open = open_database
+        self._publish = publish
+        self._loop = asyncio.get_running_loop()
+        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._opened: asyncio.Future[None] = self._loop.create_future()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._closing = False
+
+    async def start(self) -> None:
+        """Open the database. Raises `StoreError`."""
+        threading.Thread(target=self._run, name="instar-store-writer", daemon=True).start()
+        await self._opened
+
+    def submit(self, work: Work, events: Sequence[Event] = ()) -> "asyncio.Future[Any]":
+        """Queue `work`; the future has its result once it is durable and `events` were published."""
+        if self._closing:
+            raise closed(self._path)
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._queue.put(_Job(work, future, events))
+        return future
+
+    async def close(self) -> None:
+        """Finish what was submitted, then close the connection."""
+        if not self._closing:
+            self._closing = True
+            self._queue.put(None)
+        await asyncio.shield(self._ended)
+
+    def _run(self) -> None:
+        try:
+            connection = self._open()
+        except Exception as error:  # whatever it is, the opener gets it
+            self._tell(_fail, self._opened, error)
+            return
+        self._tell(_resolve, self._opened, None)
+        open_ended = True
+        while open_ended:
+            jobs, open_ended = self._next()
+            if jobs:
+                _perform(connection, jobs, self._path)
+                self._tell(self._deliver, jobs)
+        connection.close()
+        self._tell(_resolve, self._ended, None)
+
+    def _next(self) -> tuple[list[_Job], bool]:
+        """Wait for a job and take those that wait behind it; False when the end was asked for."""
+        jobs: list[_Job] = []
+        job = self._queue.get()
+        try:
+            while job is not None:
+                jobs.append(job)
+                if len(jobs) == _GROUP:
+                    return jobs, True
+                job = self._queue.get_nowait()
+        except Empty:
+            return jobs, True
+        return jobs, False
+
+    def _tell(self, callback: Callable[..., None], *arguments: Any) -> None:
+        # A closed loop has nobody left to hear of it; what was written stays written.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
+    def _deliver(self, jobs: list[_Job]) -> None:
+        for job in jobs:
+            if job.failure is not None:
+                _fail(job.future, job.failure)
+                continue
+            for event in job.events:
+                self._announce(event)
+            _resolve(job.future, job.result)
+
+    def _announce(self, event: Event) -> None:
+        try:
+            self._publish(event)
+        except Exception as error:  # a subscriber's fault must not keep the others from hearing
+            message = f"publishing {event.type} failed"
+            self._loop.call_exception_handler({"message": message, "exception": error})
+
+
+class Readers:
+    """A few threads, each with a connection of its own, started when first needed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._loop = asyncio.get_running_loop()
+        self._closing = False
+
+    def submit(self, work: Work) -> "asyncio.Future[Any]":
+        """Queue `work`, done in one read transaction: it sees one state of the database."""
+        if self._closing:
+            raise closed(self._path)
+        if len(self._threads) < _READERS:
+            thread = threading.Thread(target=self._run, name="instar-store-reader", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._queue.put(_Job(work, future))
+        return future
+
+    def close(self) -> None:
+        """Finish what was submitted and close the connections."""
+        self._closing = True
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self) -> None:
+        connection: sqlite3.Connection | None = None
+        while (job := self._queue.get()) is not None:
+            try:
+                connection = connection or connect(self._path)
+                connection.execute("BEGIN")
+                job.result = job.work(connection)
+            except Exception as error:  # the reader outlives it, the caller gets it
+                job.failure = _plain_failure(error, self._path)
+            finally:
+                if connection is not None and connection.in_transaction:
+                    connection.execute("ROLLBACK")
+            try:
+                self._loop.call_soon_threadsafe(_settle, job)
+            except RuntimeError:
+                break  # the loop is closed
+        if connection is not None:
+            connection.close()
+
+
+def closed(path: Path) -> StoreError:
+    """Return the error of a store that is used after `close`."""
+    return StoreError(f"{path}: the store is closed")
+
+
+def _perform(connection: sqlite3.Connection, jobs: list[_Job], path: Path) -> None:
+    """Do all of it in one transaction; when one fails, each in its own, so that it fails alone.
+
+    A savepoint around each job would do the same, at the price of two statements for every job that
+    does not fail.
+    """
+    failure = _transaction(connection, jobs)
+    if failure is None:
+        return
+    if len(jobs) > 1 and not _is_locked(failure):
+        for job in jobs:
+            _perform(connection, [job], path)
+        return
+    for job in jobs:
+        job.failure = _plain_failure(failure, path)
+
+
+def _transaction(connection: sqlite3.Connection, jobs: list[_Job]) -> Exception | None:
+    """Do the jobs and commit; or undo them all and return what went wrong."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        for job in jobs:
+            job.result = job.work(connection)
+        connection.execute("COMMIT")
+    except Exception as error:  # the writer outlives whatever happens, the callers get it
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        return error
+    return None
+
+
+def _is_locked(error: Exception) -> bool:
+    """Whether another process held the file for the whole time-out: trying again would wait as long."""
+    return getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY")
+
+
+def _plain_failure(error: Exception, path: Path) -> Exception:
+    if isinstance(error, sqlite3.Error | OverflowError | OSError):
+        return explain(error, path)
+    return error
+
+
+def _settle(job: _Job) -> None:
+    if job.failure is not None:
+        _fail(job.future, job.failure)
+    else:
+        _resolve(job.future, job.result)
+
+
+def _resolve(future: "asyncio.Future[Any]", result: Any) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: "asyncio.Future[Any]", error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)

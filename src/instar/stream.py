@@ -1,0 +1,126 @@
+"""From a provider's deltas to parts: each delta goes to the part that is open, or opens the next one.
+
+A part is saved and published when it opens and when it is whole; in between only its deltas are published.
+"""
+
+import msgspec
+
+from instar import ids
+from instar.instance import Instance
+from instar.message import (
+    Part,
+    ReasoningPart,
+    Span,
+    StepStartPart,
+    TextPart,
+    ToolPart,
+    ToolPending,
+    WithParts,
+)
+from instar.plugin import points
+from instar.provider.protocol import Delta, Finish, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStart
+from instar.session import Live, now
+
+
+class Call(msgspec.Struct):
+    """A tool call as it came in: its part and its argument text."""
+
+    part: ToolPart
+    text: list[str]
+
+    @property
+    def raw(self) -> str:
+        """The whole argument text."""
+        return "".join(self.text)
+
+
+class Writer:
+    """Writes one attempt of a model call into its message.
+
+    `calls` are the tool calls in the order asked; `finish` is set once the answer is whole.
+    """
+
+    def __init__(self, instance: Instance, live: Live, holder: WithParts) -> None:
+        self._instance = instance
+        self._live = live
+        self._holder = holder
+        self._open: TextPart | ReasoningPart | None = None
+        self._buffer: list[str] = []
+        self._written: list[Part] = []
+        self._by_index: dict[int, Call] = {}
+        self.finish: Finish | None = None
+
+    @property
+    def calls(self) -> list[Call]:
+        """The tool calls so far, in the order asked."""
+        return list(self._by_index.values())
+
+    async def start(self) -> None:
+        """Open the step."""
+        await self._save(StepStartPart(**self._place()))
+
+    async def take(self, delta: Delta) -> None:
+        """Swallow one delta."""
+        match delta:
+            case TextDelta(text=text):
+                await self._grow(TextPart, text)
+            case ReasoningDelta(text=text, metadata=metadata):
+                await self._grow(ReasoningPart, text)
+                if metadata and self._open is not None:
+                    self._open.metadata = {**(self._open.metadata or {}), **metadata}
+            case ToolCallStart(index=index, call_id=call_id, name=name):
+                await self._begin_call(index, call_id, name)
+            case ToolCallDelta(index=index, text=text):
+                self._by_index[index].text.append(text)
+            case Finish():
+                await self.close()
+                self.finish = delta
+
+    async def close(self) -> None:
+        """Save the open part as whole, after `text.complete`; nothing happens when none is open."""
+        if self._open is None:
+            return
+        part, self._open = self._open, None
+        part.text = await self._complete(part, "".join(self._buffer))
+        part.time = Span(start=part.time.start if part.time else now(), end=now())
+        self._buffer = []
+        await self._instance.sessions.save_part(self._holder, part)
+
+    async def discard(self) -> None:
+        """Take back every part of this attempt: it will be tried again."""
+        self._open, self._buffer = None, []
+        for part in self._written:
+            await self._instance.sessions.drop_part(self._holder, part)
+        self._written, self._by_index = [], {}
+
+    async def _grow(self, kind: type[TextPart] | type[ReasoningPart], text: str) -> None:
+        if not isinstance(self._open, kind):
+            await self.close()
+            if not text:
+                return
+            self._open = kind(text="", time=Span(start=now()), **self._place())
+            await self._save(self._open)
+        self._buffer.append(text)
+        self._instance.sessions.delta(self._open, text)
+
+    async def _begin_call(self, index: int, call_id: str, name: str) -> None:
+        await self.close()
+        part = ToolPart(call_id=call_id, tool=name, state=ToolPending(input={}, raw=""), **self._place())
+        self._by_index[index] = Call(part, [])
+        await self._save(part)
+
+    async def _complete(self, part: TextPart | ReasoningPart, text: str) -> str:
+        if not isinstance(part, TextPart) or not self._instance.plugins.listens(points.TEXT_COMPLETE):
+            return text
+        given = points.TextInput(session_id=part.session_id, message_id=part.message_id, part_id=part.id)
+        output = await self._instance.plugins.trigger(
+            points.TEXT_COMPLETE, given, points.TextOutput(text=text)
+        )
+        return output.text
+
+    async def _save(self, part: Part) -> None:
+        self._written.append(part)
+        await self._instance.sessions.save_part(self._holder, part)
+
+    def _place(self) -> dict[str, str]:
+        return {"id": ids.new("prt"), "session_id": self._live.id, "message_id": self._holder.info.id}

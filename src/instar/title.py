@@ -1,0 +1,81 @@
+"""Titles: one small model call after a session's first message, beside the turn."""
+
+import logging
+import re
+
+from instar import ids
+from instar.account import book, limit
+from instar.agent import sampling_temperature, shipped_prompt
+from instar.context import Turn, describe, finish_request
+from instar.generate import complete
+from instar.instance import Instance
+from instar.message import TextPart, User, WithParts, text_of
+from instar.plugin import points
+from instar.provider.protocol import ProviderError, Request
+from instar.session import Live, default_title
+
+log = logging.getLogger("instar.title")
+
+LONGEST = 100
+"""Characters of a title."""
+_TOKENS = 200
+_SAMPLE = 2_000
+
+
+def is_wanted(live: Live) -> bool:
+    """Whether the session still has its default title and exactly one message of a person."""
+    session = live.session
+    asked = sum(1 for message in live.history if isinstance(message.info, User))
+    return session.parent_id is None and asked == 1 and session.title == default_title(session.time.created)
+
+
+async def give(instance: Instance, live: Live, asked: WithParts) -> None:
+    """Ask a small model for a title and save it. A failure is logged: the session keeps its default title."""
+    assert isinstance(asked.info, User)
+    main = instance.models.find(f"{asked.info.model.provider_id}/{asked.info.model.model_id}")
+    turn = Turn(live, instance.agents.get("title"), instance.models.small(main), asked.info)
+    if await limit(instance, turn.model, "title", session_id=live.id) is not None:
+        return
+    try:
+        request = await _request(instance, turn, asked)
+        text, tokens = await complete(instance, request)
+    except ProviderError as error:
+        log.info("no title session=%s error=%s", live.id, error)
+        return
+    await book(instance, turn.model, tokens, "title", session_id=live.id)
+    title = clean(text)
+    if title and is_wanted_still(live):
+        live.session.title = title
+        await instance.sessions.update(live)
+
+
+def is_wanted_still(live: Live) -> bool:
+    """Whether nobody named the session while the model was thinking."""
+    return live.session.title == default_title(live.session.time.created)
+
+
+def clean(text: str) -> str:
+    """Return the first line of an answer that holds words, without thinking, quotes and surplus length."""
+    text = re.sub(r"<think>.*?</think>", "", text, flags=re.DOTALL)
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    line = line.strip("\"'` ")
+    return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
+
+
+async def _request(instance: Instance, turn: Turn, asked: WithParts) -> Request:
+    given = points.SystemInput(session_id=turn.live.id, model=describe(turn.model), purpose="title")
+    system = points.SystemOutput(system=[turn.agent.prompt or shipped_prompt("title")])
+    system = await instance.plugins.trigger(points.SYSTEM, given, system)
+    text = text_of(asked)[:_SAMPLE]
+    part = TextPart(id=ids.new("prt"), session_id=turn.live.id, message_id=asked.info.id, text=text)
+    request = Request(
+        model=turn.model,
+        system=system.system,
+        messages=[WithParts(info=asked.info, parts=[part])],
+        temperature=sampling_temperature(turn.agent, turn.model.id) if turn.model.temperature else None,
+        max_output_tokens=_TOKENS if not turn.model.reasoning else None,
+        session_id=turn.live.id,
+        agent=turn.agent.name,
+        purpose="title",
+    )
+    return await finish_request(instance, request, turn.user)

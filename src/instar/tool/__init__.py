@@ -1,0 +1,1 @@
+"""The built-in tools, their registry, argument checks and output limits."""

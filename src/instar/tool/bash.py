@@ -1,0 +1,145 @@
+"""The `bash` tool: runs a shell command, its output shown while it runs."""
+
+import asyncio
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import Final
+
+from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
+from instar.process import Output, ProcessError
+from instar.tool import command, place
+from instar.wire import Plain
+
+DEFAULT_TIMEOUT: Final = 120_000
+"""Milliseconds that a command may run when the call does not say."""
+MAX_TIMEOUT: Final = 600_000
+"""Milliseconds that a command may run at most."""
+HEAD: Final = 1 << 20
+"""Bytes from the start of the output that are kept."""
+TAIL: Final = 256 << 10
+"""Bytes from its end that are kept beyond `HEAD`; what lies between is left out."""
+SHOWN: Final = 30_000
+"""Characters from the end of the output in the metadata."""
+INTERVAL: Final = 0.1
+"""Seconds between two updates of the metadata while the command runs."""
+
+PARAMETERS: Final[Plain] = {
+    "type": "object",
+    "properties": {
+        "command": {"type": "string", "description": "The command to run"},
+        "timeout": {
+            "type": "integer",
+            "exclusiveMinimum": 0,
+            "maximum": 9007199254740991,
+            "description": "Milliseconds that it may run (default 120000, at most 600000)",
+        },
+        "workdir": {
+            "type": "string",
+            "description": "The folder to run it in (default: the working directory)",
+        },
+    },
+    "required": ["command"],
+}
+
+
+def permissions(args: Plain, ctx: ToolContext) -> list[Ask]:
+    """Return what this command needs: the rules see its whole text and each simple command in it."""
+    text = args["command"]
+    cwd = place.locate(args.get("workdir") or ".", ctx)
+    ask = Ask("bash", command.patterns(text), command.always(text), {"command": text, "workdir": str(cwd)})
+    return [*place.outside(cwd, ctx), ask]
+
+
+async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
+    """Run it. An exit code is no failure. Raises `ToolFailure` when it cannot be started."""
+    cwd = place.locate(args.get("workdir") or ".", ctx)
+    milliseconds = min(args.get("timeout") or DEFAULT_TIMEOUT, MAX_TIMEOUT)
+    env = await ctx.environment(cwd)
+    live = _Live(ctx)
+    argv = [shutil.which("bash", path=env.get("PATH", os.defpath)) or "/bin/sh", "-c", args["command"]]
+    try:
+        output = await ctx.process.run(
+            argv, cwd=cwd, env=env, timeout=milliseconds / 1000, limit=HEAD, merge=True, on_output=live.add
+        )
+    except ProcessError as error:
+        raise ToolFailure(f"The command could not be started: {error}") from None
+    finally:
+        live.close()
+    text = "\n\n".join(filter(None, [live.whole(output), _remark(output, milliseconds)]))
+    metadata = {"output": live.shown(), "exit": output.code, **_described(args)}
+    return ToolResult(text or "(no output)", args.get("description") or args["command"], metadata)
+
+
+TOOL: Final = Tool(
+    description=Path(__file__).with_suffix(".md").read_text(encoding="utf-8").strip(),
+    parameters=PARAMETERS,
+    execute=execute,
+    permissions=permissions,
+)
+
+
+class _Live:
+    """The end of the output as it grows, shown to people at most every `INTERVAL`."""
+
+    def __init__(self, ctx: ToolContext) -> None:
+        self._ctx = ctx
+        self._tail = bytearray()
+        self._size = 0
+        self._due: asyncio.TimerHandle | None = None
+
+    def add(self, data: bytes) -> None:
+        self._size += len(data)
+        self._tail += data
+        if len(self._tail) > 2 * TAIL:
+            del self._tail[:-TAIL]
+        if self._due is None:
+            self._show()
+            self._due = asyncio.get_running_loop().call_later(INTERVAL, self._shown_again, self._size)
+
+    def close(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+
+    def shown(self) -> str:
+        text = self._tail[-4 * SHOWN :].decode(errors="replace")
+        return text if self._size <= SHOWN else f"...\n\n{text[-SHOWN:]}"
+
+    def whole(self, output: Output) -> str:
+        head = output.stdout.decode(errors="replace")
+        beyond = self._size - len(output.stdout)
+        if not beyond:
+            return head
+        tail = bytes(self._tail[-min(beyond, TAIL) :])
+        gap = f"\n\n... {beyond - len(tail)} bytes left out ...\n\n" if beyond > len(tail) else ""
+        return head + gap + tail.decode(errors="replace")
+
+    def _show(self) -> None:
+        self._ctx.metadata(metadata={"output": self.shown()})
+
+    def _shown_again(self, size: int) -> None:
+        self._due = None
+        if self._size > size:
+            self._show()
+            self._due = asyncio.get_running_loop().call_later(INTERVAL, self._shown_again, self._size)
+
+
+def _remark(output: Output, milliseconds: int) -> str:
+    """What the model must know beyond the output: that time was over, or that a signal ended the shell."""
+    if output.timed_out:
+        longest = (
+            ""
+            if milliseconds == MAX_TIMEOUT
+            else f"; with a larger timeout (up to {MAX_TIMEOUT}) it may run longer"
+        )
+        said = f"The command timed out after {milliseconds} ms and was ended{longest}."
+    elif output.signal is not None:
+        said = f"The command was ended by signal {output.signal} ({signal.strsignal(output.signal)})."
+    else:
+        return ""
+    return f"<shell_metadata>\n{said}\n</shell_metadata>"
+
+
+def _described(args: Plain) -> Plain:
+    return {"description": args["description"]} if isinstance(args.get("description"), str) else {}

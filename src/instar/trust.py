@@ -1,0 +1,118 @@
+"""Trust: which folders may bring code that runs.
+
+The rule. A folder is trusted when it, by its real path, is on the person's list; or when a folder above
+it is on the list and both lie in one and the same git worktree. A repository inside a trusted one (a
+clone, a submodule) is therefore not trusted with it, nor is anything below a trusted folder that lies in
+no repository. The home configuration folders are always trusted. ``INSTAR_TRUST=all`` trusts everything: for CI
+and containers. A list that cannot be read trusts nothing.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from instar.document import DocumentError, atomic_write, read_jsonc
+from instar.git import find_worktree
+from instar.paths import Paths
+
+VARIABLE: Final = "INSTAR_TRUST"
+
+
+class TrustError(Exception):
+    """The list of trusted folders cannot be used; the text says what is wrong with which file."""
+
+
+class Trust:
+    """The person's list of trusted folders, kept in `paths.trust_file` (JSON, mode 0600).
+
+    `environment` is read for ``INSTAR_TRUST``.
+    """
+
+    def __init__(self, paths: Paths, environment: Mapping[str, str]) -> None:
+        self._file = paths.trust_file
+        self._all = environment.get(VARIABLE, "") == "all"
+        self._homes = [home.resolve() for home in paths.config_homes]
+
+    @property
+    def problem(self) -> str | None:
+        """Why the list cannot be used and nothing on it is trusted, in one line; None when all is well."""
+        try:
+            self._read()
+        except TrustError as error:
+            return str(error)
+        return None
+
+    def is_trusted(self, folder: Path) -> bool:
+        """Whether code of `folder` may run, by the rule above. Never raises: what is unclear is not trusted."""
+        real = folder.resolve()
+        if self._all or any(real.is_relative_to(home) for home in self._homes):
+            return True
+        try:
+            listed = {Path(path) for path in self._read()}
+        except TrustError:
+            return False
+        worktree = find_worktree(real)
+        inside = [] if worktree is None else [path for path in real.parents if path.is_relative_to(worktree)]
+        return any(path in listed for path in (real, *inside))
+
+    def add(self, folder: Path) -> Path:
+        """Put `folder` on the list and return its real path. Raises `TrustError`."""
+        real = folder.resolve()
+        if not real.is_dir():
+            raise TrustError(f"{folder} is no folder: there is nothing to trust")
+        with self._changing() as folders:
+            folders.setdefault(str(real), {"added": int(time.time() * 1000)})
+        return real
+
+    def remove(self, folder: Path) -> bool:
+        """Take `folder` off the list; False when it was not on it. Raises `TrustError`."""
+        with self._changing() as folders:
+            return folders.pop(str(folder.resolve()), None) is not None
+
+    def list(self) -> list[Path]:
+        """Return the folders on the list, sorted. Raises `TrustError`."""
+        return sorted(Path(path) for path in self._read())
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[dict[str, Any]]:
+        """Hold a lock on the list's folder while it is read, changed and written."""
+        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(self._file.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            before = self._read()
+            folders = dict(before)
+            yield folders
+            if folders != before:
+                text = json.dumps({"version": 1, "folders": folders}, indent=2, ensure_ascii=False)
+                atomic_write(self._file, text.encode("utf-8", "surrogateescape") + b"\n", mode=0o600)
+        finally:
+            os.close(lock)
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            status = self._file.stat()
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise TrustError(f"{self._file}: cannot be read: {error.strerror}") from None
+        if status.st_mode & 0o022 or status.st_uid not in (os.geteuid(), 0):
+            raise TrustError(
+                f"{self._file}: others may write to it, so it trusts nothing (chmod 600 it, or delete it)"
+            )
+        try:
+            data = read_jsonc(self._file)
+        except DocumentError as error:
+            raise TrustError(f"{error}; nothing is trusted until it is mended or deleted") from None
+        except OSError as error:
+            raise TrustError(f"{self._file}: cannot be read: {error.strerror}") from None
+        folders = data.get("folders") if isinstance(data, dict) else None
+        if not isinstance(folders, dict):
+            wanted = 'expected {"folders": {…}}; nothing is trusted until it is mended or deleted'
+            raise TrustError(f"{self._file}:1:1: {wanted}")
+        return folders

@@ -1,0 +1,107 @@
+"""Turns as they run: started, waited for, aborted; each one a task that holds its session's lease."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from instar import loop, title
+from instar.event import Idle
+from instar.failure import message_error
+from instar.instance import Instance
+from instar.lease import LEASE_MS, SessionBusy
+from instar.message import WithParts
+from instar.session import Live
+
+log = logging.getLogger("instar.turn")
+
+
+class Turns:
+    """The turns of one instance, and the work that runs beside them (titles, forwarded events)."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._beside: set[asyncio.Task[None]] = set()
+
+    async def start(self, live: Live, asked: WithParts | None = None) -> None:
+        """See that a turn runs in a session: the one that runs already takes up what was added.
+
+        `asked` is a message that was just saved; a session's first one is given a title beside the turn.
+        Raises `SessionBusy` when another process runs the session.
+        """
+        if asked is not None and title.is_wanted(live):
+            self.spawn(title.give(self._instance, live, asked))
+        live.wanted = True
+        await self._instance.sessions.hold(live)
+        if live.turn is not None:
+            await self._instance.sessions.let_go(live)
+            return
+        live.abort.clear()
+        live.turn = asyncio.create_task(self._run(live), name=f"turn {live.id}")
+
+    async def wait(self, live: Live) -> None:
+        """Wait until no turn runs in a session. Cancelling the wait leaves the turn alone."""
+        while live.turn is not None:
+            await asyncio.shield(live.turn)
+
+    async def abort(self, live: Live) -> bool:
+        """End a session's turn and everything that belongs to it; True when one ran."""
+        turn = live.turn
+        if turn is None:
+            return False
+        live.wanted = False
+        live.abort.set()
+        turn.cancel()
+        await asyncio.wait([turn])
+        return True
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something beside the turns; a failure is logged."""
+        task = asyncio.create_task(_logged(work))
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
+
+    async def close(self, grace: float) -> None:
+        """Abort every turn, then give the work beside them `grace` seconds before it is cancelled."""
+        for live in self._instance.sessions.running():
+            await self.abort(live)
+        if self._beside:
+            await asyncio.wait(self._beside, timeout=grace)
+        for task in self._beside:
+            task.cancel()
+        await asyncio.gather(*self._beside, return_exceptions=True)
+
+    async def _run(self, live: Live) -> None:
+        renewing = asyncio.create_task(self._renew(live))
+        try:
+            while live.wanted:
+                live.wanted = False
+                await loop.run(self._instance, live)
+        except asyncio.CancelledError:
+            log.info("turn aborted session=%s", live.id)
+        except Exception as error:
+            log.error("turn failed session=%s", live.id, exc_info=error)
+            self._instance.sessions.fail(live, message_error(error, ""))
+        finally:
+            renewing.cancel()
+            live.turn = None
+            self._instance.sessions.set_status(live, Idle())
+            await self._instance.sessions.let_go(live)
+
+    async def _renew(self, live: Live) -> None:
+        """Keep the lease; a turn that lost it must not write on."""
+        try:
+            while True:
+                await asyncio.sleep(LEASE_MS / 3000)
+                await self._instance.sessions.renew(live)
+        except SessionBusy as error:
+            log.error("lease lost session=%s: %s", live.id, error)
+            if live.turn is not None:
+                live.turn.cancel()
+
+
+async def _logged(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except Exception as error:
+        log.error("background work failed", exc_info=error)

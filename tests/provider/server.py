@@ -1,0 +1,85 @@
+"""A server that speaks as much Chat Completions as a test asks of it; started as a process.
+
+``python server.py FOLDER`` prints its port. The model of a request names a plan, ``FOLDER/MODEL.json``:
+``status``, ``headers``, ``pieces`` (texts that are sent one by one, each as a chunk of its own; a number is
+a pause in seconds, "hang" silence for ever, "drop" a torn connection), ``before`` (seconds before the
+head). Every request is appended to ``FOLDER/requests.jsonl`` with its headers and its raw body.
+"""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+
+async def read_request(reader):
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    first, *lines = head.strip().split("\r\n")
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    body = await reader.readexactly(int(headers.get("content-length", "0")))
+    return first, headers, body
+
+
+async def send(writer, plan):
+    headers = {"content-type": "text/event-stream", "transfer-encoding": "chunked"} | plan.get("headers", {})
+    lines = [
+        f"HTTP/1.1 {plan.get('status', 200)} X",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
+    await asyncio.sleep(plan.get("before", 0))
+    writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
+    for piece in plan.get("pieces", []):
+        if piece == "hang":
+            await writer.drain()
+            await asyncio.sleep(3600)
+        if piece == "drop":
+            await writer.drain()
+            writer.transport.abort()
+            raise ConnectionError
+        if isinstance(piece, int | float):
+            await writer.drain()
+            await asyncio.sleep(piece)
+            continue
+        data = piece.encode()
+        writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+    writer.write(b"0\r\n\r\n")
+    await writer.drain()
+
+
+def serve(folder):
+    connections = 0
+
+    async def handle(reader, writer):
+        nonlocal connections
+        connections += 1
+        number = connections
+        try:
+            while True:
+                first, headers, body = await read_request(reader)
+                wire = json.loads(body)
+                line = {
+                    "first": first,
+                    "connection": number,
+                    "headers": headers,
+                    "body": wire,
+                    "raw": body.decode(),
+                }
+                with (folder / "requests.jsonl").open("a") as out:
+                    out.write(json.dumps(line) + "\n")
+                await send(writer, json.loads((folder / f"{wire['model']}.json").read_text()))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            (folder / f"closed-{number}").touch()
+        finally:
+            writer.close()
+
+    return handle
+
+
+async def main():
+    server = await asyncio.start_server(serve(Path(sys.argv[1])), "127.0.0.1", 0, limit=1 << 26)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,127 @@
+"""The text cannot lie: every command and example in README and docs is run.
+
+In a Markdown file, a ``console`` block is a session: each line that starts with ``$ `` is run by bash in one
+fresh folder per file, with a home of its own, and what follows it is what it must print (``…`` stands for
+anything, also over several lines). ``# exit N`` at the end of a command states another exit code than 0. A block
+with ``file=NAME`` in its info string is written to that file first. ``json`` and ``jsonc`` blocks must
+parse, ``python`` blocks must compile. Shell commands in any other kind of block are an error.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from instar.document import parse_jsonc
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").rglob("*.md"))]
+KINDS = {"console", "json", "jsonc", "python", "text", "markdown", "sql", ""}
+
+
+class Block(NamedTuple):
+    page: Path
+    line: int
+    kind: str
+    file: str | None
+    text: str
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    pattern = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+    text = page.read_text("utf-8")
+    for match in pattern.finditer(text):
+        kind, _, rest = match[1].strip().partition(" ")
+        named = re.search(r"file=(\S+)", rest)
+        yield Block(page, text[: match.start()].count("\n") + 1, kind, (named and named[1]) or None, match[2])
+
+
+def commands(block: Block) -> Iterator[tuple[str, str]]:
+    """Each command of a console block with what it must print."""
+    for piece in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+        first, _, expected = piece.partition("\n")
+        while first.endswith("\\"):
+            more, _, expected = expected.partition("\n")
+            first = f"{first}\n{more}"
+        yield first, expected.strip("\n")
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_block_is_of_a_kind_that_is_checked(page: Path) -> None:
+    unknown = [f"{name(page)}:{block.line} {block.kind}" for block in blocks(page) if block.kind not in KINDS]
+    assert not unknown
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_json_parses_and_python_compiles(page: Path) -> None:
+    for block in blocks(page):
+        where = f"{name(page)}:{block.line}"
+        if block.kind in ("json", "jsonc"):
+            parse_jsonc(block.text, where)
+        elif block.kind == "python":
+            compile(block.text, where, "exec")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", page.read_text("utf-8"))
+    missing = [target for target in targets if not (page.parent / target).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if "```console" in page.read_text("utf-8")], ids=name
+)
+def test_commands_print_what_the_page_says(
+    page: Path, tmp_path: Path, clean_environment: Mapping[str, str]
+) -> None:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    path = f"{Path(sys.executable).parent}{os.pathsep}{clean_environment['PATH']}"
+    for block in blocks(page):
+        if block.file is not None:
+            target = folder / block.file
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(block.text, "utf-8")
+            if block.text.startswith("#!"):
+                target.chmod(0o755)
+        elif block.kind == "console":
+            for command, expected in commands(block):
+                run(
+                    f"{name(page)}:{block.line}",
+                    command,
+                    expected,
+                    folder,
+                    {**clean_environment, "PATH": path},
+                )
+
+
+def run(where: str, command: str, expected: str, folder: Path, environment: Mapping[str, str]) -> None:
+    """Run one command; `make` and `git clone` of the project itself are CI's to run, their targets are checked here."""
+    if command.startswith("git clone"):
+        return
+    if command.startswith("make"):
+        makefile = (ROOT / "Makefile").read_text("utf-8")
+        assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in command.split()[1:]), where
+        return
+    stated = re.search(r"\s+# exit (\d+)$", command)
+    code = int(stated[1]) if stated else 0
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=folder, env=dict(environment), capture_output=True, text=True, timeout=60
+    )
+    printed = (done.stdout + done.stderr).strip("\n")
+    assert done.returncode == code, f"{where}: {command}\n{printed}"
+    if expected:
+        pattern = ".*?".join(re.escape(piece) for piece in expected.split("…"))
+        assert re.fullmatch(pattern, printed, re.DOTALL), (
+            f"{where}: {command}\nprinted:\n{printed}\nexpected:\n{expected}"
+        )

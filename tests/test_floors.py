@@ -1,0 +1,148 @@
+"""The house has floors: a room imports only rooms that stand before it, and nothing inside a function.
+
+The order is the design's. Where the code proved an edge wrong, the order was changed here, not the rule.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "instar"
+
+ORDER = [
+    *("ids", "secret", "wire", "message", "event", "permission", "config"),
+    *("paths", "process", "git", "document", "trust", "project", "settings"),
+    *("store", "bus", "plugin"),
+    *("provider", "usage"),
+    *("tool", "agent", "instruction", "lease", "session", "approval", "instance"),
+    *("context", "prompt", "stream", "calls", "failure", "account", "generate", "step"),
+    *("compaction", "title", "follow_up", "loop", "turns", "client"),
+    *("runtime", "server", "cli", "__main__"),
+]
+"""Every room of the core and the doors, lowest first."""
+
+FLAGSHIPS = SOURCE / "plugins"
+
+LAZY = {
+    # Start-up time: a door's needs are imported when that door is opened (design section 3).
+    "cli": None,
+    "server": None,
+    "provider": {"httpx2"},
+}
+"""Rooms that may import inside functions, and what (None: anything that start-up should not pay for)."""
+
+
+def rooms() -> set[str]:
+    return {
+        entry.stem if entry.is_file() else entry.name
+        for entry in SOURCE.iterdir()
+        if (entry.suffix == ".py" or (entry / "__init__.py").is_file()) and entry.name != "__init__.py"
+    }
+
+
+def files_of(room: str) -> list[Path]:
+    folder = SOURCE / room
+    return sorted(folder.rglob("*.py")) if folder.is_dir() else [SOURCE / f"{room}.py"]
+
+
+def imports(path: Path) -> Iterator[tuple[ast.stmt, str, bool]]:
+    """Each import of a file: its node, the dotted module, and whether it stands inside a function."""
+    tree = ast.parse(path.read_text("utf-8"))
+    inside = {
+        id(child)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for child in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node, alias.name, id(node) in inside
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
+            for alias in node.names:
+                yield node, f"{node.module}.{alias.name}", id(node) in inside
+
+
+def room_of(dotted: str) -> str | None:
+    parts = dotted.split(".")
+    if parts[0] != "instar":
+        return None
+    return parts[1] if len(parts) > 1 and parts[1] in rooms() | {"plugins"} else None
+
+
+def test_every_room_has_its_place_in_the_order() -> None:
+    assert rooms() - {"plugins"} == set(ORDER)
+
+
+@pytest.mark.parametrize("room", ORDER)
+def test_a_room_imports_only_rooms_that_stand_before_it(room: str) -> None:
+    allowed = {*ORDER[: ORDER.index(room)], room}
+    wrong = [
+        f"{path.relative_to(SOURCE)}:{node.lineno} imports {dotted}"
+        for path in files_of(room)
+        for node, dotted, _ in imports(path)
+        if (target := room_of(dotted)) is not None and target not in allowed
+    ]
+    assert not wrong
+
+
+def test_flagships_use_the_public_door_alone() -> None:
+    wrong = [
+        f"{path.relative_to(SOURCE)}:{node.lineno} imports {dotted}"
+        for path in FLAGSHIPS.rglob("*.py")
+        for node, dotted, _ in imports(path)
+        if dotted.startswith("instar.")
+        and dotted.split(".")[1] not in ("plugins",)
+        and not (dotted.startswith("instar.plugin.") and dotted.count(".") == 2)
+    ]
+    assert not wrong
+
+
+def test_one_flagship_does_not_import_another() -> None:
+    wrong = [
+        f"{path.relative_to(SOURCE)}:{node.lineno} imports {dotted}"
+        for path in FLAGSHIPS.rglob("*.py")
+        for node, dotted, _ in imports(path)
+        if dotted.startswith("instar.plugins.")
+        and dotted.split(".")[2] != path.relative_to(FLAGSHIPS).parts[0]
+    ]
+    assert not wrong
+
+
+def test_imports_inside_functions_are_for_start_up_time_only() -> None:
+    wrong = []
+    for path in SOURCE.rglob("*.py"):
+        room = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        for node, dotted, inside in imports(path):
+            allowed = LAZY.get(room, set())
+            # A flagship's command is a door of its own.
+            if path.name == "cli.py" and room == "plugins":
+                allowed = None
+            if inside and allowed is not None and dotted.split(".")[0] not in allowed:
+                wrong.append(f"{path.relative_to(SOURCE)}:{node.lineno} imports {dotted} in a function")
+    assert not wrong
+
+
+def test_modules_of_a_room_do_not_import_each_other_in_a_circle() -> None:
+    edges: dict[str, set[str]] = {}
+    names = {
+        ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in SOURCE.rglob("*.py")
+    }
+    for name, path in names.items():
+        targets = {dotted if dotted in names else dotted.rpartition(".")[0] for _, dotted, _ in imports(path)}
+        edges[name] = {target for target in targets if target in names and target != name}
+    done: set[str] = set()
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        assert name not in trail, " -> ".join([*trail, name])
+        if name not in done:
+            for target in sorted(edges[name]):
+                visit(target, (*trail, name))
+            done.add(name)
+
+    for name in sorted(edges):
+        visit(name, ())

@@ -1,0 +1,371 @@
+"""Children: output, limits, and that nothing of a run is left behind."""
+
+import asyncio
+import os
+import signal
+import stat
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from instar.process import SPILL_LIMIT, ProcessError, Processes
+
+
+@pytest.fixture
+async def processes() -> AsyncIterator[Processes]:
+    made = Processes()
+    yield made
+    await made.close()
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in ("Z", "X")
+
+
+async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "the condition never came true"
+        await asyncio.sleep(0.005)
+
+
+def script(path: Path, text: str, mode: int = 0o755) -> Path:
+    path.write_bytes(text.encode())
+    path.chmod(mode)
+    return path
+
+
+async def test_a_child_prints_to_both_streams_and_its_exit_code_is_kept(
+    processes: Processes, tmp_path: Path
+) -> None:
+    output = await processes.run(["sh", "-c", "echo out; echo err >&2; pwd; exit 3"], cwd=tmp_path)
+    assert (output.code, output.signal) == (3, None)
+    assert output.stdout == f"out\n{tmp_path}\n".encode()
+    assert output.stderr == b"err\n"
+    assert not output.timed_out
+    assert not output.truncated
+    assert 0 < output.duration < 5
+    assert output.size == len(output.stdout)
+
+
+async def test_merged_streams_keep_the_order_of_writing(processes: Processes, tmp_path: Path) -> None:
+    output = await processes.run(["sh", "-c", "echo 1; echo 2 >&2; echo 3"], cwd=tmp_path, merge=True)
+    assert (output.stdout, output.stderr) == (b"1\n2\n3\n", b"")
+
+
+async def test_the_environment_is_the_one_given_or_our_own(
+    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OURS", "mine")
+    ask = ["sh", "-c", "echo $OURS-$GIVEN"]
+    assert (await processes.run(ask, cwd=tmp_path)).stdout == b"mine-\n"
+    given = {"PATH": os.environ["PATH"], "GIVEN": "yours"}
+    assert (await processes.run(ask, cwd=tmp_path, env=given)).stdout == b"-yours\n"
+
+
+async def test_a_child_without_stdin_reads_the_end_at_once(processes: Processes, tmp_path: Path) -> None:
+    assert (await processes.run(["cat"], cwd=tmp_path, timeout=5)).stdout == b""
+
+
+async def test_ten_megabytes_go_both_ways_without_a_deadlock(processes: Processes, tmp_path: Path) -> None:
+    data = os.urandom(10 << 20)
+    output = await processes.run(["cat"], cwd=tmp_path, stdin=data, limit=len(data), timeout=20)
+    assert output.stdout == data
+    assert not output.truncated
+
+
+async def test_a_child_that_closes_its_stdin_early_is_no_error(processes: Processes, tmp_path: Path) -> None:
+    output = await processes.run(
+        ["sh", "-c", "exec 0<&-; echo done"], cwd=tmp_path, stdin=b"x" * (4 << 20), timeout=5
+    )
+    assert (output.code, output.stdout) == (0, b"done\n")
+
+
+async def test_a_script_can_open_its_stdin_again_by_name(processes: Processes, tmp_path: Path) -> None:
+    assert (await processes.run(["cat", "/dev/stdin"], cwd=tmp_path, stdin=b"{}", timeout=5)).stdout == b"{}"
+
+
+async def test_a_flood_is_kept_up_to_the_limit_and_counted(processes: Processes, tmp_path: Path) -> None:
+    flood = ["sh", "-c", "head -c 3000000 /dev/zero; head -c 5000 /dev/zero >&2"]
+    output = await processes.run(flood, cwd=tmp_path, limit=1000)
+    assert (len(output.stdout), len(output.stderr)) == (1000, 1000)
+    assert (output.code, output.truncated, output.size) == (0, True, 3_000_000)
+    assert output.spilled is None
+
+
+async def test_output_above_the_limit_is_saved_whole_where_asked(
+    processes: Processes, tmp_path: Path
+) -> None:
+    spill = tmp_path / "rest"
+    output = await processes.run(["seq", "1", "100000"], cwd=tmp_path, limit=100, spill=spill)
+    assert output.spilled == spill
+    assert spill.read_text() == "".join(f"{n}\n" for n in range(1, 100001))
+    assert spill.read_bytes().startswith(output.stdout)
+    assert stat.S_IMODE(spill.stat().st_mode) == 0o600
+
+
+async def test_output_within_the_limit_makes_no_file(processes: Processes, tmp_path: Path) -> None:
+    output = await processes.run(["echo", "short"], cwd=tmp_path, limit=100, spill=tmp_path / "rest")
+    assert output.spilled is None
+    assert not (tmp_path / "rest").exists()
+
+
+async def test_a_spill_that_cannot_be_written_costs_the_file_and_not_the_run(
+    processes: Processes, tmp_path: Path
+) -> None:
+    output = await processes.run(["seq", "1", "9999"], cwd=tmp_path, limit=10, spill=tmp_path / "no" / "rest")
+    assert (output.code, output.truncated, output.spilled) == (0, True, None)
+
+
+def test_a_spill_file_has_an_end() -> None:
+    assert SPILL_LIMIT <= 100 << 20
+
+
+async def test_output_is_seen_as_it_comes(processes: Processes, tmp_path: Path) -> None:
+    seen: list[bytes] = []
+    fifo = tmp_path / "go"
+    os.mkfifo(fifo)
+
+    def on_output(data: bytes) -> None:
+        seen.append(data)
+        if data == b"first\n":  # the child waits for this: it would hang if output came only at the end
+            os.close(os.open(fifo, os.O_WRONLY))
+
+    await processes.run(
+        ["sh", "-c", "echo first; cat go; echo second"], cwd=tmp_path, on_output=on_output, timeout=5
+    )
+    assert b"".join(seen) == b"first\nsecond\n"
+
+
+async def test_an_observer_that_raises_ends_the_child(processes: Processes, tmp_path: Path) -> None:
+    def on_output(data: bytes) -> None:
+        raise KeyError(data.decode().strip())
+
+    with pytest.raises(KeyError) as raised:
+        await processes.run(["sh", "-c", "echo $$; sleep 60"], cwd=tmp_path, on_output=on_output)
+    assert not alive(int(raised.value.args[0]))
+
+
+async def test_a_signal_death_is_told_apart_from_an_exit_code(processes: Processes, tmp_path: Path) -> None:
+    output = await processes.run(["sh", "-c", "kill -SEGV $$"], cwd=tmp_path)
+    assert (output.code, output.signal, output.timed_out) == (None, signal.SIGSEGV, False)
+
+
+async def test_a_hang_is_ended_with_its_grandchildren_and_keeps_its_output(
+    processes: Processes, tmp_path: Path
+) -> None:
+    began = time.monotonic()
+    output = await processes.run(["sh", "-c", "echo $$; sleep 60 & echo $!; wait"], cwd=tmp_path, timeout=0.2)
+    assert time.monotonic() - began < 1.0
+    assert output.timed_out
+    assert (output.code, output.signal) == (None, signal.SIGTERM)
+    assert not any(alive(int(pid)) for pid in output.stdout.split())
+
+
+async def test_a_child_that_ignores_sigterm_is_killed(processes: Processes, tmp_path: Path) -> None:
+    ignore = "trap '' TERM; echo $$; while :; do sleep 0.05; done"
+    began = time.monotonic()
+    output = await processes.run(["sh", "-c", ignore], cwd=tmp_path, timeout=0.2)
+    assert time.monotonic() - began < 1.2
+    assert (output.timed_out, output.signal) == (True, signal.SIGKILL)
+    assert not alive(int(output.stdout))
+
+
+async def test_a_child_gets_a_moment_to_clean_up_before_it_is_killed(
+    processes: Processes, tmp_path: Path
+) -> None:
+    tidy = "trap 'echo tidy; exit 0' TERM; echo up; while :; do sleep 0.02; done"
+    output = await processes.run(["sh", "-c", tidy], cwd=tmp_path, timeout=0.2)
+    assert output.stdout == b"up\ntidy\n"
+    assert (output.code, output.timed_out) == (0, True)
+
+
+@pytest.mark.parametrize("trap", ["", "trap '' TERM;"], ids=["obeys SIGTERM", "ignores SIGTERM"])
+async def test_cancelling_ends_the_group_within_a_second_and_is_passed_on(
+    processes: Processes, tmp_path: Path, trap: str
+) -> None:
+    seen = bytearray()
+    group = f"{trap} (while :; do sleep 0.05; done) & echo $$ $!; wait"
+    task = asyncio.create_task(processes.run(["sh", "-c", group], cwd=tmp_path, on_output=seen.extend))
+    await until(lambda: b"\n" in seen)
+    began = time.monotonic()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert time.monotonic() - began < 1.0
+    assert not any(alive(int(pid)) for pid in seen.split())
+
+
+async def test_cancelling_twice_still_leaves_nothing_running(processes: Processes, tmp_path: Path) -> None:
+    seen = bytearray()
+    stubborn = "trap '' TERM; echo $$; while :; do sleep 0.05; done"
+    task = asyncio.create_task(processes.run(["sh", "-c", stubborn], cwd=tmp_path, on_output=seen.extend))
+    await until(lambda: b"\n" in seen)
+    task.cancel()
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not alive(int(seen))
+
+
+async def test_cancelling_while_a_child_starts_leaves_nothing_running(
+    processes: Processes, tmp_path: Path
+) -> None:
+    task = asyncio.create_task(
+        processes.run(["sh", "-c", f"echo $$ >{tmp_path}/pid; sleep 60"], cwd=tmp_path)
+    )
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    pid = (tmp_path / "pid").read_text().strip() if (tmp_path / "pid").exists() else ""
+    assert not pid or not alive(int(pid))
+
+
+async def test_a_grandchild_that_holds_the_pipe_does_not_hang_us(
+    processes: Processes, tmp_path: Path
+) -> None:
+    began = time.monotonic()
+    output = await processes.run(["sh", "-c", "sleep 60 & echo $!"], cwd=tmp_path)
+    assert time.monotonic() - began < 1.2
+    assert output.code == 0
+    assert not alive(int(output.stdout))
+
+
+async def test_a_grandchild_in_a_session_of_its_own_does_not_hang_us_either(
+    processes: Processes, tmp_path: Path
+) -> None:
+    began = time.monotonic()
+    output = await processes.run(["sh", "-c", "setsid sleep 3 & echo up"], cwd=tmp_path)
+    assert time.monotonic() - began < 1.2
+    assert (output.code, output.stdout) == (0, b"up\n")
+
+
+async def test_a_silent_background_job_ends_with_its_run(processes: Processes, tmp_path: Path) -> None:
+    output = await processes.run(["sh", "-c", "sleep 60 >/dev/null 2>&1 & echo $!"], cwd=tmp_path)
+    assert not alive(int(output.stdout))
+
+
+async def test_closing_ends_every_child_and_refuses_new_ones(tmp_path: Path) -> None:
+    processes, seen = Processes(), bytearray()
+    runs = [
+        asyncio.create_task(
+            processes.run(["sh", "-c", "echo $$; sleep 60"], cwd=tmp_path, on_output=seen.extend)
+        )
+        for _ in range(3)
+    ]
+    await until(lambda: seen.count(b"\n") == 3)
+    await processes.close()
+    assert not any(alive(int(pid)) for pid in seen.split())
+    assert [output.signal for output in await asyncio.gather(*runs)] == [signal.SIGTERM] * 3
+    with pytest.raises(ProcessError, match="shutting down"):
+        await processes.run(["true"], cwd=tmp_path)
+
+
+async def test_runs_leave_no_descriptor_and_no_zombie(processes: Processes, tmp_path: Path) -> None:
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    def zombies() -> list[str]:
+        children = [
+            Path("/proc/self/task", task, "children").read_text() for task in os.listdir("/proc/self/task")
+        ]
+        return "".join(children).split()
+
+    await processes.run(["true"], cwd=tmp_path)
+    before = descriptors()
+    for _ in range(5):
+        await processes.run(["cat"], cwd=tmp_path, stdin=b"in")
+        await processes.run(["sh", "-c", "sleep 9"], cwd=tmp_path, stdin=b"x" * 200_000, timeout=0.05)
+        with pytest.raises(ProcessError):
+            await processes.run(["/no/such/program"], cwd=tmp_path, stdin=b"in")
+    await until(lambda: descriptors() == before, 1)
+    await until(lambda: not zombies(), 1)
+
+
+async def test_many_children_run_at_once(processes: Processes, tmp_path: Path) -> None:
+    outputs = await asyncio.gather(*(processes.run(["echo", str(n)], cwd=tmp_path) for n in range(30)))
+    assert [int(output.stdout) for output in outputs] == list(range(30))
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "said"),
+    [
+        (None, 0, r"there is no such file"),
+        ("#!/bin/sh\n", 0o644, r"it has no run bit \(chmod \+x .*hook\)"),
+        ("#!/no/such/python\n", 0o755, r"its interpreter /no/such/python does not exist"),
+        ("#!/bin/sh\r\necho\r\n", 0o755, r"carriage return; save the file with LF line endings"),
+        ("echo no shebang\n", 0o755, r"it has no #! line"),
+    ],
+    ids=["missing", "no run bit", "bad shebang", "CRLF shebang", "no shebang"],
+)
+async def test_a_script_that_cannot_start_says_why(
+    processes: Processes, tmp_path: Path, text: str | None, mode: int, said: str
+) -> None:
+    path = tmp_path / "hook"
+    if text is not None:
+        script(path, text, mode)
+    with pytest.raises(ProcessError, match=said) as raised:
+        await processes.run([str(path)], cwd=tmp_path)
+    assert str(path) in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["no-such-program-here"], "no such program on the PATH"),
+        (["echo", "a\0b"], "null"),
+        (["echo", "x" * (4 << 20)], "too long"),
+        ([], "cannot start"),
+    ],
+    ids=["not on the PATH", "a null byte", "arguments too long", "nothing"],
+)
+async def test_a_command_that_cannot_start_says_why(
+    processes: Processes, tmp_path: Path, argv: list[str], said: str
+) -> None:
+    with pytest.raises(ProcessError, match=said):
+        await processes.run(argv, cwd=tmp_path)
+
+
+async def test_a_folder_that_is_gone_is_named(processes: Processes, tmp_path: Path) -> None:
+    with pytest.raises(ProcessError, match=r"its folder .*gone does not exist"):
+        await processes.run(["true"], cwd=tmp_path / "gone")
+
+
+async def test_the_event_loop_stays_free_while_a_child_floods(processes: Processes, tmp_path: Path) -> None:
+    task = asyncio.create_task(processes.run(["yes"], cwd=tmp_path, timeout=0.3, limit=1000))
+    turns = 0
+    while not task.done():
+        await asyncio.sleep(0.001)
+        turns += 1
+    assert turns > 20
+    assert (await task).size > 1_000_000
+
+
+def test_children_end_when_the_event_loop_is_torn_down(tmp_path: Path) -> None:
+    """What Ctrl-C does: the main task is cancelled, and the loop waits for it."""
+    seen = bytearray()
+
+    async def main() -> None:
+        running = asyncio.create_task(
+            Processes().run(["sh", "-c", "echo $$; sleep 60"], cwd=tmp_path, on_output=seen.extend)
+        )
+        await until(lambda: b"\n" in seen or running.done())
+
+    asyncio.run(main())
+    assert not alive(int(seen))
+
+
+async def test_a_python_child_starts_and_reads_json(processes: Processes, tmp_path: Path) -> None:
+    code = "import json, sys; print(json.load(sys.stdin)['hook'])"
+    output = await processes.run([sys.executable, "-c", code], cwd=tmp_path, stdin=b'{"hook": "idle"}')
+    assert output.stdout == b"idle\n"

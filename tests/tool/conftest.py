@@ -1,0 +1,86 @@
+"""A plain `ToolContext`: real folders, real children; what a tool shows, asks and publishes is kept."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from instar.event import Event
+from instar.message import WithParts
+from instar.plugin.tool import Ask, Tool, ToolContext, ToolResult
+from instar.process import Processes
+from instar.tool import schema
+
+
+class Client:
+    def __init__(self) -> None:
+        self.published: list[Event] = []
+
+    async def publish(self, event: Event) -> None:
+        self.published.append(event)
+
+
+class Context:
+    session_id = "ses_1"
+    message_id = "msg_1"
+    call_id = "call_1"
+    agent = "build"
+
+    def __init__(self, directory: Path, worktree: Path, process: Processes) -> None:
+        self.abort = asyncio.Event()
+        self.messages: list[WithParts] = []
+        self.directory = directory
+        self.worktree = worktree
+        self.client: Any = Client()
+        self.process = process
+        self.shown: list[dict[str, Any]] = []
+        self.asked: list[Ask] = []
+        self.extra: dict[str, str] = {}
+        self.on_metadata = lambda: None
+
+    def metadata(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
+        self.shown.append(metadata or {})
+        self.on_metadata()
+
+    async def ask(self, ask: Ask) -> None:
+        self.asked.append(ask)
+
+    async def environment(self, cwd: Path) -> dict[str, str]:
+        return {**os.environ, **self.extra}
+
+    @property
+    def edited(self) -> list[str]:
+        return [event.to_plain()["properties"]["file"] for event in self.client.published]
+
+
+async def call(tool: Tool, ctx: ToolContext, **args: Any) -> ToolResult:
+    """Call a tool as the core does: arguments checked, permissions worked out, then run."""
+    assert schema.validate(args, tool.parameters) is None
+    assert tool.permissions is not None
+    tool.permissions(args, ctx)
+    result = await tool.execute(args, ctx)
+    assert isinstance(result, ToolResult)
+    return result
+
+
+@pytest.fixture
+async def processes() -> AsyncIterator[Processes]:
+    processes = Processes()
+    yield processes
+    await processes.close()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A worktree; `tmp_path` around it is outside."""
+    folder = tmp_path / "project"
+    (folder / ".git").mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def ctx(project: Path, processes: Processes) -> Context:
+    return Context(project, project, processes)
