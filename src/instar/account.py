@@ -21,7 +21,7 @@ async def limit(
 
     `step` counts the turn's calls from 1; `steps` is the agent's own ceiling on them.
     """
-    limits = Limits.of(instance.config.limits or {}, instance.config.max_iterations)
+    limits = instance.limits
     limits = Limits(min(limits.steps, steps or limits.steps), limits.session, limits.day)
     unlimited = Limits(limits.steps)
     situation = Situation(step=step, cause=cause, priced=is_priced(model.cost))

@@ -129,7 +129,11 @@ def _load(plain: str, source: str) -> Any:
         _fail(source, plain, error.pos, f"{wanted}, found {_found(plain, error.pos)}")
     except _ForeignWordError as error:
         word = str(error)
-        at = next(m.start() for m in _TOKEN.finditer(plain) if m.lastgroup == "other" and word in m[0])
+        at = next(
+            m.start() + m[0].index(word)
+            for m in _TOKEN.finditer(plain)
+            if m.lastgroup == "other" and word in m[0]
+        )
         _fail(source, plain, at, f"expected a value, found {word}, which JSON does not have")
     except RecursionError:
         raise DocumentError(source, 1, 1, "expected fewer levels of brackets, found too many") from None

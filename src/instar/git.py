@@ -46,6 +46,8 @@ _COMMITTING: Final = frozenset(
     ("commit", "commit-tree", "tag", "merge", "rebase", "stash", "cherry-pick", "revert")
 )
 _LONGEST: Final = 64 * MIB
+_UNREADABLE: Final = (OSError, ValueError, RuntimeError)
+"""What reading a repository's files can raise: also a path with a null byte, and a loop of links."""
 
 
 class GitError(Exception):
@@ -148,7 +150,7 @@ def git_folder(worktree: Path) -> Path | None:
                 return None
             entry = (worktree / named.removeprefix("gitdir:").strip()).resolve()
         return entry if (entry / "HEAD").is_file() else None
-    except OSError:
+    except _UNREADABLE:
         return None
 
 
@@ -156,10 +158,9 @@ def common_folder(worktree: Path) -> Path | None:
     """Return the git folder that all worktrees of the repository share, or None where there is none."""
     folder = git_folder(worktree)
     try:
-        named = (folder / "commondir").read_text("utf-8").strip() if folder is not None else ""
-    except (OSError, UnicodeDecodeError):
+        return (folder / (folder / "commondir").read_text("utf-8").strip()).resolve() if folder else None
+    except _UNREADABLE:
         return folder
-    return (folder / named).resolve() if folder is not None else None
 
 
 def head_branch(worktree: Path) -> str | None:
@@ -167,7 +168,7 @@ def head_branch(worktree: Path) -> str | None:
     folder = git_folder(worktree)
     try:
         head = (folder / "HEAD").read_text("utf-8").strip() if folder is not None else ""
-    except (OSError, UnicodeDecodeError):
+    except _UNREADABLE:
         return None
     name = head.removeprefix("ref: refs/heads/")
     # The reftable format keeps the real HEAD elsewhere and leaves this name in the file.

@@ -20,6 +20,7 @@ from instar.project import Project
 from instar.provider.resolve import Models
 from instar.session import Sessions
 from instar.store import Store
+from instar.usage import Limits
 
 
 class Instance(msgspec.Struct):
@@ -29,6 +30,7 @@ class Instance(msgspec.Struct):
     project: Project
     paths: Paths
     config: Config
+    limits: Limits
     environment: Mapping[str, str]
     store: Store
     bus: Bus

@@ -36,6 +36,7 @@ from instar.store.values import Values
 from instar.tool.registry import builtin
 from instar.trust import Trust
 from instar.turns import Turns
+from instar.usage import Limits
 
 log = logging.getLogger("instar.runtime")
 
@@ -81,7 +82,7 @@ class Runtime:
     async def open(cls, options: Options) -> "Runtime":
         """Read the settings, open the store and load the plugins of a directory.
 
-        Raises what reading settings raises (a mistake in a file names its place), and `StoreError`.
+        Raises what reading settings raises (a mistake in a file names its place), `LimitsError` and `StoreError`.
         """
         processes = Processes()
         paths = Paths.from_environment(options.environment)
@@ -90,6 +91,7 @@ class Runtime:
         read = read_settings(
             options.directory, project, paths, options.environment, _config_flags(options), trust
         )
+        limits = Limits.of(read.config.limits, read.config.max_iterations)
         bus = Bus()
         store = await open_store(paths.database, bus.publish)
         plugins = Plugins(bus, points.CORE)
@@ -102,6 +104,7 @@ class Runtime:
                 project=project,
                 paths=paths,
                 config=read.config,
+                limits=limits,
                 environment=options.environment,
                 store=store,
                 bus=bus,

@@ -76,7 +76,7 @@ class Live:
 
     `frozen` holds system prompts that were composed once; `continued` counts, by source, the follow-ups
     that were taken up since a person last spoke; `wanted` says that something was added that the turn
-    has not looked at yet.
+    has not looked at yet; `settled` is the last answer whose end plugins were told of.
     """
 
     def __init__(self, session: Session, history: list[WithParts]) -> None:
@@ -86,6 +86,7 @@ class Live:
         self.turn: asyncio.Task[None] | None = None
         self.abort = asyncio.Event()
         self.wanted = False
+        self.settled: str | None = None
         self.lease: Lease | None = None
         self.holds = 0
         self.frozen: dict[str, list[str]] = {}

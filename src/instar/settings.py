@@ -227,7 +227,7 @@ def _restricted(layers: list[Layer]) -> tuple[list[Layer], list[str]]:
     dropped: list[str] = []
     for index, layer in enumerate(layers):
         later = [other for other in layers[index + 1 :] if other.trusted]
-        layers[index], sentences = restrict(layer, [*layers[:index], *later])
+        layers[index], sentences = restrict(layer, [*layers[:index], layer, *later])
         dropped += sentences
     return layers, dropped
 

@@ -49,7 +49,10 @@ class Trust:
 
     def is_trusted(self, folder: Path) -> bool:
         """Whether code of `folder` may run, by the rule above. Never raises: what is unclear is not trusted."""
-        real = folder.resolve()
+        try:
+            real = folder.resolve()
+        except (OSError, ValueError, RuntimeError):  # a path that is none, or a loop of links
+            return False
         if self._all or any(real.is_relative_to(home) for home in self._homes):
             return True
         try:

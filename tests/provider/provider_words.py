@@ -68,25 +68,25 @@ def make_request(model: Model, *messages: WithParts, **facts) -> Request:
     return Request(model=model, messages=list(messages), **facts)
 
 
-def user(*parts: object, id: str = "") -> WithParts:
+def user(*parts: object, message_id: str = "") -> WithParts:
     """A person's message of texts and parts."""
-    id = id or f"msg_{next(_numbers):05}"
+    message_id = message_id or f"msg_{next(_numbers):05}"
     info = User(
-        id=id,
+        id=message_id,
         session_id="ses_1",
         time=Created(created=1),
         agent="build",
         model=ModelRef(provider_id="test", model_id="m"),
     )
-    return WithParts(info=info, parts=[place(part, id, index) for index, part in enumerate(parts)])
+    return WithParts(info=info, parts=[place(part, message_id, index) for index, part in enumerate(parts)])
 
 
-def assistant(*parts: object, id: str = "", model: str = "test/m", **facts) -> WithParts:
+def assistant(*parts: object, message_id: str = "", model: str = "test/m", **facts) -> WithParts:
     """An answer of texts and parts."""
-    id = id or f"msg_{next(_numbers):05}"
+    message_id = message_id or f"msg_{next(_numbers):05}"
     provider_id, _, model_id = model.partition("/")
     info = Assistant(
-        id=id,
+        id=message_id,
         session_id="ses_1",
         time=AnswerTime(created=1, completed=2),
         parent_id="msg_0",
@@ -100,7 +100,7 @@ def assistant(*parts: object, id: str = "", model: str = "test/m", **facts) -> W
         finish="stop",
         **facts,
     )
-    return WithParts(info=info, parts=[place(part, id, index) for index, part in enumerate(parts)])
+    return WithParts(info=info, parts=[place(part, message_id, index) for index, part in enumerate(parts)])
 
 
 def place(part, message_id: str, index: int):

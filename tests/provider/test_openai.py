@@ -115,7 +115,7 @@ async def test_the_request_is_what_chat_completions_asks_for(server, adapter):
 
 async def test_the_same_request_is_the_same_bytes_also_from_another_process(server, adapter):
     model = server.plan(*GOOD)
-    request = make_request(model, user("hi", id="m1"), assistant(call(command="ls"), id="m2"))
+    request = make_request(model, user("hi", message_id="m1"), assistant(call(command="ls"), message_id="m2"))
     other = OpenAI()
     assert adapter.body(request) == adapter.body(request) == other.body(request)
 
@@ -201,11 +201,10 @@ async def test_a_redirect_names_the_address(server, adapter):
 
 async def test_an_error_in_the_stream_comes_after_what_was_said(server, adapter):
     model = server.plan(*sse(text("Hel"), {"error": {"message": "Overloaded", "code": 529}}))
-    seen = []
+    stream = adapter.stream(make_request(model, user("hi")))
+    assert await anext(stream) == TextDelta("Hel")
     with pytest.raises(ProviderError) as caught:
-        async for delta in adapter.stream(make_request(model, user("hi"))):
-            seen.append(delta)
-    assert seen == [TextDelta("Hel")]
+        await anext(stream)
     assert caught.value.retryable
 
 

@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +26,7 @@ def test_a_stream_gives_the_data_of_its_events_and_nothing_else():
 @given(st.lists(st.integers(0, len(STREAM)), max_size=12))
 def test_any_cut_of_the_bytes_gives_the_same_events(cuts):
     edges = [0, *sorted(cuts), len(STREAM)]
-    assert read([STREAM[a:b] for a, b in zip(edges, edges[1:], strict=False)]) == EVENTS
+    assert read([STREAM[a:b] for a, b in itertools.pairwise(edges)]) == EVENTS
 
 
 def test_one_byte_at_a_time_gives_the_same_events():
@@ -42,5 +44,4 @@ def test_an_event_without_an_end_is_refused(monkeypatch, piece):
     monkeypatch.setattr(sse, "MAX_EVENT", 50)
     stream = EventStream()
     with pytest.raises(EventTooLongError):
-        stream.feed(piece)
-        stream.feed(piece)
+        [stream.feed(part) for part in (piece, piece)]

@@ -2,17 +2,16 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from instar.event import Event
-from instar.message import WithParts
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolResult
 from instar.process import Processes
-from instar.tool import schema
+from instar.tool import schema, search
 
 
 class Client:
@@ -31,7 +30,7 @@ class Context:
 
     def __init__(self, directory: Path, worktree: Path, process: Processes) -> None:
         self.abort = asyncio.Event()
-        self.messages: list[WithParts] = []
+        self.messages: list[Any] = []
         self.directory = directory
         self.worktree = worktree
         self.client: Any = Client()
@@ -56,7 +55,10 @@ class Context:
         return [event.to_plain()["properties"]["file"] for event in self.client.published]
 
 
-async def call(tool: Tool, ctx: ToolContext, **args: Any) -> ToolResult:
+Call = Callable[..., Awaitable[ToolResult]]
+
+
+async def _call(tool: Tool, ctx: ToolContext, **args: Any) -> ToolResult:
     """Call a tool as the core does: arguments checked, permissions worked out, then run."""
     assert schema.validate(args, tool.parameters) is None
     assert tool.permissions is not None
@@ -84,3 +86,30 @@ def project(tmp_path: Path) -> Path:
 @pytest.fixture
 def ctx(project: Path, processes: Processes) -> Context:
     return Context(project, project, processes)
+
+
+@pytest.fixture
+def call() -> Call:
+    return _call
+
+
+@pytest.fixture(params=["walk", *(["ripgrep"] if search.ripgrep() else [])])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways to search, where this machine has both; the answers must be the same."""
+    if request.param == "walk":
+        monkeypatch.setattr(search, "ripgrep", lambda: None)
+    return str(request.param)
+
+
+def _make(root: Path, files: dict[str, str | bytes]) -> None:
+    for age, (name, content) in enumerate(files.items()):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        os.utime(path, (1_700_000_000 - age, 1_700_000_000 - age))
+
+
+@pytest.fixture
+def make() -> Callable[[Path, dict[str, str | bytes]], None]:
+    """Make files, the first the newest."""
+    return _make

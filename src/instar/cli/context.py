@@ -40,7 +40,7 @@ class Context:
         # Start-up time, as above.
         from instar.trust import Trust
 
-        return Trust(self.paths.trust_file, self.environment, self.paths.config_homes)
+        return Trust(self.paths, self.environment)
 
     def folder(self, given: str | None) -> Path:
         """Return the folder that ``--dir`` names, else the working directory. Raises `click.UsageError`."""

@@ -2,9 +2,11 @@
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -15,6 +17,9 @@ from instar.cli.failure import one_line, one_line_errors
 if TYPE_CHECKING:
     from instar.runtime import Options, Runtime
 
+GONE: Final = 141
+"""The exit code when nobody reads stdout any more: 128 and SIGPIPE."""
+
 
 def door(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command ``--print-logs`` and ``--log-level``, and make what it raises one line.
@@ -22,7 +27,9 @@ def door(function: Callable[..., Any]) -> Callable[..., Any]:
     The function gets the `Context` first; a coroutine function is run to its end.
     """
 
-    @click.option("--print-logs", is_flag=True, help="Print log lines on stderr instead of into the log file.")
+    @click.option(
+        "--print-logs", is_flag=True, help="Print log lines on stderr instead of into the log file."
+    )
     @click.option(
         "--log-level",
         type=click.Choice(list(logs.LEVELS), case_sensitive=False),
@@ -32,13 +39,29 @@ def door(function: Callable[..., Any]) -> Callable[..., Any]:
     )
     @click.pass_obj
     @functools.wraps(function)
-    def opened(context: Context, *args: Any, print_logs: bool, log_level: str, **options: Any) -> Any:
+    def opened(context: Context, /, *args: Any, **options: Any) -> Any:
+        print_logs, log_level = options.pop("print_logs"), options.pop("log_level")
         logs.start(context.paths.log_file, log_level, printed=print_logs)
-        with one_line_errors(traceback=log_level == "DEBUG"):
+        with one_line_errors(traceback=log_level == "DEBUG"), quiet_end():
             result = function(context, *args, **options)
-            return asyncio.run(result) if isinstance(result, Coroutine) else result
+            code = asyncio.run(result) if isinstance(result, Coroutine) else result
+            sys.stdout.flush()
+            return code
 
     return opened
+
+
+@contextmanager
+def quiet_end() -> Iterator[None]:
+    """End quietly when the reader of stdout has gone, with the exit code of SIGPIPE."""
+    try:
+        yield
+    except BrokenPipeError:
+        # What is still to be printed goes nowhere, or the interpreter complains when it exits.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        raise click.exceptions.Exit(GONE) from None
 
 
 @asynccontextmanager
@@ -57,7 +80,10 @@ def tell(notices: Iterable[str]) -> None:
     told = list(notices)
     skipped = [notice for notice in told if is_about_trust(notice)]
     if skipped:
-        click.echo(f"instar: not trusted, so skipped (see: instar trust --help): {one_line('; '.join(skipped))}", err=True)
+        click.echo(
+            f"instar: not trusted, so skipped (see: instar trust --help): {one_line('; '.join(skipped))}",
+            err=True,
+        )
     for notice in told:
         if notice not in skipped:
             click.echo(f"instar: {one_line(notice)}", err=True)

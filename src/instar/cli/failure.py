@@ -15,7 +15,7 @@ class Failure(click.ClickException):
 
     def __init__(self, message: str, code: int = 1) -> None:
         super().__init__(message)
-        self.exit_code = code
+        self.code = code
 
     def show(self, file: Any = None) -> None:
         """Print the line on stderr."""
@@ -32,7 +32,7 @@ def one_line_errors(*, traceback: bool) -> Iterator[None]:
     """Turn what a command raises into a `Failure`; with `traceback` it is passed on as it is."""
     try:
         yield
-    except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
+    except (click.ClickException, click.Abort, click.exceptions.Exit):
         raise
     except Exception as error:
         if traceback:
@@ -64,9 +64,19 @@ def _known() -> tuple[tuple[type[Exception], ...], tuple[type[Exception], ...]]:
     from instar.git import GitError
     from instar.plugin import Invalid, NotFound
     from instar.process import ProcessError
-    from instar.provider.resolve import NoModel, UnknownModel
+    from instar.provider.assemble import UnknownModel
+    from instar.provider.resolve import NoModel
     from instar.store import StoreError
     from instar.trust import TrustError
 
-    mistakes = (ConfigError, DocumentError, Invalid, NotFound, TrustError, UnknownAgent, UnknownModel, ValueError)
+    mistakes = (
+        ConfigError,
+        DocumentError,
+        Invalid,
+        NotFound,
+        TrustError,
+        UnknownAgent,
+        UnknownModel,
+        ValueError,
+    )
     return mistakes, (NoModel, StoreError, GitError, ProcessError)

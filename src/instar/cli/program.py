@@ -100,20 +100,11 @@ def main(arguments: list[str] | None = None, exit_with: Callable[[int], Any] = s
         code = program.main(arguments, prog_name="instar", standalone_mode=False)
     except Failure as error:
         error.show()
-        code = error.exit_code
+        code = error.code
     except click.ClickException as error:
         where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "instar"
         Failure(f"{error.format_message().rstrip('.')} (see: {where} --help)").show()
         code = error.exit_code
     except click.Abort:
         code = 130
-    except BrokenPipeError:
-        hush()
-        code = 141
     exit_with(int(code or 0))
-
-
-def hush() -> None:
-    """Send what is still to be printed nowhere: the reader has gone, and exiting must not say so."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())

@@ -49,7 +49,9 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("-s", "--session", metavar="ID", help="Go on with this session.")
 @click.option("-c", "--continue", "continued", is_flag=True, help="Go on with the folder's last session.")
 @click.option("--title", help="The session's title.")
-@click.option("-f", "--file", "files", multiple=True, metavar="PATH", help="Attach a file or folder; repeatable.")
+@click.option(
+    "-f", "--file", "files", multiple=True, metavar="PATH", help="Attach a file or folder; repeatable."
+)
 @click.option("--dir", "folder", metavar="PATH", help="Run in this folder.")
 @click.option("--workspace", metavar="PATH", help="The evolve workspace; switches evolve on.")
 @click.option(
@@ -58,7 +60,9 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     default="default",
     help="json: one event a line, in the form of opencode run.",
 )
-@click.option("--auto", is_flag=True, help="Allow every tool call that would be asked about (a deny still holds).")
+@click.option(
+    "--auto", is_flag=True, help="Allow every tool call that would be asked about (a deny still holds)."
+)
 @door
 async def command(
     context: Context, message: tuple[str, ...], files: tuple[str, ...], folder: str | None, **rest: Any

@@ -59,7 +59,9 @@ async def show(context: Context, id: str, folder: str | None, as_json: bool, rea
         session = await runtime.session.get(id)
         messages = await runtime.session.messages(id)
     if as_json:
-        _print_json({"info": wire.to_plain(session), "messages": [message.to_plain() for message in messages]})
+        _print_json(
+            {"info": wire.to_plain(session), "messages": [message.to_plain() for message in messages]}
+        )
         return
     _print_head(session)
     for message in messages:

@@ -24,7 +24,9 @@ def command(context: Context, folder: str | None, listing: bool, remove: bool, a
         raise click.UsageError("--list stands alone")
     if listing:
         folders = [str(path) for path in context.trust.list()]
-        click.echo(msgspec.json.encode(folders) if as_json else "\n".join(folders), nl=bool(folders) or as_json)
+        click.echo(
+            msgspec.json.encode(folders) if as_json else "\n".join(folders), nl=bool(folders) or as_json
+        )
     elif remove:
         # The folder may be gone by now: it can still be taken off the list.
         path = context.directory / (folder or ".")

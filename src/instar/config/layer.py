@@ -67,21 +67,19 @@ def plugin_name(entry: Any) -> str:
 
 def _overlay(data: Plain, over: Mapping[str, Any], path: Path, origin: str, origins: dict[str, str]) -> None:
     for key, value in over.items():
-        place = (*path, key)
+        place = dotted((*path, key))
+        inner = isinstance(data.get(key), dict)
         if isinstance(value, dict):
-            if not isinstance(data.get(key), dict):
-                _forget(origins, dotted(place))
+            if not inner:
+                origins.pop(place, None)
                 data[key] = {}
-            _overlay(data[key], value, place, origin, origins)
+            _overlay(data[key], value, (*path, key), origin, origins)
             continue
-        _forget(origins, dotted(place))
+        if inner:
+            for name in [name for name in origins if name.startswith(place + ".")]:
+                del origins[name]
         data[key] = _detached(value)
-        origins[dotted(place)] = origin
-
-
-def _forget(origins: dict[str, str], place: str) -> None:
-    for name in [name for name in origins if name == place or name.startswith(place + ".")]:
-        del origins[name]
+        origins[place] = origin
 
 
 def _detached(value: Any) -> Any:

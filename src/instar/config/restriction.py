@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from instar.config.fault import dotted
 from instar.config.layer import Layer, has_reference, merge
+from instar.config.tightening import Placed, deny, only_tightens
 from instar.message import Rule
-from instar.permission import from_config
 from instar.wire import Plain
 
 _HARMLESS: Final = frozenset(
@@ -32,28 +32,30 @@ _OPTION_HARMLESS: Final = frozenset(("timeout", "headerTimeout", "chunkTimeout",
 _MODEL_REDIRECT: Final = frozenset(("headers", "options", "provider"))
 _CODE: Final = frozenset(["plugin", "mcp", "formatter", "lsp", "hooks", "evolve", "shell", "experimental"])
 _SHELL: Final = re.compile(r"!`")
-_LONGEST: Final = 300
-"""Characters of two patterns together up to which they are compared: a project must not slow us down."""
+_MOST: Final = 200
+"""Rules of one block that are looked at: a project must not slow us down."""
 
 
 def restrict(layer: Layer, others: Iterable[Layer]) -> tuple[Layer, list[str]]:
     """Return `layer` as far as it may be heard, and a sentence for each thing that was left out.
 
-    `others` are the layers that hold without it. A trusted layer, and one that is no project's, comes
-    back as it is. The data must have passed `Config.from_data`.
+    `others` are the layers that hold without it, in order; where `layer` itself stands among them, that is its
+    place, else it comes last of its scope. A trusted layer, and one that is no project's, comes back as it
+    is. The data must have passed `Config.from_data`.
     """
     if layer.trusted or layer.scope != "project":
         return layer, []
-    held = merge(other for other in others if other is not layer).data
-    return _Restriction(layer, held).result()
+    return _Restriction(layer, list(others)).result()
 
 
 class _Restriction:
     """The work on one layer: what is kept, and what was dropped."""
 
-    def __init__(self, layer: Layer, held: Plain) -> None:
+    def __init__(self, layer: Layer, others: list[Layer]) -> None:
         self._layer = layer
-        self._held = held
+        at = next((index for index, other in enumerate(others) if other is layer), len(others))
+        self._before, self._after = others[:at], others[at + 1 :]
+        self._held = self._with({})
         self._dropped: list[str] = []
 
     def result(self) -> tuple[Layer, list[str]]:
@@ -79,8 +81,8 @@ class _Restriction:
 
     def _key(self, key: str, value: Any) -> Any:
         readers: dict[str, Callable[[Any], Any]] = {
-            "permission": lambda block: self._permission(block, ("permission",), None) or None,
-            "tools": lambda tools: self._tools(tools, ("tools",)),
+            "permission": lambda block: self._tighter(block, ("permission",)) or None,
+            "tools": lambda tools: self._tighter(tools, ("tools",)) or None,
             "agent": lambda agents: self._each(agents, ("agent",), self._agent),
             "provider": lambda providers: self._each(providers, ("provider",), self._provider),
             "command": lambda commands: self._each(commands, ("command",), self._command),
@@ -99,38 +101,44 @@ class _Restriction:
 
     # -- permissions --------------------------------------------------------------------------------
 
-    def _permission(self, block: Any, path: tuple[str, ...], agent: str | None) -> Plain:
-        """The rules of `block` that only tighten, in a form that plain merging adds to what is held."""
-        held = self._held if agent is None else _map(_map(self._held.get("agent")).get(agent))
-        base = _spread(held.get("permission"))
-        before = [] if agent is None else [*from_config(_spread(self._held.get("permission")))]
-        before += _tool_denials(self._held) + _tool_denials(held)
+    def _with(self, data: Plain) -> Plain:
+        """All settings as they would be with `data` in the layer's place."""
+        trial = Layer(self._layer.origin, self._layer.scope, data, trusted=False)
+        return merge([*self._before, trial, *self._after]).data
+
+    def _tighter(self, block: Any, path: tuple[str, ...]) -> Plain:
+        """The rules of a ``permission`` or ``tools`` block that only tighten, fit for plain merging."""
+        tools = path[-1] == "tools"
+        before = _rules(self._held, path)
+        denials = _denials(self._held, path)
+        held = _at(self._held, path)
         kept: Plain = {}
-        for name, entries in _spread(block).items():
+        tried = 0
+
+        def tightens(rules: Plain) -> bool:
+            after = self._with(_nested(path, _additions(held, rules, tools)))
+            return only_tightens(before, _rules(after, path), denials)
+
+        for name, entries in _spread(block, tools).items():
             for pattern, action in entries.items():
                 trial = {**kept, name: {**kept.get(name, {}), pattern: action}}
-                if action == "deny" or (action == "ask" and not _loosens(base, trial, name, pattern, before)):
+                tried += action != "allow"
+                if action != "allow" and tried <= _MOST and tightens(trial):
                     kept = trial
+                elif tools:
+                    self._drop((*path, name), "may only take tools away")
                 else:
                     self._drop(
                         (*path, name, pattern), f"may only tighten permissions, and this says {action}"
                     )
-        return _additions(held.get("permission"), kept)
-
-    def _tools(self, tools: Any, path: tuple[str, ...]) -> Plain:
-        for name, on in tools.items():
-            if on is not False:
-                self._drop((*path, name), "may only take tools away")
-        return {name: on for name, on in tools.items() if on is False}
+        return _additions(held, kept, tools)
 
     def _agent(self, name: str, block: Plain) -> Plain:
         path = ("agent", name)
         kept: Plain = {}
         for key, value in block.items():
-            if key == "permission":
-                kept[key] = self._permission(value, (*path, key), name)
-            elif key == "tools":
-                kept[key] = self._tools(value, (*path, key))
+            if key in ("permission", "tools"):
+                kept[key] = self._tighter(value, (*path, key))
             elif key in _AGENT_HARMLESS or (key == "disable" and value is True):
                 kept[key] = value
             else:
@@ -217,91 +225,52 @@ def _map(value: Any) -> Plain:
     return value if isinstance(value, dict) else {}
 
 
-def _spread(block: Any) -> dict[str, dict[str, Any]]:
-    """A permission block with every short form written out: permission → pattern → action."""
+def _at(data: Plain, path: tuple[str, ...]) -> Any:
+    for key in path[:-1]:
+        data = _map(data.get(key))
+    return data.get(path[-1])
+
+
+def _nested(path: tuple[str, ...], value: Any) -> Plain:
+    for key in reversed(path):
+        value = {key: value}
+    return dict(value)
+
+
+def _spread(block: Any, tools: bool) -> dict[str, dict[str, Any]]:
+    """A block with every short form written out: permission → pattern → action."""
     if block is None:
         return {}
     if isinstance(block, str):
         block = {"*": block}
+    if tools:
+        return {name: {"*": "allow" if on else "deny"} for name, on in block.items()}
     return {name: dict(value) if isinstance(value, dict) else {"*": value} for name, value in block.items()}
 
 
-def _additions(held: Any, kept: Plain) -> Plain:
+def _additions(held: Any, kept: Plain, tools: bool) -> Plain:
     """`kept` in a form that plain merging adds to the block `held`.
 
     Merging puts a map in the place of a short form, so each short form is repeated as its map's first entry.
     """
-    base = _spread(held)
+    if tools:
+        return dict.fromkeys(kept, False)
+    base = _spread(held, tools)
     short = {name: entries for name, entries in base.items() if not isinstance(_map(held).get(name), dict)}
     names = [name for name in {**base, **kept} if name in kept or (kept and isinstance(held, str))]
     return {name: {**short.get(name, {}), **kept.get(name, {})} for name in names}
 
 
-def _tool_denials(data: Plain) -> list[Rule]:
-    return [
-        Rule(permission=permission, pattern="*", action="deny")
-        for name, on in _map(data.get("tools")).items()
-        if on is False
-        for permission in (("edit",) if name in ("write", "edit", "patch") else (name,))
-    ]
+def _rules(data: Plain, path: tuple[str, ...]) -> Placed:
+    spread = _spread(_at(data, path), path[-1] == "tools")
+    return {
+        (name, pattern): action for name, entries in spread.items() for pattern, action in entries.items()
+    }
 
 
-def _loosens(base: Plain, over: Plain, name: str, pattern: str, before: list[Rule]) -> bool:
-    """Whether the `ask` at `name` and `pattern` would come after a `deny` that covers some of the same.
-
-    The last matching rule decides, so such an `ask` would take the place of the `deny`.
-    """
-    merged = {key: {**base.get(key, {}), **over.get(key, {})} for key in [*base, *over]}
-    if base.get(name, {}).get(pattern) == "deny":
-        return True
-    (ask,) = from_config({name: {pattern: "ask"}})
-    earlier: list[Rule] = [*before]
-    for key, entries in merged.items():
-        for text, action in entries.items():
-            if (key, text) == (name, pattern):
-                return any(rule.action == "deny" and _meet_rules(rule, ask) for rule in earlier)
-            earlier += from_config({key: {text: action}})
-    return True
-
-
-def _meet_rules(one: Rule, other: Rule) -> bool:
-    return _same_tool(one.permission, other.permission) and _meet(one.pattern, other.pattern)
-
-
-def _same_tool(one: str, other: str) -> bool:
-    """Whether two permission names can mean one tool: ``persona_hook_write`` is ``evolve_hook_write``."""
-    tails = [name.split("_", 1)[1] for name in (one, other) if "_" in name]
-    alias = any(one.endswith(f"_{tail}") and other.endswith(f"_{tail}") for tail in tails)
-    return alias or _meet(one, other)
-
-
-def _meet(one: str, other: str) -> bool:
-    """Whether some text fits both wildcard patterns; True for patterns too long to tell."""
-    if len(one) + len(other) > _LONGEST:
-        return True
-    one, other = _plain_stars(one), _plain_stars(other)
-    todo, seen = [(0, 0)], set()
-    while todo:
-        at = todo.pop()
-        if at == (len(one), len(other)):
-            return True
-        if at not in seen:
-            seen.add(at)
-            todo += _moves(one[at[0] : at[0] + 1], other[at[1] : at[1] + 1], at)
-    return False
-
-
-def _moves(one: str, other: str, at: tuple[int, int]) -> list[tuple[int, int]]:
-    """Where two patterns can stand after the next character of a common text, or with a star left behind."""
-    left, right = at
-    moves = [(left + 1, right)] if one == "*" or (one and other == "*") else []
-    if other == "*" or (other and one == "*"):
-        moves.append((left, right + 1))
-    if one and other and "*" not in (one, other) and (one == other or "?" in (one, other)):
-        moves.append((left + 1, right + 1))
-    return moves
-
-
-def _plain_stars(pattern: str) -> str:
-    pattern = pattern.replace("\\", "/")
-    return f"{pattern[:-2]}*" if pattern.endswith(" *") else pattern
+def _denials(data: Plain, path: tuple[str, ...]) -> list[Rule]:
+    """What other blocks deny that a rule at `path` could come after."""
+    agent = path[:-1]
+    places = [("permission",), ("tools",), *([(*agent, "tools"), (*agent, "permission")] if agent else [])]
+    found = [entry for place in places if place != path for entry in _rules(data, place).items()]
+    return [deny(key) for key, action in found if action == "deny"]

@@ -237,8 +237,11 @@ async def _chunks(
     chunks = response.aiter_bytes()
     try:
         while True:
-            async with asyncio.timeout_at(patience.deadline):
+            if patience.deadline is None:
                 data = await anext(chunks, None)
+            else:
+                async with asyncio.timeout_at(patience.deadline):
+                    data = await anext(chunks, None)
             if data is None:
                 return
             yield data

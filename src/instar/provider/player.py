@@ -62,7 +62,7 @@ class Player:
                 if self._section.pace:
                     await asyncio.sleep(self._section.pace)
         reason = self._section.finish or ("tool-calls" if self._calls else "stop")
-        yield Finish(reason, count(self._section.usage, self._characters))
+        yield Finish(reason, counted(self._section.usage, self._characters))
 
     def _deltas(self, item: Say | Ask | Fail | Expect) -> Iterator[Delta]:
         if isinstance(item, Say):
@@ -148,7 +148,7 @@ class Player:
         )
 
 
-def count(usage: Mapping[str, int] | None, characters: int) -> Tokens:
+def counted(usage: Mapping[str, int] | None, characters: int) -> Tokens:
     """The counts that the script gives, else 100 in and a token for four characters out."""
     counts = usage if usage is not None else {"input": _INPUT_TOKENS, "output": max(1, characters // 4)}
     cache = CacheTokens(read=counts.get("cache_read", 0), write=counts.get("cache_write", 0))

@@ -18,7 +18,7 @@ import msgspec
 
 from instar.provider.convert import Converter, tool_list
 from instar.provider.place import Place, Sight, applies, find_place, is_compacted
-from instar.provider.player import Cue, Player, count
+from instar.provider.player import Cue, Player, counted
 from instar.provider.protocol import Delta, Finish, Model, ProviderError, Request, TextDelta
 from instar.provider.script import Fail, Script, ScriptError, Section
 from instar.provider.script_text import parse
@@ -50,7 +50,7 @@ class Scripted:
         chosen = self._choose(script, request, place)
         if isinstance(chosen, str):
             yield TextDelta(chosen)
-            yield Finish("stop", count(None, len(chosen)))
+            yield Finish("stop", counted(None, len(chosen)))
             return
         section, mark = chosen
         cue = Cue(section, script.source, mark, request, place.sight)
@@ -86,8 +86,9 @@ class Scripted:
                 if request.session_id:
                     self._played[request.session_id] = place.played
                 return turn, f"t{place.played}"
+        count = f"{len(script.turns)} turn{'' if len(script.turns) == 1 else 's'}"
         raise ProviderError(
-            f"{request.model.ref}: the script {script.source} has {len(script.turns)} turns and all of them "
+            f"{request.model.ref}: the script {script.source} has {count} and all of them "
             'have been played; add a `== turn` section for this call, or a rule `== when "…"`'
         )
 

@@ -81,13 +81,16 @@ def session_row(session: Session) -> tuple[dict[str, Any], str | None]:
 
 
 def session_of(row: Row) -> Session:
-    """Return the session of a row: its columns in the statements' order, then its leftover tree."""
-    plain = _session_plain(row[:-1])
-    if row[-1] is not None:
-        _lay_over(plain, wire.parse(row[-1]))
+    """Return the session of a row: its columns in the statements' order, then its leftover tree.
+
+    Raises `StoreError` when the row is malformed: its permissions may be what cannot be read.
+    """
     try:
+        plain = _session_plain(row[:-1])
+        if row[-1] is not None:
+            _lay_over(plain, wire.parse(row[-1]))
         return wire.decode(plain, Session)
-    except msgspec.ValidationError as error:
+    except msgspec.DecodeError as error:
         raise _unreadable("session", row[0], error) from error
 
 

@@ -69,7 +69,7 @@ def note(found: search.Found, shown: int) -> list[str]:
         )
     if not found.complete:
         lines.append(
-            f"(The search was ended after {search.SECONDS:.0f} s; there may be more. Narrow it down.)"
+            f"(The search was ended after {search.SECONDS:g} s; there may be more. Narrow it down.)"
         )
     return ["", *lines] if lines else []
 

@@ -19,7 +19,7 @@ MAX_ERRORS: Final = ENOUGH
 """How many mistakes one answer names."""
 MAX_DEPTH: Final = 120
 """How many schemas deep a value is followed; deeper ones are refused."""
-MAX_STEPS: Final = 200_000
+MAX_STEPS: Final = 50_000
 """How many schemas one check may try: nested alternatives can be exponential."""
 
 

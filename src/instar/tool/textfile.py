@@ -34,12 +34,11 @@ def opened(path: Path) -> Iterator[BinaryIO]:
         raise ToolFailure(missing(path)) from None
     except OSError as error:
         raise ToolFailure(f"Cannot read {path}: {error.strerror}") from None
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        raise ToolFailure(f"Cannot read {path}: it is a {_kind(mode)}")
     with os.fdopen(descriptor, "rb") as file:
-        mode = os.fstat(descriptor).st_mode
-        if not stat.S_ISREG(mode):
-            raise ToolFailure(
-                f"Cannot read {path}: it is a {'folder' if stat.S_ISDIR(mode) else 'pipe or device'}"
-            )
         yield file
 
 
@@ -122,3 +121,7 @@ def encoded(text: str) -> bytes:
     except UnicodeEncodeError as error:
         half = f"U+{ord(text[error.start]):04X} at {error.start}"
         raise ToolFailure(f"The text holds half of a character ({half}); write the whole one.") from None
+
+
+def _kind(mode: int) -> str:
+    return "folder" if stat.S_ISDIR(mode) else "pipe or device"

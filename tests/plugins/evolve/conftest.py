@@ -230,6 +230,15 @@ class Running:
         await self.hooks["experimental.chat.system.transform"](given, output)
         return output.system
 
+    async def end_turn(self, said: WithParts) -> list[Any]:
+        """The follow-ups after this last answer."""
+        output = points.TurnEndOutput(follow_ups=[])
+        given = points.TurnEndInput(
+            session_id="ses_1", agent="build", message=said.info, parts=said.parts, continued=0
+        )
+        await self.hooks["turn.end"](given, output)
+        return output.follow_ups
+
     async def call(self, tool: str, session: str = "ses_1", **args: Any) -> ToolResult:
         context: Any = Context(self.client, session)
         result = await self.tools[tool].execute(args, context)

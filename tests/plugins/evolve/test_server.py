@@ -1,11 +1,9 @@
 """evolve on the core's hook points, as a host calls them."""
 
 import logging
-from pathlib import Path
 
 import pytest
 
-from instar import event
 from instar.plugin import ToolFailure, points
 from instar.plugins.evolve import plugin
 from instar.plugins.evolve.server import server
@@ -15,6 +13,14 @@ JSON = '{"system": ["%s"]}'
 
 def test_it_is_a_plugin_of_the_v1_form():
     assert plugin == {"id": "evolve", "server": server}
+
+
+async def test_everything_it_subscribes_to_is_a_declared_hook_point(start, root):
+    hooks = (await start(root)).hooks
+    unknown = [
+        name for name in hooks if points.CORE.find(name) is None and name not in ("event", "tool", "dispose")
+    ]
+    assert unknown == []
 
 
 # -- which workspace ----------------------------------------------------------------------------------
@@ -203,23 +209,11 @@ async def test_a_summary_is_not_observed(kit, start, root):
     assert kit.calls(root, "a.sh", "observe_message") == []
 
 
-def turn_end(said) -> points.TurnEndInput:
-    return points.TurnEndInput(
-        session_id="ses_1", agent="build", message=said.info, parts=said.parts, continued=0
-    )
-
-
-async def end_turn(running, said) -> list:
-    output = points.TurnEndOutput(follow_ups=[])
-    await running.hooks["turn.end"](turn_end(said), output)
-    return output.follow_ups
-
-
 async def test_idle_makes_the_session_go_on(kit, start, root):
     kit.shell(root, "a.sh", idle='{"continue": "one"}')
     kit.shell(root, "b.sh", idle='{"continue": "two"}')
     running = await start(root)
-    (follow_up,) = await end_turn(running, kit.answer({"type": "text", "text": "done"}))
+    (follow_up,) = await running.end_turn(kit.answer({"type": "text", "text": "done"}))
     assert follow_up["source"] == "evolve.idle"
     assert follow_up["prompt"]["parts"] == [{"type": "text", "text": "one\ntwo", "synthetic": True}]
     assert follow_up["prompt"]["agent"] == "build"
@@ -231,9 +225,9 @@ async def test_idle_is_not_asked_after_a_failed_answer_and_an_empty_one_ends_the
     kit.shell(root, "a.sh", idle="{}")
     running = await start(root)
     failed = kit.answer(error={"name": "UnknownError", "data": {"message": "x"}})
-    assert await end_turn(running, failed) == []
+    assert await running.end_turn(failed) == []
     assert kit.calls(root, "a.sh", "idle") == []
-    assert await end_turn(running, kit.answer({"type": "text", "text": "done"})) == []
+    assert await running.end_turn(kit.answer({"type": "text", "text": "done"})) == []
     assert len(kit.calls(root, "a.sh", "idle")) == 1
 
 
@@ -294,191 +288,3 @@ async def test_compacting_gives_the_scripts_prompt_else_compaction_md(kit, start
 
 async def test_without_a_script_or_a_file_the_hosts_own_compaction_prompt_stays(start, root):
     assert await compact(await start(root)) is None
-
-
-# -- recovery -----------------------------------------------------------------------------------------
-
-FAILING = """\
-#!/bin/sh
-cat >>"{calls}/$1"
-case "$1" in
-discover) echo '{{"tools": [{{"name": "t"}}]}}';;
-recover) echo '{{"system": ["emergency"], "user": "mend it"}}';;
-*) echo sorry >&2; exit 3;;
-esac
-"""
-
-
-@pytest.fixture
-def failing(kit, root, tmp_path) -> Path:
-    """A script that fails at everything but `recover`, beside one that works."""
-    (tmp_path / "calls").mkdir()
-    kit.script(root / "hooks", "a.sh", FAILING.format(calls=tmp_path / "calls"))
-    kit.shell(root, "b.sh", mutate_request=JSON % "works", idle="{}")
-    return tmp_path / "calls"
-
-
-async def test_recover_replaces_the_prompt_of_this_step_without_freezing_it_and_queues_its_message_once(
-    kit, start, root, failing
-):
-    running = await start(root)
-    assert await running.system() == ["emergency"]
-    assert await running.system() == ["emergency"]
-    ((session, body, source),) = running.client.session.follow_ups
-    assert (session, source, body.agent) == ("ses_1", "evolve.recover", None)
-    assert body.parts == [{"type": "text", "text": "mend it", "synthetic": True}]
-    said = (failing / "recover").read_text()
-    assert '"failed_hook":"mutate_request"' in said
-    assert "a.sh mutate_request: ended with exit code 3" in said
-    assert "sorry" in said
-    kit.shell(root, "a.sh", mutate_request=JSON % "mended")
-    assert await running.system() == ["mended", "works"]
-
-
-async def test_a_failing_tool_is_an_error_for_the_model_and_its_emergency_prompt_is_for_the_next_step_only(
-    start, root, failing, kit
-):
-    kit.shell(root, "b.sh", mutate_request="{}")
-    running = await start(root)
-    (root / "hooks" / "a.sh").write_text(
-        (root / "hooks" / "a.sh").read_text().replace("*) echo", "mutate_request) ;;\n*) echo")
-    )
-    with pytest.raises(
-        ToolFailure, match=r"a\.sh execute_tool: ended with exit code 3 after \d+ ms; it printed: sorry"
-    ):
-        await running.call("a_t")
-    assert await running.system() == ["emergency"]
-    assert await running.system() == ["base"]
-    assert len(running.client.session.follow_ups) == 1
-
-
-async def test_an_idle_hook_that_fails_queues_recovery_with_the_turns_agent(kit, start, root, failing):
-    running = await start(root)
-    assert await end_turn(running, kit.answer({"type": "text", "text": "done"})) == []
-    ((_, body, _),) = running.client.session.follow_ups
-    assert body.agent == "build"
-
-
-async def test_when_recover_fails_too_recover_md_speaks_and_nothing_recurses(kit, start, root, tmp_path):
-    (root / "prompts").mkdir()
-    (root / "prompts" / "preamble.md").write_text("who I am")
-    (root / "prompts" / "recover.md").write_text("emergency file")
-    calls = tmp_path / "count"
-    kit.script(root / "hooks", "a.sh", f'#!/bin/sh\necho "$1" >>{calls}\n[ "$1" = discover ] || exit 3\n')
-    running = await start(root)
-    assert await running.system() == ["who I am", "emergency file"]
-    assert running.client.session.follow_ups[0][1].parts[0]["text"] == "emergency file"
-    assert calls.read_text().split() == ["discover", "mutate_request", "recover"]
-
-
-async def test_without_any_recovery_the_session_keeps_its_own_prompt(kit, start, root):
-    kit.script(root / "hooks", "a.sh", "#!/bin/sh\nexit 3\n")
-    running = await start(root)
-    assert await running.system() == ["base"]
-    assert running.client.session.follow_ups == []
-    assert "a.sh discover: ended with exit code 3" in running.problems[0]
-
-
-# -- tools of scripts ---------------------------------------------------------------------------------
-
-TOOLS = """{"name": "p", "tools": [
-{"name": "greet", "description": "Greet.", "parameters": {"who": "whom"}, "permission": {"arg": "who"}},
-{"name": "bad", "parameters": {"x": {"type": "strnig"}}}]}""".replace("\n", "")
-
-
-async def test_a_tool_goes_only_to_the_script_that_owns_it_under_its_own_name(kit, start, root):
-    kit.shell(root, "a.sh", discover=TOOLS, execute_tool='{"result": "hi Ada", "notify": [{"type": "t"}]}')
-    kit.shell(root, "b.sh", execute_tool='{"result": "wrong"}')
-    running = await start(root)
-    tool = running.tools["p_greet"]
-    assert (tool.description, tool.parameters["required"]) == ("Greet.", ["who"])
-    result = await running.call("p_greet", who="Ada")
-    assert (result.output, result.metadata) == ("hi Ada", {"notify": [{"type": "t"}]})
-    (given,) = kit.calls(root, "a.sh", "execute_tool")
-    assert (given["tool"], given["args"]) == ("greet", {"who": "Ada"})
-    assert given["session"] == {"id": "ses_1", "agent": "build"}
-    assert kit.calls(root, "b.sh", "execute_tool") == []
-    ask = running.asks("p_greet", who="Ada")
-    assert (ask.permission, list(ask.patterns), list(ask.always)) == ("p_greet", ["Ada"], ["Ada"])
-    assert "p_bad" not in running.tools
-    assert "tool 'bad' is left out: parameter 'x': unknown type 'strnig'" in running.problems[0]
-
-
-@pytest.mark.parametrize(
-    ("printed", "output"), [("{}", "done"), ('{"result": ""}', ""), ('{"result": {"a": 1}}', '{"a":1}')]
-)
-async def test_a_result_is_text_for_the_model(kit, start, root, printed, output):
-    kit.shell(root, "a.sh", discover='{"tools": [{"name": "t"}]}', execute_tool=printed)
-    assert (await (await start(root)).call("a_t")).output == output
-
-
-async def test_an_error_answer_and_a_script_that_does_not_execute_tools_are_failures_of_the_call(
-    kit, start, root
-):
-    kit.shell(root, "a.sh", discover='{"tools": [{"name": "t"}]}', execute_tool='{"error": "no such note"}')
-    kit.shell(root, "b.sh", discover='{"tools": [{"name": "t"}]}')
-    running = await start(root)
-    with pytest.raises(ToolFailure, match="no such note"):
-        await running.call("a_t")
-    with pytest.raises(ToolFailure, match=r"b\.sh does not answer execute_tool"):
-        await running.call("b_t")
-    assert running.client.session.follow_ups == []
-
-
-async def test_two_scripts_with_one_name_lose_their_tools_and_the_problem_names_both(kit, start, root):
-    for file in ("a.sh", "b.sh"):
-        kit.shell(root, file, discover='{"name": "p", "tools": [{"name": "t"}]}')
-    running = await start(root)
-    assert "p_t" not in running.tools
-    assert "a.sh and b.sh both register the name 'p'" in running.problems[0]
-
-
-async def test_a_script_without_its_run_bit_is_said_and_not_run(kit, start, root):
-    kit.shell(root, "a.sh", mutate_request=JSON % "managed").chmod(0o644)
-    running = await start(root)
-    assert await running.system() == ["base"]
-    assert "a.sh is missing its run bit: chmod +x" in running.problems[0]
-
-
-async def test_what_a_tool_run_changed_is_committed_and_published(kit, start, root):
-    kit.script(
-        root / "hooks",
-        "a.sh",
-        """\
-        #!/bin/sh
-        case "$1" in
-        discover) echo '{"tools": [{"name": "t"}]}';;
-        *) mkdir -p traits; date +%N >traits/SOUL.md; echo '{"result": "ok", "modified": ["SOUL.md"]}';;
-        esac
-        """,
-    )
-    running = await start(root)
-    result = await running.call("a_t")
-    assert result.metadata["commit"] == kit.git(root, "rev-parse", "--short", "HEAD").strip()
-    assert kit.git(root, "log", "--format=%s").split() == ["a_t", "initial"]
-    assert "Session: ses_1\nCall: call_1" in kit.git(root, "log", "-1", "--format=%b")
-    (published,) = running.client.published
-    assert published.type == "file.edited"
-    assert published.properties == event.FileEdited(file=str(root / "traits" / "SOUL.md"))
-
-
-async def test_a_script_that_changed_on_disk_is_discovered_again_at_the_next_step(kit, start, root):
-    kit.shell(root, "a.sh", discover='{"tools": [{"name": "one"}]}')
-    running = await start(root)
-    tools = running.tools
-    kit.shell(root, "a.sh", discover='{"tools": [{"name": "two"}]}')
-    kit.shell(root, "b.sh", discover='{"tools": [{"name": "three"}]}')
-    await running.step()
-    assert running.tools is tools
-    assert [name for name in tools if not name.startswith("evolve_")] == ["a_two", "b_three"]
-    await running.step()
-    assert len(kit.calls(root, "b.sh", "discover")) == 1
-
-
-async def test_a_script_that_breaks_on_disk_loses_its_tools_rather_than_offering_old_ones(kit, start, root):
-    kit.shell(root, "a.sh", discover='{"tools": [{"name": "one"}]}')
-    running = await start(root)
-    kit.script(root / "hooks", "a.sh", "#!/bin/sh\nexit 3\n")
-    await running.step()
-    assert "a_one" not in running.tools
-    assert "its tools are left out" in running.problems[0]

@@ -54,6 +54,7 @@ class Evolve:
         self._problems: list[str] = []
         self._prepared = False
         self._names: list[str] = []
+        self._frozen: dict[str, list[str]] = {}
         self._refreshing = asyncio.Lock()
         self.tools: dict[str, Tool] = {}
         self.scripts = Scripts(self._processes, workspace, given.kv, self._place)
@@ -173,10 +174,11 @@ class Evolve:
 
     async def _managed(self, session_id: str) -> list[str]:
         """The session's own system prompt, asked for once and frozen; empty when no script manages it."""
-        key = f"system:{session_id}"
-        frozen = await self._input.kv.get(key)
-        if isinstance(frozen, dict):
-            return protocol.texts(frozen, "system")
+        if session_id in self._frozen:
+            return self._frozen[session_id]
+        kept = await self._input.kv.get(f"system:{session_id}")
+        if isinstance(kept, dict):
+            return self._frozen.setdefault(session_id, protocol.texts(kept, "system"))
         if not self.scripts.answers("mutate_request"):
             return []
         history = await self._history(session_id)
@@ -187,7 +189,8 @@ class Evolve:
         )
         system = protocol.texts(outcome.answer, "system")
         if not outcome.failures:
-            await self._input.kv.set(key, {"system": system} if system else {})
+            await self._input.kv.set(f"system:{session_id}", {"system": system} if system else {})
+            self._frozen[session_id] = system
         return system
 
     async def _completed(self, given: points.CompletedInput, output: points.Empty) -> None:
@@ -255,6 +258,7 @@ class Evolve:
     async def _event(self, event: Any) -> None:
         if event.type == "session.deleted":
             self.recovery.forget(event.session_id)
+            self._frozen.pop(event.session_id, None)
             await self._input.kv.set(f"system:{event.session_id}", None)
 
     # -- calling -------------------------------------------------------------------------------------

@@ -1,0 +1,154 @@
+"""A person's machine in a folder: their home, their project, and the command line run as a process."""
+
+import contextlib
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+PATIENCE = 20.0
+"""Seconds after which a test gives up on a process: only a hanging one takes that long."""
+
+COMMAND = [sys.executable, "-m", "instar"]
+
+
+class Machine:
+    """A home and a project folder, and `instar` in them."""
+
+    def __init__(self, root: Path, environment: Mapping[str, str]) -> None:
+        self.home = Path(environment["HOME"])
+        self.project = root / "project"
+        self.project.mkdir()
+        self.environment = dict(environment)
+
+    def script(self, text: str) -> None:
+        """Give the scripted model this script."""
+        path = self.home / "script.txt"
+        path.write_text(text)
+        self.environment["INSTAR_SCRIPT"] = str(path)
+
+    def write(self, name: str, text: str) -> Path:
+        """Write a file of the project."""
+        path = self.project / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def write_home(self, name: str, text: str) -> Path:
+        """Write a file of the home configuration."""
+        path = Path(self.environment["XDG_CONFIG_HOME"]) / "instar" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def runs(self, needle: str) -> bool:
+        """Whether a process runs whose command line holds `needle`."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                found.append(path.read_bytes().replace(b"\0", b" "))
+        return any(needle.encode() in line for line in found)
+
+    def instar(
+        self, *arguments: str, stdin: bytes | None = None, cwd: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end; without `stdin` there is none."""
+        done = subprocess.run(
+            [*COMMAND, *arguments],
+            cwd=cwd or self.project,
+            env=self.environment,
+            capture_output=True,
+            timeout=PATIENCE,
+            **({"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}),
+        )
+        return subprocess.CompletedProcess(
+            done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+        )
+
+    def run(self, *arguments: str, stdin: bytes | None = None) -> subprocess.CompletedProcess[str]:
+        """Run `instar run` with the scripted model."""
+        return self.instar("run", "-m", "scripted/test", *arguments, stdin=stdin)
+
+
+class Screen:
+    """A process on a terminal of its own."""
+
+    def __init__(self, arguments: list[str], cwd: Path, environment: Mapping[str, str]) -> None:
+        self.raw = b""
+        self.code: int | None = None
+        self.pid, self._terminal = pty.fork()
+        if self.pid == 0:
+            os.chdir(cwd)
+            os.execve(COMMAND[0], [*COMMAND, *arguments], dict(environment))
+
+    @property
+    def text(self) -> str:
+        """What was printed so far, without control sequences."""
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.raw.decode(errors="replace")).replace("\r", "")
+
+    def wait_for(self, text: str) -> None:
+        """Read until `text` was printed."""
+        self._read(lambda: text in self.text, text)
+
+    def type(self, text: str) -> None:
+        """Type on the terminal's keyboard."""
+        os.write(self._terminal, text.encode())
+
+    def end(self) -> int:
+        """Read to the end and return the exit code."""
+        self._read(lambda: False, None)
+        if self.code is None:
+            self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self.code
+
+    def close(self) -> None:
+        """End the process, if it still runs."""
+        if self.code is None:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        os.close(self._terminal)
+
+    def _read(self, is_enough: Callable[[], bool], wanted: str | None) -> None:
+        until = time.monotonic() + PATIENCE
+        while not is_enough():
+            assert time.monotonic() < until, f"{wanted!r} was not printed:\n{self.text}"
+            if not select.select([self._terminal], [], [], 0.1)[0]:
+                continue
+            try:
+                data = os.read(self._terminal, 65536)
+            except OSError:  # Linux says so when the last process has closed its end
+                data = b""
+            if not data:
+                assert wanted is None, f"ended before {wanted!r} was printed:\n{self.text}"
+                return
+            self.raw += data
+
+
+@pytest.fixture
+def machine(tmp_path: Path, clean_environment: Mapping[str, str]) -> Machine:
+    """A machine on which nothing was ever run."""
+    return Machine(tmp_path, clean_environment)
+
+
+@pytest.fixture
+def screen(machine: Machine) -> Iterator[Callable[..., Screen]]:
+    """Start `instar` on a terminal of 100 columns with colours."""
+    started: list[Screen] = []
+
+    def start(*arguments: str) -> Screen:
+        environment = {**machine.environment, "TERM": "xterm-256color", "COLUMNS": "100"}
+        environment.pop("NO_COLOR")
+        started.append(Screen(list(arguments), machine.project, environment))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.close()

@@ -1,0 +1,113 @@
+import time
+
+import pytest
+
+
+def test_text_streams_reasoning_is_dim_and_a_tool_line_has_title_and_time(machine, screen):
+    machine.script(
+        '== turn\nreasoning: thinking\ntext: I look.\ntool: bash {"command": "echo hi"}\n== turn\ntext: Done.\n'
+    )
+    terminal = screen("run", "-m", "scripted/test", "hello")
+    assert terminal.end() == 0
+    assert "I look.\n" in terminal.text
+    assert "✓ bash echo hi 0." in terminal.text
+    assert "Done.\n" in terminal.text
+    assert b"\x1b[2mthinking" in terminal.raw
+    assert "go on: instar run -s ses_" in terminal.text
+
+
+def test_text_appears_while_the_model_still_speaks(machine, screen):
+    machine.script("== turn\ntext: first\ndelay: 30s\ntext: second\n")
+    terminal = screen("run", "-m", "scripted/test", "hello")
+    terminal.wait_for("first")
+    terminal.type("\x03")
+    assert terminal.end() == 130
+
+
+def test_an_error_is_red(machine, screen):
+    machine.script("== turn\nerror: 400 broken\n")
+    terminal = screen("run", "-m", "scripted/test", "hello")
+    assert terminal.end() == 1
+    assert b"\x1b[31m" in terminal.raw
+    assert "broken" in terminal.text
+
+
+def test_a_failed_tool_call_shows_its_reason(machine, screen):
+    machine.script('== turn\ntool: read {"filePath": "nothing.txt"}\n== turn\ntext: ok\n')
+    terminal = screen("run", "-m", "scripted/test", "hello")
+    assert terminal.end() == 0
+    assert "✗ read" in terminal.text
+
+
+def test_a_models_escape_sequences_do_not_reach_the_terminal(machine, screen):
+    machine.script("== turn\ntext: a\x1b]0;owned\x07b\n")
+    terminal = screen("run", "-m", "scripted/test", "hello")
+    assert terminal.end() == 0
+    assert b"\x1b]0;" not in terminal.raw
+
+
+def test_a_call_that_is_tried_again_says_so(machine, screen):
+    machine.script("== turn\nerror: 503 busy retry-after=0.01 times=1\ntext: fine\n")
+    terminal = screen("run", "-m", "scripted/test", "hello")
+    assert terminal.end() == 0
+    assert "trying again" in terminal.text
+
+
+@pytest.mark.parametrize(
+    ("typed", "mark", "asked_again"),
+    [
+        ("o\n", "✓ bash", True),
+        ("always\n", "✓ bash", False),
+        ("r\n", "✗ bash", None),
+        ("what\no\n", "✓ bash", True),
+    ],
+)
+def test_the_person_answers_a_permission_question(machine, screen, typed, mark, asked_again):
+    machine.write("opencode.json", '{"permission": {"bash": "ask"}}')
+    machine.script('== turn\ntool: bash {"command": "echo hi"}\n== turn\ntext: ok\n')
+    terminal = screen("run", "-m", "scripted/test", "hello")
+    terminal.wait_for("? bash wants: echo hi")
+    terminal.type(typed)
+    terminal.end()
+    assert mark in terminal.text
+    if asked_again is not None:
+        again = screen("run", "-m", "scripted/test", "hello")
+        if asked_again:
+            again.wait_for("? bash wants")
+        else:
+            again.end()
+            assert "? bash wants" not in again.text
+
+
+def test_ctrl_c_while_a_question_stands_ends_the_run(machine, screen):
+    machine.write("opencode.json", '{"permission": {"bash": "ask"}}')
+    machine.script('== turn\ntool: bash {"command": "echo hi"}\n== turn\ntext: ok\n')
+    terminal = screen("run", "-m", "scripted/test", "hello")
+    terminal.wait_for("? bash wants")
+    terminal.type("\x03")
+    assert terminal.end() == 130
+    assert "Traceback" not in terminal.text
+
+
+def test_ctrl_c_ends_the_turn_within_a_second(machine, screen):
+    machine.script('== turn\ntool: bash {"command": "sleep 4714"}\n')
+    terminal = screen("run", "-m", "scripted/test", "--title", "t", "hello")
+    terminal.wait_for("bash sleep 4714")
+    began = time.monotonic()
+    terminal.type("\x03")
+    assert terminal.end() == 130
+    assert time.monotonic() - began < 2
+    assert "aborted" in terminal.text
+    assert not machine.runs("sleep 4714")
+
+
+@pytest.mark.parametrize(("typed", "ran"), [("y\n", True), ("\n", False)])
+def test_the_person_is_asked_once_whether_to_trust_a_folder(machine, screen, typed, ran):
+    mark = machine.home / "it-ran"
+    machine.write(".instar/plugin/p.py", f"async def p(input, options):\n    open({str(mark)!r}, 'w')\n")
+    machine.script("== turn\ntext: hello\n")
+    terminal = screen("run", "-m", "scripted/test", "hi")
+    terminal.wait_for(f"Trust {machine.project}?")
+    terminal.type(typed)
+    assert terminal.end() == 0
+    assert mark.exists() is ran

@@ -1,0 +1,134 @@
+"""Evolving a workspace: tested, installed whole, committed; one change at a time."""
+
+import asyncio
+
+import pytest
+
+from instar.plugin import ToolFailure
+
+ADDED = '''
+@tool(who="Whom to greet.")
+def greet(who):
+    """Greet somebody."""
+    return {"result": f"Hello, {who}! $& costs \\\\1"}
+
+
+# -- hooks'''
+HEAD = "\n# -- hooks"
+
+
+async def refused(kit, running, root, tool: str, **args) -> str:
+    """The failure's text; nothing in the workspace or its history may have changed."""
+    before, log = kit.files(root), kit.git(root, "log", "--format=%H")
+    with pytest.raises(ToolFailure) as error:
+        await running.call(tool, **args)
+    assert kit.files(root) == before
+    assert kit.git(root, "log", "--format=%H") == log
+    return str(error.value)
+
+
+async def test_the_registered_test_guards_a_script_that_was_broken_by_hand_also_after_a_restart(
+    kit, start, hello
+):
+    text = (hello / "hooks" / "hello.py").read_text()
+    running = await start(hello)
+    (hello / "hooks" / "hello.py").write_text("#!/usr/bin/env python3\noops(\n")
+    again = await start(hello, values=running.values)
+    untested = text.replace('"test": "hello_test.py"', '"test": None')
+    said = await refused(kit, again, hello, "evolve_hook_write", file="hello.py", content=untested)
+    assert "must keep the test 'hello_test.py'" in said
+    await again.call("evolve_hook_write", file="hello.py", content=text)
+    assert "hello_note_list" in again.tools
+
+
+async def test_a_name_that_another_script_has_is_refused(kit, start, root):
+    kit.shell(root, "a.sh", discover='{"name": "a"}')
+    kit.script(root / "hooks", "b.sh", "#!/bin/sh\nexit 3\n")
+    running = await start(root)
+    said = await refused(
+        kit, running, root, "evolve_hook_write", file="b.sh", content='#!/bin/sh\necho \'{"name": "a"}\'\n'
+    )
+    assert "a.sh and b.sh both register the name 'a'" in said
+
+
+async def test_a_file_that_somebody_changes_while_its_candidate_is_tested_is_not_overwritten(
+    kit, start, hello
+):
+    path = hello / "hooks" / "hello.py"
+    text = path.read_text()
+    test = hello / "tests" / "hello_test.py"
+    test.write_text(f"#!/bin/sh\necho '# by hand' >>{path}\n")
+    running = await start(hello)
+    with pytest.raises(ToolFailure, match="changed by somebody else meanwhile"):
+        await running.call("evolve_hook_edit", file="hello.py", oldString=HEAD, newString=ADDED)
+    assert path.read_text() == text + "# by hand\n"
+
+
+async def test_changes_at_the_same_time_are_made_one_after_another(kit, start, hello):
+    running = await start(hello)
+    edits = [("There are no notes yet.", "No notes."), ("Please go on.", "Please go on.  ")]
+    results = await asyncio.gather(
+        *(
+            running.call("evolve_hook_edit", file="hello.py", oldString=old, newString=new)
+            for old, new in edits[:1]
+        ),
+        running.call("evolve_prompt_write", file="chat.md", content="x"),
+        running.call("hello_note_write", name="n", text="t"),
+    )
+    assert len(results) == 3
+    assert kit.git(hello, "status", "--porcelain") == ""
+    assert "No notes." in (hello / "hooks" / "hello.py").read_text()
+
+
+async def test_a_change_is_installed_also_when_git_cannot_commit_it(kit, start, hello):
+    running = await start(hello)
+    (hello / ".git" / "index.lock").write_text("")
+    result = await running.call("evolve_prompt_write", file="chat.md", content="x")
+    assert "not committed: git failed" in result.output
+    assert (hello / "prompts" / "chat.md").read_text() == "x"
+    assert any("index.lock" in problem for problem in running.problems)
+
+
+async def test_a_cancelled_tool_run_ends_at_once_and_what_it_changed_goes_into_the_next_commit(
+    kit, start, root
+):
+    text = """\
+    #!/bin/sh
+    case "$1" in
+    discover) echo '{"tools": [{"name": "slow"}, {"name": "quick"}]}';;
+    *) grep -q quick && exit 0; echo 1 >half.md; sleep 60;;
+    esac
+    """
+    kit.script(root / "hooks", "a.sh", text)
+    running = await start(root)
+    task = asyncio.ensure_future(running.call("a_slow"))
+    while not (root / "half.md").exists():
+        await asyncio.sleep(0.005)
+    task.cancel()
+    done, _ = await asyncio.wait([task], timeout=1)
+    assert done == {task}
+    assert task.cancelled()
+    await running.call("a_quick")
+    (root / "prompts").mkdir()
+    (root / "prompts" / "chat.md").write_text("1")
+    await running.call("evolve_prompt_write", file="chat.md", content="2")
+    assert kit.git(root, "show", "--name-only", "--format=").split() == ["half.md", "prompts/chat.md"]
+
+
+async def test_a_tool_run_that_fails_is_committed_too(kit, start, root):
+    text = """#!/bin/sh\n[ $1 = discover ] && echo '{"tools": [{"name": "t"}]}' && exit; echo 1 >half.md; exit 3\n"""
+    kit.script(root / "hooks", "a.sh", text)
+    running = await start(root)
+    with pytest.raises(ToolFailure, match="exit code 3"):
+        await running.call("a_t")
+    assert kit.git(root, "show", "--name-only", "--format=%s").split() == ["a_t", "half.md"]
+
+
+async def test_what_the_person_staged_before_an_evolution_stays_staged(kit, start, hello):
+    running = await start(hello)
+    (hello / "mine.md").write_text("mine")
+    (hello / "hooks" / "hello.py").write_text((hello / "hooks" / "hello.py").read_text() + "\n# mine\n")
+    kit.git(hello, "add", "mine.md")
+    await running.call("evolve_prompt_write", file="chat.md", content="x")
+    assert kit.git(hello, "show", "--name-only", "--format=").split() == ["prompts/chat.md"]
+    assert kit.git(hello, "status", "--porcelain").splitlines() == [" M hooks/hello.py", "A  mine.md"]

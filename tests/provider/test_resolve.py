@@ -1,0 +1,242 @@
+import re
+
+import pytest
+
+from instar.config import Config
+from instar.provider.catalogue import shipped
+from instar.provider.openai import OpenAI
+from instar.provider.resolve import Models, NoModel, UnknownModel
+from instar.provider.scripted import Scripted
+
+KEY = {"OPENAI_API_KEY": "sk-env"}
+BLOCK = {
+    "provider": {
+        "mine": {
+            "npm": "@ai-sdk/openai-compatible",
+            "name": "Mine",
+            "options": {
+                "baseURL": "http://127.0.0.1:1234/v1/",
+                "apiKey": "sk-literal",
+                "headers": {"X-A": "1"},
+                "chunkTimeout": 500,
+            },
+            "models": {
+                "org/big:7b": {
+                    "id": "real-name",
+                    "name": "Big",
+                    "limit": {"context": 1000, "output": 100},
+                    "cost": {"input": 1, "output": 2, "cache_read": 0.1},
+                    "reasoning": True,
+                    "temperature": False,
+                    "modalities": {"input": ["text", "image"], "output": ["text"]},
+                    "interleaved": {"field": "reasoning_content"},
+                    "options": {"reasoningEffort": "low"},
+                    "headers": {"X-B": "2"},
+                },
+                "small": {},
+            },
+        }
+    }
+}
+
+
+def models(data=None, environment=None):
+    return Models(Config.from_data(data or {}), environment or {}, shipped())
+
+
+def test_a_catalogued_model_needs_only_its_key():
+    model = models(environment=KEY).find("openai/gpt-4.1")
+    assert model.api_key is not None
+    assert model.api_key.reveal() == "sk-env"
+    assert "sk-env" not in repr(model)
+    assert (model.protocol, model.url, model.source) == ("openai", "https://api.openai.com/v1", "catalogue")
+    assert (model.limit.context, model.cost.input, model.attachment) == (1047576, 2, True)
+
+
+def test_a_provider_block_of_opencode_works_as_it_stands():
+    model = models(BLOCK).find("mine/org/big:7b")
+    assert (model.ref, model.wire_id, model.name) == ("mine/org/big:7b", "real-name", "Big")
+    assert model.url == "http://127.0.0.1:1234/v1"
+    assert model.api_key is not None
+    assert model.api_key.reveal() == "sk-literal"
+    assert model.headers == {"X-A": "1", "X-B": "2"}
+    assert (model.limit.context, model.limit.output) == (1000, 100)
+    assert (model.cost.input, model.cost.output, model.cost.cache_read) == (1, 2, 0.1)
+    assert (model.reasoning, model.temperature, model.attachment, model.tools) == (True, False, True, True)
+    assert model.options == {"reasoningEffort": "low"}
+    assert model.settings == {"chunkTimeout": 500}
+    assert model.interleaved == {"field": "reasoning_content"}
+    assert model.source == "config"
+
+
+def test_the_configuration_overrides_the_catalogue_field_by_field():
+    block = {
+        "openai": {"models": {"gpt-4o": {"limit": {"context": 5000, "output": 1}, "cost": {"input": 9}}}}
+    }
+    model = models({"provider": block}, KEY).find("openai/gpt-4o")
+    assert (model.limit.context, model.cost.input, model.cost.output, model.name) == (5000, 9, 10, "GPT-4o")
+
+
+@pytest.mark.parametrize(
+    ("ref", "said"),
+    [
+        ("openai/gpt-4.2", "did you mean openai/gpt-4.1"),
+        ("opnai/gpt-4o", "did you mean openai/gpt-4o"),
+        ("gpt-4o", r"write provider/model; did you mean \S*gpt-4o"),
+        ("openai/", "write provider/model"),
+        ("nobody/nothing-like-it", "`instar models` lists what there is"),
+        ("mine/bigg", "unknown model mine/bigg"),
+        ("scripted/nope", "unknown model scripted/nope"),
+    ],
+)
+def test_an_unknown_model_names_the_nearest_ones(ref, said):
+    with pytest.raises(UnknownModel) as caught:
+        models(BLOCK, KEY).find(ref)
+    assert re.search(said, str(caught.value))
+
+
+def test_a_model_that_nobody_lists_says_how_to_name_it():
+    with pytest.raises(UnknownModel, match=r'provider\.openai\.models\."gpt-9": \{\}'):
+        models(environment=KEY).find("openai/gpt-9")
+    named = {"provider": {"openai": {"models": {"gpt-9": {}}}}}
+    model = models(named, KEY).find("openai/gpt-9")
+    assert (model.limit.context, model.cost.input) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("data", "environment", "ref"),
+    [
+        ({}, {"OPENROUTER_API_KEY": "k"}, "openrouter/any/new-model"),
+        ({}, {}, "ollama/my-model:7b"),
+        ({}, KEY | {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}, "openai/local-model"),
+        ({"provider": {"x": {"options": {"baseURL": "http://127.0.0.1:9/v1"}}}}, {}, "x/whatever"),
+    ],
+)
+def test_a_server_whose_models_nobody_can_list_takes_any_name(data, environment, ref):
+    assert models(data, environment).find(ref).source == "unlisted"
+
+
+def test_the_address_comes_from_block_environment_and_catalogue_in_this_order():
+    environment = KEY | {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+    assert models(environment=environment).find("openai/gpt-4o").url == "http://127.0.0.1:9/v1"
+    block = {"provider": {"openai": {"options": {"baseURL": "http://127.0.0.1:7"}}}}
+    assert models(block, environment).find("openai/gpt-4o").url == "http://127.0.0.1:7"
+    own = {"provider": {"openai": {"models": {"a": {"provider": {"api": "http://127.0.0.1:5"}}}}}}
+    assert models(own, environment).find("openai/a").url == "http://127.0.0.1:5"
+
+
+def test_a_provider_without_an_address_says_so():
+    with pytest.raises(UnknownModel, match=r"provider\.x\.options\.baseURL"):
+        models({"provider": {"x": {"models": {"m": {}}}}}).find("x/m")
+
+
+def test_a_key_is_looked_for_where_the_block_says_first():
+    block = {"provider": {"openai": {"env": ["MY_KEY"]}}}
+    key = models(block, KEY | {"MY_KEY": " mine "}).find("openai/gpt-4o").api_key
+    assert key is not None
+    assert key.reveal() == "mine"
+
+
+@pytest.mark.parametrize("npm", ["@ai-sdk/anthropic", "@ai-sdk/google@2.0.0"])
+def test_a_protocol_that_is_not_spoken_is_named(npm):
+    data = {
+        "provider": {
+            "x": {"npm": npm, "options": {"baseURL": "http://h", "apiKey": "k"}, "models": {"m": {}}}
+        }
+    }
+    with pytest.raises(UnknownModel, match="does not speak") as caught:
+        models(data).find("x/m")
+    assert npm in str(caught.value)
+    with pytest.raises(UnknownModel, match="does not speak"):
+        models(data).default()
+    assert models(data, KEY).default().provider_id == "openai"
+
+
+@pytest.mark.parametrize(
+    "npm", ["@ai-sdk/openai-compatible", "@ai-sdk/openai", "@ai-sdk/openai-compatible@1.0.2", None]
+)
+def test_these_packages_mean_chat_completions(npm):
+    data = {"provider": {"x": {"npm": npm, "options": {"baseURL": "http://h"}, "models": {"m": {}}}}}
+    assert models(data).find("x/m").protocol == "openai"
+
+
+@pytest.mark.parametrize(
+    ("data", "environment", "ref"),
+    [
+        ({"model": "openai/gpt-4o"}, {}, "openai/gpt-4o"),
+        ({}, KEY, "openai/gpt-5"),
+        ({}, {"ANTHROPIC_API_KEY": "k"}, "anthropic/claude-sonnet-4-5"),
+        ({}, {"GROQ_API_KEY": "k"} | KEY, "openai/gpt-5"),
+        (BLOCK, KEY, "mine/org/big:7b"),
+        ({"disabled_providers": ["openai"]}, KEY | {"XAI_API_KEY": "k"}, "xai/grok-4"),
+        ({"enabled_providers": ["xai"]}, KEY | {"XAI_API_KEY": "k"}, "xai/grok-4"),
+        ({"provider": {"openai": {"blacklist": ["gpt-5"]}}}, KEY, "openai/gpt-5.1"),
+        ({"provider": {"ollama": {}}}, {}, "ollama/qwen3"),
+    ],
+)
+def test_the_default_model_is_the_configured_one_or_the_first_with_a_key(data, environment, ref):
+    assert models(data, environment).default().ref == ref
+
+
+@pytest.mark.parametrize("environment", [{}, {"OPENAI_API_KEY": "  "}])
+def test_without_any_model_one_line_says_how_to_give_one(environment):
+    with pytest.raises(NoModel) as caught:
+        models(environment=environment).default()
+    text = str(caught.value)
+    assert "OPENAI_API_KEY" in text
+    assert "make demo" in text
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("data", "environment", "ref"),
+    [
+        ({"small_model": "xai/grok-3-mini"}, KEY, "xai/grok-3-mini"),
+        ({}, KEY, "openai/gpt-5-mini"),
+        ({}, KEY | {"OPENAI_BASE_URL": "http://127.0.0.1:9"}, "openai/gpt-5"),
+        (BLOCK, {}, "mine/org/big:7b"),
+        ({"model": "scripted/echo"}, KEY, "scripted/echo"),
+    ],
+)
+def test_the_small_model_is_a_cheap_one_of_the_same_server(data, environment, ref):
+    assert models(data, environment).small().ref == ref
+
+
+def test_the_small_model_stays_with_the_sessions_provider():
+    found = models(environment=KEY | {"XAI_API_KEY": "k"})
+    assert found.small(found.find("xai/grok-4")).ref == "xai/grok-4-fast-non-reasoning"
+
+
+def test_a_list_holds_what_can_be_called():
+    refs = {model.ref for model in models(BLOCK, {"XAI_API_KEY": "k"}).list()}
+    assert {"mine/small", "xai/grok-4", "scripted/echo"} <= refs
+    assert not any(ref.startswith("openai/") for ref in refs)
+    assert {"openai/gpt-5", "mine/small"} <= {model.ref for model in models(BLOCK).list(everything=True)}
+
+
+def test_a_whitelist_and_a_disabled_provider_hide_models():
+    data = {"provider": {"openai": {"whitelist": ["o3"]}}, "disabled_providers": ["xai"]}
+    found = models(data, KEY | {"XAI_API_KEY": "k"})
+    assert {model.ref for model in found.list() if model.provider_id != "scripted"} == {"openai/o3"}
+    for ref in ("openai/gpt-4o", "xai/grok-4"):
+        with pytest.raises(UnknownModel):
+            found.find(ref)
+
+
+def test_a_scripted_model_is_found_by_its_script(tmp_path):
+    file = tmp_path / "s.txt"
+    file.write_text("== turn\ntext: x\n")
+    by_block = {"provider": {"scripted": {"models": {"story": {"options": {"script": str(file)}}}}}}
+    assert models(by_block).find("scripted/story").protocol == "scripted"
+    assert models(environment={"INSTAR_SCRIPT": str(file)}).find("scripted/any").cost.input == 0
+    assert models().find("scripted/echo").ref == "scripted/echo"
+
+
+async def test_one_adapter_serves_all_models_of_a_protocol():
+    found = models(BLOCK, KEY)
+    first = found.provider(found.find("openai/gpt-4o"))
+    assert isinstance(first, OpenAI)
+    assert found.provider(found.find("mine/small")) is first
+    assert isinstance(found.provider(found.find("scripted/echo")), Scripted)
+    await found.close()
+    assert found.provider(found.find("mine/small")) is not first
