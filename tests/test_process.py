@@ -162,8 +162,8 @@ async def test_a_hang_is_ended_with_its_grandchildren_and_keeps_its_output(
     processes: Processes, tmp_path: Path
 ) -> None:
     began = time.monotonic()
-    output = await processes.run(["sh", "-c", "echo $$; sleep 60 & echo $!; wait"], cwd=tmp_path, timeout=0.2)
-    assert time.monotonic() - began < 1.0
+    output = await processes.run(["sh", "-c", "echo $$; sleep 60 & echo $!; wait"], cwd=tmp_path, timeout=0.4)
+    assert time.monotonic() - began < 1.4
     assert output.timed_out
     assert (output.code, output.signal) == (None, signal.SIGTERM)
     assert not any(alive(int(pid)) for pid in output.stdout.split())
@@ -172,8 +172,8 @@ async def test_a_hang_is_ended_with_its_grandchildren_and_keeps_its_output(
 async def test_a_child_that_ignores_sigterm_is_killed(processes: Processes, tmp_path: Path) -> None:
     ignore = "trap '' TERM; echo $$; while :; do sleep 0.05; done"
     began = time.monotonic()
-    output = await processes.run(["sh", "-c", ignore], cwd=tmp_path, timeout=0.2)
-    assert time.monotonic() - began < 1.2
+    output = await processes.run(["sh", "-c", ignore], cwd=tmp_path, timeout=0.4)
+    assert time.monotonic() - began < 1.5
     assert (output.timed_out, output.signal) == (True, signal.SIGKILL)
     assert not alive(int(output.stdout))
 
@@ -182,7 +182,7 @@ async def test_a_child_gets_a_moment_to_clean_up_before_it_is_killed(
     processes: Processes, tmp_path: Path
 ) -> None:
     tidy = "trap 'echo tidy; exit 0' TERM; echo up; while :; do sleep 0.02; done"
-    output = await processes.run(["sh", "-c", tidy], cwd=tmp_path, timeout=0.2)
+    output = await processes.run(["sh", "-c", tidy], cwd=tmp_path, timeout=0.4)
     assert output.stdout == b"up\ntidy\n"
     assert (output.code, output.timed_out) == (0, True)
 
@@ -236,7 +236,7 @@ async def test_a_grandchild_that_holds_the_pipe_does_not_hang_us(
 ) -> None:
     began = time.monotonic()
     output = await processes.run(["sh", "-c", "sleep 60 & echo $!"], cwd=tmp_path)
-    assert time.monotonic() - began < 1.2
+    assert time.monotonic() - began < 1.5
     assert output.code == 0
     assert not alive(int(output.stdout))
 
@@ -246,7 +246,7 @@ async def test_a_grandchild_in_a_session_of_its_own_does_not_hang_us_either(
 ) -> None:
     began = time.monotonic()
     output = await processes.run(["sh", "-c", "setsid sleep 3 & echo up"], cwd=tmp_path)
-    assert time.monotonic() - began < 1.2
+    assert time.monotonic() - began < 1.5
     assert (output.code, output.stdout) == (0, b"up\n")
 
 
@@ -347,7 +347,7 @@ async def test_the_event_loop_stays_free_while_a_child_floods(processes: Process
     while not task.done():
         await asyncio.sleep(0.001)
         turns += 1
-    assert turns > 20
+    assert turns > 5
     assert (await task).size > 1_000_000
 
 

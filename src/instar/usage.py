@@ -95,7 +95,7 @@ def check(limits: Limits, situation: Situation) -> Reached | None:
     limit on cost cannot be held where a price is unknown: the call is refused (gates fail closed).
     """
     if situation.step > limits.steps:
-        message = f"this turn has made {limits.steps} model calls, the most that limits.steps allows"
+        message = f"this turn has made {limits.steps} model calls, the most that limits.steps (or max_iterations) allows"
         return Reached("limits.steps", situation.cause, message)
     for name, ceiling, spent in (
         ("session", limits.session, situation.session),

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from instar import __version__
-from instar.event import Event
 from instar.store import StoreError
 from instar.store.migrate import (
     Migration,
@@ -180,9 +179,8 @@ def test_a_step_that_fails_leaves_nothing_of_itself(path: Path, tmp_path: Path, 
 
 
 async def refused(path: Path) -> str:
-    published: list[Event] = []
     with pytest.raises(StoreError) as caught:
-        await open_store(path, published.append)
+        await open_store(path, lambda event: None)
     assert str(path) in str(caught.value)
     return str(caught.value)
 

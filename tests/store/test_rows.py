@@ -146,7 +146,7 @@ def test_a_damaged_row_is_an_error_that_names_it(data: str) -> None:
 
 
 def test_a_message_of_an_unknown_role_is_an_error_that_names_it() -> None:
-    with pytest.raises(StoreError, match="message msg_1 .*'judge'"):
+    with pytest.raises(StoreError, match=r"message msg_1 .*'judge'"):
         rows.message_of(("msg_1", "ses_1", '{"role":"judge"}', 7))
 
 

@@ -238,7 +238,7 @@ async def test_dropping_takes_what_belongs_to_it(store: SqliteStore, talk: Talk,
     other = make.user(session.id, created=5)
     await store.commit([PutMessage(other), *map(PutPart, (first, second, make.text(other)))])
     await store.commit([DropPart(first.id)])
-    assert [one.parts for one in await store.messages(session.id, limit=None)][0] == [second]
+    assert next(one.parts for one in await store.messages(session.id)) == [second]
     await store.commit([DropMessage(other.id)])
     assert sql("SELECT id FROM part") == [(second.id,)]
     await store.commit([
@@ -331,11 +331,14 @@ async def test_a_lease_is_one_owners_and_its_fence_rises_with_every_holder(
     assert renewed is not None
     assert (renewed.fence, renewed.expires > mine.expires) == (1, True)
     assert await store.lease(session.id, "you", 60_000) is None
+    assert await store.holder(session.id) == renewed
     await store.release(renewed)
+    assert await store.holder(session.id) is None
     yours = await store.lease(session.id, "you", -1)
     assert yours is not None
     assert yours.fence == 2
-    taken = await store.lease(session.id, "me", 60_000)  # yours has run out
+    assert await store.holder(session.id) is None  # it has run out
+    taken = await store.lease(session.id, "me", 60_000)
     assert taken is not None
     assert taken.fence == 3
     await store.release(yours)

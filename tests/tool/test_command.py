@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from instar.permission import decide, from_config
@@ -124,6 +124,7 @@ def test_an_assignment_in_front_must_be_allowed_too() -> None:
     assert decide(["bash"], patterns("> ~/.profile git status"), rules).action == "ask"
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="ab $`\"'(){}<>|&;\\\n#=", max_size=40))
 def test_any_text_is_read_to_its_end(text: str) -> None:
     found = patterns(text)

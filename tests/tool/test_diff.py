@@ -2,7 +2,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from instar.tool import diff
@@ -39,6 +39,7 @@ LINES = st.lists(st.sampled_from(["a", "b", "c", "d", ""]), min_size=1, max_size
 )
 
 
+@settings(deadline=None)
 @given(LINES, LINES)
 def test_a_diff_is_what_git_can_apply(before: str, after: str) -> None:
     # In memory: the hunks, applied by hand, turn the old text into the new one.

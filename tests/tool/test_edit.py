@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from instar.plugin.tool import ToolFailure
@@ -134,6 +134,7 @@ def test_editing_needs_the_permission_edit_and_shows_the_change(ctx: Any, projec
     assert ask.metadata["diff"] == ""
 
 
+@settings(deadline=None)
 @given(
     st.text(max_size=30),
     st.text(alphabet="ab\n", min_size=1, max_size=3),

@@ -2,7 +2,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from instar.tool.output import MAX_BYTES, MAX_LINES, cut, truncate
@@ -66,6 +66,7 @@ def test_halves_of_characters_are_no_obstacle(tmp_path: Path) -> None:
     assert os.path.getsize(metadata["outputPath"]) == 180_000
 
 
+@settings(deadline=None)
 @given(st.text(max_size=200), st.integers(1, 2000))
 def test_a_cut_text_is_a_beginning_within_the_limits(text: str, times: int) -> None:
     whole = text * times

@@ -43,7 +43,7 @@ def test_what_is_held_stays_bounded(make: Any, tmp_path: Path) -> None:
 
 async def test_a_search_that_cannot_start_says_why(ctx: Any) -> None:
     ctx.directory = ctx.directory / "gone"
-    with pytest.raises(ToolFailure, match="The search could not be started: .*does not exist"):
+    with pytest.raises(ToolFailure, match=r"The search could not be started: .*does not exist"):
         await search.files(ctx.worktree, "*", ctx)
 
 

@@ -70,7 +70,7 @@ def prepare(path: Path, synchronous: Synchronous, steps: tuple[Migration, ...]) 
         raise explain(error, path) from error
     try:
         missing = _missing(connection, path, steps)
-        connection.execute("PRAGMA journal_mode = WAL")
+        _use_wal(connection)
         connection.execute(f"PRAGMA synchronous = {synchronous}")
         connection.execute("PRAGMA journal_size_limit = 67108864")
         _apply(connection, missing)
@@ -81,6 +81,20 @@ def prepare(path: Path, synchronous: Synchronous, steps: tuple[Migration, ...]) 
         connection.close()
         raise explain(error, path) from error
     return connection
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Switch to WAL. SQLite does not wait for another process that switches at the same time, so we do."""
+    end = time.monotonic() + _BUSY_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(0.005)
+        else:
+            return
 
 
 def connect(path: Path) -> sqlite3.Connection:

@@ -162,6 +162,11 @@ class SqliteStore:
         found = await self._writer.submit(partial(_fetch, "take_lease", wanted))
         return Lease(session_id, owner, found[0][0], now + ttl) if found else None
 
+    async def holder(self, session_id: str) -> Lease | None:
+        """Return the lease that somebody holds on a session now, or None."""
+        found = await self._read(lambda row: Lease(session_id, *row), "holder", (session_id, _now()))
+        return found[0] if found else None
+
     async def release(self, lease: Lease) -> None:
         """Give a lease back; nothing happens when it is no longer ours."""
         held = (lease.session_id, lease.owner, lease.fence)

@@ -68,9 +68,7 @@ def note(found: search.Found, shown: int) -> list[str]:
             f"(Showing {shown} of {found.total}, newest files first. Use a more specific pattern or path.)"
         )
     if not found.complete:
-        lines.append(
-            f"(The search was ended after {search.SECONDS:g} s; there may be more. Narrow it down.)"
-        )
+        lines.append(f"(The search was ended after {search.SECONDS:g} s; there may be more. Narrow it down.)")
     return ["", *lines] if lines else []
 
 

@@ -158,6 +158,7 @@ async def test_a_candidate_that_writes_in_its_workspace_writes_in_the_copy(kit, 
 
 async def test_what_a_test_made_read_only_is_removed_too(processes, bot, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "t"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "t"))
     (tmp_path / "t").mkdir()
     (bot / "tests" / "bot_test.sh").write_text(
         "#!/bin/sh\nmkdir d && touch d/f && chmod -R a-w d && chmod 0 d\n"

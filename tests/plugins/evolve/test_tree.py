@@ -37,3 +37,18 @@ def test_a_scan_tells_every_kind_of_change_apart_and_passes_over_repositories(ro
     assert before["a"] != after["a"]
     assert before["b"] == after["b"]
     assert set(after) == {"a", "b", "new"}
+
+
+def test_a_copy_goes_where_the_person_says_and_a_large_one_not_into_memory(root, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(root))
+    assert tree.place_for_copy(root) is None
+    monkeypatch.delenv("TMPDIR")
+    with (root / "large").open("wb") as file:
+        file.truncate(100 << 20)
+    assert tree.place_for_copy(root) is None
+
+
+def test_a_large_file_is_copied_whole(root, tmp_path):
+    (root / "large").write_bytes(os.urandom(3 << 20))
+    tree.copy(root, tmp_path / "copy")
+    assert (tmp_path / "copy" / "large").read_bytes() == (root / "large").read_bytes()

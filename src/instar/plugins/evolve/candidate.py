@@ -126,11 +126,17 @@ async def _copy(
 
     HOME is the folder that the copy stands in as ``workspace``, so that ``~/workspace`` is the copy too.
     """
-    home = Path(await asyncio.to_thread(_temporary))
     try:
-        root, temporary = home / "workspace", home / "tmp"
-        temporary.mkdir()
-        await asyncio.to_thread(tree.copy, workspace.root, root)
+        home = Path(await asyncio.to_thread(_temporary, workspace.root))
+    except OSError as error:
+        raise Refused(f"the workspace could not be copied: {error}") from None
+    root, temporary = home / "workspace", home / "tmp"
+    try:
+        try:
+            temporary.mkdir()
+            await asyncio.to_thread(tree.copy, workspace.root, root)
+        except OSError as error:
+            raise Refused(f"the workspace could not be copied: {error}") from None
         environment = {name: given[name] for name in _KEPT_VARIABLES if name in given}
         environment |= {"HOME": str(home), "TMPDIR": str(temporary), **dict.fromkeys(VARIABLES, str(root))}
         yield Workspace(root), environment
@@ -138,5 +144,6 @@ async def _copy(
         await asyncio.to_thread(tree.remove, home)
 
 
-def _temporary() -> str:
-    return os.path.realpath(tempfile.mkdtemp(prefix="instar-candidate-"))
+def _temporary(root: Path) -> str:
+    parent = tree.place_for_copy(root)
+    return os.path.realpath(tempfile.mkdtemp(prefix="instar-candidate-", dir=parent))

@@ -5,10 +5,16 @@ candidate waits for the copy.
 """
 # ruff: noqa: PTH101, PTH102, PTH108, PTH112, PTH114, PTH118, PTH120, PTH211
 
+import contextlib
 import os
 import shutil
 import stat
 from pathlib import Path
+from typing import Final
+
+_MEMORY: Final = "/dev/shm"  # noqa: S108 - mkdtemp makes a folder of our own in it
+_SMALL: Final = 64 << 20
+_CHUNK: Final = 1 << 20
 
 Scan = dict[str, tuple[int, int, int, int]]
 """Each file's path in the workspace with what tells its versions apart (inode, size, mode, mtime in ns)."""
@@ -29,6 +35,23 @@ def copy(source: Path, target: Path) -> None:
     """
     target.mkdir()
     _copy(str(source), str(target), os.path.realpath(source), os.path.realpath(target))
+
+
+def place_for_copy(source: Path) -> str | None:
+    """Return the memory file system if a copy of `source` fits there and may run; None for the usual place.
+
+    Making 2,000 files costs 20 ms in memory and 400 ms on a disk. ``TMPDIR``, where the person set it, is
+    the usual place.
+    """
+    if os.environ.get("TMPDIR") or sum(size for _, size, _, _ in scan(source).values()) > _SMALL:
+        return None
+    try:
+        found = os.statvfs(_MEMORY)
+    except OSError:
+        return None
+    roomy = found.f_bavail * found.f_frsize > 4 * _SMALL
+    runs = not found.f_flag & (os.ST_NOEXEC | os.ST_RDONLY)
+    return _MEMORY if roomy and runs and os.access(_MEMORY, os.W_OK | os.X_OK) else None
 
 
 def remove(folder: Path) -> None:
@@ -78,9 +101,19 @@ def _copy(source: str, target: str, root: str, copy: str) -> None:
                 os.mkdir(there)
                 _copy(entry.path, there, root, copy)
         elif entry.is_file(follow_symlinks=False):
-            shutil.copyfile(entry.path, there)
-            mode = stat.S_IMODE(entry.stat(follow_symlinks=False).st_mode)
-            os.chmod(there, mode | stat.S_IRUSR | stat.S_IWUSR)
+            _copy_file(entry.path, there)
+
+
+def _copy_file(file: str, there: str) -> None:
+    with contextlib.ExitStack() as opened:
+        source = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        opened.callback(os.close, source)
+        target = os.open(there, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        opened.callback(os.close, target)
+        while data := os.read(source, _CHUNK):
+            while data:
+                data = data[os.write(target, data) :]
+        os.fchmod(target, stat.S_IMODE(os.fstat(source).st_mode) | stat.S_IRUSR | stat.S_IWUSR)
 
 
 def _copy_link(link: str, there: str, root: str, copy: str) -> None:

@@ -107,6 +107,9 @@ ON CONFLICT (session_id) DO UPDATE SET
 WHERE owner = excluded.owner OR time_expires <= :now
 RETURNING fence;
 
+-- name: holder
+SELECT owner, fence, time_expires FROM instar_lease WHERE session_id = ? AND time_expires > ?;
+
 -- name: release_lease
 UPDATE instar_lease SET time_expires = 0 WHERE session_id = ? AND owner = ? AND fence = ?;
 

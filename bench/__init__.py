@@ -1,0 +1,1 @@
+"""What instar costs on this machine: `python -m bench`, or `make bench`."""

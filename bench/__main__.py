@@ -1,0 +1,132 @@
+"""Measure instar alone and print medians: `python -m bench [--json] [--runs N]`.
+
+Absolute figures of a shared machine are noise; compare runs of one day on one machine. The model is scripted and
+answers at once, so that what is measured is instar's own time.
+"""
+
+import argparse
+import json
+import shutil
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.program import Server, cores, environment, serving, spawn, timed
+
+EXAMPLE = Path(__file__).parent.parent / "examples" / "hello"
+CALLS = 20
+"""Sequential tool calls of one measured turn."""
+LONG = 400
+"""The turn of a long session that is compared with the tenth."""
+
+
+class Figure(NamedTuple):
+    """One line of the table: what was measured, its median and extremes, and the unit."""
+
+    what: str
+    values: list[float]
+    unit: str
+
+    def line(self) -> str:
+        """Return the line as it is printed."""
+        low, middle, high = min(self.values), statistics.median(self.values), max(self.values)
+        return f"{self.what:<52} {middle:>9.2f} {self.unit:<3} ({low:.2f} – {high:.2f}, n={len(self.values)})"
+
+
+def commands(root: Path, runs: int) -> Iterator[Figure]:
+    """Cold starts: `--help`, and a one-word answer."""
+    env = environment(root / "home")
+    for what, arguments in (
+        ("instar --help", ["--help"]),
+        ("instar run, one word", ["run", "-m", "scripted/echo", "hi"]),
+    ):
+        costs = [timed(arguments, root, env) for _ in range(runs + 1)][1:]
+        yield Figure(f"{what}: wall", [cost.wall * 1000 for cost in costs], "ms")
+        yield Figure(f"{what}: CPU", [cost.cpu * 1000 for cost in costs], "ms")
+        yield Figure(f"{what}: peak memory", [cost.memory for cost in costs], "MB")
+
+
+def server(root: Path, runs: int) -> Iterator[Figure]:
+    """A server without plugins: start, idle memory, warm turns, tool calls, growth."""
+    ready, idle = [], []
+    for _ in range(min(runs, 3)):
+        with serving(root, environment(root / "server")) as started:
+            ready.append(started.ready * 1000)
+            idle.append(started.memory())
+    yield Figure("instar serve: first health answer", ready, "ms")
+    yield Figure("instar serve: idle memory", idle, "MB")
+    with serving(
+        root, environment(root / "turns", INSTAR_CONFIG_CONTENT='{"model": "scripted/echo"}')
+    ) as warm:
+        session = warm.session()
+        took = [warm.turn(session) * 1000 for _ in range(LONG)]
+        yield Figure("warm turn over HTTP", took[5 : 5 + max(runs * 4, 40)], "ms")
+        yield Figure(f"growth: turn {LONG} against turn 10", [grown(took)], "×")
+        yield Figure("memory after these turns", [warm.memory()], "MB")
+    for what, call in (("read", 'read {"filePath": "small.txt"}'), ("bash true", 'bash {"command": "true"}')):
+        with serving(root, environment(root / what, **scripted(root, call))) as tools:
+            yield Figure(f"tool call: {what}", per_call(tools, runs), "ms")
+
+
+def evolve(root: Path, runs: int) -> Iterator[Figure]:
+    """The same with evolve and one hook script, beside a fresh process of that script."""
+    workspace = root / "workspace"
+    shutil.copytree(EXAMPLE, workspace, ignore=shutil.ignore_patterns("__pycache__"))
+    env = environment(
+        root / "evolve", INSTAR_WORKSPACE=str(workspace), **scripted(root, 'read {"filePath": "small.txt"}')
+    )
+    with serving(root, env) as server:
+        server.session()
+        yield Figure("tool call: read, with evolve and one hook script", per_call(server, runs), "ms")
+    script = str(workspace / "hooks" / "hello.py")
+    given = json.dumps({"hook": "tool_before", "tool": "read", "args": {}, "session": {"id": "ses_x"}})
+    took = [spawn([script, "tool_before"], given) * 1000 for _ in range(max(runs, 10))]
+    yield Figure("hook call: the script alone, a fresh process", took, "ms")
+
+
+def scripted(root: Path, call: str) -> dict[str, str]:
+    """Write a script of `CALLS` steps with one call each, and return the environment that plays it."""
+    path = root / f"{call.split()[0]}.txt"
+    path.write_text(f"== turn\ntool: {call}\n\n" * CALLS + "== turn\ntext: done\n")
+    return {"INSTAR_SCRIPT": str(path), "INSTAR_CONFIG_CONTENT": '{"model": "scripted/bench"}'}
+
+
+def per_call(server: Server, runs: int) -> list[float]:
+    """Milliseconds of one tool call and the step that asks for it, one figure a turn."""
+    return [server.turn(server.session()) * 1000 / CALLS for _ in range(runs + 1)][1:]
+
+
+def grown(took: list[float]) -> float:
+    """How much longer the last turns took than those around the tenth."""
+    return statistics.median(took[-20:]) / statistics.median(took[5:25])
+
+
+def measure(runs: int, show: Callable[[Figure], None]) -> None:
+    """Measure everything and show each figure as it comes."""
+    with tempfile.TemporaryDirectory(prefix="instar-bench-") as folder:
+        root = Path(folder)
+        (root / "small.txt").write_text("one line\n")
+        for part in (commands, server, evolve):
+            for figure in part(root, runs):
+                show(figure)
+
+
+def main() -> None:
+    """Parse the command line and measure."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="one JSON object a line instead of the table")
+    parser.add_argument("--runs", type=int, default=7, help="runs of each command (default 7)")
+    chosen = parser.parse_args()
+    if not chosen.json:
+        print(f"Python {sys.version.split()[0]}, {cores()} cores; median (lowest – highest)")
+    measure(
+        chosen.runs,
+        lambda figure: print(json.dumps(figure._asdict()) if chosen.json else figure.line(), flush=True),
+    )
+
+
+if __name__ == "__main__":
+    main()

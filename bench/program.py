@@ -1,0 +1,128 @@
+"""instar as a person starts it: a command that is timed, and a server that is asked over HTTP."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+COMMAND = [sys.executable, "-m", "instar"]
+
+
+class Cost(NamedTuple):
+    """One finished run: wall and CPU seconds, peak memory in MB."""
+
+    wall: float
+    cpu: float
+    memory: float
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    """A person's environment with a home of its own and nothing else."""
+    home.mkdir(parents=True, exist_ok=True)
+    return {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", **more}
+
+
+def timed(arguments: Sequence[str], folder: Path, env: Mapping[str, str]) -> Cost:
+    """Run instar to its end. Raises `RuntimeError` with what it printed when it fails."""
+    started = time.perf_counter()
+    process = subprocess.Popen(
+        [*COMMAND, *arguments],
+        cwd=folder,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert process.stdout is not None
+    printed = process.stdout.read()
+    _, status, used = os.wait4(process.pid, 0)
+    wall = time.perf_counter() - started
+    process.returncode = os.waitstatus_to_exitcode(status)
+    process.stdout.close()
+    if process.returncode != 0:
+        raise RuntimeError(f"instar {' '.join(arguments)} exited {process.returncode}: {printed.decode()}")
+    return Cost(wall, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+
+
+class Server:
+    """A running `instar serve` without a password, on loopback."""
+
+    def __init__(self, process: subprocess.Popen[str], url: str, ready: float) -> None:
+        self.process = process
+        self.url = url
+        self.ready = ready
+        """Seconds from the start to the first answer of /global/health."""
+
+    def get(self, path: str) -> Any:
+        """GET a path as JSON."""
+        with urllib.request.urlopen(self.url + path, timeout=60) as answer:
+            return json.load(answer)
+
+    def post(self, path: str, body: Any) -> Any:
+        """POST JSON to a path."""
+        request = urllib.request.Request(
+            self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}, method="POST"
+        )
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            return json.load(answer)
+
+    def session(self) -> str:
+        """Make a session and return its id."""
+        return str(self.post("/session", {"title": "bench"})["id"])
+
+    def turn(self, session: str, text: str = "go") -> float:
+        """Prompt and return the seconds until the answer. Raises `RuntimeError` when the answer is an error."""
+        started = time.perf_counter()
+        answer = self.post(f"/session/{session}/message", {"parts": [{"type": "text", "text": text}]})
+        took = time.perf_counter() - started
+        if "error" in answer["info"]:
+            raise RuntimeError(f"the turn failed: {answer['info']['error']}")
+        return took
+
+    def memory(self) -> float:
+        """Resident memory of the server in MB."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+        return int(line.split()[1]) / 1024
+
+
+@contextmanager
+def serving(folder: Path, env: Mapping[str, str]) -> Iterator[Server]:
+    """Start a server, wait for its first health answer, and stop it afterwards."""
+    started = time.perf_counter()
+    process = subprocess.Popen(
+        [*COMMAND, "serve", "--port", "0", "--no-auth"],
+        cwd=folder,
+        env=env,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        line = next(line for line in process.stdout if "listening on" in line)
+        server = Server(process, line.split()[-1].strip(), 0.0)
+        server.get("/global/health")
+        server.ready = time.perf_counter() - started
+        yield server
+    finally:
+        process.terminate()
+        process.wait(timeout=10)
+        process.stdout.close()
+
+
+def spawn(argv: Sequence[str], text: str) -> float:
+    """Start a program once with `text` on standard input; return the seconds it took."""
+    started = time.perf_counter()
+    subprocess.run(argv, input=text, capture_output=True, text=True, check=True)
+    return time.perf_counter() - started
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,148 @@
+"""A real `instar serve` as a process, and a client that talks to it."""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from jsonschema import Draft202012Validator
+
+PATIENCE = 20.0
+PASSWORD = "correct horse"
+LOGIN = ("opencode", PASSWORD)
+
+DOCUMENT = json.loads((Path(__file__).parents[1] / "data" / "opencode-schemas.json").read_text())
+
+
+class Served:
+    """A running server: `url`, and `http` that logs in."""
+
+    def __init__(self, arguments: list[str], directory: Path, environment: Mapping[str, str]) -> None:
+        self.directory = directory
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "instar", "serve", "--port", "0", *arguments],
+            cwd=directory,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE)
+        self.line = self.process.stdout.readline().decode() if ready else ""
+        if not self.line:
+            self.process.kill()
+            raise AssertionError(f"no address was announced: {self.process.communicate()[1].decode()}")
+        self.url = self.line.rpartition(" ")[2].strip()
+        self.http = httpx2.Client(base_url=self.url, auth=LOGIN, timeout=PATIENCE)
+
+    def session(self, **body: Any) -> str:
+        """Make a session and return its id."""
+        return str(self.http.post("/session", json=body).json()["id"])
+
+    def ask(self, session_id: str, text: str = "hi", path: str = "message", **body: Any) -> httpx2.Response:
+        """Send a prompt to the scripted model."""
+        model = {"providerID": "scripted", "modelID": "test"}
+        parts = [{"type": "text", "text": text}]
+        return self.http.post(f"/session/{session_id}/{path}", json={"model": model, "parts": parts, **body})
+
+    @contextlib.contextmanager
+    def events(self, **options: Any) -> Iterator[Iterator[dict[str, Any]]]:
+        """Open the event stream and yield its events; the first one has been read when it is open."""
+        with self.http.stream("GET", "/event", **options) as response:
+            assert response.status_code == 200
+            found = (json.loads(line[6:]) for line in response.iter_lines() if line.startswith("data: "))
+            assert next(found)["type"] == "server.connected"
+            yield found
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal and return the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        self.errors = self.process.communicate(timeout=PATIENCE)[1].decode()
+        self.http.close()
+        return self.process.returncode
+
+
+@pytest.fixture
+def serve(clean_environment: Mapping[str, str], tmp_path: Path) -> Iterator[Callable[..., Served]]:
+    """Start servers; `script` is what their scripted model says, `environment` is added to a clean one."""
+    started: list[Served] = []
+
+    def start(
+        *arguments: str, script: str = "== turn\ntext: hello\n", environment: Mapping[str, str] | None = None
+    ) -> Served:
+        directory = tmp_path / "project"
+        directory.mkdir(exist_ok=True)
+        (tmp_path / "script.txt").write_text(script)
+        given = {
+            **clean_environment,
+            "INSTAR_SERVER_PASSWORD": PASSWORD,
+            "INSTAR_SCRIPT": str(tmp_path / "script.txt"),
+            **(environment or {}),
+        }
+        started.append(Served(list(arguments), directory, {k: v for k, v in given.items() if v}))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.stop()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One server for tests that leave it as it was."""
+    root = tmp_path_factory.mktemp("shared")
+    (root / "project").mkdir()
+    (root / "script.txt").write_text(TALK)
+    environment = {
+        "PATH": os.environ["PATH"], "HOME": str(root), "INSTAR_DATA": str(root / "data"),
+        "XDG_CONFIG_HOME": str(root / "config"), "XDG_STATE_HOME": str(root / "state"),
+        "INSTAR_SERVER_PASSWORD": PASSWORD, "INSTAR_SCRIPT": str(root / "script.txt"),
+    }
+    served = Served([], root / "project", environment)
+    yield served
+    served.stop()
+
+
+TALK = '== turn\nreasoning: hm\ntext: I look.\ntool: bash {"command": "echo hi"}\n== turn\ntext: Done.\n'
+
+
+@pytest.fixture(scope="session")
+def problems() -> Callable[[str, Any], list[str]]:
+    """What is wrong with a value by opencode's schema of a name."""
+
+    @cache
+    def validator(name: str) -> Draft202012Validator:
+        return Draft202012Validator(
+            {"$ref": f"#/components/schemas/{name}", "components": DOCUMENT["components"]}
+        )
+
+    def check(name: str, value: Any) -> list[str]:
+        schema = DOCUMENT["events"].get(name, name)
+        return [f"{error.json_path}: {error.message}" for error in validator(schema).iter_errors(value)]
+
+    return check
+
+
+@pytest.fixture
+def wait_until() -> Callable[[Callable[[], Any]], None]:
+    """Wait for a condition."""
+
+    def wait(condition: Callable[[], Any]) -> None:
+        until = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < until, "it did not come to that"
+            time.sleep(0.01)
+
+    return wait
