@@ -37,9 +37,11 @@ class Door:
         return (await self.client.create(SessionBody(title=title, **body))).id
 
     async def ask(self, session_id: str, text: str, **fields: Any) -> WithParts:
-        return await asyncio.wait_for(
-            self.client.prompt(session_id, PromptBody.text(text, **fields)), PATIENCE
-        )
+        """Prompt and return the answer."""
+        prompt = self.client.prompt(session_id, PromptBody.text(text, **fields))
+        found = await asyncio.wait_for(prompt, PATIENCE)
+        assert isinstance(found.info, Assistant), f"nobody answered {text_of(found)!r}"
+        return found
 
     async def start(self, session_id: str, text: str, **fields: Any) -> None:
         await self.client.prompt_async(session_id, PromptBody.text(text, **fields))

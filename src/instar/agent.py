@@ -5,7 +5,7 @@ Markdown files come with part 2 of the plan.
 """
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, Literal
 
@@ -63,9 +63,12 @@ def sampling_temperature(agent: Agent, model_id: str) -> float:
 class Agents:
     """Every agent of an instance, from the built-in ones and the config."""
 
-    def __init__(self, config: Config) -> None:
-        """Build the agents. Raises `ValueError` naming the agent and field that is wrong."""
-        common = (*DEFAULTS, *from_config(config.permission or {}), *_tool_rules(config.tools))
+    def __init__(self, config: Config, own: Sequence[Rule] = ()) -> None:
+        """Build the agents; `own` are rules of the runtime itself, before the person's.
+
+        Raises `ValueError` naming the agent and field that is wrong.
+        """
+        common = (*DEFAULTS, *own, *from_config(config.permission or {}), *_tool_rules(config.tools))
         self._agents = {
             agent.name: msgspec.structs.replace(agent, permission=(*common, *agent.permission))
             for agent in _BUILTIN

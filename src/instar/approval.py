@@ -13,7 +13,7 @@ from instar import ids
 from instar.bus import Bus
 from instar.event import AskedBy, PermissionAsked, PermissionReplied, make
 from instar.message import Rule
-from instar.permission import decide, evaluate, matches
+from instar.permission import Action, decide, evaluate, matches
 from instar.plugin import Ask, PermissionDenied, points, wire
 from instar.plugin.door import Plugins, Refused
 from instar.store import DropAsk, PutApproval, PutAsk, Store
@@ -62,8 +62,8 @@ class Approvals:
             await self._put(ask, patterns, session_id, caller)
 
     async def _consult(
-        self, ask: Ask, patterns: list[str], action: str, session_id: str, tool: str, caller: AskedBy
-    ) -> str:
+        self, ask: Ask, patterns: list[str], action: Action, session_id: str, tool: str, caller: AskedBy
+    ) -> Action:
         if not self._plugins.listens(points.PERMISSION_ASK):
             return action
         given = points.PermissionInput(

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from instar.context import Turn
+from instar.context import Turn, rules_for
 from instar.event import AskedBy
 from instar.instance import Instance
 from instar.message import Span, ToolCompleted, ToolError, ToolPart, ToolRunning, ToolSpan, WithParts
@@ -64,7 +64,7 @@ class Running:
 
     async def ask(self, ask: Ask) -> None:
         """Ask for one more permission. Raises `PermissionDenied`."""
-        rules = [*self._turn.agent.permission, *(self._turn.live.session.permission or [])]
+        rules = rules_for(self._turn, self.tool)
         caller = AskedBy(message_id=self.message_id, call_id=self.call_id)
         await self._instance.approvals.require(ask, rules, self.session_id, self.part.tool, caller)
 
@@ -89,24 +89,27 @@ async def run(
 ) -> bool:
     """Run an answer's calls; afterwards each part is completed or an error. False: a person wants the turn to end."""
     prepared = [Running(instance, turn, holder, call.part) for call in calls]
-    tasks: list[tuple[Running, asyncio.Task[ToolResult] | None]] = []
-    going_on = True
+    tasks: dict[str, asyncio.Task[ToolResult]] = {}
+    refusals: dict[str, Exception] = {}
+    stopped = False
     try:
         for running, call in zip(prepared, calls, strict=True):
-            refusal = (
-                await _prepare(instance, running, call, tools) if going_on else PermissionDenied(ABORTED)
-            )
+            refusal = PermissionDenied(ABORTED) if stopped else await _prepare(instance, running, call, tools)
             if refusal is not None:
-                going_on = going_on and not (isinstance(refusal, PermissionDenied) and refusal.stop)
-                await _report_failure(instance, running, str(refusal))
-                continue
-            tasks.append((running, asyncio.create_task(_execute(running))))
-        for running, task in tasks:
-            await _report(instance, running, task)
+                refusals[running.part.id] = refusal
+                stopped = stopped or (isinstance(refusal, PermissionDenied) and refusal.stop)
+        for running in prepared:
+            if running.part.id not in refusals:
+                tasks[running.part.id] = asyncio.create_task(_execute(running))
+        for running in prepared:
+            if running.part.id in refusals:
+                await _report_failure(instance, running, str(refusals[running.part.id]))
+            else:
+                await _report(instance, running, tasks[running.part.id])
     except asyncio.CancelledError:
-        await _abort(prepared, [task for _, task in tasks])
+        await _abort(prepared, list(tasks.values()))
         raise
-    return going_on
+    return not stopped
 
 
 async def _prepare(
@@ -208,7 +211,8 @@ async def _report(instance: Instance, running: Running, task: asyncio.Task[ToolR
 
 
 async def _report_success(instance: Instance, running: Running, result: ToolResult) -> None:
-    output, cut = result.output, {}
+    output = result.output
+    cut: wire.Plain = {}
     if result.truncate:
         output, cut = truncate(result.output, instance.paths.tool_output, running.call_id)
     given = _after_input(running)

@@ -9,7 +9,8 @@ from instar.instance import Instance
 from instar.lease import SessionBusy
 from instar.message import ModelRef, Session, WithParts
 from instar.plugin import Invalid, Messages, PromptBody, SessionBody
-from instar.provider.resolve import NoModel, UnknownModel
+from instar.provider.assemble import UnknownModel
+from instar.provider.resolve import NoModel
 from instar.session import Live
 from instar.store import PutValue
 from instar.turns import Turns

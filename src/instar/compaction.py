@@ -94,9 +94,8 @@ async def run(instance: Instance, turn: Turn) -> step.Outcome:
     holder_of_ask = turn.live.find(turn.user.id)
     assert holder_of_ask is not None
     mark = next(part for part in holder_of_ask.parts if isinstance(part, CompactionPart))
-    earlier = [
-        m for m in visible(turn.live.history) if m.info.id < turn.user.id and m.info.id != mark.tail_start_id
-    ]
+    before = turn.live.history[: turn.live.history.index(holder_of_ask)]
+    earlier = [message for message in visible(before) if message.info.id != mark.tail_start_id]
     if (reached := await step.asked_limit(instance, turn, "compaction")) is not None:
         return step.limited(instance, turn, reached)
     turn.agent = instance.agents.get("compaction")

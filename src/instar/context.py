@@ -14,8 +14,8 @@ import msgspec
 from instar import instruction
 from instar.agent import Agent, sampling_temperature, shipped_prompt
 from instar.instance import Instance
-from instar.message import Assistant, User, WithParts, visible
-from instar.permission import denied_outright
+from instar.message import Assistant, Rule, User, WithParts, visible
+from instar.permission import denied_outright, exact_over_wildcards
 from instar.plugin import Tool, points, wire
 from instar.provider.protocol import Model, Request, ToolSpec
 from instar.session import Live
@@ -104,14 +104,20 @@ async def compose(instance: Instance, turn: Turn) -> list[str]:
 
 def available(instance: Instance, turn: Turn) -> dict[str, Tool]:
     """Return the tools that this step offers, built-in ones first, each group by name."""
-    rules = [*turn.agent.permission, *(turn.live.session.permission or [])]
     switched = turn.user.tools or {}
     found = {**instance.tools, **dict(sorted(instance.plugins.tools().items()))}
     return {
         name: tool
         for name, tool in found.items()
-        if switched.get(name, True) and not denied_outright([tool.permission or name, *tool.aliases], rules)
+        if switched.get(name, True)
+        and not denied_outright([tool.permission or name, *tool.aliases], rules_for(turn, tool))
     }
+
+
+def rules_for(turn: Turn, tool: Tool | None) -> list[Rule]:
+    """Return the rules that a call of `tool` is judged by: the agent's, then the session's."""
+    rules = [*turn.agent.permission, *(turn.live.session.permission or [])]
+    return exact_over_wildcards(rules) if tool is not None and tool.exact_first else rules
 
 
 def describe(model: Model) -> wire.Plain:

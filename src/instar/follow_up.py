@@ -31,11 +31,12 @@ async def take(instance: Instance, live: Live, answer: WithParts) -> bool:
 
     Returns whether there was one. A follow-up that cannot become a message is logged and given up.
     """
+    # Before anything is waited for: a prompt that comes from here on runs the loop again.
+    live.wanted = False
     if live.settled != answer.info.id:
-        # Once for each answer: a prompt that is queued just now runs the loop again.
+        # Once for each answer, however often the loop comes by.
         live.settled = answer.info.id
         await _ask_plugins(instance, live, answer)
-    live.wanted = False
     for waiting in await instance.sessions.queued(live.id):
         if not _within_cap(instance, live, waiting):
             await instance.sessions.unqueue(waiting)

@@ -19,7 +19,7 @@ from instar.client import SessionDoor
 from instar.event import Event
 from instar.generate import single
 from instar.instance import Instance
-from instar.message import ModelRef
+from instar.message import ModelRef, Rule
 from instar.paths import Paths
 from instar.plugin import Answer, Client, Host, PluginInput, Registry, SessionClient, points
 from instar.plugin.builtin import BUILTIN
@@ -112,7 +112,7 @@ class Runtime:
                 processes=processes,
                 sessions=Sessions(store, bus, project, options.directory),
                 approvals=Approvals(store, bus, plugins, project.id, options.person),
-                agents=Agents(read.config),
+                agents=Agents(read.config, [_saved_output(paths)]),
                 models=Models(read.config, options.environment),
                 tools=builtin(),
                 client=client,
@@ -168,7 +168,7 @@ class Runtime:
         await self.close()
 
     async def _load(self) -> None:
-        self.notices += self._settings.dropped
+        self.notices += [*self._settings.dropped, *filter(None, [self._trust.problem])]
         specs = [*_listed(self._settings), *self._switched_on()]
         self.notices += await load(specs, self.instance.plugins, self._plugin_input)
         await self.instance.plugins.configure(self._settings.config.data)
@@ -206,6 +206,11 @@ class Runtime:
             trigger=self.instance.plugins.trigger,
             trusted=self._trust.is_trusted,
         )
+
+
+def _saved_output(paths: Paths) -> Rule:
+    """Tool output that was cut is saved outside the project: the model may read it without asking."""
+    return Rule(permission="external_directory", pattern=f"{paths.tool_output}/*", action="allow")
 
 
 def _listed(read: Settings) -> list[Spec]:

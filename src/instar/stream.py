@@ -3,6 +3,8 @@
 A part is saved and published when it opens and when it is whole; in between only its deltas are published.
 """
 
+from typing import Any
+
 import msgspec
 
 from instar import ids
@@ -116,11 +118,11 @@ class Writer:
         output = await self._instance.plugins.trigger(
             points.TEXT_COMPLETE, given, points.TextOutput(text=text)
         )
-        return output.text
+        return str(output.text)
 
     async def _save(self, part: Part) -> None:
         self._written.append(part)
         await self._instance.sessions.save_part(self._holder, part)
 
-    def _place(self) -> dict[str, str]:
+    def _place(self) -> dict[str, Any]:
         return {"id": ids.new("prt"), "session_id": self._live.id, "message_id": self._holder.info.id}

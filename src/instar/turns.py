@@ -22,6 +22,7 @@ class Turns:
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
         self._beside: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     async def start(self, live: Live, asked: WithParts | None = None) -> None:
         """See that a turn runs in a session: the one that runs already takes up what was added.
@@ -36,8 +37,7 @@ class Turns:
         if live.turn is not None:
             await self._instance.sessions.let_go(live)
             return
-        live.abort.clear()
-        live.turn = asyncio.create_task(self._run(live), name=f"turn {live.id}")
+        self._begin(live)
 
     async def wait(self, live: Live) -> None:
         """Wait until no turn runs in a session. Cancelling the wait leaves the turn alone."""
@@ -50,8 +50,12 @@ class Turns:
         if turn is None:
             return False
         live.wanted = False
-        live.abort.set()
-        turn.cancel()
+        if not live.abort.is_set():
+            live.abort.set()
+            # A task that is cancelled before its first step never runs: it would not clean up.
+            await asyncio.sleep(0)
+            turn.cancel()
+        # A second abort only waits: cancelling again would cut the cleaning up short.
         await asyncio.wait([turn])
         return True
 
@@ -63,6 +67,7 @@ class Turns:
 
     async def close(self, grace: float) -> None:
         """Abort every turn, then give the work beside them `grace` seconds before it is cancelled."""
+        self._closed = True
         for live in self._instance.sessions.running():
             await self.abort(live)
         if self._beside:
@@ -70,6 +75,11 @@ class Turns:
         for task in self._beside:
             task.cancel()
         await asyncio.gather(*self._beside, return_exceptions=True)
+
+    def _begin(self, live: Live) -> None:
+        # A new event: what still holds the last turn's must go on seeing that turn's abort.
+        live.abort = asyncio.Event()
+        live.turn = asyncio.create_task(self._run(live), name=f"turn {live.id}")
 
     async def _run(self, live: Live) -> None:
         renewing = asyncio.create_task(self._renew(live))
@@ -86,6 +96,10 @@ class Turns:
             renewing.cancel()
             live.turn = None
             self._instance.sessions.set_status(live, Idle())
+            if live.wanted and not self._closed:
+                # Something was added while the turn failed or was aborted: it is not lost with it.
+                live.holds += 1
+                self._begin(live)
             await self._instance.sessions.let_go(live)
 
     async def _renew(self, live: Live) -> None:

@@ -95,7 +95,9 @@ def check(limits: Limits, situation: Situation) -> Reached | None:
     limit on cost cannot be held where a price is unknown: the call is refused (gates fail closed).
     """
     if situation.step > limits.steps:
-        message = f"this turn has made {limits.steps} model calls, the most that limits.steps (or max_iterations) allows"
+        message = (
+            f"this turn has made {limits.steps} model calls, as many as max_iterations or limits.steps allows"
+        )
         return Reached("limits.steps", situation.cause, message)
     for name, ceiling, spent in (
         ("session", limits.session, situation.session),

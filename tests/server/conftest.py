@@ -106,9 +106,13 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     (root / "project").mkdir()
     (root / "script.txt").write_text(TALK)
     environment = {
-        "PATH": os.environ["PATH"], "HOME": str(root), "INSTAR_DATA": str(root / "data"),
-        "XDG_CONFIG_HOME": str(root / "config"), "XDG_STATE_HOME": str(root / "state"),
-        "INSTAR_SERVER_PASSWORD": PASSWORD, "INSTAR_SCRIPT": str(root / "script.txt"),
+        "PATH": os.environ["PATH"],
+        "HOME": str(root),
+        "INSTAR_DATA": str(root / "data"),
+        "XDG_CONFIG_HOME": str(root / "config"),
+        "XDG_STATE_HOME": str(root / "state"),
+        "INSTAR_SERVER_PASSWORD": PASSWORD,
+        "INSTAR_SCRIPT": str(root / "script.txt"),
     }
     served = Served([], root / "project", environment)
     yield served

@@ -47,4 +47,8 @@ class Context:
         path = self.directory / Path(given).expanduser() if given else self.directory
         if not path.is_dir():
             raise click.UsageError(f"there is no folder {path}")
-        return path
+        return path.resolve()
+
+    def absolute(self, given: str | None) -> str | None:
+        """Return a path of the command line as an absolute one; None for None."""
+        return str(self.directory / Path(given).expanduser()) if given else None

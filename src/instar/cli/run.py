@@ -72,6 +72,7 @@ async def command(
         raise click.UsageError("--session and --continue cannot stand together")
     directory = context.folder(folder)
     parts = compose(message, files, context.directory)
+    rest["workspace"] = context.absolute(rest["workspace"])
     wanted = Wanted(directory=directory, parts=parts, **rest)
     with Stop() as stop:
         try:

@@ -24,7 +24,7 @@ async def command(
     from instar.server.password import find_password
 
     password = None if no_auth else find_password(context.environment, context.paths.password_file)
-    flags = {"workspace": workspace} if workspace else {}
+    flags = {"workspace": context.absolute(workspace)} if workspace else {}
     instances = Instances(context.folder(folder), context.environment, flags)
 
     def announce(url: str) -> None:

@@ -140,13 +140,21 @@ def visible(history: Sequence[WithParts]) -> list[WithParts]:
     for index in range(len(history) - 2, -1, -1):
         asked = history[index]
         mark = next((part for part in asked.parts if isinstance(part, CompactionPart)), None)
+        if mark is None:
+            continue
         summary = next((answer for answer in history[index + 1 :] if _is_summary_of(answer, asked)), None)
-        if mark is not None and summary is not None:
-            kept = mark.tail_start_id
-            tail = [message for message in history[:index] if kept is not None and message.info.id >= kept]
+        if summary is not None:
             newer = [message for message in history[index + 1 :] if message is not summary]
-            return [asked, summary, *tail, *newer]
+            return [asked, summary, *_tail(history[:index], mark.tail_start_id), *newer]
     return list(history)
+
+
+def _tail(earlier: Sequence[WithParts], start: str | None) -> Sequence[WithParts]:
+    """The messages from `start` on; by place, since ids of this form begin anew every 795 days."""
+    for index, message in enumerate(earlier):
+        if message.info.id == start:
+            return earlier[index:]
+    return []
 
 
 def _is_summary_of(answer: WithParts, asked: WithParts) -> bool:

@@ -16,8 +16,9 @@ from instar.plugin.client import (
     SessionClient,
 )
 from instar.plugin.hookpoint import HookPoint, HookPoints
-from instar.plugin.interface import KV, Hooks, Host, PluginFunction, PluginInput, Project, Registry, View
+from instar.plugin.interface import KV, Hooks, Host, PluginFunction, PluginInput, Registry, View
 from instar.plugin.tool import Ask, PermissionDenied, Tool, ToolContext, ToolFailure, ToolResult
+from instar.project import Project
 
 __all__ = [
     "KV",

@@ -7,7 +7,7 @@ is our own (design section 5). ``docs/plugins.md`` lists them all.
 from typing import Any, Final, Literal
 
 from instar.message import Assistant, Message, ModelRef, Part, User, WithParts
-from instar.plugin.hookpoint import HookPoint, HookPoints
+from instar.plugin.hookpoint import HookPoint, HookPoints, I, O
 from instar.wire import Plain, Wire
 
 CORE: Final = HookPoints()
@@ -230,9 +230,7 @@ class TurnEndOutput(Wire):
     follow_ups: list[Plain]
 
 
-def _point(
-    name: str, given: type[Any], changed: type[Any], doc: str, *, gate: bool = False
-) -> HookPoint[Any, Any]:
+def _point(name: str, given: type[I], changed: type[O], doc: str, *, gate: bool = False) -> HookPoint[I, O]:
     bare = name.removeprefix("experimental.")
     aliases = (bare,) if bare != name else ()
     return CORE.declare(HookPoint(name, given, changed, gate, doc, aliases))

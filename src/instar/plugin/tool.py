@@ -94,7 +94,9 @@ class Tool(msgspec.Struct):
     anything runs. `permissions` says what a call with these arguments needs; without it the call asks
     for the tool's own name with the pattern ``*``. `aliases` are other names that a call or a
     permission rule may use; the model is shown the tool once, under its registered name. `permission` is
-    the rule name that takes the tool away when it is denied outright (default: the tool's name).
+    the rule name that takes the tool away when it is denied outright (default: the tool's name). With
+    `exact_first`, in a map of rules for this tool an exact pattern beats a wildcard whichever stands first
+    (seed 000 'tool permissions': its examples put ``*`` last).
     """
 
     description: str
@@ -103,3 +105,4 @@ class Tool(msgspec.Struct):
     permissions: Permissions | None = None
     aliases: tuple[str, ...] = ()
     permission: str | None = None
+    exact_first: bool = False

@@ -5,7 +5,6 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from instar.message import Session
 from instar.plugin import Invalid, NotFound
 from instar.runtime import Options, Runtime
 from instar.wire import Plain
@@ -53,7 +52,8 @@ class Instances:
         session = await asked.instance.store.session(session_id)
         if session is None:
             raise NotFound(f"Session not found: {session_id}")
-        return await self.get(_home(session)) if _home(session) != str(asked.instance.directory) else asked
+        # A folder that is gone cannot be opened: then the request's own must do.
+        return await self.get(session.directory) if _is_folder(session.directory) else asked
 
     async def close(self) -> None:
         """End every turn and close every runtime, all at once; nothing is opened afterwards."""
@@ -69,10 +69,9 @@ class Instances:
     def _resolved(self, directory: str | None) -> Path:
         if not directory:
             return self._default
-        path = Path(directory)
-        if "\0" in directory or not path.is_absolute() or not path.is_dir():
+        if not _is_folder(directory):
             raise Invalid(f"there is no folder {directory!r}; name one by its absolute path")
-        return path.resolve()
+        return Path(directory).resolve()
 
     async def _start(self, path: Path) -> Runtime:
         runtime = await Runtime.open(Options(path, self._environment, self._flags))
@@ -83,10 +82,9 @@ class Instances:
         return runtime
 
 
+def _is_folder(name: str) -> bool:
+    return "\0" not in name and name.startswith("/") and Path(name).is_dir()
+
+
 def _failed(opening: "asyncio.Task[Runtime]") -> bool:
     return opening.cancelled() or opening.exception() is not None
-
-
-def _home(session: Session) -> str | None:
-    """The session's directory, or None when that folder is gone: then the request's own must do."""
-    return session.directory if Path(session.directory).is_dir() else None

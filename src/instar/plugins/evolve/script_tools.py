@@ -29,6 +29,7 @@ def build(evolution: Evolution, recovery: Recovery, left_out: Iterable[str]) -> 
                     parameters=tool.parameters,
                     execute=call.execute,
                     permissions=call.permissions,
+                    exact_first=True,
                 )
     return found
 

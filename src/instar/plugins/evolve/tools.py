@@ -184,7 +184,7 @@ def _tool(description: str, properties: wire.Plain, execute: Any) -> Tool:
         "required": [name for name in properties if name not in _OPTIONAL],
         "additionalProperties": False,
     }
-    return Tool(description=description, parameters=schema, execute=execute)
+    return Tool(description=description, parameters=schema, execute=execute, exact_first=True)
 
 
 def _permissions(full: str, tool: Tool) -> Any:

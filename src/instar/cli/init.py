@@ -1,0 +1,60 @@
+"""``instar init``: a folder with settings and an evolve workspace of the person's own."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+
+from instar.cli.context import Context
+from instar.cli.door import door
+
+_SKELETON: Final = Path(__file__).with_name("skeleton")
+
+_SETTINGS: Final = """\
+// The settings of this folder. What opencode.json can say, this file can say too.
+{
+  // "model": "openai/gpt-5-mini",
+  "plugin": [["evolve", { "workspace": %s }]]
+}
+"""
+
+_EVOLVE: Final = """\
+{
+  // Every setting may be left out (see docs/evolve.md).
+  "hook_timeout": 30000 // milliseconds that a call of a hook script, or its test, may take
+}
+"""
+
+
+@click.command()
+@click.argument("folder", default=".")
+@door
+def command(context: Context, folder: str) -> None:
+    """Make FOLDER with an instar.json and an evolve workspace, and trust both.
+
+    Nothing that is there already is changed.
+    """
+    root = (context.directory / Path(folder).expanduser()).resolve()
+    wanted = list(_files(root))
+    there = next((path for path, _, _ in wanted if path.exists()), None)
+    if there is not None:
+        raise click.UsageError(f"{there} is there already, and init changes nothing that is")
+    for path, text, mode in wanted:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+        path.chmod(mode)
+        click.echo(f"made: {path.relative_to(root)}")
+    for path in (root, root / "workspace"):
+        click.echo(f"trusted: {context.trust.add(path)}")
+
+
+def _files(root: Path) -> Iterator[tuple[Path, str, int]]:
+    """Each file to make: its path, its text, its mode."""
+    workspace = root / "workspace"
+    yield root / "instar.json", _SETTINGS % json.dumps(str(workspace), ensure_ascii=False), 0o644
+    yield workspace / "config" / "evolve.jsonc", _EVOLVE, 0o644
+    yield workspace / "hooks" / "own.py", (_SKELETON / "hook.txt").read_text("utf-8"), 0o755
+    yield workspace / "tests" / "own_test.py", (_SKELETON / "test.txt").read_text("utf-8"), 0o755
+    yield workspace / "prompts" / "preamble.md", "You are an agent that can change its own tools.\n", 0o644

@@ -1,0 +1,51 @@
+import pytest
+
+from instar.agent import UnknownAgent
+from instar.cli.failure import Failure, failure, one_line_errors
+from instar.config import ConfigError
+from instar.document import DocumentError
+from instar.plugin import Invalid, NotFound
+from instar.provider.resolve import NoModel
+from instar.store import StoreError
+
+
+def caused(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (DocumentError("a.json", 2, 3, "expected a value, found }"), 2, "a.json:2:3: expected"),
+        (ConfigError("a.json", ("model",), "expected a string"), 2, "model"),
+        (UnknownAgent("there is no agent x"), 2, "no agent x"),
+        (NotFound("Session not found: ses_1"), 2, "ses_1"),
+        (Invalid("a prompt needs a part"), 2, "needs a part"),
+        (ValueError("a model is named as provider/model"), 2, "provider/model"),
+        (NoModel("no model"), 1, "no model"),
+        (caused(Invalid("no model"), NoModel("no model")), 1, "no model"),
+        (StoreError("the database is newer"), 1, "newer"),
+        (PermissionError(13, "Permission denied", "/x"), 1, "/x: Permission denied"),
+        (KeyError("surprise"), 1, "unexpected error: KeyError: 'surprise' (--log-level DEBUG"),
+    ],
+)
+def test_what_went_wrong_is_a_line_and_an_exit_code(error, code, text, capsys):
+    found = failure(error)
+    assert found.code == code
+    found.show()
+    said = capsys.readouterr().err
+    assert text in said
+    assert said.count("\n") == 1
+
+
+def test_a_text_of_several_lines_is_shown_as_one(capsys):
+    Failure("one\n  two").show()
+    assert capsys.readouterr().err == "instar: one two\n"
+
+
+def test_with_debug_the_error_itself_is_raised():
+    with pytest.raises(KeyError), one_line_errors(traceback=True):
+        raise KeyError("x")
+    with pytest.raises(Failure), one_line_errors(traceback=False):
+        raise KeyError("x")

@@ -1,0 +1,52 @@
+import pytest
+
+from instar.cli.line import harmless, money, short, tool_line
+from instar.message import Span, ToolCompleted, ToolError, ToolPart, ToolPending, ToolRunning, ToolSpan
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\nb\tc", "a\nb\tc"),
+        ("a\r\nb", "a\nb"),
+        ("a\rb", "ab"),
+        ("\x1b[2Ja", "[2Ja"),
+        ("\x9b2Ja", "2Ja"),
+        ("a\x00\x07\x7fb", "ab"),
+        ("a\u202eb\u2066c", "abc"),
+        ("é 漢 🙂", "é 漢 🙂"),
+    ],
+)
+def test_what_commands_a_terminal_is_taken_out(text, shown):
+    assert harmless(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"), [("\n\n one \ntwo", "one"), ("", ""), ("x" * 11, "x" * 9 + "…"), ("x" * 10, "x" * 10)]
+)
+def test_a_short_text_is_one_line(text, shown):
+    assert short(text, 10) == shown
+
+
+@pytest.mark.parametrize(("dollars", "shown"), [(0, "$0.00"), (1.2, "$1.20"), (0.00041, "$0.0004")])
+def test_small_prices_have_more_digits(dollars, shown):
+    assert money(dollars) == shown
+
+
+SPAN = ToolSpan(start=1000, end=2500)
+
+
+@pytest.mark.parametrize(
+    ("state", "line"),
+    [
+        (ToolPending(input={"command": "ls"}, raw=""), ("", None, None)),
+        (ToolRunning(input={"n": 1, "command": "ls\nrm"}, time=Span(start=1)), ("ls", None, None)),
+        (ToolRunning(input={}, title="List", time=Span(start=1)), ("List", None, None)),
+        (ToolCompleted(input={}, output="o", title="T", metadata={}, time=SPAN), ("T", 1.5, None)),
+        (ToolError(input={"command": "ls"}, error="no\nway", time=SPAN), ("ls", 1.5, "no")),
+    ],
+)
+def test_a_tool_call_is_a_line(state, line):
+    part = ToolPart(id="prt_1", session_id="ses_1", message_id="msg_1", call_id="c", tool="bash", state=state)
+    found = tool_line(part)
+    assert (found.name, found.title, found.seconds, found.problem) == ("bash", *line)
