@@ -12,7 +12,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "instar"
 
 ORDER = [
-    *("ids", "secret", "wire", "message", "event", "permission", "config"),
+    *("ids", "secret", "wire", "message", "event", "permission", "config", "flagship"),
     *("paths", "process", "git", "document", "trust", "project", "settings"),
     *("store", "bus", "plugin"),
     *("provider", "usage"),

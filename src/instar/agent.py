@@ -113,7 +113,10 @@ def _merged(agent: Agent, block: Any) -> Agent:
         if value is not None:
             changes[field] = value
     if block.model:
-        changes["model"] = parse_model(block.model)
+        try:
+            changes["model"] = parse_model(block.model)
+        except ValueError as error:
+            raise ValueError(f"agent.{agent.name}.model: {error}") from None
     return msgspec.structs.replace(agent, **changes)
 
 

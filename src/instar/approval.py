@@ -54,10 +54,11 @@ class Approvals:
         """
         names, patterns = [ask.permission, *ask.aliases], list(ask.patterns) or ["*"]
         action = decide(names, patterns, rules).action
-        if action != "deny":
-            action = await self._consult(ask, patterns, action, session_id, tool, caller)
         if action == "deny":
             raise PermissionDenied(_denial(ask, names, rules))
+        action = await self._consult(ask, patterns, action, session_id, tool, caller)
+        if action == "deny":
+            raise PermissionDenied(f"A plugin denied this call ({ask.permission} on {', '.join(patterns)}).")
         if action == "ask" and not await self._remembered(names, patterns):
             await self._put(ask, patterns, session_id, caller)
 
@@ -103,7 +104,7 @@ class Approvals:
         reply: Reply = "reject"
         try:
             if self._person is not None:
-                reply = await self._person(question)
+                reply = _known(await self._person(question))
         finally:
             await self._settle(question, ask, reply)
         if self._person is None:
@@ -121,6 +122,11 @@ class Approvals:
         remembered = [PutApproval(self._project_id, rule) for rule in approved] if reply == "always" else []
         replied = PermissionReplied(session_id=question.session_id, request_id=question.id, reply=reply)
         await self._store.commit([DropAsk(question.id), *remembered], [make(replied)])
+
+
+def _known(reply: Reply) -> Reply:
+    """A gate fails closed: an answer that is none of the three is a refusal."""
+    return reply if reply in ("once", "always") else "reject"
 
 
 def _denial(ask: Ask, names: list[str], rules: Sequence[Rule]) -> str:

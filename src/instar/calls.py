@@ -27,6 +27,9 @@ from instar.tool.schema import validate, without_nulls
 log = logging.getLogger("instar.tool")
 
 ABORTED = "Tool execution aborted"
+_PATIENCE = 0.9
+"""Seconds that an abort waits for a tool: within one second nothing of a turn may run (design section 4)."""
+_UNSOUND = (msgspec.MsgspecError, TypeError, ValueError, RecursionError)
 
 
 class Running:
@@ -58,7 +61,8 @@ class Running:
         if not isinstance(state, ToolRunning):
             return
         state.title = title if title is not None else state.title
-        state.metadata = {**(state.metadata or {}), **(metadata or {})}
+        # Detached, and refused here where the tool can see it: what is not JSON could not be saved.
+        state.metadata = {**(state.metadata or {}), **wire.to_plain(metadata or {})}
         if self._saving is None or self._saving.done():
             self._saving = asyncio.create_task(self.save())
 
@@ -106,7 +110,8 @@ async def run(
                 await _report_failure(instance, running, str(refusals[running.part.id]))
             else:
                 await _report(instance, running, tasks[running.part.id])
-    except asyncio.CancelledError:
+    except BaseException:
+        # Also when reporting failed: no call may run on behind a turn that has ended.
         await _abort(prepared, list(tasks.values()))
         raise
     return not stopped
@@ -115,13 +120,20 @@ async def run(
 async def _prepare(
     instance: Instance, running: Running, call: Call, tools: Mapping[str, Tool]
 ) -> Exception | None:
-    """Make a call ready to run, its part saved as running; or return why it may not."""
+    """Make a call ready to run; or return why it may not.
+
+    Its part is saved as running before a person is asked, so that they see what it would do (the
+    reference's section 3.3, "order in a turn").
+    """
     try:
         name, running.tool = find(tools, call.part.tool)
         running.args = _parse(call)
         _check(running, name)
         running.args = await _before(instance, running)
         _check(running, name)
+        running.started = now()
+        running.part.state = ToolRunning(input=running.args, time=Span(start=running.started))
+        await running.save()
         for ask in _asks(running, name):
             await running.ask(ask)
     except Refused as refused:
@@ -132,9 +144,6 @@ async def _prepare(
         # A gate fails closed: what cannot be decided is refused, and the model sees why.
         log.error("call not prepared tool=%s call=%s", call.part.tool, call.part.call_id, exc_info=error)
         return ToolFailure(f"The call could not be prepared: {type(error).__name__}: {error}")
-    running.started = now()
-    running.part.state = ToolRunning(input=running.args, time=Span(start=running.started))
-    await running.save()
     return None
 
 
@@ -177,7 +186,12 @@ async def _before(instance: Instance, running: Running) -> wire.Plain:
     )
     output = points.ArgsOutput(args=json.loads(json.dumps(running.args)))
     await instance.plugins.trigger(points.TOOL_BEFORE, given, output)
-    return output.args
+    if not isinstance(output.args, dict):
+        raise ToolFailure(
+            f"A tool.execute.before hook left arguments that are not an object: {output.args!r}"
+        )
+    args: wire.Plain = wire.to_plain(output.args)
+    return args
 
 
 def _asks(running: Running, name: str) -> Sequence[Ask]:
@@ -190,24 +204,25 @@ def _asks(running: Running, name: str) -> Sequence[Ask]:
 async def _execute(running: Running) -> ToolResult:
     assert running.tool is not None
     result = await running.tool.execute(running.args, running)
-    return ToolResult(output=result) if isinstance(result, str) else result
+    if isinstance(result, str):
+        return ToolResult(output=result)
+    if isinstance(result, ToolResult) and isinstance(result.output, str):
+        return result
+    raise ToolFailure(f"The tool returned a {type(result).__name__}, not a text or a ToolResult with one.")
 
 
 async def _report(instance: Instance, running: Running, task: asyncio.Task[ToolResult]) -> None:
-    try:
-        result = await task
-    except asyncio.CancelledError:
-        raise
-    except ToolFailure as failure:
-        await running.settle()
-        await _report_failure(instance, running, str(failure))
-    except Exception as error:
-        log.error("tool failed tool=%s call=%s", running.part.tool, running.call_id, exc_info=error)
-        await running.settle()
-        await _report_failure(instance, running, f"The tool failed: {type(error).__name__}: {error}")
+    # Not `await task`: an abort must reach this turn also when the tool swallows its own cancelling.
+    await asyncio.wait([task])
+    await running.settle()
+    error = asyncio.CancelledError("it was cancelled from within") if task.cancelled() else task.exception()
+    if error is None:
+        await _report_success(instance, running, task.result())
+    elif isinstance(error, ToolFailure):
+        await _report_failure(instance, running, str(error))
     else:
-        await running.settle()
-        await _report_success(instance, running, result)
+        log.error("tool failed tool=%s call=%s", running.part.tool, running.call_id, exc_info=error)
+        await _report_failure(instance, running, f"The tool failed: {type(error).__name__}: {error}")
 
 
 async def _report_success(instance: Instance, running: Running, result: ToolResult) -> None:
@@ -215,15 +230,30 @@ async def _report_success(instance: Instance, running: Running, result: ToolResu
     cut: wire.Plain = {}
     if result.truncate:
         output, cut = truncate(result.output, instance.paths.tool_output, running.call_id)
-    given = _after_input(running)
-    after = points.ToolAfterOutput(
-        title=result.title,
-        output=output,
-        metadata={**result.metadata, **cut},
-        attachments=list(result.attachments) or None,
-    )
-    await instance.plugins.trigger(points.TOOL_AFTER, given, after)
-    running.part.state = ToolCompleted(
+    try:
+        after = points.ToolAfterOutput(
+            title=result.title,
+            output=output,
+            metadata={**result.metadata, **cut},
+            attachments=list(result.attachments) or None,
+        )
+        sound = _completed(running, after)
+    except _UNSOUND as error:
+        await _report_failure(instance, running, f"What the tool returned cannot be kept: {error}")
+        return
+    await instance.plugins.trigger(points.TOOL_AFTER, _after_input(running), after)
+    try:
+        running.part.state = _completed(running, after)
+    except _UNSOUND as error:
+        # An observer's half-made change is discarded (design section 4).
+        log.error("tool.execute.after left what cannot be kept call=%s error=%s", running.call_id, error)
+        running.part.state = sound
+    await running.save()
+
+
+def _completed(running: Running, after: points.ToolAfterOutput) -> ToolCompleted:
+    """Return a call's end, detached. Raises one of `_UNSOUND` where a plugin gave no text, or what is not JSON."""
+    state = ToolCompleted(
         input=running.args,
         output=after.output,
         title=after.title,
@@ -231,7 +261,7 @@ async def _report_success(instance: Instance, running: Running, result: ToolResu
         time=ToolSpan(start=running.started, end=now()),
         attachments=after.attachments,
     )
-    await running.save()
+    return wire.copy(state)
 
 
 async def _report_failure(instance: Instance, running: Running, error: str) -> None:
@@ -240,7 +270,7 @@ async def _report_failure(instance: Instance, running: Running, error: str) -> N
     state = running.part.state
     running.part.state = ToolError(
         input=running.args,
-        error=after.error,
+        error=after.error if isinstance(after.error, str) else error,
         metadata=getattr(state, "metadata", None),
         time=ToolSpan(start=running.started, end=now()),
     )
@@ -257,7 +287,12 @@ async def _abort(prepared: Sequence[Running], tasks: Sequence[asyncio.Task[Any]]
     """End what runs, then save each unfinished part as what the person will find: aborted."""
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    if tasks:
+        # A tool that does not end when it is cancelled must not hold the abort up.
+        await asyncio.wait(tasks, timeout=_PATIENCE)
+    for task in tasks:
+        if task.done() and not task.cancelled():
+            task.exception()
     for running in prepared:
         await running.settle()
         if not isinstance(running.part.state, ToolCompleted | ToolError):

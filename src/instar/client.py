@@ -1,5 +1,9 @@
 """The in-process client's sessions: what clients may ask, carried out on the open sessions."""
 
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import msgspec
 
 from instar import compaction, loop, prompt, wire
@@ -15,6 +19,8 @@ from instar.session import Live
 from instar.store import PutValue
 from instar.turns import Turns
 
+log = logging.getLogger("instar.session")
+
 
 class SessionDoor:
     """Sessions as clients see them (`SessionClient`)."""
@@ -25,11 +31,16 @@ class SessionDoor:
         self._turns = turns
 
     async def create(self, body: SessionBody | None = None) -> Session:
-        """Make a session in the runtime's directory. Raises `Invalid` for an unknown agent."""
+        """Make a session in the runtime's directory. Raises `Invalid`, and `NotFound` for an unknown parent."""
         body = body or SessionBody()
         if body.agent is not None:
             _known(self._instance, body.agent)
-        return wire.copy(await self._sessions.create(body))
+        if body.parent_id is not None:
+            await self._sessions.open(body.parent_id)
+        try:
+            return wire.copy(await self._sessions.create(body))
+        except msgspec.ValidationError as error:
+            raise Invalid(f"a session cannot be made of this: {error}") from None
 
     async def get(self, session_id: str) -> Session:
         """Return a session. Raises `NotFound`."""
@@ -50,17 +61,24 @@ class SessionDoor:
         return wire.copy(live.session)
 
     async def delete(self, session_id: str) -> None:
-        """Abort and delete a session, with what plugins' prompts were kept for it. Raises `NotFound`."""
-        await self.abort(session_id)
-        await self._sessions.delete(session_id)
+        """Abort and delete a session, its children and the prompts that were kept for them.
+
+        Raises `NotFound`, and `Invalid` when another process runs one of them.
+        """
         store = self._instance.store
+        for child in await store.sessions(parent_id=session_id, archived=True):
+            await self.delete(child.id)
+        await self.abort(session_id)
+        async with self._held(session_id):
+            await self._sessions.delete(session_id)
         kept = await store.values("instar", f"system:{session_id}:")
         await store.commit([PutValue("instar", key, None) for key in kept])
 
     async def messages(self, session_id: str, limit: int | None = None) -> Messages:
         """Return the session's messages, oldest first. Raises `NotFound`."""
         history = (await self._sessions.open(session_id)).history
-        return [message.copy() for message in (history if limit is None else history[-limit:])]
+        first = 0 if limit is None else max(0, len(history) - max(0, limit))
+        return [message.copy() for message in history[first:]]
 
     async def prompt(self, session_id: str, body: PromptBody) -> WithParts:
         """Save the prompt, run the turn and return its last answer."""
@@ -78,7 +96,10 @@ class SessionDoor:
         """Queue a prompt durably and see that the session's loop takes it up."""
         live = await self._sessions.open(session_id)
         await self._sessions.queue(session_id, source, wire.to_plain(body))
-        await self._turns.start(live)
+        try:
+            await self._turns.start(live)
+        except SessionBusy as error:
+            log.info("follow-up queued source=%s: %s", source, error)
 
     async def abort(self, session_id: str) -> bool:
         """End the session's turn; True when one ran."""
@@ -89,33 +110,45 @@ class SessionDoor:
         return self._sessions.statuses()
 
     async def summarize(self, session_id: str, model: ModelRef | None = None) -> None:
-        """Summarise the session's history. Raises `NotFound`, or `Invalid` when there is nothing to do."""
-        live = await self._sessions.open(session_id)
-        asked = loop.last_user(live.history)
-        if asked is None:
-            raise Invalid(f"session {session_id} has no messages to summarise")
-        if model is not None:
-            asked = msgspec.structs.replace(asked, model=model)
-        await compaction.ask(self._instance, live, asked, auto=False)
-        await self._turns.start(live)
+        """Summarise the session's history.
+
+        Raises `NotFound`, and `Invalid` when there is nothing to summarise or a turn runs.
+        """
+        async with self._held(session_id) as live:
+            asked = loop.last_user(live.history)
+            if asked is None:
+                raise Invalid(f"session {session_id} has no messages to summarise")
+            if live.turn is not None:
+                raise Invalid(f"session {session_id} is busy; wait until its turn has ended, or abort it")
+            if model is not None:
+                self._instance.models.find(f"{model.provider_id}/{model.model_id}")
+                asked = msgspec.structs.replace(asked, model=model)
+            await compaction.ask(self._instance, live, asked, auto=False)
+            await self._turns.start(live)
         await self._turns.wait(live)
 
     async def _submit(self, session_id: str, body: PromptBody) -> tuple[Live, WithParts]:
+        async with self._held(session_id) as live:
+            asked = await prompt.submit(self._instance, live, body)
+            live.continued.clear()
+            if not body.no_reply:
+                await self._turns.start(live, asked)
+        return live, asked
+
+    @asynccontextmanager
+    async def _held(self, session_id: str) -> AsyncIterator[Live]:
+        """Hold a session for a while; what a caller cannot have becomes `Invalid`."""
         live = await self._sessions.open(session_id)
         try:
             await self._sessions.hold(live)
         except SessionBusy as error:
             raise Invalid(str(error)) from error
         try:
-            asked = await prompt.submit(self._instance, live, body)
-            live.continued.clear()
-            if not body.no_reply:
-                await self._turns.start(live, asked)
+            yield live
         except (UnknownAgent, UnknownModel, NoModel) as error:
             raise Invalid(str(error)) from error
         finally:
             await self._sessions.let_go(live)
-        return live, asked
 
 
 def _known(instance: Instance, agent: str) -> None:

@@ -69,8 +69,15 @@ def is_asked(history: list[WithParts], asked: User) -> bool:
 async def ask(
     instance: Instance, live: Live, asked: User, *, auto: bool, overflow: bool | None = None
 ) -> None:
-    """Save the message that asks for a summary; an automatic one keeps a prompt that nobody answered yet."""
-    waiting = live.history[-1].info.id == asked.id or overflow
+    """Save the message that asks for a summary; an automatic one keeps a prompt that nobody answered yet.
+
+    A prompt that some steps have worked on is not kept: its tool results are what does not fit, and they
+    are summarised with it.
+    """
+    waiting = not any(
+        isinstance(m.info, Assistant) and m.info.parent_id == asked.id and m.info.error is None
+        for m in live.history
+    )
     user = User(
         id=ids.new("msg"),
         session_id=live.id,
@@ -99,6 +106,8 @@ async def run(instance: Instance, turn: Turn) -> step.Outcome:
     if (reached := await step.asked_limit(instance, turn, "compaction")) is not None:
         return step.limited(instance, turn, reached)
     turn.agent = instance.agents.get("compaction")
+    if (own := turn.agent.model) is not None:
+        turn.model = instance.models.find(f"{own.provider_id}/{own.model_id}")
     holder = await step.begin(instance, turn, summary=True)
     writer = Writer(instance, turn.live, holder)
     try:

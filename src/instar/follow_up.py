@@ -10,10 +10,13 @@ from typing import Final
 import msgspec
 
 from instar import prompt
+from instar.agent import UnknownAgent
 from instar.event import LimitReached, make
 from instar.instance import Instance
 from instar.message import Assistant, WithParts
 from instar.plugin import Invalid, PromptBody, points
+from instar.provider.assemble import UnknownModel
+from instar.provider.resolve import NoModel
 from instar.session import Live
 from instar.store import DropFollowUp, FollowUp
 
@@ -44,7 +47,7 @@ async def take(instance: Instance, live: Live, answer: WithParts) -> bool:
         try:
             body = msgspec.convert(waiting.prompt, PromptBody)
             await prompt.submit(instance, live, body, [DropFollowUp(waiting.id)])
-        except (Invalid, msgspec.ValidationError) as error:
+        except (Invalid, msgspec.ValidationError, UnknownAgent, UnknownModel, NoModel) as error:
             log.error("follow-up given up session=%s source=%s error=%s", live.id, waiting.source, error)
             await instance.sessions.unqueue(waiting)
             continue
@@ -62,15 +65,20 @@ async def _ask_plugins(instance: Instance, live: Live, answer: WithParts) -> Non
         or not instance.plugins.listens(points.TURN_END)
     ):
         return
+    seen = answer.copy()
+    assert isinstance(seen.info, Assistant)
     given = points.TurnEndInput(
         session_id=live.id,
         agent=info.agent,
-        message=info,
-        parts=answer.parts,
+        message=seen.info,
+        parts=seen.parts,
         continued=sum(live.continued.values()),
     )
     output = await instance.plugins.trigger(points.TURN_END, given, points.TurnEndOutput(follow_ups=[]))
     for wanted in output.follow_ups:
+        if not (isinstance(wanted, dict) and isinstance(wanted.get("prompt"), dict)):
+            log.error("follow-up given up session=%s: turn.end gave no prompt in %.200r", live.id, wanted)
+            continue
         await instance.sessions.queue(live.id, str(wanted.get("source") or "plugin"), wanted["prompt"])
 
 

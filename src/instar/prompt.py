@@ -15,12 +15,13 @@ from instar import ids, wire
 from instar.agent import Agent
 from instar.instance import Instance
 from instar.message import (
+    AgentPart,
     Created,
     FilePart,
     ModelRef,
     Part,
+    SubtaskPart,
     TextPart,
-    UnknownPart,
     User,
     WithParts,
     decode_part,
@@ -32,6 +33,9 @@ from instar.store import Write
 
 LARGEST_FILE = 5 * 1024 * 1024
 """Bytes of an attached file."""
+GIVEN = (TextPart, FilePart, AgentPart, SubtaskPart)
+"""What a prompt may consist of (opencode 1.18); the other kinds are the runtime's own."""
+_GIVEN_NAMES = "text, file, agent or subtask"
 LONGEST_TEXT = 256 * 1024
 """Bytes of an attached text file that the model is shown."""
 
@@ -43,6 +47,8 @@ async def submit(instance: Instance, live: Live, body: PromptBody, more: Sequenc
     or the model raises.
     """
     agent = instance.agents.get(body.agent or live.session.agent)
+    if body.message_id is not None:
+        _check_id(live, body.message_id)
     user = User(
         id=body.message_id or ids.new("msg"),
         session_id=live.id,
@@ -68,7 +74,12 @@ async def submit(instance: Instance, live: Live, body: PromptBody, more: Sequenc
         await instance.plugins.trigger(points.CHAT_MESSAGE, given, output)
     except Refused as refused:
         raise Invalid(f"the plugin {refused.plugin} refused the prompt: {refused}") from refused
-    return await instance.sessions.save_message(live, output.message, output.parts, more)
+    try:
+        kept = [_decoded(user, part) if isinstance(part, dict) else part for part in output.parts]
+        return await instance.sessions.save_message(live, output.message, kept, more)
+    except (msgspec.MsgspecError, TypeError, AttributeError) as error:
+        # A gate fails closed: a message that a hook broke is not saved.
+        raise Invalid(f"a chat.message hook left a message that cannot be saved: {error}") from error
 
 
 def choose_model(instance: Instance, live: Live, body: PromptBody, agent: Agent) -> ModelRef:
@@ -90,16 +101,27 @@ def _last_model(live: Live) -> ModelRef | None:
 
 def _parts(instance: Instance, user: User, given: wire.Plain) -> list[Part]:
     """Return the parts that one given part becomes; a text file's content follows it as synthetic text."""
-    place = {"sessionID": user.session_id, "messageID": user.id}
-    try:
-        part = decode_part({"id": ids.new("prt"), **given, **place})
-    except msgspec.ValidationError as error:
-        raise Invalid(f"a part of the prompt is malformed: {error}") from None
-    if isinstance(part, UnknownPart):
-        raise Invalid(f"a prompt cannot hold a part of type {part.type!r}")
+    part = _decoded(user, given)
+    if not isinstance(part, GIVEN):
+        raise Invalid(f"a prompt cannot hold a part of type {given.get('type')!r}; it may be {_GIVEN_NAMES}")
     if not isinstance(part, FilePart) or not part.url.startswith("file:"):
         return [part]
     return _attached(instance, user, part)
+
+
+def _decoded(user: User, given: wire.Plain) -> Part:
+    place = {"sessionID": user.session_id, "messageID": user.id}
+    try:
+        return decode_part({"id": ids.new("prt"), **given, **place})
+    except msgspec.ValidationError as error:
+        raise Invalid(f"a part of the prompt is malformed: {error}") from None
+
+
+def _check_id(live: Live, message_id: str) -> None:
+    if not message_id.startswith("msg"):
+        raise Invalid(f"a message's id begins with msg, not {message_id!r}")
+    if live.find(message_id) is not None:
+        raise Invalid(f"session {live.id} has a message {message_id} already")
 
 
 def _attached(instance: Instance, user: User, part: FilePart) -> list[Part]:
@@ -107,7 +129,10 @@ def _attached(instance: Instance, user: User, part: FilePart) -> list[Part]:
     try:
         if path.is_dir():
             names = sorted(entry.name + ("/" if entry.is_dir() else "") for entry in path.iterdir())
+            part.mime = "application/x-directory"
             return [part, _shown(user, path, "\n".join(names))]
+        if path.exists() and not path.is_file():
+            raise Invalid(f"{path} cannot be attached: it is neither a file nor a folder")
         if path.stat().st_size > LARGEST_FILE:
             raise Invalid(
                 f"{path} is larger than {LARGEST_FILE // 1024 // 1024} MiB; name it in the text instead"
@@ -117,10 +142,20 @@ def _attached(instance: Instance, user: User, part: FilePart) -> list[Part]:
         raise Invalid(f"{path} cannot be attached: {error.strerror}") from None
     mime = part.mime or mimetypes.guess_type(path.name)[0] or "text/plain"
     if _is_text(data, mime):
-        return [part, _shown(user, path, data[:LONGEST_TEXT].decode("utf-8", "replace"))]
+        # So typed, the file itself is not sent beside its text (`provider.convert`).
+        part.mime = "text/plain"
+        return [part, _shown(user, path, _beginning(data))]
     # The bytes travel with the message: the file may change or go before the next step.
     part.url = f"data:{mime};base64,{base64.b64encode(data).decode()}"
     return [part]
+
+
+def _beginning(data: bytes) -> str:
+    """A file's text, and where it was cut: a model that is not told takes the part for the whole."""
+    if len(data) <= LONGEST_TEXT:
+        return data.decode("utf-8", "replace")
+    shown = data[:LONGEST_TEXT].decode("utf-8", "ignore")
+    return f"{shown}\n\n(The first {LONGEST_TEXT} of {len(data)} bytes; read the file for the rest.)"
 
 
 def _is_text(data: bytes, mime: str) -> bool:

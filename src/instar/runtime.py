@@ -17,12 +17,12 @@ from instar.approval import Approvals, Person
 from instar.bus import Bus
 from instar.client import SessionDoor
 from instar.event import Event
+from instar.flagship import FLAGSHIPS
 from instar.generate import single
 from instar.instance import Instance
 from instar.message import ModelRef, Rule
 from instar.paths import Paths
 from instar.plugin import Answer, Client, Host, PluginInput, Registry, SessionClient, points
-from instar.plugin.builtin import BUILTIN
 from instar.plugin.door import Plugins
 from instar.plugin.load import Spec, load
 from instar.process import Processes
@@ -61,7 +61,8 @@ class Options(msgspec.Struct, frozen=True):
 class Runtime:
     """A running instance: open it with ``async with await Runtime.open(options) as runtime``.
 
-    `notices` are one-line sentences for the person: what was skipped and why.
+    `notices` and `untrusted` are one-line sentences for the person: what was skipped and why, and what was
+    left out because its folder is not trusted.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Runtime:
         self.session: SessionClient = SessionDoor(self.instance, self.turns)
         self.server_url: str | None = None
         self.registry = Registry()
+        self.untrusted = list(read.dropped)
         self.notices: list[str] = []
 
     @classmethod
@@ -95,30 +97,34 @@ class Runtime:
         bus = Bus()
         store = await open_store(paths.database, bus.publish)
         plugins = Plugins(bus, points.CORE)
-        runtime = cls(
-            options,
-            read,
-            trust,
-            lambda client: Instance(
-                directory=options.directory,
-                project=project,
-                paths=paths,
-                config=read.config,
-                limits=limits,
-                environment=options.environment,
-                store=store,
-                bus=bus,
-                plugins=plugins,
-                processes=processes,
-                sessions=Sessions(store, bus, project, options.directory),
-                approvals=Approvals(store, bus, plugins, project.id, options.person),
-                agents=Agents(read.config, [_saved_output(paths)]),
-                models=Models(read.config, options.environment),
-                tools=builtin(),
-                client=client,
-            ),
-        )
-        await runtime._load()
+        try:
+            runtime = cls(
+                options,
+                read,
+                trust,
+                lambda client: Instance(
+                    directory=options.directory,
+                    project=project,
+                    paths=paths,
+                    config=read.config,
+                    limits=limits,
+                    environment=options.environment,
+                    store=store,
+                    bus=bus,
+                    plugins=plugins,
+                    processes=processes,
+                    sessions=Sessions(store, bus, project, options.directory),
+                    approvals=Approvals(store, bus, plugins, project.id, options.person),
+                    agents=Agents(read.config, [_saved_output(paths)]),
+                    models=Models(read.config, options.environment),
+                    tools=builtin(),
+                    client=client,
+                ),
+            )
+            await runtime._load()
+        except BaseException:
+            await store.close()
+            raise
         return runtime
 
     async def generate(
@@ -168,7 +174,7 @@ class Runtime:
         await self.close()
 
     async def _load(self) -> None:
-        self.notices += [*self._settings.dropped, *filter(None, [self._trust.problem])]
+        self.notices += filter(None, [self._trust.problem])
         specs = [*_listed(self._settings), *self._switched_on()]
         self.notices += await load(specs, self.instance.plugins, self._plugin_input)
         await self.instance.plugins.configure(self._settings.config.data)
@@ -180,7 +186,7 @@ class Runtime:
         listed = {spec.identity for spec in _listed(self._settings)}
         return [
             Spec(name)
-            for name, shipped in BUILTIN.items()
+            for name, shipped in FLAGSHIPS.items()
             if name not in listed
             and (
                 any(self._options.environment.get(variable) for variable in shipped.environment)
@@ -220,5 +226,5 @@ def _listed(read: Settings) -> list[Spec]:
 
 def _config_flags(options: Options) -> wire.Plain:
     """The flags that are settings; the others are a flagship's own."""
-    own = {shipped.flag for shipped in BUILTIN.values()}
+    own = {shipped.flag for shipped in FLAGSHIPS.values()}
     return {name: value for name, value in options.flags.items() if name not in own}

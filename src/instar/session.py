@@ -40,10 +40,14 @@ from instar.store import (
     PutProject,
     PutSession,
     Store,
+    StoreError,
     Write,
 )
 
-_ADJECTIVES = (
+_FIRST_FENCE = 1
+"""The fence of the first lease on a session (`Store.lease`)."""
+
+_ADJECTIVES = [
     "amber",
     "brave",
     "calm",
@@ -55,8 +59,8 @@ _ADJECTIVES = (
     "kind",
     "lively",
     "noble",
-)
-_NOUNS = (
+]
+_NOUNS = [
     "beetle",
     "brook",
     "cedar",
@@ -68,7 +72,7 @@ _NOUNS = (
     "lark",
     "moth",
     "otter",
-)
+]
 
 
 class Live:
@@ -76,7 +80,8 @@ class Live:
 
     `frozen` holds system prompts that were composed once; `continued` counts, by source, the follow-ups
     that were taken up since a person last spoke; `wanted` says that something was added that the turn
-    has not looked at yet; `settled` is the last answer whose end plugins were told of.
+    has not looked at yet; `settled` is the last answer whose end plugins were told of; `fence` is that of
+    the lease under which the history was last read or written: another one means that somebody else was here.
     """
 
     def __init__(self, session: Session, history: list[WithParts]) -> None:
@@ -84,10 +89,13 @@ class Live:
         self.history = history
         self.status: SessionStatus = Idle()
         self.turn: asyncio.Task[None] | None = None
+        self.beside: asyncio.Task[None] | None = None
         self.abort = asyncio.Event()
         self.wanted = False
         self.settled: str | None = None
         self.lease: Lease | None = None
+        self.fence: int | None = None
+        self.reading = asyncio.Lock()
         self.holds = 0
         self.frozen: dict[str, list[str]] = {}
         self.continued: dict[str, int] = {}
@@ -151,22 +159,30 @@ class Sessions:
         project = PutProject(self._project.id, str(self._project.worktree), self._project.vcs, created)
         happened = make(event.SessionCreated(session_id=session.id, info=wire.copy(session)))
         await self._store.commit([project, PutSession(session)], [happened])
-        self._open[session.id] = Live(session, [])
+        live = self._open[session.id] = Live(session, [])
+        live.fence = _FIRST_FENCE
         return session
 
     async def open(self, session_id: str) -> Live:
-        """Return the open session, reading it if need be.
+        """Return the open session, reading it if need be, and again when another process went on with it.
 
         When nobody runs it, what a dead process left unfinished is marked interrupted first. Raises `NotFound`.
         """
         async with self._opening:
             live = self._open.get(session_id)
+            if live is not None and live.holds:
+                return live
+            session = await self._store.session(session_id)
+            if session is None:
+                self._open.pop(session_id, None)
+                raise NotFound(f"Session not found: {session_id}")
             if live is None:
-                await self._heal(session_id)
-                session = await self._store.session(session_id)
-                if session is None:
-                    raise NotFound(f"Session not found: {session_id}")
-                live = self._open[session_id] = Live(session, await self._store.messages(session_id))
+                live = Live(session, [])
+                live.fence = await self._heal(session_id)
+                await self._read(live)
+                self._open[session_id] = live
+            elif session.time.updated > live.session.time.updated:
+                await self._read(live)
             return live
 
     async def list(self) -> list[Session]:
@@ -176,14 +192,18 @@ class Sessions:
     async def delete(self, session_id: str) -> None:
         """Delete a session. Raises `NotFound`."""
         live = await self.open(session_id)
-        await self._store.commit(
-            [DropSession(session_id)],
-            [make(event.SessionDeleted(session_id=session_id, info=live.session))],
-        )
-        del self._open[session_id]
+        async with self._opening:
+            # Forgotten first: a title that comes in meanwhile must not bring the row back.
+            self._open.pop(session_id, None)
+            await self._store.commit(
+                [DropSession(session_id)],
+                [make(event.SessionDeleted(session_id=session_id, info=live.session))],
+            )
 
     async def update(self, live: Live) -> None:
-        """Save the session's own fields as they stand, touched now."""
+        """Save the session's own fields as they stand, touched now; nothing happens once it was deleted."""
+        if self._open.get(live.id) is not live:
+            return
         live.session.time.updated = now()
         await self._store.commit(
             [PutSession(live.session)],
@@ -195,18 +215,25 @@ class Sessions:
     ) -> WithParts:
         """Save a message, new or changed, with `parts` that are new; the history holds it afterwards.
 
-        `more` is written in the same transaction.
+        `more` is written in the same transaction. Raises what `wire.copy` raises for a malformed message or
+        part, and `StoreError`; a new message is then not in the history.
         """
-        known = live.find(message.id)
-        if known is None:
-            known = WithParts(info=message, parts=[])
-            live.history.append(known)
-        known.info = message
-        known.parts.extend(parts)
         happened: list[Event] = [make(event.MessageUpdated(session_id=live.id, info=wire.copy(message)))]
         happened += [_updated(part) for part in parts]
-        await self._store.commit([PutMessage(message), *(PutPart(part) for part in parts), *more], happened)
-        return known
+        known = live.find(message.id)
+        found = known or WithParts(info=message, parts=[])
+        if known is None:
+            live.history.append(found)
+        found.info = message
+        found.parts.extend(parts)
+        writes = [PutMessage(message), *(PutPart(part) for part in parts), *more]
+        try:
+            await self._store.commit(writes, happened)
+        except StoreError:
+            if known is None:
+                live.history[:] = [message for message in live.history if message is not found]
+            raise
+        return found
 
     async def save_part(self, holder: WithParts, part: Part) -> None:
         """Save a part, new or changed, in its message."""
@@ -274,11 +301,12 @@ class Sessions:
     async def hold(self, live: Live) -> None:
         """Hold a session for this process; each hold is given back by one `let_go`.
 
-        Raises `SessionBusy` when another process runs it.
+        What another process added since we last held it is read. Raises `SessionBusy` when one runs it now.
         """
         live.holds += 1
         try:
             await self.renew(live)
+            await self._catch_up(live)
         except BaseException:
             live.holds -= 1
             raise
@@ -296,11 +324,27 @@ class Sessions:
             lease, live.lease = live.lease, None
             await self._store.release(lease)
 
-    async def _heal(self, session_id: str) -> None:
+    async def _heal(self, session_id: str) -> int | None:
+        """Mark what nobody finishes any more, and return the fence; None when another process runs the session."""
         lease = await take(self._store, session_id)
-        if lease is not None:
-            await self._store.interrupt(session_id, now())
-            await self._store.release(lease)
+        if lease is None:
+            return None
+        await self._store.interrupt(session_id, now())
+        await self._store.release(lease)
+        return lease.fence
+
+    async def _catch_up(self, live: Live) -> None:
+        async with live.reading:
+            if live.lease is not None and live.lease.fence != live.fence:
+                live.fence = live.lease.fence
+                await self._store.interrupt(live.id, now())
+                await self._read(live)
+
+    async def _read(self, live: Live) -> None:
+        session = await self._store.session(live.id)
+        if session is None:
+            raise NotFound(f"Session not found: {live.id}")
+        live.session, live.history = session, await self._store.messages(live.id)
 
 
 def _updated(part: Part) -> Event:

@@ -91,7 +91,13 @@ async def begin(instance: Instance, turn: Turn, *, summary: bool | None = None) 
         variant=turn.user.model.variant,
     )
     instance.sessions.set_status(turn.live, Busy())
-    return await instance.sessions.save_message(turn.live, answer)
+    try:
+        return await instance.sessions.save_message(turn.live, answer)
+    except asyncio.CancelledError:
+        # What was begun has been saved all the same: it must not stay without an end.
+        if (holder := turn.live.find(answer.id)) is not None:
+            await _fail(instance, turn, holder, _abort_error())
+        raise
 
 
 async def stream(instance: Instance, turn: Turn, request: Request, writer: Writer) -> None:
@@ -169,8 +175,9 @@ def finished(writer: Writer) -> Finish:
 
 async def _wait(instance: Instance, turn: Turn, error: ProviderError, attempt: int) -> None:
     chance = 1 + 0.25 * random.random()  # noqa: S311 - spreads retries, guards nothing
-    delay = error.retry_after if error.retry_after is not None else _FIRST_WAIT * 2 ** (attempt - 1) * chance
-    delay = min(delay, _LONGEST_WAIT)
+    delay = min(_FIRST_WAIT * 2 ** (attempt - 1) * chance, _LONGEST_WAIT)
+    if error.retry_after is not None:
+        delay = max(0.0, error.retry_after)
     log.info("retry session=%s attempt=%d in=%.1fs error=%s", turn.live.id, attempt, delay, error)
     status = Retry(attempt=attempt, message=str(error), next=now() + int(delay * 1000))
     instance.sessions.set_status(turn.live, status)
@@ -181,7 +188,7 @@ async def _wait(instance: Instance, turn: Turn, error: ProviderError, attempt: i
 async def aborted(instance: Instance, turn: Turn, holder: WithParts, writer: Writer) -> None:
     """Save an answer that a person ended: what came so far, and why it stops."""
     await writer.close()
-    await _fail(instance, turn, holder, MessageAbortedError(data=ErrorText(message="Aborted")))
+    await _fail(instance, turn, holder, _abort_error())
 
 
 async def failed(
@@ -194,6 +201,10 @@ async def failed(
     await _fail(instance, turn, holder, message_error(error, turn.model.provider_id))
     overflow = isinstance(error, ProviderError) and error.kind == "overflow"
     return "overflow" if overflow else "failed"
+
+
+def _abort_error() -> MessageAbortedError:
+    return MessageAbortedError(data=ErrorText(message="Aborted"))
 
 
 async def _fail(instance: Instance, turn: Turn, holder: WithParts, error: MessageError) -> None:

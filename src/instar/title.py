@@ -9,7 +9,7 @@ from instar.agent import sampling_temperature, shipped_prompt
 from instar.context import Turn, describe, finish_request
 from instar.generate import complete
 from instar.instance import Instance
-from instar.message import TextPart, User, WithParts, text_of
+from instar.message import ModelRef, TextPart, User, WithParts, text_of
 from instar.plugin import points
 from instar.provider.protocol import ProviderError, Request
 from instar.session import Live, default_title
@@ -32,8 +32,9 @@ def is_wanted(live: Live) -> bool:
 async def give(instance: Instance, live: Live, asked: WithParts) -> None:
     """Ask a small model for a title and save it. A failure is logged: the session keeps its default title."""
     assert isinstance(asked.info, User)
-    main = instance.models.find(f"{asked.info.model.provider_id}/{asked.info.model.model_id}")
-    turn = Turn(live, instance.agents.get("title"), instance.models.small(main), asked.info)
+    agent, main = instance.agents.get("title"), instance.models.find(_name(asked.info.model))
+    model = instance.models.find(_name(agent.model)) if agent.model else instance.models.small(main)
+    turn = Turn(live, agent, model, asked.info)
     if await limit(instance, turn.model, "title", session_id=live.id) is not None:
         return
     try:
@@ -60,6 +61,10 @@ def clean(text: str) -> str:
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     line = line.strip("\"'` ")
     return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
+
+
+def _name(ref: ModelRef) -> str:
+    return f"{ref.provider_id}/{ref.model_id}"
 
 
 async def _request(instance: Instance, turn: Turn, asked: WithParts) -> Request:

@@ -31,7 +31,7 @@ class Turns:
         Raises `SessionBusy` when another process runs the session.
         """
         if asked is not None and title.is_wanted(live):
-            self.spawn(title.give(self._instance, live, asked))
+            live.beside = self.spawn(title.give(self._instance, live, asked))
         live.wanted = True
         await self._instance.sessions.hold(live)
         if live.turn is not None:
@@ -55,15 +55,18 @@ class Turns:
             # A task that is cancelled before its first step never runs: it would not clean up.
             await asyncio.sleep(0)
             turn.cancel()
+            if live.beside is not None:
+                live.beside.cancel()
         # A second abort only waits: cancelling again would cut the cleaning up short.
         await asyncio.wait([turn])
         return True
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run something beside the turns; a failure is logged."""
         task = asyncio.create_task(_logged(work))
         self._beside.add(task)
         task.add_done_callback(self._beside.discard)
+        return task
 
     async def close(self, grace: float) -> None:
         """Abort every turn, then give the work beside them `grace` seconds before it is cancelled."""

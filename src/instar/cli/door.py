@@ -4,7 +4,7 @@ import asyncio
 import functools
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -71,24 +71,14 @@ async def opened_runtime(options: "Options") -> "AsyncIterator[Runtime]":
     from instar.runtime import Runtime
 
     async with await Runtime.open(options) as runtime:
-        tell(runtime.notices)
+        tell(runtime)
         yield runtime
 
 
-def tell(notices: Iterable[str]) -> None:
-    """Print notices on stderr, one line each; what trust took away is one line together."""
-    told = list(notices)
-    skipped = [notice for notice in told if is_about_trust(notice)]
-    if skipped:
-        click.echo(
-            f"instar: not trusted, so skipped (see: instar trust --help): {one_line('; '.join(skipped))}",
-            err=True,
-        )
-    for notice in told:
-        if notice not in skipped:
-            click.echo(f"instar: {one_line(notice)}", err=True)
-
-
-def is_about_trust(notice: str) -> bool:
-    """Whether a notice says that something was left out because its folder is not trusted."""
-    return "untrusted project" in notice
+def tell(runtime: "Runtime") -> None:
+    """Print what was skipped on stderr, one line each; what trust took away is one line together."""
+    if runtime.untrusted:
+        skipped = one_line("; ".join(runtime.untrusted))
+        click.echo(f"instar: not trusted, so skipped (see: instar trust --help): {skipped}", err=True)
+    for notice in runtime.notices:
+        click.echo(f"instar: {one_line(notice)}", err=True)

@@ -6,7 +6,6 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ import click
 from instar import __version__
 from instar.cli.context import Context
 from instar.cli.failure import Failure
+from instar.flagship import FLAGSHIPS
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
@@ -65,25 +65,7 @@ class Program(click.Group):
 
 def table() -> dict[str, tuple[str, str]]:
     """Return every command: the core's, then those that the flagships bring."""
-    return {**COMMANDS, **{name: (brought.command, brought.help) for name, brought in _flagships().items()}}
-
-
-def _flagships() -> Mapping[str, Any]:
-    """The flagships' table, read from its file alone.
-
-    Importing it by name would import the whole plugin door with it, which costs more than the help.
-    """
-    name = "instar.plugin.builtin"
-    module = sys.modules.get(name) or sys.modules.get("instar_builtin")
-    if module is None:
-        path = Path(__file__).parent.parent / "plugin" / "builtin.py"
-        spec = importlib.util.spec_from_file_location("instar_builtin", path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    found: Mapping[str, Any] = module.BUILTIN
-    return found
+    return {**COMMANDS, **{name: (brought.command, brought.help) for name, brought in FLAGSHIPS.items()}}
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -14,7 +14,7 @@ from instar.approval import Person, always_once
 from instar.bus import Subscription
 from instar.cli import question
 from instar.cli.context import Context
-from instar.cli.door import door, is_about_trust, opened_runtime
+from instar.cli.door import door, opened_runtime
 from instar.cli.follow import Follower, View
 from instar.cli.message import compose
 from instar.cli.plain import JsonLines, Plain
@@ -173,7 +173,7 @@ def _check_model(runtime: Runtime, wanted: Wanted) -> None:
 
 async def _is_trusted_now(context: Context, runtime: Runtime) -> bool:
     """Offer to trust the folder when something of it was skipped; whether the person said yes."""
-    if not question.is_there() or not any(is_about_trust(notice) for notice in runtime.notices):
+    if not question.is_there() or not runtime.untrusted:
         return False
     project = runtime.instance.project
     folder = project.worktree if project.vcs else project.directory

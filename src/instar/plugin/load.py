@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from instar.plugin.builtin import BUILTIN, builtin_name
+from instar.flagship import FLAGSHIPS, flagship_name
 from instar.plugin.door import Plugins
 from instar.plugin.interface import PluginFunction, PluginInput
 from instar.wire import Plain
@@ -35,7 +35,7 @@ class Spec(msgspec.Struct, frozen=True):
     @property
     def identity(self) -> str:
         """What makes two specs the same plugin."""
-        return builtin_name(self.target) or self.target
+        return flagship_name(self.target) or self.target
 
 
 class LoadError(Exception):
@@ -69,16 +69,16 @@ async def load(
 
 async def _load_one(spec: Spec, plugins: Plugins, make_input: Callable[[str], PluginInput]) -> None:
     module = _module(spec.target)
-    name, functions = _functions(module, builtin_name(spec.target) or spec.target)
+    name, functions = _functions(module, flagship_name(spec.target) or spec.target)
     ready = [await function(make_input(name), spec.options) for function in functions]
     for hooks in ready:
         plugins.add(name, hooks or {})
 
 
 def _module(target: str) -> ModuleType:
-    builtin = builtin_name(target)
-    if builtin is not None:
-        return importlib.import_module(BUILTIN[builtin].module)
+    flagship = flagship_name(target)
+    if flagship is not None:
+        return importlib.import_module(FLAGSHIPS[flagship].module)
     path = Path(target.removeprefix("file://"))
     if path.suffix in _JAVASCRIPT:
         raise LoadError("it is JavaScript, which this version of instar does not run")

@@ -76,7 +76,7 @@ class Instances:
     async def _start(self, path: Path) -> Runtime:
         runtime = await Runtime.open(Options(path, self._environment, self._flags))
         runtime.server_url = self.url
-        for notice in runtime.notices:
+        for notice in [*runtime.untrusted, *runtime.notices]:
             log.warning("notice directory=%s: %s", path, notice)
         log.info("instance opened directory=%s", path)
         return runtime

@@ -3,12 +3,10 @@
 A table of strings, not of imports: nothing of a flagship is loaded before it is asked for.
 """
 
-from typing import Final
-
-import msgspec
+from typing import Final, NamedTuple
 
 
-class Builtin(msgspec.Struct, frozen=True):
+class Flagship(NamedTuple):
     """A plugin that ships with instar: its module, and the command that it adds to the CLI."""
 
     module: str
@@ -21,8 +19,8 @@ class Builtin(msgspec.Struct, frozen=True):
     """The command line flag that switches it on."""
 
 
-BUILTIN: Final[dict[str, Builtin]] = {
-    "evolve": Builtin(
+FLAGSHIPS: Final[dict[str, Flagship]] = {
+    "evolve": Flagship(
         module="instar.plugins.evolve",
         command="instar.plugins.evolve.cli:command",
         help="Look at an evolve workspace: status, validate, log.",
@@ -35,8 +33,8 @@ ALIASES: Final[dict[str, str]] = {"opencode-evolve": "evolve"}
 """Other names in a ``plugin`` list that select a flagship."""
 
 
-def builtin_name(spec: str) -> str | None:
+def flagship_name(spec: str) -> str | None:
     """Return the flagship that a spec selects, or None. A version (``opencode-evolve@1.2``) is ignored."""
     bare = spec.rpartition("@")[0] or spec
     name = ALIASES.get(bare, bare)
-    return name if name in BUILTIN else None
+    return name if name in FLAGSHIPS else None
