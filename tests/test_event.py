@@ -30,6 +30,16 @@ USER = {
 }  # fmt: skip
 PART = {"id": "prt_1", "sessionID": "ses_1", "messageID": "msg_1", "type": "text", "text": "hi"}
 OF = {"sessionID": "ses_1"}
+QUESTION = {
+    "question": "Which?",
+    "header": "h",
+    "options": [{"label": "a", "description": "b"}],
+    "multiple": True,
+}
+PROJECT = {
+    "id": "global", "worktree": "/", "vcs": "git", "name": "n", "icon": {"color": "red"}, "commands": {"start": "s"},
+    "time": {"created": 1, "updated": 2}, "sandboxes": [],
+}  # fmt: skip
 
 EXAMPLES: list[tuple[str, dict[str, Any]]] = [
     ("server.connected", {}),
@@ -56,7 +66,18 @@ EXAMPLES: list[tuple[str, dict[str, Any]]] = [
          "tool": {"messageID": "msg_1", "callID": "c"}},
     ),
     ("permission.replied", {**OF, "requestID": "per_1", "reply": "always"}),
+    ("question.asked", {**OF, "id": "que_1", "questions": [QUESTION], "tool": {"messageID": "msg_1", "callID": "c"}}),
+    ("question.replied", {**OF, "requestID": "que_1", "answers": [["a"]]}),
+    ("question.rejected", {**OF, "requestID": "que_1"}),
+    ("todo.updated", {**OF, "todos": [{"content": "c", "status": "pending", "priority": "high"}]}),
+    ("command.executed", {**OF, "name": "build", "arguments": "x", "messageID": "msg_1"}),
     ("file.edited", {"file": "/a"}),
+    ("file.watcher.updated", {"file": "/a", "event": "change"}),
+    ("vcs.branch.updated", {"branch": "main"}),
+    ("project.updated", PROJECT),
+    ("server.instance.disposed", {"directory": "/a"}),
+    ("installation.updated", {"version": "1"}),
+    ("lsp.updated", {}),
     ("plugin.error", {"plugin": "p", "hook": "event", "message": "m"}),
     ("session.limit", {**OF, "limit": "tokens", "cause": "heartbeat", "message": "m"}),
 ]  # fmt: skip

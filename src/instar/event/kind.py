@@ -1,0 +1,87 @@
+"""Events: what is published on the bus, and what of it is kept.
+
+An event is ``{"id": "evt_…", "type": …, "properties": {…}}``. Each type is declared once, by the
+class of its properties. A type with a `version` is a *sync event* (seed 004 section 7): it is also a
+durable row with a sequence number in its session. Payloads are those of opencode 1.18's document.
+"""
+
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from instar import ids, wire
+from instar.message import UnknownPart, part_to_plain
+from instar.wire import Plain, Wire
+
+
+class EventType(msgspec.Struct, frozen=True):
+    """A declared type: its name, its properties' class and, for a sync event, its version."""
+
+    name: str
+    properties: type[Wire]
+    version: int | None = None
+
+
+TYPES: Final[dict[str, EventType]] = {}
+"""Every declared event type by name."""
+_BY_CLASS: Final[dict[type[Wire], EventType]] = {}
+
+P = TypeVar("P", bound=type[Wire])
+
+
+def declare(name: str, *, version: int | None = None) -> Any:
+    """Declare the decorated class as the properties of the event type `name`.
+
+    Raises `ValueError` when the name is taken.
+    """
+
+    def register(properties: P) -> P:
+        if name in TYPES:
+            raise ValueError(f"event type {name!r} is declared twice")
+        TYPES[name] = _BY_CLASS[properties] = EventType(name, properties, version)
+        return properties
+
+    return register
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One thing that happened: its own id, its type and its properties."""
+
+    id: str
+    type: str
+    properties: Wire
+
+    @property
+    def declared(self) -> EventType:
+        """The declaration of this event's type."""
+        return TYPES[self.type]
+
+    @property
+    def session_id(self) -> str | None:
+        """The session that the event belongs to, if any."""
+        return getattr(self.properties, "session_id", None)
+
+    def to_plain(self) -> Plain:
+        """Return the event's wire form as a detached dict."""
+        return {"id": self.id, "type": self.type, "properties": properties_to_plain(self.properties)}
+
+
+def make(properties: Wire) -> Event:
+    """Return a new event with these properties; their class says of which type."""
+    return Event(ids.new("evt"), _BY_CLASS[type(properties)].name, properties)
+
+
+def properties_to_plain(properties: Wire) -> Plain:
+    """Return an event's properties as a detached dict, parts of unknown types included."""
+    part = getattr(properties, "part", None)
+    plain: Plain = wire.to_plain(properties)
+    if isinstance(part, UnknownPart):
+        plain["part"] = part_to_plain(part)
+    return plain
+
+
+def encode_properties(properties: Wire) -> bytes:
+    """Return an event's properties as JSON bytes, parts of unknown types included."""
+    if isinstance(getattr(properties, "part", None), UnknownPart):
+        return wire.encode(properties_to_plain(properties))
+    return wire.encode(properties)
