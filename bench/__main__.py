@@ -1,7 +1,7 @@
 """Measure instar alone and print medians: `python -m bench [--json] [--runs N]`.
 
-Absolute figures of a shared machine are noise; compare runs of one day on one machine. The model is scripted and
-answers at once, so that what is measured is instar's own time.
+Absolute figures of a shared machine are noise; compare runs of one day on one machine. Models answer at once, so that
+what is measured is instar's own time.
 """
 
 import argparse
@@ -14,11 +14,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.program import Server, cores, environment, serving, spawn, timed
+from bench.program import Server, cores, environment, model_alone, modelled, serving, spawn, timed
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "hello"
 CALLS = 20
 """Sequential tool calls of one measured turn."""
+DELTAS = 4000
+"""Text deltas of the long answer."""
 LONG = 400
 """The turn of a long session that is compared with the tenth."""
 
@@ -50,7 +52,7 @@ def commands(root: Path, runs: int) -> Iterator[Figure]:
 
 
 def server(root: Path, runs: int) -> Iterator[Figure]:
-    """A server without plugins: start, idle memory, warm turns, tool calls, growth."""
+    """A server without plugins: start, idle memory, tool calls."""
     ready, idle = [], []
     for _ in range(min(runs, 3)):
         with serving(root, environment(root / "server")) as started:
@@ -58,17 +60,36 @@ def server(root: Path, runs: int) -> Iterator[Figure]:
             idle.append(started.memory())
     yield Figure("instar serve: first health answer", ready, "ms")
     yield Figure("instar serve: idle memory", idle, "MB")
-    with serving(
-        root, environment(root / "turns", INSTAR_CONFIG_CONTENT='{"model": "scripted/echo"}')
-    ) as warm:
-        session = warm.session()
-        took = [warm.turn(session) * 1000 for _ in range(LONG)]
-        yield Figure("warm turn over HTTP", took[5 : 5 + max(runs * 4, 40)], "ms")
-        yield Figure(f"growth: turn {LONG} against turn 10", [grown(took)], "×")
-        yield Figure("memory after these turns", [warm.memory()], "MB")
     for what, call in (("read", 'read {"filePath": "small.txt"}'), ("bash true", 'bash {"command": "true"}')):
         with serving(root, environment(root / what, **scripted(root, call))) as tools:
             yield Figure(f"tool call: {what}", per_call(tools, runs), "ms")
+
+
+def turns(root: Path, runs: int) -> Iterator[Figure]:
+    """Turns over HTTP against a model server of its own process: warm, grown, and streaming a long answer."""
+    with (
+        modelled(["word", f"deltas-{DELTAS}"]) as (models, url),
+        serving(root, environment(root / "turns", **models)) as server,
+    ):
+        session = server.session()
+        took = [server.turn(session) * 1000 for _ in range(LONG)]
+        small, large = (statistics.median(model_alone(url, size)) * 1000 for size in (30, LONG * 2))
+        early, late = took[5:25], took[-20:]
+        yield Figure(
+            "warm turn over HTTP, the model's time taken off", [value - small for value in early], "ms"
+        )
+        ratio = (statistics.median(late) - large) / (statistics.median(early) - small)
+        yield Figure(f"growth: turn {LONG} against turn 10, the same", [ratio], "×")
+        yield Figure("memory after these turns", [server.memory()], "MB")
+        with server.listening() as heard:
+            used = []
+            for _ in range(runs):
+                before, seen = server.cpu(), heard()
+                server.turn(server.session(), f"deltas-{DELTAS}")
+                used.append((server.cpu() - before) * 1_000_000 / DELTAS)
+                if heard() == seen:
+                    raise RuntimeError("the client of the event stream heard nothing")
+            yield Figure("streaming one delta to one client: CPU", used, "µs")
 
 
 def evolve(root: Path, runs: int) -> Iterator[Figure]:
@@ -99,17 +120,12 @@ def per_call(server: Server, runs: int) -> list[float]:
     return [server.turn(server.session()) * 1000 / CALLS for _ in range(runs + 1)][1:]
 
 
-def grown(took: list[float]) -> float:
-    """How much longer the last turns took than those around the tenth."""
-    return statistics.median(took[-20:]) / statistics.median(took[5:25])
-
-
 def measure(runs: int, show: Callable[[Figure], None]) -> None:
     """Measure everything and show each figure as it comes."""
     with tempfile.TemporaryDirectory(prefix="instar-bench-") as folder:
         root = Path(folder)
         (root / "small.txt").write_text("one line\n")
-        for part in (commands, server, evolve):
+        for part in (commands, server, turns, evolve):
             for figure in part(root, runs):
                 show(figure)
 

@@ -1,12 +1,15 @@
 """instar as a person starts it: a command that is timed, and a server that is asked over HTTP."""
 
+import http.client
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
+import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -76,14 +79,36 @@ class Server:
         """Make a session and return its id."""
         return str(self.post("/session", {"title": "bench"})["id"])
 
-    def turn(self, session: str, text: str = "go") -> float:
+    def turn(self, session: str, model: str | None = None) -> float:
         """Prompt and return the seconds until the answer. Raises `RuntimeError` when the answer is an error."""
+        body: dict[str, Any] = {"parts": [{"type": "text", "text": "go"}]}
+        if model:
+            body["model"] = {"providerID": "bench", "modelID": model}
         started = time.perf_counter()
-        answer = self.post(f"/session/{session}/message", {"parts": [{"type": "text", "text": text}]})
+        answer = self.post(f"/session/{session}/message", body)
         took = time.perf_counter() - started
         if "error" in answer["info"]:
             raise RuntimeError(f"the turn failed: {answer['info']['error']}")
         return took
+
+    @contextmanager
+    def listening(self) -> Iterator[Callable[[], int]]:
+        """Read the event stream in a process of its own; the function yielded says how many bytes came so far."""
+        code = "import sys, urllib.request as u\nfor line in u.urlopen(sys.argv[1]): print(line, flush=True)"
+        with tempfile.NamedTemporaryFile() as file:
+            reader = subprocess.Popen([sys.executable, "-c", code, self.url + "/event"], stdout=file)
+            try:
+                while Path(file.name).stat().st_size == 0:
+                    time.sleep(0.01)
+                yield lambda: Path(file.name).stat().st_size
+            finally:
+                reader.kill()
+                reader.wait()
+
+    def cpu(self) -> float:
+        """CPU seconds that the server has used."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def memory(self) -> float:
         """Resident memory of the server in MB."""
@@ -114,6 +139,47 @@ def serving(folder: Path, env: Mapping[str, str]) -> Iterator[Server]:
         process.terminate()
         process.wait(timeout=10)
         process.stdout.close()
+
+
+@contextmanager
+def modelled(names: Sequence[str]) -> Iterator[tuple[dict[str, str], str]]:
+    """Run the model server; yields variables that make its models, by name, instar's own, and its address."""
+    process = subprocess.Popen([sys.executable, "-m", "bench.model"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        url = process.stdout.readline().strip()
+        block = {
+            "npm": "@ai-sdk/openai-compatible",
+            "options": {"baseURL": url, "apiKey": "none"},
+            "models": {},
+        }
+        config = {
+            "model": f"bench/{names[0]}",
+            "provider": {"bench": {**block, "models": {name: {} for name in names}}},
+        }
+        yield {"INSTAR_CONFIG_CONTENT": json.dumps(config)}, url
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def model_alone(url: str, messages: int, runs: int = 20) -> list[float]:
+    """Return the model's own seconds for a conversation of so many short messages."""
+    said = [
+        {"role": "user" if number % 2 == 0 else "assistant", "content": "word"} for number in range(messages)
+    ]
+    tools = [{"type": "function", "function": {"name": "t", "description": "d" * 9000, "parameters": {}}}]
+    body = json.dumps({"model": "word", "messages": said, "tools": tools}).encode()
+    connection = http.client.HTTPConnection(urllib.parse.urlsplit(url).netloc)
+    took = []
+    for _ in range(runs):
+        started = time.perf_counter()
+        connection.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
+        connection.getresponse().read()
+        took.append(time.perf_counter() - started)
+    connection.close()
+    return took
 
 
 def spawn(argv: Sequence[str], text: str) -> float:

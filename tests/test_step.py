@@ -95,20 +95,12 @@ async def test_the_parts_of_an_answer_are_stored_before_their_events_are_heard(h
     door = await house.open()
     session = await door.session()
     missing = []
-
-    async def event(heard) -> None:
-        if heard.type == "message.part.updated":
-            stored = [part.id for message in await door.stored(session) for part in message.parts]
-            missing.extend({heard.properties.part.id} - set(stored))
-
-    door.plugin({"event": event})
-    door.runtime._forwarding = None
     with door.runtime.instance.bus.subscribe() as subscription:
-        await door.ask(session, "hello")
-        while subscription.waiting:
-            found = await subscription.get()
-            assert found is not None
-            await event(found)
+        await door.start(session, "hello")
+        while (event := await subscription.get()) is not None and event.type != "session.idle":
+            if event.type == "message.part.updated":
+                stored = {part.id for message in await door.stored(session) for part in message.parts}
+                missing += [event] if event.properties.part.id not in stored else []  # type: ignore[attr-defined]
     assert not missing
 
 
@@ -117,12 +109,12 @@ async def test_a_call_that_fails_for_a_while_is_tried_again_and_leaves_no_half_p
         == turn
         text: half of it
         error: 429 slow down retry-after=0 times=2
-        text:  and the rest
+        text: , and the rest
     """)
     door = await house.open()
     session = await door.session()
     answer = await door.ask(session, "go")
-    assert said(answer) == "half of it\nand the rest" or said(answer) == "half of it and the rest"
+    assert said(answer) == "half of it, and the rest"
     tries = [given.status for given in door.of("session.status") if given.status.__struct_config__.tag == "retry"]
     assert [status.attempt for status in tries] == [1, 2]
     assert all("429 slow down" in status.message for status in tries)
@@ -149,6 +141,30 @@ async def test_a_call_that_had_begun_to_ask_for_tools_is_taken_back_before_it_is
     await door.ask(session, "go")
     assert (house.folder / "ran.txt").read_text() == "ran\nagain\n"
     assert len(results(await door.stored(session))) == 2
+
+
+async def test_a_wait_that_the_provider_asks_for_is_kept_to_and_an_abort_ends_it(house: House) -> None:
+    house.says("== turn\nerror: 429 slow down retry-after=90\n")
+    door = await house.open()
+    session = await door.session()
+    await door.start(session, "go")
+    event = await door.until(lambda event: trace([event]) == ["status retry"])
+    assert event.properties.status.next > time.time() * 1000 + 80_000  # type: ignore[attr-defined]
+    started = time.monotonic()
+    assert await door.client.abort(session)
+    assert time.monotonic() - started < 1
+    assert (await door.client.status()) == {}
+
+
+async def test_a_wait_that_nobody_asked_for_begins_at_two_seconds(house: House) -> None:
+    house.says("== turn\nerror: 500 oops\n")
+    door = await house.open()
+    session = await door.session()
+    await door.start(session, "go")
+    event = await door.until(lambda event: trace([event]) == ["status retry"])
+    left = event.properties.status.next - time.time() * 1000  # type: ignore[attr-defined]
+    assert 1500 < left <= 2500
+    await door.client.abort(session)
 
 
 async def test_after_five_retries_the_error_stands_in_the_answer(house: House) -> None:

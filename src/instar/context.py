@@ -32,6 +32,14 @@ class Turn(msgspec.Struct):
     step: int = 0
 
 
+class _Sent(points.MessagesOutput):
+    """The messages of a step as the door can copy them: the kinds of part are no union that msgspec decodes."""
+
+    def __deepcopy__(self, memo: object) -> "_Sent":
+        """Return a copy whose messages are independent."""
+        return _Sent(messages=[message.copy() for message in self.messages])
+
+
 class Prepared(msgspec.Struct, frozen=True):
     """A request, and the tools that were offered in it by name."""
 
@@ -41,14 +49,13 @@ class Prepared(msgspec.Struct, frozen=True):
 
 async def prepare(instance: Instance, turn: Turn) -> Prepared:
     """Put a step's request together, asking every hook that may change it."""
+    # The order of the hooks is that of the reference's section 3.3.
     overrides = await _step_hook(instance, turn)
-    system = await compose(instance, turn)
-    messages = await _messages(instance, turn.live)
-    system = await _system_hook(
-        instance, turn, system if overrides is None else overrides, overrides is not None
-    )
     tools = available(instance, turn)
     specs = [await _spec(instance, name, tool) for name, tool in tools.items()]
+    messages = await _messages(instance, turn.live)
+    system = await compose(instance, turn) if overrides is None else overrides
+    system = await _system_hook(instance, turn, system, overrides is not None)
     request = Request(
         model=turn.model,
         system=system,
@@ -180,7 +187,7 @@ async def _messages(instance: Instance, live: Live) -> list[WithParts]:
     if not instance.plugins.listens(points.MESSAGES):
         return messages
     # Transforms get a copy decoded for this step: the stored history is never theirs to change.
-    output = points.MessagesOutput(messages=[message.copy() for message in messages])
+    output = _Sent(messages=[message.copy() for message in messages])
     await instance.plugins.trigger(points.MESSAGES, points.Empty(), output)
     return output.messages
 

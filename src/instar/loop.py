@@ -56,4 +56,6 @@ def final_answer(history: list[WithParts], asked: User) -> WithParts | None:
         if isinstance(info, Assistant) and info.parent_id == asked.id:
             settled = info.error is not None or (info.time.completed and info.finish != "tool-calls")
             return message if settled else None
+        if info.id == asked.id:
+            break
     return None

@@ -24,9 +24,9 @@ _SAMPLE = 2_000
 
 def is_wanted(live: Live) -> bool:
     """Whether the session still has its default title and exactly one message of a person."""
-    session = live.session
-    asked = sum(1 for message in live.history if isinstance(message.info, User))
-    return session.parent_id is None and asked == 1 and session.title == default_title(session.time.created)
+    if live.session.parent_id is not None or not is_wanted_still(live):
+        return False
+    return sum(1 for message in live.history if isinstance(message.info, User)) == 1
 
 
 async def give(instance: Instance, live: Live, asked: WithParts) -> None:

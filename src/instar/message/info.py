@@ -139,6 +139,8 @@ def visible(history: Sequence[WithParts]) -> list[WithParts]:
     """
     for index in range(len(history) - 2, -1, -1):
         asked = history[index]
+        if not isinstance(asked.info, User):
+            continue
         mark = next((part for part in asked.parts if isinstance(part, CompactionPart)), None)
         if mark is None:
             continue

@@ -22,7 +22,7 @@ class Recovery:
         self._scripts = scripts
         self._client = client
         self._system: dict[str, list[str]] = {}
-        self._said: dict[str, set[tuple[str, str]]] = {}
+        self._said: dict[str, dict[tuple[str, str], str]] = {}
 
     def take_system(self, session_id: str) -> list[str]:
         """Return the system prompt that replaces this step's, once; empty when nothing failed."""
@@ -31,7 +31,8 @@ class Recovery:
     async def failed(self, session_id: str, agent: str | None, failure: script.ScriptFailure) -> bool:
         """Recover from one failed call: keep the system prompt for the step, queue the user message.
 
-        A script that fails at every step queues its message once, until the same hook of it succeeds.
+        A script that fails at every step queues its message once, until the same hook of it succeeds, and
+        the same text once for all its hooks.
         Returns whether a message was queued.
         """
         if failure.hook in protocol.OBSERVATIONAL:
@@ -42,17 +43,19 @@ class Recovery:
         if system:
             self._system[session_id] = kept + [text for text in system if text not in kept]
         user = protocol.text(answer, "user") or self._scripts.prompts.text("recover")
-        said = self._said.setdefault(session_id, set())
-        if not user or (failure.script, failure.hook) in said:
+        said = self._said.setdefault(session_id, {})
+        mark = (failure.script, failure.hook)
+        known = mark in said or any(text == user and file == mark[0] for (file, _), text in said.items())
+        if not user or known:
             return False
-        said.add((failure.script, failure.hook))
+        said[mark] = user
         return await self._queue(session_id, PromptBody.text(user, synthetic=True, agent=agent))
 
     def succeeded(self, session_id: str, hook: str) -> None:
         """Forget that `hook` failed in this session: no script fails at it any more."""
-        said = self._said.get(session_id)
-        if said:
-            said -= {mark for mark in said if mark[1] == hook}
+        said = self._said.get(session_id, {})
+        for mark in [mark for mark in said if mark[1] == hook]:
+            del said[mark]
 
     def forget(self, session_id: str) -> None:
         """Drop what is kept of a session."""

@@ -36,7 +36,8 @@ class Scripts:
         self._place = place
         self._silent: set[tuple[str, tuple[int, int, int, int], str]] = set()
         self._known: dict[str, tuple[tuple[int, int, int, int], discovery.Registration]] = {}
-        self._failed: dict[str, str] = {}
+        self._failed: dict[str, script.ScriptFailure] = {}
+        self._unrecovered: list[script.ScriptFailure] = []
         self.entries: list[Entry] = []
         self.prompts = Prompts(workspace)
 
@@ -46,10 +47,16 @@ class Scripts:
         return [self._known[entry.name][1] for entry in self.entries if entry.name in self._known]
 
     @property
+    def failing(self) -> bool:
+        """Whether the `discover` of some script failed when it was last called."""
+        return bool(self._failed)
+
+    @property
     def problems(self) -> list[str]:
         """What is wrong with the scripts, a sentence each."""
         said = [entry.problem for entry in self.entries if entry.problem]
-        said += [self._failed[entry.name] for entry in self.entries if entry.name in self._failed]
+        failed = [self._failed[entry.name] for entry in self.entries if entry.name in self._failed]
+        said += [f"{failure}; its tools are left out" for failure in failed]
         return said + [problem for one in self.registrations for problem in one.problems]
 
     def runnable(self) -> list[Entry]:
@@ -71,6 +78,7 @@ class Scripts:
         present = {entry.name for entry in self.runnable()}
         for file in [file for file in self._known if file not in present]:
             del self._known[file]
+            self._failed.pop(file, None)
         self._silent = {mark for mark in self._silent if any(e.signature == mark[1] for e in entries)}
         return True
 
@@ -83,6 +91,11 @@ class Scripts:
         if not isinstance(saved, dict):
             return None
         return discovery.Registration(file, str(saved["name"]), saved.get("test"))
+
+    def take_failures(self) -> list[script.ScriptFailure]:
+        """Return the calls of `discover` that failed since this was last asked."""
+        taken, self._unrecovered = self._unrecovered, []
+        return taken
 
     def answers(self, hook: str) -> list[Entry]:
         """Return the scripts that may answer `hook`: all but those that said they do not know it."""
@@ -123,7 +136,8 @@ class Scripts:
             log.debug("script=%s hook=discover unknown", entry.name)
         except script.ScriptFailure as error:
             # Its tools are gone, rather than offered as they were: nobody knows what the script does now.
-            self._failed[entry.name] = f"{error}; its tools are left out"
+            self._failed[entry.name] = error
+            self._unrecovered.append(error)
         registration = discovery.register(entry.name, answer)
         self._known[entry.name] = (entry.signature, registration)
         for problem in registration.problems:

@@ -162,6 +162,10 @@ class Evolve:
 
     async def _step(self, given: points.StepInput, output: points.StepOutput) -> None:
         await self.refresh()
+        if not self.scripts.failing:
+            self.recovery.succeeded(given.session_id, "discover")
+        for failure in self.scripts.take_failures():
+            await self.recovery.failed(given.session_id, given.agent, failure)
 
     async def _system(self, given: points.SystemInput, output: points.SystemOutput) -> None:
         session_id = given.session_id

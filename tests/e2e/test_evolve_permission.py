@@ -1,0 +1,120 @@
+"""Seed 000 "tool permissions": its examples word for word in the config, deciding what the model may do."""
+
+import json
+
+import pytest
+
+SEED = {
+    "persona_trait_delete": "deny",
+    "persona_note_list": "allow",
+    "persona_trait_write": {"SOUL.md": "deny", "*": "allow"},
+    "persona_data_update": {".people.json": "deny", "*": "allow"},
+    "evolve_hook_write": {"persona.py": "allow", "*": "deny"},
+    "evolve_hook_edit": {"persona.py": "allow", "*": "deny"},
+}
+"""The seed's agent config, in its order."""
+
+TOOLS = [
+    {"name": "trait_delete", "parameters": {"trait": "t"}},
+    {"name": "note_list"},
+    {"name": "trait_write", "parameters": {"trait": "t"}, "permission": {"arg": "trait"}},
+    {"name": "data_update", "parameters": {"file": "t"}, "permission": {"arg": "file"}},
+    {
+        "name": "trait_move",
+        "parameters": {"old_trait": "from", "new_trait": "to"},
+        "permission": {"arg": ["old_trait", "new_trait"]},
+    },
+]
+PREVENTED = "prevents you from using this specific tool call"
+
+
+def scripts(person) -> None:
+    answers = {
+        "discover": json.dumps({"name": "persona", "tools": TOOLS}),
+        "execute_tool": '{"result": "ran"}',
+    }
+    person.shell("persona.py", **answers)
+    person.shell("other.py", discover="{}")
+
+
+def call(person, tool: str, **args: str) -> str:
+    """What the model reads of one call."""
+    person.run(f"== turn\ntool: {tool} {json.dumps(args)}\n== turn\ntext: done\n")
+    return person.results()[-1]
+
+
+def test_the_seeds_examples_decide_as_they_say(person):
+    scripts(person)
+    person.config(agent={"build": {"permission": SEED}})
+    calls = [
+        ("persona_trait_write", {"trait": "SOUL.md"}, False),
+        ("persona_trait_write", {"trait": "HUMOR.md"}, True),
+        ("persona_trait_write", {"trait": "./SOUL.md"}, False),
+        ("persona_note_list", {}, True),
+        ("persona_data_update", {"file": ".people.json"}, False),
+        ("persona_data_update", {"file": "x.json"}, True),
+    ]
+    lines = "".join(f"tool: {tool} {json.dumps(args)}\n" for tool, args, _ in calls)
+    person.run(f"== turn\n{lines}== turn\ntext: done\n")
+    assert [result == "ran" for result in person.results()] == [allowed for *_, allowed in calls]
+    assert PREVENTED in person.results()[0]
+    assert len(person.calls("persona.py", "execute_tool")) == sum(allowed for *_, allowed in calls)
+    offered = person.tools(0)
+    assert "persona_trait_delete" not in offered
+    assert {"persona_trait_write", "evolve_hook_write", "evolve_hook_edit"} <= offered.keys()
+
+
+def test_the_seeds_examples_for_hooks_allow_one_script_and_deny_the_others(person):
+    scripts(person)
+    before = person.files(person.root / "hooks")
+    person.config(agent={"build": {"permission": SEED}})
+    content = (person.root / "hooks" / "persona.py").read_text() + "# grown\n"
+    lines = [
+        f"tool: {tool} {json.dumps({'file': file} | args)}\n"
+        for tool, args in (
+            ("evolve_hook_write", {"content": content}),
+            ("evolve_hook_edit", {"oldString": "# grown", "newString": "# more"}),
+        )
+        for file in ("other.py", "persona.py")
+    ]
+    person.run("".join(f"== turn\n{line}" for line in lines) + "== turn\ntext: done\n")
+    first, second, third, fourth = person.results()
+    assert PREVENTED in first
+    assert PREVENTED in third
+    assert "Installed hooks/persona.py" in second
+    assert "Installed hooks/persona.py" in fourth
+    assert (person.root / "hooks" / "persona.py").read_text().endswith("# more\n")
+    assert person.files(person.root / "hooks")["other.py"] == before["other.py"]
+
+
+@pytest.mark.parametrize(("old", "new"), [("SOUL.md", "x.md"), ("x.md", "SOUL.md")])
+def test_each_argument_that_permission_arg_names_counts(person, old, new):
+    scripts(person)
+    person.config(permission={"persona_trait_move": {"SOUL.md": "deny", "*": "allow"}})
+    assert PREVENTED in call(person, "persona_trait_move", old_trait=old, new_trait=new)
+    assert person.calls("persona.py", "execute_tool") == []
+
+
+@pytest.mark.parametrize("called", ["persona_hook_read", "evolve_hook_read"])
+@pytest.mark.parametrize("ruled", ["persona_hook_read", "evolve_hook_read"])
+def test_a_rule_and_a_call_under_a_scripts_prefix_mean_evolves_own_tool(person, called, ruled):
+    scripts(person)
+    person.config(permission={ruled: {"other.py": "deny", "*": "allow"}})
+    assert PREVENTED in call(person, called, file="other.py")
+
+
+def test_a_tool_without_a_permission_field_can_be_denied_only_as_a_whole(person):
+    scripts(person)
+    person.config(permission={"persona_note_list": {"x": "deny"}})
+    assert call(person, "persona_note_list") == "ran"
+
+
+def test_what_needs_a_persons_answer_is_refused_without_one_and_allowed_by_auto(person):
+    scripts(person)
+    person.config(permission={"persona_trait_write": "ask"})
+    assert "needs a person's answer" in call(person, "persona_trait_write", trait="a")
+    assert person.calls("persona.py", "execute_tool") == []
+    person.run(
+        '== turn\ntool: persona_trait_write {"trait": "a"}\n== turn\ntext: done\n', "--auto"
+    )
+    assert person.results() == ["ran"]
