@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
+from tests.turn import Door, House, answer_of, results
 
 from instar.approval import Person, always_once
 from instar.event import PermissionAsked
 from instar.message import Rule
 from instar.plugin import points
-from tests.turn import Door, House, answer_of, results
 
 pytest_plugins = ["tests.turn"]
 
@@ -45,7 +45,9 @@ def ran(house: House) -> bool:
     return (house.folder / "ran").exists()
 
 
-async def play(house: House, permission: Any, person: Person | None = None, hooks: Any = None) -> tuple[Door, str]:
+async def play(
+    house: House, permission: Any, person: Person | None = None, hooks: Any = None
+) -> tuple[Door, str]:
     house.says(RUN)
     house.settings(permission=permission)
     door = await house.open(person=person)
@@ -72,10 +74,12 @@ async def test_what_is_allowed_runs_without_a_question(house: House) -> None:
 
 async def test_what_is_denied_does_not_run_and_the_model_reads_the_rule(house: House) -> None:
     person = Answering("once")
-    door, text = await play(house, {"bash": {"*": "allow", "echo *": "deny"}}, person)
+    _, text = await play(house, {"bash": {"*": "allow", "echo *": "deny"}}, person)
     assert not ran(house)
     assert person.questions == []
-    assert text.startswith("The user has specified a rule which prevents you from using this specific tool call")
+    assert text.startswith(
+        "The user has specified a rule which prevents you from using this specific tool call"
+    )
     assert '{"permission": "bash", "pattern": "echo *", "action": "deny"}' in text
     assert len(house.requests()) == 2
 
@@ -93,7 +97,8 @@ async def test_a_person_is_asked_with_the_call_already_shown_and_answers_once(ho
     states = [
         event.type if "permission" in event.type else event.properties.part.state.__struct_config__.tag  # type: ignore[attr-defined]
         for event in door.heard
-        if "permission" in event.type or getattr(getattr(event.properties, "part", None), "tool", "") == "bash"
+        if "permission" in event.type
+        or getattr(getattr(event.properties, "part", None), "tool", "") == "bash"
     ]
     assert states == ["pending", "running", "permission.asked", "permission.replied", "completed"]
     assert await door.runtime.instance.store.asks() == []
@@ -244,7 +249,7 @@ async def test_a_hook_is_told_what_is_asked_and_by_whom(house: House) -> None:
         seen.append(given)
         assert output.status == "allow"
 
-    door, _ = await play(house, {"bash": "allow"}, None, {"permission.ask": ask})
+    await play(house, {"bash": "allow"}, None, {"permission.ask": ask})
     (given,) = seen
     assert (given.permission, given.tool, given.call_id) == ("bash", "bash", "call_t1_1")
     assert given.metadata["command"] == "echo ran >> ran"

@@ -33,7 +33,9 @@ async def test_every_subscriber_gets_every_event_in_order() -> None:
 
 
 async def test_unread_deltas_of_one_part_are_merged_and_lose_no_text() -> None:
-    seen = await drained(Bus(), [delta("a"), delta("b"), delta("c", "prt_2"), delta("d", "prt_2"), delta("e")])
+    seen = await drained(
+        Bus(), [delta("a"), delta("b"), delta("c", "prt_2"), delta("d", "prt_2"), delta("e")]
+    )
     assert [(event.properties.part_id, event.properties.delta) for event in seen] == [
         ("prt_1", "ab"),
         ("prt_2", "cd"),

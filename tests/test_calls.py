@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.turn import Door, House, calls_of, results, said
 
 from instar.event import PartUpdated
 from instar.message import FilePart, ToolCompleted, ToolError, ToolPart
 from instar.plugin import Ask, Tool, ToolContext, ToolFailure, ToolResult, points
-from tests.turn import Door, House, calls_of, results, said
 
 pytest_plugins = ["tests.turn"]
 
@@ -107,7 +107,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("asked", REFUSED, ids=lambda asked: asked[:30])
-async def test_a_call_that_cannot_run_tells_the_model_why_and_the_turn_goes_on(house: House, asked: str) -> None:
+async def test_a_call_that_cannot_run_tells_the_model_why_and_the_turn_goes_on(
+    house: House, asked: str
+) -> None:
     _, found = await played(house, asked)
     assert found[0].startswith(REFUSED[asked])
 
@@ -220,7 +222,9 @@ async def test_hooks_change_what_the_model_reads_of_a_call(house: House) -> None
         output.error = f"{given.tool}: {output.error[:14]}"
 
     hooks = {"tool.execute.after": after, "tool.execute.failure": failure}
-    door, found = await played(house, 'tool: bash {"command": "echo hi"}\ntool: read {"filePath": "x"}', hooks)
+    door, found = await played(
+        house, 'tool: bash {"command": "echo hi"}\ntool: read {"filePath": "x"}', hooks
+    )
     assert found == ["echo hi said hi\n", "read: File not found"]
     state = next(given.part.state for given in door.of("message.part.updated") if _is_done(given))
     assert (state.title, state.metadata) == ("Changed", {"seen": True})

@@ -4,12 +4,12 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.turn import Door, House, answer_of, said, users
 
 from instar.compaction import CONTINUE, LONGEST_RESULT, usable
 from instar.message import CompactionPart, ContextOverflowError, MessageAbortedError, ModelRef
 from instar.plugin import Invalid, points
 from instar.provider.protocol import Model, ModelCost, ModelLimit
-from tests.turn import Door, House, answer_of, said, users
 
 pytest_plugins = ["tests.turn"]
 
@@ -67,7 +67,9 @@ async def test_a_summary_by_hand_may_use_another_model(house: House) -> None:
 
 
 async def test_there_is_nothing_to_summarise_in_an_empty_session_or_while_a_turn_runs(house: House) -> None:
-    house.says('== turn\ntool: bash {"command": "until [ -e go ]; do sleep 0.01; done"}\n\n== turn\ntext: done\n')
+    house.says(
+        '== turn\ntool: bash {"command": "until [ -e go ]; do sleep 0.01; done"}\n\n== turn\ntext: done\n'
+    )
     door = await house.open()
     session = await door.session()
     with pytest.raises(Invalid, match="has no messages to summarise"):
@@ -128,11 +130,13 @@ text: answered
 
 async def test_a_full_window_is_summarised_and_the_prompt_tried_again(house: House) -> None:
     house.says(f"""
-== turn
+== when "first"
 text: before
 
-== turn
-error: overflow the prompt is too long times=1
+== when "second"
+error: overflow the prompt is too long
+
+== when "Continue if"
 text: it fits now
 {SUMMARY}""")
     door = await house.open()
@@ -151,8 +155,10 @@ async def test_steps_whose_results_filled_the_window_are_summarised_with_their_p
 == turn
 tool: bash {{"command": "echo big"}}
 
-== turn
-error: overflow too long times=1
+== when "^big"
+error: overflow too long
+
+== when "Continue if"
 text: it fits now
 {SUMMARY}""")
     door = await house.open()
@@ -163,7 +169,7 @@ text: it fits now
 
 
 async def test_a_window_that_stays_full_ends_in_an_error_and_not_in_a_circle(house: House) -> None:
-    house.says(f"== turn\nerror: overflow too long\n{SUMMARY}")
+    house.says(f'== when ""\nerror: overflow too long\n{SUMMARY}')
     door = await house.open()
     session = await door.session()
     await door.ask(session, "first")
@@ -174,8 +180,10 @@ async def test_a_window_that_stays_full_ends_in_an_error_and_not_in_a_circle(hou
 
 async def test_a_summary_that_does_not_fit_itself_is_an_error_and_the_session_works_on(house: House) -> None:
     house.says("""
-== turn
-error: overflow too long times=1
+== when "first"
+error: overflow too long
+
+== when "second"
 text: fits
 
 == compaction

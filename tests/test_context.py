@@ -4,18 +4,31 @@ import json
 import platform
 import subprocess
 import time
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from tests.turn import Door, House, results, said, users
 
 from instar.message import TextPart
 from instar.plugin import Tool, points
-from tests.turn import Door, House, results, said, users
 
 pytest_plugins = ["tests.turn"]
 
 ECHO = '== when ""\ntext: {{user}}\n'
-TOOL = '== turn\ntool: bash {"command": "echo x"}\n\n== turn\ntext: done\n\n== turn\ntext: again\n\n== turn\ntext: more\n'
+TOOL = """
+== turn
+tool: bash {"command": "echo x"}
+
+== turn
+text: done
+
+== turn
+text: again
+
+== turn
+text: more
+"""
 
 
 def git(house: House, *args: str) -> None:
@@ -46,6 +59,19 @@ async def test_the_system_prompt_is_the_base_the_place_and_the_instructions(hous
     )
 
 
+async def test_the_configured_instructions_follow_those_of_the_home_and_the_project(house: House) -> None:
+    house.says(ECHO)
+    house.settings(instructions=["rules/*.md"])
+    (house.home / "AGENTS.md").write_text("Home first.")
+    (house.folder / "CLAUDE.md").write_text("Then the project.")
+    (house.folder / "rules").mkdir()
+    (house.folder / "rules/one.md").write_text("Then the rules.")
+    door = await house.open()
+    await door.ask(await door.session(), "hi")
+    texts = house.requests()[0]["system"][0].split("Instructions from: ")[1:]
+    assert [text.splitlines()[1] for text in texts] == ["Home first.", "Then the project.", "Then the rules."]
+
+
 async def test_the_system_prompt_stays_as_it_was_also_after_a_restart(house: House) -> None:
     house.says(TOOL)
     (house.folder / "AGENTS.md").write_text("Use tabs.")
@@ -74,7 +100,7 @@ async def test_each_request_begins_with_the_bytes_of_the_one_before(house: House
     await (await house.open()).ask(session, "three")
     sent = [(request["system"], request["tools"], request["messages"]) for request in house.requests()]
     assert len(sent) == 4
-    for (system, tools, messages), (later_system, later_tools, later_messages) in zip(sent, sent[1:], strict=False):
+    for (system, tools, messages), (later_system, later_tools, later_messages) in pairwise(sent):
         assert json.dumps(later_system) == json.dumps(system)
         assert json.dumps(later_tools) == json.dumps(tools)
         assert json.dumps(later_messages[: len(messages)]) == json.dumps(messages)
@@ -162,7 +188,9 @@ async def with_hooks(house: House, hooks: dict[str, Any], script: str = TOOL) ->
     return door, session
 
 
-async def test_hooks_push_replace_and_remove_messages_for_the_model_and_not_in_the_history(house: House) -> None:
+async def test_hooks_push_replace_and_remove_messages_for_the_model_and_not_in_the_history(
+    house: House,
+) -> None:
     async def transform(given: points.Empty, output: points.MessagesOutput) -> None:
         if len(output.messages) > 1:
             del output.messages[1:]
@@ -296,7 +324,9 @@ async def test_a_step_does_not_read_the_session_from_the_database(house: House) 
 
 
 async def test_a_tool_that_a_plugin_adds_in_a_session_can_be_called_on_the_next_step(house: House) -> None:
-    house.says('== turn\ntool: bash {"command": "true"}\n\n== turn\nexpect_tool: grown\ntool: grown\n\n== turn\ntext: done\n')
+    house.says(
+        '== turn\ntool: bash {"command": "true"}\n\n== turn\nexpect_tool: grown\ntool: grown\n\n== turn\ntext: done\n'
+    )
     door = await house.open()
     tools: dict[str, Tool] = {}
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
+from tests.turn import Door, House, said, users
 
 from instar.plugin import PromptBody, points
-from tests.turn import Door, House, said, users
 
 pytest_plugins = ["tests.turn"]
 
@@ -41,7 +41,9 @@ async def test_what_a_plugin_returns_at_the_end_makes_the_session_go_on(house: H
     assert await door.runtime.instance.store.follow_ups(session) == []
 
 
-async def test_a_source_goes_on_eight_times_in_a_row_then_waits_for_a_person_and_says_so(house: House) -> None:
+async def test_a_source_goes_on_eight_times_in_a_row_then_waits_for_a_person_and_says_so(
+    house: House,
+) -> None:
     door, session = await opened(house, going_on("more", always=True))
     await door.ask(session, "begin")
     assert users(await door.stored(session)) == ["begin", *["more"] * 8]

@@ -5,11 +5,11 @@ import os
 from typing import Any
 
 import pytest
+from tests.turn import Door, House, answer_of, said
 
 from instar.message import FilePart, ModelRef, TextPart
 from instar.plugin import Invalid, PromptBody, SessionBody, points
 from instar.prompt import LARGEST_FILE, LONGEST_TEXT
-from tests.turn import Door, House, answer_of, said
 
 pytest_plugins = ["tests.turn"]
 
@@ -85,7 +85,9 @@ async def test_an_image_travels_with_the_message_as_it_was(house: House, door: D
 async def test_a_long_text_is_cut_and_the_model_is_told(house: House, door: Door) -> None:
     (house.folder / "long.txt").write_text("é" * LONGEST_TEXT)
     await send(door, await door.session(), file("file:long.txt"))
-    assert f"(The first {LONGEST_TEXT} of {2 * LONGEST_TEXT} bytes; read the file for the rest.)" in sent(house)
+    assert f"(The first {LONGEST_TEXT} of {2 * LONGEST_TEXT} bytes; read the file for the rest.)" in sent(
+        house
+    )
     assert "\N{REPLACEMENT CHARACTER}" not in sent(house)
 
 
@@ -93,7 +95,9 @@ async def test_a_file_that_is_not_there_or_too_large_or_no_file_is_refused(house
     await refused(door, file("file:gone.txt"), why=r"gone\.txt cannot be attached: No such file or directory")
     with (house.folder / "big.bin").open("wb") as big:
         big.truncate(LARGEST_FILE + 1)
-    await refused(door, file("file:big.bin"), why=r"big\.bin is larger than 5 MiB; name it in the text instead")
+    await refused(
+        door, file("file:big.bin"), why=r"big\.bin is larger than 5 MiB; name it in the text instead"
+    )
     os.mkfifo(house.folder / "pipe")
     await refused(door, file("file:pipe"), why="pipe cannot be attached: it is neither a file nor a folder")
 
@@ -134,6 +138,17 @@ async def test_a_prompt_cannot_write_over_an_earlier_message(door: Door) -> None
     assert await door.stored(session) == before
 
 
+async def test_messages_keep_their_order_whatever_ids_a_client_gives_them(house: House, door: Door) -> None:
+    session = await door.session()
+    for name in ("z", "y", "x", "w"):
+        await send(door, session, {"type": "text", "text": name}, message_id=f"msg_{name}")
+    await door.runtime.close()
+    again = await house.open()
+    history = await again.client.messages(session)
+    assert [message.info.id for message in history[::2]] == ["msg_z", "msg_y", "msg_x", "msg_w"]
+    assert [said(message) for message in history[1::2]] == ["heard"] * 4
+
+
 # -- chat.message ------------------------------------------------------------------------------------
 
 
@@ -143,7 +158,9 @@ async def test_a_hook_that_refuses_a_prompt_leaves_nothing_behind(door: Door) ->
             raise ValueError("we do not talk about that")
 
     door.plugin({"chat.message": gate}, "polite")
-    await refused(door, {"type": "text", "text": "bad"}, why="the plugin polite refused the prompt: we do not")
+    await refused(
+        door, {"type": "text", "text": "bad"}, why="the plugin polite refused the prompt: we do not"
+    )
 
 
 async def test_a_hook_changes_the_message_before_it_is_saved(house: House, door: Door) -> None:
@@ -161,7 +178,9 @@ async def test_a_hook_changes_the_message_before_it_is_saved(house: House, door:
     assert house.requests()[0]["system"][-1] == "Be brief."
 
 
-@pytest.mark.parametrize("left", [5, {"type": "text"}, TextPart(id="p", session_id="s", message_id="m", text=5)])  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    "left", [5, {"type": "text"}, TextPart(id="p", session_id="s", message_id="m", text=5)]
+)  # type: ignore[arg-type]
 async def test_a_message_that_a_hook_broke_is_refused_and_not_saved(door: Door, left: Any) -> None:
     async def hook(given: points.ChatMessageInput, output: points.ChatMessageOutput) -> None:
         if len(output.parts) == 1 and getattr(output.parts[0], "text", "") == "break it":
@@ -174,7 +193,9 @@ async def test_a_message_that_a_hook_broke_is_refused_and_not_saved(door: Door, 
 # -- which agent, which model ------------------------------------------------------------------------
 
 
-async def test_the_model_is_the_prompts_then_the_agents_then_the_last_one_then_the_default(house: House) -> None:
+async def test_the_model_is_the_prompts_then_the_agents_then_the_last_one_then_the_default(
+    house: House,
+) -> None:
     house.says(ECHO)
     house.settings(agent={"own": {"model": "scripted/agents"}})
     door = await house.open(model="scripted/default")
@@ -198,7 +219,9 @@ async def test_a_sessions_own_agent_and_model_come_before_the_defaults(house: Ho
     assert house.requests()[0]["system"][0].startswith("I am own.")
 
 
-async def test_a_prompt_without_a_reply_is_stored_and_answered_with_the_next_one(house: House, door: Door) -> None:
+async def test_a_prompt_without_a_reply_is_stored_and_answered_with_the_next_one(
+    house: House, door: Door
+) -> None:
     session = await door.session()
     stored = await send(door, session, {"type": "text", "text": "note this"}, no_reply=True)
     assert said(stored) == "note this"

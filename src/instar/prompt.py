@@ -28,7 +28,7 @@ from instar.message import (
 )
 from instar.plugin import Invalid, PromptBody, points
 from instar.plugin.door import Refused
-from instar.session import Live, now
+from instar.session import Live
 from instar.store import Write
 
 LARGEST_FILE = 5 * 1024 * 1024
@@ -52,7 +52,7 @@ async def submit(instance: Instance, live: Live, body: PromptBody, more: Sequenc
     user = User(
         id=body.message_id or ids.new("msg"),
         session_id=live.id,
-        time=Created(created=now()),
+        time=Created(created=live.next_time()),
         format=body.format,
         agent=agent.name,
         model=choose_model(instance, live, body, agent),
@@ -113,7 +113,7 @@ def _decoded(user: User, given: wire.Plain) -> Part:
     place = {"sessionID": user.session_id, "messageID": user.id}
     try:
         return decode_part({"id": ids.new("prt"), **given, **place})
-    except msgspec.ValidationError as error:
+    except (msgspec.MsgspecError, TypeError) as error:
         raise Invalid(f"a part of the prompt is malformed: {error}") from None
 
 

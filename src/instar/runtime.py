@@ -71,6 +71,7 @@ class Runtime:
         self._options = options
         self._settings = read
         self._trust = trust
+        self._closed = False
         self._forwarding: asyncio.Task[None] | None = None
         self.instance = build(self)
         self.turns = Turns(self.instance)
@@ -154,7 +155,13 @@ class Runtime:
         return [*self.instance.tools, *sorted(self.instance.plugins.tools())]
 
     async def close(self) -> None:
-        """End every turn, tell the plugins, and let go of children, connections and the database."""
+        """End every turn, tell the plugins, and let go of children, connections and the database.
+
+        May be called twice: what was closed stays closed.
+        """
+        if self._closed:
+            return
+        self._closed = True
         await self.turns.close(_TITLE_GRACE)
         await self.instance.plugins.dispose()
         self.instance.bus.close()
@@ -177,7 +184,7 @@ class Runtime:
         self.notices += filter(None, [self._trust.problem])
         specs = [*_listed(self._settings), *self._switched_on()]
         self.notices += await load(specs, self.instance.plugins, self._plugin_input)
-        await self.instance.plugins.configure(self._settings.config.data)
+        await self.instance.plugins.configure(masked(self._settings.config.data))
         if self.instance.plugins.hears_events:
             self._forwarding = asyncio.create_task(self.instance.plugins.forward())
 

@@ -47,32 +47,8 @@ from instar.store import (
 _FIRST_FENCE = 1
 """The fence of the first lease on a session (`Store.lease`)."""
 
-_ADJECTIVES = [
-    "amber",
-    "brave",
-    "calm",
-    "clever",
-    "eager",
-    "fair",
-    "gentle",
-    "keen",
-    "kind",
-    "lively",
-    "noble",
-]
-_NOUNS = [
-    "beetle",
-    "brook",
-    "cedar",
-    "comet",
-    "cricket",
-    "ember",
-    "falcon",
-    "harbor",
-    "lark",
-    "moth",
-    "otter",
-]
+_ADJECTIVES = ("amber", "brave", "calm", "clever", "eager", "fair", "gentle", "keen", "kind", "noble")
+_NOUNS = ("beetle", "brook", "cedar", "comet", "cricket", "ember", "falcon", "harbor", "moth", "otter")
 
 
 class Live:
@@ -108,6 +84,15 @@ class Live:
     def find(self, message_id: str) -> WithParts | None:
         """Return the message with this id, looking from the newest back."""
         return next((message for message in reversed(self.history) if message.info.id == message_id), None)
+
+    def next_time(self) -> int:
+        """Return the time of the session's next message, in ms: after its last one, whatever the clock says.
+
+        Messages are read in the order of their times; a client's own id, or a clock that was set back, must
+        not move them.
+        """
+        last = self.history[-1].info.time.created if self.history else 0
+        return max(now(), last + 1)
 
 
 def now() -> int:
@@ -182,7 +167,9 @@ class Sessions:
                 await self._read(live)
                 self._open[session_id] = live
             elif session.time.updated > live.session.time.updated:
-                await self._read(live)
+                fresh = await self._store.messages(session_id)
+                if not live.holds:  # who began to hold it meanwhile has read it
+                    live.session, live.history = session, fresh
             return live
 
     async def list(self) -> list[Session]:

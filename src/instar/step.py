@@ -78,7 +78,7 @@ async def begin(instance: Instance, turn: Turn, *, summary: bool | None = None) 
     answer = Assistant(
         id=ids.new("msg"),
         session_id=turn.live.id,
-        time=AnswerTime(created=now()),
+        time=AnswerTime(created=turn.live.next_time()),
         parent_id=turn.user.id,
         model_id=turn.model.id,
         provider_id=turn.model.provider_id,
@@ -136,7 +136,7 @@ async def end(instance: Instance, turn: Turn, holder: WithParts, finish: Finish)
     )
     await instance.sessions.save_part(holder, part)
     answer.finish, answer.cost, answer.tokens = finish.reason, price, finish.tokens
-    answer.time.completed = now()
+    answer.time.completed = max(now(), answer.time.created)
     await instance.sessions.save_message(turn.live, answer)
     _add(turn, finish.tokens, price)
     await instance.sessions.update(turn.live)
@@ -210,7 +210,7 @@ def _abort_error() -> MessageAbortedError:
 async def _fail(instance: Instance, turn: Turn, holder: WithParts, error: MessageError) -> None:
     answer = _answer(holder)
     answer.error = error
-    answer.time.completed = now()
+    answer.time.completed = max(now(), answer.time.created)
     for part in holder.parts:
         await _close_call(instance, holder, part)
     await instance.sessions.save_message(turn.live, answer)

@@ -118,7 +118,8 @@ class Writer:
         output = await self._instance.plugins.trigger(
             points.TEXT_COMPLETE, given, points.TextOutput(text=text)
         )
-        return str(output.text)
+        # What is no text is not kept: an observer fails open (design section 4).
+        return output.text if isinstance(output.text, str) else text
 
     async def _save(self, part: Part) -> None:
         self._written.append(part)

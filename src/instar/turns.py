@@ -12,6 +12,7 @@ from instar.instance import Instance
 from instar.lease import LEASE_MS, SessionBusy
 from instar.message import WithParts
 from instar.session import Live
+from instar.store import StoreError
 
 log = logging.getLogger("instar.turn")
 
@@ -107,14 +108,18 @@ class Turns:
 
     async def _renew(self, live: Live) -> None:
         """Keep the lease; a turn that lost it must not write on."""
-        try:
-            while True:
-                await asyncio.sleep(LEASE_MS / 3000)
+        while True:
+            await asyncio.sleep(LEASE_MS / 3000)
+            try:
                 await self._instance.sessions.renew(live)
-        except SessionBusy as error:
-            log.error("lease lost session=%s: %s", live.id, error)
-            if live.turn is not None:
-                live.turn.cancel()
+            except SessionBusy as error:
+                log.error("lease lost session=%s: %s", live.id, error)
+                if live.turn is not None:
+                    live.turn.cancel()
+                return
+            except StoreError as error:
+                # The lease lasts three times as long as this waits: the next try may still save it.
+                log.warning("lease not renewed session=%s: %s", live.id, error)
 
 
 async def _logged(work: Coroutine[Any, Any, None]) -> None:

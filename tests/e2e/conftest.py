@@ -4,7 +4,6 @@ Test files cannot import each other: everything is handed out through the `perso
 """
 
 import asyncio
-import contextlib
 import json
 import os
 import re
@@ -26,7 +25,7 @@ from instar.runtime import Options, Runtime
 PATIENCE = 30.0
 """Seconds after which a test gives up on what hangs."""
 
-SEED_MINIMAL = '''\
+SEED_MINIMAL = """\
 #!/usr/bin/env python3
 import json, sys
 
@@ -53,7 +52,7 @@ if __name__ == "__main__":
     result = h(ctx)
     for key, value in result.items():
         print(json.dumps({key: value}), flush=True)
-'''
+"""
 """Seed 000's minimal python hook, word for word."""
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hello"
@@ -121,7 +120,11 @@ class Person:
         kept = self.folder / "calls"
         kept.mkdir(exist_ok=True)
         cases = "".join(f"{hook}) {_code(answer)}\n;;\n" for hook, answer in answers.items())
-        head = f'#!/bin/sh\n{{ cat; echo; }} >>"{kept}/{name}.$1"\necho "{name} $1" >>"{kept}/order"\n'
+        # One write a call: scripts may run at the same time.
+        head = f'''#!/bin/sh
+{{ cat; echo; }} >"{kept}/$$"; cat "{kept}/$$" >>"{kept}/{name}.$1"; rm "{kept}/$$"
+echo "{name} $1" >>"{kept}/order"
+'''
         tail = """*) printf '{"error": "unknown hook: %s"}\\n' "$1"; exit 1;;\nesac\n"""
         path = self.root / "hooks" / name
         path.write_text(f'{head}case "$1" in\n{cases}{tail}')
@@ -152,7 +155,12 @@ class Person:
     def git(self, *args: str, cwd: Path | None = None) -> str:
         """Run git as the person would."""
         return subprocess.run(
-            ["git", *args], cwd=cwd or self.root, env=self.environment, capture_output=True, text=True, check=True
+            ["git", *args],
+            cwd=cwd or self.root,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
 
     def commit_all(self, cwd: Path | None = None) -> None:
@@ -309,8 +317,7 @@ async def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     monkeypatch.setattr(tempfile, "tempdir", None)
     yield found
     for runtime in found.doors:
-        with contextlib.suppress(Exception):
-            await runtime.close()
+        await runtime.close()
 
 
 @pytest.fixture(scope="session")

@@ -71,13 +71,13 @@ def test_a_failing_candidate_is_refused_a_passing_one_is_installed_and_its_tool_
 
 
 def test_new_text_is_taken_literally_and_replace_all_replaces_all(bot):
-    story = tool("evolve_hook_edit", file="bot.py", oldString="says $&", newString="$& $` $' $1 \\g<0>")
+    story = tool("evolve_hook_edit", file="bot.py", oldString=" says $&", newString="$& $` $' $1 \\\\0")
     story += tool("evolve_prompt_write", file="chat.md", content="a a\n")
     story += tool("evolve_prompt_edit", file="chat.md", oldString="a", newString="$&", replaceAll=True)
     bot.run(story + tool("bot_hello") + "== turn\ntext: done\n")
-    assert bot.results()[-1] == "hello $& $` $' $1 \\g<0> and \\1".replace("\\g", "g") or True
+    assert bot.results()[-1].startswith("hello$& $` $' $1 ")
     text = (bot.root / "hooks" / "bot.py").read_text()
-    assert text == SCRIPT.replace("says $&", "$& $` $' $1 \\g<0>")
+    assert text == SCRIPT.replace(" says $&", "$& $` $' $1 \\\\0")
     assert (bot.root / "prompts" / "chat.md").read_text() == "$& $&\n"
 
 
@@ -125,21 +125,23 @@ def test_the_workspaces_own_prompt_change_is_committed_and_seen_by_the_next_call
 # -- what is refused: the workspace is byte for byte as before, .git and all -------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "args", "said"),
-    [
-        ("evolve_hook_write", {"content": SCRIPT + "def broken(:\n"}, "SyntaxError"),
-        ("evolve_hook_write", {"content": SCRIPT.replace('"bot"', '"other"')}, "keep the name"),
-        ("evolve_hook_write", {"content": SCRIPT.replace('"bot_test.py"', "None")}, "keep the test"),
-        ("evolve_hook_write", {"content": SCRIPT}, "nothing to change"),
-        ("evolve_hook_edit", {"oldString": "nowhere", "newString": "x"}, "not found"),
-        ("evolve_hook_edit", {"oldString": "given", "newString": "x"}, "times"),
-        ("evolve_hook_edit", {"oldString": "given", "newString": "x = wrong", "replaceAll": True}, "discover"),
-    ],
-)
-def test_a_candidate_that_is_no_good_changes_nothing(bot, name, args, said):
+NO_GOOD = [
+    ("evolve_hook_write", {"content": SCRIPT + "def broken(:\n"}, "SyntaxError"),
+    ("evolve_hook_write", {"content": SCRIPT.replace('"bot"', '"other"')}, "keep the name"),
+    ("evolve_hook_write", {"content": SCRIPT.replace('"bot_test.py"', "None")}, "keep the test"),
+    ("evolve_hook_write", {"content": SCRIPT}, "nothing to change"),
+    ("evolve_hook_edit", {"oldString": "nowhere", "newString": "x"}, "not found"),
+    ("evolve_hook_edit", {"oldString": "given", "newString": "x"}, "times"),
+    ("evolve_hook_edit", {"oldString": "given", "newString": "x = y", "replaceAll": True}, "discover"),
+    ("evolve_hook_edit", {"oldString": "", "newString": "x"}, "oldString is empty"),
+]
+
+
+def test_a_candidate_that_is_no_good_changes_nothing_and_the_model_is_told_why(bot):
     before = bot.files()
-    assert said in one(bot, name, file="bot.py", **args)
+    bot.run("".join(tool(name, file="bot.py", **args) for name, args, _ in NO_GOOD) + "== turn\ntext: done\n")
+    for result, (_, _, said) in zip(bot.results(), NO_GOOD, strict=True):
+        assert said in result
     assert bot.files() == before
     assert bot.copies() == []
 
@@ -165,24 +167,175 @@ def test_a_test_that_cannot_pass_changes_nothing(bot, spoil, said):
     assert bot.copies() == []
 
 
-def test_a_candidate_that_writes_where_it_likes_reaches_only_the_copy(bot):
-    evil = '#!/bin/sh\nrm -rf "$HOME"/* "$INSTAR_WORKSPACE"/prompts; cd ..; rm -rf ws; echo "{}"\nexit 0\n'
-    before, home = bot.files(), bot.files(bot.home / ".config") if (bot.home / ".config").exists() else {}
-    assert "keep the name" in one(bot, "evolve_hook_write", file="bot.py", content=evil)
+def test_a_candidate_that_removes_all_it_is_told_of_reaches_only_the_copy(bot):
+    evil = '#!/bin/sh\nrm -rf "$HOME"/* "$INSTAR_WORKSPACE"/* "$TMPDIR"/*; cd ..; rm -rf ws; echo "{}"\n'
+    before = bot.files()
+    result = one(bot, "evolve_hook_write", file="bot.py", content=evil)
+    assert "must keep the test" in result
     assert bot.files() == before
     assert (bot.home / ".gitconfig").exists()
-    assert bot.files(bot.home / ".config") == home or home == {}
+    assert bot.copies() == []
 
 
-@pytest.mark.parametrize("verb", ["read", "write", "edit"])
-@pytest.mark.parametrize("folder", ["hook", "prompt"])
-@pytest.mark.parametrize(
-    "file", ["../outside.md", "/etc/hosts", "link.md", "sub/x.md", ".hidden.md", "new.md", "", "chat.md\u0000"]
-)
-def test_a_path_that_leaves_its_folder_or_names_no_file_of_it_is_refused(bot, verb, folder, file):
-    pytest.importorskip("instar")
-    paths(bot, verb, folder, file)
+OUTSIDE = [
+    "../outside.md",
+    "../../secret.md",
+    "/etc/hosts",
+    "link.md",
+    "sub/x.md",
+    ".hidden.md",
+    "new.md",
+    "",
+]
 
 
-def paths(bot, verb, folder, file) -> None:
-    raise NotImplementedError
+@pytest.mark.parametrize("kind", ["hook", "prompt"])
+def test_a_path_that_leaves_its_folder_or_names_no_file_of_it_is_refused(bot, kind):
+    (bot.folder / "secret.md").write_text("SECRET")
+    bot.write("outside.md", "SECRET")
+    for folder in ("hooks", "prompts"):
+        bot.write(f"{folder}/sub/x.md", "SECRET", 0o755)
+        bot.write(f"{folder}/.hidden.md", "SECRET", 0o755)
+        (bot.root / folder / "link.md").symlink_to(bot.folder / "secret.md")
+    (bot.folder / "secret.md").chmod(0o755)
+    before = bot.files(bot.folder)
+    lines = []
+    for file in [*OUTSIDE, str(bot.root / "outside.md"), "bot.py\u0000"]:
+        edit = {"file": file, "oldString": "SECRET", "newString": "x"}
+        for verb, args in (
+            ("read", {"file": file}),
+            ("write", {"file": file, "content": "x"}),
+            ("edit", edit),
+        ):
+            lines.append(f"tool: evolve_{kind}_{verb} {json.dumps(args)}\n")
+    bot.run(f"== turn\n{''.join(lines)}== turn\ntext: done\n")
+    results = bot.results()
+    assert len(results) == len(lines)
+    for result in results:
+        assert "SECRET" not in result
+        assert "Wrote" not in result
+        assert "Installed" not in result
+    after = bot.files(bot.folder)
+    assert {name: after[name] for name in before if name.startswith(("ws/", "secret.md"))} == {
+        name: before[name] for name in before if name.startswith(("ws/", "secret.md"))
+    }
+    assert sorted(name for name in after if name.startswith("ws/")) == sorted(
+        name for name in before if name.startswith("ws/")
+    )
+
+
+def test_hooks_that_are_themselves_a_link_are_not_changed(bot):
+    (bot.root / "hooks").rename(bot.folder / "elsewhere")
+    (bot.root / "hooks").symlink_to(bot.folder / "elsewhere")
+    assert "symbolic link" in one(bot, "evolve_hook_write", file="bot.py", content=GROWN)
+    assert (bot.folder / "elsewhere" / "bot.py").read_text() == SCRIPT
+
+
+# -- git -------------------------------------------------------------------------------------------------
+
+
+def test_a_workspace_without_history_gets_one_that_shows_what_was_there_before(person):
+    person.script("bot.py", SCRIPT)
+    person.write("tests/bot_test.py", TEST, 0o755)
+    person.write("notes/a.md", "a")
+    one(person, "evolve_hook_write", file="bot.py", content=GROWN)
+    assert person.subjects() == ["evolve_hook_write bot.py", "initial"]
+    initial = person.git("show", "--format=%an", "--name-only", "HEAD~1").split()
+    assert initial == ["Ada", "hooks/bot.py", "notes/a.md", "tests/bot_test.py"]
+
+
+WRITER = '$ mkdir -p notes; echo more >>notes/a.md; echo \'{"result": "ok", "modified": ["notes/a.md"]}\''
+QUIET = '{"result": "ok"}'
+
+
+def test_each_tool_run_that_changed_something_is_a_commit_and_no_other(person):
+    discover = '{"tools": [{"name": "t"}]}'
+    person.shell("a.sh", discover=discover, execute_tool=WRITER)
+    person.shell("b.sh", discover=discover, execute_tool=QUIET)
+    person.run(tool("a_t") + tool("b_t") + tool("a_t") + "== turn\ntext: done\n")
+    assert person.subjects() == ["a_t", "a_t", "initial"]
+    session = person.requests()[0]["session"]
+    assert f"Session: {session}" in person.git("log", "-1", "--format=%b")
+
+
+def test_a_change_by_one_of_the_runtimes_own_tools_is_committed_too(person):
+    person.shell("a.sh", discover="{}")
+    story = (
+        f"== turn\ntool: write {json.dumps({'filePath': str(person.root / 'notes.md'), 'content': 'x'})}\n"
+    )
+    story += tool("bash", command=f"echo y >>{person.root}/notes.md; exit 3")
+    person.run(story + tool("bash", command="true") + "== turn\ntext: done\n", "--auto")
+    assert (person.root / "notes.md").exists(), person.results()
+    assert person.subjects() == ["bash", "write", "initial"]
+    assert person.git("status", "--porcelain") == ""
+
+
+def test_what_an_observing_script_changed_is_committed(person):
+    person.shell(
+        "a.sh", discover="{}", observe_message='$ echo x >>seen.md; echo \'{"modified": ["seen.md"]}\''
+    )
+    person.run("== turn\ntext: done\n")
+    assert person.subjects() == ["observe_message", "initial"]
+
+
+def test_a_workspace_inside_another_repository_leaves_that_one_alone(person):
+    outer = person.folder / "outer"
+    inner = outer / "ws"
+    person.write("notes.md", "n")
+    person.script("bot.py", SCRIPT)
+    person.write("tests/bot_test.py", TEST, 0o755)
+    outer.mkdir()
+    (outer / "mine.txt").write_text("mine")
+    person.commit_all(outer)
+    (outer / "mine.txt").write_text("staged")
+    person.git("add", "mine.txt", cwd=outer)
+    (outer / ".gitignore").write_text("ws/\n")
+    person.root.rename(inner)
+    person.root = inner
+    person.environment["INSTAR_WORKSPACE"] = str(inner)
+    before = person.files(outer / ".git"), person.git("status", "--porcelain", cwd=outer)
+    assert "(commit " in one(person, "evolve_hook_write", file="bot.py", content=GROWN)
+    assert (person.files(outer / ".git"), person.git("status", "--porcelain", cwd=outer)) == before
+    assert person.subjects() == ["evolve_hook_write bot.py", "initial"]
+
+
+def test_what_the_person_has_staged_or_left_uncommitted_stays_so(bot):
+    bot.write("staged.md", "staged")
+    bot.git("add", "staged.md")
+    bot.write("prompts/chat.md", "edited by hand\n")
+    bot.write("untracked.md", "u")
+    assert "(commit " in one(bot, "evolve_hook_write", file="bot.py", content=GROWN)
+    status = sorted(bot.git("status", "--porcelain").splitlines())
+    assert status == [" M prompts/chat.md", "?? untracked.md", "A  staged.md"]
+    assert bot.git("show", "--format=", "--name-only", "HEAD").split() == ["hooks/bot.py"]
+
+
+def test_a_git_hook_of_the_workspace_that_fails_is_not_run(bot):
+    for name in ("pre-commit", "commit-msg", "post-commit"):
+        bot.write(f".git/hooks/{name}", "#!/bin/sh\ntouch ../ran\nexit 1\n", 0o755)
+    assert "(commit " in one(bot, "evolve_hook_write", file="bot.py", content=GROWN)
+    assert bot.subjects()[0] == "evolve_hook_write bot.py"
+    assert not (bot.folder / "ran").exists()
+
+
+def test_without_a_git_identity_instar_signs(person):
+    (person.home / ".gitconfig").unlink()
+    person.script("bot.py", SCRIPT)
+    person.write("tests/bot_test.py", TEST, 0o755)
+    assert "(commit " in one(person, "evolve_hook_write", file="bot.py", content=GROWN)
+    assert set(person.git("log", "--format=%an").split()) == {"instar"}
+
+
+def test_when_git_fails_the_change_stays_and_the_next_commit_makes_up_for_it(bot):
+    lock = bot.root / ".git" / "index.lock"
+    lock.touch()
+    story = tool("evolve_hook_write", file="bot.py", content=GROWN)
+    story += tool("bash", command=f"rm {lock}")
+    story += tool("evolve_prompt_write", file="chat.md", content="new\n")
+    ran = bot.run(story + "== turn\ntext: done\n", "--auto")
+    first, _, last = bot.results()
+    assert "not committed: git failed" in first
+    assert ran.logged("git=failed", "index.lock")
+    assert "(commit " in last
+    committed = bot.git("show", "--format=", "--name-only", "HEAD").split()
+    assert committed == ["hooks/bot.py", "prompts/chat.md"]

@@ -95,12 +95,13 @@ def test_each_argument_that_permission_arg_names_counts(person, old, new):
     assert person.calls("persona.py", "execute_tool") == []
 
 
-@pytest.mark.parametrize("called", ["persona_hook_read", "evolve_hook_read"])
 @pytest.mark.parametrize("ruled", ["persona_hook_read", "evolve_hook_read"])
-def test_a_rule_and_a_call_under_a_scripts_prefix_mean_evolves_own_tool(person, called, ruled):
+def test_a_rule_and_a_call_under_a_scripts_prefix_mean_evolves_own_tool(person, ruled):
     scripts(person)
     person.config(permission={ruled: {"other.py": "deny", "*": "allow"}})
-    assert PREVENTED in call(person, called, file="other.py")
+    calls = "".join(f'tool: {prefix}_hook_read {{"file": "other.py"}}\n' for prefix in ("persona", "evolve"))
+    person.run(f"== turn\n{calls}== turn\ntext: done\n")
+    assert [PREVENTED in result for result in person.results()] == [True, True]
 
 
 def test_a_tool_without_a_permission_field_can_be_denied_only_as_a_whole(person):
@@ -114,7 +115,5 @@ def test_what_needs_a_persons_answer_is_refused_without_one_and_allowed_by_auto(
     person.config(permission={"persona_trait_write": "ask"})
     assert "needs a person's answer" in call(person, "persona_trait_write", trait="a")
     assert person.calls("persona.py", "execute_tool") == []
-    person.run(
-        '== turn\ntool: persona_trait_write {"trait": "a"}\n== turn\ntext: done\n', "--auto"
-    )
+    person.run('== turn\ntool: persona_trait_write {"trait": "a"}\n== turn\ntext: done\n', "--auto")
     assert person.results() == ["ran"]

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 DONE = "== turn\ntext: done\n"
 EMPTY_PROMPTS = dict.fromkeys(("preamble", "chat", "heartbeat", "compaction", "recover"), "")
 
@@ -15,12 +13,15 @@ def test_scripts_run_in_alphabetical_order_without_hidden_ones_and_their_answers
     for name in ("c.sh", "a.sh", "b.sh", ".hidden.sh", "__cached.sh"):
         person.shell(
             name,
-            discover="{}",
+            # Two at once would find each other's folder.
+            discover="$ mkdir serial && sleep 0.05 && rmdir serial && echo '{}'",
             mutate_request=json.dumps({"system": [f"{name} one"]}) + f'\n{{"system": ["{name} two"]}}',
         )
     (person.root / "hooks" / "folder").mkdir()
-    person.run(DONE)
+    ran = person.run(DONE)
+    assert ran.logged("failed=") == []
     names = ("a.sh", "b.sh", "c.sh")
+    assert person.order("discover") == list(names)
     assert person.order("mutate_request") == list(names)
     assert person.systems() == [[f"{name} {word}" for name in names for word in ("one", "two")]]
 
@@ -172,7 +173,9 @@ def test_execute_tool_returns_its_result_and_modified_notify_and_actions_travel_
     )
     ran = person.run('== turn\ntool: a_my_tool {"arg": "value"}\n' + DONE, "--format", "json")
     assert person.results() == ["tool output"]
-    (part,) = [line["part"] for line in map(json.loads, ran.stdout.splitlines()) if line["type"] == "tool_use"]
+    (part,) = [
+        line["part"] for line in map(json.loads, ran.stdout.splitlines()) if line["type"] == "tool_use"
+    ]
     kept = {key: part["state"]["metadata"][key] for key in ("modified", "notify", "actions")}
     assert kept == {key: answer[key] for key in kept}
     assert ran.logged("hook=execute_tool", "actions=", "create_session")
@@ -235,11 +238,12 @@ def test_a_tool_that_fails_is_an_error_for_the_model_and_is_recovered(person):
     assert person.calls("a.sh", "recover")[0]["failed_hook"] == "execute_tool"
 
 
-@pytest.mark.parametrize("hook", ["observe_message", "tool_before", "tool_after"])
-def test_an_observational_hook_that_fails_is_logged_and_not_recovered(person, hook):
-    person.shell("a.sh", discover="{}", **{hook: "$ exit 3"}, recover=RECOVER)
+def test_an_observational_hook_that_fails_is_logged_and_not_recovered(person):
+    observing = ("observe_message", "tool_before", "tool_after")
+    person.shell("a.sh", discover="{}", **dict.fromkeys(observing, "$ exit 3"), recover=RECOVER)
     ran = person.run("== turn\ntool: evolve_datetime {}\n" + DONE)
-    assert ran.logged("script=a.sh", f"hook={hook}", "exit code 3")
+    for hook in observing:
+        assert ran.logged("script=a.sh", f"hook={hook} failed=", "exit code 3")
     assert person.calls("a.sh", "recover") == []
     assert person.results()[0].endswith("Z")
 
@@ -286,12 +290,13 @@ def test_a_script_that_does_not_know_a_hook_is_not_asked_again(person, seed_mini
 
 
 async def summarised(person) -> str:
-    """What the model was asked for a summary with."""
-    person.tell("== turn\ntext: one\n== compaction\ntext: short\n")
+    """What the model was asked for a summary with; one turn goes before it and one after."""
+    person.tell("== turn\ntext: one\n== turn\ntext: two\n== compaction\ntext: short\n")
     door = await person.open()
     session = await door.session()
     await door.ask(session)
     await door.runtime.session.summarize(session)
+    await door.ask(session)
     return person.requests("compaction")[0]["messages"][-1]["content"]
 
 
@@ -312,6 +317,7 @@ async def test_compaction_md_is_the_default_and_the_frozen_prompt_stays_after_it
     person.write("prompts/compaction.md", "the default")
     assert (await summarised(person)).startswith("the default")
     assert person.requests("compaction")[0]["system"] != ["frozen"]
+    assert person.systems() == [["frozen"], ["frozen"]]
 
 
 # -- settings ------------------------------------------------------------------------------------------

@@ -54,7 +54,9 @@ async def test_an_observer_that_fails_loses_its_changes_and_its_neighbours_run()
     plugins, heard = door({name: append("1")}, {name: fail}, {name: append("2")})
     output = await plugins.trigger(points.TEXT_COMPLETE, TEXT, points.TextOutput(text="0"))
     assert output.text == "012"
-    assert [event.properties for event in heard] == [PluginError(plugin="plugin1", hook=name, message="no luck")]
+    assert [event.properties for event in heard] == [
+        PluginError(plugin="plugin1", hook=name, message="no luck")
+    ]
 
 
 async def test_a_gate_that_fails_refuses_and_says_who_and_why() -> None:

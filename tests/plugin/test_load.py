@@ -69,7 +69,9 @@ async def test_a_module_may_itself_be_the_plugin(tmp_path: Path) -> None:
         ("plugin = {'id': 'x', 'server': 3}", "its `server` is not a function"),
     ],
 )
-async def test_a_plugin_that_fails_is_named_and_its_neighbours_load(tmp_path: Path, text: str, why: str) -> None:
+async def test_a_plugin_that_fails_is_named_and_its_neighbours_load(
+    tmp_path: Path, text: str, why: str
+) -> None:
     bad, good = written(tmp_path, "bad.py", text), written(tmp_path, "good.py", V1)
     names, [failure] = await loaded(bad, good)
     assert names == ["mine"]

@@ -67,6 +67,10 @@ class MessagesOutput(Wire):
 
     messages: list[WithParts]
 
+    def __deepcopy__(self, memo: object) -> "MessagesOutput":
+        """Return a copy whose messages are independent; parts are no union that copying could decode."""
+        return MessagesOutput(messages=[message.copy() for message in self.messages])
+
 
 class SystemInput(Wire):
     """A system prompt that is about to be sent; without a session for agent generation."""

@@ -8,7 +8,8 @@ import asyncio
 import os
 import stat
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -126,24 +127,44 @@ async def _copy(
 
     HOME is the folder that the copy stands in as ``workspace``, so that ``~/workspace`` is the copy too.
     """
+    home = await _made(workspace.root)
+    root = home / "workspace"
     try:
-        home = Path(await asyncio.to_thread(_temporary, workspace.root))
-    except OSError as error:
-        raise Refused(f"the workspace could not be copied: {error}") from None
-    root, temporary = home / "workspace", home / "tmp"
-    try:
-        try:
-            temporary.mkdir()
-            await asyncio.to_thread(tree.copy, workspace.root, root)
-        except OSError as error:
-            raise Refused(f"the workspace could not be copied: {error}") from None
         environment = {name: given[name] for name in _KEPT_VARIABLES if name in given}
-        environment |= {"HOME": str(home), "TMPDIR": str(temporary), **dict.fromkeys(VARIABLES, str(root))}
+        named = dict.fromkeys(VARIABLES, str(root))
+        environment |= {"HOME": str(home), "TMPDIR": str(home / "tmp"), **named}
         yield Workspace(root), environment
     finally:
         await asyncio.to_thread(tree.remove, home)
 
 
-def _temporary(root: Path) -> str:
-    parent = tree.place_for_copy(root)
-    return os.path.realpath(tempfile.mkdtemp(prefix="instar-candidate-", dir=parent))
+async def _made(source: Path) -> Path:
+    """Make the folder with the copy in a thread. Raises `Refused`.
+
+    A thread goes on when its task is cancelled: it is told to stop and waited for, or it would write
+    behind the removal.
+    """
+    stop = threading.Event()
+    making = asyncio.ensure_future(asyncio.to_thread(_make, source, stop.is_set))
+    try:
+        return await asyncio.shield(making)
+    except OSError as error:
+        raise Refused(f"the workspace could not be copied: {error}") from None
+    except asyncio.CancelledError:
+        stop.set()
+        await asyncio.wait([making])
+        if making.exception() is None:
+            await asyncio.to_thread(tree.remove, making.result())
+        raise
+
+
+def _make(source: Path, stopped: Callable[[], bool]) -> Path:
+    parent = tree.place_for_copy(source)
+    home = Path(os.path.realpath(tempfile.mkdtemp(prefix="instar-candidate-", dir=parent)))
+    try:
+        (home / "tmp").mkdir()
+        tree.copy(source, home / "workspace", stopped)
+    except BaseException:
+        tree.remove(home)
+        raise
+    return home

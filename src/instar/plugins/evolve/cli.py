@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 import msgspec
@@ -41,7 +41,7 @@ def status(ctx: click.Context) -> None:
     problems = asyncio.run(_status(found))
     for problem in problems:
         click.echo(f"problem    {problem}")
-    if found.settings is None or not found.trusted:
+    if not found.runs:
         raise click.exceptions.Exit(1)
 
 
@@ -51,16 +51,18 @@ def status(ctx: click.Context) -> None:
 def validate(ctx: click.Context, file: Path) -> None:
     """Try FILE in place of the hook script of the same name, without installing it. Exit code 1: refused."""
     found = _open(ctx)
-    if not found.trusted:
-        raise click.ClickException(_distrust(found))
+    if not found.runs:
+        _fail(found.problem or _distrust(found))
     try:
         content = file.read_bytes().decode()
     except UnicodeDecodeError as error:
-        raise click.ClickException(f"{file} is not UTF-8 text (byte {error.start})") from None
+        _fail(f"{file} is not UTF-8 text (byte {error.start})")
+    except OSError as error:
+        _fail(f"{file} cannot be read: {error.strerror}")
     try:
         verdict = asyncio.run(_validate(found, file.name, content))
     except candidate.Refused as error:
-        raise click.ClickException(f"hooks/{file.name} would be refused: {error}") from None
+        _fail(f"hooks/{file.name} would be refused: {error}")
     click.echo((verdict.test_output or "").rstrip())
     test = verdict.registration.test
     tried = f"tests/{test} passed" if test else "no test is registered, so only discover was tried"
@@ -74,14 +76,13 @@ def log(ctx: click.Context, limit: int) -> None:
     """List the workspace's commits, newest first."""
     found = _open(ctx)
     if not (found.workspace.root / ".git").exists():
-        raise click.ClickException(
-            f"{found.workspace.root} is no git repository yet: evolve makes it when it runs"
-        )
+        _fail(f"{found.workspace.root} is no git repository yet: evolve makes it when it runs")
     try:
         lines = asyncio.run(_log(found, limit))
     except (git.GitError, process.ProcessError) as error:
-        raise click.ClickException(str(error)) from None
-    click.echo("\n".join(lines))
+        _fail(str(error))
+    if lines:
+        click.echo("\n".join(lines))
 
 
 class _Opened(msgspec.Struct, frozen=True):
@@ -93,6 +94,11 @@ class _Opened(msgspec.Struct, frozen=True):
     trusted: bool
     settings: settings.Settings | None
     problem: str | None
+
+    @property
+    def runs(self) -> bool:
+        """Whether evolve would be on, so that scripts may be run."""
+        return self.trusted and self.settings is not None
 
     def place(self) -> script.Place:
         chosen = self.settings or settings.Settings()
@@ -117,9 +123,7 @@ class _NoValues:
 def _open(ctx: click.Context) -> _Opened:
     located: Located = ctx.meta[_KEY]
     if not located.root.is_dir():
-        raise click.ClickException(
-            f"there is no workspace at {located.root} ({located.source}): make it, or set {VARIABLES[0]}"
-        )
+        _fail(f"there is no workspace at {located.root} ({located.source}): make it, or set {VARIABLES[0]}")
     workspace = Workspace(located.root)
     trusted = located.by_person or ctx.obj.trust.is_trusted(located.root)
     loaded, problem = None, None
@@ -144,10 +148,10 @@ async def _scripts(found: _Opened) -> AsyncIterator[tuple[process.Processes, Scr
 async def _status(found: _Opened) -> list[str]:
     """Print the scripts and the history; return what is wrong."""
     problems = [found.problem] if found.problem else []
-    if not found.trusted:
+    if not found.runs:
         for entry in found.workspace.hook_files():
             click.echo(f"script     hooks/{entry.name} (not run)")
-        return [*problems, _distrust(found)]
+        return problems if found.trusted else [*problems, _distrust(found)]
     async with _scripts(found) as (processes, scripts):
         for one in scripts.registrations:
             names = ", ".join(tool.full for tool in one.tools) or "none"
@@ -156,6 +160,12 @@ async def _status(found: _Opened) -> list[str]:
         history = History(processes, found.workspace.root)
         click.echo(f"history    {await _newest(history, found.workspace.root)}")
         return problems + scripts.problems + discovery.collisions(scripts.registrations)[1]
+
+
+def _fail(text: str) -> NoReturn:
+    """End with exit code 1 and a message, whose lines stay lines: a test's output is unreadable on one."""
+    click.echo(f"instar: {text}", err=True)
+    raise click.exceptions.Exit(1)
 
 
 async def _newest(history: History, root: Path) -> str:

@@ -58,6 +58,7 @@ class Evolution:
         self._place = place
         self._refresh = refresh
         self._lock = asyncio.Lock()
+        self._watched: dict[str, dict[str, tree.Scan]] = {}
         self.workspace = workspace
         self.scripts = scripts
         self.history = history
@@ -120,15 +121,35 @@ class Evolution:
             raise
         await self._record(before, recorded, tool, session_id, call_id)
 
+    async def watch(self, session_id: str, call_id: str) -> None:
+        """Remember what stands in the workspace before a call of a tool that is not evolve's own."""
+        self._watched.setdefault(session_id, {})[call_id] = await asyncio.to_thread(self.history.scan)
+
+    async def watched(self, tool: str, session_id: str, call_id: str) -> None:
+        """Commit what a call that was watched has changed (seed 000: "after tool execution")."""
+        before = self._watched.get(session_id, {}).pop(call_id, None)
+        if before is not None:
+            await self._commit(before, Recorded(), tool, session_id, call_id)
+
+    async def unwatch(self, session_id: str) -> None:
+        """Owe what the calls of a turn that was aborted have changed to the next commit."""
+        for before in self._watched.pop(session_id, {}).values():
+            await asyncio.to_thread(self.history.changed, before)
+
     async def _record(
+        self, before: tree.Scan, recorded: Recorded, tool: str, session_id: str, call_id: str
+    ) -> None:
+        await self._commit(before, recorded, tool, session_id, call_id)
+        if recorded.files:
+            await self._announce(recorded.commit.files if recorded.commit else recorded.files)
+
+    async def _commit(
         self, before: tree.Scan, recorded: Recorded, tool: str, session_id: str, call_id: str
     ) -> None:
         async with self._lock:
             recorded.files = await asyncio.to_thread(self.history.changed, before)
             if recorded.files:
                 recorded.commit = await self.history.commit([], message(tool, "", session_id, call_id))
-        if recorded.files:
-            await self._announce(recorded.commit.files if recorded.commit else recorded.files)
 
     async def _check(self, file: str, content: str) -> candidate.Verdict:
         live = await self.scripts.live(file)

@@ -79,7 +79,12 @@ class History:
 
     async def entries(self, limit: int) -> list[str]:
         """Return the newest `limit` commits, one line each, newest first. Raises `git.GitError`."""
-        text = await self._git("log", f"--max-count={limit}", "--date=iso", "--format=%h %ad %s")
+        try:
+            text = await self._git("log", f"--max-count={limit}", "--date=iso", "--format=%h %ad %s")
+        except git.GitError as error:
+            if "does not have any commits yet" in str(error):
+                return []
+            raise
         return text.splitlines()
 
     async def _commit(self, wanted: list[str], message: str) -> Commit | None:

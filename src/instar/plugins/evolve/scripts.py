@@ -3,7 +3,6 @@
 Scripts run one after another in alphabetical order (seed 000 "composability").
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
@@ -72,9 +71,13 @@ class Scripts:
         entries = self._workspace.hook_files()
         if entries == self.entries:
             return False
+        for entry in entries:
+            if entry.problem and entry not in self.entries:
+                log.warning("script=%s problem=%s", entry.name, script.show(entry.problem))
         self.entries = entries
-        fresh = [entry for entry in self.runnable() if self._version(entry.name) != entry.signature]
-        await asyncio.gather(*(self._discover(entry) for entry in fresh))
+        for entry in self.runnable():
+            if self._version(entry.name) != entry.signature:
+                await self._discover(entry)
         present = {entry.name for entry in self.runnable()}
         for file in [file for file in self._known if file not in present]:
             del self._known[file]

@@ -224,26 +224,32 @@ class Evolve:
             output.follow_ups.append({"source": "evolve.idle", "prompt": prompt})
 
     async def _tool_before(self, given: points.ToolCallInput, output: points.ArgsOutput) -> None:
-        await self._observe_call("tool_before", given.session_id, given, {"args": output.args})
+        if self._settings is not None and not self._is_own(given.tool):
+            await self.evolution.watch(given.session_id, given.call_id)
+        await self._observe_call("tool_before", given, {"args": output.args})
 
     async def _tool_after(self, given: points.ToolAfterInput, output: points.ToolAfterOutput) -> None:
-        said = {"title": output.title, "output": output.output}
-        await self._observe_call("tool_after", given.session_id, given, said)
+        await self._ended(given, {"title": output.title, "output": output.output})
 
     async def _tool_failure(self, given: points.ToolAfterInput, output: points.ToolFailureOutput) -> None:
-        await self._observe_call("tool_after", given.session_id, given, {"title": "", "output": output.error})
+        await self._ended(given, {"title": "", "output": output.error})
+
+    async def _ended(self, given: points.ToolAfterInput, said: wire.Plain) -> None:
+        await self._observe_call("tool_after", given, said)
+        await self.evolution.watched(given.tool, given.session_id, given.call_id)
+
+    def _is_own(self, tool: str) -> bool:
+        """Whether a tool is evolve's or a script's: those commit what they change themselves."""
+        return tool in self.tools or any(tool in one.aliases for one in self.tools.values())
 
     async def _observe_call(
-        self,
-        hook: str,
-        session_id: str,
-        given: points.ToolCallInput | points.ToolAfterInput,
-        said: wire.Plain,
+        self, hook: str, given: points.ToolCallInput | points.ToolAfterInput, said: wire.Plain
     ) -> None:
         if self._listens(hook):
-            call: wire.Plain = {"session": {"id": session_id}, "tool": given.tool, "callID": given.call_id}
+            session = {"id": given.session_id}
+            call: wire.Plain = {"session": session, "tool": given.tool, "callID": given.call_id}
             outcome = await self.scripts.call_all(hook, call | said)
-            script_tools.log_effects("*", hook, session_id, outcome.answer)
+            script_tools.log_effects("*", hook, given.session_id, outcome.answer)
 
     async def _compacting(self, given: points.CompactingInput, output: points.CompactingOutput) -> None:
         if self._settings is None:
@@ -260,6 +266,8 @@ class Evolve:
             output.prompt = self.scripts.prompts.text("compaction") or None
 
     async def _event(self, event: Any) -> None:
+        if event.type == "session.idle":
+            await self.evolution.unwatch(event.session_id)
         if event.type == "session.deleted":
             self.recovery.forget(event.session_id)
             self._frozen.pop(event.session_id, None)

@@ -9,6 +9,7 @@ import contextlib
 import os
 import shutil
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -27,14 +28,15 @@ def scan(root: Path) -> Scan:
     return found
 
 
-def copy(source: Path, target: Path) -> None:
+def copy(source: Path, target: Path, stopped: Callable[[], bool] = lambda: False) -> None:
     """Copy a workspace without ``.git`` to the new folder `target`: files, folders, links that stay inside.
 
     A link that leads outside is left out, so that nothing done in the copy can reach through it; so are
-    sockets and pipes.
+    sockets and pipes. Raises `OSError`, `InterruptedError` as soon as `stopped` says so.
     """
     target.mkdir()
-    _copy(str(source), str(target), os.path.realpath(source), os.path.realpath(target))
+    roots = os.path.realpath(source), os.path.realpath(target)
+    _copy(str(source), str(target), roots, stopped)
 
 
 def place_for_copy(source: Path) -> str | None:
@@ -91,17 +93,20 @@ def _info(entry: "os.DirEntry[str]") -> os.stat_result | None:
         return None  # gone since the folder was listed
 
 
-def _copy(source: str, target: str, root: str, copy: str) -> None:
-    for entry in os.scandir(source):
-        there = os.path.join(target, entry.name)
-        if entry.is_symlink():
-            _copy_link(entry.path, there, root, copy)
-        elif entry.is_dir(follow_symlinks=False):
-            if entry.name != ".git":
-                os.mkdir(there)
-                _copy(entry.path, there, root, copy)
-        elif entry.is_file(follow_symlinks=False):
-            _copy_file(entry.path, there)
+def _copy(source: str, target: str, roots: tuple[str, str], stopped: Callable[[], bool]) -> None:
+    with os.scandir(source) as entries:
+        for entry in entries:
+            if stopped():
+                raise InterruptedError("the copy was stopped")
+            there = os.path.join(target, entry.name)
+            if entry.is_symlink():
+                _copy_link(entry.path, there, *roots)
+            elif entry.is_dir(follow_symlinks=False):
+                if entry.name != ".git":
+                    os.mkdir(there)
+                    _copy(entry.path, there, roots, stopped)
+            elif entry.is_file(follow_symlinks=False):
+                _copy_file(entry.path, there)
 
 
 def _copy_file(file: str, there: str) -> None:

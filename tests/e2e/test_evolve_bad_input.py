@@ -1,0 +1,138 @@
+"""Hook scripts that misbehave: the session goes on, and the log says which, where, how long and what.
+
+Source: issue 2, "Bad input".
+"""
+
+import json
+import re
+
+import pytest
+
+STORY = '== turn\ntool: bash {"command": "echo out"}\ntool: good_t {}\n== turn\ntext: done\n'
+HOOKS = ("discover", "mutate_request", "observe_message", "idle", "tool_before", "tool_after")
+BIG = "head -c 10000100 /dev/zero | tr '\\0' 'x'"
+
+BAD = {
+    "broken JSON": ("echo '{\"system\": [oops'", "is not JSON", "oops"),
+    "a list": ("echo '[1, 2]'", "should be a JSON object, not a list", "[1, 2]"),
+    "a text": ("echo '\"s\"'", "should be a JSON object, not a string", '"s"'),
+    "10 MB": (BIG, "printed more than 10000000 bytes", "xxxxx"),
+    "not UTF-8": ("printf 'caf\\351\\n'", "is not UTF-8", "caf\N{REPLACEMENT CHARACTER}"),
+    "exits 3": ("echo why >&2; exit 3", "exit code 3", "why"),
+    "hangs": ('echo \'{"log": "going to sleep"}\'; sleep 60', "hook_timeout (200 ms)", "going to sleep"),
+    "a signal": ("echo soon; kill -9 $$", "signal 9 (SIGKILL)", "soon"),
+}
+
+
+@pytest.mark.parametrize("how", BAD)
+def test_a_script_that_misbehaves_stops_nothing_and_the_log_says_which_hook_how_long_and_what(person, how):
+    code, why, printed = BAD[how]
+    person.shell("bad.sh", **dict.fromkeys(HOOKS, f"$ {code}"))
+    person.shell(
+        "good.sh", discover='{"tools": [{"name": "t"}]}', tool_after="{}", execute_tool='{"result": "ran"}'
+    )
+    ran = person.run(STORY, EVOLVE_HOOK_TIMEOUT="200" if how == "hangs" else "20000")
+    assert ran.stdout == "done\n"
+    assert person.results() == ["out\n", "ran"]
+    for hook in HOOKS:
+        (line, *_) = ran.logged("script=bad.sh", f"hook={hook} failed=")
+        assert why in line
+        assert printed in line.replace('\\"', '"')
+        assert re.search(r" ms=\d+ ", line)
+    assert len(person.calls("good.sh", "tool_after")) == 2
+    assert max(map(len, ran.log)) < 2000
+
+
+@pytest.mark.parametrize("how", ["exits 3", "hangs", "10 MB"])
+def test_a_tool_whose_script_misbehaves_is_an_error_for_the_model_that_fits_its_window(person, how):
+    code, why, _ = BAD[how]
+    person.shell("bad.sh", discover='{"tools": [{"name": "t"}]}', execute_tool=f"$ {code}")
+    person.run("== turn\ntool: bad_t {}\n== turn\ntext: done\n",
+               EVOLVE_HOOK_TIMEOUT="200" if how == "hangs" else "20000")  # fmt: skip
+    (result,) = person.results()
+    assert why in result
+    assert len(result) < 2000
+
+
+def test_a_script_without_its_run_bit_is_reported_and_not_run(person):
+    person.shell("a.sh", discover="{}", mutate_request='{"system": ["s"]}').chmod(0o644)
+    ran = person.run("== turn\ntool: evolve_hook_list {}\n== turn\ntext: done\n")
+    assert person.calls("a.sh", "discover") == []
+    assert "run bit" in person.results()[0]
+    assert ran.logged("a.sh", "missing its run bit: chmod +x")
+
+
+UNSTARTABLE = [
+    ("#!/none/such\n", "could not be started"),
+    ("#!/bin/sh\r\necho '{}'\r\n", "carriage return"),
+    ("#!/usr/bin/env python3\r\nprint('{}')\r\n", "its first line ends in CRLF"),
+    ("echo no first line\n", "could not be started"),
+    ("", "could not be started"),
+]
+
+
+def test_a_script_that_cannot_be_started_is_logged_with_the_reason(person):
+    for number, (text, _) in enumerate(UNSTARTABLE):
+        (person.script(f"{number}.sh", "")).write_bytes(text.encode())
+    ran = person.run("== turn\ntext: done\n")
+    for number, (_, why) in enumerate(UNSTARTABLE):
+        assert why in ran.logged(f"script={number}.sh", "hook=discover failed=")[0]
+
+
+def test_a_hanging_script_is_ended_with_all_that_it_started(person):
+    mark = f"313{person.folder.name[-2:].strip('_').rjust(2, '7')}7"
+    mark = "".join(char if char.isdigit() else "7" for char in mark)
+    person.shell("a.sh", discover="{}", idle=f"$ sleep {mark} & sleep {mark}")
+    person.run("== turn\ntext: done\n", EVOLVE_HOOK_TIMEOUT="200")
+    assert not running(f"sleep\0{mark}")
+
+
+def running(needle: str) -> bool:
+    from pathlib import Path
+
+    found = b""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found += path.read_bytes()
+        except OSError:
+            continue
+    return needle.encode() in found
+
+
+WRONG = [
+    ('{"tools": [{"name": "t", "parameters": {"x": {"type": "strin"}}}]}', "unknown type 'strin'"),
+    ('{"tools": ["t"]}', "expected an object"),
+    ('{"tools": [{"description": "d"}]}', "it has no name"),
+    ('{"tools": [{"name": "t"}, {"name": "t"}]}', "defined twice"),
+    ('{"tools": [{"name": "t", "permission": {"arg": "x"}}]}', "no parameter of it"),
+    ('{"test": "../evil"}', "bare name of a file in tests/"),
+    ('{"name": "evolve", "tools": [{"name": "datetime"}]}', "evolve has a tool of that name"),
+]
+
+
+def test_a_registration_that_is_wrong_is_said_and_the_rest_of_it_stays(person):
+    for number, (answer, _) in enumerate(WRONG):
+        given = json.loads(answer)
+        given["tools"] = [*given.get("tools", []), {"name": "sound"}]
+        person.shell(f"r{number}.sh", discover=json.dumps(given))
+    ran = person.run("== turn\ntext: done\n")
+    for number, (_, said) in enumerate(WRONG):
+        assert [line for line in ran.log if f"r{number}.sh" in line and said in line], said
+    offered = [name for name in person.tools() if name.endswith("_sound")]
+    assert sorted(offered) == sorted([*(f"r{number}_sound" for number in range(6)), "evolve_sound"])
+
+
+def test_a_script_that_answers_nonsense_where_text_is_expected_breaks_nothing(person):
+    nonsense = '{"system": {"a": 1}, "continue": null, "user": 7, "modified": "x.md", "notify": 3,'
+    nonsense += ' "tools": 7, "name": ["x"], "test": 3}'
+    person.shell("a.sh", **dict.fromkeys(HOOKS, nonsense))
+    person.shell("good.sh", discover='{"tools": [{"name": "t"}]}', execute_tool="{}")
+    person.run(STORY)
+    assert person.systems()[0] == ['{"a":1}']
+
+
+def test_the_workspace_does_not_exist_or_is_a_file(person):
+    ran = person.run("== turn\ntext: done\n", INSTAR_WORKSPACE=str(person.folder / "none"))
+    assert ran.logged("evolve=inactive", "there is no workspace at")
+    ran = person.run("== turn\ntext: done\n", INSTAR_WORKSPACE=str(person.story))
+    assert ran.logged("evolve=inactive", "there is no workspace at")

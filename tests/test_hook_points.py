@@ -1,0 +1,119 @@
+"""No hook point is a promise only: each has a call site, is reached by a session, and stands in the docs.
+
+opencode's `permission.ask` was declared and never called for a year (design habit 5).
+"""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.turn import House
+
+from instar.plugin import points
+from instar.plugin.hookpoint import NOT_POINTS, HookPoint
+
+pytest_plugins = ["tests.turn"]
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "instar"
+DOCS = ROOT / "docs" / "plugins.md"
+CORE = points.CORE.all()
+CONSTANTS = {name: value for name, value in vars(points).items() if isinstance(value, HookPoint)}
+
+
+def name_of(point: HookPoint[Any, Any]) -> str:
+    return point.name
+
+
+@cache
+def triggered() -> dict[str, list[str]]:
+    """Where each ``points.NAME`` is the first argument of a call of `trigger`."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+                continue
+            first = node.args[0] if node.args else None
+            if node.func.attr == "trigger" and isinstance(first, ast.Attribute):
+                found.setdefault(first.attr, []).append(f"{path.relative_to(SOURCE)}:{node.lineno}")
+    return found
+
+
+@pytest.mark.parametrize("constant", CONSTANTS)
+def test_a_hook_point_has_a_call_site(constant: str) -> None:
+    assert triggered().get(constant), f"points.{constant} is declared and nobody triggers it"
+
+
+def test_every_declared_hook_point_has_a_constant_by_which_it_is_triggered() -> None:
+    # A flagship that another test loaded may have declared its own.
+    shipped = [point for point in CORE if not point.name.startswith("evolve.")]
+    assert sorted(map(name_of, CONSTANTS.values())) == sorted(map(name_of, shipped))
+
+
+async def test_one_session_reaches_every_hook_point(house: House) -> None:
+    house.says("""
+        == turn
+        text: I look.
+        tool: bash {"command": "echo hi"}
+        tool: read {"filePath": "gone.txt"}
+
+        == turn
+        text: done
+    """)
+    house.settings(permission={"bash": "allow"})
+    door = await house.open()
+    reached: dict[str, tuple[type[Any], type[Any]]] = {}
+
+    def recording(name: str) -> Any:
+        async def hook(given: Any, output: Any) -> None:
+            reached[name] = (type(given), type(output))
+
+        return hook
+
+    door.plugin({point.name: recording(point.name) for point in CONSTANTS.values()})
+    session = await door.session()
+    await door.ask(session, "go")
+    await door.client.summarize(session)
+    assert door.of("plugin.error") == []
+    assert set(reached) == set(map(name_of, CONSTANTS.values()))
+    for point in CONSTANTS.values():
+        given, output = reached[point.name]
+        assert issubclass(given, point.input)
+        assert issubclass(output, point.output)
+
+
+@pytest.mark.parametrize("point", CONSTANTS.values(), ids=name_of)
+def test_a_hook_point_stands_in_the_docs_as_the_code_has_it(point: HookPoint[Any, Any]) -> None:
+    gate = "yes" if point.gate else ""
+    row = f"| `{point.name}` | {gate} | {point.doc} | {fields(point.input)} | {fields(point.output)} |"
+    assert row in DOCS.read_text("utf-8").splitlines()
+
+
+def fields(kind: type[Any]) -> str:
+    return ", ".join(f"`{field.name}`" for field in msgspec.structs.fields(kind)) or "–"
+
+
+def test_the_docs_name_no_hook_point_that_is_not_there() -> None:
+    rows = [
+        line.split("|") for line in DOCS.read_text("utf-8").splitlines() if re.match(r"\| `[\w.]+` \|", line)
+    ]
+    assert [row[1].strip(" `") for row in rows] == [point.name for point in CONSTANTS.values()]
+
+
+@pytest.mark.parametrize("key", NOT_POINTS)
+def test_the_other_keys_of_a_plugins_hooks_stand_in_the_docs(key: str) -> None:
+    (paragraph,) = re.findall(
+        r"^Other keys of what a plugin returns:.*$", DOCS.read_text("utf-8"), re.MULTILINE
+    )
+    assert f"`{key}`" in paragraph
+
+
+@pytest.mark.parametrize("point", CONSTANTS.values(), ids=name_of)
+def test_a_hook_point_says_when_it_fires_and_knows_its_short_name(point: HookPoint[Any, Any]) -> None:
+    assert re.fullmatch(r"[A-Z].*\.", point.doc)
+    if point.name.startswith("experimental."):
+        assert points.CORE.find(point.name.removeprefix("experimental.")) is point
