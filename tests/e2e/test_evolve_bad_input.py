@@ -19,7 +19,7 @@ BAD = {
     "10 MB": (BIG, "printed more than 10000000 bytes", "xxxxx"),
     "not UTF-8": ("printf 'caf\\351\\n'", "is not UTF-8", "caf\N{REPLACEMENT CHARACTER}"),
     "exits 3": ("echo why >&2; exit 3", "exit code 3", "why"),
-    "hangs": ('echo \'{"log": "going to sleep"}\'; sleep 60', "hook_timeout (200 ms)", "going to sleep"),
+    "hangs": ('echo \'{"log": "going to sleep"}\'; sleep 60', "hook_timeout (500 ms)", "going to sleep"),
     "a signal": ("echo soon; kill -9 $$", "signal 9 (SIGKILL)", "soon"),
 }
 
@@ -27,14 +27,15 @@ BAD = {
 @pytest.mark.parametrize("how", BAD)
 def test_a_script_that_misbehaves_stops_nothing_and_the_log_says_which_hook_how_long_and_what(person, how):
     code, why, printed = BAD[how]
-    person.shell("bad.sh", **dict.fromkeys(HOOKS, f"$ {code}"))
+    hooks = ("discover", "idle", "tool_before") if how == "hangs" else HOOKS
+    person.shell("bad.sh", **dict.fromkeys(hooks, f"$ {code}"))
     person.shell(
         "good.sh", discover='{"tools": [{"name": "t"}]}', tool_after="{}", execute_tool='{"result": "ran"}'
     )
-    ran = person.run(STORY, EVOLVE_HOOK_TIMEOUT="200" if how == "hangs" else "20000")
+    ran = person.run(STORY, EVOLVE_HOOK_TIMEOUT="500" if how == "hangs" else "20000")
     assert ran.stdout == "done\n"
     assert person.results() == ["out\n", "ran"]
-    for hook in HOOKS:
+    for hook in hooks:
         (line, *_) = ran.logged("script=bad.sh", f"hook={hook} failed=")
         assert why in line
         assert printed in line.replace('\\"', '"')
@@ -48,7 +49,7 @@ def test_a_tool_whose_script_misbehaves_is_an_error_for_the_model_that_fits_its_
     code, why, _ = BAD[how]
     person.shell("bad.sh", discover='{"tools": [{"name": "t"}]}', execute_tool=f"$ {code}")
     person.run("== turn\ntool: bad_t {}\n== turn\ntext: done\n",
-               EVOLVE_HOOK_TIMEOUT="200" if how == "hangs" else "20000")  # fmt: skip
+               EVOLVE_HOOK_TIMEOUT="500" if how == "hangs" else "20000")  # fmt: skip
     (result,) = person.results()
     assert why in result
     assert len(result) < 2000
@@ -83,7 +84,7 @@ def test_a_hanging_script_is_ended_with_all_that_it_started(person):
     mark = f"313{person.folder.name[-2:].strip('_').rjust(2, '7')}7"
     mark = "".join(char if char.isdigit() else "7" for char in mark)
     person.shell("a.sh", discover="{}", idle=f"$ sleep {mark} & sleep {mark}")
-    person.run("== turn\ntext: done\n", EVOLVE_HOOK_TIMEOUT="200")
+    person.run("== turn\ntext: done\n", EVOLVE_HOOK_TIMEOUT="500")
     assert not running(f"sleep\0{mark}")
 
 

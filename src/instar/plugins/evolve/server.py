@@ -295,7 +295,12 @@ class Evolve:
             messages = await self._input.client.session.messages(session_id)
         except NotFound:
             return []
-        return [_said(found) for found in messages]
+        return [_said(found) for found in messages if not _is_begun(found.info)]
+
+
+def _is_begun(info: message.Message) -> bool:
+    """Whether a message is the answer that this very step is about to write."""
+    return isinstance(info, message.Assistant) and info.time.completed is None
 
 
 def _said(found: message.WithParts) -> wire.Plain:
