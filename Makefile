@@ -6,8 +6,11 @@ BIN := $(VENV)/bin
 # Bytecode makes imports three to four times faster, also where the machine forbids writing it.
 unexport PYTHONDONTWRITEBYTECODE
 
+# A comma in a call's argument would end it.
+comma := ,
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench clean
+.PHONY: help demo test extra check format bench clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -17,6 +20,9 @@ demo: $(VENV)/.run ## play the whole story once: an agent rewrites its own hook;
 
 test: $(VENV)/.dev ## run the hermetic test suite
 	@$(BIN)/python -m pytest
+
+extra: $(VENV)/.extra ## test the providers of the extra instar[providers]: 250 MB to install
+	@$(BIN)/python -m pytest tests/provider
 
 check: $(VENV)/.dev ## format, lint, strict types, floors, sizes, hook points, docs
 	@$(BIN)/ruff format --check .
@@ -53,3 +59,7 @@ $(VENV)/.run: pyproject.toml
 $(VENV)/.dev: pyproject.toml
 	$(call install,.[dev])
 	@touch $(VENV)/.run
+
+$(VENV)/.extra: pyproject.toml
+	$(call install,.[dev$(comma)providers])
+	@touch $(VENV)/.dev $(VENV)/.run

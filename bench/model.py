@@ -1,6 +1,6 @@
 """A model that answers one word at once: an OpenAI-compatible server in a process of its own.
 
-`python -m bench.model` prints its address and serves until it is ended. With `calls=N` in the model's name the answer
+`python -m bench.model` prints its address and serves until it is ended. With `deltas-N` in the model's name the answer
 is N text deltas instead.
 """
 

@@ -9,7 +9,7 @@ import tempfile
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -126,12 +126,12 @@ def serving(folder: Path, env: Mapping[str, str]) -> Iterator[Server]:
         cwd=folder,
         env=env,
         stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
     )
     assert process.stdout is not None
     try:
-        line = next(line for line in process.stdout if "listening on" in line)
-        server = Server(process, line.split()[-1].strip(), 0.0)
+        server = Server(process, _address(process.stdout), 0.0)
         server.get("/global/health")
         server.ready = time.perf_counter() - started
         yield server
@@ -139,6 +139,16 @@ def serving(folder: Path, env: Mapping[str, str]) -> Iterator[Server]:
         process.terminate()
         process.wait(timeout=10)
         process.stdout.close()
+
+
+def _address(printed: Iterable[str]) -> str:
+    """Read what a server prints up to its address. Raises `RuntimeError` with it when none comes."""
+    lines = []
+    for line in printed:
+        lines.append(line)
+        if "listening on" in line:
+            return line.split()[-1]
+    raise RuntimeError(f"instar serve did not start: {''.join(lines)}")
 
 
 @contextmanager

@@ -95,14 +95,15 @@ async def test_a_refused_call_leaves_its_neighbours_alone_and_is_reported_in_its
 
 
 REFUSED = {
-    "tool: nosuch {}": "Model tried to call unavailable tool 'nosuch'. Available tools: bash, read,",
-    "raw: read {broken": "The arguments of read are not JSON: Expecting property name",
+    "tool: nosuch {}": "Model tried to call unavailable tool 'nosuch'. Available tools: bash, background,",
+    "raw: read {broken": "The arguments of read are not JSON: ",
+    'raw: read {"filePath": "a", "limit": NaN}': "The arguments of read are not JSON: ",
     "raw: read [1]": "The arguments of read are not an object. Please rewrite the input.",
     "raw: read 5": "The arguments of read are not an object. Please rewrite the input.",
     "tool: read {}": "The read tool was called with invalid arguments: ",
     'tool: read {"filePath": 5}': "The read tool was called with invalid arguments: ",
     'tool: read {"filePath": "gone.txt"}': "File not found: ",
-    "raw: read " + "[" * 30_000: "The call could not be prepared: RecursionError",
+    "raw: read " + "[" * 30_000: "The arguments of read are not JSON: ",
 }
 
 

@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instar.document import DocumentError, atomic_write, locate, parse_jsonc, read_jsonc, read_text
+from instar.document import (
+    DEEPEST,
+    LARGEST,
+    DocumentError,
+    atomic_write,
+    locate,
+    parse_jsonc,
+    read_jsonc,
+    read_text,
+)
 
 VALUES = st.recursive(
     st.none()
@@ -202,3 +211,29 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(tmp_path: 
         atomic_write(tmp_path / "folder", b"new")
     assert os.listdir(tmp_path) == ["folder"]
     assert (tmp_path / "folder" / "inside").read_text() == "old"
+
+
+@pytest.mark.parametrize("comment", ["", "// said\n"])
+def test_brackets_are_followed_as_deep_as_anybody_needs(comment: str) -> None:
+    fits, deep = DEEPEST, DEEPEST + 1
+    assert parse_jsonc(comment + "[" * fits + "]" * fits, "f")
+    with pytest.raises(DocumentError, match="f:1:1: expected fewer levels of brackets"):
+        parse_jsonc(comment + '{"a":' * deep + "[]" + "}" * deep, "f")
+
+
+def test_a_pipe_or_device_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    for name in ("pipe", "endless"):
+        with pytest.raises(DocumentError, match="found a pipe or device"):
+            read_text(tmp_path / name)
+    with pytest.raises(IsADirectoryError):
+        read_text(tmp_path)
+
+
+def test_a_document_has_a_largest_size(tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    path.touch()
+    os.truncate(path, LARGEST + 1)
+    with pytest.raises(DocumentError, match="expected at most 16 MiB"):
+        read_text(path)

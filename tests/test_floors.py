@@ -13,12 +13,14 @@ SOURCE = Path(__file__).parent.parent / "src" / "instar"
 
 ORDER = [
     *("ids", "secret", "wire", "message", "event", "permission", "config", "flagship"),
-    *("paths", "process", "git", "document", "trust", "project", "settings"),
+    *("paths", "process", "git", "document", "front_matter", "trust", "project", "settings"),
+    "definition",
     *("store", "bus", "plugin"),
-    *("provider", "usage"),
-    *("tool", "agent", "instruction", "lease", "session", "approval", "instance"),
+    *("provider", "usage", "mcp"),
+    *("tool", "agent", "command", "skill", "mention", "instruction"),
+    *("lease", "session", "approval", "question", "instance"),
     *("context", "prompt", "stream", "calls", "failure", "account", "generate", "step"),
-    *("compaction", "title", "follow_up", "loop", "turns", "client"),
+    *("compaction", "title", "follow_up", "subtask", "loop", "turns", "subagent", "invocation", "client", "mcp_door"),
     *("runtime", "server", "cli", "__main__"),
 ]
 """Every room of the core and the doors, lowest first."""
@@ -26,10 +28,12 @@ ORDER = [
 FLAGSHIPS = SOURCE / "plugins"
 
 LAZY = {
+    "front_matter": {"yaml"},
     # Start-up time: a door's needs are imported when that door is opened (design section 3).
     "cli": None,
     "server": None,
     "provider": {"httpx2"},
+    "tool": {"httpx2"},
 }
 """Rooms that may import inside functions, and what (None: anything that start-up should not pay for)."""
 

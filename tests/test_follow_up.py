@@ -161,6 +161,23 @@ async def test_the_end_of_a_turn_is_told_once_with_a_copy_and_how_often_it_went_
     assert (await door.live(session)).history == await door.stored(session)
 
 
+async def test_an_answer_is_not_told_of_again_when_what_the_plugin_queued_for_it_came_to_nothing(
+    house: House,
+) -> None:
+    told: list[str] = []
+
+    async def turn_end(given: points.TurnEndInput, output: points.TurnEndOutput) -> None:
+        told.append(given.message.id)
+        if len(told) == 1:
+            body = PromptBody.text("and?", agent="nobody")
+            await door.runtime.session.follow_up(given.session_id, body, "test")
+
+    door, session = await opened(house, {"turn.end": turn_end})
+    answer = await door.ask(session, "begin")
+    assert told == [answer.info.id]
+    assert users(await door.stored(session)) == ["begin"]
+
+
 async def test_a_failed_answer_ends_the_turn_without_going_on(house: House) -> None:
     house.says("== turn\nerror: 400 no\n")
     door = await house.open()

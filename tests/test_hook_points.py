@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from tests.turn import House
 
-from instar.plugin import points
+from instar.plugin import CommandBody, points
 from instar.plugin.hookpoint import NOT_POINTS, HookPoint
 
 pytest_plugins = ["tests.turn"]
@@ -60,6 +60,10 @@ async def test_one_session_reaches_every_hook_point(house: House) -> None:
         text: I look.
         tool: bash {"command": "echo hi"}
         tool: read {"filePath": "gone.txt"}
+        tool: task {"description": "look", "prompt": "child work", "subagent_type": "general"}
+
+        == when "child work"
+        text: found it
 
         == turn
         text: done
@@ -77,6 +81,7 @@ async def test_one_session_reaches_every_hook_point(house: House) -> None:
     door.plugin({point.name: recording(point.name) for point in CONSTANTS.values()})
     session = await door.session()
     await door.ask(session, "go")
+    await door.client.command(session, CommandBody(command="init"))
     await door.client.summarize(session)
     assert door.of("plugin.error") == []
     assert set(reached) == set(map(name_of, CONSTANTS.values()))

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from instar.instruction import LONGEST, read
+from instar.instruction import LONGEST, Instructions, Pattern
+from instar.paths import Paths
+from instar.project import Project
 
 
 @pytest.fixture
@@ -25,8 +27,23 @@ def put(path: Path, text: str = "Be kind.") -> None:
     path.write_text(text)
 
 
+def read(
+    directory: Path,
+    worktree: Path,
+    homes: list[Path],
+    patterns: tuple[Pattern, ...] = (),
+    *,
+    trusted: bool = True,
+) -> list[str]:
+    home = homes[0] if homes else directory.parent / "nowhere"
+    paths = Paths(home, tuple(homes), home, home, home)
+    project = Project("p", worktree, directory, "git" if worktree != Path("/") else None)
+    return Instructions(project, paths, patterns, lambda folder: trusted).read()
+
+
 def found(tree: Path, directory: str = "work/inner/deep", patterns: tuple[str, ...] = ()) -> list[str]:
-    return names(read(tree / directory, tree / "work", [tree / "home"], patterns), tree)
+    named = tuple(map(Pattern, patterns))
+    return names(read(tree / directory, tree / "work", [tree / "home"], named), tree)
 
 
 def test_the_home_comes_first_then_each_folder_from_the_worktree_down(tree: Path) -> None:
@@ -62,13 +79,13 @@ def test_the_configured_files_follow_in_order_each_pattern_sorted_and_none_twice
 def test_outside_a_repository_only_the_folder_itself_is_read(tree: Path) -> None:
     put(tree / "work/AGENTS.md")
     put(tree / "work/inner/AGENTS.md")
-    texts = read(tree / "work/inner", Path("/"), [], [])
+    texts = read(tree / "work/inner", Path("/"), [])
     assert names(texts, tree) == ["work/inner/AGENTS.md"]
 
 
 def test_a_text_is_the_files_name_and_its_content(tree: Path) -> None:
     put(tree / "work/AGENTS.md", "\n\nUse tabs.\n\n")
-    assert read(tree / "work", tree / "work", [], []) == [
+    assert read(tree / "work", tree / "work", []) == [
         f"Instructions from: {tree}/work/AGENTS.md\nUse tabs.",
     ]
 
@@ -81,7 +98,7 @@ def test_an_empty_file_is_left_out(tree: Path) -> None:
 def test_a_huge_file_is_cut_and_one_that_is_not_utf_8_is_read_with_marks(tree: Path) -> None:
     put(tree / "work/AGENTS.md", "x" * (LONGEST + 10))
     (tree / "work/inner/AGENTS.md").write_bytes(b"caf\xe9")
-    big, odd = read(tree / "work/inner", tree / "work", [], [])
+    big, odd = read(tree / "work/inner", tree / "work", [])
     assert big.count("x") == LONGEST
     assert odd.endswith("caf\N{REPLACEMENT CHARACTER}")
 
@@ -104,7 +121,50 @@ def test_a_file_that_cannot_be_read_is_logged_and_left_out(
     assert "instructions not read" in caplog.text
 
 
-def test_a_pattern_with_a_tilde_means_the_persons_home(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pattern_with_a_tilde_means_the_persons_home(tree: Path) -> None:
     put(tree / "home/notes.md")
-    monkeypatch.setenv("HOME", str(tree / "home"))
     assert found(tree, "work", ("~/notes.md",)) == ["home/notes.md"]
+
+
+def test_a_pattern_is_looked_for_in_each_folder_from_the_worktree_down(tree: Path) -> None:
+    put(tree / "work/docs/a.md")
+    put(tree / "work/inner/docs/b.md")
+    assert found(tree, patterns=("docs/*.md",)) == ["work/docs/a.md", "work/inner/docs/b.md"]
+
+
+def test_claudes_own_home_file_is_read_where_there_is_no_other(tree: Path) -> None:
+    put(tree / "home/.claude/CLAUDE.md")
+    assert found(tree) == ["home/.claude/CLAUDE.md"]
+    put(tree / "home/AGENTS.md")
+    assert found(tree) == ["home/AGENTS.md"]
+
+
+@pytest.mark.parametrize("pattern", ["**x", "a/**b/*", "", "."])
+def test_a_pattern_that_is_none_is_left_out(tree: Path, pattern: str) -> None:
+    put(tree / "work/AGENTS.md")
+    assert found(tree, "work", (pattern,)) == ["work/AGENTS.md"]
+
+
+def test_an_address_is_named_as_a_problem(tree: Path) -> None:
+    paths = Paths(tree, (), tree, tree, tree)
+    project = Project("p", tree / "work", tree / "work", "git")
+    made = Instructions(project, paths, [Pattern("https://example.org/a.md")], lambda folder: True)
+    assert made.problems == [
+        "instructions: https://example.org/a.md was left out: only files are read, not addresses"
+    ]
+    assert made.read() == []
+
+
+def test_what_is_not_trusted_stays_inside_its_project_also_through_links(tree: Path) -> None:
+    put(tree / "secret/key.md", "private")
+    put(tree / "work/real.md", "ours")
+    (tree / "work/AGENTS.md").symlink_to(tree / "secret/key.md")
+    (tree / "work/inner/AGENTS.md").symlink_to(tree / "work/real.md")
+    (tree / "work/linked").symlink_to(tree / "secret")
+    put(tree / "work/docs/a.md")
+    patterns = (Pattern("linked/*.md", trusted=False), Pattern("docs/*.md", trusted=False))
+    arguments = (tree / "work/inner", tree / "work", [tree / "home"], patterns)
+    assert names(read(*arguments, trusted=False), tree) == ["work/real.md", "work/docs/a.md"]
+    assert "secret/key.md" in names(read(*arguments, trusted=True), tree)
+    mine = (*arguments[:3], (Pattern("linked/*.md"),))
+    assert "secret/key.md" in names(read(*mine, trusted=False), tree)

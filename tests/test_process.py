@@ -88,6 +88,22 @@ async def test_a_child_that_closes_its_stdin_early_is_no_error(processes: Proces
     assert (output.code, output.stdout) == (0, b"done\n")
 
 
+async def test_a_child_can_be_given_an_open_descriptor_to_read_from(
+    processes: Processes, tmp_path: Path
+) -> None:
+    reading, writing = os.pipe()
+    heard: list[bytes] = []
+    running = asyncio.create_task(
+        processes.run(["cat"], cwd=tmp_path, stdin=reading, timeout=5, on_output=heard.append)
+    )
+    for word in (b"one", b"two"):
+        os.write(writing, word)
+        await until(lambda word=word: heard[-1:] == [word])  # type: ignore[misc]
+    os.close(writing)
+    assert (await running).stdout == b"onetwo"
+    os.close(reading)
+
+
 async def test_a_script_can_open_its_stdin_again_by_name(processes: Processes, tmp_path: Path) -> None:
     assert (await processes.run(["cat", "/dev/stdin"], cwd=tmp_path, stdin=b"{}", timeout=5)).stdout == b"{}"
 

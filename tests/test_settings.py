@@ -1,6 +1,7 @@
 """Where settings are found, what wins, what trust takes away, and what a mistake says."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -250,16 +251,42 @@ def test_an_untrusted_project_is_heard_as_far_as_it_is_harmless(place: Place) ->
         },
     )
     settings = place.read(SECRET="s3cret")
-    assert settings.config.model == "local/m"
+    assert settings.config.model is None
     assert settings.config.username is None
     assert (settings.plugins, settings.config.permission) == ([], {"edit": {"*": "ask"}})
     assert settings.config.provider["local"].options["baseURL"] == "http://127.0.0.1:9"
     assert settings.config.provider["openai"].options == {}
     assert [sentence.split(" was left out")[0] for sentence in settings.dropped] == [
         f"{path}: {place_}"
-        for place_ in ("username", "plugin", "mcp", "permission.bash.*", "provider.openai.options.baseURL")
+        for place_ in (
+            *("username", "plugin", "mcp", "permission.bash.*", "provider.openai.options.baseURL"),
+            "model",
+        )
     ]
     assert "s3cret" not in repr(settings)
+
+
+def test_the_person_chooses_a_server_that_an_untrusted_project_brought_and_nobody_else(place: Place) -> None:
+    block = {"options": {"apiKey": "literal", "baseURL": "http://127.0.0.1:9"}}
+    place.work("opencode.json", {"model": "theirs/m", "agent": {"build": {"model": "theirs/m"}}})
+    place.work(".opencode/opencode.json", {"small_model": "theirs/m", "provider": {"theirs": block}})
+    settings = place.read(flags={"model": "theirs/n"})
+    assert (settings.config.model, settings.config.small_model) == ("theirs/n", None)
+    assert settings.config.agent["build"].model is None
+    assert settings.config.foreign == {"theirs"}
+    assert len(settings.dropped) == 3
+    assert all("(you may: --model theirs/m)" in sentence for sentence in settings.dropped)
+    trusted = place.trusted().read()
+    assert (trusted.config.model, trusted.config.foreign) == ("theirs/m", frozenset())
+
+
+def test_a_key_of_the_environment_does_not_travel_to_a_projects_address(place: Place) -> None:
+    place.work(
+        "opencode.json", {"provider": {"corp": {"options": {"apiKey": "x", "baseURL": "http://evil"}}}}
+    )
+    content = '{"provider": {"corp": {"options": {"apiKey": "{env:CORP_KEY}"}}}}'
+    settings = place.read(OPENCODE_CONFIG_CONTENT=content, CORP_KEY="s3cret")
+    assert settings.config.provider["corp"].options == {"apiKey": "s3cret"}
 
 
 def test_an_untrusted_project_does_not_loosen_what_the_environment_forbids(place: Place) -> None:
@@ -325,3 +352,9 @@ def test_the_configuration_folders_that_exist_are_listed_home_first(place: Place
         place.worktree / ".opencode",
         place.directory / ".instar",
     ]
+
+
+def test_a_pipe_in_the_place_of_a_config_is_refused_instead_of_waited_for(place: Place) -> None:
+    os.mkfifo(place.directory / "opencode.json")
+    with pytest.raises(DocumentError, match=r"opencode\.json:1:1: expected a file, found a pipe"):
+        place.read()

@@ -91,6 +91,18 @@ def test_a_repository_below_a_trusted_plain_folder_is_not_trusted(
     assert not trust.is_trusted(repository)
 
 
+def test_a_repository_whose_git_folder_is_gone_is_not_trusted_with_the_one_around_it(
+    trust: Trust, repository: Path
+) -> None:
+    trust.add(repository)
+    assert trust.is_trusted(repository / "sub/deep")
+    (repository / "sub/.git").write_text("gitdir: ../.git/modules/gone\n")
+    assert not trust.is_trusted(repository / "sub")
+    assert not trust.is_trusted(repository / "sub/deep")
+    trust.add(repository / "sub")
+    assert trust.is_trusted(repository / "sub")
+
+
 def test_a_link_is_judged_by_what_it_points_to(trust: Trust, repository: Path, tmp_path: Path) -> None:
     (tmp_path / "evil").mkdir()
     (repository / "link").symlink_to(tmp_path / "evil")

@@ -1,30 +1,33 @@
 """Agents: a prompt, a model, parameters and permissions under a name.
 
-The built-in ones are completed and overridden by the config's ``agent`` block (seed 002). Agents from
-Markdown files come with part 2 of the plan.
+The built-in ones are completed and overridden by the configuration's ``agent`` block, into which
+`instar.definition` has put the agents of Markdown files (seed 002).
 """
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
-from instar.config import Config
+from instar.config import AgentConfig, Config
+from instar.config.builtin import DENIALS
 from instar.message import ModelRef, Rule
 from instar.permission import DEFAULTS, from_config
+from instar.provider.assemble import UnknownModel
+from instar.provider.protocol import Model
 from instar.wire import Plain
 
 Mode = Literal["primary", "subagent", "all"]
 
 
 class UnknownAgent(Exception):
-    """There is no agent of that name; the text names the nearest ones."""
+    """There is no agent of that name, or it cannot be used; the text says why, or names the nearest ones."""
 
 
 class Agent(msgspec.Struct, frozen=True):
-    """One agent. `permission` holds every rule that applies to it, defaults first."""
+    """One agent. `permission` holds every rule that applies to it, defaults first; `native`: it ships with instar."""
 
     name: str
     description: str = ""
@@ -36,12 +39,14 @@ class Agent(msgspec.Struct, frozen=True):
     top_p: float | None = None
     steps: int | None = None
     hidden: bool = False
+    color: str | None = None
+    native: bool = False
     permission: tuple[Rule, ...] = ()
     options: Plain = msgspec.field(default_factory=dict)
 
 
 def shipped_prompt(name: str) -> str:
-    """Return a prompt that ships with instar: ``base``, ``title`` or ``compaction``."""
+    """Return a prompt that ships with instar: ``base``, ``plan``, ``explore``, ``title``, ``compaction`` …."""
     return resources.files("instar").joinpath("prompts", f"{name}.txt").read_text("utf-8").strip()
 
 
@@ -61,67 +66,95 @@ def sampling_temperature(agent: Agent, model_id: str) -> float:
 
 
 class Agents:
-    """Every agent of an instance, from the built-in ones and the config."""
+    """Every agent of an instance, from the built-in ones and the config.
 
-    def __init__(self, config: Config, own: Sequence[Rule] = ()) -> None:
+    `problems` are one-line sentences about agents that cannot be used.
+    """
+
+    def __init__(
+        self, config: Config, own: Sequence[Rule] = (), find: Callable[[str], Model] | None = None
+    ) -> None:
         """Build the agents; `own` are rules of the runtime itself, before the person's.
 
-        Raises `ValueError` naming the agent and field that is wrong.
+        `find` is asked for a model that is named without its provider. An agent whose model cannot be told is a
+        problem of its own; the others are built.
         """
-        common = (*DEFAULTS, *own, *from_config(config.permission or {}), *_tool_rules(config.tools))
+        self._find = find
+        self._faults: dict[str, str] = {}
+        everybody = (*own, *from_config(config.permission or {}), *tool_rules(config.tools))
         self._agents = {
-            agent.name: msgspec.structs.replace(agent, permission=(*common, *agent.permission))
+            agent.name: msgspec.structs.replace(
+                agent,
+                native=True,
+                permission=(*DEFAULTS, *agent.permission, *everybody, *DENIALS.get(agent.name, ())),
+            )
             for agent in _BUILTIN
         }
         for name, block in config.agent.items():
             if block.disable:
                 self._agents.pop(name, None)
                 continue
-            self._agents[name] = _merged(
-                self._agents.get(name) or Agent(name, mode="all", permission=common), block
-            )
-        self._default = config.default_agent or "build"
+            new = Agent(name, mode="all", permission=(*DEFAULTS, *everybody))
+            try:
+                self._agents[name] = self._merged(self._agents.get(name) or new, block)
+            except ValueError as error:
+                self._agents.pop(name, None)
+                self._faults[name] = str(error)
+        self._default = config.default_agent
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong with agents that cannot be used, a sentence each."""
+        return [f"the agent {name} cannot be used: {fault}" for name, fault in self._faults.items()]
 
     def get(self, name: str | None) -> Agent:
         """Return the agent called `name`, or the default one. Raises `UnknownAgent` with the nearest names."""
-        wanted = name or self._default
+        wanted = name or self._default or "build"
+        if wanted in self._faults:
+            raise UnknownAgent(f"the agent {wanted!r} cannot be used: {self._faults[wanted]}")
         agent = self._agents.get(wanted)
         if agent is None:
             near = difflib.get_close_matches(wanted, self._agents, n=3, cutoff=0.4) or sorted(self._agents)
             raise UnknownAgent(f"there is no agent {wanted!r}; there are: {', '.join(near)}")
+        if name is None and (agent.hidden or agent.mode == "subagent"):
+            kind = "hidden" if agent.hidden else "a sub-agent"
+            raise UnknownAgent(f"default_agent: {wanted!r} is {kind}; name a primary agent that can be seen")
         return agent
 
     def all(self) -> list[Agent]:
         """Return every agent, built-in ones first."""
         return list(self._agents.values())
 
+    def subagents(self) -> list[Agent]:
+        """Return the agents that a task may be given to: those of mode subagent or all that are not hidden."""
+        return [agent for agent in self.all() if agent.mode != "primary" and not agent.hidden]
 
-_DENY_ALL = (Rule(permission="*", pattern="*", action="deny"),)
+    def _merged(self, agent: Agent, block: AgentConfig) -> Agent:
+        rules = (*agent.permission, *tool_rules(block.tools), *from_config(block.permission or {}))
+        changes: dict[str, Any] = {
+            "permission": rules,
+            "options": {**agent.options, **(block.options or {})},
+        }
+        for field in _COPIED:
+            value = getattr(block, field)
+            if value is not None:
+                changes[field] = value
+        if block.model:
+            changes["model"] = self._model(agent.name, block.model)
+        return msgspec.structs.replace(agent, **changes)
 
-_BUILTIN = (
-    Agent("build", description="The default agent: reads, edits and runs what the task needs."),
-    Agent("title", mode="primary", hidden=True, temperature=0.5, permission=_DENY_ALL),
-    Agent("compaction", mode="primary", hidden=True, permission=_DENY_ALL),
-)
-
-
-def _merged(agent: Agent, block: Any) -> Agent:
-    rules = (*agent.permission, *_tool_rules(block.tools), *from_config(block.permission or {}))
-    changes: dict[str, Any] = {"permission": rules, "options": {**agent.options, **(block.options or {})}}
-    for field in ("description", "mode", "variant", "prompt", "temperature", "top_p", "steps", "hidden"):
-        value = getattr(block, field)
-        if value is not None:
-            changes[field] = value
-    if block.model:
+    def _model(self, agent: str, reference: str) -> ModelRef:
         try:
-            changes["model"] = parse_model(block.model)
-        except ValueError as error:
-            raise ValueError(f"agent.{agent.name}.model: {error}") from None
-    return msgspec.structs.replace(agent, **changes)
+            if "/" in reference or self._find is None:
+                return parse_model(reference)
+            found = self._find(reference)
+            return ModelRef(provider_id=found.provider_id, model_id=found.id)
+        except (ValueError, UnknownModel) as error:
+            raise ValueError(f"agent.{agent}.model: {error}") from None
 
 
-def _tool_rules(tools: Mapping[str, bool] | None) -> tuple[Rule, ...]:
-    """``tools: {name: bool}`` as rules; write, edit and patch all mean the permission ``edit``."""
+def tool_rules(tools: Mapping[str, bool] | None) -> tuple[Rule, ...]:
+    """Return ``tools: {name: bool}`` as rules; write, edit and patch all mean the permission ``edit``."""
     return tuple(
         Rule(
             permission="edit" if name in ("write", "edit", "patch") else name,
@@ -130,3 +163,41 @@ def _tool_rules(tools: Mapping[str, bool] | None) -> tuple[Rule, ...]:
         )
         for name, on in (tools or {}).items()
     )
+
+
+_COPIED: Final = (
+    *("description", "mode", "variant", "prompt", "temperature", "top_p", "steps", "hidden", "color"),
+)
+
+
+def _only(*names: str) -> tuple[Rule, ...]:
+    """Rules that allow these permissions and nothing else; what the defaults guard stays guarded."""
+    allowed = (Rule(permission=name, pattern="*", action="allow") for name in names)
+    return (Rule(permission="*", pattern="*", action="deny"), *allowed, *DEFAULTS[1:])
+
+
+def _prompt(*names: str) -> str:
+    return "\n\n".join(map(shipped_prompt, names))
+
+
+_BUILTIN: Final = (
+    Agent("build", description="The default agent: reads, edits and runs what the task needs."),
+    Agent("plan", description="Reads, asks and plans; changes no file.", prompt=_prompt("base", "plan")),
+    Agent(
+        "general",
+        description="Works on a task of several steps by itself: research, searching, changes. "
+        "Several may run at the same time.",
+        mode="subagent",
+    ),
+    Agent(
+        "explore",
+        description="Finds its way in a code base fast: files by pattern, code by word, how something works. "
+        "Say how thorough it should be: quick, medium or very thorough.",
+        mode="subagent",
+        prompt=_prompt("explore"),
+        permission=_only("grep", "glob", "list", "bash", "webfetch", "websearch", "codesearch", "read"),
+    ),
+    Agent("title", hidden=True, temperature=0.5),
+    Agent("summary", hidden=True, prompt=_prompt("summary")),
+    Agent("compaction", hidden=True),
+)

@@ -21,7 +21,9 @@ from instar.plugin import Ask, PermissionDenied, Tool, ToolFailure, ToolResult, 
 from instar.plugin.door import Refused
 from instar.session import now
 from instar.stream import Call
+from instar.tool import invalid
 from instar.tool.output import truncate
+from instar.tool.repeat import is_loop
 from instar.tool.schema import validate, without_nulls
 
 log = logging.getLogger("instar.tool")
@@ -110,6 +112,7 @@ async def run(
                 await _report_failure(instance, running, str(refusals[running.part.id]))
             else:
                 await _report(instance, running, tasks[running.part.id])
+                stopped = stopped or _ends_turn(tasks[running.part.id])
     except BaseException:
         # Also when reporting failed: no call may run on behind a turn that has ended.
         await _abort(prepared, list(tasks.values()))
@@ -126,7 +129,11 @@ async def _prepare(
     reference's section 3.3, "order in a turn").
     """
     try:
-        name, running.tool = find(tools, call.part.tool)
+        try:
+            name, running.tool = find(tools, call.part.tool)
+        except ToolFailure as failure:
+            await _note_invalid(running, str(failure))
+            return None
         running.args = _parse(call)
         _check(running, name)
         running.args = await _before(instance, running)
@@ -134,7 +141,7 @@ async def _prepare(
         running.started = now()
         running.part.state = ToolRunning(input=running.args, time=Span(start=running.started))
         await running.save()
-        for ask in _asks(running, name):
+        for ask in [*_loop(running, name), *_asks(running, name)]:
             await running.ask(ask)
     except Refused as refused:
         return ToolFailure(f"The plugin {refused.plugin} refused this call: {refused}")
@@ -145,6 +152,21 @@ async def _prepare(
         log.error("call not prepared tool=%s call=%s", call.part.tool, call.part.call_id, exc_info=error)
         return ToolFailure(f"The call could not be prepared: {type(error).__name__}: {error}")
     return None
+
+
+async def _note_invalid(running: Running, error: str) -> None:
+    """Turn the call of a tool that is not there into one of `invalid` (the reference's section 3.5)."""
+    running.args = {"tool": running.part.tool, "error": error}
+    running.tool, running.part.tool = invalid.TOOL, invalid.NAME
+    running.part.state = ToolRunning(input=running.args, time=Span(start=running.started))
+    await running.save()
+
+
+def _loop(running: Running, name: str) -> Sequence[Ask]:
+    """What a call needs that turns in a circle."""
+    if running.tool is None or running.tool.repeatable or not is_loop(running.messages, running.part):
+        return []
+    return [Ask("doom_loop", [name], [name], {"tool": name, "input": running.args})]
 
 
 def find(tools: Mapping[str, Tool], name: str) -> tuple[str, Tool]:
@@ -159,8 +181,8 @@ def find(tools: Mapping[str, Tool], name: str) -> tuple[str, Tool]:
 
 def _parse(call: Call) -> wire.Plain:
     try:
-        args = json.loads(call.raw) if call.raw.strip() else {}
-    except ValueError as error:
+        args = wire.parse(call.raw) if call.raw.strip() else {}
+    except msgspec.DecodeError as error:
         raise ToolFailure(
             f"The arguments of {call.part.tool} are not JSON: {error}. Please rewrite the input."
         ) from None
@@ -223,6 +245,12 @@ async def _report(instance: Instance, running: Running, task: asyncio.Task[ToolR
     else:
         log.error("tool failed tool=%s call=%s", running.part.tool, running.call_id, exc_info=error)
         await _report_failure(instance, running, f"The tool failed: {type(error).__name__}: {error}")
+
+
+def _ends_turn(task: asyncio.Task[ToolResult]) -> bool:
+    """Whether a person refused something that the call asked for while it ran, and wants the turn to end."""
+    error = None if task.cancelled() else task.exception()
+    return isinstance(error, PermissionDenied) and error.stop
 
 
 async def _report_success(instance: Instance, running: Running, result: ToolResult) -> None:

@@ -1,22 +1,23 @@
 """The in-process client's sessions: what clients may ask, carried out on the open sessions."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
 
-from instar import compaction, loop, prompt, wire
+from instar import compaction, invocation, loop, prompt, subagent, wire
 from instar.agent import UnknownAgent
-from instar.event import SessionStatus
+from instar.event import CommandExecuted, SessionStatus, Todo, TodoUpdated, make
 from instar.instance import Instance
 from instar.lease import SessionBusy
 from instar.message import ModelRef, Session, WithParts
-from instar.plugin import Invalid, Messages, PromptBody, SessionBody
+from instar.plugin import CommandBody, Done, Invalid, Messages, PromptBody, SessionBody, Task
 from instar.provider.assemble import UnknownModel
 from instar.provider.resolve import NoModel
 from instar.session import Live
-from instar.store import PutValue
+from instar.store import PutTodos, PutValue
+from instar.tool import background
 from instar.turns import Turns
 
 log = logging.getLogger("instar.session")
@@ -50,6 +51,26 @@ class SessionDoor:
         """Return the project's sessions, last updated first."""
         return await self._sessions.list()
 
+    async def children(self, session_id: str) -> Sequence[Session]:
+        """Return the sessions whose parent this is, last updated first. Raises `NotFound`."""
+        await self._sessions.open(session_id)
+        return await self._instance.store.sessions(parent_id=session_id)
+
+    async def todos(self, session_id: str) -> Sequence[Todo]:
+        """Return the session's list of things to do. Raises `NotFound`."""
+        await self._sessions.open(session_id)
+        return await self._instance.store.todos(session_id)
+
+    async def put_todos(self, session_id: str, todos: Sequence[Todo]) -> None:
+        """Replace the session's list of things to do. Raises `NotFound`."""
+        await self._sessions.open(session_id)
+        happened = make(TodoUpdated(session_id=session_id, todos=list(todos)))
+        await self._instance.store.commit([PutTodos(session_id, list(todos))], [happened])
+
+    async def task(self, task: Task, started: Callable[[Session], None]) -> Done:
+        """Let a sub-agent do a task in a session of its own and return its answer."""
+        return await subagent.run(self._instance, self, task, started)
+
     async def update(
         self, session_id: str, *, title: str | None = None, archived: int | None = None
     ) -> Session:
@@ -71,6 +92,7 @@ class SessionDoor:
         await self.abort(session_id)
         async with self._held(session_id):
             await self._sessions.delete(session_id)
+        await background.end(self._instance.processes, session_id)
         kept = await store.values("instar", f"system:{session_id}:")
         await store.commit([PutValue("instar", key, None) for key in kept])
 
@@ -91,6 +113,17 @@ class SessionDoor:
     async def prompt_async(self, session_id: str, body: PromptBody) -> None:
         """Save the prompt and start the turn, without waiting for it."""
         await self._submit(session_id, body)
+
+    async def command(self, session_id: str, body: CommandBody) -> WithParts:
+        """Make a prompt of a command, run the turn and return its last answer."""
+        async with self._held(session_id) as live:
+            asked = await invocation.invoke(self._instance, live, body)
+        answer = await self.prompt(session_id, asked)
+        done = CommandExecuted(
+            session_id=session_id, name=body.command, arguments=body.arguments, message_id=answer.info.id
+        )
+        self._instance.bus.publish(make(done))
+        return answer
 
     async def follow_up(self, session_id: str, body: PromptBody, source: str) -> None:
         """Queue a prompt durably and see that the session's loop takes it up."""

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from instar import instruction
 from instar.agent import Agent, sampling_temperature, shipped_prompt
 from instar.instance import Instance
 from instar.message import Assistant, Rule, User, WithParts, visible
@@ -20,6 +19,7 @@ from instar.plugin import Tool, points, wire
 from instar.provider.protocol import Model, Request, ToolSpec
 from instar.session import Live
 from instar.store import PutValue
+from instar.tool.registry import offered
 
 
 class Turn(msgspec.Struct):
@@ -104,7 +104,7 @@ async def compose(instance: Instance, turn: Turn) -> list[str]:
 def available(instance: Instance, turn: Turn) -> dict[str, Tool]:
     """Return the tools that this step offers, built-in ones first, each group by name."""
     switched = turn.user.tools or {}
-    found = {**instance.tools, **dict(sorted(instance.plugins.tools().items()))}
+    found = {**offered(instance.tools, turn.model.id), **dict(sorted(instance.plugins.tools().items()))}
     return {
         name: tool
         for name, tool in found.items()
@@ -148,12 +148,7 @@ def environment_block(instance: Instance) -> str:
 
 
 def _composed(instance: Instance, agent: Agent) -> list[str]:
-    texts = instruction.read(
-        instance.directory,
-        instance.project.worktree,
-        instance.paths.config_homes,
-        instance.config.instructions,
-    )
+    texts = instance.instructions.read()
     return ["\n\n".join([agent.prompt or shipped_prompt("base"), environment_block(instance), *texts])]
 
 

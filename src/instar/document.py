@@ -1,9 +1,11 @@
 """JSON with comments, places in it by line and column, and files that are written whole or not at all."""
 
 import contextlib
+import errno
 import json
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +17,7 @@ _TOKEN: Final = re.compile(
     re.DOTALL,
 )
 _SPACE: Final = re.compile(r"\s*")
+_TOO_DEEP: Final = "expected fewer levels of brackets, found too many"
 _EXPECTED: Final = {
     "Expecting property name enclosed in double quotes": "a key in double quotes",
     "Expecting ':' delimiter": "a colon after the key",
@@ -24,6 +27,12 @@ _EXPECTED: Final = {
     "Invalid control character at": "a closing double quote before the end of the line (a tab is \\t)",
     "Extra data": "the end of the document",
 }
+
+
+LARGEST: Final = 16 << 20
+"""Bytes of a document that are read."""
+DEEPEST: Final = 100
+"""Brackets inside one another; what reads the value may follow them one call deep each."""
 
 
 class DocumentError(Exception):
@@ -49,10 +58,12 @@ def parse_jsonc(text: str, source: str) -> Any:
     """
     text = text.removeprefix("\ufeff")
     try:
-        return json.loads(text, parse_constant=_refuse)  # most documents are plain JSON
+        value = json.loads(text, parse_constant=_refuse)  # most documents are plain JSON
     except (ValueError, RecursionError):
-        pass
-    return _load(_blank(text, source), source)
+        value = _load(_blank(text, source), source)
+    if _is_deep(value):
+        raise DocumentError(source, 1, 1, _TOO_DEEP)
+    return value
 
 
 def read_jsonc(path: Path) -> Any:
@@ -63,9 +74,10 @@ def read_jsonc(path: Path) -> Any:
 def read_text(path: Path) -> str:
     """Return a UTF-8 file's text without its byte order mark.
 
-    Raises `DocumentError` at the first byte that is not UTF-8, and `OSError` when it cannot be read.
+    Raises `DocumentError` at the first byte that is not UTF-8, for a pipe or device (which could be waited
+    for, or read, for ever) and for more than `LARGEST` bytes; `OSError` when it cannot be read.
     """
-    raw = path.read_bytes()
+    raw = _bytes(path)
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -116,6 +128,36 @@ def atomic_write(path: Path, data: bytes, mode: int | None = None) -> None:
     _sync_folder(path.parent)
 
 
+def _bytes(path: Path) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        raise DocumentError(str(path), 1, 1, "expected a file, found a pipe or device")
+    with os.fdopen(descriptor, "rb") as file:
+        raw = file.read(LARGEST + 1)
+    if len(raw) > LARGEST:
+        raise DocumentError(str(path), 1, 1, f"expected at most {LARGEST >> 20} MiB, found more")
+    return raw
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether brackets stand more than `DEEPEST` inside one another."""
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return False
+    return True
+
+
 def _refuse(word: str) -> NoReturn:
     raise _ForeignWordError(word)
 
@@ -136,7 +178,7 @@ def _load(plain: str, source: str) -> Any:
         )
         _fail(source, plain, at, f"expected a value, found {word}, which JSON does not have")
     except RecursionError:
-        raise DocumentError(source, 1, 1, "expected fewer levels of brackets, found too many") from None
+        raise DocumentError(source, 1, 1, _TOO_DEEP) from None
     except ValueError as error:
         raise DocumentError(source, 1, 1, f"expected a shorter number: {error}") from None
 

@@ -9,7 +9,7 @@ from instar.message import Created, ModelRef, TextPart, Tokens, User, WithParts
 from instar.plugin import Answer
 from instar.provider.protocol import Finish, Model, ProviderError, Request, TextDelta
 from instar.session import now
-from instar.usage import cost
+from instar.usage import cost, total
 
 
 async def complete(instance: Instance, request: Request) -> tuple[str, Tokens]:
@@ -46,5 +46,4 @@ async def single(instance: Instance, model: Model, system: Sequence[str], text: 
     )
     answer, tokens = await complete(instance, request)
     await book(instance, model, tokens, cause)
-    used = tokens.input + tokens.output + tokens.reasoning + tokens.cache.read + tokens.cache.write
-    return Answer(answer, cost(tokens, model.cost), used)
+    return Answer(answer, cost(tokens, model.cost), total(tokens))

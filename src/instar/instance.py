@@ -11,14 +11,18 @@ import msgspec
 from instar.agent import Agents
 from instar.approval import Approvals
 from instar.bus import Bus
+from instar.command import Commands
 from instar.config import Config
+from instar.instruction import Instructions
 from instar.paths import Paths
 from instar.plugin import Client, Tool
 from instar.plugin.door import Plugins
 from instar.process import Processes
 from instar.project import Project
 from instar.provider.resolve import Models
+from instar.question import Questions
 from instar.session import Sessions
+from instar.skill import Skills
 from instar.store import Store
 from instar.usage import Limits
 
@@ -38,7 +42,11 @@ class Instance(msgspec.Struct):
     processes: Processes
     sessions: Sessions
     approvals: Approvals
+    questions: Questions
     agents: Agents
+    commands: Commands
+    skills: Skills
+    instructions: Instructions
     models: Models
     tools: Mapping[str, Tool]
     client: Client

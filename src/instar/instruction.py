@@ -1,49 +1,99 @@
 """Instructions: the texts that a project and a person give to every agent.
 
 ``AGENTS.md`` (else ``CLAUDE.md``) of the home configuration and of each folder from the worktree down to the
-directory, then the files that the config's ``instructions`` name.
+directory, then the files that the config's ``instructions`` name. What a folder brings that is not trusted stays
+inside its project, also through links: a link elsewhere would show the model a private file.
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
+
+from instar.paths import Paths
+from instar.project import Project
 
 log = logging.getLogger("instar.context")
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
 LONGEST = 256 * 1024
 """Bytes of one file that are read."""
+MOST = 200
+"""Files that one pattern may name."""
 
 
-def read(directory: Path, worktree: Path, homes: Iterable[Path], patterns: Iterable[str]) -> list[str]:
-    """Return each instruction file as ``Instructions from: PATH`` and its text, without repeats.
+class Pattern(NamedTuple):
+    """An entry of the config's ``instructions``, and whether the person stands behind it."""
 
-    A file that cannot be read is logged and left out.
-    """
-    found: dict[Path, None] = {}
-    for path in _candidates(directory, worktree, homes, patterns):
-        found.setdefault(path.resolve())
-    texts = ((path, _text(path)) for path in found)
-    return [f"Instructions from: {path}\n{text}" for path, text in texts if text]
+    text: str
+    trusted: bool = True
 
 
-def _candidates(
-    directory: Path, worktree: Path, homes: Iterable[Path], patterns: Iterable[str]
-) -> Iterator[Path]:
-    for home in homes:
-        yield from _first(home)
-    for folder in reversed(_chain(directory, worktree)):
-        yield from _first(folder)
-    for pattern in patterns:
-        yield from _globbed(directory, pattern)
+class Instructions:
+    """The instructions of one instance. `problems` are one-line sentences about entries that name nothing readable."""
 
+    def __init__(
+        self, project: Project, paths: Paths, patterns: Iterable[Pattern], trusted: Callable[[Path], bool]
+    ) -> None:
+        """Keep where to look; files are read by `read`. `trusted` says of a folder whether it may be believed."""
+        self._directory = project.directory
+        self._root = project.worktree if project.vcs else project.directory
+        self._paths = paths
+        self._trusted = trusted
+        self._patterns = list(patterns)
+        self.problems = [
+            f"instructions: {one.text} was left out: only files are read, not addresses"
+            for one in self._patterns
+            if "://" in one.text
+        ]
 
-def _chain(directory: Path, worktree: Path) -> list[Path]:
-    """The directory and its parents up to the worktree; only the directory where it is not inside."""
-    if not directory.is_relative_to(worktree) or worktree == Path(worktree.anchor):
-        return [directory]
-    parents = [folder for folder in directory.parents if folder.is_relative_to(worktree)]
-    return [directory, *parents]
+    def read(self) -> list[str]:
+        """Return each instruction file as ``Instructions from: PATH`` and its text, without repeats.
+
+        A file that cannot be read is logged and left out.
+        """
+        found = dict.fromkeys(path.resolve() for path in self._candidates())
+        texts = ((path, _text(path)) for path in found)
+        return [f"Instructions from: {path}\n{text}" for path, text in texts if text]
+
+    def _candidates(self) -> Iterator[Path]:
+        yield from self._home()
+        for folder in self._chain():
+            believed = self._trusted(folder)
+            yield from (path for path in _first(folder) if believed or self._is_inside(path))
+        for pattern in self._patterns:
+            for path in self._named(pattern):
+                if pattern.trusted or self._is_inside(path):
+                    yield path
+
+    def _home(self) -> Sequence[Path]:
+        own = [path for home in self._paths.config_homes for path in _first(home)]
+        return own or list(_first(self._paths.home / ".claude"))
+
+    def _chain(self) -> list[Path]:
+        """The folders from the worktree down to the directory; only the directory where it is not inside."""
+        parents = [folder for folder in self._directory.parents if folder.is_relative_to(self._root)]
+        return [*reversed(parents), self._directory]
+
+    def _named(self, pattern: Pattern) -> Iterator[Path]:
+        """The files that a pattern means: of a relative one, in each folder from the worktree down."""
+        if "://" in pattern.text:
+            return
+        text = pattern.text
+        if text.startswith("~/"):
+            text = str(self._paths.home) + text[1:]
+        path = Path(text)
+        if path.is_absolute():
+            yield from _globbed(Path(path.anchor), str(path.relative_to(path.anchor)))
+            return
+        for folder in self._chain():
+            yield from _globbed(folder, text)
+
+    def _is_inside(self, path: Path) -> bool:
+        inside = path.resolve().is_relative_to(self._root.resolve())
+        if not inside:
+            log.warning("instructions not read file=%s: it leads out of a project that is not trusted", path)
+        return inside
 
 
 def _first(folder: Path) -> Iterator[Path]:
@@ -53,14 +103,12 @@ def _first(folder: Path) -> Iterator[Path]:
             return
 
 
-def _globbed(directory: Path, pattern: str) -> list[Path]:
-    path = Path(pattern).expanduser()
-    root, relative = (
-        (Path(path.anchor), str(path.relative_to(path.anchor)))
-        if path.is_absolute()
-        else (directory, pattern)
-    )
-    return sorted(file for file in root.glob(relative) if file.is_file())
+def _globbed(root: Path, relative: str) -> list[Path]:
+    try:
+        return sorted(file for file in root.glob(relative) if file.is_file())[:MOST]
+    except (ValueError, IndexError, NotImplementedError, OSError) as error:
+        log.warning("instructions not read pattern=%s error=%s", relative, error)
+        return []
 
 
 def _text(path: Path) -> str:

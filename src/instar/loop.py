@@ -3,7 +3,7 @@
 Everything special is elsewhere: a hook point, a plugin, or a neighbour's work.
 """
 
-from instar import compaction, follow_up, step
+from instar import compaction, follow_up, step, subtask
 from instar.context import Turn
 from instar.instance import Instance
 from instar.message import Assistant, User, WithParts
@@ -29,6 +29,8 @@ async def run(instance: Instance, live: Live) -> None:
         elif compaction.is_due(instance, live, turn.model):
             await compaction.ask(instance, live, asked, auto=True)
             continue
+        elif tasks := subtask.waiting(live.history, asked):
+            outcome = await subtask.run(instance, turn, tasks)
         else:
             outcome = await step.run(instance, turn)
         if outcome == "overflow":

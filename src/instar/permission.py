@@ -21,6 +21,7 @@ DEFAULTS: tuple[Rule, ...] = (
     Rule(permission="*", pattern="*", action="allow"),
     Rule(permission="doom_loop", pattern="*", action="ask"),
     Rule(permission="external_directory", pattern="*", action="ask"),
+    Rule(permission="webfetch_private", pattern="*", action="ask"),
     Rule(permission="read", pattern="*", action="allow"),
     Rule(permission="read", pattern="*.env", action="ask"),
     Rule(permission="read", pattern="*.env.*", action="ask"),

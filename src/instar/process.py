@@ -10,6 +10,7 @@ import errno
 import os
 import signal as signals
 import time
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeVar
@@ -17,6 +18,7 @@ from typing import Any, BinaryIO, Final, TypeVar
 import msgspec
 
 T = TypeVar("T")
+Feed = bytes | int  # what a child reads: these bytes, or an open descriptor
 
 MIB: Final = 1 << 20
 SPILL_LIMIT: Final = 100 * MIB
@@ -68,7 +70,7 @@ class Processes:
         *,
         cwd: Path,
         env: Mapping[str, str] | None = None,
-        stdin: bytes = b"",
+        stdin: Feed = b"",
         timeout: float | None = None,
         limit: int = MIB,
         spill: Path | None = None,
@@ -78,7 +80,7 @@ class Processes:
         """Run `argv` in `cwd` to its end and return what it did; an exit code is never an exception.
 
         `env` is the whole environment (None: this process's own). `stdin` is written while output is
-        read; without it stdin is empty. After `timeout` seconds the group is ended and `timed_out` set.
+        read, or read from; else it is empty. After `timeout` seconds the group is ended and `timed_out` set.
         Of each stream the first `limit` bytes are kept, the rest is read and dropped; with `spill` the
         whole stdout (up to `SPILL_LIMIT`) goes to that file once it exceeds `limit`. `merge` sends
         stderr into stdout. `on_output` sees each chunk of stdout as it comes; what it raises ends the
@@ -159,15 +161,13 @@ class _Child(asyncio.SubprocessProtocol):
         self._open = set[int]()
         self._on_output = on_output
         self._failure: Exception | None = None
-        self._exited: asyncio.Future[None] = loop.create_future()
-        self._drained: asyncio.Future[None] = loop.create_future()
-        self._lost: asyncio.Future[None] = loop.create_future()
+        self._exited, self._drained, self._lost = (loop.create_future() for _ in range(3))
         self._starting: asyncio.Future[None] | None = None
         self._ending: asyncio.Future[None] | None = None
         self._transport: asyncio.SubprocessTransport | None = None
         self._ended = 0.0
 
-    def start(self, argv: Sequence[str], stdin: bytes, merge: bool, **where: Any) -> asyncio.Future[None]:
+    def start(self, argv: Sequence[str], stdin: Feed, merge: bool, **where: Any) -> asyncio.Future[None]:
         self._starting = asyncio.ensure_future(self._start(argv, stdin, merge, where))
         return self._starting
 
@@ -222,22 +222,22 @@ class _Child(asyncio.SubprocessProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         _settle(self._lost)
 
-    async def _start(self, argv: Sequence[str], stdin: bytes, merge: bool, where: dict[str, Any]) -> None:
+    async def _start(self, argv: Sequence[str], stdin: Feed, merge: bool, where: dict[str, Any]) -> None:
         self._open = {1} if merge else {1, 2}
         try:
             self._transport, _ = await asyncio.get_running_loop().subprocess_exec(
                 lambda: self,
                 *argv,
-                stdin=asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT if merge else asyncio.subprocess.PIPE,
+                stdin=stdin if isinstance(stdin, int) else PIPE if stdin else DEVNULL,
+                stdout=PIPE,
+                stderr=STDOUT if merge else PIPE,
                 **where,
                 start_new_session=True,
             )
         except (OSError, ValueError, TypeError) as error:
             raise ProcessError(_reason(argv, where["cwd"], error)) from error
         feed = self._transport.get_pipe_transport(0) if stdin else None
-        if isinstance(feed, asyncio.WriteTransport):
+        if isinstance(feed, asyncio.WriteTransport) and isinstance(stdin, bytes):
             # Written in the background; a child that stops reading breaks the pipe, which is its right.
             feed.write(stdin)
             feed.write_eof()

@@ -104,9 +104,24 @@ def _parts(instance: Instance, user: User, given: wire.Plain) -> list[Part]:
     part = _decoded(user, given)
     if not isinstance(part, GIVEN):
         raise Invalid(f"a prompt cannot hold a part of type {given.get('type')!r}; it may be {_GIVEN_NAMES}")
+    if isinstance(part, AgentPart):
+        return [part, _handed_on(instance, user, part)]
     if not isinstance(part, FilePart) or not part.url.startswith("file:"):
         return [part]
     return _attached(instance, user, part)
+
+
+def _handed_on(instance: Instance, user: User, part: AgentPart) -> TextPart:
+    """What a mention of an agent asks of the model. Raises what finding the agent raises."""
+    name = instance.agents.get(part.name or "?").name
+    return TextPart(
+        id=ids.new("prt"),
+        session_id=user.session_id,
+        message_id=user.id,
+        text=f"Hand this to the sub-agent {name}: call the task tool with subagent_type {name!r} and a prompt made "
+        "of the message above and what it needs to know.",
+        synthetic=True,
+    )
 
 
 def _decoded(user: User, given: wire.Plain) -> Part:

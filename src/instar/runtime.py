@@ -11,28 +11,46 @@ from types import TracebackType
 
 import msgspec
 
-from instar import __version__, wire
+from instar import __version__, mcp_door, wire
 from instar.agent import Agents
 from instar.approval import Approvals, Person
 from instar.bus import Bus
 from instar.client import SessionDoor
+from instar.command import Commands
+from instar.definition import complete, untrusted_places
 from instar.event import Event
 from instar.flagship import FLAGSHIPS
 from instar.generate import single
 from instar.instance import Instance
+from instar.instruction import Instructions, Pattern
+from instar.mcp import ASK, Servers
 from instar.message import ModelRef, Rule
 from instar.paths import Paths
-from instar.plugin import Answer, Client, Host, PluginInput, Registry, SessionClient, points
+from instar.plugin import (
+    Answer,
+    Client,
+    Host,
+    PluginInput,
+    QuestionClient,
+    Registry,
+    SessionClient,
+    points,
+)
+from instar.plugin.custom import load_tools
 from instar.plugin.door import Plugins
 from instar.plugin.load import Spec, load
 from instar.process import Processes
 from instar.project import discover
+from instar.provider.keys import Keys
 from instar.provider.resolve import Models
+from instar.question import Questioner, Questions
 from instar.secret import masked
 from instar.session import Sessions
 from instar.settings import Settings, read_settings
+from instar.skill import read_skills
 from instar.store.sqlite import open_store
 from instar.store.values import Values
+from instar.subagent import is_subagent
 from instar.tool.registry import builtin
 from instar.trust import Trust
 from instar.turns import Turns
@@ -49,13 +67,15 @@ class Options(msgspec.Struct, frozen=True):
     """How a runtime is opened.
 
     `flags` are settings of the command line, above all others (``{"model": "openai/x"}``), and
-    ``workspace`` for evolve. `person` answers permission questions; None refuses them.
+    ``workspace`` for evolve. `person` answers permission questions; None refuses them. `questioner` puts the
+    model's own questions to a person; without one the model has no tool for them.
     """
 
     directory: Path
     environment: Mapping[str, str]
     flags: wire.Plain = msgspec.field(default_factory=dict)
     person: Person | None = None
+    questioner: Questioner | None = None
 
 
 class Runtime:
@@ -76,8 +96,10 @@ class Runtime:
         self.instance = build(self)
         self.turns = Turns(self.instance)
         self.session: SessionClient = SessionDoor(self.instance, self.turns)
+        self.question: QuestionClient = self.instance.questions
         self.server_url: str | None = None
         self.registry = Registry()
+        self.mcp: Servers | None = None
         self.untrusted = list(read.dropped)
         self.notices: list[str] = []
 
@@ -94,7 +116,11 @@ class Runtime:
         read = read_settings(
             options.directory, project, paths, options.environment, _config_flags(options), trust
         )
+        read, mistakes = complete(read, project, paths, trust)
+        skills, more = read_skills(read, project, paths, trust)
         limits = Limits.of(read.config.limits, read.config.max_iterations)
+        models = Models(read.config, options.environment, keys=Keys(paths.data / "auth.json"))
+        own = [_saved_output(paths), *skills.rules(), ASK]
         bus = Bus()
         store = await open_store(paths.database, bus.publish)
         plugins = Plugins(bus, points.CORE)
@@ -116,12 +142,20 @@ class Runtime:
                     processes=processes,
                     sessions=Sessions(store, bus, project, options.directory),
                     approvals=Approvals(store, bus, plugins, project.id, options.person),
-                    agents=Agents(read.config, [_saved_output(paths)]),
-                    models=Models(read.config, options.environment),
+                    questions=Questions(bus, options.questioner),
+                    agents=Agents(read.config, own, models.find),
+                    commands=Commands(read.config, untrusted_places(read)),
+                    skills=skills,
+                    instructions=Instructions(project, paths, _patterns(read), trust.is_trusted),
+                    models=models,
                     tools=builtin(),
                     client=client,
                 ),
             )
+            runtime.notices += map(str, [*mistakes, *more])
+            runtime.notices += [*runtime.instance.agents.problems, *runtime.instance.commands.problems]
+            runtime.notices += runtime.instance.instructions.problems
+            runtime._offer()
             await runtime._load()
         except BaseException:
             await store.close()
@@ -182,11 +216,31 @@ class Runtime:
 
     async def _load(self) -> None:
         self.notices += filter(None, [self._trust.problem])
+        self.mcp = mcp_door.let_in(self.instance, self._options.person)
+        self._add_tools()
         specs = [*_listed(self._settings), *self._switched_on()]
         self.notices += await load(specs, self.instance.plugins, self._plugin_input)
         await self.instance.plugins.configure(masked(self._settings.config.data))
         if self.instance.plugins.hears_events:
             self._forwarding = asyncio.create_task(self.instance.plugins.forward())
+
+    def _offer(self) -> None:
+        """Give the model the built-in tools; some name what there is to choose from."""
+        subagents = [(one.name, one.description) for one in self.instance.agents.all() if is_subagent(one)]
+        self.instance.tools = builtin(
+            subagents=subagents, skills=self.instance.skills, questions=self._options.questioner is not None
+        )
+
+    def _add_tools(self) -> None:
+        """Let the tools of the configuration folders in, as those of a plugin."""
+        homes = self.instance.paths.config_homes
+        found = load_tools(
+            self._settings.folders, lambda folder: folder in homes or self._trust.is_trusted(folder.parent)
+        )
+        self.notices += found.notices
+        self.untrusted += found.untrusted
+        if found.tools:
+            self.instance.plugins.add("tools", {"tool": found.tools})
 
     def _switched_on(self) -> list[Spec]:
         """Flagships that the environment or a flag asks for, beside those that the config lists."""
@@ -224,6 +278,13 @@ class Runtime:
 def _saved_output(paths: Paths) -> Rule:
     """Tool output that was cut is saved outside the project: the model may read it without asking."""
     return Rule(permission="external_directory", pattern=f"{paths.tool_output}/*", action="allow")
+
+
+def _patterns(read: Settings) -> list[Pattern]:
+    """The entries of ``instructions``, each with whether the person stands behind it."""
+    strange = untrusted_places(read)
+    entries = enumerate(read.config.instructions)
+    return [Pattern(text, not strange(f"instructions.{index}")) for index, text in entries]
 
 
 def _listed(read: Settings) -> list[Spec]:

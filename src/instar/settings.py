@@ -17,7 +17,19 @@ from typing import Any, Final
 
 import msgspec
 
-from instar.config import Config, ConfigError, Layer, Scope, dotted, merge, restrict, substitute
+from instar.config import (
+    Config,
+    ConfigError,
+    Layer,
+    Scope,
+    dotted,
+    foreign,
+    merge,
+    restrict,
+    spread_flat,
+    substitute,
+    without_choice,
+)
 from instar.document import DocumentError, locate, parse_jsonc, read_text
 from instar.paths import Paths
 from instar.project import Project
@@ -93,12 +105,12 @@ def read_settings(
     if flags:
         Config.from_data(flags, "the command line")
         layers.append(Layer("the command line", "flag", flags))
-    layers, dropped = _restricted(layers)
+    layers, dropped = restricted(layers)
     merged = merge(layers)
     folders = [(home, None) for home in paths.config_homes] + _project_folders(chain)
     files = list({file.path: file for file in _plugin_files(folders, trust)}.values())
     dropped += [f"{file.path} was left out: {_NO_CODE}" for file in files if not file.trusted]
-    config = Config.from_data(merged.data)
+    config = msgspec.structs.replace(Config.from_data(merged.data), foreign=foreign(layers))
     plugins = [PluginEntry(e) if isinstance(e, str) else PluginEntry(*e) for e in config.plugin]
     plugins += [PluginEntry(str(file.path)) for file in files if file.trusted]
     existing = list(dict.fromkeys(folder for folder, _ in folders if folder.is_dir()))
@@ -169,13 +181,14 @@ def _layer(source: _Source, environment: Mapping[str, str], trust: Trust) -> Lay
         if believed
         else written
     )
-    _check(data, source)
+    data = _checked(data, source)
     return Layer(source.origin, source.scope, _resolved(data, source.folder), believed)
 
 
-def _check(data: Any, source: _Source) -> None:
+def _checked(data: Any, source: _Source) -> Plain:
     try:
         Config.from_data(data, source.origin)
+        return spread_flat(data, source.origin)
     except ConfigError as error:
         line, column = locate(source.text, error.path)
         where = f"{dotted(error.path)}: " if error.path else ""
@@ -222,14 +235,16 @@ def _spec(spec: str, folder: Path) -> str:
     return str((folder / spec).resolve()) if spec.startswith(("./", "../")) else spec
 
 
-def _restricted(layers: list[Layer]) -> tuple[list[Layer], list[str]]:
-    """Each untrusted layer as far as it may be heard, given all that is held without it."""
+def restricted(layers: list[Layer]) -> tuple[list[Layer], list[str]]:
+    """Return each untrusted layer as far as it may be heard, given all that is held without it."""
     dropped: list[str] = []
     for index, layer in enumerate(layers):
         later = [other for other in layers[index + 1 :] if other.trusted]
         layers[index], sentences = restrict(layer, [*layers[:index], layer, *later])
         dropped += sentences
-    return layers, dropped
+    theirs = foreign(layers)
+    chosen = [without_choice(layer, theirs) for layer in layers]
+    return [layer for layer, _ in chosen], dropped + [text for _, sentences in chosen for text in sentences]
 
 
 # -- folders and plugin files ------------------------------------------------------------------------

@@ -45,7 +45,7 @@ _FIRST_WAIT, _LONGEST_WAIT = 2.0, 30.0
 
 async def run(instance: Instance, turn: Turn) -> Outcome:
     """Make one step of a turn. Raises `asyncio.CancelledError` after an abort, with everything saved."""
-    if (reached := await asked_limit(instance, turn, "turn")) is not None:
+    if (reached := await asked_limit(instance, turn, _cause(turn))) is not None:
         return limited(instance, turn, reached)
     holder = await begin(instance, turn)
     writer = Writer(instance, turn.live, holder)
@@ -57,7 +57,7 @@ async def run(instance: Instance, turn: Turn) -> Outcome:
             instance,
             turn.model,
             finish.tokens,
-            "turn",
+            _cause(turn),
             session_id=turn.live.id,
             message_id=holder.info.id,
         )
@@ -71,6 +71,11 @@ async def run(instance: Instance, turn: Turn) -> Outcome:
     if not going_on:
         return "stopped"
     return "calls" if writer.calls else "final"
+
+
+def _cause(turn: Turn) -> str:
+    """Whose work a step is, as it is booked: the person's, or a sub-agent's."""
+    return "task" if turn.live.session.parent_id else "turn"
 
 
 async def begin(instance: Instance, turn: Turn, *, summary: bool | None = None) -> WithParts:

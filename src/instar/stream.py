@@ -20,7 +20,15 @@ from instar.message import (
     WithParts,
 )
 from instar.plugin import points
-from instar.provider.protocol import Delta, Finish, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStart
+from instar.provider.protocol import (
+    Delta,
+    Finish,
+    ReasoningDelta,
+    ReasoningStart,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+)
 from instar.session import Live, now
 
 
@@ -66,12 +74,17 @@ class Writer:
         match delta:
             case TextDelta(text=text):
                 await self._grow(TextPart, text)
-            case ReasoningDelta(text=text, metadata=metadata):
-                await self._grow(ReasoningPart, text)
+            case ReasoningStart(metadata=metadata):
+                await self._begin(ReasoningPart)
                 if metadata and self._open is not None:
+                    self._open.metadata = dict(metadata)
+            case ReasoningDelta(text=text, metadata=metadata):
+                if text:
+                    await self._grow(ReasoningPart, text)
+                if metadata and isinstance(self._open, ReasoningPart):
                     self._open.metadata = {**(self._open.metadata or {}), **metadata}
-            case ToolCallStart(index=index, call_id=call_id, name=name):
-                await self._begin_call(index, call_id, name)
+            case ToolCallStart():
+                await self._begin_call(delta)
             case ToolCallDelta(index=index, text=text):
                 self._by_index[index].text.append(text)
             case Finish():
@@ -97,18 +110,26 @@ class Writer:
 
     async def _grow(self, kind: type[TextPart] | type[ReasoningPart], text: str) -> None:
         if not isinstance(self._open, kind):
-            await self.close()
             if not text:
+                await self.close()
                 return
-            self._open = kind(text="", time=Span(start=now()), **self._place())
-            await self._save(self._open)
+            await self._begin(kind)
+        assert self._open is not None
         self._buffer.append(text)
         self._instance.sessions.delta(self._open, text)
 
-    async def _begin_call(self, index: int, call_id: str, name: str) -> None:
+    async def _begin(self, kind: type[TextPart] | type[ReasoningPart]) -> None:
         await self.close()
-        part = ToolPart(call_id=call_id, tool=name, state=ToolPending(input={}, raw=""), **self._place())
-        self._by_index[index] = Call(part, [])
+        self._open = kind(text="", time=Span(start=now()), **self._place())
+        await self._save(self._open)
+
+    async def _begin_call(self, start: ToolCallStart) -> None:
+        await self.close()
+        state = ToolPending(input={}, raw="")
+        part = ToolPart(
+            call_id=start.call_id, tool=start.name, state=state, metadata=start.metadata, **self._place()
+        )
+        self._by_index[start.index] = Call(part, [])
         await self._save(part)
 
     async def _complete(self, part: TextPart | ReasoningPart, text: str) -> str:

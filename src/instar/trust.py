@@ -59,9 +59,7 @@ class Trust:
             listed = {Path(path) for path in self._read()}
         except TrustError:
             return False
-        worktree = find_worktree(real)
-        inside = [] if worktree is None else [path for path in real.parents if path.is_relative_to(worktree)]
-        return any(path in listed for path in (real, *inside))
+        return any(path in listed for path in (real, *_above_in_worktree(real)))
 
     def add(self, folder: Path) -> Path:
         """Put `folder` on the list and return its real path. Raises `TrustError`."""
@@ -119,3 +117,16 @@ class Trust:
             wanted = 'expected {"folders": {…}}; nothing is trusted until it is mended or deleted'
             raise TrustError(f"{self._file}:1:1: {wanted}")
         return folders
+
+
+def _above_in_worktree(real: Path) -> list[Path]:
+    """The folders above `real` in its worktree; none where a ``.git`` on the way cannot be read as one.
+
+    A submodule whose git folder is gone is still no part of the repository around it.
+    """
+    worktree = find_worktree(real)
+    if worktree is None:
+        return []
+    way = [path for path in (real, *real.parents) if path.is_relative_to(worktree)]
+    broken = any(os.path.lexists(path / ".git") for path in way[:-1])
+    return [] if broken else way[1:]

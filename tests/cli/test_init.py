@@ -37,3 +37,44 @@ def test_nothing_that_is_there_is_changed(machine):
     assert "is there already" in done.stderr
     assert path.read_text() == "mine"
     assert not (machine.project / "instar.json").exists()
+
+
+def test_init_says_what_to_do_next_and_that_works(machine):
+    said = machine.instar("init", "my own").stdout.splitlines()[-1]
+    assert said.startswith("next: cd 'my own' && instar run ")
+    done = machine.instar("run", "-m", "scripted/echo", "hello", cwd=machine.project / "my own")
+    assert (done.returncode, done.stdout) == (0, "hello\n")
+
+
+def test_in_a_made_folder_evolve_finds_the_workspace_that_its_settings_name(machine):
+    machine.instar("init", "mine")
+    done = machine.instar("evolve", "status", cwd=machine.project / "mine")
+    assert done.returncode == 0, done.stderr
+    assert f"workspace  {machine.project / 'mine/workspace'} (the plugin's workspace option)" in done.stdout
+    assert "tools own_greet" in done.stdout
+
+
+def test_a_script_that_a_person_broke_is_named_at_the_end_of_a_run(machine):
+    machine.instar("init", ".")
+    with (machine.project / "workspace/hooks/own.py").open("a") as file:
+        file.write("def (\n")
+    done = machine.instar("run", "-m", "scripted/echo", "hello")
+    assert (done.returncode, done.stdout) == (0, "hello\n")
+    assert "instar: evolve: own.py discover: ended with exit code 1" in done.stderr
+    assert "SyntaxError" in done.stderr
+
+
+def test_a_configuration_with_a_mistake_is_one_line_for_evolve_too(machine):
+    machine.write("instar.json", '{"model": 3}')
+    done = machine.instar("evolve", "status")
+    assert done.returncode == 2
+    assert "instar.json:1:11: model: expected a string" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_untrusted_folders_workspace_is_not_taken_and_that_is_said(machine, tmp_path):
+    machine.write("instar.json", json.dumps({"plugin": [["evolve", {"workspace": str(tmp_path)}]]}))
+    done = machine.instar("evolve", "status")
+    assert done.returncode == 1
+    assert "not trusted, so skipped" in done.stderr
+    assert "(the default)" in done.stderr

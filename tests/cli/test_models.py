@@ -2,7 +2,9 @@ import json
 
 
 def test_the_scripted_models_are_always_there(machine):
-    assert "scripted/echo" in machine.instar("models").stdout
+    done = machine.instar("models")
+    assert "scripted/echo" in done.stdout
+    assert done.stderr.startswith("instar: no provider has a key (--all ")
 
 
 def test_a_filter_narrows_the_list_and_shows_what_lacks_a_key(machine):

@@ -107,3 +107,54 @@ def test_a_reader_that_goes_away_is_no_error(machine):
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize("arguments", [[], ["session"], ["evolve"]])
+def test_a_command_without_its_rest_prints_its_help_as_it_is_laid_out(machine, arguments):
+    done = machine.instar(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("Usage: instar ")
+    assert "\nCommands:\n  " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [(["help"], ["--help"]), (["help", "run"], ["run", "--help"]), (["version"], ["--version"])],
+)
+def test_help_and_version_may_be_asked_for_by_a_word(machine, words, option):
+    said = machine.instar(*words)
+    assert (said.returncode, said.stdout) == (0, machine.instar(*option).stdout)
+    assert said.stdout
+
+
+def test_a_flagships_command_logs_to_the_file_and_not_to_the_terminal(machine, tmp_path):
+    script = tmp_path / "ws/hooks/broken.sh"
+    script.parent.mkdir(parents=True)
+    script.write_text("#!/bin/sh\nexit 7\n")
+    script.chmod(0o755)
+    done = machine.instar("evolve", "status", "--workspace", str(tmp_path / "ws"))
+    assert done.stderr == ""
+    assert "problem    broken.sh discover: ended with exit code 7" in done.stdout
+    printed = machine.instar("evolve", "status", "--print-logs", "--workspace", str(tmp_path / "ws"))
+    assert "logger=instar.evolve" in printed.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_stands_for_nothing_to_read_and_nobody_who_reads(machine, closed):
+    command = f"{sys.executable} -m instar run -m scripted/echo hi {closed}"
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=machine.project, env=machine.environment, capture_output=True
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout == (b"" if ">&-" in closed.split() else b"hi\n")
+
+
+def test_a_help_that_cannot_be_printed_is_one_line(machine):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "instar", "--help"],
+            env=machine.environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+        )
+    assert (done.returncode, done.stderr) == (1, b"instar: No space left on device\n")

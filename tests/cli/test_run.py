@@ -96,6 +96,21 @@ def test_the_message_is_the_words_and_what_is_piped_in(machine, arguments, stdin
     assert machine.run(*arguments, stdin=stdin).stdout == asked + "\n"
 
 
+def test_bytes_of_the_command_line_that_are_no_utf_8_become_marks(machine):
+    machine.script("== turn\ntext: {{user}}\n")
+    assert machine.run(b"a\xffb").stdout == "a\ufffdb\n"
+    machine.run("hi", "--title", b"t\xff")
+    assert "t\ufffd" in machine.instar("session", "list").stdout
+
+
+@pytest.mark.parametrize("given", [["--dir", b"d\xff"], ["-f", b"d\xff"]], ids=["folder", "file"])
+def test_a_place_whose_name_is_no_utf_8_is_said_in_one_line(machine, given):
+    (machine.project / os.fsdecode(b"d\xff")).mkdir()
+    done = machine.instar("run", "-m", "scripted/echo", *given, "hi")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "d\ufffd has a name that is not UTF-8: rename it" in done.stderr
+
+
 def test_an_attached_file_is_shown_to_the_model(machine):
     machine.write("notes.txt", "the secret word is xyzzy")
     machine.script("== turn\nexpect: xyzzy\ntext: seen\n")
@@ -275,3 +290,25 @@ def test_log_lines_go_to_a_file_or_to_stderr(machine):
     assert printed.stdout == "hello\n"
     if log.exists():
         assert log.stat().st_mode & 0o077 == 0
+
+
+def test_half_a_surrogate_in_a_calls_arguments_does_not_end_the_run(machine):
+    machine.script('== turn\nraw: read {"filePath": "\\ud800"}\n\n== turn\ntext: went on\n')
+    done = machine.run("--format", "json", "hi")
+    assert done.returncode == 0
+    assert "went on" in done.stdout
+
+
+def test_a_model_may_be_named_without_its_provider(machine):
+    done = machine.instar("run", "-m", "echo", "say plover")
+    assert done.returncode == 0, done.stderr
+    assert "plover" in done.stdout
+
+
+def test_a_model_whose_library_is_missing_is_one_line(machine):
+    machine.write_home("sitecustomize.py", "import sys; sys.modules['pydantic_ai'] = None")
+    machine.environment["PYTHONPATH"] = str(machine.home / ".config" / "instar")
+    done = machine.instar("run", "-m", "google/gemini-3-pro-preview", "hi")
+    assert done.returncode == 2
+    assert "pip install 'instar[providers]'" in done.stderr
+    assert done.stderr.count("\n") == 1

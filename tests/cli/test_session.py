@@ -1,3 +1,4 @@
+import itertools
 import json
 
 import pytest
@@ -40,7 +41,7 @@ def test_a_session_as_json_holds_its_messages(machine, made):
 
 
 def test_a_deleted_session_is_gone(machine, made):
-    assert machine.instar("session", "delete", made).stdout == f"deleted {made}\n"
+    assert machine.instar("session", "delete", made).stdout == f"deleted {made}  My talk\n"
     assert machine.instar("session", "list").stdout == ""
 
 
@@ -50,3 +51,41 @@ def test_a_session_that_is_not_there_is_one_line(machine, verb):
     assert done.returncode == 2
     assert "Session not found: ses_none" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_session_goes_by_the_beginning_of_its_id_and_by_its_slug(machine, made):
+    slug = json.loads(machine.instar("session", "list", "--json").stdout)[0]["slug"]
+    for named in (made[:12], slug):
+        assert made in machine.instar("session", "show", named).stdout
+    again = machine.run("--format", "json", "-s", made[:12], "more")
+    assert json.loads(again.stdout.splitlines()[0])["sessionID"] == made
+    assert f"deleted {made}" in machine.instar("session", "delete", made[:12]).stdout
+
+
+@pytest.mark.parametrize("named", ["", "s", "ses_"])
+def test_what_every_id_begins_with_names_no_session(machine, made, named):
+    assert machine.instar("session", "delete", named).returncode == 2
+    assert made in machine.instar("session", "list").stdout
+
+
+def test_a_beginning_of_several_ids_names_them_and_deletes_none(machine, made):
+    machine.run("another")
+    other = json.loads(machine.instar("session", "list", "--json").stdout)[0]["id"]
+    pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(made, other, strict=True))
+    common = "".join(letter for letter, _ in pairs)
+    done = machine.instar("session", "delete", common)
+    assert done.returncode == 2
+    assert "means 2 sessions" in done.stderr
+    assert made in done.stderr
+    assert len(machine.instar("session", "list").stdout.splitlines()) == 2
+
+
+def test_a_folder_without_sessions_says_so_on_stderr(machine):
+    done = machine.instar("session", "list")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "instar: no sessions here yet\n")
+
+
+def test_a_session_of_another_folder_is_listed_with_its_folder(machine, made, tmp_path):
+    assert "(" not in machine.instar("session", "list").stdout
+    listed = machine.instar("session", "list", cwd=tmp_path).stdout
+    assert listed.rstrip().endswith(f"({machine.project})")

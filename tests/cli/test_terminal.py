@@ -111,3 +111,50 @@ def test_the_person_is_asked_once_whether_to_trust_a_folder(machine, screen, typ
     terminal.type(typed)
     assert terminal.end() == 0
     assert mark.exists() is ran
+
+
+def test_a_permission_question_shows_the_whole_command(machine, screen):
+    machine.write("opencode.json", '{"permission": {"bash": "ask"}}')
+    tail = "x" * 150 + "-the-end"
+    machine.script(f'== turn\ntool: bash {{"command": "echo {tail}\\necho two"}}\n== turn\ntext: ok\n')
+    terminal = screen("run", "-m", "scripted/test", "hello")
+    terminal.wait_for("or [r]eject?")
+    assert f"  | echo {tail}\n  | echo two\n" in terminal.text
+    terminal.type("r\n")
+    terminal.end()
+
+
+def test_ctrl_c_at_the_trust_question_leaves_the_prompt_on_a_line_of_its_own(machine, screen):
+    machine.write(".instar/plugins/mine.py", "async def mine(input, options):\n    return {}\n")
+    terminal = screen("run", "-m", "scripted/test", "hello")
+    terminal.wait_for("[y/N]")
+    terminal.type("\x03")
+    assert terminal.end() == 130
+    assert terminal.text.endswith("\n")
+
+
+def test_a_model_that_says_nothing_is_waited_for_visibly_and_the_line_goes_away(machine, screen):
+    machine.script("== turn\ndelay: 2.5s\ntext: At last.\n")
+    terminal = screen("run", "-m", "scripted/test", "hello")
+    terminal.wait_for("… waiting 2 s (Ctrl-C ends the turn)")
+    assert terminal.end() == 0
+    assert b"\r\x1b[2KAt last." in terminal.raw
+
+
+def test_a_tool_that_takes_long_counts_its_seconds(machine, screen):
+    machine.script('== turn\ntool: bash {"command": "sleep 2.5"}\n== turn\ntext: ok\n')
+    terminal = screen("run", "-m", "scripted/test", "hello")
+    terminal.wait_for("… bash sleep 2.5 2 s")
+    assert terminal.end() == 0
+    assert "✓ bash sleep 2.5 2." in terminal.text
+
+
+def test_calls_that_run_together_are_announced_once_each(machine, screen):
+    machine.script(
+        '== turn\ntool: bash {"command": "for i in 1 2 3 4; do echo $i; sleep 0.3; done"}\n'
+        'tool: bash {"command": "sleep 1.3"}\n== turn\ntext: ok\n'
+    )
+    terminal = screen("run", "-m", "scripted/test", "hello")
+    assert terminal.end() == 0
+    assert terminal.text.count("… bash for") == 1
+    assert terminal.text.count("✓ bash for") == 1

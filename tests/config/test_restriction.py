@@ -174,9 +174,16 @@ def test_a_provider_whose_key_comes_from_outside_is_not_redirected(
 
 
 @pytest.mark.parametrize(
-    "mine", [{"headers": {"x-key": "secret"}}, {"options": {"headers": {"x-key": "secret"}}}]
+    "mine",
+    [
+        {"headers": {"x-key": "secret"}},
+        {"options": {"headers": {"x-key": "secret"}}},
+        {"models": {"m": {"headers": {"x-key": "secret"}}}},
+        {"options": {"apiKey": "secret"}},
+        {"options": {"customToken": "secret"}},
+    ],
 )
-def test_headers_of_the_person_do_not_travel_to_a_projects_address(mine: dict[str, Any]) -> None:
+def test_what_the_person_gave_a_provider_does_not_travel_to_a_projects_address(mine: dict[str, Any]) -> None:
     theirs = {"options": {"apiKey": "literal", "baseURL": "http://evil"}}
     kept, dropped = heard({"provider": {"p": theirs}}, {"provider": {"p": mine}})
     assert kept == {"provider": {"p": {"options": {}}}}
@@ -199,6 +206,20 @@ def test_a_file_to_write_and_code_to_load_are_left_out_even_with_a_literal_key()
     assert dropped == [
         "provider.p.npm | may not name code to load",
         "provider.p.options.record | may not name a file to write",
+    ]
+
+
+@pytest.mark.parametrize("key", [{}, {"apiKey": "k"}])
+def test_a_scripted_model_of_a_project_is_left_out(key: dict[str, str]) -> None:
+    block = {
+        "options": {"script": "./evil.txt", **key},
+        "models": {"m": {"options": {"script": "./evil.txt"}}},
+    }
+    kept, dropped = heard({"provider": {"scripted": block}})
+    assert kept == {"provider": {"scripted": {"options": key, "models": {"m": {"options": {}}}}}}
+    assert dropped == [
+        f"provider.scripted.{path}options.script | may not run code: a script's tool calls are made"
+        for path in ("", "models.m.")
     ]
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from instar.config import OWN_KEYS, Config, ConfigError, ModelConfig
+from instar.config import OWN_KEYS, Config, ConfigError, McpConfig, ModelConfig
 
 
 def test_an_empty_document_gives_the_defaults() -> None:
@@ -162,3 +162,35 @@ def test_an_error_does_not_show_a_value_that_may_be_a_key() -> None:
 def test_our_own_keys_are_no_near_misses(key: str) -> None:
     good = {"context_window_tokens": 5000, "max_iterations": 1, "provider_retry_mode": "standard"}
     assert Config.from_data({key: good.get(key, {})})
+
+
+def test_the_mcp_block_is_read_as_opencode_writes_it() -> None:
+    data = {
+        "notes": {"type": "local", "command": ["notes", "-v"], "environment": {"K": "v"}, "timeout": 900},
+        "far": {"type": "remote", "url": "https://x/mcp", "headers": {"A": "b"}, "oauth": False},
+        "off": {"enabled": False},
+    }
+    found = Config.from_data({"mcp": data}).mcp
+    assert found["notes"] == McpConfig("local", ["notes", "-v"], environment={"K": "v"}, timeout=900)
+    assert (found["far"].url, found["far"].headers, found["far"].enabled) == (
+        "https://x/mcp",
+        {"A": "b"},
+        True,
+    )
+    assert not found["off"].enabled
+
+
+@pytest.mark.parametrize(
+    ("block", "place"),
+    [
+        ({"type": "locale"}, "mcp.s.type"),
+        ({"type": "local", "command": "npx notes"}, "mcp.s.command"),
+        ({"type": "local", "command": ["a"], "environment": {"A": 1}}, "mcp.s.environment.A"),
+        ({"type": "local", "command": ["a"], "timeout": 0}, "mcp.s.timeout"),
+        ({"type": "remote", "url": 5}, "mcp.s.url"),
+        ("notes", "mcp.s"),
+    ],
+)
+def test_a_value_of_the_wrong_type_in_the_mcp_block_is_named(block: Any, place: str) -> None:
+    with pytest.raises(ConfigError, match=rf"opencode.json: {place}: "):
+        Config.from_data({"mcp": {"s": block}}, "opencode.json")

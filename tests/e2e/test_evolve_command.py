@@ -142,7 +142,8 @@ def test_a_workspace_that_is_missing_or_a_file_is_one_line(workspace):
     for root in (workspace.folder / "none", workspace.story):
         for ran in each(workspace, root):
             said = (
-                f"instar: there is no workspace at {root} (--workspace): make it, or set INSTAR_WORKSPACE\n"
+                f"instar: there is no workspace at {root} (--workspace): name one by --workspace or "
+                "INSTAR_WORKSPACE, or make one with: instar init FOLDER\n"
             )
             assert (ran.code, ran.stderr) == (1, said)
 

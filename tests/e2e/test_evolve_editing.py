@@ -258,6 +258,19 @@ def test_each_tool_run_that_changed_something_is_a_commit_and_no_other(person):
     assert f"Session: {session}" in person.git("log", "-1", "--format=%b")
 
 
+def test_the_commit_of_a_change_names_every_tool_that_was_running(person):
+    wait = "until git log --format=%s | grep -q b_t; do sleep 0.02; done"
+    person.shell("a.sh", discover='{"tools": [{"name": "t"}]}', execute_tool=f"$ echo x >a.md; {wait}")
+    person.shell(
+        "b.sh",
+        discover='{"tools": [{"name": "t"}]}',
+        execute_tool="$ until [ -e a.md ]; do sleep 0.02; done",
+    )
+    person.run("== turn\ntool: a_t {}\ntool: b_t {}\n== turn\ntext: done\n")
+    assert person.subjects() == ["b_t, a_t", "initial"]
+    assert "Also running: a_t call_t1_1" in person.git("log", "-1", "--format=%b")
+
+
 def test_a_change_by_one_of_the_runtimes_own_tools_is_committed_too(person):
     person.shell("a.sh", discover="{}")
     story = (

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from provider_words import Server
+
+# The extra weighs 250 MB, so that `make test` does without it; `make extra` installs it and runs these.
+collect_ignore = [] if find_spec("pydantic_ai") else ["extra"]
 
 
 @pytest.fixture(scope="session")

@@ -43,7 +43,7 @@ class Server:
     def requests(self, model: Model) -> list[dict]:
         """Return what was asked of a model, in order."""
         lines = (self.folder / "requests.jsonl").read_text().splitlines()
-        return [line for line in map(json.loads, lines) if line["body"]["model"] == model.id]
+        return [line for line in map(json.loads, lines) if line["plan"] == model.id]
 
 
 def make_model(**facts) -> Model:

@@ -2,12 +2,13 @@
 
 ``python server.py FOLDER`` prints its port. The model of a request names a plan, ``FOLDER/MODEL.json``:
 ``status``, ``headers``, ``pieces`` (texts that are sent one by one, each as a chunk of its own; a number is
-a pause in seconds, "hang" silence for ever, "drop" a torn connection), ``before`` (seconds before the
+a pause in seconds, {"hex": …} bytes, "hang" silence for ever, "drop" a torn connection), ``before`` (seconds before the
 head). Every request is appended to ``FOLDER/requests.jsonl`` with its headers and its raw body.
 """
 
 import asyncio
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -40,7 +41,7 @@ async def send(writer, plan):
             await writer.drain()
             await asyncio.sleep(piece)
             continue
-        data = piece.encode()
+        data = bytes.fromhex(piece["hex"]) if isinstance(piece, dict) else piece.encode()
         writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
     writer.write(b"0\r\n\r\n")
     await writer.drain()
@@ -57,7 +58,10 @@ def serve(folder):
             while True:
                 first, headers, body = await read_request(reader)
                 wire = json.loads(body)
+                # Some protocols name the model in the address.
+                plan = wire.get("model") or re.search(r"plan-\d+", first).group()
                 line = {
+                    "plan": plan,
                     "first": first,
                     "connection": number,
                     "headers": headers,
@@ -66,7 +70,7 @@ def serve(folder):
                 }
                 with (folder / "requests.jsonl").open("a") as out:
                     out.write(json.dumps(line) + "\n")
-                await send(writer, json.loads((folder / f"{wire['model']}.json").read_text()))
+                await send(writer, json.loads((folder / f"{plan}.json").read_text()))
         except (asyncio.IncompleteReadError, ConnectionError):
             (folder / f"closed-{number}").touch()
         finally:

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from instar.provider import answer
 from instar.provider.answer import Answer, tokens
 from instar.provider.failure import Endpoint
 from instar.provider.protocol import (
@@ -313,3 +314,43 @@ def test_usage_is_counted_once(usage, expected):
         found.cache.read,
         found.cache.write,
     ) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"choices":[{"delta":{"content":' + "[" * 5000 + "]" * 5000 + "}}]}",
+        '{"x":' + "[" * 50_000 + "]" * 50_000 + "}",
+    ],
+)
+def test_json_that_is_nested_too_deeply_is_no_answer(text):
+    with pytest.raises(ProviderError, match="not Chat Completions"):
+        read(b"data: " + text.encode() + b"\n\n")
+
+
+def test_thinking_inside_thinking_is_not_followed():
+    deep = "x"
+    for _ in range(300):
+        deep = [{"type": "thinking", "thinking": deep}, {"type": "text", "text": "."}]
+    assert collected(read(sse(delta(content=deep))))[:2] == (".", ".")
+
+
+def test_more_tool_calls_than_anybody_needs_are_refused():
+    many = [{"index": n, "id": f"c{n}", "function": {"name": "f"}} for n in range(answer.MAX_CALLS + 1)]
+    assert len(collected(read(sse(calls(*many[:-1]))))[2]) == answer.MAX_CALLS
+    with pytest.raises(ProviderError, match=f"more than {answer.MAX_CALLS} tools"):
+        read(sse(calls(*many)))
+
+
+def test_an_answer_without_an_end_is_refused(monkeypatch):
+    monkeypatch.setattr(answer, "MAX_STREAM", 10_000)
+    found = Answer(Endpoint("http://host/v1"))
+    piece = sse(delta(content="word"), done=False)
+    with pytest.raises(ProviderError, match="more than 10000 bytes"):
+        [found.feed(piece) for _ in range(1000)]
+
+
+@pytest.mark.parametrize("count", [1e300, 10**30])
+def test_a_count_beyond_reason_is_cut(count):
+    found = tokens({"prompt_tokens": count, "completion_tokens": 1})
+    assert (found.input, found.output) == (2**53, 1)

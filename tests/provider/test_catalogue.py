@@ -1,4 +1,5 @@
 from instar.provider.catalogue import Entry, shipped
+from instar.provider.library import KINDS
 
 
 def test_the_catalogue_is_dated_and_names_its_source():
@@ -10,8 +11,8 @@ def test_every_providers_own_choices_are_among_its_models():
     for name, vendor in shipped().providers.items():
         for chosen in (vendor.default, vendor.small):
             assert chosen is None or chosen in vendor.models, name
-        assert vendor.url.startswith("https://") or vendor.local, name
-        assert vendor.env or vendor.local, name
+        assert vendor.url.startswith("https://") or vendor.local or vendor.protocol in KINDS, name
+        assert vendor.env or vendor.local or vendor.protocol == "google-vertex", name
 
 
 def test_figures_are_plausible():

@@ -4,7 +4,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from instar.provider.failure import Endpoint, judge, public_url, retry_after, secrets_in
+from instar.provider.failure import LONGEST_WAIT, Endpoint, judge, public_url, retry_after, secrets_in
 from instar.secret import Secret
 
 OPENAI_OVERFLOW = (
@@ -129,3 +129,42 @@ def test_an_address_is_shown_without_its_query():
     assert public_url("https://u:p@host/v1?key=1#x") == "https://host/v1"
     assert public_url("http://[::1]:8/v1") == "http://[::1]:8/v1"
     assert public_url("http://[oops") == "(an address that is none)"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"retry-after": "999999999"},
+        {"retry-after-ms": "999999999"},
+        {"retry-after": "Fri, 31 Dec 9999 23:59:59 GMT"},
+    ],
+)
+def test_a_server_does_not_put_a_turn_to_sleep_for_good(headers):
+    assert retry_after(headers) == LONGEST_WAIT
+
+
+@pytest.mark.parametrize("body", [b"[" * 60_000, b'{"error":' + b"[" * 20_000 + b"]" * 20_000 + b"}"])
+def test_a_refusal_that_is_nested_too_deeply_is_still_told(body):
+    assert "answered 400" in str(Endpoint("http://host/v1").refused(400, {}, body))
+
+
+@pytest.mark.parametrize("code", ["\u00b2\u00b2\u00b2", "999", "abc", {"a": 1}])
+def test_a_code_that_is_no_status_is_only_shown(code):
+    assert Endpoint("http://host/v1").in_stream({"code": code, "message": "x"}).status is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"error":{"message":"bad key sk-a/b+c=\\"d"}}',
+        b'{"error":{"message":"bad key sk-a\\/b+c=\\"d"}}',
+        b"no such page: /?key=sk-a%2Fb%2Bc%3D%22d",
+        b'{"error":{"message":"http://me:hunter22@host/v1?key=querykey is unknown"}}',
+    ],
+)
+def test_a_key_is_masked_however_it_is_written(body):
+    endpoint = Endpoint("http://me:hunter22@host/v1?key=querykey", [Secret('sk-a/b+c="d')])
+    error = endpoint.refused(401, {}, body)
+    assert "***" in str(error)
+    for shown in (str(error), error.body):
+        assert not any(part in shown for part in ("sk-a", "%2Bc", "hunter22", "querykey"))

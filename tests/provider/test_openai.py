@@ -281,7 +281,7 @@ async def test_cancelling_a_call_closes_its_connection(server, adapter):
     with pytest.raises(asyncio.CancelledError):
         await task
     assert time.monotonic() - start < 0.5
-    (client,) = adapter._clients.values()
+    (client,) = adapter._connections._clients.values()
     assert not client._transport._pool.connections
 
 
@@ -291,3 +291,29 @@ async def test_sixteen_calls_at_once_do_not_wait_for_each_other(server, adapter)
     answers = await asyncio.gather(*(collect(adapter, request) for _ in range(16)))
     assert all(answer[0] == TextDelta("Hel") for answer in answers)
     assert len({got["connection"] for got in server.requests(model)}) == 16
+
+
+@pytest.mark.parametrize(
+    ("facts", "sampled"),
+    [
+        ({"provider_id": "openai", "id": "gpt-5", "url": "https://api.openai.com/v1"}, False),
+        ({"provider_id": "openai", "id": "o4-mini"}, False),
+        ({"provider_id": "azure", "id": "mine", "wire_id": "gpt-5.1"}, False),
+        ({"provider_id": "openai", "id": "gpt-5-chat-latest"}, True),
+        ({"provider_id": "openai", "id": "gpt-4.1"}, True),
+        ({"provider_id": "deepseek", "id": "deepseek-reasoner", "reasoning": True}, True),
+    ],
+)
+def test_openais_reasoning_models_are_not_sent_what_they_refuse(facts, sampled):
+    request = make_request(
+        make_model(**facts),
+        user("hi"),
+        temperature=0.0,
+        top_p=0.9,
+        max_output_tokens=5,
+        options={"reasoningEffort": "high"},
+    )
+    body = json.loads(OpenAI().body(request))
+    assert ("temperature" in body, "top_p" in body) == (sampled, sampled)
+    assert ("max_tokens" in body, "max_completion_tokens" in body) == (sampled, not sampled)
+    assert body["reasoning_effort"] == "high"

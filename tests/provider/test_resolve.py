@@ -1,12 +1,20 @@
 import re
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
+import msgspec
 import pytest
 
 from instar.config import Config
+from instar.provider.anthropic import Anthropic
 from instar.provider.catalogue import shipped
+from instar.provider.keys import Keys
+from instar.provider.library import Library
 from instar.provider.openai import OpenAI
 from instar.provider.resolve import Models, NoModel, UnknownModel
 from instar.provider.scripted import Scripted
+from instar.secret import Secret
 
 KEY = {"OPENAI_API_KEY": "sk-env"}
 BLOCK = {
@@ -82,7 +90,7 @@ def test_the_configuration_overrides_the_catalogue_field_by_field():
     [
         ("openai/gpt-4.2", "did you mean openai/gpt-4.1"),
         ("opnai/gpt-4o", "did you mean openai/gpt-4o"),
-        ("gpt-4o", r"write provider/model; did you mean \S*gpt-4o"),
+        ("gpt-4q", r"write provider/model; did you mean \S*gpt-4"),
         ("openai/", "write provider/model"),
         ("nobody/nothing-like-it", "`instar models` lists what there is"),
         ("mine/bigg", "unknown model mine/bigg"),
@@ -137,7 +145,7 @@ def test_a_key_is_looked_for_where_the_block_says_first():
     assert key.reveal() == "mine"
 
 
-@pytest.mark.parametrize("npm", ["@ai-sdk/anthropic", "@ai-sdk/google@2.0.0"])
+@pytest.mark.parametrize("npm", ["@ai-sdk/azure", "@ai-sdk/google-vertex/anthropic@2.0.0"])
 def test_a_protocol_that_is_not_spoken_is_named(npm):
     data = {
         "provider": {
@@ -240,3 +248,143 @@ async def test_one_adapter_serves_all_models_of_a_protocol():
     assert isinstance(found.provider(found.find("scripted/echo")), Scripted)
     await found.close()
     assert found.provider(found.find("mine/small")) is not first
+
+
+def foreign(data, *names, environment=None):
+    config = msgspec.structs.replace(Config.from_data(data), foreign=frozenset(names))
+    return Models(config, environment or {}, shipped())
+
+
+def test_a_provider_that_an_untrusted_project_brought_is_called_only_by_its_name():
+    found = foreign(BLOCK, "mine", environment=KEY)
+    assert found.default().provider_id == "openai"
+    assert found.find("mine/small").url == "http://127.0.0.1:1234/v1"
+    assert "mine/small" in [model.ref for model in found.list()]
+    with pytest.raises(NoModel, match="own mine is yours to choose: --model mine/NAME"):
+        foreign(BLOCK, "mine").default()
+
+
+def test_an_untrusted_project_does_not_move_a_provider_that_everybody_knows():
+    data = {"provider": {"openai": {"options": {"apiKey": "x", "baseURL": "http://evil"}}}}
+    model = foreign(data, "openai", environment=KEY).default()
+    assert (model.url, model.api_key.reveal()) == ("https://api.openai.com/v1", "sk-env")
+
+
+@pytest.mark.parametrize(
+    ("data", "environment", "name", "ref"),
+    [
+        ({}, {}, "claude-sonnet-4-6", "anthropic/claude-sonnet-4-6"),
+        ({}, {}, "/claude-sonnet-4-6", "anthropic/claude-sonnet-4-6"),
+        ({}, {}, "qwen/qwen3-32b", "groq/qwen/qwen3-32b"),
+        (BLOCK, {}, "org/big:7b", "mine/org/big:7b"),
+        ({"model": "claude-sonnet-4-6"}, {}, None, "anthropic/claude-sonnet-4-6"),
+        (
+            {"provider": {"google": {"options": {"apiKey": "k"}}}},
+            {},
+            "gemini-2.5-pro",
+            "google/gemini-2.5-pro",
+        ),
+        ({"disabled_providers": ["google-vertex"]}, {}, "gemini-2.5-pro", "google/gemini-2.5-pro"),
+    ],
+)
+def test_a_model_named_without_its_provider_is_found(data, environment, name, ref):
+    found = models(data, environment)
+    assert (found.find(name) if name else found.default()).ref == ref
+
+
+def test_a_small_model_may_be_named_without_its_provider():
+    assert models({"small_model": "claude-haiku-4-5"}, KEY).small().ref == "anthropic/claude-haiku-4-5"
+
+
+@pytest.mark.parametrize("environment", [{}, {"A": "k", "B": "k"}])
+def test_a_name_that_several_providers_have_is_asked_about(environment):
+    blocks = {
+        name: {"env": [variable], "api": "http://127.0.0.1:9", "models": {"twin": {}}}
+        for name, variable in (("one", "A"), ("two", "B"))
+    }
+    with pytest.raises(
+        UnknownModel, match="several providers have a model 'twin'; write which: one/twin, two/twin"
+    ):
+        models({"provider": blocks}, environment).find("twin")
+
+
+def test_a_provider_that_an_untrusted_project_brought_answers_to_no_bare_name():
+    config = Config.from_data(
+        {"provider": {"evil": {"api": "http://127.0.0.1:9", "models": {"claude-sonnet-4-6": {}}}}}
+    )
+    foreign = msgspec.structs.replace(config, foreign=frozenset(["evil"]))
+    assert Models(foreign, {}, shipped()).find("claude-sonnet-4-6").provider_id == "anthropic"
+
+
+def test_claude_is_called_by_its_own_protocol():
+    found = models(environment={"ANTHROPIC_API_KEY": "k"})
+    model = found.default()
+    assert (model.protocol, model.url) == ("anthropic", "https://api.anthropic.com/v1")
+    assert isinstance(found.provider(model), Anthropic)
+
+
+@pytest.mark.parametrize("npm", ["@ai-sdk/anthropic", "@ai-sdk/anthropic@2.0.1"])
+def test_this_package_means_anthropic_messages(npm):
+    data = {"provider": {"x": {"npm": npm, "options": {"baseURL": "http://h/v1"}, "models": {"m": {}}}}}
+    assert models(data).find("x/m").protocol == "anthropic"
+
+
+LIBRARY = {
+    "@ai-sdk/google": "google",
+    "@ai-sdk/google-vertex": "google-vertex",
+    "@ai-sdk/amazon-bedrock": "bedrock",
+    "@ai-sdk/mistral": "mistral",
+    "@ai-sdk/cohere": "cohere",
+    "@ai-sdk/groq": "groq",
+    "@ai-sdk/xai": "xai",
+}
+
+
+@pytest.mark.parametrize("npm", LIBRARY)
+def test_without_the_extra_one_line_says_how_to_install_it(npm, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pydantic_ai", None)
+    data = {"provider": {"x": {"npm": npm, "options": {"apiKey": "k"}, "models": {"m": {}}}}}
+    with pytest.raises(UnknownModel) as caught:
+        models(data).find("x/m")
+    assert "pip install 'instar[providers]'" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("npm", LIBRARY)
+def test_with_the_extra_these_packages_go_through_the_library(npm, monkeypatch):
+    there = ModuleType("pydantic_ai")
+    there.__spec__ = ModuleSpec("pydantic_ai", None)
+    monkeypatch.setitem(sys.modules, "pydantic_ai", there)
+    data = {"provider": {"x": {"npm": npm, "options": {"apiKey": "k"}, "models": {"m": {}}}}}
+    found = models(data)
+    model = found.find("x/m")
+    assert (model.protocol, model.url) == (LIBRARY[npm], "")
+    assert isinstance(found.provider(model), Library)
+
+
+def test_a_kept_key_is_used_after_configuration_and_environment(tmp_path):
+    keys = Keys(tmp_path / "auth.json")
+    keys.put("openai", Secret("sk-kept"))
+
+    def key(data, environment):
+        model = Models(Config.from_data(data), environment, shipped(), keys=keys).find("openai/gpt-4o")
+        return model.api_key and model.api_key.reveal()
+
+    assert key({}, {}) == "sk-kept"
+    assert key({}, KEY) == "sk-env"
+    assert key({"provider": {"openai": {"options": {"apiKey": "sk-config"}}}}, KEY) == "sk-config"
+
+
+def test_a_kept_key_makes_its_provider_the_default_one(tmp_path):
+    keys = Keys(tmp_path / "auth.json")
+    keys.put("xai", Secret("k"))
+    assert Models(Config.from_data({}), {}, shipped(), keys=keys).default().ref == "xai/grok-4"
+
+
+def test_a_kept_key_never_goes_to_a_server_that_an_untrusted_project_named(tmp_path):
+    keys = Keys(tmp_path / "auth.json")
+    keys.put("mine", Secret("sk-kept"))
+    config = Config.from_data({"provider": {"mine": {"api": "http://127.0.0.1:9", "models": {"m": {}}}}})
+    foreign = msgspec.structs.replace(config, foreign=frozenset(["mine"]))
+    assert Models(foreign, {}, shipped(), keys=keys).find("mine/m").api_key is None
+    assert Models(config, {}, shipped(), keys=keys).find("mine/m").api_key == Secret("sk-kept")

@@ -45,3 +45,11 @@ def test_an_event_without_an_end_is_refused(monkeypatch, piece):
     stream = EventStream()
     with pytest.raises(EventTooLongError):
         [stream.feed(part) for part in (piece, piece)]
+
+
+@pytest.mark.parametrize("line", [b"data: 0123456789\n", b"data:\n"])
+def test_lines_that_never_become_an_event_are_refused(monkeypatch, line):
+    monkeypatch.setattr(sse, "MAX_EVENT", 50)
+    stream = EventStream()
+    with pytest.raises(EventTooLongError):
+        [stream.feed(line) for _ in range(100)]

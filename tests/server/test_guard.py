@@ -59,6 +59,7 @@ def test_only_our_own_host_names_are_answered(shared, host, status):
         ("null", 403),
         ("file://", 403),
         ("", 403),
+        ("http://[", 403),
     ],
 )
 def test_requests_from_other_sites_are_refused(shared, origin, status):
@@ -66,6 +67,21 @@ def test_requests_from_other_sites_are_refused(shared, origin, status):
     answer = shared.http.get("/global/health", headers={"Origin": origin.format(port=port)})
     assert answer.status_code == status
     assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("site", "mode", "status"),
+    [
+        ("cross-site", "no-cors", 403),
+        ("same-site", "no-cors", 403),
+        ("cross-site", "navigate", 200),
+        ("same-origin", "cors", 200),
+        ("none", "navigate", 200),
+    ],
+)
+def test_what_a_page_of_another_site_embeds_is_refused(shared, site, mode, status):
+    headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode}
+    assert shared.http.get("/global/health", headers=headers).status_code == status
 
 
 def test_without_auth_everybody_is_let_in_but_other_sites_are_not(serve):

@@ -31,7 +31,7 @@ async def test_a_client_that_gives_up_does_not_take_the_runtime_from_the_others(
     assert (await patient).instance.directory
 
 
-@pytest.mark.parametrize("name", ["/no/such/folder", "relative", "/etc/passwd", "/a\0b"])
+@pytest.mark.parametrize("name", ["/no/such/folder", "relative", "/etc/passwd", "/a\0b", "/" + "a" * 5000])
 async def test_only_folders_that_exist_are_opened(instances, name):
     with pytest.raises(Invalid, match="there is no folder"):
         await instances.get(name)

@@ -230,6 +230,12 @@ async def test_text_that_is_not_unicode_is_stored_with_replacement_characters(
     session, user = talk
     await store.commit([PutPart(make.text(user, "file \udcff name"))])
     assert (await store.messages(session.id))[0].parts[0].text == "file \ufffd name"  # type: ignore[union-attr]
+    await store.commit(
+        [PutSession(wire.replace(session, title="cut \ud83d", metadata={"k\udcff": "\udcff"}))]
+    )
+    kept = await store.session(session.id)
+    assert kept is not None
+    assert (kept.title, kept.metadata) == ("cut \ufffd", {"k\ufffd": "\ufffd"})
 
 
 async def test_dropping_takes_what_belongs_to_it(store: SqliteStore, talk: Talk, make: Any, sql: Sql) -> None:

@@ -1,10 +1,11 @@
+import os
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from instar.plugin.tool import ToolFailure
+from instar.plugin.tool import Ask, PermissionDenied, ToolFailure
 from instar.tool import grep, search, walk
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -137,3 +138,55 @@ def test_a_folder_outside_needs_its_own_permission(ctx: Any, tmp_path: Path) -> 
     outside, ask = grep.permissions({"pattern": "x", "path": str(tmp_path)}, ctx)
     assert (outside.permission, outside.patterns) == ("external_directory", [f"{tmp_path}/*"])
     assert ask.permission == "grep"
+
+
+async def test_a_line_of_a_file_that_may_not_be_read_is_not_shown(
+    ctx: Any, call: Any, make: Any, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(project, {".env": "KEY=1\n", "a.txt": "KEY=2\n"})
+    (project / "b.txt").symlink_to(".env")
+
+    async def ask(ask: Ask) -> None:
+        if ".env" in ask.patterns:
+            raise PermissionDenied("no")
+
+    monkeypatch.setattr(ctx, "ask", ask)
+    result = await call(grep.TOOL, ctx, pattern="KEY")
+    assert result.output == (
+        f"Found 1 match\n\n{project}/a.txt:\n  Line 1: KEY=2\n\n"
+        "(Files with matches that may not be read were left out: 1.)"
+    )
+    assert result.metadata == {"matches": 1, "truncated": False}
+    result = await call(grep.TOOL, ctx, pattern="KEY=1")
+    assert result.output.startswith("No matches found")
+
+
+async def test_a_person_who_ends_the_turn_over_a_file_ends_the_search(
+    ctx: Any, call: Any, make: Any, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(project, {".env": "KEY=1\n"})
+
+    async def ask(ask: Ask) -> None:
+        raise PermissionDenied("enough", stop=True)
+
+    monkeypatch.setattr(ctx, "ask", ask)
+    with pytest.raises(PermissionDenied, match="enough"):
+        await call(grep.TOOL, ctx, pattern="KEY")
+
+
+async def test_an_ignore_file_without_an_end_does_not_eat_the_memory(
+    ctx: Any, call: Any, make: Any, project: Path, engine: str
+) -> None:
+    make(project, {"a.txt": "x\n"})
+    (project / ".gitignore").symlink_to("/dev/zero")
+    if engine == "walk":
+        assert "a.txt" in (await call(grep.TOOL, ctx, pattern="x")).output
+        return
+    with pytest.raises(ToolFailure, match="The search was ended by signal"):
+        await call(grep.TOOL, ctx, pattern="x")
+
+
+async def test_a_pipe_is_refused_instead_of_waited_for(ctx: Any, call: Any, project: Path) -> None:
+    os.mkfifo(project / "pipe")
+    with pytest.raises(ToolFailure, match="it is a pipe or device"):
+        await call(grep.TOOL, ctx, pattern="x", path="pipe")

@@ -1,3 +1,5 @@
+import os
+import re
 import subprocess
 import sys
 import time
@@ -132,6 +134,15 @@ def test_git_agrees_about_what_is_ignored(make: Any, tmp_path: Path) -> None:
     assert sorted(str(Path(path).relative_to(tmp_path)) for path in walk.files(str(tmp_path))) == sorted(
         expected
     )
+
+
+@pytest.mark.parametrize("name", [".gitignore", ".ignore"])
+def test_an_ignore_file_that_is_a_pipe_or_device_says_nothing(make: Any, tmp_path: Path, name: str) -> None:
+    make(tmp_path, {".git/HEAD": "", "a.txt": "x\n", "sub/b.txt": "x\n"})
+    os.mkfifo(tmp_path / name)
+    (tmp_path / "sub" / name).symlink_to("/dev/zero")
+    assert {Path(path).name for path in walk.files(str(tmp_path))} >= {"a.txt", "b.txt"}
+    assert list(walk.search(str(tmp_path / name), re.compile("x"))) == []
 
 
 def test_it_runs_alone_with_nothing_but_the_standard_library(make: Any, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from instar.plugin.tool import ToolFailure
-from instar.tool import write
+from instar.tool import read, write
 
 
 async def test_a_new_file_is_made_with_its_folders(ctx: Any, call: Any, project: Path) -> None:
@@ -25,6 +25,7 @@ async def test_a_file_is_replaced_and_keeps_its_mode(ctx: Any, call: Any, projec
     path = project / "run.sh"
     path.write_text("old\n")
     path.chmod(0o755)
+    await call(read.TOOL, ctx, filePath=str(path))
     result = await call(write.TOOL, ctx, filePath=str(path), content="new\n")
     assert path.read_text() == "new\n"
     assert path.stat().st_mode & 0o777 == 0o755
@@ -36,6 +37,7 @@ async def test_a_file_is_replaced_and_keeps_its_mode(ctx: Any, call: Any, projec
 async def test_a_link_stays_and_its_target_is_written(ctx: Any, call: Any, project: Path) -> None:
     (project / "target").write_text("old")
     (project / "link").symlink_to("target")
+    await call(read.TOOL, ctx, filePath="target")
     await call(write.TOOL, ctx, filePath="link", content="new")
     assert (project / "link").is_symlink()
     assert (project / "target").read_text() == "new"

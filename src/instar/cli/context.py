@@ -1,11 +1,14 @@
 """What every command is given: the person's environment, and places found from it when asked for."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from instar.cli.text import one_line
 
 if TYPE_CHECKING:
     from instar.paths import Paths
@@ -42,13 +45,50 @@ class Context:
 
         return Trust(self.paths, self.environment)
 
+    def plugin_options(self, name: str) -> dict[str, Any]:
+        """Return the options that the working directory's configuration gives to the flagship `name`.
+
+        Empty when its ``plugin`` list has no such entry. Says on stderr what was not read because the folder is
+        not trusted. Raises `DocumentError` for a configuration with a mistake.
+        """
+        # Start-up time, as above.
+        import asyncio
+
+        from instar.flagship import flagship_name
+        from instar.process import Processes
+        from instar.project import discover
+        from instar.settings import read_settings
+
+        project = asyncio.run(discover(self.directory, Processes()))
+        read = read_settings(self.directory, project, self.paths, self.environment, {}, self.trust)
+        tell_untrusted(read.dropped)
+        named = [one.options for one in read.plugins if flagship_name(one.target) == name]
+        return named[-1] if named else {}
+
     def folder(self, given: str | None) -> Path:
         """Return the folder that ``--dir`` names, else the working directory. Raises `click.UsageError`."""
         path = self.directory / Path(given).expanduser() if given else self.directory
         if not path.is_dir():
             raise click.UsageError(f"there is no folder {path}")
-        return path.resolve()
+        return in_utf8(path.resolve())
 
     def absolute(self, given: str | None) -> str | None:
         """Return a path of the command line as an absolute one; None for None."""
         return str(self.directory / Path(given).expanduser()) if given else None
+
+
+def tell_untrusted(dropped: Sequence[str]) -> None:
+    """Print on stderr, as one line, what was skipped because its folder is not trusted; nothing for nothing."""
+    if dropped:
+        skipped = one_line("; ".join(dropped))
+        click.echo(f"instar: not trusted, so skipped (see: instar trust --help): {skipped}", err=True)
+
+
+def in_utf8(path: Path) -> Path:
+    """Return the path. Raises `click.UsageError` when its name is no UTF-8: JSON and SQLite could not hold it."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        shown = os.fsencode(path).decode(errors="replace")
+        raise click.UsageError(f"{shown} has a name that is not UTF-8: rename it") from None
+    return path

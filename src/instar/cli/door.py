@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-import os
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -11,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from instar.cli import logs
-from instar.cli.context import Context
-from instar.cli.failure import one_line, one_line_errors
+from instar.cli.context import Context, tell_untrusted
+from instar.cli.failure import drop_output, one_line_errors
+from instar.cli.text import one_line
 
 if TYPE_CHECKING:
     from instar.runtime import Options, Runtime
@@ -51,16 +51,26 @@ def door(function: Callable[..., Any]) -> Callable[..., Any]:
     return opened
 
 
+def equip(command: click.Command) -> click.Command:
+    """Give a command that knows no `door`, and each one in it, what `door` gives; once."""
+    if isinstance(command, click.Group):
+        for inner in command.commands.values():
+            equip(inner)
+    elif command.callback is not None and all(one.name != "print_logs" for one in command.params):
+        plain = command.callback
+        opened = door(lambda _context, /, *args, **options: plain(*args, **options))
+        command.params += reversed(opened.__click_params__)  # type: ignore[attr-defined]
+        command.callback = opened
+    return command
+
+
 @contextmanager
 def quiet_end() -> Iterator[None]:
     """End quietly when the reader of stdout has gone, with the exit code of SIGPIPE."""
     try:
         yield
     except BrokenPipeError:
-        # What is still to be printed goes nowhere, or the interpreter complains when it exits.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        drop_output()
         raise click.exceptions.Exit(GONE) from None
 
 
@@ -77,8 +87,6 @@ async def opened_runtime(options: "Options") -> "AsyncIterator[Runtime]":
 
 def tell(runtime: "Runtime") -> None:
     """Print what was skipped on stderr, one line each; what trust took away is one line together."""
-    if runtime.untrusted:
-        skipped = one_line("; ".join(runtime.untrusted))
-        click.echo(f"instar: not trusted, so skipped (see: instar trust --help): {skipped}", err=True)
+    tell_untrusted(runtime.untrusted)
     for notice in runtime.notices:
         click.echo(f"instar: {one_line(notice)}", err=True)

@@ -1,11 +1,15 @@
 """What went wrong, as one line and an exit code: 2 for bad usage or settings, 1 for a failed run."""
 
 import logging
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import click
+
+from instar.cli.text import one_line
 
 log = logging.getLogger("instar.cli")
 
@@ -22,9 +26,11 @@ class Failure(click.ClickException):
         click.echo(f"instar: {one_line(self.message)}", err=True)
 
 
-def one_line(text: str) -> str:
-    """Return `text` with its line breaks and runs of white space as single spaces."""
-    return " ".join(text.split())
+def drop_output() -> None:
+    """Let what is still to be printed go nowhere: else the interpreter complains when it exits."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 @contextmanager

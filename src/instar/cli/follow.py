@@ -9,6 +9,8 @@ from instar.event import (
     PartDelta,
     PartRemoved,
     PartUpdated,
+    PermissionAsked,
+    PermissionReplied,
     PluginError,
     Retry,
     SessionCompacted,
@@ -60,6 +62,10 @@ class View(Protocol):
         """Show that a limit stopped the turn."""
         ...
 
+    def tick(self) -> None:
+        """Show that time goes by; called once a second while nothing is asked of the person."""
+        ...
+
 
 class Follower:
     """Hands one session's events to a view. `limited` tells whether a limit stopped the turn."""
@@ -70,11 +76,22 @@ class Follower:
         self._view = view
         self._answers: set[str] = set()
         self._asked: list[str] = []
+        self._questions: set[str] = set()
         self._growing: dict[str, Part] = {}
         self._waiting: dict[str, Part] = {}
 
+    def tick(self) -> None:
+        """Let the view show that time goes by, unless a question stands: it would be written over."""
+        if not self._questions:
+            self._view.tick()
+
     def take(self, event: Event) -> None:
         """Show an event, if it is of the session and means something to a person."""
+        match event.properties:
+            case PermissionAsked(id=asked):
+                self._questions.add(asked)
+            case PermissionReplied(request_id=asked):
+                self._questions.discard(asked)
         if event.session_id not in (self._session_id, None):
             return
         match event.properties:

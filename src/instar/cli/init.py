@@ -1,6 +1,7 @@
 """``instar init``: a folder with settings and an evolve workspace of the person's own."""
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -48,6 +49,10 @@ def command(context: Context, folder: str) -> None:
         click.echo(f"made: {path.relative_to(root)}")
     for path in (root, root / "workspace"):
         click.echo(f"trusted: {context.trust.add(path)}")
+    enter = "" if root == context.directory.resolve() else f"cd {shlex.quote(folder)} && "
+    click.echo(
+        f'next: {enter}instar run "What can you do?", or without a model\'s key: instar run -m scripted/echo hello'
+    )
 
 
 def _files(root: Path) -> Iterator[tuple[Path, str, int]]:

@@ -1,22 +1,13 @@
 """Lines for people: a tool call, a time, a price. What comes from outside is made harmless for terminals."""
 
-import re
 from typing import Any, Final
 
 import msgspec
 
+from instar.cli.text import harmless
 from instar.message import ToolCompleted, ToolError, ToolPart, ToolPending, ToolRunning, ToolState
 
-_CONTROL: Final = re.compile(r"\r\n|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _LONGEST: Final = 120
-
-
-def harmless(text: str) -> str:
-    """Return `text` without the characters that would command a terminal, line feeds and tabs kept.
-
-    A model, a file or a tool may print escape sequences or reverse the direction of the text.
-    """
-    return _CONTROL.sub(lambda found: "\n" if found[0] == "\r\n" else "", text)
 
 
 def short(text: str, longest: int = _LONGEST) -> str:

@@ -7,6 +7,8 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any, Final
 
+from instar.cli.text import harmless
+
 LEVELS: Final = {
     "DEBUG": logging.DEBUG,
     "INFO": logging.INFO,
@@ -76,4 +78,5 @@ def _value(text: str) -> str:
     if _BARE.fullmatch(text):
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
-    return f'"{escaped}"'
+    # What a script or a model printed must not command the terminal that the log is read on.
+    return f'"{harmless(escaped)}"'

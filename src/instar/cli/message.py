@@ -11,6 +11,7 @@ from typing import Final
 
 import click
 
+from instar.cli.context import in_utf8
 from instar.wire import Plain
 
 STDIN: Final = "-"
@@ -18,19 +19,24 @@ _PATIENCE: Final = 2.0
 """Seconds without input after which the person is told what is being waited for."""
 
 
-def compose(words: Sequence[str], files: Iterable[str], folder: Path) -> list[Plain]:
+def compose(words: Sequence[str], files: Iterable[str], folder: Path, *, needed: bool = True) -> list[Plain]:
     """Return a prompt's parts: the text first, then a part for each of `files`, relative to `folder`.
 
     Standard input is read when a word is ``-`` or when it is a pipe or a file; it follows the words.
-    Raises `click.UsageError` when there is no message, or a file is missing.
+    Raises `click.UsageError` when there is no message though one is `needed`, or a file is missing.
     """
-    said = " ".join(word for word in words if word != STDIN)
+    said = readable(" ".join(word for word in words if word != STDIN))
     piped = read_stdin() if STDIN in words or _is_piped() else ""
     text = "\n".join(piece for piece in (said, piped) if piece.strip())
     parts = [_file(name, folder) for name in files]
-    if not text:
+    if not text and needed:
         raise click.UsageError('there is no message; say it as instar run "…", or pipe it in')
     return [{"type": "text", "text": text}, *parts]
+
+
+def readable(text: str) -> str:
+    """Return a word of the command line as text: bytes that are no UTF-8 become U+FFFD."""
+    return text.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def read_stdin() -> str:
@@ -51,7 +57,7 @@ def _is_piped() -> bool:
 
 
 def _file(name: str, folder: Path) -> Plain:
-    path = (folder / Path(name).expanduser()).resolve()
+    path = in_utf8((folder / Path(name).expanduser()).resolve())
     if not path.exists():
         raise click.UsageError(f"there is no file {path}")
     mime = "application/x-directory" if path.is_dir() else mimetypes.guess_type(path.name)[0] or "text/plain"

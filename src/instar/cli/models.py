@@ -36,6 +36,8 @@ async def command(
         click.echo(msgspec.json.format(msgspec.json.encode([_plain(model, config) for model in found])))
     elif found:
         _print(found, config)
+        if not wanted and all(model.provider_id == "scripted" for model in found):
+            _say_nothing_found(None)
     else:
         _say_nothing_found(filter)
     return 0 if found or as_json else 1
@@ -43,7 +45,9 @@ async def command(
 
 def _say_nothing_found(filter: str | None) -> None:
     why = (
-        f"no model's name holds {filter!r}" if filter else "no provider has a key (--all lists what is known)"
+        f"no model's name holds {filter!r}"
+        if filter
+        else "no provider has a key (--all lists each model with the variable that it wants)"
     )
     click.echo(f"instar: {why}", err=True)
 

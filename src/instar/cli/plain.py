@@ -4,11 +4,10 @@ import time
 from typing import Any
 
 import click
-import msgspec
 
 from instar import wire
-from instar.cli.failure import one_line
-from instar.cli.line import harmless, tool_line
+from instar.cli.line import tool_line
+from instar.cli.text import harmless, one_line
 from instar.event import Retry
 from instar.message import (
     MessageError,
@@ -56,6 +55,9 @@ class Plain:
         """Say which limit stopped the turn."""
         _say(f"instar: {text}")
 
+    def tick(self) -> None:
+        """Say nothing: a pipe has no line that could be written over."""
+
 
 _KINDS: dict[type[Any], str] = {
     StepStartPart: "step_start",
@@ -87,7 +89,7 @@ class JsonLines(Plain):
 
     def _print(self, kind: str, **rest: Any) -> None:
         head = {"type": kind, "timestamp": time.time_ns() // 1_000_000, "sessionID": self._session_id}
-        click.echo(msgspec.json.encode({**head, **rest}))
+        click.echo(wire.encode({**head, **rest}))
 
 
 def retry_text(status: Retry) -> str:

@@ -13,14 +13,17 @@ import click
 
 from instar import __version__
 from instar.cli.context import Context
-from instar.cli.failure import Failure
+from instar.cli.failure import Failure, drop_output
 from instar.flagship import FLAGSHIPS
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         "run": ("instar.cli.run:command", "Give the agent a message and print its answer."),
         "session": ("instar.cli.session:command", "List, show or delete sessions."),
+        "agent": ("instar.cli.agent:command", "List, show or create agents."),
         "models": ("instar.cli.models:command", "List the models that can be called."),
+        "mcp": ("instar.cli.mcp:command", "List MCP servers, or approve what changed in one."),
+        "auth": ("instar.cli.auth:command", "Keep, list or forget providers' keys."),
         "serve": ("instar.cli.serve:command", "Serve opencode's HTTP interface."),
         "trust": ("instar.cli.trust:command", "Say which folders may run code."),
         "init": ("instar.cli.init:command", "Make a folder with an evolve workspace of your own."),
@@ -44,7 +47,7 @@ class Program(click.Group):
             return None
         module, _, attribute = found[0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
-        return command
+        return command if cmd_name in COMMANDS else _equipped(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing one."""
@@ -78,15 +81,50 @@ def program(ctx: click.Context) -> None:
 
 def main(arguments: list[str] | None = None, exit_with: Callable[[int], Any] = sys.exit) -> None:
     """Run the command line and end the process with its exit code."""
+    _stand_in()
     try:
-        code = program.main(arguments, prog_name="instar", standalone_mode=False)
+        given = _meant(sys.argv[1:] if arguments is None else arguments)
+        code = program.main(given, prog_name="instar", standalone_mode=False)
     except Failure as error:
         error.show()
         code = error.code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        code = error.exit_code
     except click.ClickException as error:
         where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "instar"
         Failure(f"{error.format_message().rstrip('.')} (see: {where} --help)").show()
         code = error.exit_code
     except click.Abort:
         code = 130
+    except OSError as error:  # the help itself: a command's own errors are failures already
+        drop_output()
+        Failure(error.strerror or str(error)).show()
+        code = 1
     exit_with(int(code or 0))
+
+
+def _stand_in() -> None:
+    """Open nothing in place of a standard stream that is closed: else the database would get its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))  # noqa: SIM115, PTH123
+
+
+def _meant(arguments: list[str]) -> list[str]:
+    """What a person means who asks for help or the version by a word instead of an option."""
+    match arguments:
+        case ["help", *words]:
+            return [*words, "--help"]
+        case ["version"]:
+            return ["--version"]
+        case _:
+            return arguments
+
+
+def _equipped(command: click.Command) -> click.Command:
+    """A flagship's command with what ours have: a flagship imports no door, so it cannot ask for it."""
+    # Start-up time: the help of the whole program needs no door.
+    from instar.cli.door import equip
+
+    return equip(command)

@@ -3,12 +3,14 @@
 import asyncio
 import os
 import sys
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import click
 
 from instar.approval import Reply
 from instar.cli.line import short
+from instar.cli.text import harmless
 from instar.event import PermissionAsked
 
 _REPLIES: Final[dict[str, Reply]] = {
@@ -35,6 +37,10 @@ async def line() -> str | None:
     loop.add_reader(descriptor, read)
     try:
         data = await typed
+    except asyncio.CancelledError:
+        # The question is over without an answer: what follows begins on a line of its own.
+        click.echo(err=True)
+        raise
     finally:
         loop.remove_reader(descriptor)
     return data.decode(errors="replace").strip() if data else None
@@ -44,6 +50,13 @@ async def yes(question: str) -> bool:
     """Ask a question whose answer is no unless the person says yes."""
     click.echo(f"{question} [y/N] ", nl=False, err=True)
     return (await line() or "").lower() in ("y", "yes")
+
+
+def _whole(metadata: Mapping[str, Any]) -> str:
+    """What a call would do, whole: a person must not agree to what a short line leaves out."""
+    text = metadata.get("command") or metadata.get("diff")
+    lines = harmless(text).splitlines() if isinstance(text, str) else []
+    return "".join(f"  | {line}\n" for line in lines)
 
 
 class PermissionQuestions:
@@ -58,6 +71,7 @@ class PermissionQuestions:
             wanted = ", ".join(short(pattern) for pattern in question.patterns)
             always = ", ".join(short(pattern) for pattern in question.always) or "nothing to remember"
             click.echo(f"\n? {short(question.permission)} wants: {wanted}", err=True)
+            click.echo(_whole(question.metadata), nl=False, err=True)
             while True:
                 click.echo(f"  allow [o]nce, [a]lways ({always}), or [r]eject? ", nl=False, err=True)
                 typed = await line()

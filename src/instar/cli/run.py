@@ -9,17 +9,17 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from instar.agent import parse_model
 from instar.approval import Person, always_once
 from instar.bus import Subscription
-from instar.cli import question
+from instar.cli import call, question
 from instar.cli.context import Context
 from instar.cli.door import door, opened_runtime
 from instar.cli.follow import Follower, View
-from instar.cli.message import compose
+from instar.cli.message import compose, readable
 from instar.cli.plain import JsonLines, Plain
+from instar.cli.session import find
 from instar.cli.stop import CODE, Stop
-from instar.message import Assistant, MessageAbortedError, Session, WithParts
+from instar.message import Assistant, MessageAbortedError, ModelRef, Session, WithParts
 from instar.plugin import PromptBody, SessionBody
 from instar.runtime import Options, Runtime
 from instar.wire import Plain as Object
@@ -40,6 +40,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     format: str
     auto: bool
     workspace: str | None
+    command: str | None
+    said: str
 
 
 @click.command()
@@ -52,6 +54,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "-f", "--file", "files", multiple=True, metavar="PATH", help="Attach a file or folder; repeatable."
 )
+@click.option("--command", metavar="NAME", help="Run this command; the message is its arguments.")
 @click.option("--dir", "folder", metavar="PATH", help="Run in this folder.")
 @click.option("--workspace", metavar="PATH", help="The evolve workspace; switches evolve on.")
 @click.option(
@@ -71,9 +74,10 @@ async def command(
     if rest["session"] and rest["continued"]:
         raise click.UsageError("--session and --continue cannot stand together")
     directory = context.folder(folder)
-    parts = compose(message, files, context.directory)
+    parts = compose(message, files, context.directory, needed=rest["command"] is None)
     rest["workspace"] = context.absolute(rest["workspace"])
-    wanted = Wanted(directory=directory, parts=parts, **rest)
+    rest["title"] = readable(rest["title"] or "") or None
+    wanted = Wanted(directory=directory, parts=parts, said=" ".join(message), **rest)
     with Stop() as stop:
         try:
             return await _run(context, wanted, stop)
@@ -92,21 +96,29 @@ async def _run(context: Context, wanted: Wanted, stop: Stop) -> int:
         return await _turn(runtime, wanted, stop)
 
 
+async def _work(runtime: Runtime, wanted: Wanted, session_id: str) -> Callable[[], Awaitable[WithParts]]:
+    """What the message asks for: a command, or a prompt with the files and agents that it mentions."""
+    command = call.called(runtime, wanted.command, wanted.parts)
+    if command is not None:
+        command.agent, command.model = wanted.agent, wanted.model
+        body = await call.completed(runtime, command)
+        return lambda: runtime.session.command(session_id, body)
+    parts = [*wanted.parts, *call.mentioned(runtime, wanted.said)]
+    prompt = PromptBody(parts=parts, agent=wanted.agent, model=_model(runtime, wanted))
+    return lambda: runtime.session.prompt(session_id, prompt)
+
+
 async def _turn(runtime: Runtime, wanted: Wanted, stop: Stop) -> int:
     session = await _session(runtime, wanted)
     view = _view(wanted, session.id)
     follower = Follower(session.id, view)
-    body = PromptBody(
-        parts=wanted.parts,
-        agent=wanted.agent,
-        model=parse_model(wanted.model) if wanted.model else None,
-    )
+    work = await _work(runtime, wanted, session.id)
     stop.abort = lambda: runtime.session.abort(session.id)
     stop.hurry = runtime.instance.processes.close
     with runtime.instance.bus.subscribe() as subscription:
-        answer = await _shown(
-            lambda: runtime.session.prompt(session.id, body), subscription, follower, stop.abort
-        )
+        answer = await _shown(work, subscription, follower, stop.abort)
+    for text in _problems(runtime):
+        view.note(text)
     if close := getattr(view, "close", None):
         close(session.id)
     return _code(answer, follower, stop)
@@ -121,6 +133,7 @@ async def _shown(
     """Run a prompt and show its events as they come; when showing fails (a broken pipe) the turn is ended."""
     asked = asyncio.ensure_future(prompt())
     showing = asyncio.create_task(_show(subscription, follower))
+    ticking = asyncio.create_task(_tick(follower))
     try:
         await asyncio.wait([asked, showing], return_when=asyncio.FIRST_COMPLETED)
         if not asked.done():
@@ -129,6 +142,7 @@ async def _shown(
     finally:
         if not asked.done():
             asked.cancel()
+        ticking.cancel()
         subscription.close()
         await showing
 
@@ -136,6 +150,12 @@ async def _shown(
 async def _show(subscription: Subscription, follower: Follower) -> None:
     async for event in subscription:
         follower.take(event)
+
+
+async def _tick(follower: Follower) -> None:
+    while True:
+        await asyncio.sleep(1)
+        follower.tick()
 
 
 async def _session(runtime: Runtime, wanted: Wanted) -> Session:
@@ -150,13 +170,21 @@ async def _session(runtime: Runtime, wanted: Wanted) -> Session:
 
 async def _earlier(runtime: Runtime, wanted: Wanted) -> Session | None:
     if wanted.session:
-        return await runtime.session.get(wanted.session)
+        return await find(runtime, wanted.session)
     here = str(runtime.instance.directory)
     for session in await runtime.session.list():
         if session.directory == here and session.parent_id is None and session.time.archived is None:
             return session
     click.echo("instar: there is no session to go on with here, so this is a new one", err=True)
     return None
+
+
+def _model(runtime: Runtime, wanted: Wanted) -> ModelRef | None:
+    """The model that the command line names; its provider may have been left out."""
+    if not wanted.model:
+        return None
+    found = runtime.instance.models.find(wanted.model)
+    return ModelRef(provider_id=found.provider_id, model_id=found.id)
 
 
 def _check_model(runtime: Runtime, wanted: Wanted) -> None:
@@ -203,6 +231,12 @@ def _view(wanted: Wanted, session_id: str) -> View:
     from instar.cli.terminal import Terminal
 
     return Terminal()
+
+
+def _problems(runtime: Runtime) -> list[str]:
+    """What plugins say is wrong with them now: the `problems` of their views, a sentence each."""
+    views = [view for view in runtime.registry.views.values() if "problems" in view.values]
+    return [f"{view.name}: {problem}" for view in views for problem in view.values["problems"]()]
 
 
 def _code(answer: WithParts, follower: Follower, stop: Stop) -> int:

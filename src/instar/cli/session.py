@@ -8,7 +8,8 @@ import msgspec
 from instar import wire
 from instar.cli.context import Context
 from instar.cli.door import door, opened_runtime
-from instar.cli.line import harmless, money, short, tool_line
+from instar.cli.line import money, short, tool_line
+from instar.cli.text import harmless, one_line
 from instar.message import (
     Assistant,
     FilePart,
@@ -20,7 +21,7 @@ from instar.message import (
     WithParts,
     error_text,
 )
-from instar.runtime import Options
+from instar.runtime import Options, Runtime
 
 
 @click.group()
@@ -40,11 +41,15 @@ async def list_(context: Context, folder: str | None, as_json: bool) -> None:
     """List sessions, last used first."""
     async with opened_runtime(Options(context.folder(folder), context.environment)) as runtime:
         sessions = await runtime.session.list()
+        here = str(runtime.instance.directory)
     if as_json:
         _print_json([wire.to_plain(session) for session in sessions])
         return
+    if not sessions:
+        click.echo("instar: no sessions here yet", err=True)
     for session in sessions:
-        click.echo(f"{session.id}  {_when(session.time.updated)}  {short(session.title, 72)}")
+        where = "" if session.directory == here else f"  ({short(session.directory)})"
+        click.echo(f"{session.id}  {_when(session.time.updated)}  {short(session.title, 72)}{where}")
 
 
 @command.command()
@@ -54,10 +59,10 @@ async def list_(context: Context, folder: str | None, as_json: bool) -> None:
 @click.option("--reasoning", is_flag=True, help="Also what the model thought.")
 @door
 async def show(context: Context, id: str, folder: str | None, as_json: bool, reasoning: bool) -> None:
-    """Print a session's transcript."""
+    """Print a session's transcript. ID may be the first letters of one, or a session's slug."""
     async with opened_runtime(Options(context.folder(folder), context.environment)) as runtime:
-        session = await runtime.session.get(id)
-        messages = await runtime.session.messages(id)
+        session = await find(runtime, id)
+        messages = await runtime.session.messages(session.id)
     if as_json:
         _print_json(
             {"info": wire.to_plain(session), "messages": [message.to_plain() for message in messages]}
@@ -73,10 +78,31 @@ async def show(context: Context, id: str, folder: str | None, as_json: bool, rea
 @_folder
 @door
 async def delete(context: Context, id: str, folder: str | None) -> None:
-    """Delete a session with all that belongs to it."""
+    """Delete a session with all that belongs to it. ID as for show."""
     async with opened_runtime(Options(context.folder(folder), context.environment)) as runtime:
-        await runtime.session.delete(id)
-    click.echo(f"deleted {id}")
+        session = await find(runtime, id)
+        await runtime.session.delete(session.id)
+    click.echo(f"deleted {session.id}  {short(session.title, 72)}")
+
+
+async def find(runtime: Runtime, named: str) -> Session:
+    """Return the session whose id is, or alone begins with, `named`, or whose slug it is.
+
+    Raises `NotFound` when there is none, and `click.UsageError` when `named` means several.
+    """
+    sessions = await runtime.session.list()
+    found = [one for one in sessions if named == one.id]
+    found = found or [one for one in sessions if named == one.slug or _begins(one.id, named)]
+    if len(found) > 1:
+        several = ", ".join(one.id for one in found[:3])
+        raise click.UsageError(f"{named!r} means {len(found)} sessions ({several} …): say more of the id")
+    # An id that this project's list does not hold may be another project's: the store knows.
+    return found[0] if found else await runtime.session.get(named)
+
+
+def _begins(id: str, named: str) -> bool:
+    """Whether `named` is the beginning of an id, and more of it than what all ids have."""
+    return id.startswith(named) and len(named) > len("ses_")
 
 
 def _print_json(value: object) -> None:
@@ -85,7 +111,9 @@ def _print_json(value: object) -> None:
 
 def _print_head(session: Session) -> None:
     tokens = session.tokens.input + session.tokens.output + session.tokens.reasoning
-    click.echo(f"{short(session.title)}\n{session.id}  {session.directory}  {_when(session.time.created)}")
+    click.echo(
+        f"{short(session.title)}\n{session.id}  {one_line(session.directory)}  {_when(session.time.created)}"
+    )
     click.echo(f"{tokens:,} tokens, {money(session.cost)}")
 
 

@@ -6,9 +6,9 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from instar.cli.failure import one_line
-from instar.cli.line import harmless, money, tool_line
+from instar.cli.line import money, tool_line
 from instar.cli.plain import retry_text
+from instar.cli.text import harmless, one_line
 from instar.event import Retry
 from instar.message import (
     MessageAbortedError,
@@ -23,6 +23,9 @@ from instar.message import (
     error_text,
 )
 
+_PATIENCE: Final = 1.5
+"""Seconds without news after which the person is told that something is awaited."""
+
 _BACK: Final = "\r\x1b[2K"
 """Back to the start of the line, and clear it."""
 
@@ -30,7 +33,8 @@ _BACK: Final = "\r\x1b[2K"
 class Terminal:
     """Shows a turn on a terminal.
 
-    The line of a tool call that runs is replaced by that of its end when nothing was printed in between.
+    The line of a tool call that runs is replaced by that of its end when nothing was printed in between. It
+    counts its seconds, and so does a line that stands while nothing else happens.
     """
 
     streams = True
@@ -41,6 +45,10 @@ class Terminal:
         self._done: set[str] = set()
         self._open: str | None = None
         self._running: str | None = None
+        self._called = (Text(), 0.0)
+        self._announced: set[str] = set()
+        self._waits = False
+        self._news = time.monotonic()
         self._started = time.monotonic()
         self._tokens = 0
         self._cost = 0.0
@@ -50,6 +58,7 @@ class Terminal:
         if self._open != part.id:
             self._end_line()
             self._open = part.id
+        self._news = time.monotonic()
         clean = harmless(text)
         self._shown[part.id] = self._shown.get(part.id, "") + clean
         self._console.out(clean, style="dim" if isinstance(part, ReasoningPart) else None, end="")
@@ -82,6 +91,14 @@ class Terminal:
         """Print which limit stopped the turn, in red."""
         self._line(Text(text, style="red"))
 
+    def tick(self) -> None:
+        """Count the seconds of the tool call that runs, or of a wait."""
+        if self._running is not None:
+            self._rewrite(self._called[0], self._since())
+        elif self._open is None and (seconds := time.monotonic() - self._news) >= _PATIENCE:
+            self._waits = True
+            self._rewrite(Text("… waiting", style="dim"), f" {seconds:.0f} s (Ctrl-C ends the turn)")
+
     def close(self, session_id: str) -> None:
         """Print what the turn took, and how to go on with its session."""
         used = f"{time.monotonic() - self._started:.1f} s, {self._tokens:,} tokens"
@@ -95,6 +112,7 @@ class Terminal:
         shown, whole = self._shown.pop(part.id, ""), harmless(part.text)
         if whole.startswith(shown):
             rest = whole[len(shown) :]
+            self._end_wait()
         else:
             # A plugin changed the text after it had streamed: what is stored is shown too.
             self._end_line()
@@ -106,6 +124,9 @@ class Terminal:
     def _tool(self, part: ToolPart) -> None:
         line = tool_line(part)
         running = isinstance(part.state, ToolRunning)
+        if running and part.id in self._announced and part.id != self._running:
+            # One of several calls that run together: its line is not the last one, and is not printed again.
+            return
         mark = "…" if running else "✓" if line.problem is None else "✗"
         color = "dim" if running else "green" if line.problem is None else "red"
         text = Text.assemble((f"{mark} ", color), (line.name, "bold"), f" {line.title}")
@@ -113,7 +134,11 @@ class Terminal:
             text.append(f" {line.seconds:.1f} s", style="dim")
         if line.problem is not None:
             text.append(f" {line.problem}", style="red")
-        if not running:
+        if running:
+            since = self._called[1] if part.id == self._running else time.monotonic()
+            self._announced.add(part.id)
+            self._called = (text, since)
+        else:
             self._done.add(part.id)
         self._replace(part.id if running else None, part.id, text)
 
@@ -125,18 +150,39 @@ class Terminal:
         else:
             self._end_line()
         text = Text(" ").join(text.split()) if "\n" in text.plain else text
-        if stays_open is not None:
-            text.truncate(max(1, self._console.width - 1), overflow="ellipsis")
-        self._console.print(text, end="" if stays_open else "\n")
-        self._console.file.flush()
         self._running = stays_open
+        if stays_open is None:
+            self._console.print(text)
+        else:
+            self._rewrite(text, self._since())
+
+    def _since(self) -> str:
+        """How long the call whose line is the last one has been running; nothing for a short while."""
+        seconds = time.monotonic() - self._called[1]
+        return f" {seconds:.0f} s" if seconds >= _PATIENCE else ""
+
+    def _rewrite(self, text: Text, seconds: str) -> None:
+        """Print a line over the last one, short enough for one row; the cursor stays at its end."""
+        room = max(1, self._console.width - 1 - len(seconds))
+        shown = text.copy()
+        shown.truncate(room, overflow="ellipsis")
+        self._console.file.write(_BACK)
+        self._console.print(shown.append(seconds, style="dim"), end="")
+        self._console.file.flush()
 
     def _line(self, text: Text) -> None:
         self._end_line()
         text.plain = one_line(harmless(text.plain))
         self._console.print(text)
 
+    def _end_wait(self) -> None:
+        if self._waits:
+            self._waits = False
+            self._console.file.write(_BACK)
+
     def _end_line(self) -> None:
+        self._end_wait()
+        self._news = time.monotonic()
         if self._open is not None or self._running is not None:
             self._open = self._running = None
             self._console.file.write("\n")

@@ -6,6 +6,7 @@ import msgspec
 from instar.cli.context import Context
 from instar.cli.door import door
 from instar.cli.failure import Failure
+from instar.cli.text import one_line
 
 
 @click.command()
@@ -32,6 +33,6 @@ def command(context: Context, folder: str | None, listing: bool, remove: bool, a
         path = context.directory / (folder or ".")
         if not context.trust.remove(path):
             raise Failure(f"{path.resolve()} is not on the list of trusted folders (instar trust --list)")
-        click.echo(f"not trusted any more: {path.resolve()}")
+        click.echo(f"not trusted any more: {one_line(str(path.resolve()))}")
     else:
-        click.echo(f"trusted: {context.trust.add(context.folder(folder))}")
+        click.echo(f"trusted: {one_line(str(context.trust.add(context.folder(folder))))}")

@@ -3,17 +3,29 @@
 No input or output here: `instar.settings` finds and reads the files.
 """
 
+from instar.config.choice import foreign, without_choice
 from instar.config.fault import ConfigError, Path, check_keys, describe, dotted
+from instar.config.flat import spread_block, spread_flat
 from instar.config.layer import Layer, Merged, Scope, has_reference, merge, plugin_name, substitute
 from instar.config.restriction import restrict
-from instar.config.view import OWN_KEYS, AgentConfig, Config, ModelConfig, ProviderConfig
+from instar.config.view import (
+    OWN_KEYS,
+    AgentConfig,
+    CommandConfig,
+    Config,
+    McpConfig,
+    ModelConfig,
+    ProviderConfig,
+)
 
 __all__ = [
     "OWN_KEYS",
     "AgentConfig",
+    "CommandConfig",
     "Config",
     "ConfigError",
     "Layer",
+    "McpConfig",
     "Merged",
     "ModelConfig",
     "Path",
@@ -22,9 +34,13 @@ __all__ = [
     "check_keys",
     "describe",
     "dotted",
+    "foreign",
     "has_reference",
     "merge",
     "plugin_name",
     "restrict",
+    "spread_block",
+    "spread_flat",
     "substitute",
+    "without_choice",
 ]

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from instar.config.builtin import DENIALS
 from instar.config.fault import dotted
 from instar.config.layer import Layer, has_reference, merge
 from instar.config.tightening import Placed, deny, only_tightens
@@ -28,7 +29,12 @@ _AGENT_HARMLESS: Final = frozenset(
     )
 )
 _PROVIDER_HARMLESS: Final = frozenset(("name", "id", "npm", "whitelist", "blacklist"))
-_OPTION_HARMLESS: Final = frozenset(("timeout", "headerTimeout", "chunkTimeout", "setCacheKey", "script"))
+_OPTION_HARMLESS: Final = frozenset(("timeout", "headerTimeout", "chunkTimeout", "setCacheKey"))
+_OPTION_NEVER: Final = {
+    "record": "may not name a file to write",
+    # A script's tool calls are the folder's own commands.
+    "script": "may not run code: a script's tool calls are made",
+}
 _MODEL_REDIRECT: Final = frozenset(("headers", "options", "provider"))
 _CODE: Final = frozenset(["plugin", "mcp", "formatter", "lsp", "hooks", "evolve", "shell", "experimental"])
 _SHELL: Final = re.compile(r"!`")
@@ -56,6 +62,7 @@ class _Restriction:
         at = next((index for index, other in enumerate(others) if other is layer), len(others))
         self._before, self._after = others[:at], others[at + 1 :]
         self._held = self._with({})
+        self._mine = merge(other for other in others if other.trusted).data
         self._dropped: list[str] = []
 
     def result(self) -> tuple[Layer, list[str]]:
@@ -167,22 +174,24 @@ class _Restriction:
         return kept
 
     def _own_key(self, name: str, block: Plain) -> bool:
-        """Whether the layer brings the provider's key itself, and nothing of the person's travels with it."""
+        """Whether the layer brings the provider's key itself, and the person has no such provider.
+
+        Where the person has one, its key may stand in a later layer, and headers and options travel along.
+        """
         key = _map(block.get("options")).get("apiKey")
-        mine = _map(_map(self._held.get("provider")).get(name))
-        travels = mine.get("headers") or _map(mine.get("options")).get("headers")
-        return isinstance(key, str) and bool(key.strip()) and not travels
+        mine = _map(self._mine.get("provider")).get(name)
+        return isinstance(key, str) and bool(key.strip()) and mine is None
 
     def _options(self, options: Plain, path: tuple[str, ...], free: bool) -> Plain:
         for key in options:
-            if key == "record":
-                self._drop((*path, key), "may not name a file to write")
+            if key in _OPTION_NEVER:
+                self._drop((*path, key), _OPTION_NEVER[key])
             elif not free and key not in _OPTION_HARMLESS:
                 self._drop((*path, key), "may not redirect a provider whose key comes from outside")
         return {
             key: value
             for key, value in options.items()
-            if key != "record" and (free or key in _OPTION_HARMLESS)
+            if key not in _OPTION_NEVER and (free or key in _OPTION_HARMLESS)
         }
 
     def _model(self, model: Any, path: tuple[str, ...], free: bool) -> Any:
@@ -273,4 +282,5 @@ def _denials(data: Plain, path: tuple[str, ...]) -> list[Rule]:
     agent = path[:-1]
     places = [("permission",), ("tools",), *([(*agent, "tools"), (*agent, "permission")] if agent else [])]
     found = [entry for place in places if place != path for entry in _rules(data, place).items()]
-    return [deny(key) for key, action in found if action == "deny"]
+    built_in = DENIALS.get(agent[1], ()) if agent else ()
+    return [*built_in, *(deny(key) for key, action in found if action == "deny")]

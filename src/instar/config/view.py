@@ -22,6 +22,10 @@ OWN_KEYS: Final = (
 """Top-level keys that are ours and not opencode's; a near miss of one of them is a mistake."""
 
 
+_OURS: Final = ("data", "foreign")
+"""Fields of the view that no file fills."""
+
+
 class ModelConfig(msgspec.Struct, frozen=True):
     """A model of a provider block. `cost` in US dollars a million tokens, `limit` in tokens."""
 
@@ -76,18 +80,50 @@ class AgentConfig(msgspec.Struct, frozen=True):
     permission: Any = None
 
 
+class McpConfig(msgspec.Struct, frozen=True):
+    """A server of the ``mcp`` block: a `command` to run (local) or a `url` (remote).
+
+    `timeout` is in milliseconds. An entry of another layer may say only `enabled`.
+    """
+
+    type: Literal["local", "remote"] | None = None
+    command: list[str] = []
+    cwd: str | None = None
+    environment: dict[str, str] = {}
+    url: str | None = None
+    headers: dict[str, str] = {}
+    enabled: bool = True
+    timeout: Annotated[int, msgspec.Meta(ge=1)] | None = None
+
+
+class CommandConfig(msgspec.Struct, frozen=True):
+    """A command block: `template` is the prompt that it becomes."""
+
+    template: str | None = None
+    description: str | None = None
+    agent: str | None = None
+    model: str | None = None
+    variant: str | None = None
+    subtask: bool | None = None
+
+
 class Config(msgspec.Struct, frozen=True):
-    """The settings that instar itself reads; `data` is everything, in the file's own form."""
+    """The settings that instar itself reads; `data` is everything, in the file's own form.
+
+    `foreign` are the providers whose address an untrusted project gave: nobody but the person chooses them.
+    """
 
     model: str | None = None
     small_model: str | None = None
     default_agent: str | None = None
     username: str | None = None
     agent: dict[str, AgentConfig] = {}
+    command: dict[str, CommandConfig] = {}
     provider: dict[str, ProviderConfig] = {}
     disabled_providers: list[str] = []
     enabled_providers: list[str] | None = None
     permission: Any = None
+    mcp: dict[str, McpConfig] = {}
     plugin: list[str | tuple[str, dict[str, Any]]] = []
     instructions: list[str] = []
     tools: dict[str, bool] = {}
@@ -99,13 +135,14 @@ class Config(msgspec.Struct, frozen=True):
     max_iterations: Annotated[int, msgspec.Meta(ge=1)] = 40
     provider_retry_mode: Literal["standard", "persistent"] = "standard"
     data: Plain = {}
+    foreign: frozenset[str] = frozenset()
 
     @classmethod
     def from_data(cls, data: Plain, origin: str = "config") -> "Config":
         """Return the view of `data`. Raises `ConfigError` at the first value of a wrong type."""
         if not isinstance(data, dict):
             raise ConfigError(origin, (), f"expected a map, found {describe(data)}")
-        known = {key: value for key, value in data.items() if key != "data"}
+        known = {key: value for key, value in data.items() if key not in _OURS}
         if isinstance(known.get("agent"), dict):
             known["agent"] = {name: _agent(block) for name, block in known["agent"].items()}
         try:

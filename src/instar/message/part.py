@@ -115,6 +115,11 @@ class SubtaskPart(PartBase, tag="subtask"):
     model: ModelRef | None = None
     command: str | None = None
 
+    @property
+    def call_id(self) -> str:
+        """The id of the `task` call that carries it out: only the runtime makes a call of this id."""
+        return f"call_{self.id.removeprefix('prt_')}"
+
 
 class ToolPending(Wire, tag_field="status", tag="pending"):
     """The model has begun to ask; `raw` is the argument text so far."""

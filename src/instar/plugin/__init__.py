@@ -8,12 +8,16 @@ from instar.plugin import points
 from instar.plugin.client import (
     Answer,
     Client,
+    CommandBody,
+    Done,
     Invalid,
     Messages,
     NotFound,
     PromptBody,
+    QuestionClient,
     SessionBody,
     SessionClient,
+    Task,
 )
 from instar.plugin.hookpoint import HookPoint, HookPoints
 from instar.plugin.interface import KV, Hooks, Host, PluginFunction, PluginInput, Registry, View
@@ -25,6 +29,8 @@ __all__ = [
     "Answer",
     "Ask",
     "Client",
+    "CommandBody",
+    "Done",
     "HookPoint",
     "HookPoints",
     "Hooks",
@@ -37,9 +43,11 @@ __all__ = [
     "PluginInput",
     "Project",
     "PromptBody",
+    "QuestionClient",
     "Registry",
     "SessionBody",
     "SessionClient",
+    "Task",
     "Tool",
     "ToolContext",
     "ToolFailure",

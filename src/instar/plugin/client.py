@@ -4,12 +4,12 @@ One typed protocol, the subset of opencode's SDK that seed 004 and the reference
 in-process runtime implements it; HTTP and the bridge will. Results are detached values.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
 
-from instar.event import Event, SessionStatus
+from instar.event import AskedBy, Event, Question, QuestionAsked, SessionStatus, Todo
 from instar.message import ModelRef, Rule, Session, WithParts
 from instar.wire import Plain, Wire
 
@@ -47,6 +47,18 @@ class PromptBody(Wire):
         return cls(parts=[part], **fields)
 
 
+class CommandBody(Wire):
+    """The body of a command: opencode's ``POST /session/{id}/command``. `parts` are files beside its prompt."""
+
+    command: str
+    arguments: str = ""
+    message_id: str | None = None
+    agent: str | None = None
+    model: str | None = None
+    variant: str | None = None
+    parts: list[Plain] | None = None
+
+
 class SessionBody(Wire):
     """The body of a new session: opencode's ``POST /session``."""
 
@@ -57,6 +69,32 @@ class SessionBody(Wire):
     metadata: Plain | None = None
     permission: list[Rule] | None = None
     workspace_id: str | None = None
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """Work for a sub-agent: who asks (a session, its agent and the answer that holds the call), who does it, what.
+
+    `task_id` names the session of an earlier task of the same parent, which then goes on.
+    `by_person`: a person's command asked for it, so a primary agent may do it too; `model` is then the command's.
+    """
+
+    session_id: str
+    message_id: str
+    caller: str
+    agent: str
+    description: str
+    prompt: str
+    task_id: str | None = None
+    by_person: bool = False
+    model: ModelRef | None = None
+
+
+class Done(msgspec.Struct, frozen=True):
+    """What a sub-agent answered; `error` is None unless its last step failed or was ended."""
+
+    session_id: str
+    text: str
+    error: str | None = None
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -80,6 +118,25 @@ class SessionClient(Protocol):
 
     async def list(self) -> list[Session]:
         """Return the project's sessions, last updated first."""
+        ...
+
+    async def children(self, session_id: str) -> Sequence[Session]:
+        """Return the sessions whose parent this is, last updated first. Raises `NotFound`."""
+        ...
+
+    async def todos(self, session_id: str) -> Sequence[Todo]:
+        """Return the session's list of things to do. Raises `NotFound`."""
+        ...
+
+    async def put_todos(self, session_id: str, todos: Sequence[Todo]) -> None:
+        """Replace the session's list of things to do and publish ``todo.updated``. Raises `NotFound`."""
+        ...
+
+    async def task(self, task: Task, started: Callable[[Session], None]) -> Done:
+        """Let a sub-agent do a task in a session of its own and return its answer; `started` gets that session.
+
+        Cancelling ends the sub-agent's turn. Raises `NotFound` and `Invalid`.
+        """
         ...
 
     async def update(
@@ -108,6 +165,14 @@ class SessionClient(Protocol):
         """Save the prompt and start the turn, without waiting for it. Raises as `prompt`."""
         ...
 
+    async def command(self, session_id: str, body: CommandBody) -> WithParts:
+        """Make a prompt of a command, run the turn, and return its last answer.
+
+        Publishes ``command.executed``. Raises as `prompt`, and the refusal of a `command.execute.before` hook as
+        `Invalid`.
+        """
+        ...
+
     async def follow_up(self, session_id: str, body: PromptBody, source: str) -> None:
         """Queue a prompt durably; the session's loop takes it up when it has nothing else to do."""
         ...
@@ -125,12 +190,42 @@ class SessionClient(Protocol):
         ...
 
 
+class QuestionClient(Protocol):
+    """Questions of the model to a person."""
+
+    async def ask(
+        self, session_id: str, questions: Sequence[Question], caller: AskedBy | None = None
+    ) -> list[list[str]] | None:
+        """Put questions to a person and wait; for each the labels chosen, None when they would not answer.
+
+        Raises `Invalid` when nobody is there to ask.
+        """
+        ...
+
+    async def list(self) -> Sequence[QuestionAsked]:
+        """Return what waits for an answer, oldest first."""
+        ...
+
+    async def reply(self, request_id: str, answers: Sequence[Sequence[str]]) -> None:
+        """Answer: for each question the labels chosen. Raises `NotFound` and `Invalid`."""
+        ...
+
+    async def reject(self, request_id: str) -> None:
+        """Say that nobody will answer. Raises `NotFound`."""
+        ...
+
+
 class Client(Protocol):
     """The whole of it. What a host lacks is absent from `PluginInput.host.capabilities`."""
 
     @property
     def session(self) -> SessionClient:
         """Sessions and their messages."""
+        ...
+
+    @property
+    def question(self) -> QuestionClient:
+        """Questions of the model to a person."""
         ...
 
     async def generate(

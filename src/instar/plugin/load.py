@@ -83,7 +83,7 @@ def _module(target: str) -> ModuleType:
     if path.suffix in _JAVASCRIPT:
         raise LoadError("it is JavaScript, which this version of instar does not run")
     if path.is_absolute():
-        return _from_file(path)
+        return module_from_file(path)
     try:
         return importlib.import_module(target)
     except ModuleNotFoundError as error:
@@ -94,7 +94,8 @@ def _module(target: str) -> ModuleType:
         raise
 
 
-def _from_file(path: Path) -> ModuleType:
+def module_from_file(path: Path) -> ModuleType:
+    """Run a Python file, or a folder's ``__init__.py``, as a module. Raises `LoadError` and what it raises."""
     if path.is_dir():
         path = path / "__init__.py"
     if not path.is_file():

@@ -7,11 +7,19 @@ is our own (design section 5). ``docs/plugins.md`` lists them all.
 from typing import Any, Final, Literal
 
 from instar.message import Assistant, Message, ModelRef, Part, User, WithParts
+from instar.plugin import payload
 from instar.plugin.hookpoint import HookPoint, HookPoints, I, O
 from instar.wire import Plain, Wire
 
 CORE: Final = HookPoints()
 """Every hook point that the core itself calls."""
+
+CommandInput = payload.CommandInput
+CommandOutput = payload.CommandOutput
+SubagentStartInput = payload.SubagentStartInput
+SubagentStartOutput = payload.SubagentStartOutput
+SubagentStopInput = payload.SubagentStopInput
+SubagentStopOutput = payload.SubagentStopOutput
 
 
 class ChatMessageInput(Wire):
@@ -247,6 +255,13 @@ CHAT_MESSAGE = _point(
     "Before a prompt's message is saved; an exception refuses the prompt.",
     gate=True,
 )
+COMMAND_BEFORE = _point(
+    "command.execute.before",
+    CommandInput,
+    CommandOutput,
+    "Before a command's prompt is saved; an exception refuses the command.",
+    gate=True,
+)
 CHAT_PARAMS = _point("chat.params", CallInput, ParamsOutput, "Before each model call: its parameters.")
 CHAT_HEADERS = _point("chat.headers", CallInput, HeadersOutput, "Before each model call: its HTTP headers.")
 MESSAGES = _point(
@@ -293,4 +308,16 @@ TURN_END = _point(
     TurnEndInput,
     TurnEndOutput,
     "When nothing is left to do: follow-ups returned here go on.",
+)
+SUBAGENT_START = _point(
+    "subagent.start",
+    SubagentStartInput,
+    SubagentStartOutput,
+    "Before a sub-agent gets its task.",
+)
+SUBAGENT_STOP = _point(
+    "subagent.stop",
+    SubagentStopInput,
+    SubagentStopOutput,
+    "When a sub-agent has answered: a prompt returned here makes it go on.",
 )

@@ -96,7 +96,8 @@ class Tool(msgspec.Struct):
     permission rule may use; the model is shown the tool once, under its registered name. `permission` is
     the rule name that takes the tool away when it is denied outright (default: the tool's name). With
     `exact_first`, in a map of rules for this tool an exact pattern beats a wildcard whichever stands first
-    (seed 000 'tool permissions': its examples put ``*`` last).
+    (seed 000 'tool permissions': its examples put ``*`` last). `repeatable` says that the same call is
+    made again and again for good reason, as polling is: it never counts as a loop.
     """
 
     description: str
@@ -106,3 +107,4 @@ class Tool(msgspec.Struct):
     aliases: tuple[str, ...] = ()
     permission: str | None = None
     exact_first: bool = False
+    repeatable: bool = False

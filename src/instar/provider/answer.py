@@ -17,6 +17,12 @@ from instar.wire import Plain
 
 MAX_WHOLE: Final = 32 << 20
 """Bytes of an answer that does not stream."""
+MAX_STREAM: Final = 256 << 20
+"""Bytes of an answer that streams: no model says so much, and a server that never ends must not fill memory."""
+MAX_CALLS: Final = 256
+"""Tool calls of one answer: they run together, and each may be a process."""
+_MAX_COUNT: Final = 1 << 53
+"""The largest number of tokens that is believed; every program that reads JSON holds it exactly."""
 _REASONS: Final = {
     "stop": "stop",
     "end_turn": "stop",
@@ -99,9 +105,13 @@ class Answer:
         self._reason: str | None = None
         self._usage: Plain = {}
         self._said = False
+        self._size = 0
 
     def feed(self, data: bytes) -> list[Delta]:
         """Return the deltas that `data` completes."""
+        self._size += len(data)
+        if self._size > MAX_STREAM:
+            raise self._endpoint.malformed(data, f"more than {MAX_STREAM} bytes")
         if self._head is not None:
             data = self._sniff(data)
         if self._whole is not None:
@@ -151,7 +161,7 @@ class Answer:
     def _chunk(self, data: bytes) -> list[Delta]:
         try:
             chunk = _decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise self._endpoint.malformed(data, str(error)) from None
         if chunk.error:
             raise self._endpoint.in_stream(chunk.error)
@@ -208,6 +218,8 @@ class Answer:
                 return same[-1]
         elif slots and not (name and slots[-1].name):
             return slots[-1]
+        if len(slots) >= MAX_CALLS:
+            raise self._endpoint.error(f"the model asked for more than {MAX_CALLS} tools in one answer")
         taken = not call.id or any(slot.id == call.id for slot in slots)
         slots.append(_Slot(len(slots), call.index, call.id or "", _new_id() if taken else str(call.id)))
         return slots[-1]
@@ -251,7 +263,7 @@ def tokens(usage: Plain) -> Tokens:
 
 def _count(value: Plain, key: str) -> int:
     found = value.get(key)
-    return max(0, int(found)) if isinstance(found, int | float) else 0
+    return max(0, int(min(found, _MAX_COUNT))) if isinstance(found, int | float) else 0
 
 
 def _object(value: Plain, key: str) -> Plain:
@@ -278,12 +290,20 @@ def _content(content: Any) -> list[Delta]:
         if not isinstance(piece, dict):
             continue
         if piece.get("type") == "thinking":
-            inner = piece.get("thinking")
-            said = "".join(delta.text for delta in _content(inner) if isinstance(delta, TextDelta))
+            said = _thought(piece.get("thinking"))
             found += [ReasoningDelta(said)] if said else []
         elif isinstance(piece.get("text"), str) and piece["text"]:
             found.append(TextDelta(piece["text"]))
     return found
+
+
+def _thought(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    pieces = (
+        [piece.get("text") for piece in value if isinstance(piece, dict)] if isinstance(value, list) else []
+    )
+    return "".join(text for text in pieces if isinstance(text, str))
 
 
 def _argument_text(value: Any) -> str:

@@ -8,21 +8,28 @@ import msgspec
 from instar import wire
 from instar.config import ModelConfig, ProviderConfig
 from instar.provider.catalogue import Entry, Vendor
+from instar.provider.library import INSTALL, KINDS, is_installed
 from instar.provider.protocol import Model, ModelCost, ModelLimit
 from instar.secret import Secret
 
 SCRIPTED: Final = "scripted"
-_PROTOCOLS: Final = {
+PACKAGES: Final = {
     "@ai-sdk/openai-compatible": "openai",
     "@ai-sdk/openai": "openai",
-    "@ai-sdk/groq": "openai",
-    "@ai-sdk/xai": "openai",
-    "@ai-sdk/mistral": "openai",
     "@ai-sdk/cerebras": "openai",
     "@ai-sdk/deepinfra": "openai",
     "@ai-sdk/togetherai": "openai",
     "@openrouter/ai-sdk-provider": "openai",
     "openai": "openai",
+    "@ai-sdk/anthropic": "anthropic",
+    "anthropic": "anthropic",
+    "@ai-sdk/google": "google",
+    "@ai-sdk/google-vertex": "google-vertex",
+    "@ai-sdk/amazon-bedrock": "bedrock",
+    "@ai-sdk/mistral": "mistral",
+    "@ai-sdk/cohere": "cohere",
+    "@ai-sdk/groq": "groq",
+    "@ai-sdk/xai": "xai",
     SCRIPTED: SCRIPTED,
 }
 _SETTING_KEYS: Final = ("baseURL", "apiKey", "headers")
@@ -74,19 +81,38 @@ def assemble(
     )
 
 
-def protocol_of(provider_id: str, block: ProviderConfig, asked: ModelConfig, vendor: Vendor | None) -> str:
-    """The protocol that ``npm`` names, else the catalogue's, else Chat Completions."""
+def protocol_of(
+    provider_id: str,
+    block: ProviderConfig,
+    asked: ModelConfig,
+    vendor: Vendor | None,
+    entry: Entry | None = None,
+) -> str:
+    """The protocol that ``npm`` names, else the catalogue's, else Chat Completions.
+
+    Raises `UnspokenProtocol` for one that is not spoken, or that needs the extra which is not installed.
+    """
     package = asked.provider.get("npm") or block.npm
+    name = str(package or "")
     if not package:
-        return vendor.protocol if vendor else "openai"
-    name = str(package)
-    plain = name if name in _PROTOCOLS else name[: name.rindex("@")] if name.rfind("@") > 0 else name
-    if plain in _PROTOCOLS:
-        return _PROTOCOLS[plain]
-    raise UnspokenProtocol(
-        f"provider.{provider_id}.npm is {name!r}, whose protocol this version does not speak; it speaks "
-        "Chat Completions (@ai-sdk/openai-compatible): leave `npm` out if the server offers that"
-    )
+        protocol: str | None = (entry.protocol if entry else None) or (
+            vendor.protocol if vendor else "openai"
+        )
+    else:
+        plain = name if name in PACKAGES else name[: name.rindex("@")] if name.rfind("@") > 0 else name
+        protocol = PACKAGES.get(plain)
+    if protocol is None:
+        raise UnspokenProtocol(
+            f"provider.{provider_id}.npm is {name!r}, whose protocol this version does not speak; it speaks "
+            "Chat Completions (@ai-sdk/openai-compatible) and Anthropic Messages (@ai-sdk/anthropic), and with "
+            f"{INSTALL} also {', '.join(KINDS)}: leave `npm` out if the server offers Chat Completions"
+        )
+    if protocol in KINDS and not is_installed():
+        other = " (or leave `npm` out: its Chat Completions are called then)" if package and vendor else ""
+        raise UnspokenProtocol(
+            f"{provider_id} is called through a library that is not installed: {INSTALL}{other}"
+        )
+    return protocol
 
 
 def _limit(known: ModelLimit, given: Mapping[str, Any]) -> ModelLimit:

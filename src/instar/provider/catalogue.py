@@ -16,7 +16,10 @@ FILE: Final = Path(__file__).with_name("catalogue.json")
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A model: tokens of its window and longest answer, prices as input, output, cache read, cache write."""
+    """A model: tokens of its window and longest answer, prices as input, output, cache read, cache write.
+
+    `protocol` is its own where it differs from its provider's.
+    """
 
     name: str
     context: int = 0
@@ -26,6 +29,7 @@ class Entry(msgspec.Struct, frozen=True):
     attachment: bool = False
     temperature: bool = True
     tools: bool = True
+    protocol: str | None = None
 
     @property
     def limit(self) -> ModelLimit:

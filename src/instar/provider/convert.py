@@ -43,6 +43,8 @@ CLEARED: Final = "[Old tool result content cleared]"
 """The result of a call whose output was pruned (opencode 1.18's words)."""
 SUMMARISED: Final = "What did we do so far?"
 """What a person's message that marks a compaction says (opencode 1.18's words)."""
+RETURNED: Final = "Files that the tool calls above returned:"
+"""What begins the synthetic message of a person's that holds a tool's files (seed 004 section 4)."""
 _KEPT_BYTES: Final = 16 << 20
 _encode = msgspec.json.encode
 
@@ -78,7 +80,7 @@ class Converter:
         return msgspec.json.decode(self.json(system, messages), type=list[dict[str, Any]])
 
     def _message(self, message: WithParts) -> bytes:
-        made_of = _made_of(message)
+        made_of = values_of(message)
         kept = self._kept.get(message.info.id)
         if kept is not None and kept.made_of == made_of:
             return kept.json
@@ -127,10 +129,10 @@ def convert(
     """Return what the provider is sent for one message: none, one, or an answer with its tool results."""
     if not isinstance(message.info, Assistant):
         return _user(message.parts, attachment)
-    if _failed_empty(message):
+    if failed_empty(message):
         return []
     found: list[Plain] = []
-    for step in _steps(message.parts):
+    for step in cut_steps(message.parts):
         found += _answer(step, attachment, reasoning_field)
     return found
 
@@ -145,7 +147,7 @@ def reasoning_field(model: Model) -> str | None:
     return wanted if isinstance(wanted, str) and wanted else None
 
 
-def _made_of(message: WithParts) -> list[Any]:
+def values_of(message: WithParts) -> list[Any]:
     """The values of a message that reach the provider: same objects compare fast."""
     found: list[Any] = [getattr(message.info, "error", None)]
     for part in message.parts:
@@ -168,7 +170,7 @@ def _attached(state: Any) -> Any:
     return [(file.url, file.mime, file.filename) for file in files] if files else None
 
 
-def _failed_empty(message: WithParts) -> bool:
+def failed_empty(message: WithParts) -> bool:
     """An answer that the provider broke off, and that asked for nothing: the turn was tried again."""
     broken = (APIError, ProviderAuthError, UnknownError, ContextOverflowError)
     if not isinstance(getattr(message.info, "error", None), broken):
@@ -176,7 +178,7 @@ def _failed_empty(message: WithParts) -> bool:
     return not any(isinstance(part, ToolPart) for part in message.parts)
 
 
-def _steps(parts: list[Part]) -> list[list[Part]]:
+def cut_steps(parts: list[Part]) -> list[list[Part]]:
     """Cut an answer at its step starts: other programs keep several model calls in one message."""
     steps: list[list[Part]] = [[]]
     for part in parts:
@@ -188,7 +190,7 @@ def _steps(parts: list[Part]) -> list[list[Part]]:
 
 
 def _answer(parts: list[Part], attachment: bool, field: str | None) -> list[Plain]:
-    text = "\n".join(part.text for part in parts if isinstance(part, TextPart) and _sent(part))
+    text = "\n".join(part.text for part in parts if isinstance(part, TextPart) and is_sent(part))
     calls = [part for part in parts if isinstance(part, ToolPart)]
     if not text and not calls:
         return []
@@ -199,7 +201,7 @@ def _answer(parts: list[Part], attachment: bool, field: str | None) -> list[Plai
         answer |= {field: thought} if thought else {}
     if calls:
         answer["tool_calls"] = [_call(part) for part in calls]
-    results = [{"role": "tool", "tool_call_id": part.call_id, "content": _result(part)} for part in calls]
+    results = [{"role": "tool", "tool_call_id": part.call_id, "content": result_text(part)} for part in calls]
     return [answer, *results, *_result_files(calls, attachment)]
 
 
@@ -212,7 +214,8 @@ def _call(part: ToolPart) -> Plain:
     }
 
 
-def _result(part: ToolPart) -> str:
+def result_text(part: ToolPart) -> str:
+    """What the model reads of a call: its output, its error, or that it never ended."""
     state = part.state
     if isinstance(state, ToolCompleted):
         return CLEARED if state.time.compacted else state.output
@@ -224,24 +227,24 @@ def _result(part: ToolPart) -> str:
 def _result_files(calls: list[ToolPart], attachment: bool) -> list[Plain]:
     """A tool's message can only hold text, so that its images follow as a message of their own."""
     files = [
-        _file(file, attachment)
+        file_piece(file, attachment)
         for part in calls
         if isinstance(part.state, ToolCompleted) and not part.state.time.compacted
         for file in part.state.attachments or ()
     ]
     if not files:
         return []
-    return [{"role": "user", "content": [_text("Files that the tool calls above returned:"), *files]}]
+    return [{"role": "user", "content": [_text(RETURNED), *files]}]
 
 
 def _user(parts: list[Part], attachment: bool) -> list[Plain]:
     read = any(isinstance(part, TextPart) and part.synthetic for part in parts)
     content: list[Plain] = []
     for part in parts:
-        if isinstance(part, TextPart) and _sent(part):
+        if isinstance(part, TextPart) and is_sent(part):
             content.append(_text(part.text))
-        elif isinstance(part, FilePart) and not (read and _is_read_from_disk(part)):
-            content.append(_file(part, attachment))
+        elif isinstance(part, FilePart) and not (read and is_read_from_disk(part)):
+            content.append(file_piece(part, attachment))
         elif isinstance(part, CompactionPart):
             content.append(_text(SUMMARISED))
         elif isinstance(part, SubtaskPart):
@@ -253,16 +256,17 @@ def _user(parts: list[Part], attachment: bool) -> list[Plain]:
     return [{"role": "user", "content": content}]
 
 
-def _sent(part: TextPart) -> bool:
+def is_sent(part: TextPart) -> bool:
+    """Whether the model is sent this text."""
     return not part.ignored and bool(part.text.strip())
 
 
-def _is_read_from_disk(part: FilePart) -> bool:
+def is_read_from_disk(part: FilePart) -> bool:
     """A text file or folder whose content stands beside it as synthetic text, as opencode writes them."""
     return part.url.startswith("file:") and part.mime in ("text/plain", "application/x-directory")
 
 
-def _file(part: FilePart, attachment: bool) -> Plain:
+def file_piece(part: FilePart, attachment: bool) -> Plain:
     """A file as the provider takes it. Never read from the disk here: its bytes may change, ours may not."""
     name = part.filename or part.url.partition("?")[0].rpartition("/")[2][:80] or "file"
     mime = part.mime.partition(";")[0].lower()

@@ -5,12 +5,13 @@ and what of a provider's answer may be shown. Sources: opencode 1.18's retry rul
 section 3.2) and the error texts of the providers in the catalogue.
 """
 
+import json
 import re
 import time
 from collections.abc import Iterable, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
 import msgspec
 
@@ -19,6 +20,8 @@ from instar.secret import Secret, redact
 
 MAX_BODY: Final = 64 << 10
 """Bytes of a refusal's body that are read and kept."""
+LONGEST_WAIT: Final = 3600.0
+"""Seconds that a provider may ask us to wait before another try."""
 _SNIPPET: Final = 200
 _OVERFLOW: Final = re.compile(
     r"context[_ ](?:length|window)[_ ]?exceeded"
@@ -48,12 +51,15 @@ _SHOWN_HEADERS: Final = re.compile(
 class Endpoint:
     """An address that model calls go to, as far as errors may speak of it.
 
-    `secrets` are the values that no text may show. Query and user name are cut off the address.
+    `secrets` are the values that no text may show. Query and user name are cut off the address. `speaks`
+    names the protocol that an answer should be in.
     """
 
-    def __init__(self, url: str, secrets: Iterable[Secret] = ()) -> None:
+    def __init__(self, url: str, secrets: Iterable[Secret] = (), *, speaks: str = "Chat Completions") -> None:
         self.url = public_url(url)
-        self._secrets = [secret for secret in secrets if secret]
+        self._speaks = speaks
+        found = {secret.reveal() for secret in secrets if secret} | _secrets_of(url)
+        self._secrets = [Secret(form) for value in found for form in _forms(value)]
 
     def error(self, message: str, **facts: Any) -> ProviderError:
         """Return a `ProviderError` at this address, without secrets in any of its texts."""
@@ -72,9 +78,9 @@ class Endpoint:
         return self.error(f"{what} ({self.url})", kind="network", retryable=True)
 
     def malformed(self, data: bytes, why: str) -> ProviderError:
-        """The answer is no Chat Completions answer; its first 200 characters are shown."""
+        """The answer is none of the protocol; its first 200 characters are shown."""
         text = data[:MAX_BODY].decode("utf-8", "replace")
-        kind = "HTML" if looks_like_html(text) else "something that is not Chat Completions JSON"
+        kind = "HTML" if looks_like_html(text) else f"something that is not {self._speaks} JSON"
         return self.error(
             f"{self.url} answered {kind} ({why}): {snippet(text)!r}. "
             "Is the provider's baseURL right? It usually ends in /v1.",
@@ -102,7 +108,7 @@ class Endpoint:
     def in_stream(self, value: Any) -> ProviderError:
         """The provider sent an error object in the middle of its answer."""
         said, code = _object_said(value)
-        status = int(code) if code.isdigit() and len(code) == 3 else None
+        status = int(code) if re.fullmatch("[1-5][0-9][0-9]", code) else None
         kind, retryable = judge(status, f"{code} {said}")
         return self.error(
             f"{self.url} broke off with an error{f' ({code})' if code else ''}: {said or 'no text'}",
@@ -129,7 +135,15 @@ def judge(status: int | None, text: str) -> tuple[str, bool]:
 
 
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """Return the seconds to wait that ``retry-after-ms`` or ``retry-after`` (seconds or a date) ask for."""
+    """Return the seconds to wait that ``retry-after-ms`` or ``retry-after`` (seconds or a date) ask for.
+
+    At most `LONGEST_WAIT`: a server must not put a turn to sleep for good.
+    """
+    found = _asked_wait(headers, time.time() if now is None else now)
+    return None if found is None else min(found, LONGEST_WAIT)
+
+
+def _asked_wait(headers: Mapping[str, str], now: float) -> float | None:
     lower = {name.lower(): value.strip() for name, value in headers.items()}
     milliseconds = _number(lower.get("retry-after-ms"))
     if milliseconds is not None:
@@ -140,9 +154,9 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
         return seconds
     try:
         date = parsedate_to_datetime(value).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
-    return max(0.0, date - (time.time() if now is None else now))
+    return max(0.0, date - now)
 
 
 def public_url(url: str) -> str:
@@ -160,6 +174,21 @@ def secrets_in(headers: Mapping[str, str]) -> list[Secret]:
     """Return the values of the headers whose name says that they authenticate."""
     found = [value for name, value in headers.items() if _HIDDEN_HEADERS.search(name)]
     return [Secret(piece) for value in found for piece in (value, value.rpartition(" ")[2])]
+
+
+def _secrets_of(url: str) -> set[str]:
+    """The password and the query's values of an address: some servers take their key there."""
+    try:
+        parts = urlsplit(url)
+        return {parts.password or "", *(value for _, value in parse_qsl(parts.query))} - {""}
+    except ValueError:
+        return set()
+
+
+def _forms(value: str) -> set[str]:
+    """A secret as it stands, as JSON writes it (with and without its slashes escaped), and as an address does."""
+    quoted = json.dumps(value)[1:-1]
+    return {value, quoted, quoted.replace("/", "\\/"), quote(value), quote(value, safe="")}
 
 
 def looks_like_html(text: str) -> bool:
@@ -185,7 +214,7 @@ def _said(text: str) -> tuple[str, str]:
     """What a refusal's body says and its code, both empty when it is not JSON."""
     try:
         value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, ValueError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return "", ""
     if isinstance(value, list) and value:
         value = value[0]

@@ -37,7 +37,7 @@ class Model(msgspec.Struct, frozen=True):
     id: str
     name: str
     protocol: str
-    """``openai``, ``scripted``: which adapter speaks to it."""
+    """``openai``, ``anthropic``, ``scripted`` …: which adapter speaks to it."""
     url: str
     api_key: Secret | None
     headers: dict[str, str]
@@ -95,18 +95,31 @@ class TextDelta(msgspec.Struct, frozen=True):
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True):
-    """More of the model's thinking."""
+    """More of the model's thinking; `metadata` (its signature …) goes to the block that is open."""
 
     text: str
     metadata: Plain | None = None
 
 
+class ReasoningStart(msgspec.Struct, frozen=True):
+    """A block of thinking begins, apart from the one before it, and stays one also if it has no text.
+
+    `metadata` is what its provider wants back with it, as `ReasoningDelta`'s.
+    """
+
+    metadata: Plain | None = None
+
+
 class ToolCallStart(msgspec.Struct, frozen=True):
-    """The model begins to ask for a tool. `index` tells calls of one answer apart."""
+    """The model begins to ask for a tool. `index` tells calls of one answer apart.
+
+    `metadata` is what its provider wants back with the call, as `ReasoningStart`'s.
+    """
 
     index: int
     call_id: str
     name: str
+    metadata: Plain | None = None
 
 
 class ToolCallDelta(msgspec.Struct, frozen=True):
@@ -126,7 +139,7 @@ class Finish(msgspec.Struct, frozen=True):
     tokens: Tokens
 
 
-Delta = TextDelta | ReasoningDelta | ToolCallStart | ToolCallDelta | Finish
+Delta = TextDelta | ReasoningStart | ReasoningDelta | ToolCallStart | ToolCallDelta | Finish
 
 
 class ProviderError(Exception):

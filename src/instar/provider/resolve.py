@@ -6,16 +6,24 @@ here talks to a provider.
 """
 
 import difflib
+import logging
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+import msgspec
+
 from instar.config import Config, ModelConfig, ProviderConfig
+from instar.provider.anthropic import Anthropic
 from instar.provider.assemble import SCRIPTED, Place, UnknownModel, UnspokenProtocol, assemble, protocol_of
 from instar.provider.catalogue import Catalogue, Entry, shipped
+from instar.provider.keys import Keys
+from instar.provider.library import KINDS, Library
 from instar.provider.openai import OpenAI
 from instar.provider.protocol import Model, Provider
 from instar.provider.scripted import Scripted, script_path, shipped_names
 from instar.secret import Secret
+
+log = logging.getLogger("instar.provider")
 
 _BLANK: Final = Entry(name="")
 _FREE: Final = Entry(name="", cost=[0.0, 0.0, 0.0, 0.0], reasoning=True)
@@ -34,39 +42,59 @@ class Models:
     """Every model that the configuration, the environment and the catalogue give."""
 
     def __init__(
-        self, config: Config, environment: Mapping[str, str], catalogue: Catalogue | None = None
+        self,
+        config: Config,
+        environment: Mapping[str, str],
+        catalogue: Catalogue | None = None,
+        *,
+        keys: Keys | None = None,
     ) -> None:
-        self._config = config
+        """Know what there is; `keys` are those that the person logged in with."""
         self._environment = environment
+        self._keys = keys
         self._catalogue = catalogue or shipped()
+        self._config = _without_moved(config, self._catalogue)
         self._found: dict[str, Model] = {}
         self._adapters: dict[str, Provider] = {}
 
     def find(self, ref: str) -> Model:
-        """Return the model of a reference; its id may hold further slashes. Raises `UnknownModel`."""
+        """Return the model of a reference; its id may hold further slashes. Raises `UnknownModel`.
+
+        Without a provider (``claude-sonnet-4-6``, also ``/claude-sonnet-4-6``) the one that lists a model
+        of that name is meant, those first that can be called.
+        """
         if ref not in self._found:
-            provider_id, _, model_id = ref.partition("/")
-            if not provider_id or not model_id:
-                raise UnknownModel(f"{ref!r} is no model reference; write provider/model{self._nearest(ref)}")
-            self._found[ref] = self._make(provider_id, model_id)
+            self._found[ref] = self._make(*self._place(ref))
         return self._found[ref]
 
     def default(self) -> Model:
         """Return the configured model, else the default one of the first provider that has a key.
 
-        Raises `NoModel`, and `UnknownModel` when the configuration names one that is not there.
+        A provider that an untrusted project brought is nobody's default. Raises `NoModel`, and
+        `UnknownModel` when the configuration names one that is not there.
         """
         if self._config.model:
             return self.find(self._config.model)
         unspoken = None
         for provider_id in self._usable():
+            if provider_id in self._config.foreign:
+                continue
             name = self._default_name(provider_id)
             try:
                 if name is not None:
                     return self.find(f"{provider_id}/{name}")
             except UnspokenProtocol as error:
                 unspoken = unspoken or error
-        raise unspoken or NoModel(_HOW)
+        raise unspoken or NoModel(_HOW + self._offered())
+
+    def _offered(self) -> str:
+        """What to say of the providers that only the person may choose."""
+        names = sorted(self._config.foreign)
+        if not names:
+            return ""
+        return (
+            f"; the project's own {', '.join(names)} is yours to choose: --model {names[0]}/NAME, or trust it"
+        )
 
     def small(self, beside: Model | None = None) -> Model:
         """Return the model for titles: the configured small one, else a cheap one of the same provider.
@@ -100,16 +128,53 @@ class Models:
 
     def provider(self, model: Model) -> Provider:
         """Return the adapter that speaks the model's protocol; one for all of its models."""
-        if model.protocol not in self._adapters:
-            scripted = model.protocol == SCRIPTED
-            self._adapters[model.protocol] = Scripted(self._environment) if scripted else OpenAI()
-        return self._adapters[model.protocol]
+        name = "library" if model.protocol in KINDS else model.protocol
+        if name not in self._adapters:
+            self._adapters[name] = self._adapter(name)
+        return self._adapters[name]
 
     async def close(self) -> None:
         """Let go of every connection."""
         adapters, self._adapters = list(self._adapters.values()), {}
         for adapter in adapters:
             await adapter.close()
+
+    def _adapter(self, name: str) -> Provider:
+        if name == SCRIPTED:
+            return Scripted(self._environment)
+        adapters: dict[str, type[Provider]] = {"anthropic": Anthropic, "library": Library}
+        return adapters.get(name, OpenAI)()
+
+    def _place(self, ref: str) -> tuple[str, str]:
+        """The provider and the model's name that a reference means."""
+        provider_id, _, model_id = ref.partition("/")
+        if provider_id in self._known() and model_id:
+            return provider_id, model_id
+        name = ref.removeprefix("/")
+        owners = self._owners(name)
+        if len(owners) > 1:
+            found = ", ".join(f"{owner}/{name}" for owner in owners)
+            raise UnknownModel(f"several providers have a model {name!r}; write which: {found}")
+        if owners:
+            return owners[0], name
+        if not provider_id or not model_id:
+            raise UnknownModel(f"there is no model {name!r}; write provider/model{self._nearest(ref)}")
+        return provider_id, model_id
+
+    def _owners(self, name: str) -> Names:
+        """The providers that list a model of this name: those that can be called, else all.
+
+        One that an untrusted project brought is nobody's choice.
+        """
+        listing = [
+            provider_id
+            for provider_id in dict.fromkeys(self._known())
+            if self._allowed(provider_id)
+            and provider_id not in self._config.foreign
+            and name in self._names(provider_id)
+        ]
+        usable = set(self._usable()) if len(listing) > 1 else set()
+        return [provider_id for provider_id in listing if provider_id in usable] or listing
 
     def _make(self, provider_id: str, model_id: str) -> Model:
         block = self._config.provider.get(provider_id, ProviderConfig())
@@ -127,7 +192,7 @@ class Models:
             )
         asked = own or ModelConfig()
         scripted = provider_id == SCRIPTED
-        protocol = SCRIPTED if scripted else protocol_of(provider_id, block, asked, vendor)
+        protocol = SCRIPTED if scripted else protocol_of(provider_id, block, asked, vendor, entry)
         source = "config" if own is not None else "catalogue" if entry is not None else "unlisted"
         place = Place(provider_id, model_id, protocol, self._url(provider_id, block, asked, protocol), source)
         entry = entry or (_FREE if scripted else _BLANK)
@@ -207,7 +272,9 @@ class Models:
             value = self._environment.get(name, "").strip()
             if value:
                 return Secret(value)
-        return None
+        # A key that the person keeps goes to nobody's server but the provider's own, or the person's.
+        kept = self._keys is not None and provider_id != SCRIPTED and provider_id not in self._config.foreign
+        return self._keys.get(provider_id) if kept and self._keys is not None else None
 
     def _moved(self, provider_id: str, block: ProviderConfig) -> str | None:
         """The address that the configuration or the environment gives a provider, None when neither does."""
@@ -219,7 +286,11 @@ class Models:
 
     def _url(self, provider_id: str, block: ProviderConfig, asked: ModelConfig, protocol: str) -> str:
         vendor = self._catalogue.providers.get(provider_id)
-        url = asked.provider.get("api") or self._moved(provider_id, block) or (vendor.url if vendor else "")
+        url = asked.provider.get("api") or self._moved(provider_id, block)
+        if protocol in KINDS:
+            # The library knows its vendors' addresses; the catalogue's is that of their Chat Completions.
+            return str(url or "")
+        url = url or (vendor.url if vendor else "")
         if not url and protocol != SCRIPTED:
             raise UnknownModel(
                 f"the provider {provider_id!r} has no address; set provider.{provider_id}.options.baseURL"
@@ -239,3 +310,15 @@ class Models:
         close += [by_name[name] for name in difflib.get_close_matches(tail, list(by_name), n=2, cutoff=0.7)]
         close = list(dict.fromkeys(close))[:3]
         return f"; did you mean {', '.join(close)}?" if close else "; `instar models` lists what there is"
+
+
+def _without_moved(config: Config, catalogue: Catalogue) -> Config:
+    """`config` without the blocks by which an untrusted project would move a provider that everybody knows.
+
+    The person who writes ``openai/…`` means OpenAI, whatever key the project brings along.
+    """
+    moved = [name for name in config.provider if name in config.foreign and name in catalogue.providers]
+    for name in moved:
+        log.warning("provider %s stays where it is: an untrusted project may not move it", name)
+    kept = {name: block for name, block in config.provider.items() if name not in moved}
+    return msgspec.structs.replace(config, provider=kept, foreign=config.foreign.difference(moved))

@@ -38,7 +38,8 @@ class EventStream:
         if self._pending:
             head = b"".join((*self._pending, head))
             self._pending.clear()
-        self._size = 0
+        # What is held is the lines of an event that no blank line has ended yet.
+        self._size = sum(map(len, self._data)) + len(self._data)
         if not self._begun:
             self._begun = True
             head = head.removeprefix(b"\xef\xbb\xbf")

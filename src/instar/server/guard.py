@@ -2,7 +2,7 @@
 
 A page of another site can make the person's browser send requests to this machine, also under a name that
 it made resolve to 127.0.0.1. So the Host must be one of ours and an Origin must be the Host; there are no
-CORS headers.
+CORS headers. A browser sends no Origin with what a page embeds (an image, a script): its Sec-Fetch-Site tells.
 """
 
 import base64
@@ -41,7 +41,7 @@ class Guard:
         host = headers.get("host", "")
         if not self._is_ours(host):
             answer = refusal(403, "ForbiddenError", f"the host {host!r} is not this server's")
-        elif not _same_origin(headers.get("origin"), host):
+        elif not _same_origin(headers.get("origin"), host) or _is_embedded(headers):
             answer = refusal(403, "ForbiddenError", "requests from other sites are refused")
         elif not self._may_enter(headers.get("authorization", "")):
             answer = refusal(401, "UnauthorizedError", "a name and a password are needed (Basic)")
@@ -94,5 +94,14 @@ def _is_address(name: str) -> bool:
 def _same_origin(origin: str | None, host: str) -> bool:
     if origin is None:
         return True
-    parts = urlsplit(origin)
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return False
     return parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower()
+
+
+def _is_embedded(headers: Headers) -> bool:
+    """Whether a page of another site asks on its own; a link that the person followed is the person's."""
+    foreign = headers.get("sec-fetch-site", "none") in ("cross-site", "same-site")
+    return foreign and headers.get("sec-fetch-mode") != "navigate"

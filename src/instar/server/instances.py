@@ -83,7 +83,10 @@ class Instances:
 
 
 def _is_folder(name: str) -> bool:
-    return "\0" not in name and name.startswith("/") and Path(name).is_dir()
+    try:
+        return "\0" not in name and name.startswith("/") and Path(name).is_dir()
+    except OSError:  # a name that is too long, or a folder that may not be looked into
+        return False
 
 
 def _failed(opening: "asyncio.Task[Runtime]") -> bool:

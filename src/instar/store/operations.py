@@ -21,6 +21,7 @@ from instar.store.protocol import (
     PutPart,
     PutProject,
     PutSession,
+    PutTodos,
     PutUsage,
     PutValue,
     StoreError,
@@ -128,6 +129,12 @@ def _put_approval(write: PutApproval, now: int) -> Iterable[Operation]:
     yield "put_approval", (ids.new("per"), write.project_id, rule.permission, rule.pattern, now)
 
 
+def _put_todos(write: PutTodos, now: int) -> Iterable[Operation]:
+    yield "drop_todos", (write.session_id,)
+    for position, todo in enumerate(write.todos):
+        yield "put_todo", (write.session_id, todo.content, todo.status, todo.priority, position, now)
+
+
 def _put_usage(write: PutUsage, now: int) -> Iterable[Operation]:
     yield "put_usage", rows.usage_row(write.usage)
 
@@ -145,6 +152,7 @@ _ENCODE: Final[dict[type, Callable[[Any, int], Iterable[Operation]]]] = {
     PutAsk: _put_ask,
     PutValue: _put_value,
     PutApproval: _put_approval,
+    PutTodos: _put_todos,
     PutUsage: _put_usage,
     DropSession: _drop("drop_session"),
     DropMessage: _drop("drop_message"),

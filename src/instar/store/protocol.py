@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from instar.event import Event
+from instar.event import Event, Todo
 from instar.message import Message, Part, Rule, Session, Tokens, WithParts
 from instar.wire import Plain
 
@@ -115,6 +115,13 @@ class DropAsk(msgspec.Struct, frozen=True):
     id: str
 
 
+class PutTodos(msgspec.Struct, frozen=True):
+    """Replace a session's list of things to do, in the order given."""
+
+    session_id: str
+    todos: Sequence[Todo]
+
+
 class Usage(msgspec.Struct, frozen=True):
     """Tokens and cost (US dollars, None where the price is unknown) of one model call and its cause."""
 
@@ -148,6 +155,7 @@ Write = (
     | PutApproval
     | PutAsk
     | DropAsk
+    | PutTodos
     | PutUsage
 )
 
@@ -217,6 +225,10 @@ class Store(Protocol):
 
     async def asks(self, session_id: str | None = None) -> list[PutAsk]:
         """Return permission questions that nobody answered yet."""
+        ...
+
+    async def todos(self, session_id: str) -> list[Todo]:
+        """Return a session's list of things to do, in order."""
         ...
 
     async def approvals(self, project_id: str) -> list[Rule]:

@@ -71,7 +71,8 @@ _ROLES: Final[dict[str, type[User | Assistant]]] = {"user": User, "assistant": A
 
 def session_row(session: Session) -> tuple[dict[str, Any], str | None]:
     """Return a session's columns by name, and its leftover tree as JSON (None when nothing is left)."""
-    plain = wire.to_plain(session)
+    # Through JSON: a column can hold no half of a surrogate pair, which a model may have put in a title.
+    plain = wire.parse(wire.encode(session))
     columns = {}
     for column, path in _PATHS.items():
         value = _at(plain, path)

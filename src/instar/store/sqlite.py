@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from instar import wire
-from instar.event import Event, MessageUpdated, PartUpdated, make
+from instar.event import Event, MessageUpdated, PartUpdated, Todo, make
 from instar.message import (
     Assistant,
     ErrorText,
@@ -131,6 +131,10 @@ class SqliteStore:
     async def asks(self, session_id: str | None = None) -> list[PutAsk]:
         """Return permission questions that nobody answered yet, oldest first."""
         return await self._read(_ask, "asks", (session_id,))
+
+    async def todos(self, session_id: str) -> list[Todo]:
+        """Return a session's list of things to do, in order."""
+        return await self._read(_todo, "todos", (session_id,))
 
     async def approvals(self, project_id: str) -> list[Rule]:
         """Return the `always` answers of a project, oldest first."""
@@ -257,6 +261,10 @@ def _follow_up(row: rows.Row) -> FollowUp:
 
 def _ask(row: rows.Row) -> PutAsk:
     return PutAsk(row[0], row[1], wire.parse(row[2]))
+
+
+def _todo(row: rows.Row) -> Todo:
+    return Todo(content=row[0], status=row[1], priority=row[2])
 
 
 def _approval(row: rows.Row) -> Rule:

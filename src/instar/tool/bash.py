@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -58,10 +59,15 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     milliseconds = min(args.get("timeout") or DEFAULT_TIMEOUT, MAX_TIMEOUT)
     env = await ctx.environment(cwd)
     live = _Live(ctx)
-    argv = [shutil.which("bash", path=env.get("PATH", os.defpath)) or "/bin/sh", "-c", args["command"]]
     try:
         output = await ctx.process.run(
-            argv, cwd=cwd, env=env, timeout=milliseconds / 1000, limit=HEAD, merge=True, on_output=live.add
+            argv(args["command"], env),
+            cwd=cwd,
+            env=env,
+            timeout=milliseconds / 1000,
+            limit=HEAD,
+            merge=True,
+            on_output=live.add,
         )
     except ProcessError as error:
         raise ToolFailure(f"The command could not be started: {error}") from None
@@ -70,6 +76,11 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     text = "\n\n".join(filter(None, [live.whole(output), _remark(output, milliseconds)]))
     metadata = {"output": live.shown(), "exit": output.code, **_described(args)}
     return ToolResult(text or "(no output)", args.get("description") or args["command"], metadata)
+
+
+def argv(command: str, env: Mapping[str, str]) -> list[str]:
+    """Return how a command is started: by bash where there is one."""
+    return [shutil.which("bash", path=env.get("PATH", os.defpath)) or "/bin/sh", "-c", command]
 
 
 TOOL: Final = Tool(

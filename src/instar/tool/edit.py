@@ -1,13 +1,14 @@
-"""The `edit` tool: replaces text in a file exactly; it never guesses between two places."""
+"""The `edit` tool: replaces text in a file, forgiving blanks and indentation; it never guesses between two places."""
 
 import asyncio
 from difflib import get_close_matches
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 from instar import event
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
-from instar.tool import diff, place, textfile
+from instar.tool import diff, match, place, seen, textfile
 from instar.wire import Plain
 
 SHOWN_PLACES: Final = 10
@@ -40,9 +41,7 @@ def permissions(args: Plain, ctx: ToolContext) -> list[Ask]:
     path, old = place.locate(args["filePath"], ctx), args["oldString"]
     before = textfile.preview(path)
     try:
-        known = not before or any(form in before for form in _forms(old))
-        everywhere = bool(args.get("replaceAll"))
-        after = changed(before, old, args["newString"], everywhere=everywhere) if known else before
+        after = changed(before, old, args["newString"], everywhere=bool(args.get("replaceAll")))
     except ToolFailure:
         after = before  # the call itself will say what is wrong
     change = diff.unified(place.shown(path, ctx), before, after)
@@ -56,9 +55,15 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
         raise ToolFailure("oldString and newString are the same: there is nothing to change.")
     textfile.encoded(new)
     async with place.alone(path):
+        seen.check(path, ctx)
+        stamp = seen.stamp(path)
         before = await asyncio.to_thread(_before, path, old)
-        after = changed(before, old, new, everywhere=bool(args.get("replaceAll")))
+        # In a thread: a text that is not there exactly is compared with all of a large file.
+        after = await asyncio.to_thread(changed, before, old, new, everywhere=bool(args.get("replaceAll")))
+        if seen.stamp(path) != stamp:
+            raise ToolFailure(f"{path} was changed by another program just now; read it again.")
         await asyncio.to_thread(textfile.replace, path, after.encode(errors="surrogateescape"))
+        seen.note(path, ctx, seen.stamp(path))
     await ctx.client.publish(event.make(event.FileEdited(file=str(path))))
     name = place.shown(path, ctx)
     return ToolResult("Edit applied successfully.", name, diff.counted(name, before, after))
@@ -67,7 +72,9 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
 def changed(text: str, old: str, new: str, *, everywhere: bool = False) -> str:
     """Return `text` with `old` replaced by `new`, once or everywhere; an empty `old` means an empty text.
 
-    A byte order mark stays, and newlines become those of the text. Raises `ToolFailure` when `old` is not
+    Where `old` does not stand exactly, lines that differ from it in blanks or indentation count, then a block
+    between its first and last line that is much like it; `new` is put into their indentation. A byte order
+    mark stays, and newlines become those of the text. Raises `ToolFailure` when `old` is not
     there (naming what is near), or stands in several places and not all are meant (naming them).
     """
     mark, body = (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
@@ -76,13 +83,8 @@ def changed(text: str, old: str, new: str, *, everywhere: bool = False) -> str:
     crlf = body.count("\r\n") * 2 > body.count("\n")
     found = next((form for form in _forms(old) if form in body), None)
     if found is None:
-        raise ToolFailure(f"Could not find oldString in the file. {_near(body, old)}")
-    lines = _lines_of(body, found)
-    if len(lines) > 1 and not everywhere:
-        raise ToolFailure(
-            f"oldString stands in {len(lines)} places (lines {_listed(lines)}). "
-            "Give more of the text around the one you mean, or set replaceAll."
-        )
+        return mark + _forgiven(body, old, new, crlf=crlf, everywhere=everywhere)
+    _one_place(_lines_of(body, found), everywhere)
     return mark + body.replace(found, _with_crlf(new) if crlf else new)
 
 
@@ -93,6 +95,39 @@ TOOL: Final = Tool(
     permissions=permissions,
     permission="edit",
 )
+
+
+def _forgiven(body: str, old: str, new: str, *, crlf: bool, everywhere: bool) -> str:
+    """`body` with the lines replaced that are `old` but for blanks; the line ends of the rest stay."""
+    lines = body.split("\n")
+    wanted = old.replace("\r\n", "\n").split("\n")
+    whole = len(wanted) > 1 and not wanted[-1].strip()
+    if whole:
+        wanted.pop()
+    found = match.places([line.removesuffix("\r") for line in lines], wanted)
+    if not found:
+        raise ToolFailure(f"Could not find oldString in the file. {_near(body, old)}")
+    _one_place([place.first + 1 for place in found], everywhere and found[0].how == "blanks")
+    text = new.replace("\r\n", "\n")
+    text = text.removesuffix("\n") if whole else text
+    if any(one.last >= other.first for one, other in pairwise(found)):
+        raise ToolFailure("oldString stands in places that overlap; give more of the text around the one.")
+    for place_ in reversed(found):
+        fitted = place_.fitted(text).split("\n") if text or not whole else []
+        ends = "\r" if crlf else ""
+        # The file's last line has no line end of its own.
+        last = place_.last == len(lines) - 1
+        fitted = [line + ("" if last and at == len(fitted) - 1 else ends) for at, line in enumerate(fitted)]
+        lines[place_.first : place_.last + 1] = fitted
+    return "\n".join(lines)
+
+
+def _one_place(lines: list[int], everywhere: bool) -> None:
+    if len(lines) > 1 and not everywhere:
+        raise ToolFailure(
+            f"oldString stands in {len(lines)} places (lines {_listed(lines)}). "
+            "Give more of the text around the one you mean, or set replaceAll."
+        )
 
 
 def _before(path: Path, old: str) -> str:
@@ -131,13 +166,13 @@ def _listed(lines: list[int]) -> str:
 
 
 def _near(text: str, old: str) -> str:
-    """What in the text is most like `old`: the same but for blanks, else the line most like its first."""
+    """What in the text is most like `old`: the same but for its indentation, else the line most like its first."""
     lines = text.split("\n")
     wanted = [" ".join(line.split()) for line in old.strip().split("\n")]
     bare = [" ".join(line.split()) for line in lines]
     for index in range(len(bare) - len(wanted) + 1):
         if bare[index : index + len(wanted)] == wanted:
-            return f"Text that differs only in blanks stands at line {index + 1}; copy it exactly."
+            return f"The same text stands at line {index + 1}, but indented otherwise; copy it exactly."
     close = get_close_matches(wanted[0], bare[:NEAR_LINES], n=1)
     if not close:
         return "Nothing in it is like its first line; read the file again."

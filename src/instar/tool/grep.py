@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
+from instar.plugin.tool import Ask, PermissionDenied, Tool, ToolContext, ToolFailure, ToolResult
 from instar.tool import place, search, textfile
 from instar.tool.glob import note
 from instar.wire import Plain
@@ -37,11 +37,16 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     root = place.locate(args.get("path") or ".", ctx)
     if not root.exists():
         raise ToolFailure(textfile.missing(root))
+    if not root.is_file() and not root.is_dir():
+        raise ToolFailure(f"Cannot search {root}: it is a pipe or device")
     found = await search.lines(root, args["pattern"], args.get("include"), ctx)
+    found, hidden = await _readable(found, ctx)
     shown = sum(len(matches) for _, matches in found.files)
     output = (
         "\n".join(_listed(found, shown)) if found.total else "\n".join(["No matches found", *note(found, 0)])
     )
+    if hidden:
+        output += f"\n\n(Files with matches that may not be read were left out: {hidden}.)"
     metadata = {"matches": found.total, "truncated": found.total > shown}
     return ToolResult(output, args["pattern"], metadata)
 
@@ -52,6 +57,25 @@ TOOL: Final = Tool(
     execute=execute,
     permissions=permissions,
 )
+
+
+async def _readable(found: search.Found, ctx: ToolContext) -> tuple[search.Found, int]:
+    """What was found in files that may be read, and how many files may not.
+
+    To show a line is to read it: a rule for ``*.env`` holds also where a whole folder was searched.
+    """
+    kept, lines, hidden = [], 0, 0
+    for path, matches in found.files:
+        *_, ask = place.asks("read", Path(path), ctx, {"filepath": path})
+        try:
+            await ctx.ask(ask)
+        except PermissionDenied as refusal:
+            if refusal.stop:
+                raise
+            hidden, lines = hidden + 1, lines + len(matches)
+        else:
+            kept.append((path, matches))
+    return found._replace(files=kept, total=found.total - lines), hidden
 
 
 def _listed(found: search.Found, shown: int) -> Iterator[str]:

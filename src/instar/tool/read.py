@@ -1,4 +1,4 @@
-"""The `read` tool: part of a text file with line numbers, or a folder's entries."""
+"""The `read` tool: part of a text file with line numbers, a folder's entries, an image, a PDF's text."""
 
 import asyncio
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
-from instar.tool import place
+from instar.tool import picture, place, portable, seen
 from instar.tool.output import MAX_BYTES, MAX_LINES
 from instar.tool.textfile import SAMPLE, is_binary, missing, opened
 from instar.wire import Plain
@@ -61,11 +61,18 @@ def permissions(args: Plain, ctx: ToolContext) -> list[Ask]:
 async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     """Read. Raises `ToolFailure` when the path is missing, binary, no file, or ends before `offset`."""
     path = place.locate(args["filePath"], ctx)
+    if (mime := picture.kind(path)) is not None:
+        return await picture.read(path, mime, ctx)
+    stamp = seen.stamp(path)
     first, limit = args.get("offset") or 1, args.get("limit") or MAX_LINES
     # In a thread: the file may be gigabytes, or on a network. `abort` ends it where cancelling cannot.
     kind = "directory" if path.is_dir() else "file"
-    reader = _entries if kind == "directory" else window
-    found = await asyncio.to_thread(reader, path, first, limit, ctx.abort.is_set)
+    if kind == "file" and portable.is_pdf(path):
+        found = _part(await portable.text(path, ctx), first, limit)
+    else:
+        reader = _entries if kind == "directory" else window
+        found = await asyncio.to_thread(reader, path, first, limit, ctx.abort.is_set)
+        seen.note(path, ctx, stamp if kind == "file" else None)
     text = "\n".join(_listed(found) if kind == "directory" else _numbered(found))
     metadata = {"preview": "\n".join(found.lines[:PREVIEW]), "truncated": _rest(found) is not None}
     output = f"<path>{path}</path>\n<type>{kind}</type>\n{text}"
@@ -177,6 +184,15 @@ def _count_rest(file: BinaryIO, before: int, stopped: Callable[[], bool]) -> int
             return count + (last[-1:] != b"\n")
         count, last = count + chunk.count(b"\n"), chunk
     return None
+
+
+def _part(text: str, first: int, limit: int) -> Window:
+    """The lines of a text from number `first` on, as far as they fit. Raises `ToolFailure` behind its end."""
+    lines = [line if len(line) <= MAX_LINE else line[:MAX_LINE] for line in text.split("\n")]
+    if first > len(lines):
+        raise ToolFailure(f"Offset {first} is out of range: the text has {len(lines)} lines.")
+    taken, full = _take(iter(lines[first - 1 :]), limit)
+    return Window(taken, first, len(lines), full)
 
 
 def _rest(found: Window) -> str | None:

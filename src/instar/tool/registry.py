@@ -1,16 +1,77 @@
-"""The built-in tools by name."""
+"""The built-in tools by name, and which of them a model is offered."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from instar.plugin.tool import Tool
-from instar.tool import bash, edit, glob, grep, read, write
+from instar.tool import (
+    apply_patch,
+    background,
+    bash,
+    edit,
+    glob,
+    grep,
+    invalid,
+    listing,
+    question,
+    read,
+    skill,
+    task,
+    todo,
+    webfetch,
+    write,
+)
+
+T = TypeVar("T")
 
 
-def builtin() -> dict[str, Tool]:
-    """Return the built-in tools, in the order in which the model is shown them."""
-    return {
+def builtin(
+    *,
+    subagents: Sequence[tuple[str, str]] = (),
+    skills: skill.Skills | None = None,
+    questions: bool = False,
+) -> dict[str, Tool]:
+    """Return the built-in tools, in the order in which the model is shown them.
+
+    `task` is there when there are `subagents` (name, description), `skill` when there are skills,
+    `question` when somebody can answer.
+    """
+    found = {
+        invalid.NAME: invalid.TOOL,
         "bash": bash.TOOL,
+        "background": background.TOOL,
         "read": read.TOOL,
+        "list": listing.TOOL,
         "glob": glob.TOOL,
         "grep": grep.TOOL,
         "edit": edit.TOOL,
         "write": write.TOOL,
+        "apply_patch": apply_patch.TOOL,
+        "webfetch": webfetch.TOOL,
+        "todowrite": todo.TODOWRITE,
+        "todoread": todo.TODOREAD,
     }
+    if subagents:
+        found["task"] = task.tool(subagents)
+    if skills is not None and skills.all():
+        found["skill"] = skill.tool(skills)
+    if questions:
+        found["question"] = question.TOOL
+    return found
+
+
+def offered(tools: Mapping[str, T], model_id: str) -> dict[str, T]:
+    """Return the tools for a model: GPT models patch files, the others edit and write them (opencode 1.18).
+
+    `invalid` is never offered.
+    """
+    patches = is_patcher(model_id)
+    left_out = {invalid.NAME, *(("edit", "write") if patches else ("apply_patch",))}
+    return {name: tool for name, tool in tools.items() if name not in left_out}
+
+
+def is_patcher(model_id: str) -> bool:
+    """Whether a model was trained on patches: ``gpt-5`` and later, not ``gpt-4…`` nor ``gpt-oss…``."""
+    name = model_id.rpartition("/")[2].lower()
+    return re.match(r"gpt-(?!4|oss|3)", name) is not None

@@ -19,6 +19,8 @@ LIMIT: Final = 100
 """Files or lines that are returned."""
 SECONDS: Final = 30.0
 """How long a search may take."""
+MEMORY: Final = 1 << 30
+"""Bytes of address space that a search may take."""
 MAX_LINE: Final = 2000
 """Characters of a matching line that are shown."""
 MAX_RECORD: Final = 64 << 10
@@ -49,13 +51,17 @@ def ripgrep() -> str | None:
     return shutil.which("rg") or (str(beside) if os.access(beside, os.X_OK) else None)
 
 
-async def files(root: Path, pattern: str, ctx: ToolContext) -> Found:
-    """Return the files below `root` that fit a glob. Raises `ToolFailure` for a glob that means nothing."""
-    glob, kept = _glob(pattern), _Newest()
+async def files(root: Path, pattern: str, ctx: ToolContext, without: Sequence[str] = ()) -> Found:
+    """Return the files below `root` that fit a glob and none of `without`.
+
+    Raises `ToolFailure` for a glob that means nothing.
+    """
+    glob, others, kept = _glob(pattern), [_glob(one) for one in without], _Newest()
 
     def take(record: bytes) -> None:
         path = os.fsdecode(record)
-        if path and glob.fits(os.path.relpath(path, root)):
+        name = os.path.relpath(path, root) if path else ""
+        if name and glob.fits(name) and not any(other.fits(name) for other in others):
             kept.add(path, None)
 
     program = ripgrep()
@@ -157,10 +163,20 @@ def _python_lines(pattern: str, include: str | None, root: Path) -> Argv:
 
 
 async def _run(argv: Sequence[str], records: _Records, ctx: ToolContext) -> Output:
+    # ripgrep reads an ignore file whole: a repository's .gitignore may be a symlink to /dev/zero.
+    limited = ["/bin/sh", "-c", f'ulimit -v {MEMORY >> 10} 2>/dev/null; exec "$@"', "search", *argv]
     try:
-        return await ctx.process.run(argv, cwd=ctx.directory, timeout=SECONDS, limit=4096, on_output=records)
+        output = await ctx.process.run(
+            limited, cwd=ctx.directory, timeout=SECONDS, limit=4096, on_output=records
+        )
     except ProcessError as error:
         raise ToolFailure(f"The search could not be started: {error}") from None
+    if output.signal is not None and not output.timed_out:
+        raise ToolFailure(
+            f"The search was ended by signal {output.signal}: it may need more than {MEMORY >> 20} MiB. "
+            "Search a folder further down."
+        )
+    return output
 
 
 def _glob(pattern: str) -> walk.Glob:

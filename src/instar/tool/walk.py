@@ -12,6 +12,7 @@ inside a repository), never ``.git``, hidden files included, links not followed,
 
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -22,7 +23,8 @@ MAX_FILE_BYTES: Final = 10 << 20
 """Bytes of the largest file that is searched."""
 SNIFF: Final = 64 << 10
 """Bytes at the start of a file in which a NUL makes it binary."""
-
+MAX_RULES: Final = 1 << 20
+"""Bytes of an ignore file that are read."""
 
 MAX_ALTERNATIVES: Final = 256
 """Patterns that the braces of one glob may stand for."""
@@ -107,8 +109,7 @@ def search(path: str, expression: re.Pattern[str]) -> Iterator[tuple[int, str]]:
     try:
         if os.path.getsize(path) > MAX_FILE_BYTES:
             return
-        with open(path, "rb") as file:
-            data = file.read()
+        data = _bytes(path, MAX_FILE_BYTES)
     except OSError:
         return
     if b"\0" in data[:SNIFF]:
@@ -167,11 +168,20 @@ def _rules_of(folder: str, in_repository: bool) -> tuple[Rule, ...]:
     rules: tuple[Rule, ...] = ()
     for name in (".gitignore", ".ignore") if in_repository else (".ignore",):
         try:
-            with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
-                rules += parse(file.read())
+            rules += parse(_bytes(os.path.join(folder, name), MAX_RULES).decode(errors="replace"))
         except OSError:
             continue
     return rules
+
+
+def _bytes(path: str, most: int) -> bytes:
+    """The first bytes of a file; none of a pipe or device, which could be waited for or read for ever."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return b""
+    with open(descriptor, "rb") as file:
+        return file.read(most)
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from instar import event
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolResult
-from instar.tool import diff, place, textfile
+from instar.tool import diff, place, seen, textfile
 from instar.wire import Plain
 
 PARAMETERS: Final[Plain] = {
@@ -31,8 +31,10 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     path, content = place.locate(args["filePath"], ctx), args["content"]
     name, data = place.shown(path, ctx), textfile.encoded(args["content"])
     async with place.alone(path):
+        seen.check(path, ctx, must=True)
         before = await asyncio.to_thread(textfile.preview, path)
         exists = await asyncio.to_thread(textfile.replace, path, data)
+        seen.note(path, ctx, seen.stamp(path))
     await ctx.client.publish(event.make(event.FileEdited(file=str(path))))
     metadata = {"filepath": str(path), "exists": exists, "diff": diff.unified(name, before, content)}
     return ToolResult("Wrote file successfully.", name, metadata)

@@ -16,7 +16,6 @@ discover) echo '{"name": "bot", "test": "bot_test.sh", "tools": []}';;
 *) printf '{"error": "unknown hook: %s"}\\n' "$1"; exit 1;;
 esac
 """
-TEST = "#!/bin/sh\npwd; env; test -x hooks/bot.sh && grep -q discover hooks/bot.sh\n"
 
 
 @pytest.fixture
@@ -165,3 +164,9 @@ async def test_what_a_test_made_read_only_is_removed_too(processes, bot, tmp_pat
     )
     await check(processes, bot, "bot.sh", BOT)
     assert list((tmp_path / "t").iterdir()) == []
+
+
+async def test_a_candidates_discover_is_given_the_prompts_as_every_hook_is(processes, bot):
+    (bot / "prompts").mkdir()
+    (bot / "prompts" / "chat.md").write_text("Be kind.")
+    assert await check(processes, bot, "bot.sh", """#!/bin/sh\ngrep -q '"chat":"Be kind."'\n""")

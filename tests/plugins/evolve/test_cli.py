@@ -1,5 +1,6 @@
 """`instar evolve`, as a person calls it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,19 @@ class Given:
     def __init__(self, environment: dict[str, str]) -> None:
         self.environment = environment
         self.trust = Trust()
+        self.options: dict[str, Any] = {}
+
+    def plugin_options(self, name: str) -> dict[str, Any]:
+        assert name == "evolve"
+        return self.options
 
 
 @pytest.fixture
 def run(tmp_path):
-    def call(*args: Any, **environment: str) -> Result:
-        given = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(tmp_path / "home"), **environment}
-        return CliRunner().invoke(command, [str(arg) for arg in args], obj=Given(given))
+    def call(*args: Any, options: dict[str, Any] | None = None, **environment: str) -> Result:
+        given = Given({"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(tmp_path / "home"), **environment})
+        given.options = options or {}
+        return CliRunner().invoke(command, [str(arg) for arg in args], obj=given)
 
     return call
 
@@ -96,3 +103,47 @@ def test_log_lists_the_newest_commits_first(kit, run, hello):
         kit.git(hello, "commit", "-qm", subject, "--allow-empty")
     said = run("--workspace", hello, "log", "-n", "1")
     assert (said.exit_code, said.output.count("\n"), said.output.split()[-1]) == (0, 1, "second")
+
+
+def test_the_workspace_may_be_named_before_and_after_the_subcommand(kit, run, hello):
+    for arguments in (("--workspace", hello, "status"), ("status", "--workspace", hello)):
+        assert f"workspace  {hello} (--workspace)" in run(*arguments).output
+
+
+def test_the_configurations_workspace_is_used_where_the_person_named_none(run, hello, tmp_path):
+    said = run("status", options={"workspace": str(hello)})
+    assert f"workspace  {hello} (the plugin's workspace option)" in said.output
+    assert "is not trusted" in said.output
+    named = run("status", options={"workspace": str(tmp_path / "no")}, INSTAR_WORKSPACE=str(hello))
+    assert f"workspace  {hello} (INSTAR_WORKSPACE)" in named.output
+
+
+def test_status_as_json_has_what_the_lines_have(kit, run, hello):
+    shown = json.loads(run("status", "--workspace", hello, "--json").output)
+    (script,) = shown["scripts"]
+    assert (script["file"], script["name"], script["test"]) == (
+        "hooks/hello.py",
+        "hello",
+        "tests/hello_test.py",
+    )
+    assert "hello_note_read" in script["tools"]
+    assert (shown["workspace"], shown["active"], shown["problems"]) == (str(hello), True, [])
+
+
+def test_status_names_a_setting_that_means_nothing(run, hello):
+    (hello / "config" / "evolve.jsonc").write_text('{"hook_timeuot": 3}')
+    said = run("status", "--workspace", hello)
+    assert said.exit_code == 0
+    assert "unknown setting 'hook_timeuot' is ignored; did you mean 'hook_timeout'?" in said.output
+
+
+def test_status_names_a_test_that_is_missing(run, hello):
+    (hello / "tests" / "hello_test.py").unlink()
+    assert "its test tests/hello_test.py is missing" in run("status", "--workspace", hello).output
+
+
+def test_the_log_as_json_has_id_time_and_subject(kit, run, hello):
+    kit.git(hello, "init", "-q")
+    kit.git(hello, "commit", "-qm", "first of many", "--allow-empty")
+    (entry,) = json.loads(run("log", "--workspace", hello, "--json").output)
+    assert (sorted(entry), entry["subject"]) == (["id", "subject", "time"], "first of many")

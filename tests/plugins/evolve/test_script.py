@@ -122,18 +122,41 @@ async def test_a_script_that_says_it_does_not_know_a_hook_has_not_failed(kit, pr
     assert answer == {"system": ["you are a helpful assistant."]}
 
 
+@pytest.mark.parametrize(
+    ("says", "failed"),
+    [
+        ("echo 'unknown hook: idle' >&2", False),
+        ("echo 'unknown hook: idle'", False),
+        ("echo 'bot.sh: Unknown hook \"idle\".' >&2", False),
+        ("echo 'unknown hook: discover' >&2", True),
+        ("echo 'unknown hook state for idle' >&2", True),
+        ("echo 'unknown hook: idle' >&2; kill -9 $$", True),
+    ],
+)
+async def test_a_script_may_say_so_as_plain_text_on_a_line_of_its_own(kit, processes, root, says, failed):
+    with pytest.raises(script.ScriptFailure if failed else script.UnknownHook):
+        await call(kit, processes, root, f"#!/bin/sh\n{says}\nexit 1\n", hook="idle")
+
+
 def test_a_script_is_not_given_credentials_unless_they_are_named(root):
     given = {
         "PATH": "p",
         "OPENAI_API_KEY": "k",
         "GH_TOKEN": "t",
         "INSTAR_SERVER_PASSWORD": "w",
+        "AWS_SECRET_ACCESS_KEY": "s",
+        "AZURE_OPENAI_KEY": "k",
+        "SSH_PASSPHRASE": "p",
+        "GITHUB_PAT": "g",
+        "npm_config__auth": "a",
         "TOKENS": "3",
+        "KEYBOARD": "us",
     }
     assert script.environment(given, root, ["GH_TOKEN"]) == {
         "PATH": "p",
         "GH_TOKEN": "t",
         "TOKENS": "3",
+        "KEYBOARD": "us",
         "INSTAR_WORKSPACE": str(root),
         "OPENCODE_EVOLVE_WORKSPACE": str(root),
     }

@@ -16,8 +16,9 @@ from typing import Final
 
 import msgspec
 
-from instar.plugin import process
+from instar.plugin import process, wire
 from instar.plugins.evolve import discovery, script, tree
+from instar.plugins.evolve.prompts import Prompts
 from instar.plugins.evolve.workspace import VARIABLES, Workspace
 
 SHOWN: Final = 8192
@@ -55,7 +56,7 @@ async def check(
         target.write_text(candidate.content, encoding="utf-8", newline="")
         target.chmod(stat.S_IMODE(mode) | 0o111)
         inside = script.Place(copy.root, environment, place.timeout)
-        registration = await _discover(processes, target, candidate, inside)
+        registration = await _discover(processes, copy, candidate, inside)
         test = registration.test
         if test is None:
             return Verdict(registration, None)
@@ -63,10 +64,11 @@ async def check(
 
 
 async def _discover(
-    processes: process.Processes, target: Path, candidate: Candidate, place: script.Place
+    processes: process.Processes, copy: Workspace, candidate: Candidate, place: script.Place
 ) -> discovery.Registration:
+    given: wire.Plain = {"prompts": Prompts(copy).all()}
     try:
-        answer = await script.call(processes, target, "discover", {}, place)
+        answer = await script.call(processes, copy.hooks / candidate.file, "discover", given, place)
     except script.UnknownHook:
         answer = {}
     except script.ScriptFailure as error:

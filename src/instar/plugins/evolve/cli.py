@@ -1,11 +1,12 @@
 """``instar evolve``: look at a workspace, try a candidate by hand, read what evolved.
 
-Works whether or not the configuration lists evolve. Needs of ``ctx.obj``: `environment` and `trust`.
+Works whether or not the configuration lists evolve. Needs of ``ctx.obj``: `environment`, `trust` and
+`plugin_options(name)`, the options that the configuration gives to a plugin.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,38 +22,55 @@ from instar.plugins.evolve.workspace import VARIABLES, Located, Workspace, locat
 _KEY = "instar.evolve.located"
 
 
-@click.group("evolve")
-@click.option(
-    "--workspace", metavar="PATH", help=f"The workspace (default: ${VARIABLES[0]}, else ~/workspace)."
+def _name_workspace(ctx: click.Context, _parameter: click.Parameter, given: str | None) -> None:
+    if given:
+        ctx.meta[_KEY] = str(Path(given).expanduser().absolute())
+
+
+_workspace: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--workspace",
+    metavar="PATH",
+    expose_value=False,
+    callback=_name_workspace,
+    help=f"The workspace (default: ${VARIABLES[0]}, else the configuration's, else ~/workspace).",
 )
-@click.pass_context
-def command(ctx: click.Context, workspace: str | None) -> None:
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group("evolve")
+@_workspace
+def command() -> None:
     """Look at an evolve workspace: its scripts and tools, a candidate's test, what has evolved."""
-    given = str(Path(workspace).expanduser().absolute()) if workspace else None
-    ctx.meta[_KEY] = locate(ctx.obj.environment, {"workspace": given}, {})
 
 
 @command.command()
+@_workspace
+@_json
 @click.pass_context
-def status(ctx: click.Context) -> None:
+def status(ctx: click.Context, as_json: bool) -> None:
     """Show the workspace's scripts, tools, history and problems. Exit code 1 when evolve would be off."""
     found = _open(ctx)
-    click.echo(f"workspace  {found.workspace.root} ({found.located.source})")
-    problems = asyncio.run(_status(found))
-    for problem in problems:
-        click.echo(f"problem    {problem}")
+    report = asyncio.run(_status(found))
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(report)))
+    else:
+        _print(report)
     if not found.runs:
         raise click.exceptions.Exit(1)
 
 
 @command.command()
+@_workspace
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.pass_context
 def validate(ctx: click.Context, file: Path) -> None:
-    """Try FILE in place of the hook script of the same name, without installing it. Exit code 1: refused."""
+    """Try FILE as the hook script of its name.
+
+    FILE is tested in a copy of the workspace, and not installed. Exit code 1: it would be refused.
+    """
     found = _open(ctx)
     if not found.runs:
-        _fail(found.problem or _distrust(found))
+        _fail(next(iter(found.problems), None) or _distrust(found))
     try:
         content = file.read_bytes().decode()
     except UnicodeDecodeError as error:
@@ -70,9 +88,11 @@ def validate(ctx: click.Context, file: Path) -> None:
 
 
 @command.command()
+@_workspace
 @click.option("-n", "--limit", type=click.IntRange(min=1), default=20, help="How many commits (default 20).")
+@_json
 @click.pass_context
-def log(ctx: click.Context, limit: int) -> None:
+def log(ctx: click.Context, limit: int, as_json: bool) -> None:
     """List the workspace's commits, newest first."""
     found = _open(ctx)
     if not (found.workspace.root / ".git").exists():
@@ -81,19 +101,21 @@ def log(ctx: click.Context, limit: int) -> None:
         lines = asyncio.run(_log(found, limit))
     except (git.GitError, process.ProcessError) as error:
         _fail(str(error))
-    if lines:
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode([_commit(line) for line in lines])))
+    elif lines:
         click.echo("\n".join(lines))
 
 
 class _Opened(msgspec.Struct, frozen=True):
-    """A workspace with what a command needs to know of it; `problem` is what is wrong with its settings."""
+    """A workspace with what a command needs to know of it; `problems` are what is wrong with its settings."""
 
     located: Located
     workspace: Workspace
     environment: dict[str, str]
     trusted: bool
     settings: settings.Settings | None
-    problem: str | None
+    problems: list[str]
 
     @property
     def runs(self) -> bool:
@@ -105,6 +127,26 @@ class _Opened(msgspec.Struct, frozen=True):
         root = self.workspace.root
         given = script.environment(self.environment, root, chosen.pass_environment)
         return script.Place(root, given, chosen.timeout)
+
+
+class _Script(msgspec.Struct, frozen=True):
+    """A hook script as `status` shows it; the rest is unknown when it was not run."""
+
+    file: str
+    name: str | None = None
+    test: str | None = None
+    tools: list[str] = []
+
+
+class _Report(msgspec.Struct, frozen=True):
+    """What `status` prints. `active` says whether evolve would be on, and so whether scripts were run."""
+
+    workspace: str
+    source: str
+    active: bool
+    scripts: list[_Script]
+    history: str | None
+    problems: list[str]
 
 
 class _NoValues:
@@ -121,17 +163,22 @@ class _NoValues:
 
 
 def _open(ctx: click.Context) -> _Opened:
-    located: Located = ctx.meta[_KEY]
+    given, environment = ctx.meta.get(_KEY), ctx.obj.environment
+    named = given or any(environment.get(name) for name in VARIABLES)
+    located = locate(environment, {"workspace": given}, {} if named else ctx.obj.plugin_options("evolve"))
     if not located.root.is_dir():
-        _fail(f"there is no workspace at {located.root} ({located.source}): make it, or set {VARIABLES[0]}")
+        _fail(
+            f"there is no workspace at {located.root} ({located.source}): name one by --workspace or "
+            f"{VARIABLES[0]}, or make one with: instar init FOLDER"
+        )
     workspace = Workspace(located.root)
     trusted = located.by_person or ctx.obj.trust.is_trusted(located.root)
-    loaded, problem = None, None
+    loaded, problems = None, []
     try:
-        loaded = settings.load(workspace.config, ctx.obj.environment).settings
+        loaded, problems = msgspec.structs.astuple(settings.load(workspace.config, environment))
     except settings.SettingsError as error:
-        problem = f"{error}; evolve is off until it is mended"
-    return _Opened(located, workspace, dict(ctx.obj.environment), trusted, loaded, problem)
+        problems = [f"{error}; evolve is off until it is mended"]
+    return _Opened(located, workspace, dict(environment), trusted, loaded, problems)
 
 
 @contextlib.asynccontextmanager
@@ -145,21 +192,53 @@ async def _scripts(found: _Opened) -> AsyncIterator[tuple[process.Processes, Scr
         await processes.close()
 
 
-async def _status(found: _Opened) -> list[str]:
-    """Print the scripts and the history; return what is wrong."""
-    problems = [found.problem] if found.problem else []
+async def _status(found: _Opened) -> _Report:
+    """Run `discover` of every script, where evolve would be on, and gather what `status` shows."""
+    root, source = found.workspace.root, found.located.source
     if not found.runs:
-        for entry in found.workspace.hook_files():
-            click.echo(f"script     hooks/{entry.name} (not run)")
-        return problems if found.trusted else [*problems, _distrust(found)]
+        files = [_Script(f"hooks/{entry.name}") for entry in found.workspace.hook_files()]
+        problems = found.problems if found.trusted else [*found.problems, _distrust(found)]
+        return _Report(str(root), source, False, files, None, problems)
     async with _scripts(found) as (processes, scripts):
-        for one in scripts.registrations:
-            names = ", ".join(tool.full for tool in one.tools) or "none"
-            test = f"tests/{one.test}" if one.test else "none"
-            click.echo(f"script     hooks/{one.file}: name {one.name}, test {test}, tools {names}")
-        history = History(processes, found.workspace.root)
-        click.echo(f"history    {await _newest(history, found.workspace.root)}")
-        return problems + scripts.problems + discovery.collisions(scripts.registrations)[1]
+        shown = [
+            _Script(
+                f"hooks/{one.file}",
+                one.name,
+                f"tests/{one.test}" if one.test else None,
+                [tool.full for tool in one.tools],
+            )
+            for one in scripts.registrations
+        ]
+        newest = await _newest(History(processes, root), root)
+        problems = scripts.problems + _tests_missing(found, scripts)
+        problems = found.problems + problems + discovery.collisions(scripts.registrations)[1]
+        return _Report(str(root), source, True, shown, newest, problems)
+
+
+def _tests_missing(found: _Opened, scripts: Scripts) -> list[str]:
+    tests = {one.file: one.test for one in scripts.registrations if one.test}
+    return [
+        f"{file}: its test tests/{test} is missing, so no change of it can go live"
+        for file, test in tests.items()
+        if not (found.workspace.tests / test).is_file()
+    ]
+
+
+def _print(report: _Report) -> None:
+    click.echo(f"workspace  {report.workspace} ({report.source})")
+    for one in report.scripts:
+        about = f": name {one.name}, test {one.test or 'none'}, tools {', '.join(one.tools) or 'none'}"
+        click.echo(f"script     {one.file}{about if one.name else ' (not run)'}")
+    if report.history is not None:
+        click.echo(f"history    {report.history}")
+    for problem in report.problems:
+        click.echo(f"problem    {problem}")
+
+
+def _commit(line: str) -> dict[str, str]:
+    """A line of the history as an object: ``id date time zone subject``."""
+    commit, day, hour, zone, subject = [*line.split(" ", 4), ""][:5]
+    return {"id": commit, "time": f"{day} {hour} {zone}", "subject": subject}
 
 
 def _fail(text: str) -> NoReturn:

@@ -58,11 +58,6 @@ class Registration(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-def default_name(file: str) -> str:
-    """Return the name of a script that gives none: its file's stem, as far as a tool's name can hold it."""
-    return _name(PurePath(file).stem)
-
-
 def register(file: str, answer: protocol.Answer) -> Registration:
     """Return the registration that the `discover` answer of the script `file` makes."""
     problems: list[str] = []

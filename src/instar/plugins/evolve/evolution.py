@@ -6,7 +6,7 @@ that is refused leaves the workspace as it was, byte for byte.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -59,6 +59,7 @@ class Evolution:
         self._refresh = refresh
         self._lock = asyncio.Lock()
         self._watched: dict[str, dict[str, tree.Scan]] = {}
+        self._running: dict[str, str] = {}
         self.workspace = workspace
         self.scripts = scripts
         self.history = history
@@ -108,21 +109,26 @@ class Evolution:
     @asynccontextmanager
     async def recording(self, tool: str, session_id: str, call_id: str) -> AsyncIterator[Recorded]:
         """Commit what the body changes in the workspace, also when it fails."""
-        before = await asyncio.to_thread(self.history.scan)
-        recorded = Recorded()
+        self._running[call_id] = tool
         try:
-            yield recorded
-        except asyncio.CancelledError:
-            # No time for git now: what is owed goes into the next commit.
-            self.history.changed(before)
-            raise
-        except BaseException:
+            before = await asyncio.to_thread(self.history.scan)
+            recorded = Recorded()
+            try:
+                yield recorded
+            except asyncio.CancelledError:
+                # No time for git now: what is owed goes into the next commit.
+                self.history.changed(before)
+                raise
+            except BaseException:
+                await self._record(before, recorded, tool, session_id, call_id)
+                raise
             await self._record(before, recorded, tool, session_id, call_id)
-            raise
-        await self._record(before, recorded, tool, session_id, call_id)
+        finally:
+            self._running.pop(call_id, None)
 
-    async def watch(self, session_id: str, call_id: str) -> None:
+    async def watch(self, tool: str, session_id: str, call_id: str) -> None:
         """Remember what stands in the workspace before a call of a tool that is not evolve's own."""
+        self._running[call_id] = tool
         self._watched.setdefault(session_id, {})[call_id] = await asyncio.to_thread(self.history.scan)
 
     async def watched(self, tool: str, session_id: str, call_id: str) -> None:
@@ -130,10 +136,12 @@ class Evolution:
         before = self._watched.get(session_id, {}).pop(call_id, None)
         if before is not None:
             await self._commit(before, Recorded(), tool, session_id, call_id)
+        self._running.pop(call_id, None)
 
     async def unwatch(self, session_id: str) -> None:
         """Owe what the calls of a turn that was aborted have changed to the next commit."""
-        for before in self._watched.pop(session_id, {}).values():
+        for call_id, before in self._watched.pop(session_id, {}).items():
+            self._running.pop(call_id, None)
             await asyncio.to_thread(self.history.changed, before)
 
     async def _record(
@@ -149,7 +157,12 @@ class Evolution:
         async with self._lock:
             recorded.files = await asyncio.to_thread(self.history.changed, before)
             if recorded.files:
-                recorded.commit = await self.history.commit([], message(tool, "", session_id, call_id))
+                text = message(tool, "", session_id, call_id, self._beside(call_id))
+                recorded.commit = await self.history.commit([], text)
+
+    def _beside(self, call_id: str) -> dict[str, str]:
+        """The other calls that run now: a change that is found may as well be theirs."""
+        return {other: tool for other, tool in self._running.items() if other != call_id}
 
     async def _check(self, file: str, content: str) -> candidate.Verdict:
         live = await self.scripts.live(file)
@@ -196,9 +209,17 @@ class Evolution:
             await self._client.publish(event.make(properties))
 
 
-def message(tool: str, subject: str, session_id: str, call_id: str) -> str:
-    """Return the message of a commit: which tool, on what, and in its body which session and call."""
-    return f"{tool} {subject}".strip() + f"\n\nSession: {session_id}\nCall: {call_id}"
+def message(
+    tool: str, subject: str, session_id: str, call_id: str, beside: Mapping[str, str] | None = None
+) -> str:
+    """Return the message of a commit: which tool, on what, and in its body which session and call.
+
+    `beside` are calls, by id with their tool, that ran at the same time and may have made the change.
+    """
+    others = beside or {}
+    first = f"{', '.join(dict.fromkeys([tool, *others.values()]))} {subject}".strip()
+    also = "".join(f"\nAlso running: {name} {other}" for other, name in others.items())
+    return f"{first}\n\nSession: {session_id}\nCall: {call_id}{also}"
 
 
 def _changed(path: Path, change: Change) -> tuple[str, str]:

@@ -32,6 +32,12 @@ _JSON: Final[wire.Plain] = {
         {"type": "object", "additionalProperties": ANY},
     ]
 }
+_KEYS: Final[dict[str, wire.Plain]] = {
+    "string": {},
+    "any": {},
+    "number": {"propertyNames": {"pattern": r"^-?\d+(\.\d+)?$"}},
+}
+"""What the K of ``object[K, V]`` asks of the keys: in JSON every key is a string."""
 _DEPTH = 16
 
 
@@ -72,11 +78,13 @@ def json_type(text: str, depth: int = 0) -> wire.Plain:
     if nested[1] == "array":
         return {"type": "array", "items": json_type(nested[2], depth + 1)}
     key, comma, value = nested[2].partition(",")
-    if not comma or key.strip() != "string":
-        raise BadParameter(
-            f"unknown type {name!r}: an object is object[string, V], since JSON's keys are strings"
-        )
-    return {"type": "object", "additionalProperties": json_type(value, depth + 1)}
+    if not comma or key.strip() not in _KEYS:
+        raise BadParameter(f"unknown type {name!r}: an object's keys are string, number or any")
+    return {
+        "type": "object",
+        **_KEYS[key.strip()],
+        "additionalProperties": json_type(value, depth + 1),
+    }
 
 
 def _property(tool: str, name: str, spec: Any) -> wire.Plain:

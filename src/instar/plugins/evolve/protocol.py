@@ -84,6 +84,15 @@ def unknown_hook(answer: Answer, hook: str) -> bool:
     )
 
 
+def says_unknown(printed: bytes, hook: str) -> bool:
+    """Whether a line of what a script printed says, as plain text, that it does not know `hook`.
+
+    Only a line that says nothing else counts: a stack trace may hold the words too.
+    """
+    line = rf"^(?:[\w./-]+:\s*)?unknown hook\W{{1,4}}{re.escape(hook)}\W*$"
+    return re.search(line, printed.decode(errors="replace"), re.I | re.M) is not None
+
+
 def as_text(value: Any) -> str:
     """Return a value as text for a model or a log: a string as it is, anything else as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -21,7 +21,10 @@ log = logging.getLogger("instar.evolve")
 
 OUTPUT_LIMIT: Final = 10_000_000
 """Bytes that one call may print; more is a failure."""
-_CREDENTIAL = re.compile(r"(API_?KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|PRIVATE_KEY)$", re.IGNORECASE)
+_CREDENTIAL = re.compile(
+    r"((^|_)KEY|APIKEY|ACCESSKEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|_PAT|_AUTH)$",
+    re.IGNORECASE,
+)
 _STDERR_LINES = 50
 _TAIL = 2000
 
@@ -51,7 +54,7 @@ class Place(msgspec.Struct, frozen=True):
 def environment(given: Mapping[str, str], root: Path, passed: Collection[str] = ()) -> dict[str, str]:
     """Return the environment of a hook script: `given` without credentials, and the workspace's name.
 
-    Names that end like a credential (API_KEY, TOKEN, SECRET, PASSWORD …) are left out unless they stand in
+    Names that end like a credential (_KEY, TOKEN, SECRET, PASSWORD …) are left out unless they stand in
     `passed`: the model writes these scripts.
     """
     kept = {name: value for name, value in given.items() if name in passed or not _CREDENTIAL.search(name)}
@@ -88,6 +91,9 @@ async def call(
 
 def _answer(path: Path, hook: str, output: process.Output, timeout: float) -> protocol.Answer:
     why = _ended_badly(output, timeout)
+    printed = output.stdout[-_TAIL:] + b"\n" + output.stderr[-_TAIL:]
+    if output.code and protocol.says_unknown(printed, hook):
+        raise UnknownHook(f"{path.name} does not answer {hook}")
     try:
         parsed = protocol.parse(output.stdout)
     except protocol.Malformed as error:

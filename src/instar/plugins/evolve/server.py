@@ -225,7 +225,7 @@ class Evolve:
 
     async def _tool_before(self, given: points.ToolCallInput, output: points.ArgsOutput) -> None:
         if self._settings is not None and not self._is_own(given.tool):
-            await self.evolution.watch(given.session_id, given.call_id)
+            await self.evolution.watch(given.tool, given.session_id, given.call_id)
         await self._observe_call("tool_before", given, {"args": output.args})
 
     async def _tool_after(self, given: points.ToolAfterInput, output: points.ToolAfterOutput) -> None:

@@ -87,6 +87,13 @@ DELETE FROM instar_value WHERE plugin = ? AND key = ?;
 INSERT INTO permission (id, project_id, action, resource, time_created, time_updated) VALUES (?1, ?2, ?3, ?4, ?5, ?5)
 ON CONFLICT (project_id, action, resource) DO UPDATE SET time_updated = excluded.time_updated;
 
+-- name: drop_todos
+DELETE FROM todo WHERE session_id = ?;
+
+-- name: put_todo
+INSERT INTO todo (session_id, content, status, priority, position, time_created, time_updated)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6);
+
 -- name: put_usage
 INSERT INTO instar_usage (
   session_id, message_id, cause, provider_id, model_id, tokens_total, tokens_input, tokens_output,
@@ -162,6 +169,9 @@ SELECT id, session_id, source, prompt, time_created FROM instar_follow_up WHERE 
 
 -- name: asks
 SELECT id, session_id, properties FROM instar_ask WHERE ?1 IS NULL OR session_id = ?1 ORDER BY position;
+
+-- name: todos
+SELECT content, status, priority FROM todo WHERE session_id = ? ORDER BY position;
 
 -- name: approvals
 SELECT action, resource FROM permission WHERE project_id = ? ORDER BY time_created, rowid;

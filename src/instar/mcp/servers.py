@@ -1,0 +1,291 @@
+"""All servers of an instance: what of theirs the model may use, and whether a person approved it.
+
+A tool's description is text of a stranger that the model obeys. The first one seen in a project is pinned;
+when it reads otherwise later, the tool is left out until a person has seen what changed.
+"""
+
+import asyncio
+import importlib
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from instar.config import McpConfig
+from instar.mcp.definition import LONGEST_NAME, Definition, difference, prompt_name, tool_name
+from instar.mcp.protocol import Connect, LinkError, Place
+from instar.mcp.resources import resource_tools
+from instar.mcp.result import prompt_text, tool_result
+from instar.mcp.server import Server, Status
+from instar.message import Rule
+from instar.plugin import KV, Ask, Hooks, Tool, ToolContext, ToolFailure, ToolResult, points
+from instar.wire import Plain
+
+log = logging.getLogger("instar.mcp")
+
+ASK: Final = Rule(permission="mcp", pattern="*", action="ask")
+"""A changed description is asked about, unless the person's own rules say otherwise."""
+_GRACE: Final = 1.0
+"""Seconds that servers get to end by themselves."""
+
+Approve = Callable[[str, str, Ask], Awaitable[None]]
+"""Asks a person on behalf of a session and its agent; raises when it is not allowed."""
+Question = Callable[[Ask], Awaitable[None]]
+
+
+class Servers:
+    """The servers of one instance, by name.
+
+    `pins` holds what was approved in this project, `approve` asks about what changed, `say` is given one line
+    for the person, `taken` are the names that tools may not have. `tools` is live.
+    """
+
+    def __init__(
+        self,
+        configs: Mapping[str, McpConfig],
+        place: Place,
+        pins: KV,
+        approve: Approve,
+        say: Callable[[str], None],
+        taken: Collection[str] = (),
+    ) -> None:
+        self.tools: dict[str, Tool] = {}
+        self._servers = {
+            name: Server(name, config, place, say, self._changed)
+            for name, config in configs.items()
+            # What another layer only switches off, or on, has nothing to connect to.
+            if config.type or config.command or config.url
+        }
+        self._pins = pins
+        self._approve = approve
+        self._say = say
+        self._taken = frozenset(taken)
+        self._connect: Connect | None = None
+        self._stale = False
+        self._arranging = asyncio.Lock()
+        self._refused: set[tuple[str, str]] = set()
+        self._names: dict[str, list[str]] = {}
+        self._left_out: dict[str, list[str]] = {}
+        self._prompts: dict[str, list[str]] = {}
+        self._said: set[str] = set()
+
+    def hooks(self) -> Hooks:
+        """Return what the runtime registers: the tools, the look at every step, the end."""
+        return {"tool": self.tools, "step.before": self._step, "dispose": self.close}
+
+    async def ready(self) -> None:
+        """Import the SDK and connect every server that can be, in parallel. Raises `LinkError` without the SDK."""
+        wanted = [server for server in self._servers.values() if server.enabled]
+        if not wanted:
+            return
+        connect = await self._sdk()
+        await asyncio.gather(*(server.ready(connect) for server in wanted))
+
+    async def prepare(self, session_id: str, agent: str) -> None:
+        """Bring `tools` up to date for a step of a session, asking about what changed."""
+        try:
+            await self.ready()
+        except LinkError as error:
+            self._say_once(str(error))
+            return
+        if self._stale:
+            async with self._arranging:
+                if self._stale:
+                    await self._arrange_anew(partial(self._approve, session_id, agent))
+
+    async def look(self) -> None:
+        """Connect every server and see what it offers, without asking or approving. Raises as `ready`."""
+        await self.ready()
+        await self._arrange(None)
+        await self.prompts()
+
+    def status(self) -> list[Status]:
+        """Return how every server is, in the config's order."""
+        return [
+            Status(
+                server=server.name,
+                state=server.state,
+                tools=self._names.get(server.name, []),
+                left_out=[*server.left_out, *self._left_out.get(server.name, [])],
+                resources="resources" in server.capabilities,
+                prompts=self._prompts.get(server.name, []),
+                error=server.error,
+            )
+            for server in self._servers.values()
+        ]
+
+    async def changes(self, name: str) -> dict[str, str]:
+        """Return the tools of a connected server that read otherwise than approved, each with the difference."""
+        server = self._servers[name]
+        pinned = await self._pinned(name)
+        return {
+            found.tool: difference(pinned[found.tool], found.text)
+            for found in server.definitions
+            if found.tool in pinned and pinned[found.tool] != found.text
+        }
+
+    async def approve(self, name: str) -> None:
+        """Pin a connected server's tools as they read now."""
+        await self._pin(name, {found.tool: found.text for found in self._servers[name].definitions})
+        self._stale = True
+
+    async def close(self) -> None:
+        """End every connection, with what was started for it."""
+        await asyncio.gather(*(server.close(_GRACE) for server in self._servers.values()))
+
+    async def _step(self, given: points.StepInput, output: points.StepOutput) -> None:
+        await self.prepare(given.session_id, given.agent)
+
+    async def _sdk(self) -> Connect:
+        """Import the SDK in a thread: it takes a second, in which other sessions go on."""
+        if self._connect is None:
+            try:
+                module = await asyncio.to_thread(importlib.import_module, "instar.mcp.link")
+            except ModuleNotFoundError as error:
+                raise LinkError(
+                    f"MCP servers need the package {error.name}: pip install 'instar[mcp]'"
+                ) from error
+            self._connect = module.connected
+        assert self._connect is not None
+        return self._connect
+
+    def _changed(self) -> None:
+        self._stale = True
+
+    async def _arrange_anew(self, ask: Question) -> None:
+        self._stale = False
+        try:
+            await self._arrange(ask)
+        except BaseException:
+            # An abort while a person was asked, or a store that failed: the next step begins again.
+            self._stale = True
+            raise
+
+    async def _arrange(self, ask: Question | None) -> None:
+        """Make `tools` anew from what the servers say, in the config's order; None only looks."""
+        found: dict[str, Tool] = {}
+        names: dict[str, list[str]] = {}
+        left_out: dict[str, list[str]] = {}
+        for server in self._servers.values():
+            pinned = await self._pinned(server.name)
+            for one in server.definitions:
+                name = tool_name(server.name, one.tool)
+                fault = self._fault(name, found) or await self._unapproved(
+                    server.name, one, name, pinned, ask
+                )
+                if fault is None:
+                    found[name] = self._tool(server, one, name)
+                    names.setdefault(server.name, []).append(name)
+                else:
+                    left_out.setdefault(server.name, []).append(f"{one.tool}: {fault}")
+                    self._say_once(
+                        f"the tool {one.tool!r} of the MCP server {server.name!r} is left out: {fault}"
+                    )
+        if any("resources" in server.capabilities for server in self._servers.values()):
+            found = {**resource_tools(self._servers, self._sdk), **found}
+        self.tools.clear()
+        self.tools.update(found)
+        self._names, self._left_out = names, left_out
+
+    def _fault(self, name: str, found: Mapping[str, Tool]) -> str | None:
+        """Why a tool may not have this name."""
+        if name in found or name in self._taken:
+            return f"another tool is called {name}"
+        if len(name) > LONGEST_NAME:
+            return f"{name} is longer than {LONGEST_NAME} characters; give its server a shorter name"
+        return None
+
+    async def _unapproved(
+        self, server: str, one: Definition, name: str, pinned: Mapping[str, str], ask: Question | None
+    ) -> str | None:
+        """Why the model may not see a description; None when it was seen first now, or a person approved it."""
+        before = pinned.get(one.tool)
+        if before == one.text:
+            return None
+        if before is not None:
+            why = "its description changed since it was approved (instar mcp approve shows it)"
+            if ask is None or (name, one.text) in self._refused:
+                return why
+            metadata: Plain = {"server": server, "tool": one.tool, "diff": difference(before, one.text)}
+            try:
+                # Nothing is remembered for always: the next change is asked about again.
+                await ask(Ask("mcp", [name], always=[], metadata=metadata))
+            except Exception as error:
+                # A gate fails closed, whatever failed.
+                log.warning("not approved tool=%s reason=%s", name, error)
+                self._refused.add((name, one.text))
+                return why
+        if ask is not None:
+            await self._pin(server, {one.tool: one.text})
+        return None
+
+    async def _pinned(self, server: str) -> dict[str, str]:
+        return dict(await self._pins.get(server) or {})
+
+    async def _pin(self, server: str, texts: Mapping[str, str]) -> None:
+        await self._pins.set(server, {**await self._pinned(server), **texts})
+
+    def _tool(self, server: Server, one: Definition, name: str) -> Tool:
+        async def execute(args: Plain, context: ToolContext) -> ToolResult:
+            async def progress(done: float, total: float | None, message: str | None) -> None:
+                context.metadata(metadata={"progress": done, "total": total, "message": message})
+
+            try:
+                params = {"name": one.tool, "arguments": args}
+                answer = await server.call("tools/call", params, await self._sdk(), progress)
+            except LinkError as error:
+                raise ToolFailure(str(error)) from error
+            return tool_result(name, answer, context)
+
+        return Tool(description=one.description, parameters=one.parameters, execute=execute)
+
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self._say(text)
+
+    async def prompts(self) -> dict[str, list[Plain]]:
+        """Return the prompts that connected servers offer, by server, as they describe them."""
+        found: dict[str, list[Plain]] = {}
+        for name, server in self._servers.items():
+            if "prompts" in server.capabilities:
+                try:
+                    listed = await server.pages("prompts/list", "prompts")
+                except LinkError as error:
+                    self._say_once(f"the prompts of the MCP server {name!r} are left out: {error}")
+                    continue
+                found[name] = [one for one in listed if isinstance(one, dict) and one.get("name")]
+        self._prompts = {
+            server: [prompt_name(server, str(one["name"])) for one in prompts]
+            for server, prompts in found.items()
+        }
+        return found
+
+    async def template(self, name: str) -> tuple[str, str] | None:
+        """Return description and template of the command ``server:prompt``; None when there is no such prompt.
+
+        As in opencode, the prompt's arguments are the places ``$1``, ``$2`` …. Raises `LinkError`.
+        """
+        await self.ready()
+        for server, prompts in (await self.prompts()).items():
+            for one in prompts:
+                if prompt_name(server, str(one["name"])) == name:
+                    listed = one.get("arguments")
+                    names = (
+                        [arg.get("name") for arg in listed if isinstance(arg, dict)]
+                        if isinstance(listed, list)
+                        else []
+                    )
+                    given = {str(arg): f"${at}" for at, arg in enumerate(names, 1)}
+                    messages = await self.prompt(server, str(one["name"]), given)
+                    return str(one.get("description") or ""), prompt_text(messages)
+        return None
+
+    async def prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> Sequence[Any]:
+        """Return the messages of a server's prompt. Raises `LinkError`."""
+        params = {"name": name, "arguments": dict(arguments)}
+        answer = await self._servers[server].call("prompts/get", params, await self._sdk())
+        messages = answer.get("messages") if isinstance(answer, dict) else None
+        if not isinstance(messages, list):
+            raise LinkError(f"The MCP server {server!r} answered with what is no prompt.")
+        return messages

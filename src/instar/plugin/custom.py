@@ -1,0 +1,91 @@
+"""A person's own tools: Python files in ``tool/`` and ``tools/`` of the configuration folders.
+
+A file offers each public `Tool` that it makes: one called ``tool`` (or ``default``) goes by the file's name,
+any other by ``<file>_<name>`` (opencode's rule). An async function ``execute`` beside a ``description`` and
+``parameters`` is the short form.
+"""
+
+import inspect
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import msgspec
+
+from instar.plugin.load import LoadError, module_from_file
+from instar.plugin.tool import Tool
+
+log = logging.getLogger("instar.plugin")
+
+FOLDERS = ("tool", "tools")
+_DEFAULT = ("tool", "default")
+
+
+class Found(msgspec.Struct, frozen=True):
+    """The tools by name, and a sentence for each file that was left out."""
+
+    tools: dict[str, Tool]
+    notices: list[str]
+    untrusted: list[str]
+
+
+def load_tools(folders: Iterable[Path], trusted: Callable[[Path], bool]) -> Found:
+    """Load the tools of configuration folders, lowest first; of two with one name the later counts.
+
+    `trusted` says of a configuration folder whether its code may run. A file that fails is named, and its
+    neighbours still load.
+    """
+    found = Found({}, [], [])
+    for folder in folders:
+        for path in _files(folder):
+            if not trusted(folder):
+                found.untrusted.append(f"{path} was left out: an untrusted project may not run code")
+                continue
+            try:
+                found.tools.update(_tools(module_from_file(path), path.stem))
+            except Exception as error:
+                reason = str(error) if isinstance(error, LoadError) else f"{type(error).__name__}: {error}"
+                log.error("failed to load tool file=%s reason=%s", path, reason, exc_info=error)
+                found.notices.append(f"tool {path} is skipped: {reason}")
+    return found
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for name in FOLDERS:
+        for path in sorted((folder / name).glob("*.py")):
+            if path.is_file() and not path.name.startswith(("_", ".")):
+                yield path
+
+
+def _tools(module: ModuleType, stem: str) -> dict[str, Tool]:
+    """A module's tools by name. Raises `LoadError`."""
+    found = {
+        stem if name in _DEFAULT else f"{stem}_{name}": value
+        for name, value in vars(module).items()
+        if isinstance(value, Tool) and not name.startswith("_")
+    }
+    if not found:
+        found = {stem: _short(module)}
+    for name, tool in found.items():
+        _check(name, tool)
+    return found
+
+
+def _short(module: ModuleType) -> Tool:
+    execute = getattr(module, "execute", None)
+    if not inspect.iscoroutinefunction(execute):
+        raise LoadError("it makes no Tool, and has no async function `execute`")
+    description = getattr(module, "description", None) or inspect.cleandoc(module.__doc__ or "")
+    parameters = getattr(module, "parameters", {"type": "object", "properties": {}})
+    return Tool(description or "", parameters, execute)
+
+
+def _check(name: str, tool: Tool) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
+        raise LoadError(f"{name!r} cannot be a tool's name: letters, digits, _ and - are allowed, 64 at most")
+    if not isinstance(tool.description, str) or not tool.description.strip():
+        raise LoadError(f"the tool {name} has no description, and the model needs one")
+    if not isinstance(tool.parameters, dict) or tool.parameters.get("type") != "object":
+        raise LoadError(f"the parameters of {name} are no JSON Schema of an object")

@@ -1,0 +1,89 @@
+"""Providers' keys that ``instar auth login`` keeps: ``auth.json`` in the data folder, mode 0600.
+
+The form is opencode's: ``{"provider": {"type": "api", "key": "…"}}``. Entries of other types are kept as they
+stand. A file that others may read is refused, and so is one that is damaged: nothing is overwritten.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from instar.document import DocumentError, atomic_write, read_jsonc
+from instar.secret import Secret
+
+
+class KeysError(ValueError):
+    """The file of keys cannot be used; the text says what is wrong with it and what to do."""
+
+
+class Keys:
+    """The keys in a file, read once when the first is asked for."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def get(self, provider_id: str) -> Secret | None:
+        """Return a provider's key, None when there is none. Raises `KeysError`."""
+        return self._keys.get(provider_id)
+
+    def list(self) -> list[str]:
+        """Return the providers that have a key here, sorted. Raises `KeysError`."""
+        return sorted(self._keys)
+
+    def put(self, provider_id: str, key: Secret) -> None:
+        """Keep a provider's key in place of the one before. Raises `KeysError`."""
+        with self._changing() as entries:
+            entries[provider_id] = {"type": "api", "key": key.reveal()}
+
+    def remove(self, provider_id: str) -> bool:
+        """Forget a provider's key; False when there was none. Raises `KeysError`."""
+        with self._changing() as entries:
+            return entries.pop(provider_id, None) is not None
+
+    @cached_property
+    def _keys(self) -> dict[str, Secret]:
+        return {
+            name: Secret(entry["key"].strip())
+            for name, entry in self._read().items()
+            if isinstance(entry, dict) and isinstance(entry.get("key"), str) and entry["key"].strip()
+        }
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[dict[str, Any]]:
+        """Hold a lock on the file's folder while it is read, changed and written."""
+        self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(self.file.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            before = self._read()
+            entries = dict(before)
+            yield entries
+            if entries != before:
+                atomic_write(self.file, json.dumps(entries, indent=2).encode() + b"\n", mode=0o600)
+        finally:
+            os.close(lock)
+            self.__dict__.pop("_keys", None)
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            status = self.file.stat()
+            if status.st_mode & 0o077 or status.st_uid not in (os.geteuid(), 0):
+                raise KeysError(
+                    f"{self.file}: others may read or write it, so no key of it is used; chmod 600 it"
+                )
+            data = read_jsonc(self.file)
+        except FileNotFoundError:
+            return {}
+        except DocumentError:
+            # The document's own error may quote the line, and the line may hold a key.
+            raise KeysError(f"{self.file}: this is no JSON; mend it, or delete it and log in again") from None
+        except OSError as error:
+            raise KeysError(f"{self.file}: cannot be read: {error.strerror}") from None
+        if not isinstance(data, dict):
+            raise KeysError(f'{self.file}: expected {{"provider": {{"key": "…"}}}}; mend it, or delete it')
+        return data

@@ -1,0 +1,31 @@
+"""The `invalid` tool: what a call of a tool that is not there becomes. The model is never offered it."""
+
+from pathlib import Path
+from typing import Final
+
+from instar.plugin.tool import Tool, ToolContext, ToolResult
+from instar.wire import Plain
+
+NAME: Final = "invalid"
+
+PARAMETERS: Final[Plain] = {
+    "type": "object",
+    "properties": {
+        "tool": {"type": "string", "description": "The name that was called"},
+        "error": {"type": "string", "description": "What was wrong with the call"},
+    },
+    "required": ["tool", "error"],
+}
+
+
+async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
+    """Tell the model what was wrong."""
+    return ToolResult(args["error"], "Invalid tool", {"tool": args["tool"]})
+
+
+TOOL: Final = Tool(
+    description=Path(__file__).with_suffix(".md").read_text(encoding="utf-8").strip(),
+    parameters=PARAMETERS,
+    execute=execute,
+    permissions=lambda args, ctx: [],
+)

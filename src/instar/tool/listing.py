@@ -1,0 +1,60 @@
+"""The `list` tool: the files below a folder, as a tree."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
+from instar.tool import glob, place, search, textfile
+from instar.wire import Plain
+
+PARAMETERS: Final[Plain] = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string", "description": "The folder to list (default: the working directory)"},
+        "ignore": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "Globs of files to leave out, as *.lock or docs/**",
+        },
+    },
+}
+
+
+def permissions(args: Plain, ctx: ToolContext) -> list[Ask]:
+    """Return what listing this folder needs."""
+    root = place.locate(args.get("path") or ".", ctx)
+    return [*place.outside(root, ctx), Ask("list", [place.shown(root, ctx)], ["*"], {"path": str(root)})]
+
+
+async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
+    """List. Raises `ToolFailure` for a folder that is missing or a glob that means nothing."""
+    root = place.locate(args.get("path") or ".", ctx)
+    if not root.is_dir():
+        raise ToolFailure(f"Not a folder: {root}" if root.exists() else textfile.missing(root))
+    found = await search.files(root, "**", ctx, without=args.get("ignore") or ())
+    paths = sorted(Path(path).relative_to(root).parts for path, _ in found.files)
+    lines = [f"{root}/", *_tree(paths)] if paths else ["No files found"]
+    lines += glob.note(found, len(paths))
+    metadata = {"count": len(paths), "truncated": found.total > len(paths)}
+    return ToolResult("\n".join(lines), place.shown(root, ctx), metadata, truncate=False)
+
+
+TOOL: Final = Tool(
+    description=Path(__file__).with_suffix(".md").read_text(encoding="utf-8").strip(),
+    parameters=PARAMETERS,
+    execute=execute,
+    permissions=permissions,
+)
+
+
+def _tree(paths: Sequence[tuple[str, ...]], depth: int = 1) -> Iterator[str]:
+    """The folders first, then the files, each indented by two spaces a level."""
+    folders: dict[str, list[Any]] = {}
+    for path in paths:
+        if len(path) > 1:
+            folders.setdefault(path[0], []).append(path[1:])
+    for name, inner in folders.items():
+        yield f"{'  ' * depth}{name}/"
+        yield from _tree(inner, depth + 1)
+    yield from (f"{'  ' * depth}{path[0]}" for path in paths if len(path) == 1)

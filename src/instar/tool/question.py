@@ -1,0 +1,77 @@
+"""The `question` tool: asks the person, with answers to choose from."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from instar.event import AskedBy, Question
+from instar.plugin.client import Invalid
+from instar.plugin.tool import PermissionDenied, Tool, ToolContext, ToolFailure, ToolResult
+from instar.wire import Plain
+
+PARAMETERS: Final[Plain] = {
+    "type": "object",
+    "properties": {
+        "questions": {
+            "type": "array",
+            "description": "The questions, asked together",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "question": {"type": "string", "description": "The whole question"},
+                    "header": {"type": "string", "description": "A label of a few words"},
+                    "options": {
+                        "type": "array",
+                        "description": "The answers to choose from",
+                        "items": {
+                            "type": "object",
+                            "properties": {
+                                "label": {"type": "string", "description": "The answer in one to five words"},
+                                "description": {"type": "string", "description": "What choosing it means"},
+                            },
+                            "required": ["label", "description"],
+                        },
+                    },
+                    "multiple": {"type": "boolean", "description": "Whether several may be chosen"},
+                },
+                "required": ["question", "header", "options"],
+            },
+        }
+    },
+    "required": ["questions"],
+}
+
+
+async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
+    """Ask and wait. Raises `ToolFailure` when nobody can answer, `PermissionDenied` when nobody would."""
+    questions = msgspec.convert(args["questions"], list[Question], strict=True)
+    caller = AskedBy(message_id=ctx.message_id, call_id=ctx.call_id)
+    try:
+        answers = await ctx.client.question.ask(ctx.session_id, questions, caller)
+    except Invalid as error:
+        raise ToolFailure(f"The question was not asked: {error}.") from None
+    if answers is None:
+        raise PermissionDenied("The user dismissed this question.", stop=True)
+    lines = [
+        f"{question.question} {_said(labels)}" for question, labels in zip(questions, answers, strict=True)
+    ]
+    return ToolResult(
+        "\n".join(["The person answered:", *lines]), _title(len(questions)), {"answers": answers}
+    )
+
+
+TOOL: Final = Tool(
+    description=Path(__file__).with_suffix(".md").read_text(encoding="utf-8").strip(),
+    parameters=PARAMETERS,
+    execute=execute,
+)
+
+
+def _said(labels: Sequence[str]) -> str:
+    return ", ".join(labels) or "(no answer)"
+
+
+def _title(count: int) -> str:
+    return f"Asked {count} question{'' if count == 1 else 's'}"

@@ -1,0 +1,77 @@
+"""The `task` tool: hands work to a sub-agent in a session of its own."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from instar.message import Session, SubtaskPart
+from instar.plugin.client import Invalid, NotFound, Task
+from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
+from instar.wire import Plain
+
+PARAMETERS: Final[Plain] = {
+    "type": "object",
+    "properties": {
+        "description": {"type": "string", "description": "The task in three to five words"},
+        "prompt": {"type": "string", "description": "All that the sub-agent needs to know and do"},
+        "subagent_type": {"type": "string", "description": "The sub-agent's name, as the list has it"},
+        "task_id": {
+            "type": "string",
+            "description": "An earlier task's id, to go on with it: the sub-agent remembers what it did",
+        },
+        "command": {"type": "string", "description": "The command that this task comes from, if any"},
+    },
+    "required": ["description", "prompt", "subagent_type"],
+}
+
+
+def tool(subagents: Sequence[tuple[str, str]]) -> Tool:
+    """Return the tool for these sub-agents (name, description); their list is part of its description."""
+    described = Path(__file__).with_suffix(".md").read_text(encoding="utf-8").strip()
+    listed = "\n".join(f"- {name}: {' '.join(about.split())}" for name, about in subagents)
+    return Tool(f"{described}\n\nThe sub-agents:\n{listed}", PARAMETERS, execute, permissions)
+
+
+def permissions(args: Plain, ctx: ToolContext) -> Sequence[Ask]:
+    """Return what the task needs: `task` on the sub-agent's name."""
+    name = args["subagent_type"]
+    return [Ask("task", [name], [name], {"description": args["description"], "subagent_type": name})]
+
+
+async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
+    """Let the sub-agent work. Raises `ToolFailure` when there is no such agent or task."""
+    command = _by_command(ctx)
+    task = Task(
+        session_id=ctx.session_id,
+        message_id=ctx.message_id,
+        caller=ctx.agent,
+        agent=args["subagent_type"],
+        description=args["description"],
+        prompt=args["prompt"],
+        task_id=args.get("task_id"),
+        by_person=command is not None,
+        model=command.model if command else None,
+    )
+
+    def started(session: Session) -> None:
+        ctx.metadata(title=args["description"], metadata={"sessionId": session.id})
+
+    try:
+        done = await ctx.client.session.task(task, started)
+    except (Invalid, NotFound) as error:
+        raise ToolFailure(f"The task was not begun: {error}.") from None
+    state = "completed" if done.error is None else "error"
+    lines = [f'<task id="{done.session_id}" state="{state}">']
+    if done.error is not None:
+        lines += ["<task_error>", done.error, "</task_error>"]
+    lines += ["<task_result>", done.text, "</task_result>", "</task>"]
+    return ToolResult("\n".join(lines), args["description"], {"sessionId": done.session_id})
+
+
+def _by_command(ctx: ToolContext) -> SubtaskPart | None:
+    """The part of a person's prompt that this call carries out, if it is one."""
+    for message in reversed(ctx.messages):
+        for part in message.parts:
+            if isinstance(part, SubtaskPart) and part.call_id == ctx.call_id:
+                return part
+    return None
