@@ -1,5 +1,7 @@
 """Permissions in a turn: rules, hooks, people, and what a project remembers."""
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -187,6 +189,38 @@ async def test_always_covers_what_the_call_named_and_nothing_else(house: House) 
     door = await house.open(person=person)
     await door.ask(await door.session(), "go")
     assert [question.patterns for question in person.questions] == [["touch other"]]
+
+
+@pytest.mark.parametrize("cloned", [False, True], ids=["another folder", "a clone with the same root commit"])
+async def test_always_holds_in_its_own_place_only(house: House, cloned: bool) -> None:
+    first, second = house.folder, house.folder.with_name("second")
+    if cloned:
+        git(first, "init", "--quiet")
+        git(
+            first,
+            "-c",
+            "user.name=a",
+            "-c",
+            "user.email=a@b.c",
+            "commit",
+            "--quiet",
+            "--allow-empty",
+            "-m",
+            "root",
+        )
+        git(first.parent, "clone", "--quiet", str(first), str(second))
+    else:
+        second.mkdir()
+    await play(house, {"bash": "ask"}, Answering("always"))
+    house.folder = second
+    person = Answering("once")
+    door, _ = await play(house, {"bash": "ask"}, person)
+    assert len(person.questions) == 1
+    assert (door.runtime.instance.project.id == "global") is not cloned
+
+
+def git(folder: Path, *args: str) -> None:
+    subprocess.run(["git", *args], cwd=folder, check=True, capture_output=True)
 
 
 async def test_a_sessions_own_rules_come_after_the_agents(house: House) -> None:

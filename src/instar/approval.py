@@ -16,7 +16,8 @@ from instar.message import Rule
 from instar.permission import Action, decide, evaluate, matches
 from instar.plugin import Ask, PermissionDenied, points, wire
 from instar.plugin.door import Plugins, Refused
-from instar.store import DropAsk, PutApproval, PutAsk, Store
+from instar.project import Project
+from instar.store import DropAsk, PutApproval, PutAsk, PutValue, Store, Write
 
 log = logging.getLogger("instar.permission")
 
@@ -35,13 +36,18 @@ class Approvals:
     """The questions and answers of one project."""
 
     def __init__(
-        self, store: Store, bus: Bus, plugins: Plugins, project_id: str, person: Person | None
+        self, store: Store, bus: Bus, plugins: Plugins, project: Project, person: Person | None
     ) -> None:
-        """`person` is None for a door without one."""
+        """`person` is None for a door without one.
+
+        An `always` answer holds in the worktree (outside a repository: the folder) that it was given in: a
+        project's id is its root commit, which any clone has, also a hostile one.
+        """
         self._store = store
         self._bus = bus
         self._plugins = plugins
-        self._project_id = project_id
+        self._project_id = project.id
+        self._place = f"always:{project.worktree if project.vcs else project.directory}"
         self._person = person
 
     async def require(
@@ -85,10 +91,19 @@ class Approvals:
         return output.status if output.status in ("allow", "ask") else "deny"
 
     async def _remembered(self, names: list[str], patterns: list[str]) -> bool:
-        approved = await self._store.approvals(self._project_id)
+        here = await self._given_here()
+        approved = [
+            rule
+            for rule in await self._store.approvals(self._project_id)
+            if [rule.permission, rule.pattern] in here
+        ]
         return bool(approved) and all(
             any(evaluate(name, pattern, approved).action == "allow" for name in names) for pattern in patterns
         )
+
+    async def _given_here(self) -> list[list[str]]:
+        """The permission and pattern of each `always` answer that was given in this place."""
+        return list(await self._store.value("instar", self._place) or [])
 
     async def _put(self, ask: Ask, patterns: list[str], session_id: str, caller: AskedBy) -> None:
         question = PermissionAsked(
@@ -119,7 +134,12 @@ class Approvals:
         approved = [
             Rule(permission=ask.permission, pattern=pattern, action="allow") for pattern in ask.always
         ]
-        remembered = [PutApproval(self._project_id, rule) for rule in approved] if reply == "always" else []
+        remembered: list[Write] = []
+        if reply == "always":
+            here = await self._given_here()
+            given = [*here, *([rule.permission, rule.pattern] for rule in approved)]
+            remembered = [PutApproval(self._project_id, rule) for rule in approved]
+            remembered.append(PutValue("instar", self._place, given))
         replied = PermissionReplied(session_id=question.session_id, request_id=question.id, reply=reply)
         await self._store.commit([DropAsk(question.id), *remembered], [make(replied)])
 

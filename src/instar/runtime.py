@@ -141,7 +141,7 @@ class Runtime:
                     plugins=plugins,
                     processes=processes,
                     sessions=Sessions(store, bus, project, options.directory),
-                    approvals=Approvals(store, bus, plugins, project.id, options.person),
+                    approvals=Approvals(store, bus, plugins, project, options.person),
                     questions=Questions(bus, options.questioner),
                     agents=Agents(read.config, own, models.find),
                     commands=Commands(read.config, untrusted_places(read)),
