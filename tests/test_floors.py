@@ -20,7 +20,18 @@ ORDER = [
     *("tool", "agent", "command", "skill", "mention", "instruction"),
     *("lease", "session", "approval", "question", "instance"),
     *("context", "prompt", "stream", "calls", "failure", "account", "generate", "step"),
-    *("compaction", "title", "follow_up", "subtask", "loop", "turns", "subagent", "invocation", "client", "mcp_door"),
+    *(
+        "compaction",
+        "title",
+        "follow_up",
+        "subtask",
+        "loop",
+        "turns",
+        "subagent",
+        "invocation",
+        "client",
+        "mcp_door",
+    ),
     *("runtime", "server", "cli", "__main__"),
 ]
 """Every room of the core and the doors, lowest first."""

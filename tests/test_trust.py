@@ -187,3 +187,18 @@ def test_folders_added_at_once_by_several_processes_are_all_kept(paths: Paths, t
         run.result()
     assert Trust(paths, {}).list() == folders
     assert json.loads(paths.trust_file.read_text())["version"] == 1
+
+
+def test_a_no_is_remembered_trusts_nothing_and_gives_way_to_a_later_yes(
+    trust: Trust, paths: Paths, tmp_path: Path
+) -> None:
+    trust.refuse(tmp_path)
+    assert Trust(paths, {}).is_refused(tmp_path)
+    assert not trust.is_trusted(tmp_path)
+    assert trust.list() == []
+    assert not trust.remove(tmp_path)
+    trust.add(tmp_path)
+    assert trust.is_trusted(tmp_path)
+    assert not trust.is_refused(tmp_path)
+    trust.refuse(tmp_path)
+    assert trust.is_trusted(tmp_path)

@@ -335,5 +335,6 @@ def _aborted(running: Running) -> ToolCompleted | ToolError:
     shown = metadata.get("output")
     if isinstance(shown, str):
         note = f"{shown}\n\n<shell_metadata>\nUser aborted the command\n</shell_metadata>"
-        return ToolCompleted(input=running.args, output=note, title="", metadata=metadata, time=span)
+        marked = {**metadata, "interrupted": True}
+        return ToolCompleted(input=running.args, output=note, title="", metadata=marked, time=span)
     return ToolError(input=running.args, error=ABORTED, metadata={**metadata, "interrupted": True}, time=span)

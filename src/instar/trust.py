@@ -56,7 +56,7 @@ class Trust:
         if self._all or any(real.is_relative_to(home) for home in self._homes):
             return True
         try:
-            listed = {Path(path) for path in self._read()}
+            listed = set(self.list())
         except TrustError:
             return False
         return any(path in listed for path in (real, *_above_in_worktree(real)))
@@ -67,17 +67,31 @@ class Trust:
         if not real.is_dir():
             raise TrustError(f"{folder} is no folder: there is nothing to trust")
         with self._changing() as folders:
-            folders.setdefault(str(real), {"added": int(time.time() * 1000)})
+            if str(real) not in folders or _is_refusal(folders[str(real)]):
+                folders[str(real)] = {"added": int(time.time() * 1000)}
         return real
+
+    def refuse(self, folder: Path) -> None:
+        """Remember that the person was asked about `folder` and said no; `add` overrides it. Raises `TrustError`."""
+        with self._changing() as folders:
+            folders.setdefault(str(folder.resolve()), {"refused": int(time.time() * 1000)})
+
+    def is_refused(self, folder: Path) -> bool:
+        """Whether the person was asked about exactly this folder and said no."""
+        try:
+            return _is_refusal(self._read().get(str(folder.resolve())))
+        except (TrustError, OSError, ValueError, RuntimeError):
+            return False
 
     def remove(self, folder: Path) -> bool:
         """Take `folder` off the list; False when it was not on it. Raises `TrustError`."""
         with self._changing() as folders:
-            return folders.pop(str(folder.resolve()), None) is not None
+            gone = folders.pop(str(folder.resolve()), None)
+        return gone is not None and not _is_refusal(gone)
 
     def list(self) -> list[Path]:
         """Return the folders on the list, sorted. Raises `TrustError`."""
-        return sorted(Path(path) for path in self._read())
+        return sorted(Path(path) for path, entry in self._read().items() if not _is_refusal(entry))
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[dict[str, Any]]:
@@ -117,6 +131,10 @@ class Trust:
             wanted = 'expected {"folders": {…}}; nothing is trusted until it is mended or deleted'
             raise TrustError(f"{self._file}:1:1: {wanted}")
         return folders
+
+
+def _is_refusal(entry: Any) -> bool:
+    return isinstance(entry, dict) and "refused" in entry
 
 
 def _above_in_worktree(real: Path) -> list[Path]:

@@ -237,7 +237,7 @@ def session_id(machine) -> str:
 def test_a_second_signal_quits_at_once(machine):
     # The child ignores SIGTERM, so the first signal takes the grace before SIGKILL.
     started = machine.home / "started"
-    command = f"trap '' TERM; touch {started}; while :; do sleep 4712; done"
+    command = f"trap '' TERM; touch {started}; while :; do sleep 4712.{os.getpid()}; done"
     machine.script("== turn\ntool: bash " + json.dumps({"command": command}) + "\n")
     process = start(machine, "hi")
     wait_until(started.exists)
@@ -247,7 +247,7 @@ def test_a_second_signal_quits_at_once(machine):
     process.communicate(timeout=10)
     assert process.returncode == 130
     assert time.monotonic() - began < 2
-    assert not machine.runs("sleep 4712")
+    assert not machine.runs(f"sleep 4712.{os.getpid()}")
 
 
 def test_a_reader_that_goes_away_ends_the_run_quietly(machine):

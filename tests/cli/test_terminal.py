@@ -111,6 +111,9 @@ def test_the_person_is_asked_once_whether_to_trust_a_folder(machine, screen, typ
     terminal.type(typed)
     assert terminal.end() == 0
     assert mark.exists() is ran
+    again = screen("run", "-m", "scripted/test", "hi")
+    assert again.end() == 0
+    assert "Trust " not in again.text
 
 
 def test_a_permission_question_shows_the_whole_command(machine, screen):

@@ -29,8 +29,9 @@ def tool_line(part: ToolPart) -> ToolLine:
     """Return what a line says about a tool call."""
     name, title = short(part.tool), short(_title(part.state))
     match part.state:
-        case ToolCompleted(time=time):
-            return ToolLine(name, title, (time.end - time.start) / 1000)
+        case ToolCompleted(time=time, metadata=metadata):
+            problem = "aborted" if metadata.get("interrupted") else None
+            return ToolLine(name, title, (time.end - time.start) / 1000, problem)
         case ToolError(time=time, error=error):
             return ToolLine(name, title, (time.end - time.start) / 1000, short(error))
         case _:

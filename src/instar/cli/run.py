@@ -205,7 +205,10 @@ async def _is_trusted_now(context: Context, runtime: Runtime) -> bool:
         return False
     project = runtime.instance.project
     folder = project.worktree if project.vcs else project.directory
+    if context.trust.is_refused(folder):
+        return False
     if not await question.yes(f"Trust {folder}? What it brings may then run on this machine."):
+        context.trust.refuse(folder)
         return False
     context.trust.add(folder)
     return True

@@ -27,6 +27,8 @@ async def server(input: PluginInput, options: wire.Plain | None = None) -> Hooks
     reason = _inactive(input, located)
     if reason:
         log.warning("evolve=inactive reason=%s", script.show(reason))
+        view = View("evolve", "The evolve workspace, which is not in use.", {"problems": lambda: [reason]})
+        input.registry.add_view(view)
         return {}
     evolve = Evolve(input, Workspace(located.root))
     await evolve.start()
