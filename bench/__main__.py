@@ -17,6 +17,8 @@ from typing import NamedTuple
 from bench.program import Server, cores, environment, model_alone, modelled, serving, spawn, timed
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "hello"
+READ = 'read {"filePath": "small.txt", "limit": NUMBER}'
+BASH = 'bash {"command": "true NUMBER"}'
 CALLS = 20
 """Sequential tool calls of one measured turn."""
 HOOKS = 3
@@ -62,7 +64,7 @@ def server(root: Path, runs: int) -> Iterator[Figure]:
             idle.append(started.memory())
     yield Figure("instar serve: first health answer", ready, "ms")
     yield Figure("instar serve: idle memory", idle, "MB")
-    for what, call in (("read", 'read {"filePath": "small.txt"}'), ("bash true", 'bash {"command": "true"}')):
+    for what, call in (("read", READ), ("bash true", BASH)):
         with serving(root, environment(root / what, **scripted(root, call))) as tools:
             yield Figure(f"tool call: {what}", per_call(tools, runs), "ms")
 
@@ -98,7 +100,7 @@ def evolve(root: Path, runs: int) -> Iterator[Figure]:
     """The same with evolve and one hook script, beside a fresh process of that script."""
     workspace = root / "workspace"
     shutil.copytree(EXAMPLE, workspace, ignore=shutil.ignore_patterns("__pycache__"))
-    env = environment(root / "evolve", **scripted(root, 'read {"filePath": "small.txt"}'))
+    env = environment(root / "evolve", **scripted(root, READ))
     with serving(root, env) as server:
         without = statistics.median(per_call(server, runs))
     with serving(root, {**env, "INSTAR_WORKSPACE": str(workspace)}) as server:
@@ -115,13 +117,15 @@ def evolve(root: Path, runs: int) -> Iterator[Figure]:
 def scripted(root: Path, call: str) -> dict[str, str]:
     """Write a script of `CALLS` steps with one call each, and return the environment that plays it."""
     path = root / f"{call.split()[0]}.txt"
-    path.write_text(f"== turn\ntool: {call}\n\n" * CALLS + "== turn\ntext: done\n")
+    # Each call differs from the last: three like ones in a row would ask a person (doom_loop).
+    steps = [f"== turn\ntool: {call.replace('NUMBER', str(number))}\n\n" for number in range(1, CALLS + 1)]
+    path.write_text("".join(steps) + "== turn\ntext: done\n")
     return {"INSTAR_SCRIPT": str(path), "INSTAR_CONFIG_CONTENT": '{"model": "scripted/bench"}'}
 
 
 def per_call(server: Server, runs: int) -> list[float]:
     """Milliseconds of one tool call and the step that asks for it, one figure a turn."""
-    return [server.turn(server.session()) * 1000 / CALLS for _ in range(runs + 1)][1:]
+    return [server.tool_turn(CALLS) * 1000 / CALLS for _ in range(runs + 1)][1:]
 
 
 def measure(runs: int, show: Callable[[Figure], None]) -> None:

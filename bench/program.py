@@ -91,6 +91,19 @@ class Server:
             raise RuntimeError(f"the turn failed: {answer['info']['error']}")
         return took
 
+    def tool_turn(self, calls: int) -> float:
+        """Run a turn in a new session and return its seconds.
+
+        Raises `RuntimeError` unless it made so many calls and all went well.
+        """
+        session = self.session()
+        took = self.turn(session)
+        parts = [part for message in self.get(f"/session/{session}/message") for part in message["parts"]]
+        states = [part["state"]["status"] for part in parts if part["type"] == "tool"]
+        if states != ["completed"] * calls:
+            raise RuntimeError(f"the turn's calls ended as {states}")
+        return took
+
     @contextmanager
     def listening(self) -> Iterator[Callable[[], int]]:
         """Read the event stream in a process of its own; the function yielded says how many bytes came so far."""

@@ -26,6 +26,8 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "auth": ("instar.cli.auth:command", "Keep, list or forget providers' keys."),
         "serve": ("instar.cli.serve:command", "Serve opencode's HTTP interface."),
         "trust": ("instar.cli.trust:command", "Say which folders may run code."),
+        "config": ("instar.cli.config:command", "Show or check the settings, or print their schema."),
+        "doctor": ("instar.cli.doctor:command", "Say what is missing, and what to do about it."),
         "init": ("instar.cli.init:command", "Make a folder with an evolve workspace of your own."),
         "completion": ("instar.cli.completion:command", "Print a completion script for a shell."),
     }

@@ -141,7 +141,7 @@ def visible(history: Sequence[WithParts]) -> list[WithParts]:
         asked = history[index]
         if not isinstance(asked.info, User):
             continue
-        mark = next((part for part in asked.parts if isinstance(part, CompactionPart)), None)
+        mark = _mark(asked)
         if mark is None:
             continue
         summary = next((answer for answer in history[index + 1 :] if _is_summary_of(answer, asked)), None)
@@ -149,6 +149,13 @@ def visible(history: Sequence[WithParts]) -> list[WithParts]:
             newer = [message for message in history[index + 1 :] if message is not summary]
             return [asked, summary, *_tail(history[:index], mark.tail_start_id), *newer]
     return list(history)
+
+
+def _mark(asked: WithParts) -> CompactionPart | None:
+    for part in asked.parts:
+        if isinstance(part, CompactionPart):
+            return part
+    return None
 
 
 def _tail(earlier: Sequence[WithParts], start: str | None) -> Sequence[WithParts]:

@@ -24,6 +24,7 @@ from instar.message import (
     Part,
     ProviderAuthError,
     ReasoningPart,
+    StepFinishPart,
     StepStartPart,
     SubtaskPart,
     TextPart,
@@ -151,17 +152,23 @@ def values_of(message: WithParts) -> list[Any]:
     """The values of a message that reach the provider: same objects compare fast."""
     found: list[Any] = [getattr(message.info, "error", None)]
     for part in message.parts:
-        if isinstance(part, ToolPart):
+        # By type and the frequent ones first: every step asks this of every message.
+        kind = type(part)
+        if kind is StepFinishPart:
+            continue
+        if kind is StepStartPart:
+            found.append(kind)
+        elif isinstance(part, TextPart):
+            found += (part.text, part.ignored)
+        elif isinstance(part, ToolPart):
             state = part.state
             time = getattr(state, "time", None)
             found += (part.call_id, part.tool, type(state), state.input, getattr(time, "compacted", None))
             found += (getattr(state, "output", None) or getattr(state, "error", None), _attached(state))
-        elif isinstance(part, TextPart):
-            found += (part.text, part.ignored)
         elif isinstance(part, FilePart):
             found += (part.url, part.mime, part.filename)
         elif not isinstance(part, UnknownPart):
-            found += (type(part), getattr(part, "text", None) or getattr(part, "prompt", None))
+            found += (kind, getattr(part, "text", None) or getattr(part, "prompt", None))
     return found
 
 

@@ -1,0 +1,276 @@
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+
+from instar.cli.schema import KEYS, kinds
+from instar.config import Config
+
+PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+BEGIN, END = "<!-- begin: python tests/cli/test_config.py -->\n", "<!-- end -->\n"
+
+
+def reference() -> str:
+    """The table of keys in docs/configuration.md; ``python tests/cli/test_config.py`` writes it."""
+    rows = [f"| `{name}` | {kind} | {default} | {KEYS[name]} |" for name, (kind, default) in kinds().items()]
+    return "\n".join(["| key | value | default | meaning |", "|---|---|---|---|", *rows]) + "\n"
+
+
+def split() -> tuple[str, str, str]:
+    before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
+    table, _, after = rest.partition(END)
+    return before, table, after
+
+
+# -- show --------------------------------------------------------------------------------------------
+
+
+def test_show_tells_of_each_value_where_it_was_written(machine):
+    home = machine.write_home("instar.json", '{"model": "a/b", "agent": {"build": {"temperature": 1}}}')
+    project = machine.write("opencode.json", '{"model": "c/d"}')
+    machine.environment["INSTAR_CONFIG_CONTENT"] = '{"username": "Ada"}'
+    shown = machine.instar("config", "show").stdout.splitlines()
+    assert f'model = "c/d"  ({project})' in shown
+    assert f"agent.build.temperature = 1  ({home})" in shown
+    assert 'username = "Ada"  ($INSTAR_CONFIG_CONTENT)' in shown
+    assert "max_iterations = 40  (default)" in shown
+
+
+def test_show_of_a_key_prints_what_stands_under_it(machine):
+    machine.write("instar.json", '{"model": "a/b", "limits": {"steps": 3, "day": {"cost": 1}}}')
+    machine.instar("trust")
+    shown = machine.instar("config", "show", "limits").stdout.splitlines()
+    assert [line.partition(" ")[0] for line in shown] == ["limits.steps", "limits.day.cost"]
+
+
+def test_show_of_a_key_that_trust_left_out_says_so(machine):
+    machine.write("instar.json", '{"limits": {"steps": 3}}')
+    done = machine.instar("config", "show", "limits")
+    assert done.returncode == 1
+    assert done.stderr.startswith("instar: limits is not set; left out, not trusted: ")
+
+
+def test_show_names_the_nearest_key_for_one_that_is_not_there(machine):
+    done = machine.instar("config", "show", "modle")
+    assert (done.returncode, done.stderr) == (1, "instar: modle is not set; did you mean model?\n")
+
+
+def test_show_as_json_has_settings_origins_and_what_was_left_out(machine):
+    path = machine.write(
+        "opencode.json", '{"model": "a/b", "plugin": ["x"], "instructions": ["A.md", "B.md"]}'
+    )
+    machine.instar("trust")
+    told = json.loads(machine.instar("config", "show", "--json").stdout)
+    assert told["config"]["model"] == "a/b"
+    assert told["config"]["instructions"] == ["A.md", "B.md"]
+    assert told["origins"]["plugin.0"] == str(path)
+    assert told["left_out"] == []
+
+
+def test_show_says_what_was_left_out_because_the_folder_is_not_trusted(machine):
+    machine.write("opencode.json", '{"plugin": ["./mine.py"], "model": "a/b"}')
+    shown = machine.instar("config", "show").stdout
+    assert re.search(r"^left out, not trusted: .*plugin", shown, re.MULTILINE)
+    assert "mine.py" not in shown.partition("left out")[0]
+
+
+SECRETS = {
+    "a key": '{"provider": {"p": {"options": {"apiKey": "tell-nobody"}}}}',
+    "a key of a variable": '{"provider": {"p": {"options": {"apiKey": "{env:MINE}"}}}}',
+    "a key beside a variable": '{"provider": {"p": {"options": {"apiKey": "tell-nobody{env:NONE}"}}}}',
+    "a header": '{"provider": {"p": {"headers": {"X-Team": "tell-nobody"}}}}',
+    "a header of a variable": '{"mcp": {"m": {"url": "http://x", "headers": {"X": "Bearer {env:MINE}"}}}}',
+    "an environment": '{"mcp": {"m": {"command": ["x"], "environment": {"PIN": "tell-nobody"}}}}',
+    "an argument of a variable": '{"mcp": {"m": {"command": ["x", "--pin", "{env:MINE}"]}}}',
+    "a file": '{"username": "{file:key.txt}"}',
+    "an address": '{"mcp": {"m": {"url": "https://me:tell-nobody@example.com/"}}}',
+    "a plugin's option": '{"plugin": [["x", {"pin": "{env:MINE}"}]]}',
+    "an option called token": '{"plugin": [["x", {"token": "tell-nobody"}]]}',
+    "an instruction": '{"instructions": ["{file:key.txt}"]}',
+}
+
+
+@pytest.mark.parametrize("text", SECRETS.values(), ids=SECRETS)
+@pytest.mark.parametrize("place", ["file", "variable"])
+def test_show_prints_no_secret(machine, text, place):
+    machine.write("key.txt", "tell-nobody")
+    machine.environment["MINE"] = "tell-nobody"
+    machine.instar("trust")
+    if place == "file":
+        machine.write("instar.json", text)
+    else:
+        machine.environment["INSTAR_CONFIG_CONTENT"] = text
+    for arguments in ([], ["--json"]):
+        done = machine.instar("config", "show", *arguments)
+        assert done.returncode == 0, done.stderr
+        assert next(iter(json.loads(text))) in done.stdout
+        assert "tell-nobody" not in done.stdout + done.stderr
+
+
+def test_show_masks_a_known_key_wherever_a_definition_file_repeats_it(machine):
+    machine.environment["OPENAI_API_KEY"] = "tell-nobody"
+    machine.write_home("agent/x.md", "---\ndescription: uses tell-nobody\n---\nHello")
+    shown = machine.instar("config", "show", "agent.x.description").stdout
+    assert '"uses ***"' in shown
+
+
+def test_show_of_settings_with_a_mistake_is_one_line(machine):
+    machine.write("instar.json", '{"model": 3}')
+    done = machine.instar("config", "show")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert (
+        done.stderr
+        == f"instar: {machine.project}/instar.json:1:11: model: expected a string, found an integer\n"
+    )
+
+
+# -- check -------------------------------------------------------------------------------------------
+
+
+def test_check_of_settings_without_a_mistake_is_one_line(machine):
+    machine.write("instar.json", '{"model": "scripted/echo"}')
+    done = machine.instar("config", "check")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"all is well: 1 source of settings for {machine.project}\n"
+
+
+def test_check_names_every_mistake_of_every_file_with_its_place(machine):
+    home = machine.write_home("instar.json", '{\n  "limits": []\n}')
+    project = machine.write(
+        "opencode.json", '{"model": 3,\n "mcp": {"z": {"timeout": -1}},\n "agent": {"a": {"maxSteps": "x"}}}'
+    )
+    broken = machine.write(".instar/instar.jsonc", '{"model": }')
+    agent = machine.write(".instar/agent/x.md", "---\nmode: sometimes\n---\nHello")
+    machine.environment["INSTAR_CONFIG_CONTENT"] = '{"permission": "perhaps"}'
+    done = machine.instar("config", "check")
+    assert (done.returncode, done.stdout) == (2, "")
+    told = done.stderr.splitlines()
+    for start in (
+        f"instar: {home}:2:13: limits: expected a map",
+        f"instar: {project}:1:11: model: expected a string",
+        f"instar: {project}:2:27: mcp.z.timeout: expected an integer >= 1",
+        f"instar: {project}:3:17: agent.a.steps: expected an integer",
+        f"instar: {broken}:1:11: ",
+        f"instar: {agent}:2: mode: expected one of",
+        "instar: $INSTAR_CONFIG_CONTENT:1:16: permission: expected allow, ask or deny",
+    ):
+        assert sum(line.startswith(start) for line in told) == 1, start
+    assert len(told) == 7
+
+
+NAMED = {
+    '{"model": "openai/gpt-nothing"}': "1:11: model: unknown model",
+    '{"small_model": "nobody/x"}': "1:17: small_model: unknown provider",
+    '{"agent": {"a": {"model": "nobody/x"}}}': "1:27: agent.a.model: unknown provider",
+    '{"agent": {"a": {"model": "no-such"}}}': "1:27: agent.a.model: the agent 'a' cannot be used",
+    '{"default_agent": "biuld"}': "1:19: default_agent: there is no agent 'biuld'; there are: build",
+    '{"command": {"c": {"template": "t", "agent": "biuld"}}}': "1:46: command.c.agent: there is no agent",
+    '{"command": {"c": {"template": "t", "model": "nobody/x"}}}': "1:46: command.c.model: unknown provider",
+    '{"command": {"c": {"description": "t"}}}': "1:19: the command c cannot be used",
+    '{"limits": {"steps": -1}}': "1:22: limits.steps must be a number above 0",
+    '{"limits": {"stepps": 1}}': "limits.stepps is no limit",
+    '{"username": "{file:missing.txt}"}': "expected a file that {file:missing.txt} can read",
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), NAMED.items(), ids=NAMED)
+def test_check_names_what_is_referred_to_and_is_not_there(machine, text, expected):
+    path = machine.write("instar.json", text)
+    machine.instar("trust")
+    done = machine.instar("config", "check")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"instar: {path}:")
+    assert expected in line
+
+
+def test_check_names_the_line_of_an_agent_file_whose_model_is_not_there(machine):
+    path = machine.write_home("agent/x.md", "---\ndescription: d\nmodel: nobody/x\n---\nHello")
+    assert f"instar: {path}:3: agent.x.model: unknown provider" in machine.instar("config", "check").stderr
+
+
+def test_check_names_a_skill_with_a_mistake(machine):
+    path = machine.write(".opencode/skill/s/SKILL.md", "---\nname: [\n---\nHello")
+    assert f"instar: {path}:" in machine.instar("config", "check").stderr
+
+
+def test_check_names_a_file_that_cannot_be_read_and_the_mistakes_of_others(machine):
+    (machine.project / "instar.json").mkdir()
+    home = machine.write_home("instar.json", '{"model": 3}')
+    told = machine.instar("config", "check").stderr
+    assert f"{machine.project}/instar.json:1:1: expected a readable file" in told
+    assert f"{home}:1:11: model" in told
+
+
+def test_check_loads_no_plugin(machine):
+    machine.instar("trust")
+    machine.write(".instar/plugin/mine.py", "open('ran', 'w')")
+    assert machine.instar("config", "check").returncode == 0
+    assert not (machine.project / "ran").exists()
+
+
+# -- schema ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def schema():
+    done = subprocess.run(
+        [sys.executable, "-m", "instar", "config", "schema"], capture_output=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+def test_the_schema_is_one(schema):
+    jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_the_schema_describes_every_key_and_no_other(schema):
+    fields = {field.name for field in msgspec.structs.fields(Config)} - {"data", "foreign"}
+    assert set(schema["properties"]) - {"$schema"} == fields == set(KEYS)
+    assert all(schema["properties"][name]["description"] for name in fields)
+
+
+GOOD = [
+    {"$schema": "https://opencode.ai/config.json", "model": "a/b", "theme": "dark"},
+    {"permission": {"edit": "ask", "bash": {"git *": "allow"}, 'bash "ls"': "deny"}},
+    {"permission": "allow", "plugin": ["evolve", ["x", {"a": 1}]]},
+    {"agent": {"a": {"maxSteps": 3, "reasoningEffort": "high", "permission": {"edit": "deny"}}}},
+    {"mcp": {"m": {"type": "local", "command": ["x"]}, "n": {"enabled": False}}},
+]
+BAD = [
+    {"model": 3},
+    {"permission": {"edit": "perhaps"}},
+    {"agent": {"a": {"maxSteps": 0}}},
+    {"agent": {"a": {"permission": "perhaps"}}},
+    {"plugin": [3]},
+    {"provider_retry_mode": "sometimes"},
+    {"context_window_tokens": 10},
+]
+
+
+@pytest.mark.parametrize("data", GOOD, ids=json.dumps)
+def test_the_schema_takes_what_instar_takes(schema, data):
+    Config.from_data(data)
+    jsonschema.validate(data, schema)
+
+
+@pytest.mark.parametrize("data", BAD, ids=json.dumps)
+def test_the_schema_refuses_what_instar_refuses(schema, data):
+    with pytest.raises(Exception, match="expected"):
+        Config.from_data(data)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(data, schema)
+
+
+def test_the_reference_in_the_docs_is_that_of_the_code():
+    assert split()[1] == reference()
+
+
+if __name__ == "__main__":
+    start, _, end = split()
+    PAGE.write_text(f"{start}{BEGIN}{reference()}{END}{end}", "utf-8")
