@@ -75,7 +75,7 @@ class Settings(msgspec.Struct, frozen=True):
     folders: list[Path]
 
 
-class _Source(msgspec.Struct, frozen=True):
+class Source(msgspec.Struct, frozen=True):
     """A text of settings: `folder` is where its relative paths start, `owner` whose trust it needs."""
 
     origin: str
@@ -99,15 +99,19 @@ def read_settings(
     line and column for a text that does not parse or a value of the wrong type, and `ConfigError` for such
     a flag; nothing is guessed then.
     """
-    chain = _chain(directory.resolve(), project)
-    sources = [*_global(paths), *_project(chain, paths), *_environment(environment, directory)]
-    layers = [_layer(source, environment, trust) for source in sources]
+    chain = folder_chain(directory.resolve(), project)
+    sources = [
+        *global_sources(paths),
+        *project_sources(chain, paths),
+        *environment_sources(environment, directory),
+    ]
+    layers = [layer_of(source, environment, trust) for source in sources]
     if flags:
         Config.from_data(flags, "the command line")
         layers.append(Layer("the command line", "flag", flags))
     layers, dropped = restricted(layers)
     merged = merge(layers)
-    folders = [(home, None) for home in paths.config_homes] + _project_folders(chain)
+    folders = [(home, None) for home in paths.config_homes] + project_folders(chain)
     files = list({file.path: file for file in _plugin_files(folders, trust)}.values())
     dropped += [f"{file.path} was left out: {_NO_CODE}" for file in files if not file.trusted]
     config = msgspec.structs.replace(Config.from_data(merged.data), foreign=foreign(layers))
@@ -120,22 +124,25 @@ def read_settings(
 # -- sources -----------------------------------------------------------------------------------------
 
 
-def _global(paths: Paths) -> Iterator[_Source]:
+def global_sources(paths: Paths) -> Iterator[Source]:
+    """Yield the person's own files, lowest first. Raises `DocumentError` for one that cannot be read."""
     for home in paths.config_homes:
         for name in ("config.json", *_FILES):
             yield from _file(home / name, "global", None)
 
 
-def _project(chain: Iterable[Path], paths: Paths) -> Iterator[_Source]:
+def project_sources(chain: Iterable[Path], paths: Paths) -> Iterator[Source]:
+    """Yield the files of a project's folders, outermost first. Raises `DocumentError`."""
     places: list[tuple[Path, Path | None]] = [(folder, folder) for folder in chain]
     # The worktree may be the home folder, whose .opencode has been read as the person's own.
-    inner = [place for place in _project_folders(chain) if place[0] not in paths.config_homes]
+    inner = [place for place in project_folders(chain) if place[0] not in paths.config_homes]
     for folder, owner in places + inner:
         for name in _FILES:
             yield from _file(folder / name, "project", owner)
 
 
-def _environment(environment: Mapping[str, str], directory: Path) -> Iterator[_Source]:
+def environment_sources(environment: Mapping[str, str], directory: Path) -> Iterator[Source]:
+    """Yield the files and texts that variables name. Raises `DocumentError`."""
     for name in ("OPENCODE_CONFIG", "INSTAR_CONFIG"):
         if environment.get(name):
             path = directory / Path(environment[name]).expanduser()
@@ -145,23 +152,23 @@ def _environment(environment: Mapping[str, str], directory: Path) -> Iterator[_S
             yield from found
     for name in ("OPENCODE_CONFIG_CONTENT", "INSTAR_CONFIG_CONTENT"):
         if environment.get(name):
-            yield _Source(f"${name}", "environment", environment[name], directory)
+            yield Source(f"${name}", "environment", environment[name], directory)
     if environment.get("OPENCODE_PERMISSION"):
         text = '{"permission":' + environment["OPENCODE_PERMISSION"] + "}"
-        yield _Source("$OPENCODE_PERMISSION", "environment", text, directory)
+        yield Source("$OPENCODE_PERMISSION", "environment", text, directory)
 
 
-def _file(path: Path, scope: Scope, owner: Path | None) -> Iterator[_Source]:
+def _file(path: Path, scope: Scope, owner: Path | None) -> Iterator[Source]:
     try:
         text = read_text(path)
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
         raise DocumentError(str(path), 1, 1, f"expected a readable file: {error.strerror}") from None
-    yield _Source(str(path), scope, text, path.parent, owner)
+    yield Source(str(path), scope, text, path.parent, owner)
 
 
-def _chain(directory: Path, project: Project) -> list[Path]:
+def folder_chain(directory: Path, project: Project) -> list[Path]:
     """The folders from the worktree down to the directory; outside a repository the directory alone."""
     if project.vcs is None or not directory.is_relative_to(project.worktree):
         return [directory]
@@ -172,7 +179,8 @@ def _chain(directory: Path, project: Project) -> list[Path]:
 # -- layers ------------------------------------------------------------------------------------------
 
 
-def _layer(source: _Source, environment: Mapping[str, str], trust: Trust) -> Layer:
+def layer_of(source: Source, environment: Mapping[str, str], trust: Trust) -> Layer:
+    """Return a source's settings. Raises `DocumentError` at the first mistake, with its place."""
     written = parse_jsonc(source.text, source.origin) if source.text.strip() else {}
     believed = source.owner is None or trust.is_trusted(source.owner)
     # An untrusted layer keeps its references as they stand, so that `restrict` sees and drops them.
@@ -185,7 +193,7 @@ def _layer(source: _Source, environment: Mapping[str, str], trust: Trust) -> Lay
     return Layer(source.origin, source.scope, _resolved(data, source.folder), believed)
 
 
-def _checked(data: Any, source: _Source) -> Plain:
+def _checked(data: Any, source: Source) -> Plain:
     try:
         Config.from_data(data, source.origin)
         return spread_flat(data, source.origin)
@@ -195,7 +203,7 @@ def _checked(data: Any, source: _Source) -> Plain:
         raise DocumentError(source.origin, line, column, where + error.message) from None
 
 
-def _referred(name: str, data: Any, source: _Source) -> str:
+def _referred(name: str, data: Any, source: Source) -> str:
     path = source.folder / Path(name).expanduser()
     try:
         return read_text(path)
@@ -250,7 +258,7 @@ def restricted(layers: list[Layer]) -> tuple[list[Layer], list[str]]:
 # -- folders and plugin files ------------------------------------------------------------------------
 
 
-def _project_folders(chain: Iterable[Path]) -> list[tuple[Path, Path | None]]:
+def project_folders(chain: Iterable[Path]) -> list[tuple[Path, Path | None]]:
     """The configuration folders of a project, each with the folder whose trust it needs."""
     return [(folder / name, folder) for folder in chain for name in _FOLDERS]
 

@@ -77,7 +77,7 @@ def _definitions(context: Context, read: Settings, project: Project) -> tuple[Se
 def _unread(context: Context, folder: Path, project: Project) -> Settings:
     """Settings that say nothing, with the folders in which definitions stand."""
     folders = [*context.paths.config_homes]
-    folders += [place for place, _ in settings._project_folders(settings._chain(folder, project))]
+    folders += [place for place, _ in settings.project_folders(settings.folder_chain(folder, project))]
     there = list(dict.fromkeys(folder for folder in folders if folder.is_dir()))
     return Settings(Config(), [], {}, [], [], [], there)
 
@@ -87,12 +87,12 @@ def _unread(context: Context, folder: Path, project: Project) -> Settings:
 
 def _in_files(context: Context, folder: Path, project: Project) -> Iterator[str]:
     """The mistakes of each source by itself."""
-    chain = settings._chain(folder, project)
+    chain = settings.folder_chain(folder, project)
     groups = [
-        settings._global(context.paths),
+        settings.global_sources(context.paths),
         # One folder at a time: a file that cannot be read ends its own group only.
-        *(settings._project([one], context.paths) for one in chain),
-        settings._environment(context.environment, folder),
+        *(settings.project_sources([one], context.paths) for one in chain),
+        settings.environment_sources(context.environment, folder),
     ]
     for group in groups:
         try:
@@ -103,7 +103,7 @@ def _in_files(context: Context, folder: Path, project: Project) -> Iterator[str]
 
 
 def _layer(context: Context, source: Any) -> None:
-    settings._layer(source, context.environment, context.trust)
+    settings.layer_of(source, context.environment, context.trust)
 
 
 def _in_source(text: str, origin: str, read: Callable[[], None]) -> Iterator[str]:
