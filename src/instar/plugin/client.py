@@ -5,7 +5,7 @@ in-process runtime implements it; HTTP and the bridge will. Results are detached
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -249,6 +249,3 @@ class Client(Protocol):
     async def tools(self) -> list[str]:
         """Return the names of the tools that are registered."""
         ...
-
-
-Capability = Literal["generate", "follow_ups", "sessions_without_hooks", "dynamic_tools"]

@@ -8,6 +8,7 @@ null leaves a key out. Times are those of `connection`.
 
 import re
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -15,7 +16,7 @@ import msgspec
 
 from instar.provider.anthropic_answer import Answer
 from instar.provider.anthropic_convert import Converter, system_blocks, tool_list
-from instar.provider.connection import Call, Connections, Patience, chunks, drain, joined, merged
+from instar.provider.connection import Call, Connections, Patience, joined, merged
 from instar.provider.failure import Endpoint, secrets_in
 from instar.provider.protocol import Delta, Model, Request
 from instar.wire import Plain
@@ -41,18 +42,10 @@ class Anthropic:
         """Make the call and yield its deltas. Raises `ProviderError`, never with the key in it."""
         endpoint = _endpoint(request)
         patience = Patience.of(request.model.settings)
-        answer = Answer(endpoint)
         call = Call(endpoint, _url(request.model), _headers(request), self.body(request))
-        async with self._connections.opened(call, patience) as response:
-            pieces = chunks(response, endpoint, patience)
-            async for data in pieces:
-                for delta in answer.feed(data):
-                    yield delta
-                if answer.done:
-                    await drain(pieces)
-                    break
-        for delta in answer.close():
-            yield delta
+        async with aclosing(self._connections.exchange(call, patience, Answer(endpoint))) as deltas:
+            async for delta in deltas:
+                yield delta
 
     async def close(self) -> None:
         """Close every kept connection."""

@@ -6,15 +6,15 @@ byte of an answer, 300000), ``timeout`` (the whole call, none), each `false` for
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
 
 from instar.provider.failure import MAX_BODY, Endpoint
-from instar.provider.protocol import Model, ProviderError
+from instar.provider.protocol import Delta, Model, ProviderError
 from instar.wire import Plain
 
 if TYPE_CHECKING:
@@ -63,6 +63,20 @@ class Patience(msgspec.Struct, frozen=True):
         )
 
 
+class Reading(Protocol):
+    """An answer as it is read: bytes in, deltas out; `done` once the provider has said that it is whole."""
+
+    done: bool
+
+    def feed(self, data: bytes) -> list[Delta]:
+        """Return the deltas that `data` completes. Raises `ProviderError`."""
+        ...
+
+    def close(self) -> list[Delta]:
+        """Return what is left, with the `Finish` last. Raises `ProviderError`."""
+        ...
+
+
 class Connections:
     """One client for a scheme and host: connections are kept and used again between calls."""
 
@@ -98,6 +112,22 @@ class Connections:
             yield response
         finally:
             await response.aclose()
+
+    async def exchange(self, call: Call, patience: Patience, answer: Reading) -> AsyncGenerator[Delta, None]:
+        """Make the call and yield the deltas that `answer` reads. Raises `ProviderError`.
+
+        Close it (`contextlib.aclosing`) where it may be left early: that closes the connection.
+        """
+        async with self.opened(call, patience) as response:
+            pieces = chunks(response, call.endpoint, patience)
+            async for data in pieces:
+                for delta in answer.feed(data):
+                    yield delta
+                if answer.done:
+                    await drain(pieces)
+                    break
+        for delta in answer.close():
+            yield delta
 
     async def close(self) -> None:
         """Close every kept connection."""

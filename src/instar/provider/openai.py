@@ -7,13 +7,14 @@ Provider block options that it reads beside the times of `connection`, with open
 
 import re
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 
 from instar.provider.answer import Answer
-from instar.provider.connection import Call, Connections, Patience, chunks, drain, joined, merged
+from instar.provider.connection import Call, Connections, Patience, joined, merged
 from instar.provider.convert import Converter, reasoning_field, tool_list
 from instar.provider.failure import Endpoint, secrets_in
 from instar.provider.protocol import Delta, Model, Request
@@ -46,18 +47,10 @@ class OpenAI:
         """Make the call and yield its deltas. Raises `ProviderError`, never with the key in it."""
         endpoint = _endpoint(request)
         patience = Patience.of(request.model.settings)
-        answer = Answer(endpoint)
         call = Call(endpoint, _url(request.model), _headers(request), self.body(request))
-        async with self._connections.opened(call, patience) as response:
-            pieces = chunks(response, endpoint, patience)
-            async for data in pieces:
-                for delta in answer.feed(data):
-                    yield delta
-                if answer.done:
-                    await drain(pieces)
-                    break
-        for delta in answer.close():
-            yield delta
+        async with aclosing(self._connections.exchange(call, patience, Answer(endpoint))) as deltas:
+            async for delta in deltas:
+                yield delta
 
     async def close(self) -> None:
         """Close every kept connection."""
