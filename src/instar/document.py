@@ -2,12 +2,13 @@
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import re
 import stat
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -102,6 +103,18 @@ def locate(text: str, path: Sequence[str | int]) -> tuple[int, int]:
             break
         at = inner
     return _place(text, at)
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a private folder, made if need be, so that one process at a time changes its files."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def atomic_write(path: Path, data: bytes, mode: int | None = None) -> None:

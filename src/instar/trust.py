@@ -8,7 +8,6 @@ and containers. A list that cannot be read trusts nothing.
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import time
@@ -16,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from instar.document import DocumentError, atomic_write, read_jsonc
+from instar.document import DocumentError, atomic_write, locked, read_jsonc
 from instar.git import find_worktree
 from instar.paths import Paths
 
@@ -96,18 +95,13 @@ class Trust:
     @contextlib.contextmanager
     def _changing(self) -> Iterator[dict[str, Any]]:
         """Hold a lock on the list's folder while it is read, changed and written."""
-        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(self._file.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(self._file.parent):
             before = self._read()
             folders = dict(before)
             yield folders
             if folders != before:
                 text = json.dumps({"version": 1, "folders": folders}, indent=2, ensure_ascii=False)
                 atomic_write(self._file, text.encode("utf-8", "surrogateescape") + b"\n", mode=0o600)
-        finally:
-            os.close(lock)
 
     def _read(self) -> dict[str, Any]:
         try:

@@ -5,7 +5,6 @@ stand. A file that others may read is refused, and so is one that is damaged: no
 """
 
 import contextlib
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from instar.document import DocumentError, atomic_write, read_jsonc
+from instar.document import DocumentError, atomic_write, locked, read_jsonc
 from instar.secret import Secret
 
 
@@ -56,17 +55,14 @@ class Keys:
     @contextlib.contextmanager
     def _changing(self) -> Iterator[dict[str, Any]]:
         """Hold a lock on the file's folder while it is read, changed and written."""
-        self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(self.file.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            before = self._read()
-            entries = dict(before)
-            yield entries
-            if entries != before:
-                atomic_write(self.file, json.dumps(entries, indent=2).encode() + b"\n", mode=0o600)
+            with locked(self.file.parent):
+                before = self._read()
+                entries = dict(before)
+                yield entries
+                if entries != before:
+                    atomic_write(self.file, json.dumps(entries, indent=2).encode() + b"\n", mode=0o600)
         finally:
-            os.close(lock)
             self.__dict__.pop("_keys", None)
 
     def _read(self) -> dict[str, Any]:
