@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test extra check format bench clean
+.PHONY: help demo test extra real check format bench clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -33,6 +33,9 @@ check: $(VENV)/.dev ## format, lint, strict types, floors, sizes, hook points, d
 format: $(VENV)/.dev ## format and mend what can be mended
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+real: $(VENV)/.dev $(VENV)/.opencode ## test against the real opencode: npm fetches 180 MB; RECORD=1 records its data anew
+	@INSTAR_REAL=$(VENV)/opencode INSTAR_RECORD=$(RECORD) $(BIN)/python -m pytest tests/real
 
 bench: $(VENV)/.dev ## measure this machine: cold start, turn, tool call, hook call, memory
 	@$(BIN)/python -m bench
@@ -59,6 +62,11 @@ $(VENV)/.run: pyproject.toml
 $(VENV)/.dev: pyproject.toml
 	$(call install,.[dev])
 	@touch $(VENV)/.run
+
+# The version that the recorded data comes from.
+$(VENV)/.opencode: Makefile
+	npm install --silent --no-audit --no-fund --prefix $(VENV)/opencode opencode-ai@1.18.33
+	@touch $@
 
 $(VENV)/.extra: pyproject.toml
 	$(call install,.[dev$(comma)providers])

@@ -205,12 +205,13 @@ async def test_a_hook_changes_the_arguments_and_they_are_checked_again(house: Ho
     assert inputs == [{"filePath": "a.txt"}, {"filePath": 5}]
 
 
-@pytest.mark.parametrize(("left", "why"), [(5, "not an object: 5"), ({"filePath": object()}, "TypeError")])
+@pytest.mark.parametrize(("left", "why"), [(5, "got `int`"), ({"filePath": object()}, "of type object")])
 async def test_arguments_that_a_hook_broke_refuse_the_call(house: House, left: Any, why: str) -> None:
     async def before(given: points.ToolCallInput, output: points.ArgsOutput) -> None:
         output.args = left
 
     _, found = await played(house, 'tool: read {"filePath": "b.txt"}', {"tool.execute.before": before})
+    assert found[0].startswith("The plugin plugin0 refused this call: what it left in `args` cannot be used: ")
     assert why in found[0]
 
 

@@ -243,7 +243,7 @@ async def test_a_step_hook_replaces_the_system_prompt_of_one_step_without_freezi
 
 async def test_hooks_change_parameters_headers_and_what_a_tool_says_of_itself(house: House) -> None:
     async def params(given: points.CallInput, output: points.ParamsOutput) -> None:
-        assert given.provider == {"id": "scripted"}
+        assert given.provider["id"] == "scripted"
         output.temperature, output.top_p, output.top_k, output.max_output_tokens = 0.3, 0.4, 5, 600
         output.options["effort"] = "low"
 

@@ -13,15 +13,17 @@ SOURCE = Path(__file__).parent.parent / "src" / "instar"
 
 ORDER = [
     *("ids", "secret", "wire", "message", "event", "permission", "config", "flagship"),
-    *("paths", "process", "git", "document", "front_matter", "trust", "project", "settings"),
+    *("paths", "process", "git", "document", "front_matter", "trust", "project", "settings", "snapshot"),
     "definition",
     *("store", "bus", "plugin"),
     *("provider", "usage", "mcp"),
     *("tool", "agent", "command", "skill", "mention", "instruction"),
-    *("lease", "session", "approval", "question", "instance"),
-    *("context", "prompt", "stream", "calls", "failure", "account", "generate", "step"),
+    *("lease", "live", "session", "approval", "question", "instance", "configured", "lifecycle", "changes"),
+    *("structured", "reminder", "context", "prompt", "stream", "calls", "failure", "account", "generate", "step"),
     *(
         "compaction",
+        "revert",
+        "fork",
         "title",
         "follow_up",
         "subtask",
@@ -29,8 +31,12 @@ ORDER = [
         "turns",
         "subagent",
         "invocation",
+        "worktree",
+        "workspace",
         "client",
+        "exchange",
         "mcp_door",
+        "watch",
     ),
     *("runtime", "server", "cli", "__main__"),
 ]
@@ -43,8 +49,10 @@ LAZY = {
     # Start-up time: a door's needs are imported when that door is opened (design section 3).
     "cli": None,
     "server": None,
+    "plugin": {"importlib"},
     "provider": {"httpx2"},
-    "tool": {"httpx2"},
+    "tool": {"httpx2", "tree_sitter", "tree_sitter_bash"},
+    "watch": {"watchfiles"},
 }
 """Rooms that may import inside functions, and what (None: anything that start-up should not pay for)."""
 

@@ -134,7 +134,29 @@ async def test_one_that_a_plugin_refuses_is_given_up(house: House, caplog: pytes
     assert "follow-up given up" in caplog.text
 
 
-@pytest.mark.parametrize("left", [{}, {"prompt": 5}, "text", None])
+async def test_a_plugin_that_fails_at_the_end_does_not_keep_the_session_going(house: House) -> None:
+    async def turn_end(given: points.TurnEndInput, output: points.TurnEndOutput) -> None:
+        output.follow_ups.append({"prompt": {"parts": [{"type": "text", "text": "half made"}]}})
+        raise RuntimeError("broken")
+
+    door, session = await opened(house, going_on("and then?"), {"turn.end": turn_end})
+    assert said(await door.ask(session, "begin")) == "and then?"
+    assert users(await door.stored(session)) == ["begin", "and then?"]
+    assert [given.hook for given in door.of("plugin.error")] == ["turn.end", "turn.end"]
+
+
+@pytest.mark.parametrize("left", ["text", None])
+async def test_a_follow_up_that_is_no_object_is_the_plugins_failure(house: House, left: Any) -> None:
+    async def turn_end(given: points.TurnEndInput, output: points.TurnEndOutput) -> None:
+        output.follow_ups.append(left)
+
+    door, session = await opened(house, {"turn.end": turn_end})
+    assert said(await door.ask(session, "begin")) == "begin"
+    (named,) = door.of("plugin.error")
+    assert (named.hook, "`follow_ups` cannot be used" in named.message) == ("turn.end", True)
+
+
+@pytest.mark.parametrize("left", [{}, {"prompt": 5}])
 async def test_a_follow_up_without_a_prompt_is_given_up(
     house: House, left: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -67,8 +67,13 @@ async def test_one_session_reaches_every_hook_point(house: House) -> None:
 
         == turn
         text: done
+        usage: input=9500
+
+        == when "Continue if"
+        text: nothing is left
     """)
-    house.settings(permission={"bash": "allow"})
+    window = {"scripted": {"models": {"x": {"limit": {"context": 10000, "output": 1000}}}}}
+    house.settings(permission={"bash": "allow"}, provider=window)
     door = await house.open()
     reached: dict[str, tuple[type[Any], type[Any]]] = {}
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.turn import Door, House, answer_of, said
 
-from instar.message import FilePart, ModelRef, TextPart
+from instar.message import FilePart, ModelRef, SessionModel, TextPart
 from instar.plugin import Invalid, PromptBody, SessionBody, points
 from instar.prompt import LARGEST_FILE, LONGEST_TEXT
 
@@ -80,6 +80,37 @@ async def test_an_image_travels_with_the_message_as_it_was(house: House, door: D
     (part,) = (await door.stored(session))[0].parts
     assert isinstance(part, FilePart)
     assert part.url == f"data:image/png;base64,{base64.b64encode(data).decode()}"
+
+
+@pytest.mark.parametrize(
+    ("query", "place", "text"),
+    [
+        ("start=2&end=3", "2-3", "two\nthree\n"),
+        ("start=3", "3-", "three\nfour\n"),
+        ("start=4&end=99", "4-99", "four\n"),
+        ("start=9", "9-", ""),
+    ],
+)
+async def test_a_files_url_may_name_the_lines_that_are_meant(
+    house: House, door: Door, query: str, place: str, text: str
+) -> None:
+    (house.folder / "a.txt").write_text("one\ntwo\nthree\nfour\n")
+    session = await door.session()
+    await send(door, session, file(f"file:a.txt?{query}"))
+    assert sent(house) == f'<file path="{house.folder}/a.txt" lines="{place}">\n{text}\n</file>'
+
+
+@pytest.mark.parametrize("query", ["start=0", "start=3&end=2", "start=x", "start=1&end=y"])
+async def test_lines_that_cannot_be_are_refused(house: House, door: Door, query: str) -> None:
+    (house.folder / "a.txt").write_text("one\n")
+    await refused(door, file(f"file:a.txt?{query}"), why="names no lines; write .start=3&end=5")
+
+
+async def test_a_text_that_comes_as_data_is_shown_as_text(house: House, door: Door) -> None:
+    session = await door.session()
+    given = base64.b64encode("größer".encode()).decode()
+    await send(door, session, file(f"data:text/plain;base64,{given}") | {"filename": "a.txt"})
+    assert sent(house) == '<file name="a.txt">\ngrößer\n</file>'
 
 
 async def test_a_long_text_is_cut_and_the_model_is_told(house: House, door: Door) -> None:
@@ -187,7 +218,7 @@ async def test_a_message_that_a_hook_broke_is_refused_and_not_saved(door: Door, 
             output.parts.append(left)
 
     door.plugin({"chat.message": hook})
-    await refused(door, {"type": "text", "text": "break it"}, why="malformed|cannot be saved")
+    await refused(door, {"type": "text", "text": "break it"}, why="malformed|cannot be (saved|used)")
 
 
 # -- which agent, which model ------------------------------------------------------------------------
@@ -201,7 +232,7 @@ async def test_the_model_is_the_prompts_then_the_agents_then_the_last_one_then_t
     door = await house.open(model="scripted/default")
     session = await door.session()
     named = ModelRef(provider_id="scripted", model_id="prompts")
-    for fields in ({}, {"agent": "own"}, {"agent": "own", "model": named}, {}):
+    for fields in ({}, {"agent": "own"}, {"model": named}, {"agent": "build"}):
         await door.ask(session, "hi", **fields)  # type: ignore[arg-type]
     assert [request["model"] for request in house.requests()] == [
         *("scripted/default", "scripted/agents", "scripted/prompts", "scripted/prompts"),
@@ -217,6 +248,52 @@ async def test_a_sessions_own_agent_and_model_come_before_the_defaults(house: Ho
     await door.ask(session.id, "hi")
     assert house.requests()[0]["model"] == "scripted/sessions"
     assert house.requests()[0]["system"][0].startswith("I am own.")
+
+
+async def test_a_prompts_agent_is_the_sessions_from_then_on(house: House, door: Door) -> None:
+    session = await door.session()
+    for fields in ({}, {"agent": "plan"}, {}, {"agent": "build"}, {}):
+        await door.ask(session, "hi", **fields)
+    assert [request["agent"] for request in house.requests()] == ["build", "plan", "plan", "build", "build"]
+    row = await door.runtime.instance.store.session(session)
+    assert row is not None
+    assert (row.agent, row.model) == (
+        "build",
+        SessionModel(id="x", provider_id="scripted", variant="default"),
+    )
+
+
+async def test_a_variants_options_are_sent_and_stand_over_the_models(house: House) -> None:
+    house.says(ECHO)
+    variants = {"high": {"effort": "high"}, "off": {"disabled": True, "effort": "none"}}
+    model = {"options": {"effort": "low", "kept": 1}, "variants": variants}
+    house.settings(provider={"scripted": {"models": {"x": model}}})
+    door = await house.open()
+    session = await door.session()
+    answers = [await door.ask(session, "hi", variant=name) for name in ("high", "off", "unheard")]
+    options = [request["params"]["options"] for request in house.requests()]
+    assert options == [
+        {"effort": "high", "kept": 1},
+        {"effort": "low", "kept": 1},
+        {"effort": "low", "kept": 1},
+    ]
+    assert [answer_of(answer).variant for answer in answers] == ["high", "off", "unheard"]
+
+
+async def test_a_message_that_a_slow_hook_kept_back_stands_after_what_came_meanwhile(
+    house: House, door: Door
+) -> None:
+    session = await door.session()
+
+    async def slow(given: points.ChatMessageInput, output: points.ChatMessageOutput) -> None:
+        if said(output) == "slow":  # type: ignore[arg-type]
+            await door.client.prompt(session, PromptBody.text("quick", no_reply=True))
+
+    door.plugin({"chat.message": slow})
+    await door.ask(session, "slow")
+    history = (await door.live(session)).history
+    assert [said(message) for message in history] == ["quick", "slow", "heard"]
+    assert await door.stored(session) == history
 
 
 async def test_a_prompt_without_a_reply_is_stored_and_answered_with_the_next_one(

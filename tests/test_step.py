@@ -5,14 +5,14 @@ import time
 import pytest
 from tests.turn import House, answer_of, results, said, trace
 
-from instar.message import APIError, ContentFilterError, ProviderAuthError, UnknownError
+from instar.message import APIError, ContentFilterError, ProviderAuthError, RetryPart, UnknownError
 from instar.plugin import points
 
 pytest_plugins = ["tests.turn"]
 
 
 async def test_a_turn_with_one_tool_call_leaves_these_parts_and_these_events(house: House) -> None:
-    """The reference's sections 3.1 and 3.2; what it repeats without a change is published once here."""
+    """The reference's sections 3.1 and 3.2."""
     house.says("""
         == turn
         reasoning: I should look.
@@ -28,12 +28,16 @@ async def test_a_turn_with_one_tool_call_leaves_these_parts_and_these_events(hou
     door = await house.open()
     session = await door.session()
     await door.ask(session, "what does a.txt say?")
-    assert trace(door.heard) == [
+    heard = [event for event in door.heard if hasattr(event.properties, "session_id")]
+    assert trace(heard) == [
         "session.created",
+        "session.updated",
         "message user",
         "part text what does a.txt say?",
+        "session.updated",
         "status busy",
         "message assistant",
+        "status busy",
         "part step-start",
         "part reasoning ",
         "delta I should look.",
@@ -43,9 +47,11 @@ async def test_a_turn_with_one_tool_call_leaves_these_parts_and_these_events(hou
         "part tool completed",
         "part step-finish tool-calls",
         "message assistant tool-calls",
+        "message assistant tool-calls",
         "session.updated",
         "status busy",
         "message assistant",
+        "status busy",
         "part step-start",
         "part text ",
         "delta It says ",
@@ -53,7 +59,9 @@ async def test_a_turn_with_one_tool_call_leaves_these_parts_and_these_events(hou
         "part text It says hello.",
         "part step-finish stop",
         "message assistant stop",
+        "message assistant stop",
         "session.updated",
+        "status busy",
         "status idle",
         "session.idle",
     ]
@@ -112,6 +120,9 @@ async def test_a_call_that_fails_for_a_while_is_tried_again_and_leaves_no_half_p
         text: half of it
         error: 429 slow down retry-after=0 times=2
         text: , and the rest
+
+        == turn
+        text: next it is
     """)
     door = await house.open()
     session = await door.session()
@@ -127,6 +138,11 @@ async def test_a_call_that_fails_for_a_while_is_tried_again_and_leaves_no_half_p
     assert [part.__struct_config__.tag for part in stored.parts].count("step-start") == 1
     removed = {given.part_id for given in door.of("message.part.removed")}
     assert len(removed) == 4
+    retries = [part for part in stored.parts if isinstance(part, RetryPart)]
+    assert [part.attempt for part in retries] == [1, 2]
+    assert all("slow down" in part.error.data.message and part.error.data.is_retryable for part in retries)
+    await door.ask(session, "next")
+    assert "slow down" not in str(house.requests()[-1]["messages"])
     assert not removed & {part.id for part in stored.parts}
 
 

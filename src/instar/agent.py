@@ -5,14 +5,15 @@ The built-in ones are completed and overridden by the configuration's ``agent`` 
 """
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any, Final, Literal
 
 import msgspec
 
+from instar import wire
 from instar.config import AgentConfig, Config
-from instar.config.builtin import DENIALS
+from instar.config.builtin import ALLOWED, DENIALS, confined
 from instar.message import ModelRef, Rule
 from instar.permission import DEFAULTS, from_config
 from instar.provider.assemble import UnknownModel
@@ -43,6 +44,27 @@ class Agent(msgspec.Struct, frozen=True):
     native: bool = False
     permission: tuple[Rule, ...] = ()
     options: Plain = msgspec.field(default_factory=dict)
+
+
+def to_plain(agent: Agent) -> Plain:
+    """Return an agent in opencode's form (``GET /agent``); what is not set is left out."""
+    given: Plain = {
+        "name": agent.name,
+        "description": agent.description or None,
+        "mode": agent.mode,
+        "native": agent.native,
+        "hidden": agent.hidden or None,
+        "topP": agent.top_p,
+        "temperature": agent.temperature,
+        "color": agent.color,
+        "permission": [wire.to_plain(rule) for rule in agent.permission],
+        "model": agent.model and {"modelID": agent.model.model_id, "providerID": agent.model.provider_id},
+        "variant": agent.variant,
+        "prompt": agent.prompt,
+        "options": agent.options,
+        "steps": agent.steps,
+    }
+    return {key: value for key, value in given.items() if value is not None}
 
 
 def shipped_prompt(name: str) -> str:
@@ -82,11 +104,17 @@ class Agents:
         self._find = find
         self._faults: dict[str, str] = {}
         everybody = (*own, *from_config(config.permission or {}), *tool_rules(config.tools))
+        asked = [(name, pattern) for agent, name, pattern in config.asked if not agent]
         self._agents = {
             agent.name: msgspec.structs.replace(
                 agent,
                 native=True,
-                permission=(*DEFAULTS, *agent.permission, *everybody, *DENIALS.get(agent.name, ())),
+                permission=(
+                    *DEFAULTS,
+                    *agent.permission,
+                    *confined(agent.name, everybody, asked),
+                    *DENIALS.get(agent.name, ()),
+                ),
             )
             for agent in _BUILTIN
         }
@@ -95,8 +123,9 @@ class Agents:
                 self._agents.pop(name, None)
                 continue
             new = Agent(name, mode="all", permission=(*DEFAULTS, *everybody))
+            asked = [(rule, pattern) for agent, rule, pattern in config.asked if agent == name]
             try:
-                self._agents[name] = self._merged(self._agents.get(name) or new, block)
+                self._agents[name] = self._merged(self._agents.get(name) or new, block, asked)
             except ValueError as error:
                 self._agents.pop(name, None)
                 self._faults[name] = str(error)
@@ -129,8 +158,9 @@ class Agents:
         """Return the agents that a task may be given to: those of mode subagent or all that are not hidden."""
         return [agent for agent in self.all() if agent.mode != "primary" and not agent.hidden]
 
-    def _merged(self, agent: Agent, block: AgentConfig) -> Agent:
-        rules = (*agent.permission, *tool_rules(block.tools), *from_config(block.permission or {}))
+    def _merged(self, agent: Agent, block: AgentConfig, asked: Iterable[tuple[str, str]]) -> Agent:
+        own = confined(agent.name, from_config(block.permission or {}), asked)
+        rules = (*agent.permission, *tool_rules(block.tools), *own)
         changes: dict[str, Any] = {
             "permission": rules,
             "options": {**agent.options, **(block.options or {})},
@@ -195,7 +225,7 @@ _BUILTIN: Final = (
         "Say how thorough it should be: quick, medium or very thorough.",
         mode="subagent",
         prompt=_prompt("explore"),
-        permission=_only("grep", "glob", "list", "bash", "webfetch", "websearch", "codesearch", "read"),
+        permission=_only(*ALLOWED["explore"]),
     ),
     Agent("title", hidden=True, temperature=0.5),
     Agent("summary", hidden=True, prompt=_prompt("summary")),

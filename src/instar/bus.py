@@ -15,10 +15,15 @@ from instar.event import Event, PartDelta
 
 
 class Subscription:
-    """A queue of events for one reader: iterate over it, or use it as a context manager to unsubscribe."""
+    """A queue of events for one reader: iterate over it, or use it as a context manager to unsubscribe.
 
-    def __init__(self, bus: "Bus") -> None:
+    With `most`, one event more than so many drops all that wait; `missed` counts those.
+    """
+
+    def __init__(self, bus: "Bus", most: int | None = None) -> None:
+        self.missed = 0
         self._bus = bus
+        self._most = most
         self._queue: deque[Event] = deque()
         self._ready = asyncio.Event()
         self._closed = False
@@ -28,6 +33,9 @@ class Subscription:
         if self._queue and (merged := _merge(self._queue[-1], event)) is not None:
             self._queue[-1] = merged
         else:
+            if self._most is not None and len(self._queue) >= self._most:
+                self.missed += len(self._queue)
+                self._queue.clear()
             self._queue.append(event)
         self._ready.set()
 
@@ -78,9 +86,9 @@ class Bus:
         for subscription in tuple(self._subscriptions):
             subscription.put(event)
 
-    def subscribe(self) -> Subscription:
-        """Return a new subscription that gets every event from now on."""
-        subscription = Subscription(self)
+    def subscribe(self, most: int | None = None) -> Subscription:
+        """Return a new subscription that gets every event from now on, at most `most` of them unread."""
+        subscription = Subscription(self, most)
         self._subscriptions.append(subscription)
         return subscription
 

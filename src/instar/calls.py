@@ -13,13 +13,14 @@ from typing import Any
 
 import msgspec
 
+from instar import changes
 from instar.context import Turn, rules_for
 from instar.event import AskedBy
 from instar.instance import Instance
+from instar.live import now
 from instar.message import Span, ToolCompleted, ToolError, ToolPart, ToolRunning, ToolSpan, WithParts
 from instar.plugin import Ask, PermissionDenied, Tool, ToolFailure, ToolResult, points, wire
 from instar.plugin.door import Refused
-from instar.session import now
 from instar.stream import Call
 from instar.tool import invalid
 from instar.tool.output import truncate
@@ -104,9 +105,10 @@ async def run(
             if refusal is not None:
                 refusals[running.part.id] = refusal
                 stopped = stopped or (isinstance(refusal, PermissionDenied) and refusal.stop)
-        for running in prepared:
-            if running.part.id not in refusals:
-                tasks[running.part.id] = asyncio.create_task(_execute(running))
+        allowed = [running for running in prepared if running.part.id not in refusals]
+        await changes.before(instance, holder, [(running.part.tool, running.tool) for running in allowed])
+        for running in allowed:
+            tasks[running.part.id] = asyncio.create_task(_execute(running))
         for running in prepared:
             if running.part.id in refusals:
                 await _report_failure(instance, running, str(refusals[running.part.id]))

@@ -11,13 +11,15 @@ from typing import Any
 
 import msgspec
 
+from instar import reminder, structured
 from instar.agent import Agent, sampling_temperature, shipped_prompt
 from instar.instance import Instance
+from instar.live import Live
 from instar.message import Assistant, Rule, User, WithParts, visible
 from instar.permission import denied_outright, exact_over_wildcards
 from instar.plugin import Tool, points, wire
+from instar.provider.describe import describe
 from instar.provider.protocol import Model, Request, ToolSpec
-from instar.session import Live
 from instar.store import PutValue
 from instar.tool.registry import offered
 
@@ -56,9 +58,10 @@ async def prepare(instance: Instance, turn: Turn) -> Prepared:
         temperature=sampling_temperature(turn.agent, turn.model.id) if turn.model.temperature else None,
         top_p=turn.agent.top_p,
         max_output_tokens=min(turn.model.limit.output, 32_000) or None,
-        options={**turn.model.options, **turn.agent.options},
+        options={**turn.model.options, **turn.agent.options, **variant_options(turn)},
         session_id=turn.live.id,
         agent=turn.agent.name,
+        tool_choice="required" if structured.is_wanted(turn.user) else "auto",
     )
     return Prepared(await finish_request(instance, request, turn.user), tools)
 
@@ -71,7 +74,7 @@ async def finish_request(instance: Instance, request: Request, message: User) ->
         session_id=request.session_id,
         agent=request.agent,
         model=describe(request.model),
-        provider={"id": request.model.provider_id},
+        provider=instance.models.info(request.model.provider_id),
         message=wire.copy(message),
         purpose=request.purpose,
     )
@@ -98,37 +101,42 @@ async def compose(instance: Instance, turn: Turn) -> list[str]:
         frozen = _composed(instance, turn.agent)
         await instance.store.commit([PutValue("instar", key, frozen)])
     turn.live.frozen[key] = frozen
-    return [*frozen, turn.user.system] if turn.user.system else list(frozen)
+    data = structured.SYSTEM if structured.is_wanted(turn.user) else None
+    return [*frozen, *(text for text in (turn.user.system, data) if text)]
 
 
 def available(instance: Instance, turn: Turn) -> dict[str, Tool]:
     """Return the tools that this step offers, built-in ones first, each group by name."""
     switched = turn.user.tools or {}
     found = {**offered(instance.tools, turn.model.id), **dict(sorted(instance.plugins.tools().items()))}
-    return {
+    allowed = {
         name: tool
         for name, tool in found.items()
         if switched.get(name, True)
         and not denied_outright([tool.permission or name, *tool.aliases], rules_for(turn, tool))
     }
+    return (
+        allowed | {structured.NAME: structured.tool(turn.user)}
+        if structured.is_wanted(turn.user)
+        else allowed
+    )
+
+
+def variant_options(turn: Turn) -> wire.Plain:
+    """Return the options of the variant that the message names; a name that the model does not have means none.
+
+    Clients send the names of other models' variants (``high``), which opencode ignores too.
+    """
+    found = turn.model.variants.get(turn.user.model.variant or "", {})
+    if found.get("disabled"):
+        return {}
+    return {name: value for name, value in found.items() if name != "disabled"}
 
 
 def rules_for(turn: Turn, tool: Tool | None) -> list[Rule]:
     """Return the rules that a call of `tool` is judged by: the agent's, then the session's."""
     rules = [*turn.agent.permission, *(turn.live.session.permission or [])]
     return exact_over_wildcards(rules) if tool is not None and tool.exact_first else rules
-
-
-def describe(model: Model) -> wire.Plain:
-    """Return a model as plugins see it, without its key."""
-    return {
-        "id": model.id,
-        "providerID": model.provider_id,
-        "name": model.name,
-        "limit": wire.to_plain(model.limit),
-        "cost": wire.to_plain(model.cost),
-        "options": model.options,
-    }
 
 
 def environment_block(instance: Instance) -> str:
@@ -171,10 +179,11 @@ async def _messages(instance: Instance, live: Live) -> list[WithParts]:
     # The answer that this step is about to write stands in the history already.
     if messages and isinstance(messages[-1].info, Assistant) and messages[-1].info.time.completed is None:
         messages = messages[:-1]
+    messages = reminder.dress(messages)
     if not instance.plugins.listens(points.MESSAGES):
         return messages
-    # Transforms get a copy decoded for this step: the stored history is never theirs to change.
-    output = points.MessagesOutput(messages=[message.copy() for message in messages])
+    # The door gives each transform a copy: the stored history is never theirs to change.
+    output = points.MessagesOutput(messages=messages)
     await instance.plugins.trigger(points.MESSAGES, points.Empty(), output)
     return output.messages
 

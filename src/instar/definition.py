@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from instar.config import Config, ConfigError, Layer, Scope, dotted, foreign, merge, spread_flat
+from instar.config import Config, ConfigError, Layer, Scope, dotted, merge, spread_flat, viewed
 from instar.document import DocumentError, read_text
 from instar.front_matter import FrontMatter, front_matter
 from instar.paths import Paths
@@ -96,10 +96,9 @@ def complete(read: Settings, project: Project, paths: Paths, trust: Trust) -> tu
         return read, mistakes
     # All of them again: what an untrusted file may add depends on what the person's definitions say.
     layers, dropped = restricted([*read.layers, *new])
-    merged = merge(layers)
-    config = msgspec.structs.replace(Config.from_data(merged.data), foreign=foreign(layers))
+    config, origins = viewed(layers)
     changed = msgspec.structs.replace(
-        read, config=config, layers=layers, origins=merged.origins, dropped=[*read.dropped, *dropped]
+        read, config=config, layers=layers, origins=origins, dropped=[*read.dropped, *dropped]
     )
     return changed, mistakes
 
@@ -137,10 +136,13 @@ def load(path: Path) -> FrontMatter:
         raise MistakeFound(Mistake(path, 1, "", f"expected a readable file: {error.strerror}")) from None
 
 
-def unknown_field(path: Path, found: FrontMatter, known: tuple[str, ...]) -> None:
-    """Raise `MistakeFound` for a field that is nearly one of `known`; others may be somebody else's."""
+def unknown_field(path: Path, found: FrontMatter, known: tuple[str, ...], alike: float = 0.84) -> None:
+    """Raise `MistakeFound` for a field that is nearly one of `known`; others may be somebody else's.
+
+    `alike` (0 to 1) is what counts as nearly: less where a field that is not known means nothing anyway.
+    """
     for name in found.data:
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.84)
+        near = difflib.get_close_matches(name, known, n=1, cutoff=alike)
         if name not in known and near:
             text = f"there is no such field; did you mean {near[0]}?"
             raise MistakeFound(Mistake(path, found.line((name,)), name, text))
@@ -234,7 +236,7 @@ def _agent(path: Path, found: FrontMatter, folder: str) -> Plain:
 
 def _command(path: Path, found: FrontMatter, folder: str) -> Plain:
     """A command file as a block of the configuration; the text is its template."""
-    unknown_field(path, found, _COMMAND_FIELDS)
+    unknown_field(path, found, _COMMAND_FIELDS, alike=0.75)
     template = found.body.strip()
     if not template:
         raise MistakeFound(

@@ -13,11 +13,11 @@ from instar import prompt
 from instar.agent import UnknownAgent
 from instar.event import LimitReached, make
 from instar.instance import Instance
+from instar.live import Live
 from instar.message import Assistant, WithParts
 from instar.plugin import Invalid, PromptBody, points
 from instar.provider.assemble import UnknownModel
 from instar.provider.resolve import NoModel
-from instar.session import Live
 from instar.store import DropFollowUp, FollowUp
 
 log = logging.getLogger("instar.loop")
@@ -35,10 +35,8 @@ async def take(instance: Instance, live: Live, answer: WithParts) -> bool:
     Returns whether there was one. A follow-up that cannot become a message is logged and given up.
     """
     # Before anything is waited for: a prompt that comes from here on runs the loop again.
-    live.wanted = False
-    if live.settled != answer.info.id:
-        # Once for each answer, however often the loop comes by.
-        live.settled = answer.info.id
+    live.take_up()
+    if live.settle(answer.info.id):
         await _ask_plugins(instance, live, answer)
     for waiting in await instance.sessions.queued(live.id):
         if not _within_cap(instance, live, waiting):
@@ -51,7 +49,7 @@ async def take(instance: Instance, live: Live, answer: WithParts) -> bool:
             log.error("follow-up given up session=%s source=%s error=%s", live.id, waiting.source, error)
             await instance.sessions.unqueue(waiting)
             continue
-        live.continued[waiting.source] = live.continued.get(waiting.source, 0) + 1
+        live.go_on(waiting.source)
         return True
     return False
 
@@ -72,7 +70,7 @@ async def _ask_plugins(instance: Instance, live: Live, answer: WithParts) -> Non
         agent=info.agent,
         message=seen.info,
         parts=seen.parts,
-        continued=sum(live.continued.values()),
+        continued=live.continued(),
     )
     output = await instance.plugins.trigger(points.TURN_END, given, points.TurnEndOutput(follow_ups=[]))
     for wanted in output.follow_ups:
@@ -83,7 +81,7 @@ async def _ask_plugins(instance: Instance, live: Live, answer: WithParts) -> Non
 
 
 def _within_cap(instance: Instance, live: Live, waiting: FollowUp) -> bool:
-    if waiting.source == PERSON or live.continued.get(waiting.source, 0) < CAP:
+    if waiting.source == PERSON or live.continued(waiting.source) < CAP:
         return True
     text = f"{waiting.source} made the session go on {CAP} times in a row; it waits for a person now"
     log.warning("limit reached session=%s source=%s cap=%d", live.id, waiting.source, CAP)

@@ -67,7 +67,21 @@ async def git(
     stdin: bytes = b"",
     env: Mapping[str, str] | None = None,
 ) -> str:
-    """Run ``git args`` in `cwd` and return its stdout, undecodable bytes replaced.
+    """Run ``git args`` in `cwd` and return its stdout, undecodable bytes replaced; all else as `git_bytes`."""
+    printed = await git_bytes(processes, cwd, *args, check=check, timeout=timeout, stdin=stdin, env=env)
+    return printed.decode(errors="replace")
+
+
+async def git_bytes(
+    processes: Processes,
+    cwd: Path,
+    *args: str,
+    check: bool = True,
+    timeout: float = 60.0,
+    stdin: bytes = b"",
+    env: Mapping[str, str] | None = None,
+) -> bytes:
+    """Run ``git args`` in `cwd` and return its stdout as it is: names of files may be in any encoding.
 
     `env` is added to the cleaned environment (``GIT_INDEX_FILE`` for a temporary index). Commands that
     commit get `IDENTITY` where the person has none. `timeout` is in seconds. Without `check` a non-zero
@@ -81,7 +95,7 @@ async def git(
     failed = output.timed_out or output.signal is not None or output.truncated
     if failed or (check and output.code != 0):
         raise GitError(_said(cwd, args, output, timeout), output.code)
-    return output.stdout.decode(errors="replace")
+    return output.stdout
 
 
 def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:

@@ -23,6 +23,7 @@ from instar.provider.resolve import Models
 from instar.question import Questions
 from instar.session import Sessions
 from instar.skill import Skills
+from instar.snapshot import Snapshot
 from instar.store import Store
 from instar.usage import Limits
 
@@ -40,6 +41,7 @@ class Instance(msgspec.Struct):
     bus: Bus
     plugins: Plugins
     processes: Processes
+    snapshot: Snapshot
     sessions: Sessions
     approvals: Approvals
     questions: Questions

@@ -3,11 +3,12 @@
 Everything special is elsewhere: a hook point, a plugin, or a neighbour's work.
 """
 
-from instar import compaction, follow_up, step, subtask
+from instar import compaction, follow_up, step, structured, subtask
 from instar.context import Turn
+from instar.event import Busy
 from instar.instance import Instance
+from instar.live import Live
 from instar.message import Assistant, User, WithParts
-from instar.session import Live
 
 
 async def run(instance: Instance, live: Live) -> None:
@@ -17,6 +18,7 @@ async def run(instance: Instance, live: Live) -> None:
     """
     number = 0
     while (asked := last_user(live.history)) is not None:
+        instance.sessions.set_status(live, Busy())
         answer = final_answer(live.history, asked)
         if answer is not None:
             if not await follow_up.take(instance, live, answer):
@@ -33,10 +35,27 @@ async def run(instance: Instance, live: Live) -> None:
             outcome = await subtask.run(instance, turn, tasks)
         else:
             outcome = await step.run(instance, turn)
-        if outcome == "overflow":
-            await compaction.ask(instance, live, asked, auto=True, overflow=True)
-        elif outcome in ("stopped", "failed"):
+        if not await _goes_on(instance, turn, outcome):
             return
+
+
+async def _goes_on(instance: Instance, turn: Turn, outcome: step.Outcome) -> bool:
+    """Whether there is more to look at after a step; a history that has grown too long is to be summarised first."""
+    if outcome == "overflow":
+        return await _made_room(instance, turn)
+    if outcome == "final" and await compaction.is_due_at_end(instance, turn):
+        await compaction.ask(instance, turn.live, turn.user, auto=True)
+    return outcome not in ("stopped", "failed")
+
+
+async def _made_room(instance: Instance, turn: Turn) -> bool:
+    """Ask for a summary of what was too long; where none can help, the failure is published now."""
+    if await compaction.ask(instance, turn.live, turn.user, auto=True, overflow=True):
+        return True
+    failed = turn.live.history[-1].info
+    if isinstance(failed, Assistant) and failed.error is not None:
+        instance.sessions.fail(turn.live, failed.error)
+    return False
 
 
 async def turn_for(instance: Instance, live: Live, asked: User, number: int) -> Turn:
@@ -52,11 +71,14 @@ def last_user(history: list[WithParts]) -> User | None:
 
 
 def final_answer(history: list[WithParts], asked: User) -> WithParts | None:
-    """Return the answer that settles `asked`: it failed, or it is whole and not waiting for tools."""
+    """Return the answer that settles `asked`: it failed, or it is whole and not waiting for tools or for data."""
     for message in reversed(history):
         info = message.info
         if isinstance(info, Assistant) and info.parent_id == asked.id:
-            settled = info.error is not None or (info.time.completed and info.finish != "tool-calls")
+            whole = (
+                info.time.completed and info.finish != "tool-calls" and not structured.is_missing(asked, info)
+            )
+            settled = info.error is not None or whole
             return message if settled else None
         if info.id == asked.id:
             break

@@ -69,6 +69,11 @@ class Paths(msgspec.Struct, frozen=True):
         return self.data / "tool-output"
 
     @property
+    def worktrees(self) -> Path:
+        """The folder of the git worktrees that instar makes for sessions."""
+        return self.data / "worktrees"
+
+    @property
     def log_file(self) -> Path:
         """The rotating log."""
         return self.state / "log" / "instar.log"

@@ -5,15 +5,17 @@
 
 import base64
 import mimetypes
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import unquote, urlparse
+from urllib.parse import parse_qs, unquote, urlparse
 
 import msgspec
 
-from instar import ids, wire
+from instar import ids, structured, wire
 from instar.agent import Agent
 from instar.instance import Instance
+from instar.live import Live
 from instar.message import (
     AgentPart,
     Created,
@@ -28,7 +30,7 @@ from instar.message import (
 )
 from instar.plugin import Invalid, PromptBody, points
 from instar.plugin.door import Refused
-from instar.session import Live
+from instar.session import DEFAULT_VARIANT
 from instar.store import Write
 
 LARGEST_FILE = 5 * 1024 * 1024
@@ -59,6 +61,7 @@ async def submit(instance: Instance, live: Live, body: PromptBody, more: Sequenc
         system=body.system,
         tools=body.tools,
     )
+    structured.check(body.format)
     if not body.parts:
         raise Invalid("a prompt needs at least one part")
     parts = [part for given in body.parts for part in _parts(instance, user, given)]
@@ -76,7 +79,10 @@ async def submit(instance: Instance, live: Live, body: PromptBody, more: Sequenc
         raise Invalid(f"the plugin {refused.plugin} refused the prompt: {refused}") from refused
     try:
         kept = [_decoded(user, part) if isinstance(part, dict) else part for part in output.parts]
-        return await instance.sessions.save_message(live, output.message, kept, more)
+        message = wire.copy(output.message)
+        # Others may have come while the hooks thought: the history is in the order of the times.
+        message.time.created = max(message.time.created, live.next_time())
+        return await instance.sessions.save_prompt(live, message, kept, more)
     except (msgspec.MsgspecError, TypeError, AttributeError) as error:
         # A gate fails closed: a message that a hook broke is not saved.
         raise Invalid(f"a chat.message hook left a message that cannot be saved: {error}") from error
@@ -89,13 +95,15 @@ def choose_model(instance: Instance, live: Live, body: PromptBody, agent: Agent)
         model = instance.models.default()
         ref = ModelRef(provider_id=model.provider_id, model_id=model.id)
     instance.models.find(f"{ref.provider_id}/{ref.model_id}")
-    return msgspec.structs.replace(ref, variant=body.variant or ref.variant)
+    own = agent.variant if body.model is None else body.model.variant
+    return msgspec.structs.replace(ref, variant=body.variant or own or ref.variant)
 
 
 def _last_model(live: Live) -> ModelRef | None:
     chosen = live.session.model
     if chosen is not None and not live.history:
-        return ModelRef(provider_id=chosen.provider_id, model_id=chosen.id, variant=chosen.variant)
+        variant = None if chosen.variant == DEFAULT_VARIANT else chosen.variant
+        return ModelRef(provider_id=chosen.provider_id, model_id=chosen.id, variant=variant)
     return next((m.info.model for m in reversed(live.history) if isinstance(m.info, User)), None)
 
 
@@ -140,7 +148,9 @@ def _check_id(live: Live, message_id: str) -> None:
 
 
 def _attached(instance: Instance, user: User, part: FilePart) -> list[Part]:
-    path = instance.directory / unquote(urlparse(part.url).path)
+    url = urlparse(part.url)
+    path = instance.directory / unquote(url.path)
+    lines = _lines_asked(url.query)
     try:
         if path.is_dir():
             names = sorted(entry.name + ("/" if entry.is_dir() else "") for entry in path.iterdir())
@@ -159,10 +169,31 @@ def _attached(instance: Instance, user: User, part: FilePart) -> list[Part]:
     if _is_text(data, mime):
         # So typed, the file itself is not sent beside its text (`provider.convert`).
         part.mime = "text/plain"
-        return [part, _shown(user, path, _beginning(data))]
+        return [part, _shown(user, path, _beginning(_cut(data, lines)), lines)]
     # The bytes travel with the message: the file may change or go before the next step.
     part.url = f"data:{mime};base64,{base64.b64encode(data).decode()}"
     return [part]
+
+
+def _lines_asked(query: str) -> range | None:
+    """The lines of ``?start=3&end=5``, from 1 and both included; without `end` all that follow; None for the whole."""
+    given = parse_qs(query)
+    if "start" not in given:
+        return None
+    try:
+        start = int(given["start"][-1])
+        end = int(given["end"][-1]) if "end" in given else sys.maxsize - 1
+    except ValueError:
+        start = end = -1
+    if not 1 <= start <= end:
+        raise Invalid(f"?{query} of a file's url names no lines; write ?start=3&end=5, counted from 1")
+    return range(start, min(end, sys.maxsize - 1) + 1)
+
+
+def _cut(data: bytes, lines: range | None) -> bytes:
+    return (
+        data if lines is None else b"".join(data.splitlines(keepends=True)[lines.start - 1 : lines.stop - 1])
+    )
 
 
 def _beginning(data: bytes) -> str:
@@ -184,11 +215,13 @@ def _is_text(data: bytes, mime: str) -> bool:
     )
 
 
-def _shown(user: User, path: Path, text: str) -> TextPart:
+def _shown(user: User, path: Path, text: str, lines: range | None = None) -> TextPart:
+    last = "" if lines is None or lines.stop == sys.maxsize else lines.stop - 1
+    place = "" if lines is None else f' lines="{lines.start}-{last}"'
     return TextPart(
         id=ids.new("prt"),
         session_id=user.session_id,
         message_id=user.id,
-        text=f'<file path="{path}">\n{text}\n</file>',
+        text=f'<file path="{path}"{place}>\n{text}\n</file>',
         synthetic=True,
     )

@@ -5,16 +5,13 @@ A question may also be answered through the client, by whoever comes first.
 """
 
 import asyncio
-import contextlib
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from instar import ids
+from instar.approval import first
 from instar.bus import Bus
 from instar.event import AskedBy, Question, QuestionAsked, QuestionRejected, QuestionReplied, make
 from instar.plugin import Invalid, NotFound
-
-log = logging.getLogger("instar.question")
 
 Answers = list[list[str]]
 """For each question the labels chosen, or what was typed."""
@@ -29,7 +26,7 @@ async def relayed(question: QuestionAsked) -> Answers | None:
 
 
 class Questions:
-    """The questions of one instance; they wait in memory, as the calls that ask them do."""
+    """The questions of one instance (`QuestionClient`); they wait in memory, as the calls that ask them do."""
 
     def __init__(self, bus: Bus, questioner: Questioner | None) -> None:
         """`questioner` is None for a door without a person."""
@@ -53,20 +50,17 @@ class Questions:
         reply: asyncio.Future[Answers | None] = asyncio.get_running_loop().create_future()
         self._waiting[asked.id] = (asked, reply)
         self._bus.publish(make(asked))
-        person = asyncio.ensure_future(self._questioner(asked))
         answers: Answers | None = None
         try:
-            await asyncio.wait([person, reply], return_when=asyncio.FIRST_COMPLETED)
-            answers = reply.result() if reply.done() else _sound(asked, person.result())
+            answers = _sound(asked, await first(self._questioner(asked), reply))
         finally:
-            await _stopped(person)
             self._waiting.pop(asked.id, None)
             self._publish(asked, answers)
         return answers
 
     async def list(self) -> Sequence[QuestionAsked]:
         """Return what waits for an answer, oldest first."""
-        return [asked for asked, _ in self._waiting.values()]
+        return [asked for asked, reply in self._waiting.values() if not reply.done()]
 
     async def reply(self, request_id: str, answers: Sequence[Sequence[str]]) -> None:
         """Answer. Raises `NotFound`, and `Invalid` unless there is a list of labels for each question."""
@@ -108,10 +102,3 @@ def _sound(asked: QuestionAsked, answers: Answers | None) -> Answers | None:
         if len(labels) > 1 and not question.multiple:
             raise Invalid(f"{question.question!r} takes one answer, not {len(labels)}")
     return answers
-
-
-async def _stopped(person: "asyncio.Future[Answers | None]") -> None:
-    if not person.done():
-        person.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await person

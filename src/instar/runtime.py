@@ -12,17 +12,15 @@ from types import TracebackType
 import msgspec
 
 from instar import __version__, mcp_door, wire
-from instar.agent import Agents
 from instar.approval import Approvals, Person
 from instar.bus import Bus
 from instar.client import SessionDoor
-from instar.command import Commands
-from instar.definition import complete, untrusted_places
-from instar.event import Event
+from instar.configured import Configured, Ground, ask_plugins
+from instar.definition import complete
+from instar.event import Event, ServerInstanceDisposed, make
 from instar.flagship import FLAGSHIPS
-from instar.generate import single
+from instar.generate import single, small_model
 from instar.instance import Instance
-from instar.instruction import Instructions, Pattern
 from instar.mcp import ASK, Servers
 from instar.message import ModelRef, Rule
 from instar.paths import Paths
@@ -30,10 +28,12 @@ from instar.plugin import (
     Answer,
     Client,
     Host,
+    PermissionClient,
     PluginInput,
     QuestionClient,
     Registry,
     SessionClient,
+    Shell,
     points,
 )
 from instar.plugin.custom import load_tools
@@ -41,26 +41,29 @@ from instar.plugin.door import Plugins
 from instar.plugin.load import Spec, load
 from instar.process import Processes
 from instar.project import discover
-from instar.provider.keys import Keys
-from instar.provider.resolve import Models
 from instar.question import Questioner, Questions
 from instar.secret import masked
 from instar.session import Sessions
 from instar.settings import Settings, read_settings
 from instar.skill import read_skills
+from instar.snapshot import Snapshot
 from instar.store.sqlite import open_store
 from instar.store.values import Values
 from instar.subagent import is_subagent
 from instar.tool.registry import builtin
 from instar.trust import Trust
 from instar.turns import Turns
-from instar.usage import Limits
+from instar.watch import Watching
+from instar.workspace import Workspaces
+from instar.worktree import Worktrees
 
 log = logging.getLogger("instar.runtime")
 
 CAPABILITIES = frozenset({"generate", "follow_ups", "dynamic_tools"})
 _TITLE_GRACE = 2.0
 """Seconds that closing waits for a title that is being made."""
+_WATCH_AFTER = 1.0
+"""Seconds after which files are watched for plugins: a turn that is over sooner must not pay for it."""
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -94,11 +97,18 @@ class Runtime:
         self._closed = False
         self._forwarding: asyncio.Task[None] | None = None
         self.instance = build(self)
+        self._watching = Watching(self.instance)
         self.turns = Turns(self.instance)
-        self.session: SessionClient = SessionDoor(self.instance, self.turns)
+        self.registry = Registry()
+        worktrees = Worktrees(
+            self.instance.processes, self.instance.project, self.instance.paths.worktrees, trust.is_trusted
+        )
+        self.workspace = Workspaces(self.instance, self.registry, {"worktree": worktrees})
+        self._door = SessionDoor(self.instance, self.turns, self.workspace)
+        self.session: SessionClient = self._door
+        self.permission: PermissionClient = self.instance.approvals
         self.question: QuestionClient = self.instance.questions
         self.server_url: str | None = None
-        self.registry = Registry()
         self.mcp: Servers | None = None
         self.untrusted = list(read.dropped)
         self.notices: list[str] = []
@@ -118,9 +128,9 @@ class Runtime:
         )
         read, mistakes = complete(read, project, paths, trust)
         skills, more = read_skills(read, project, paths, trust)
-        limits = Limits.of(read.config.limits, read.config.max_iterations)
-        models = Models(read.config, options.environment, keys=Keys(paths.data / "auth.json"))
         own = [_saved_output(paths), *skills.rules(), ASK]
+        ground = Ground(project, paths, options.environment, trust.is_trusted, own)
+        made = Configured.of(read, ground)
         bus = Bus()
         store = await open_store(paths.database, bus.publish)
         plugins = Plugins(bus, points.CORE)
@@ -134,29 +144,29 @@ class Runtime:
                     project=project,
                     paths=paths,
                     config=read.config,
-                    limits=limits,
+                    limits=made.limits,
                     environment=options.environment,
                     store=store,
                     bus=bus,
                     plugins=plugins,
                     processes=processes,
+                    snapshot=Snapshot.of(processes, project, paths.data, paths.home, read.config.snapshot),
                     sessions=Sessions(store, bus, project, options.directory),
-                    approvals=Approvals(store, bus, plugins, project, options.person),
+                    approvals=Approvals(store, bus, plugins, project, options.person, stops=_stops(read)),
                     questions=Questions(bus, options.questioner),
-                    agents=Agents(read.config, own, models.find),
-                    commands=Commands(read.config, untrusted_places(read)),
+                    agents=made.agents,
+                    commands=made.commands,
                     skills=skills,
-                    instructions=Instructions(project, paths, _patterns(read), trust.is_trusted),
-                    models=models,
+                    instructions=made.instructions,
+                    models=made.models,
                     tools=builtin(),
                     client=client,
                 ),
             )
-            runtime.notices += map(str, [*mistakes, *more])
-            runtime.notices += [*runtime.instance.agents.problems, *runtime.instance.commands.problems]
-            runtime.notices += runtime.instance.instructions.problems
-            runtime._offer()
-            await runtime._load()
+            runtime.notices += map(str, [*[one for one in read.unknown if one.near], *mistakes, *more])
+            runtime.notices += made.problems
+            await runtime.instance.approvals.clear()
+            await runtime._load(ground)
         except BaseException:
             await store.close()
             raise
@@ -167,7 +177,8 @@ class Runtime:
     ) -> Answer:
         """Make one model call without a session, tools or hooks."""
         models = self.instance.models
-        found = models.find(f"{model.provider_id}/{model.model_id}") if model else models.small()
+        name = f"{model.provider_id}/{model.model_id}" if model else ""
+        found = models.find(name) if name else await small_model(self.instance)
         return await single(self.instance, found, system, prompt, cause)
 
     async def events(self) -> AsyncIterator[Event]:
@@ -175,6 +186,11 @@ class Runtime:
         with self.instance.bus.subscribe() as subscription:
             async for event in subscription:
                 yield event
+
+    def watch(self) -> None:
+        """Watch the directory from now on: whoever listens for longer than a turn wants to hear of it."""
+        if not self._closed:
+            self._watching.start()
 
     async def publish(self, event: Event) -> None:
         """Publish an event of a declared type."""
@@ -197,11 +213,14 @@ class Runtime:
             return
         self._closed = True
         await self.turns.close(_TITLE_GRACE)
-        await self.instance.plugins.dispose()
+        await self._door.close()
+        await self._watching.close()
+        self.instance.bus.publish(make(ServerInstanceDisposed(directory=str(self.instance.directory))))
         self.instance.bus.close()
         if self._forwarding is not None:
             await asyncio.wait([self._forwarding], timeout=_TITLE_GRACE)
             self._forwarding.cancel()
+        await self.instance.plugins.dispose()
         await self.instance.processes.close()
         await self.instance.models.close()
         await self.instance.store.close()
@@ -214,15 +233,18 @@ class Runtime:
     ) -> None:
         await self.close()
 
-    async def _load(self) -> None:
+    async def _load(self, ground: Ground) -> None:
         self.notices += filter(None, [self._trust.problem])
         self.mcp = mcp_door.let_in(self.instance, self._options.person)
         self._add_tools()
         specs = [*_listed(self._settings), *self._switched_on()]
         self.notices += await load(specs, self.instance.plugins, self._plugin_input)
-        await self.instance.plugins.configure(masked(self._settings.config.data))
+        self._settings, notices = await ask_plugins(self.instance, self._settings, ground)
+        self.notices += notices
+        self._offer()
         if self.instance.plugins.hears_events:
             self._forwarding = asyncio.create_task(self.instance.plugins.forward())
+            self._watching.start(_WATCH_AFTER)
 
     def _offer(self) -> None:
         """Give the model the built-in tools; some name what there is to choose from."""
@@ -262,7 +284,7 @@ class Runtime:
             directory=self.instance.directory,
             worktree=self.instance.project.worktree,
             server_url=lambda: self.server_url,
-            shell=self.instance.processes,
+            shell=Shell(self.instance.processes, self.instance.directory, self._options.environment, name),
             kv=Values(self.instance.store, name),
             host=Host("instar", __version__, CAPABILITIES),
             registry=self.registry,
@@ -280,16 +302,15 @@ def _saved_output(paths: Paths) -> Rule:
     return Rule(permission="external_directory", pattern=f"{paths.tool_output}/*", action="allow")
 
 
-def _patterns(read: Settings) -> list[Pattern]:
-    """The entries of ``instructions``, each with whether the person stands behind it."""
-    strange = untrusted_places(read)
-    entries = enumerate(read.config.instructions)
-    return [Pattern(text, not strange(f"instructions.{index}")) for index, text in entries]
-
-
 def _listed(read: Settings) -> list[Spec]:
     """The plugins that settings and plugin folders name, in the order in which they load."""
     return [Spec(entry.target, entry.options) for entry in read.plugins]
+
+
+def _stops(read: Settings) -> bool:
+    """Whether a rejected call ends the turn (the reference's section 3.5)."""
+    experimental = read.config.data.get("experimental")
+    return not (isinstance(experimental, dict) and experimental.get("continue_loop_on_deny") is True)
 
 
 def _config_flags(options: Options) -> wire.Plain:

@@ -79,6 +79,15 @@ def masked(value: Any) -> Any:
     return value
 
 
+def unmasked(value: Any, original: Any) -> Any:
+    """Return `value`, which was made from ``masked(original)``, with the secrets that still read ``***`` put back."""
+    if isinstance(value, dict) and isinstance(original, dict):
+        return {key: unmasked(item, original.get(key)) for key, item in value.items()}
+    if isinstance(value, list) and isinstance(original, list) and len(value) == len(original):
+        return [unmasked(item, before) for item, before in zip(value, original, strict=True)]
+    return original if value == MASK and original is not None else value
+
+
 def _names_secret(key: str) -> bool:
     bare = key.lower().replace("_", "").replace("-", "")
     return bare.endswith(

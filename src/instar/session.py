@@ -16,6 +16,7 @@ from instar import __version__, event, ids, wire
 from instar.bus import Bus
 from instar.event import Event, Idle, SessionStatus, make
 from instar.lease import busy, take
+from instar.live import Live, now
 from instar.message import (
     Message,
     MessageError,
@@ -24,6 +25,7 @@ from instar.message import (
     SessionModel,
     SessionTime,
     Tokens,
+    User,
     WithParts,
 )
 from instar.plugin import NotFound, SessionBody
@@ -33,7 +35,6 @@ from instar.store import (
     DropPart,
     DropSession,
     FollowUp,
-    Lease,
     PutFollowUp,
     PutMessage,
     PutPart,
@@ -44,60 +45,15 @@ from instar.store import (
     Write,
 )
 
+__all__ = ["DEFAULT_VARIANT", "Live", "Sessions", "default_title", "now", "slug"]
+
+DEFAULT_VARIANT = "default"
+"""The variant of a session's model that has none (the reference's section 3.1)."""
 _FIRST_FENCE = 1
 """The fence of the first lease on a session (`Store.lease`)."""
 
 _ADJECTIVES = ("amber", "brave", "calm", "clever", "eager", "fair", "gentle", "keen", "kind", "noble")
 _NOUNS = ("beetle", "brook", "cedar", "comet", "cricket", "ember", "falcon", "harbor", "moth", "otter")
-
-
-class Live:
-    """An open session: its row, its messages in order, and the turn that runs in it, if any.
-
-    `frozen` holds system prompts that were composed once; `continued` counts, by source, the follow-ups
-    that were taken up since a person last spoke; `wanted` says that something was added that the turn
-    has not looked at yet; `settled` is the last answer whose end plugins were told of; `fence` is that of
-    the lease under which the history was last read or written: another one means that somebody else was here.
-    """
-
-    def __init__(self, session: Session, history: list[WithParts]) -> None:
-        self.session = session
-        self.history = history
-        self.status: SessionStatus = Idle()
-        self.turn: asyncio.Task[None] | None = None
-        self.beside: asyncio.Task[None] | None = None
-        self.abort = asyncio.Event()
-        self.wanted = False
-        self.settled: str | None = None
-        self.lease: Lease | None = None
-        self.fence: int | None = None
-        self.reading = asyncio.Lock()
-        self.holds = 0
-        self.frozen: dict[str, list[str]] = {}
-        self.continued: dict[str, int] = {}
-
-    @property
-    def id(self) -> str:
-        """The session's id."""
-        return self.session.id
-
-    def find(self, message_id: str) -> WithParts | None:
-        """Return the message with this id, looking from the newest back."""
-        return next((message for message in reversed(self.history) if message.info.id == message_id), None)
-
-    def next_time(self) -> int:
-        """Return the time of the session's next message, in ms: after its last one, whatever the clock says.
-
-        Messages are read in the order of their times; a client's own id, or a clock that was set back, must
-        not move them.
-        """
-        last = self.history[-1].info.time.created if self.history else 0
-        return max(now(), last + 1)
-
-
-def now() -> int:
-    """Milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
 
 
 def slug() -> str:
@@ -122,14 +78,16 @@ class Sessions:
         self._open: dict[str, Live] = {}
         self._opening = asyncio.Lock()
 
-    async def create(self, body: SessionBody) -> Session:
-        """Make a session and open it. Publishes ``session.created``."""
+    async def create(self, body: SessionBody, directory: Path | None = None) -> Session:
+        """Make a session and open it; `directory` is its workspace's. Publishes ``session.created``."""
         created = now()
         session = Session(
             id=ids.new("ses"),
             slug=slug(),
             project_id=self._project.id,
-            directory=str(self._directory),
+            workspace_id=body.workspace_id,
+            directory=str(directory or self._directory),
+            path=_below(directory or self._directory, self._project.worktree),
             parent_id=body.parent_id,
             cost=0.0,
             tokens=Tokens.zero(),
@@ -144,8 +102,7 @@ class Sessions:
         project = PutProject(self._project.id, str(self._project.worktree), self._project.vcs, created)
         happened = make(event.SessionCreated(session_id=session.id, info=wire.copy(session)))
         await self._store.commit([project, PutSession(session)], [happened])
-        live = self._open[session.id] = Live(session, [])
-        live.fence = _FIRST_FENCE
+        self._open[session.id] = Live(session, [], _FIRST_FENCE)
         return session
 
     async def open(self, session_id: str) -> Live:
@@ -155,21 +112,20 @@ class Sessions:
         """
         async with self._opening:
             live = self._open.get(session_id)
-            if live is not None and live.holds:
+            if live is not None and live.held:
                 return live
             session = await self._store.session(session_id)
             if session is None:
                 self._open.pop(session_id, None)
                 raise NotFound(f"Session not found: {session_id}")
             if live is None:
-                live = Live(session, [])
-                live.fence = await self._heal(session_id)
+                live = Live(session, [], await self._heal(session_id))
                 await self._read(live)
                 self._open[session_id] = live
             elif session.time.updated > live.session.time.updated:
                 fresh = await self._store.messages(session_id)
-                if not live.holds:  # who began to hold it meanwhile has read it
-                    live.session, live.history = session, fresh
+                if not live.held:  # who began to hold it meanwhile has read it
+                    live.load(session, fresh)
             return live
 
     async def list(self) -> list[Session]:
@@ -194,19 +150,26 @@ class Sessions:
         live.session.time.updated = now()
         await self._store.commit(
             [PutSession(live.session)],
-            [make(event.SessionUpdated(session_id=live.id, info=wire.copy(live.session)))],
+            [_session_updated(live.session)],
         )
 
     async def save_message(
-        self, live: Live, message: Message, parts: Sequence[Part] = (), more: Sequence[Write] = ()
+        self,
+        live: Live,
+        message: Message,
+        parts: Sequence[Part] = (),
+        more: Sequence[Write] = (),
+        before: Sequence[Event] = (),
+        after: Sequence[Event] = (),
     ) -> WithParts:
         """Save a message, new or changed, with `parts` that are new; the history holds it afterwards.
 
-        `more` is written in the same transaction. Raises what `wire.copy` raises for a malformed message or
-        part, and `StoreError`; a new message is then not in the history.
+        `more` is written in the same transaction; the events `before` and `after` are published around its
+        own. Raises what `wire.copy` raises for a malformed message or part, and `StoreError`; a new message
+        is then not in the history.
         """
-        happened: list[Event] = [make(event.MessageUpdated(session_id=live.id, info=wire.copy(message)))]
-        happened += [_updated(part) for part in parts]
+        happened = [*before, make(event.MessageUpdated(session_id=live.id, info=wire.copy(message)))]
+        happened += [*(_updated(part) for part in parts), *after]
         known = live.find(message.id)
         found = known or WithParts(info=message, parts=[])
         if known is None:
@@ -221,6 +184,29 @@ class Sessions:
                 live.history[:] = [message for message in live.history if message is not found]
             raise
         return found
+
+    async def save_prompt(
+        self, live: Live, message: User, parts: Sequence[Part], more: Sequence[Write] = ()
+    ) -> WithParts:
+        """Save a new message of a person's: the session goes on with its agent and its model, touched now.
+
+        ``session.updated`` comes before it when they changed, and after it (the reference's section 3.2).
+        Raises as `save_message`; the session is then as it was.
+        """
+        session, ref = live.session, message.model
+        was = (session.agent, session.model)
+        chosen = SessionModel(
+            id=ref.model_id, provider_id=ref.provider_id, variant=ref.variant or DEFAULT_VARIANT
+        )
+        session.agent, session.model, session.time.updated = message.agent, chosen, now()
+        named = [_session_updated(session)] if was != (session.agent, session.model) else []
+        try:
+            return await self.save_message(
+                live, message, parts, [PutSession(session), *more], named, [_session_updated(session)]
+            )
+        except BaseException:
+            session.agent, session.model = was
+            raise
 
     async def save_part(self, holder: WithParts, part: Part) -> None:
         """Save a part, new or changed, in its message."""
@@ -254,7 +240,7 @@ class Sessions:
 
     def set_status(self, live: Live, status: SessionStatus) -> None:
         """Publish what the session does; `session.idle` follows an idle status."""
-        live.status = status
+        live.show(status)
         self._bus.publish(make(event.SessionStatusChanged(session_id=live.id, status=status)))
         if isinstance(status, Idle):
             self._bus.publish(make(event.SessionIdle(session_id=live.id)))
@@ -290,25 +276,25 @@ class Sessions:
 
         What another process added since we last held it is read. Raises `SessionBusy` when one runs it now.
         """
-        live.holds += 1
+        live.hold()
         try:
             await self.renew(live)
             await self._catch_up(live)
         except BaseException:
-            live.holds -= 1
+            await self.let_go(live)
             raise
 
     async def renew(self, live: Live) -> None:
         """Take the lease, or make it last longer. Raises `SessionBusy`."""
-        live.lease = await take(self._store, live.id)
-        if live.lease is None:
+        lease = await take(self._store, live.id)
+        live.keep(lease)
+        if lease is None:
             raise await busy(self._store, live.id)
 
     async def let_go(self, live: Live) -> None:
         """Give one hold back; with the last one the lease goes."""
-        live.holds -= 1
-        if live.holds == 0 and live.lease is not None:
-            lease, live.lease = live.lease, None
+        lease = live.let_go()
+        if lease is not None:
             await self._store.release(lease)
 
     async def _heal(self, session_id: str) -> int | None:
@@ -322,8 +308,7 @@ class Sessions:
 
     async def _catch_up(self, live: Live) -> None:
         async with live.reading:
-            if live.lease is not None and live.lease.fence != live.fence:
-                live.fence = live.lease.fence
+            if live.catch_up():
                 await self._store.interrupt(live.id, now())
                 await self._read(live)
 
@@ -331,7 +316,18 @@ class Sessions:
         session = await self._store.session(live.id)
         if session is None:
             raise NotFound(f"Session not found: {live.id}")
-        live.session, live.history = session, await self._store.messages(live.id)
+        live.load(session, await self._store.messages(live.id))
+
+
+def _below(directory: Path, worktree: Path) -> str | None:
+    """Return where a session works, as seen from the worktree: empty for the worktree itself, None outside of it."""
+    if not directory.is_relative_to(worktree):
+        return None
+    return "" if directory == worktree else directory.relative_to(worktree).as_posix()
+
+
+def _session_updated(session: Session) -> Event:
+    return make(event.SessionUpdated(session_id=session.id, info=wire.copy(session)))
 
 
 def _updated(part: Part) -> Event:

@@ -22,12 +22,14 @@ from instar.config import (
     ConfigError,
     Layer,
     Scope,
+    Unknown,
     dotted,
     foreign,
-    merge,
     restrict,
     spread_flat,
     substitute,
+    unknown,
+    viewed,
     without_choice,
 )
 from instar.document import DocumentError, locate, parse_jsonc, read_text
@@ -39,6 +41,8 @@ from instar.wire import Plain
 _FILES: Final = ("opencode.json", "opencode.jsonc", "instar.json", "instar.jsonc")
 _FOLDERS: Final = (".opencode", ".instar")
 _PLUGIN_FOLDERS: Final = ("plugin", "plugins")
+_PLUGIN_FILES: Final = ("*.py", "*.ts", "*.js")
+"""JavaScript is found in folders that may run code, so that it is said by name that it does not run."""
 _NO_CODE: Final = "an untrusted project may not run code"
 
 
@@ -63,7 +67,7 @@ class Settings(msgspec.Struct, frozen=True):
     `layers` are what was merged, lowest first, after `dropped` (a sentence each) was taken from those that
     are not trusted. `origins` tells for a dotted path which layer it came from. `plugins` are those that may
     run, in loading order: the config's, then files. `plugin_files` are all the files that were found.
-    `folders` are the configuration folders that exist, home ones first.
+    `folders` are the configuration folders that exist, home ones first. `unknown` are the keys that nobody reads.
     """
 
     config: Config
@@ -73,6 +77,7 @@ class Settings(msgspec.Struct, frozen=True):
     plugins: list[PluginEntry]
     plugin_files: list[PluginFile]
     folders: list[Path]
+    unknown: list[Unknown] = []
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -106,19 +111,19 @@ def read_settings(
         *environment_sources(environment, directory),
     ]
     layers = [layer_of(source, environment, trust) for source in sources]
+    strange = [one for source, layer in zip(sources, layers, strict=True) for one in _unknown(source, layer)]
     if flags:
         Config.from_data(flags, "the command line")
         layers.append(Layer("the command line", "flag", flags))
     layers, dropped = restricted(layers)
-    merged = merge(layers)
+    config, origins = viewed(layers)
     folders = [(home, None) for home in paths.config_homes] + project_folders(chain)
     files = list({file.path: file for file in _plugin_files(folders, trust)}.values())
     dropped += [f"{file.path} was left out: {_NO_CODE}" for file in files if not file.trusted]
-    config = msgspec.structs.replace(Config.from_data(merged.data), foreign=foreign(layers))
     plugins = [PluginEntry(e) if isinstance(e, str) else PluginEntry(*e) for e in config.plugin]
     plugins += [PluginEntry(str(file.path)) for file in files if file.trusted]
     existing = list(dict.fromkeys(folder for folder, _ in folders if folder.is_dir()))
-    return Settings(config, layers, merged.origins, dropped, plugins, files, existing)
+    return Settings(config, layers, origins, dropped, plugins, files, existing, strange)
 
 
 # -- sources -----------------------------------------------------------------------------------------
@@ -164,7 +169,9 @@ def _file(path: Path, scope: Scope, owner: Path | None) -> Iterator[Source]:
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
-        raise DocumentError(str(path), 1, 1, f"expected a readable file: {error.strerror}") from None
+        raise DocumentError(
+            str(path), 1, 1, f"expected a readable file: {error.strerror}; make it one, or move it away"
+        ) from None
     yield Source(str(path), scope, text, path.parent, owner)
 
 
@@ -191,6 +198,12 @@ def layer_of(source: Source, environment: Mapping[str, str], trust: Trust) -> La
     )
     data = _checked(data, source)
     return Layer(source.origin, source.scope, _resolved(data, source.folder), believed)
+
+
+def _unknown(source: Source, layer: Layer) -> Iterator[Unknown]:
+    for key, near in unknown(layer.data):
+        line, column = locate(source.text, (key,))
+        yield Unknown(f"{source.origin}:{line}:{column}", key, near)
 
 
 def _checked(data: Any, source: Source) -> Plain:
@@ -270,6 +283,10 @@ def _plugin_files(folders: Iterable[tuple[Path, Path | None]], trust: Trust) -> 
         if folder in seen:
             continue
         seen.add(folder)
-        for path in sorted(path for name in _PLUGIN_FOLDERS for path in (folder / name).glob("*.py")):
+        trusted = owner is None or trust.is_trusted(owner)
+        kinds = _PLUGIN_FILES if trusted else _PLUGIN_FILES[:1]
+        for path in sorted(
+            path for name in _PLUGIN_FOLDERS for kind in kinds for path in (folder / name).glob(kind)
+        ):
             if path.is_file() and not path.name.startswith(("_", ".")):
-                yield PluginFile(path, owner or folder, owner is None or trust.is_trusted(owner))
+                yield PluginFile(path, owner or folder, trusted)

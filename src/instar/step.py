@@ -5,20 +5,25 @@ import logging
 import random
 from typing import Final, Literal
 
-from instar import calls, ids
+from instar import calls, changes, ids, structured, wire
 from instar.account import book, limit
 from instar.context import Turn, prepare
-from instar.event import Busy, LimitReached, Retry, make
+from instar.event import Busy, LimitReached, MessageUpdated, Retry, make
 from instar.failure import message_error
 from instar.instance import Instance
+from instar.live import now
 from instar.message import (
     AnswerTime,
+    APIError,
+    APIErrorData,
     Assistant,
+    Created,
     ErrorText,
     MessageAbortedError,
     MessageError,
     MessagePath,
     Part,
+    RetryPart,
     StepFinishPart,
     Tokens,
     ToolError,
@@ -30,7 +35,6 @@ from instar.message import (
 )
 from instar.plugin import points
 from instar.provider.protocol import Finish, ProviderError, Request
-from instar.session import now
 from instar.stream import Writer
 from instar.usage import Reached, cost
 
@@ -62,15 +66,23 @@ async def run(instance: Instance, turn: Turn) -> Outcome:
             message_id=holder.info.id,
         )
         going_on = await calls.run(instance, turn, holder, writer.calls, prepared.tools)
+        finish = structured.take(turn.user, turn.live.history, holder, finish)
         await end(instance, turn, holder, finish)
     except asyncio.CancelledError:
         await aborted(instance, turn, holder, writer)
         raise
     except Exception as error:
-        return await failed(instance, turn, holder, writer, error)
+        return await failed(instance, turn, holder, writer, error, announced=False)
+    return _outcome(instance, turn, _answer(holder), going_on)
+
+
+def _outcome(instance: Instance, turn: Turn, answer: Assistant, going_on: bool) -> Outcome:
+    if answer.error is not None:
+        instance.sessions.fail(turn.live, answer.error)
+        return "failed"
     if not going_on:
         return "stopped"
-    return "calls" if writer.calls else "final"
+    return "calls" if answer.finish == "tool-calls" or structured.is_missing(turn.user, answer) else "final"
 
 
 def _cause(turn: Turn) -> str:
@@ -95,7 +107,6 @@ async def begin(instance: Instance, turn: Turn, *, summary: bool | None = None) 
         tokens=Tokens.zero(),
         variant=turn.user.model.variant,
     )
-    instance.sessions.set_status(turn.live, Busy())
     try:
         return await instance.sessions.save_message(turn.live, answer)
     except asyncio.CancelledError:
@@ -109,12 +120,12 @@ async def stream(instance: Instance, turn: Turn, request: Request, writer: Write
     """Make the call and write its deltas, trying again where the provider's error allows it.
 
     Waits as the provider says, else 2 s doubling up to 30 s with a quarter of chance, at most 5 times;
-    ``session.status`` says so. Raises `ProviderError`.
+    ``session.status`` says so, and a retry part of the answer. Raises `ProviderError`.
     """
     attempt = 0
+    instance.sessions.set_status(turn.live, Busy())
     while True:
         try:
-            await writer.start()
             async for delta in instance.models.provider(request.model).stream(request):
                 await writer.take(delta)
             await writer.close()
@@ -124,6 +135,7 @@ async def stream(instance: Instance, turn: Turn, request: Request, writer: Write
             if not error.retryable or error.kind == "overflow" or attempt > RETRIES:
                 raise
             await writer.discard()
+            await _note_retry(instance, turn, writer.holder, error, attempt)
             await _wait(instance, turn, error, attempt)
 
 
@@ -131,18 +143,26 @@ async def end(instance: Instance, turn: Turn, holder: WithParts, finish: Finish)
     """Save the end of a step: its step-finish part, its message, the session's sums; then tell plugins."""
     answer = _answer(holder)
     price = cost(finish.tokens, turn.model.cost) or 0.0
+    files = await changes.after(instance, holder)
     part = StepFinishPart(
         id=ids.new("prt"),
         session_id=turn.live.id,
         message_id=answer.id,
         reason=finish.reason,
+        snapshot=files.snapshot,
         cost=price,
         tokens=finish.tokens,
     )
     await instance.sessions.save_part(holder, part)
     answer.finish, answer.cost, answer.tokens = finish.reason, price, finish.tokens
-    answer.time.completed = max(now(), answer.time.created)
-    await instance.sessions.save_message(turn.live, answer)
+    finished = [make(MessageUpdated(session_id=turn.live.id, info=wire.copy(answer)))]
+    if files.files:
+        # A patch stands between the two: the reference's section 3.2, as recorded.
+        await instance.sessions.save_message(turn.live, answer)
+        await changes.note(instance, holder, files)
+        finished = []
+    answer.time.completed = turn.live.end_time(answer.time.created)
+    await instance.sessions.save_message(turn.live, answer, before=finished)
     _add(turn, finish.tokens, price)
     await instance.sessions.update(turn.live)
     if instance.plugins.listens(points.MESSAGE_COMPLETED):
@@ -178,6 +198,24 @@ def finished(writer: Writer) -> Finish:
     return Finish(reason, writer.finish.tokens)
 
 
+async def _note_retry(
+    instance: Instance, turn: Turn, holder: WithParts, error: ProviderError, attempt: int
+) -> None:
+    """Save which call failed: people see it afterwards, the model never does."""
+    failure = message_error(error, turn.model.provider_id)
+    if not isinstance(failure, APIError):
+        failure = APIError(data=APIErrorData(message=str(error), is_retryable=True))
+    part = RetryPart(
+        id=ids.new("prt"),
+        session_id=turn.live.id,
+        message_id=holder.info.id,
+        attempt=attempt,
+        error=failure,
+        time=Created(created=now()),
+    )
+    await instance.sessions.save_part(holder, part)
+
+
 async def _wait(instance: Instance, turn: Turn, error: ProviderError, attempt: int) -> None:
     chance = 1 + 0.25 * random.random()  # noqa: S311 - spreads retries, guards nothing
     delay = min(_FIRST_WAIT * 2 ** (attempt - 1) * chance, _LONGEST_WAIT)
@@ -197,14 +235,24 @@ async def aborted(instance: Instance, turn: Turn, holder: WithParts, writer: Wri
 
 
 async def failed(
-    instance: Instance, turn: Turn, holder: WithParts, writer: Writer, error: Exception
+    instance: Instance,
+    turn: Turn,
+    holder: WithParts,
+    writer: Writer,
+    error: Exception,
+    *,
+    announced: bool = True,
 ) -> Outcome:
-    """Save an answer that failed, publish ``session.error``, and return what the step came to."""
+    """Save an answer that failed, publish ``session.error``, and return what the step came to.
+
+    Without `announced` an overflow is not published: a summary may still help.
+    """
     if not isinstance(error, ProviderError):
         log.error("step failed session=%s", turn.live.id, exc_info=error)
     await writer.close()
-    await _fail(instance, turn, holder, message_error(error, turn.model.provider_id))
+    said = message_error(error, turn.model.provider_id)
     overflow = isinstance(error, ProviderError) and error.kind == "overflow"
+    await _fail(instance, turn, holder, said, announced=announced or not overflow)
     return "overflow" if overflow else "failed"
 
 
@@ -212,14 +260,18 @@ def _abort_error() -> MessageAbortedError:
     return MessageAbortedError(data=ErrorText(message="Aborted"))
 
 
-async def _fail(instance: Instance, turn: Turn, holder: WithParts, error: MessageError) -> None:
+async def _fail(
+    instance: Instance, turn: Turn, holder: WithParts, error: MessageError, *, announced: bool = True
+) -> None:
     answer = _answer(holder)
     answer.error = error
-    answer.time.completed = max(now(), answer.time.created)
+    answer.time.completed = turn.live.end_time(answer.time.created)
     for part in holder.parts:
         await _close_call(instance, holder, part)
+    await changes.close(instance, holder)
     await instance.sessions.save_message(turn.live, answer)
-    instance.sessions.fail(turn.live, error)
+    if announced:
+        instance.sessions.fail(turn.live, error)
 
 
 async def _close_call(instance: Instance, holder: WithParts, part: Part) -> None:

@@ -9,6 +9,7 @@ import msgspec
 
 from instar import ids
 from instar.instance import Instance
+from instar.live import Live, now
 from instar.message import (
     Part,
     ReasoningPart,
@@ -29,7 +30,6 @@ from instar.provider.protocol import (
     ToolCallDelta,
     ToolCallStart,
 )
-from instar.session import Live, now
 
 
 class Call(msgspec.Struct):
@@ -61,16 +61,19 @@ class Writer:
         self.finish: Finish | None = None
 
     @property
+    def holder(self) -> WithParts:
+        """The answer that is written."""
+        return self._holder
+
+    @property
     def calls(self) -> list[Call]:
         """The tool calls so far, in the order asked."""
         return list(self._by_index.values())
 
-    async def start(self) -> None:
-        """Open the step."""
-        await self._save(StepStartPart(**self._place()))
-
     async def take(self, delta: Delta) -> None:
-        """Swallow one delta."""
+        """Swallow one delta. The first one opens the step: a call that failed before it leaves no parts."""
+        if not self._written:
+            await self._save(StepStartPart(**self._place()))
         match delta:
             case TextDelta(text=text):
                 await self._grow(TextPart, text)

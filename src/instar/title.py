@@ -6,13 +6,15 @@ import re
 from instar import ids
 from instar.account import book, limit
 from instar.agent import sampling_temperature, shipped_prompt
-from instar.context import Turn, describe, finish_request
-from instar.generate import complete
+from instar.context import Turn, finish_request
+from instar.generate import complete, small_model
 from instar.instance import Instance
+from instar.live import Live
 from instar.message import ModelRef, TextPart, User, WithParts, text_of
 from instar.plugin import points
+from instar.provider.describe import describe
 from instar.provider.protocol import ProviderError, Request
-from instar.session import Live, default_title
+from instar.session import default_title
 
 log = logging.getLogger("instar.title")
 
@@ -33,7 +35,7 @@ async def give(instance: Instance, live: Live, asked: WithParts) -> None:
     """Ask a small model for a title and save it. A failure is logged: the session keeps its default title."""
     assert isinstance(asked.info, User)
     agent, main = instance.agents.get("title"), instance.models.find(_name(asked.info.model))
-    model = instance.models.find(_name(agent.model)) if agent.model else instance.models.small(main)
+    model = instance.models.find(_name(agent.model)) if agent.model else await small_model(instance, main)
     turn = Turn(live, agent, model, asked.info)
     if await limit(instance, turn.model, "title", session_id=live.id) is not None:
         return

@@ -3,8 +3,9 @@
 The rule. A folder is trusted when it, by its real path, is on the person's list; or when a folder above
 it is on the list and both lie in one and the same git worktree. A repository inside a trusted one (a
 clone, a submodule) is therefore not trusted with it, nor is anything below a trusted folder that lies in
-no repository. The home configuration folders are always trusted. ``INSTAR_TRUST=all`` trusts everything: for CI
-and containers. A list that cannot be read trusts nothing.
+no repository. A worktree that instar made for sessions (`paths.worktrees`) is trusted as the same folder of the
+worktree that holds its repository is, for as long as git knows both. The home configuration folders are always
+trusted. ``INSTAR_TRUST=all`` trusts everything: for CI and containers. A list that cannot be read trusts nothing.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from instar.document import DocumentError, atomic_write, locked, read_jsonc
-from instar.git import find_worktree
+from instar.git import common_folder, find_worktree, git_folder
 from instar.paths import Paths
 
 VARIABLE: Final = "INSTAR_TRUST"
@@ -35,6 +36,7 @@ class Trust:
     def __init__(self, paths: Paths, environment: Mapping[str, str]) -> None:
         self._file = paths.trust_file
         self._all = environment.get(VARIABLE, "") == "all"
+        self._worktrees = paths.worktrees
         self._homes = [home.resolve() for home in paths.config_homes]
 
     @property
@@ -58,7 +60,9 @@ class Trust:
             listed = set(self.list())
         except TrustError:
             return False
-        return any(path in listed for path in (real, *_above_in_worktree(real)))
+        ours = _origin(real) if real.is_relative_to(self._worktrees.resolve()) else None
+        places = [real] if ours is None else [real, ours]
+        return any(path in listed for place in places for path in (place, *_above_in_worktree(place)))
 
     def add(self, folder: Path) -> Path:
         """Put `folder` on the list and return its real path. Raises `TrustError`."""
@@ -106,7 +110,7 @@ class Trust:
     def _read(self) -> dict[str, Any]:
         try:
             status = self._file.stat()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return {}
         except OSError as error:
             raise TrustError(f"{self._file}: cannot be read: {error.strerror}") from None
@@ -129,6 +133,24 @@ class Trust:
 
 def _is_refusal(entry: Any) -> bool:
     return isinstance(entry, dict) and "refused" in entry
+
+
+def _origin(real: Path) -> Path | None:
+    """The folder that `real`, in a linked worktree, is in the worktree that holds the repository; None for others.
+
+    The repository must know the worktree: its ``.git`` file alone, which whoever works there may write, could
+    name any repository.
+    """
+    worktree = find_worktree(real)
+    folder, common = (git_folder(worktree), common_folder(worktree)) if worktree else (None, None)
+    if worktree is None or folder is None or common is None or common.name != ".git":
+        return None
+    try:
+        known = Path((folder / "gitdir").read_text("utf-8").strip())
+    except (OSError, ValueError):
+        return None
+    is_linked = folder.parent == common / "worktrees" and known == worktree / ".git"
+    return common.parent / real.relative_to(worktree) if is_linked else None
 
 
 def _above_in_worktree(real: Path) -> list[Path]:

@@ -5,13 +5,13 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-from instar import loop, title
+from instar import changes, loop, title
 from instar.event import Idle
 from instar.failure import message_error
 from instar.instance import Instance
 from instar.lease import LEASE_MS, SessionBusy
+from instar.live import Live
 from instar.message import WithParts
-from instar.session import Live
 from instar.store import StoreError
 
 log = logging.getLogger("instar.turn")
@@ -32,13 +32,13 @@ class Turns:
         Raises `SessionBusy` when another process runs the session.
         """
         if asked is not None and title.is_wanted(live):
-            live.beside = self.spawn(title.give(self._instance, live, asked))
-        live.wanted = True
+            live.accompany(self.spawn(title.give(self._instance, live, asked)))
+        live.want()
         await self._instance.sessions.hold(live)
         if live.turn is not None:
             await self._instance.sessions.let_go(live)
             return
-        self._begin(live)
+        live.begin(self._run(live))
 
     async def wait(self, live: Live) -> None:
         """Wait until no turn runs in a session. Cancelling the wait leaves the turn alone."""
@@ -50,14 +50,10 @@ class Turns:
         turn = live.turn
         if turn is None:
             return False
-        live.wanted = False
-        if not live.abort.is_set():
-            live.abort.set()
+        if live.stop():
             # A task that is cancelled before its first step never runs: it would not clean up.
             await asyncio.sleep(0)
-            turn.cancel()
-            if live.beside is not None:
-                live.beside.cancel()
+            live.cancel(turn)
         # A second abort only waits: cancelling again would cut the cleaning up short.
         await asyncio.wait([turn])
         return True
@@ -80,16 +76,10 @@ class Turns:
             task.cancel()
         await asyncio.gather(*self._beside, return_exceptions=True)
 
-    def _begin(self, live: Live) -> None:
-        # A new event: what still holds the last turn's must go on seeing that turn's abort.
-        live.abort = asyncio.Event()
-        live.turn = asyncio.create_task(self._run(live), name=f"turn {live.id}")
-
     async def _run(self, live: Live) -> None:
         renewing = asyncio.create_task(self._renew(live))
         try:
-            while live.wanted:
-                live.wanted = False
+            while live.take_up():
                 await loop.run(self._instance, live)
         except asyncio.CancelledError:
             log.info("turn aborted session=%s", live.id)
@@ -98,13 +88,20 @@ class Turns:
             self._instance.sessions.fail(live, message_error(error, ""))
         finally:
             renewing.cancel()
-            live.turn = None
-            self._instance.sessions.set_status(live, Idle())
-            if live.wanted and not self._closed:
-                # Something was added while the turn failed or was aborted: it is not lost with it.
-                live.holds += 1
-                self._begin(live)
+            await self._finish(live)
+
+    async def _finish(self, live: Live) -> None:
+        live.finish()
+        self._instance.sessions.set_status(live, Idle())
+        if live.wanted and not self._closed:
+            # Something was added while the turn failed or was aborted: it is not lost with it, and the next
+            # turn has this one's hold.
+            live.begin(self._run(live))
+        else:
+            await _logged(changes.summarise(self._instance, live))
             await self._instance.sessions.let_go(live)
+            if self._instance.snapshot.is_due():
+                self.spawn(self._instance.snapshot.cleanup())
 
     async def _renew(self, live: Live) -> None:
         """Keep the lease; a turn that lost it must not write on."""
@@ -115,7 +112,7 @@ class Turns:
             except SessionBusy as error:
                 log.error("lease lost session=%s: %s", live.id, error)
                 if live.turn is not None:
-                    live.turn.cancel()
+                    live.cancel(live.turn)
                 return
             except StoreError as error:
                 # The lease lasts three times as long as this waits: the next try may still save it.

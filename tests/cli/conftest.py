@@ -98,6 +98,10 @@ class Screen:
         """Read until `text` was printed."""
         self._read(lambda: text in self.text, text)
 
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Read until something else has come to pass."""
+        self._read(condition, "something else")
+
     def type(self, text: str) -> None:
         """Type on the terminal's keyboard."""
         os.write(self._terminal, text.encode())

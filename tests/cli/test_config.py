@@ -9,16 +9,44 @@ import msgspec
 import pytest
 
 from instar.cli.schema import KEYS, kinds
-from instar.config import Config
+from instar.config import NO_EFFECT, OPENCODE_KEYS, PARTLY, Config
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 BEGIN, END = "<!-- begin: python tests/cli/test_config.py -->\n", "<!-- end -->\n"
 
 
 def reference() -> str:
-    """The table of keys in docs/configuration.md; ``python tests/cli/test_config.py`` writes it."""
-    rows = [f"| `{name}` | {kind} | {default} | {KEYS[name]} |" for name, (kind, default) in kinds().items()]
-    return "\n".join(["| key | value | default | meaning |", "|---|---|---|---|", *rows]) + "\n"
+    """The tables of keys in docs/configuration.md; ``python tests/cli/test_config.py`` writes them."""
+    rows = [
+        f"| `{name}` | {kind} | {default} | {meaning(name)} |" for name, (kind, default) in kinds().items()
+    ]
+    idle = [f"| `{name}` | {why} |" for name, why in NO_EFFECT.items()]
+    used = ["| key | value | default | meaning |", "|---|---|---|---|", *rows]
+    rest = [
+        "Read, so that a file with them is no mistake, and without an effect:",
+        "",
+        "| key | why |",
+        "|---|---|",
+    ]
+    unread = ", ".join(f"`{name}`" for name in sorted(OPENCODE_KEYS - {*KEYS, *PARTLY}))
+    partly = ", ".join(f"of `{name}` only `{key}`" for name, key in PARTLY.items())
+    return (
+        "\n".join(
+            [
+                *used,
+                "",
+                *rest,
+                *idle,
+                "",
+                f"opencode's, which instar takes without a word and does not use: {unread}; {partly} is used.",
+            ]
+        )
+        + "\n"
+    )
+
+
+def meaning(name: str) -> str:
+    return KEYS[name] + (" No effect." if name in NO_EFFECT else "")
 
 
 def split() -> tuple[str, str, str]:
@@ -173,7 +201,18 @@ NAMED = {
     '{"command": {"c": {"template": "t", "model": "nobody/x"}}}': "1:46: command.c.model: unknown provider",
     '{"command": {"c": {"description": "t"}}}': "1:19: the command c cannot be used",
     '{"limits": {"steps": -1}}': "1:22: limits.steps must be a number above 0",
-    '{"limits": {"stepps": 1}}': "limits.stepps is no limit",
+    '{"limits": {"stepps": 1}}': "1:23: limits.stepps: there is no such setting; did you mean steps?",
+    '{"limits": {"day": {"cots": 1}}}': "1:29: limits.day.cots: there is no such setting; did you mean cost?",
+    '{"compaction": {"atuo": false}}': "1:25: compaction.atuo: there is no such setting; did you mean auto?",
+    '{"permision": {"bash": "deny"}}': "1:15: permision: there is no such setting; did you mean permission?",
+    '{"limts": {"steps": 1}}': "1:11: limts: there is no such setting; did you mean limits?",
+    '{"modle": "x"}': "1:11: modle: there is no such setting; did you mean model?",
+    '{"agent": {"a": {"mode": "sub"}}}': "1:26: agent.a.mode: expected one of subagent, primary, all, found 'sub'",
+    '{"mcp": {"m": {"type": "local"}}}': "1:15: mcp.m.command is missing",
+    '{"mcp": {"m": {"type": "remote", "url": "x"}}}': "1:15: mcp.m.url is missing or is no http",
+    '{"mcp": {"m": {"type": "stdio", "command": ["x"]}}}': "1:24: mcp.m.type: expected one of local, remote",
+    '{"mcp": {"m": {"command": ["x", "y"], "timeout": 5}}}': "1:15: mcp.m.type is missing",
+    '{"plugin": ["./gone.py"]}': "1:12: plugin: there is no file",
     '{"username": "{file:missing.txt}"}': "expected a file that {file:missing.txt} can read",
 }
 
@@ -184,9 +223,59 @@ def test_check_names_what_is_referred_to_and_is_not_there(machine, text, expecte
     machine.instar("trust")
     done = machine.instar("config", "check")
     assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
+    (line,) = [line for line in done.stderr.splitlines() if not line.startswith("note: ")]
     assert line.startswith(f"instar: {path}:")
     assert expected in line
+
+
+NOTED = {
+    '{"instructions": ["https://example.com/a.md"]}': "1:18: instructions: https://example.com/a.md is not fetched",
+    '{"mcp": {"m": {"type": "local", "command": ["no-such"]}}}': "1:44: mcp.m.command: there is no program no-such",
+    '{"plugin": ["no-such-plugin@1.0"]}': "1:12: plugin: there is no Python module 'no-such-plugin@1.0'",
+    '{"plugin": ["./x.ts"]}': "is JavaScript, which this version of instar does not run",
+    '{"permission": {"bsah": "ask"}}': "1:25: no tool is called bsah; did you mean bash?",
+    '{"tools": {"webfetc": false}}': "1:23: no tool is called webfetc; did you mean webfetch?",
+    '{"agent": {"a": {"permission": {"edti": {"*": "ask"}}}}}': "1:41: no tool is called edti; did you mean edit?",
+    '{"telemetry": true}': "1:15: telemetry: nothing reads this",
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), NOTED.items(), ids=NOTED)
+def test_check_notes_what_does_nothing_and_that_is_no_mistake(machine, text, expected):
+    path = machine.write("instar.json", text)
+    machine.instar("trust")
+    done = machine.instar("config", "check")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"no mistake: 1 source of settings for {machine.project}\n"
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"note: {path}:")
+    assert expected in line
+
+
+QUIET = [
+    {"theme": "dark", "share": "auto", "server": {"port": 1}, "autoupdate": False, "$schema": "x"},
+    {"permission": {"own_greet": "ask", "mymcp_*": "deny", "websearch": "ask", "doom_loop": "deny"}},
+    {"mcp": {"bahs": {"enabled": False}}, "permission": {"bahs_x": "ask"}},
+    {"plugin": ["evolve", "opencode-evolve@1.2", "json"]},
+]
+
+
+@pytest.mark.parametrize("data", QUIET, ids=json.dumps)
+def test_check_says_nothing_of_what_is_opencodes_or_may_be_a_servers(machine, data):
+    machine.write("opencode.json", json.dumps(data))
+    machine.instar("trust")
+    done = machine.instar("config", "check")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("all is well")
+
+
+def test_a_run_says_once_that_a_key_was_most_likely_mistyped_and_goes_on(machine):
+    path = machine.write("instar.json", '{"modle": "x", "telemetry": true, "theme": "dark"}')
+    machine.instar("trust")
+    done = machine.instar("run", "-m", "scripted/echo", "hello")
+    assert (done.returncode, done.stdout) == (0, "hello\n")
+    expected = f"instar: {path}:1:11: modle: there is no such setting; did you mean model?"
+    assert [line for line in done.stderr.splitlines() if "instar.json" in line] == [expected]
 
 
 def test_check_names_the_line_of_an_agent_file_whose_model_is_not_there(machine):
@@ -203,7 +292,10 @@ def test_check_names_a_file_that_cannot_be_read_and_the_mistakes_of_others(machi
     (machine.project / "instar.json").mkdir()
     home = machine.write_home("instar.json", '{"model": 3}')
     told = machine.instar("config", "check").stderr
-    assert f"{machine.project}/instar.json:1:1: expected a readable file" in told
+    assert (
+        f"{machine.project}/instar.json:1:1: expected a readable file: Is a directory; make it one, or move"
+        in told
+    )
     assert f"{home}:1:11: model" in told
 
 
@@ -230,7 +322,7 @@ def test_the_schema_is_one(schema):
 
 
 def test_the_schema_describes_every_key_and_no_other(schema):
-    fields = {field.name for field in msgspec.structs.fields(Config)} - {"data", "foreign"}
+    fields = {field.name for field in msgspec.structs.fields(Config)} - {"data", "foreign", "asked"}
     assert set(schema["properties"]) - {"$schema"} == fields == set(KEYS)
     assert all(schema["properties"][name]["description"] for name in fields)
 
@@ -268,7 +360,7 @@ def test_the_schema_refuses_what_instar_refuses(schema, data):
 
 
 def test_the_reference_in_the_docs_is_that_of_the_code():
-    assert split()[1] == reference()
+    assert split()[1] == reference(), "run: python tests/cli/test_config.py"
 
 
 if __name__ == "__main__":

@@ -193,4 +193,31 @@ def test_places_that_cannot_be_written_are_told_and_the_rest_still_is(machine):
     machine.environment |= {"XDG_STATE_HOME": str(path), "INSTAR_DATA": f"{path}/data"}
     found = lines(machine.instar("doctor", "--json"))
     assert (found["log"]["state"], found["log"]["todo"]) == ("note", f"make {path} writable")
-    assert (found["database"]["state"], found["database"]["todo"]) == ("problem", "set INSTAR_DATA")
+    assert found["database"]["state"] == "problem"
+    assert f"{path} is a file, and a folder is needed there" in found["database"]["text"]
+    assert found["database"]["todo"].endswith("export INSTAR_DATA=FOLDER")
+
+
+def test_with_a_data_folder_that_is_a_file_the_next_command_still_leads_to_an_answer(machine):
+    machine.environment |= {"INSTAR_DATA": str(machine.write_home("file", "")), "OPENAI_API_KEY": "k"}
+    report = json.loads(machine.instar("doctor", "--json").stdout)
+    first = report["next"].partition(" && ")[0]
+    name, _, value = first.removeprefix("export ").partition("=")
+    machine.environment[name] = value.replace("~", str(machine.home))
+    assert lines(machine.instar("doctor", "--json"))["database"]["state"] == "ok"
+    assert machine.instar("run", "-m", "scripted/echo", "hello").stdout == "hello\n"
+
+
+def test_on_an_empty_machine_a_stranger_gets_a_first_answer_by_what_doctor_says(machine):
+    todo = lines(machine.instar("doctor", "--json"))["model"]["todo"]
+    command = shlex.split(todo.rpartition("without any: ")[2])
+    assert command[0] == "instar"
+    assert machine.instar(*command[1:]).stdout == "hello\n"
+
+
+def test_a_note_on_the_settings_is_told(machine):
+    machine.write("instar.json", '{"permission": {"bsah": "ask"}}')
+    done = machine.instar("doctor", "--json")
+    told = [line for line in json.loads(done.stdout)["lines"] if line["name"] == "settings"]
+    assert [line["state"] for line in told] == ["ok", "note"]
+    assert "did you mean bash?" in told[1]["text"]

@@ -49,3 +49,22 @@ def test_with_debug_the_error_itself_is_raised():
         raise KeyError("x")
     with pytest.raises(Failure), one_line_errors(traceback=False):
         raise KeyError("x")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("run", "-m", "scripted/echo", "hi"), ("session", "list"), ("trust",), ("auth", "login", "openai")],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("below", ["", "/deeper"])
+def test_a_file_where_the_data_folder_should_be_is_one_line_that_says_what_to_do(machine, arguments, below):
+    path = machine.write_home("file", "")
+    machine.environment["INSTAR_DATA"] = f"{path}{below}"
+    done = machine.instar(*arguments, stdin=b"sk-x")
+    assert done.returncode == 1
+    assert done.stderr.startswith("instar: ")
+    assert done.stderr.count("\n") == 1
+    assert f"{path}" in done.stderr
+    assert "move it away" in done.stderr
+    assert "INSTAR_DATA" in done.stderr
+    assert "Errno" not in done.stderr

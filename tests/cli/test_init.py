@@ -78,3 +78,12 @@ def test_an_untrusted_folders_workspace_is_not_taken_and_that_is_said(machine, t
     assert done.returncode == 1
     assert "not trusted, so skipped" in done.stderr
     assert "(the default)" in done.stderr
+
+
+def test_what_cannot_be_trusted_leaves_no_half_made_folder(machine, tmp_path):
+    machine.environment["INSTAR_DATA"] = str(machine.write_home("file", ""))
+    done = machine.instar("init", str(tmp_path / "mine"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "a file stands where a folder is needed" in done.stderr
+    del machine.environment["INSTAR_DATA"]
+    assert machine.instar("init", str(tmp_path / "mine")).returncode == 0

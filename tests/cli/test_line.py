@@ -1,6 +1,8 @@
 import pytest
 
 from instar.cli.line import harmless, money, short, tool_line
+from instar.cli.plain import retry_text
+from instar.event import Retry
 from instar.message import Span, ToolCompleted, ToolError, ToolPart, ToolPending, ToolRunning, ToolSpan
 
 
@@ -50,3 +52,8 @@ def test_a_tool_call_is_a_line(state, line):
     part = ToolPart(id="prt_1", session_id="ses_1", message_id="msg_1", call_id="c", tool="bash", state=state)
     found = tool_line(part)
     assert (found.name, found.title, found.seconds, found.problem) == ("bash", *line)
+
+
+def test_a_call_that_is_tried_again_says_which_attempt_of_how_many():
+    text = retry_text(Retry(attempt=1, message="503 overloaded", next=0))
+    assert text == "503 overloaded; trying again in 0 s (attempt 1 of 5)"

@@ -162,9 +162,10 @@ def test_what_cannot_be_run_is_one_line_and_leaves_no_session(machine, arguments
     assert machine.instar("session", "list").stdout == ""
 
 
-def test_without_a_model_one_line_says_how_to_give_one_and_what_make_demo_shows(machine):
+def test_without_a_model_one_line_says_how_to_give_one_and_what_needs_none(machine):
     done = machine.instar("run", "hi")
-    assert "make demo" in done.stderr
+    assert "instar auth login openai" in done.stderr
+    assert "instar run -m scripted/echo hello" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

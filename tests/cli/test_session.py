@@ -89,3 +89,30 @@ def test_a_session_of_another_folder_is_listed_with_its_folder(machine, made, tm
     assert "(" not in machine.instar("session", "list").stdout
     listed = machine.instar("session", "list", cwd=tmp_path).stdout
     assert listed.rstrip().endswith(f"({machine.project})")
+
+
+SUMMARISED = '== when ""\ntext: ok {{user}}\n== compaction\ntext: they said hello\n'
+
+
+def test_a_session_is_compacted_by_hand(machine):
+    machine.script(SUMMARISED)
+    made = json.loads(machine.run("--format", "json", "--title", "My talk", "hello").stdout.splitlines()[0])
+    done = machine.instar("session", "compact", made["sessionID"])
+    assert (done.returncode, done.stdout) == (0, f"compacted {made['sessionID']}  My talk\n")
+    assert "they said hello" in machine.instar("session", "show", made["sessionID"]).stdout
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "code", "text"),
+    [
+        ("== compaction\nerror: 401 no key\n", [], 1, "no summary was written: "),
+        ("", ["-m", "x"], 2, "a model is named as provider/model, not 'x'"),
+        ("", ["-m", "nobody/x"], 2, "unknown provider 'nobody'"),
+    ],
+)
+def test_a_session_that_cannot_be_compacted_says_why(machine, made, script, options, code, text):
+    machine.script(TURN + script)
+    done = machine.instar("session", "compact", made, *options)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr

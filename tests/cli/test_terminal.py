@@ -121,7 +121,7 @@ def test_a_permission_question_shows_the_whole_command(machine, screen):
     tail = "x" * 150 + "-the-end"
     machine.script(f'== turn\ntool: bash {{"command": "echo {tail}\\necho two"}}\n== turn\ntext: ok\n')
     terminal = screen("run", "-m", "scripted/test", "hello")
-    terminal.wait_for("or [r]eject?")
+    terminal.wait_for("what to do instead?")
     assert f"  | echo {tail}\n  | echo two\n" in terminal.text
     terminal.type("r\n")
     terminal.end()

@@ -23,6 +23,12 @@ def test_known_keys_pass() -> None:
     check_keys({"cost": 1}, ("tokens", "cost"), ("limits",))
 
 
+def test_a_key_of_a_block_of_opencodes_is_a_mistake_only_where_it_looks_like_a_known_one() -> None:
+    check_keys({"model": 1}, ("auto", "prune"), ("compaction",), others=True)
+    with pytest.raises(ConfigError, match="did you mean auto"):
+        check_keys({"atuo": 1}, ("auto", "prune"), ("compaction",), others=True)
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [

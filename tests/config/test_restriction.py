@@ -43,7 +43,6 @@ def test_only_a_projects_untrusted_layer_is_restricted(layer: Layer) -> None:
         ("formatter", {"x": {"command": ["evil"]}}),
         ("lsp", {"x": {"command": ["evil"]}}),
         ("hooks", {"Stop": []}),
-        ("evolve", {"workspace": "."}),
         ("shell", "/tmp/evil"),
         ("experimental", {"hook": {"session_completed": [{"command": ["evil"]}]}}),
     ],

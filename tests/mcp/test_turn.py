@@ -12,7 +12,7 @@ from tests.turn import PATIENCE, House, results, said
 from instar.approval import Reply, always_once
 from instar.event import PermissionAsked
 from instar.message import text_of
-from instar.plugin import CommandBody, Invalid
+from instar.plugin import CommandBody, Invalid, PromptBody
 
 pytest_plugins = ["tests.turn"]
 
@@ -370,3 +370,37 @@ async def test_a_shell_command_in_a_servers_prompt_does_not_run(house: House, la
     with pytest.raises(Invalid, match="runs shell commands"):
         await door.client.command(await door.session(), CommandBody(command="calc:greet", arguments="Ada"))
     assert not mark.exists()
+
+
+RESOURCE: dict[str, Any] = {"type": "file", "mime": "text/plain", "filename": "today", "url": "note://today"}
+
+
+def resource(server: str, uri: str = "note://today") -> dict[str, Any]:
+    source = {
+        "type": "resource",
+        "clientName": server,
+        "uri": uri,
+        "text": {"value": "", "start": 0, "end": 0},
+    }
+    return {**RESOURCE, "url": uri, "source": source}
+
+
+async def test_a_resource_that_is_attached_to_a_prompt_is_read_and_shown_to_the_model(
+    lab: Any, house: House
+) -> None:
+    house.settings(mcp={"calc": {**lab.sdk(), "cwd": str(lab.folder)}})
+    house.says('== when ""\ntext: heard\n')
+    door = await house.open()
+    session = await door.session()
+    parts = [{"type": "text", "text": "look"}, resource("calc")]
+    await door.client.prompt(session, PromptBody(parts=parts))
+    assert '<resource server="calc" uri="note://today">\nbuy milk\n</resource>' in str(
+        house.requests()[0]["messages"][0]["content"]
+    ).replace("\\n", "\n")
+    for wrong, why in (
+        (resource("nobody"), "no MCP server 'nobody'; there are: calc"),
+        (resource("calc", "note://x"), "calc"),
+    ):
+        with pytest.raises(Invalid, match=why):
+            await door.client.prompt(session, PromptBody(parts=[wrong]))
+    assert len(await door.stored(session)) == 2

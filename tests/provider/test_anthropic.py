@@ -10,7 +10,7 @@ import pytest
 from provider_words import KEY, assistant, call, loose, make_model, make_request, user
 
 from instar.message import FilePart, ReasoningPart, Span, ToolCompleted, ToolSpan
-from instar.provider.anthropic import DEFAULT_OUTPUT, INTERLEAVED, Anthropic
+from instar.provider.anthropic import DEFAULT_OUTPUT, INTERLEAVED, Anthropic, parameters
 from instar.provider.protocol import (
     Finish,
     ModelLimit,
@@ -457,3 +457,17 @@ def test_a_model_that_takes_no_images_is_told_of_them_in_words():
     assert "a.png (image/png)" in text
     assert "cannot be shown" in text
     assert "AAAA" not in text
+
+
+@pytest.mark.parametrize(
+    ("options", "choice"),
+    [
+        ({}, {"type": "any"}),
+        ({"disableParallelToolUse": True}, {"type": "any", "disable_parallel_tool_use": True}),
+        ({"thinking": {"type": "enabled", "budgetTokens": 2000}}, None),
+    ],
+)
+def test_a_forced_call_is_asked_for_unless_the_model_thinks(options, choice):
+    tools = [ToolSpec("give", "Gives.", {"type": "object"})]
+    request = make_request(make_model(), user("hi"), tools=tools, options=options, tool_choice="required")
+    assert parameters(request).get("tool_choice") == choice

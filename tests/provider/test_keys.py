@@ -34,7 +34,9 @@ def test_entries_of_other_kinds_stay_as_they_are(file):
     file.chmod(0o600)
     keys = Keys(file)
     keys.put("openai", Secret("sk-1"))
-    assert keys.list() == ["openai"]
+    assert keys.list() == ["copilot", "openai"]
+    assert keys.entry("copilot") == {"type": "oauth", "refresh": "r"}
+    assert keys.get("copilot") is None
     assert keys.remove("openai")
     assert not keys.remove("openai")
     assert json.loads(file.read_text()) == {"copilot": {"type": "oauth", "refresh": "r"}}

@@ -70,6 +70,13 @@ async def test_deltas_come_before_the_answer_is_whole(server, adapter):
         break
 
 
+@pytest.mark.parametrize(("choice", "sent"), [("auto", None), ("required", "required")])
+async def test_a_call_is_forced_where_it_is_asked_for(server, adapter, choice, sent):
+    tool = ToolSpec("give", "Gives.", {"type": "object"})
+    request = make_request(server.plan(*GOOD), user("hi"), tools=[tool], tool_choice=choice)
+    assert json.loads(adapter.body(request)).get("tool_choice") == sent
+
+
 async def test_the_request_is_what_chat_completions_asks_for(server, adapter):
     model = msgspec.structs.replace(server.plan(*GOOD), headers={"X-Team": "a", "User-Agent": "mine"})
     tool = ToolSpec("read", "Reads.", {"type": "object", "properties": {}})

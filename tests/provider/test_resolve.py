@@ -192,7 +192,7 @@ def test_without_any_model_one_line_says_how_to_give_one(environment):
         models(environment=environment).default()
     text = str(caught.value)
     assert "OPENAI_API_KEY" in text
-    assert "make demo" in text
+    assert "scripted/echo" in text
     assert "\n" not in text
 
 

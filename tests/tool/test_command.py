@@ -1,9 +1,12 @@
+import time
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from instar.permission import decide, from_config
-from instar.tool.command import DOUBT, MAX_TEXT, always, patterns
+from instar.tool.command import DOUBT, MAX_TEXT, always, judge, patterns
 
 CERTAIN = [
     ("ls", ["ls"]),
@@ -39,6 +42,66 @@ CERTAIN = [
     ("timeout 5s rm x", ["rm x"]),
     ("find . | xargs rm", ["find .", "xargs rm", "rm"]),
     ("nohup /usr/bin/sudo rm x", ["/usr/bin/sudo rm x", "rm x"]),
+    ("sudo -u root -E rm x", ["rm x"]),
+    ("env -i -u A B=1 rm x", ["rm x"]),
+    ("nice -n 5 ionice -c2 rm x", ["ionice -c2 rm x", "rm x"]),
+    ("timeout -k 5 --signal=KILL 10 rm x", ["rm x"]),
+    ("stdbuf -oL rm x", ["rm x"]),
+    ("command -p rm x", ["rm x"]),
+    ("command -v rm x", ["command -v rm x"]),
+    ("exec -a name rm x", ["rm x"]),
+    ("time -p rm x", ["rm x"]),
+    ("ls | xargs -0 -n 1 rm x", ["rm x"]),
+    ("ls | xargs -I{} mv {} y", ["mv {} y"]),
+    ("find . -name a -exec rm x \\; -exec ls {} +", ["rm x", "ls {}"]),
+    ("sh -c 'rm x'", ["rm x"]),
+    ('bash -euo pipefail -c "a && rm x"', ["a", "rm x"]),
+    ("bash -c 'bash -c \"rm x\"'", ["rm x"]),
+    ("eval 'a; rm x'", ["a", "rm x"]),
+    ("eval rm x", ["rm x"]),
+    ("cat <<EOF\nrm b\nEOF", ["cat <<EOF"]),
+    ("cat <<'EOF' | grep a\n`rm b` $(rm b)\nEOF\nls", ["cat <<'EOF'", "grep a", "ls"]),
+    ("cat <<EOF && ls\nx $(rm x) y\nEOF", ["cat <<EOF", "rm x", "ls"]),
+    ("cat <<-EOF\n\ta\n\tEOF\nrm x", ["cat <<-EOF", "rm x"]),
+    ("python - <<EOF\nprint()\nEOF", ["python - <<EOF"]),
+    ("git commit -m \"$(cat <<'EOF'\nUse `x`; rm b\nEOF\n)\"", ["cat <<'EOF'"]),
+    ("f() { rm x; }; f", ["rm x", "f"]),
+    ("function f { rm x; }", ["rm x"]),
+    ("case a in a|b) rm x;; (*) ls;; esac", ["rm x", "ls"]),
+    ("case $(rm x) in a) ls;; esac", ["rm x", "ls"]),
+    ("for f in $(rm x) *.py; do cat $f; done", ["for f in $(rm x) *.py", "rm x", "cat $f"]),
+    ("for ((i=0; i<3; i++)); do rm x; done", ["rm x"]),
+    ("i=0; while [ $i -lt 3 ]; do i=$((i+1)); done", ["i=0", "[ $i -lt 3 ]", "i=$((i+1))"]),
+    ("until rm x; do :; done", ["rm x", ":"]),
+    ("while read -r l; do rm x; done < f", ["read -r l", "rm x"]),
+    ("[[ -n $(rm x) && a == b* ]] || ls", ["rm x", "ls"]),
+    ("[ -f $(rm x) ] && ls", ["rm x", "ls"]),
+    ("echo ${x:-$(rm x)}", ["rm x"]),
+    ("x=$(rm x)", ["x=$(rm x)", "rm x"]),
+    ("x=(a $(rm x))", ["rm x"]),
+    ("x=1; ls", ["x=1", "ls"]),
+    ("export A=$(rm x) B", ["export A=$(rm x) B", "rm x"]),
+    ("< $(rm x) ls", ["rm x", "ls"]),
+    ("ls 2> >(rm x)", ["rm x"]),
+    ('cat <<< "$(rm x)"', ["rm x"]),
+    ("a |& rm x", ["a", "rm x"]),
+    ("> log", ["> log"]),
+    ("rm > log x", ["rm > log x", "rm x"]),
+    ("rm 2>/dev/null x", ["rm x"]),
+    ("a && b || c", ["a", "b", "c"]),
+    ("{ a; b; } > log && c", ["a", "b", "c"]),
+    ("! a | b", ["a", "b"]),
+    ("if a; then b; elif c; then d; else e; fi", ["a", "b", "c", "d", "e"]),
+    ("$'rm' x", ["rm x"]),
+    ("echo $'a\\n; rm b'", ["echo a\n; rm b"]),
+    ("g\"i\"t p'us'h", ["git push"]),
+    ("git p\\\nush", ["git push"]),
+    ("echo a \\\n  b", ["echo a b"]),
+    ("ls # rm b\nrm x", ["ls", "rm x"]),
+    ("echo {a,b}.txt", ["echo {a,b}.txt"]),
+    ("test -f x && rm x", ["test -f x", "rm x"]),
+    ("echo !! !rm", ["echo !! !rm"]),
+    ("echo \u00e4 && rm \u00e4", ["rm \u00e4"]),
 ]
 
 
@@ -54,7 +117,6 @@ def test_a_command_is_split_into_what_it_runs(text: str, expected: list[str]) ->
 
 
 DOUBTFUL = [
-    "cat <<EOF\nrm x\nEOF",
     "bash -c 'rm x'",
     "eval rm x",
     "eval 'rm x'",
@@ -73,6 +135,70 @@ DOUBTFUL = [
     "$RM x; rm x",
     "{rm,x}; rm x",
     "trap 'rm x' EXIT",
+    "ls\r; rm x",
+    "echo $(( $(rm x) + 1 ))",
+    'echo "${x:-`rm x`}"',
+    "ls\u00a0-a; rm x",
+    "ls \x0b; rm x",
+    "echo a\x00b; rm x",
+    "echo \ud800; rm x",
+    "echo `a \\`rm x\\``",
+    "cat <<A <<B\nx\nA\nB\nrm x",
+    "cat <<EOF; rm x\nEOF",
+    "cat <<EOF\n`rm x`\nEOF",
+    "cat <<EOF\na\\\nEOF\nrm x\nEOF",
+    "cat <<EOF\nEOFX\nrm x\nEOF",
+    "cat <<E$x\nE\nrm x",
+    "echo ${x@P}; rm x",
+    "echo ${!x}; rm x",
+    "echo $((x)); rm x",
+    "x='a[$(rm x)]'; (( x ))",
+    "x='a[$(rm x)]'; echo $((x+1))",
+    "[[ $x -eq 1 ]]; rm x",
+    "test -v 'a[$(rm x)]'",
+    "printf -v 'a[$(rm x)]' b",
+    "unset 'a[$(rm x)]'",
+    "declare -i a='b[$(rm x)]'",
+    "echo ${a[$(rm x)]}",
+    "let 'a[$(rm x)]=1'",
+    "coproc rm x",
+    "alias ls='rm x'; ls",
+    "source ./rm; rm x",
+    ". ./f; rm x",
+    "bash ./script.sh; rm x",
+    "sudo -s rm x",
+    "sudo --unknown rm x",
+    "env -S 'rm x'",
+    "timeout --what 5 rm x",
+    "xargs sh -c 'rm x'",
+    "xargs -I% % -c; rm x",
+    "xargs env; rm x",
+    "find . -exec sh -c 'rm x' \\;",
+    "sh -c $X; rm x",
+    'bash -c "rm $X x"',
+    "eval $X; rm x",
+    "eval 'cd /; rm x'",
+    "sh -c 'a &> f rm x'",
+    "ssh host rm x",
+    "mapfile -C 'rm x' a",
+    "shopt -s expand_aliases; rm x",
+    "enable -f ./x.so y; rm x",
+    "echo !(a); rm x",
+    "case a in a) rm x;& b) c;; esac",
+    "!x; rm x",
+    "x=(a)# b; rm x",
+    "(( (a) ); rm x )",
+    "r* x; rm x",
+    "~/bin/x; rm x",
+    "`which rm` x; rm x",
+    "R=rm; $R x",
+    "cd() { :; }; rm x",
+    "cd $X && rm x",
+    "cd -; rm x",
+    "pushd a; rm x",
+    "rm $X; rm x",
+    "ls > $X; rm x",
+    "cp {.,}./a b; rm x",
 ]
 
 
@@ -103,7 +229,7 @@ def test_a_pipeline_of_allowed_commands_is_allowed(text: str) -> None:
         ("git status && rm x", ["git *", "rm *"]),
         ("FOO=1 'git' push", ["git *"]),
         ("sudo rm x", ["sudo *", "rm *"]),
-        ("sudo -u root rm x", ["sudo *"]),
+        ("sudo -u root rm x", ["sudo *", "rm *"]),
         ("$X", ["$X"]),
         ("", [""]),
     ],
@@ -130,3 +256,80 @@ def test_any_text_is_read_to_its_end(text: str) -> None:
     found = patterns(text)
     assert found
     assert always(text)
+
+
+SIMPLE = [
+    "ls",
+    "rm -r x",
+    "echo 'a; b'",
+    'git commit -m "a && b"',
+    "cat f > out",
+    "make -j2",
+    "printf '%s' $x",
+]
+OPERATORS = ["; ", " && ", " || ", " | ", "\n", " & ", " |& ", " &&\n", ";\n"]
+WRAPS = [
+    "{}",
+    "( {} )",
+    "{{ {}; }}",
+    "if {}; then :; fi",
+    "! {}",
+    "while {}; do :; done",
+    "echo $( {} )",
+    "x=$( {} )",
+]
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_each_of_several_simple_commands_is_found(data: st.DataObject) -> None:
+    chosen = data.draw(st.lists(st.sampled_from(SIMPLE), min_size=1, max_size=8))
+    text = chosen[0]
+    for one in chosen[1:]:
+        text += data.draw(st.sampled_from(OPERATORS)) + one
+    text = data.draw(st.sampled_from(WRAPS)).format(text)
+    found = patterns(text)
+    assert set(chosen) <= set(found)
+    assert not any(pattern.startswith(DOUBT) for pattern in found)
+
+
+def test_what_looks_like_a_command_in_a_text_is_none() -> None:
+    assert patterns("echo 'a; rm x' \"b && rm x\" c\\;rm # ; rm x") == [
+        "echo 'a; rm x' \"b && rm x\" c\\;rm",
+        "echo a; rm x b && rm x c;rm",
+    ]
+
+
+def test_a_redirection_between_the_words_hides_nothing_from_a_rule() -> None:
+    rules = from_config({"bash": {"*": "allow", "git push *": "deny"}})
+    assert decide(["bash"], patterns("git 2>log push origin"), rules).action == "deny"
+
+
+def test_a_plain_sh_is_trusted_with_what_it_reads_as_bash_does() -> None:
+    text = "echo a &> f rm x"
+    sure, doubted = (judge(text, Path("/"), {}, bash=bash).patterns for bash in (True, False))
+    assert DOUBT + text not in sure
+    assert DOUBT + text in doubted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x;" * 60_000,
+        "$(" * 20_000,
+        "((" * 20_000,
+        " && ".join(["a"] * 20_000),
+        "sudo " * 20_000,
+        "find " + "-exec rm ; " * 8_000,
+        "[[ " + "a && " * 3_000 + "a ]]",
+        'echo "' + "$x " * 30_000 + '"',
+        "echo $((" + "1+" * 30_000 + "1))",
+        "bash -c " * 3_000,
+        "cat " + "<<a " * 5_000,
+    ],
+    ids=lambda text: text[:12],
+)
+def test_a_hostile_text_costs_little(text: str) -> None:
+    begun = time.process_time()
+    patterns(text)
+    assert time.process_time() - begun < 2

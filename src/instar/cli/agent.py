@@ -8,14 +8,15 @@ from typing import Final
 import click
 import msgspec
 
-from instar.agent import Agent, sampling_temperature
+from instar.agent import Agent, sampling_temperature, to_plain
 from instar.cli.context import Context
 from instar.cli.door import door, opened_runtime
 from instar.cli.line import short
 from instar.definition import COLOURS
 from instar.document import atomic_write
-from instar.message import ModelRef, Rule
-from instar.plugin import Invalid
+from instar.message import ModelRef
+from instar.plugin import Invalid, points
+from instar.provider.describe import describe
 from instar.provider.protocol import ProviderError
 from instar.runtime import Options, Runtime
 from instar.wire import Plain
@@ -44,7 +45,7 @@ async def list_(context: Context, folder: str | None, as_json: bool, everything:
     async with opened_runtime(Options(context.folder(folder), context.environment)) as runtime:
         found = _sorted(runtime, everything)
     if as_json:
-        _print_json([plain(agent) for agent in found])
+        _print_json([to_plain(agent) for agent in found])
         return
     width = max((len(agent.name) for agent in found), default=0)
     for agent in found:
@@ -64,7 +65,7 @@ async def show(context: Context, name: str, folder: str | None, as_json: bool) -
     async with opened_runtime(Options(context.folder(folder), context.environment)) as runtime:
         agent = runtime.instance.agents.get(name)
     if as_json:
-        _print_json(plain(agent))
+        _print_json(to_plain(agent))
         return
     for line in _lines(agent):
         click.echo(line)
@@ -95,35 +96,6 @@ async def create(
         path.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(path, _file(found, str(given["mode"])).encode())
     click.echo(f"made: {path}")
-
-
-def plain(agent: Agent) -> Plain:
-    """Return an agent in opencode's form (``GET /agent``)."""
-    given: Plain = {
-        "name": agent.name,
-        "description": agent.description,
-        "mode": agent.mode,
-        "native": agent.native,
-        "hidden": agent.hidden,
-        "topP": agent.top_p,
-        "temperature": agent.temperature,
-        "color": agent.color,
-        "permission": [_rule(rule) for rule in agent.permission],
-        "model": _model(agent.model),
-        "variant": agent.variant,
-        "prompt": agent.prompt,
-        "options": agent.options,
-        "steps": agent.steps,
-    }
-    return {key: value for key, value in given.items() if value is not None}
-
-
-def _rule(rule: Rule) -> Plain:
-    return {"permission": rule.permission, "pattern": rule.pattern, "action": rule.action}
-
-
-def _model(model: ModelRef | None) -> Plain | None:
-    return {"providerID": model.provider_id, "modelID": model.model_id} if model else None
 
 
 def _model_name(agent: Agent) -> str:
@@ -169,9 +141,12 @@ async def _written(runtime: Runtime, description: str, name: str | None) -> Plai
     taken = ", ".join(agent.name for agent in runtime.instance.agents.all())
     wanted = f'Call it "{name}".' if name else f"These names are taken: {taken}."
     model = runtime.instance.models.default()
+    system = points.SystemOutput(system=[_ASKED.read_text("utf-8").strip()])
+    told = points.SystemInput(model=describe(model), purpose="agent")
+    await runtime.instance.plugins.trigger(points.SYSTEM, told, system)
     try:
         answer = await runtime.generate(
-            system=[_ASKED.read_text("utf-8").strip()],
+            system=[text for text in system.system if text],
             prompt=f"{description}\n\n{wanted}",
             model=ModelRef(provider_id=model.provider_id, model_id=model.id),
             cause="agent",

@@ -12,6 +12,7 @@ import msgspec
 
 from instar import settings
 from instar.agent import Agents, UnknownAgent
+from instar.cli import reference
 from instar.cli.context import Context
 from instar.command import Commands
 from instar.config import Config, ConfigError, dotted, has_reference, spread_flat
@@ -37,11 +38,12 @@ class Checked(msgspec.Struct, frozen=True):
     """What a folder's settings are, and what is wrong with them.
 
     `read` is None when a file has a mistake: then nothing is merged. `mistakes` are one-line sentences that
-    begin with their place.
+    begin with their place; so are `notes`, on what does nothing or was most likely not meant.
     """
 
     read: Settings | None
     mistakes: list[str]
+    notes: list[str] = []
 
 
 async def check(context: Context, folder: Path) -> Checked:
@@ -59,7 +61,13 @@ async def check(context: Context, folder: Path) -> Checked:
         return Checked(None, list(dict.fromkeys(found)))
     read, mistakes = _definitions(context, read, project)
     found = [*mistakes, *_referred(context, read), *filter(None, [context.trust.problem])]
-    return Checked(read, found)
+    return Checked(read, found, _notes(context, read))
+
+
+def _notes(context: Context, read: Settings) -> list[str]:
+    told = [str(one) for one in read.unknown if not one.near]
+    found = reference.notes(read.config, read.plugins, context.environment)
+    return told + [f"{place(read, where)}: {text}" for where, text in found]
 
 
 def models_of(context: Context, config: Config) -> Models:
@@ -166,6 +174,9 @@ def _at(data: Any, path: Iterable[str | int]) -> Any:
 def _referred(context: Context, read: Settings) -> Iterator[str]:
     """What the settings name and is not there: agents, models; limits that are none; texts that are missing."""
     config = read.config
+    yield from (str(one) for one in read.unknown if one.near)
+    for where, text in reference.mistakes(config, read.plugins):
+        yield f"{place(read, where)}: {text}"
     try:
         Limits.of(config.limits, config.max_iterations)
     except LimitsError as error:
@@ -196,10 +207,10 @@ def _models(models: Models, read: Settings) -> Iterator[str]:
             # An agent's model without a provider is told by the agents themselves.
             if kind == "command" or "/" in (block.model or ""):
                 named[kind, name, "model"] = block.model
-    for path, reference in named.items():
+    for path, model in named.items():
         try:
-            if reference:
-                models.find(reference)
+            if model:
+                models.find(model)
         except UnknownModel as error:
             yield f"{place(read, path)}: {dotted(path)}: {error}"
 

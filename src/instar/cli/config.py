@@ -47,7 +47,7 @@ def command() -> None:
     """Look at the settings of a folder: where each came from, what is wrong, the schema for editors."""
 
 
-@command.command()
+@command.command(short_help="Print the settings, each with where it was written.")
 @click.argument("key", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object: config, origins, left_out.")
 @_folder
@@ -76,23 +76,27 @@ def show(context: Context, key: str | None, as_json: bool, folder: str | None) -
         click.echo(f"left out, not trusted: {one_line(sentence)}")
 
 
-@command.command("check")
+@command.command("check", short_help="Name every mistake with its place; exit code 2: there are.")
 @_folder
 @door
 def checking(context: Context, folder: str | None) -> int:
     """Read every settings file, agent, command and skill; name each mistake with its place. Exit code 2: there are.
 
-    Nothing of the folder is run, and no plugin is loaded.
+    A note says what does nothing, or most likely not what was meant. Nothing of the folder is run, and no plugin is
+    loaded.
     """
     where = context.folder(folder)
     found = asyncio.run(check(context, where))
     for mistake in found.mistakes:
         click.echo(f"instar: {one_line(mistake)}", err=True)
+    for note in found.notes:
+        click.echo(f"note: {one_line(note)}", err=True)
     if found.read is None or found.mistakes:
         return 2
     count = len(found.read.layers)
     left = f"; {len(found.read.dropped)} left out, not trusted" if found.read.dropped else ""
-    click.echo(f"all is well: {count} source{'' if count == 1 else 's'} of settings for {where}{left}")
+    well = "no mistake" if found.notes else "all is well"
+    click.echo(f"{well}: {count} source{'' if count == 1 else 's'} of settings for {where}{left}")
     return 0
 
 

@@ -91,13 +91,14 @@ async def examine(context: Context, folder: Path) -> Report:
         git = asyncio.create_task(_git(processes, context, folder))
         found = await check(context, folder)
         model, following = _model(context, found)
+        database = _database(context.paths.database)
         lines = [
             Line("instar", "ok", f"{__version__} on Python {platform.python_version()}"),
             *_settings(context, found),
             model,
             *await git,
             *_programs(context),
-            _database(context.paths.database),
+            database,
             _trust(context, folder, found),
             _evolve(context, await evolve, found),
             _port(),
@@ -106,7 +107,9 @@ async def examine(context: Context, folder: Path) -> Report:
     finally:
         await processes.close()
     go = "" if folder == context.directory else f"cd {shlex.quote(str(folder))} && "
-    return Report(lines, go + following)
+    # Nothing can be kept, a key neither, until there is a data folder.
+    first = "export INSTAR_DATA=~/instar-data && " if database.state == "problem" else ""
+    return Report(lines, first + go + following)
 
 
 # -- settings and the model --------------------------------------------------------------------------
@@ -114,13 +117,14 @@ async def examine(context: Context, folder: Path) -> Report:
 
 def _settings(context: Context, found: Checked) -> list[Line]:
     mistakes = [one for one in found.mistakes if one != context.trust.problem]
+    notes = [Line("settings", "note", note, "mend it there, if it was meant") for note in found.notes]
     if mistakes:
         # A mistake in a definition costs that definition; one in a file costs every run.
         state: State = "problem" if found.read is None else "note"
-        return [Line("settings", state, mistake, "mend it there") for mistake in mistakes]
+        return [*(Line("settings", state, mistake, "mend it there") for mistake in mistakes), *notes]
     origins = [layer.origin for layer in found.read.layers] if found.read else []
     text = ", ".join(origins) if origins else "no settings file, and none is needed"
-    return [Line("settings", "ok", text)]
+    return [Line("settings", "ok", text), *notes]
 
 
 def _model(context: Context, found: Checked) -> tuple[Line, str]:
@@ -136,7 +140,7 @@ def _model(context: Context, found: Checked) -> tuple[Line, str]:
     except UnknownModel as error:
         return Line("model", "problem", str(error), "name another `model`"), "instar models"
     except KeysError as error:
-        return Line("model", "problem", str(error)), "instar doctor"
+        return Line("model", "problem", str(error)), "instar auth list"
     name = f"{model.provider_id}/{model.id}"
     if model.api_key:
         return Line("model", "ok", f"{name}, key from {_source(context, config, model)}"), _ASK
@@ -244,14 +248,19 @@ def _evolve(context: Context, done: Output | ProcessError, found: Checked) -> Li
 # -- places ------------------------------------------------------------------------------------------
 
 
+_ELSEWHERE: Final = "name another data folder: export INSTAR_DATA=FOLDER"
+
+
 def _database(path: Path) -> Line:
     if not path.exists():
         parent = next(one for one in path.parents if one.exists())
-        if os.access(parent, os.W_OK | os.X_OK) and parent.is_dir():
-            return Line("database", "ok", f"{path}, made by the first run")
-        return Line(
-            "database", "problem", f"{path} cannot be made: {parent} is not writable", "set INSTAR_DATA"
-        )
+        if not parent.is_dir():
+            text = f"{path} cannot be made: {parent} is a file, and a folder is needed there"
+            return Line("database", "problem", text, f"move it away, or {_ELSEWHERE}")
+        if not os.access(parent, os.W_OK | os.X_OK):
+            text = f"{path} cannot be made: {parent} is not writable"
+            return Line("database", "problem", text, f"make it writable, or {_ELSEWHERE}")
+        return Line("database", "ok", f"{path}, made by the first run")
     try:
         # As a run opens it: what would stop a run is said here in the same words.
         prepare(path, "NORMAL", migrations()).close()

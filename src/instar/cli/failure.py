@@ -1,11 +1,12 @@
 """What went wrong, as one line and an exit code: 2 for bad usage or settings, 1 for a failed run."""
 
+import errno
 import logging
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -55,10 +56,23 @@ def failure(error: Exception) -> Failure:
         return Failure(str(error), 2)
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename else ""
-        return Failure(f"{where}{error.strerror}", 1)
+        todo = _TODO.get(error.errno, "") if error.errno else ""
+        return Failure(f"{where}{error.strerror}{todo}", 1)
     log.error("unexpected error", exc_info=error)
     text = f"{type(error).__name__}: {error}"
     return Failure(f"unexpected error: {text} (--log-level DEBUG shows where)", 1)
+
+
+_ANOTHER: Final = "name another folder (that of instar's own data: INSTAR_DATA=FOLDER)"
+_IN_THE_WAY: Final = f"a file stands where a folder is needed: move it away, or {_ANOTHER}"
+_TODO: Final = {
+    errno.EEXIST: f"; {_IN_THE_WAY}",
+    errno.ENOTDIR: f"; {_IN_THE_WAY}",
+    errno.EACCES: f"; give yourself the right to it, or {_ANOTHER}",
+    errno.EROFS: f"; {_ANOTHER}",
+    errno.ENOSPC: "; free some space and try again",
+}
+"""What to do about an error of the system."""
 
 
 def _known() -> tuple[tuple[type[Exception], ...], tuple[type[Exception], ...]]:

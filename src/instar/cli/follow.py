@@ -12,6 +12,9 @@ from instar.event import (
     PermissionAsked,
     PermissionReplied,
     PluginError,
+    QuestionAsked,
+    QuestionRejected,
+    QuestionReplied,
     Retry,
     SessionCompacted,
     SessionError,
@@ -68,7 +71,10 @@ class View(Protocol):
 
 
 class Follower:
-    """Hands one session's events to a view. `limited` tells whether a limit stopped the turn."""
+    """Hands one session's events to a view. `limited` tells whether a limit stopped the turn.
+
+    While a question stands at the terminal nothing is shown: it would be written over. It is shown afterwards.
+    """
 
     def __init__(self, session_id: str, view: View) -> None:
         self.limited = False
@@ -77,21 +83,31 @@ class Follower:
         self._answers: set[str] = set()
         self._asked: list[str] = []
         self._questions: set[str] = set()
+        self._held: list[Event] = []
         self._growing: dict[str, Part] = {}
         self._waiting: dict[str, Part] = {}
 
     def tick(self) -> None:
-        """Let the view show that time goes by, unless a question stands: it would be written over."""
+        """Let the view show that time goes by, unless a question stands."""
         if not self._questions:
             self._view.tick()
 
     def take(self, event: Event) -> None:
         """Show an event, if it is of the session and means something to a person."""
         match event.properties:
-            case PermissionAsked(id=asked):
+            case PermissionAsked(id=asked) | QuestionAsked(id=asked):
                 self._questions.add(asked)
-            case PermissionReplied(request_id=asked):
+            case (
+                PermissionReplied(request_id=asked)
+                | QuestionReplied(request_id=asked)
+                | QuestionRejected(request_id=asked)
+            ):
                 self._questions.discard(asked)
+        self._held.append(event)
+        while self._held and not self._questions:
+            self._show(self._held.pop(0))
+
+    def _show(self, event: Event) -> None:
         if event.session_id not in (self._session_id, None):
             return
         match event.properties:

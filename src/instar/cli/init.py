@@ -42,13 +42,18 @@ def command(context: Context, folder: str) -> None:
     there = next((path for path, _, _ in wanted if path.exists()), None)
     if there is not None:
         raise click.UsageError(f"{there} is there already, and init changes nothing that is")
+    folders = (root, root / "workspace")
+    for path in folders:
+        path.mkdir(parents=True, exist_ok=True)
+    # First: a list of trusted folders that cannot be written must not leave a half-made folder behind.
+    trusted = [context.trust.add(path) for path in folders]
     for path, text, mode in wanted:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
         path.chmod(mode)
         click.echo(f"made: {path.relative_to(root)}")
-    for path in (root, root / "workspace"):
-        click.echo(f"trusted: {context.trust.add(path)}")
+    for path in trusted:
+        click.echo(f"trusted: {path}")
     enter = "" if root == context.directory.resolve() else f"cd {shlex.quote(folder)} && "
     click.echo(
         f'next: {enter}instar run "What can you do?", or without a model\'s key: instar run -m scripted/echo hello'

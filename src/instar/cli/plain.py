@@ -94,8 +94,11 @@ class JsonLines(Plain):
 
 def retry_text(status: Retry) -> str:
     """Return a sentence about a model call that failed and is tried again."""
+    # Start-up time: a call that is tried again has brought the room along.
+    from instar.step import RETRIES
+
     seconds = max(0.0, status.next / 1000 - time.time())
-    return f"{status.message}; trying again in {seconds:.0f} s (attempt {status.attempt})"
+    return f"{status.message}; trying again in {seconds:.0f} s (attempt {status.attempt} of {RETRIES})"
 
 
 def _say(text: str) -> None:

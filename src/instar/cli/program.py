@@ -20,10 +20,17 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         "run": ("instar.cli.run:command", "Give the agent a message and print its answer."),
         "session": ("instar.cli.session:command", "List, show or delete sessions."),
+        "export": ("instar.cli.exchange:export", "Print a session as a file that opencode reads."),
+        "import": (
+            "instar.cli.exchange:import_",
+            "Take in a session's file, or sessions of opencode's database.",
+        ),
         "agent": ("instar.cli.agent:command", "List, show or create agents."),
         "models": ("instar.cli.models:command", "List the models that can be called."),
         "mcp": ("instar.cli.mcp:command", "List MCP servers, or approve what changed in one."),
         "auth": ("instar.cli.auth:command", "Keep, list or forget providers' keys."),
+        "permission": ("instar.cli.permission:command", "List what was allowed for always, or take it back."),
+        "workspace": ("instar.cli.workspace:command", "List, make or remove worktrees for sessions."),
         "serve": ("instar.cli.serve:command", "Serve opencode's HTTP interface."),
         "trust": ("instar.cli.trust:command", "Say which folders may run code."),
         "config": ("instar.cli.config:command", "Show or check the settings, or print their schema."),

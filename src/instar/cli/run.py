@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from instar.approval import Person, always_once
+from instar.approval import always_once
 from instar.bus import Subscription
-from instar.cli import call, question
+from instar.cli import call, question, workspace
 from instar.cli.context import Context
 from instar.cli.door import door, opened_runtime
 from instar.cli.follow import Follower, View
@@ -40,6 +40,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     format: str
     auto: bool
     workspace: str | None
+    worktree: str | None
+    workspace_id: str | None = None
     command: str | None
     said: str
 
@@ -56,6 +58,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 )
 @click.option("--command", metavar="NAME", help="Run this command; the message is its arguments.")
 @click.option("--dir", "folder", metavar="PATH", help="Run in this folder.")
+@click.option("--worktree", metavar="NAME", help="Work in this git worktree; made when there is none.")
 @click.option("--workspace", metavar="PATH", help="The evolve workspace; switches evolve on.")
 @click.option(
     "--format",
@@ -88,12 +91,23 @@ async def command(
 
 
 async def _run(context: Context, wanted: Wanted, stop: Stop) -> int:
-    options = Options(wanted.directory, context.environment, _flags(wanted), _person(wanted))
+    if wanted.worktree is not None:
+        wanted = await _in_worktree(context, wanted, wanted.worktree)
+    options = _options(context, wanted)
     async with opened_runtime(options) as runtime:
         if not await _is_trusted_now(context, runtime):
             return await _turn(runtime, wanted, stop)
     async with opened_runtime(options) as runtime:
         return await _turn(runtime, wanted, stop)
+
+
+async def _in_worktree(context: Context, wanted: Wanted, name: str) -> Wanted:
+    """The same, wanted in a workspace of the folder's project. Trust is offered first: the worktree inherits it."""
+    async with opened_runtime(_options(context, wanted)) as runtime:
+        await _is_trusted_now(context, runtime)
+        info = await workspace.entered(runtime, name)
+        directory = await runtime.workspace.enter(info.id)
+    return msgspec.structs.replace(wanted, directory=directory, workspace_id=info.id)
 
 
 async def _work(runtime: Runtime, wanted: Wanted, session_id: str) -> Callable[[], Awaitable[WithParts]]:
@@ -165,7 +179,9 @@ async def _session(runtime: Runtime, wanted: Wanted) -> Session:
         if found is not None:
             return await runtime.session.update(found.id, title=wanted.title) if wanted.title else found
     _check_model(runtime, wanted)
-    return await runtime.session.create(SessionBody(title=wanted.title, agent=wanted.agent))
+    return await runtime.session.create(
+        SessionBody(title=wanted.title, agent=wanted.agent, workspace_id=wanted.workspace_id)
+    )
 
 
 async def _earlier(runtime: Runtime, wanted: Wanted) -> Session | None:
@@ -214,15 +230,19 @@ async def _is_trusted_now(context: Context, runtime: Runtime) -> bool:
     return True
 
 
+def _options(context: Context, wanted: Wanted) -> Options:
+    """How the runtime is opened: with the person who is at the terminal, if there is one."""
+    options = Options(wanted.directory, context.environment, _flags(wanted))
+    if question.is_there():
+        person = question.AtTerminal()
+        answer = None if wanted.format == "json" else person.answer
+        options = msgspec.structs.replace(options, person=person.permit, questioner=answer)
+    return msgspec.structs.replace(options, person=always_once) if wanted.auto else options
+
+
 def _flags(wanted: Wanted) -> Object:
     flags = {"model": wanted.model, "workspace": wanted.workspace}
     return {name: value for name, value in flags.items() if value}
-
-
-def _person(wanted: Wanted) -> Person | None:
-    if wanted.auto:
-        return always_once
-    return question.PermissionQuestions() if question.is_there() else None
 
 
 def _view(wanted: Wanted, session_id: str) -> View:

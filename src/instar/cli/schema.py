@@ -27,10 +27,9 @@ KEYS: Final[Mapping[str, str]] = MappingProxyType(
         "plugin": "Plugins: names, paths from the file that names them, or [name, options].",
         "instructions": "Files with instructions for the model; patterns from the project's folder.",
         "tools": "Tools by name, true or false; permission says the same more finely.",
-        "snapshot": "opencode's switch for snapshots of the folder.",
-        "compaction": "How a conversation that fills the window is summarised.",
+        "snapshot": "false: no snapshots of the folder's files are taken, so that none can be put back.",
+        "compaction": "How a conversation that fills the window is summarised: auto, prune, reserved, tail_turns, …",
         "limits": "Ceilings: steps of a turn; tokens or dollars of a session and of a day.",
-        "evolve": "Options of the evolve plugin.",
         "context_window_tokens": "The window, in tokens, of a model that does not say its own.",
         "max_iterations": "Model calls of one turn at most.",
         "provider_retry_mode": "How long a provider that fails is tried again.",
@@ -38,7 +37,7 @@ KEYS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """What each top-level key means; a test holds it to the fields of `Config`."""
 
-_NOT_IN_FILES: Final = ("data", "foreign")
+_NOT_IN_FILES: Final = ("data", "foreign", "asked")
 _ACTION: Final = {"enum": ["allow", "ask", "deny"]}
 _PERMISSION: Final = {
     "anyOf": [
@@ -81,12 +80,26 @@ def kinds() -> dict[str, tuple[str, str]]:
     for name, field in schema()["properties"].items():
         if name in KEYS:
             default = field.get("default")
-            shown = "" if default in (None, [], {}) else msgspec.json.encode(default).decode()
+            shown = (
+                ""
+                if default is None or isinstance(default, list | dict)
+                else msgspec.json.encode(default).decode()
+            )
             found[name] = (_ACTIONS if name == "permission" else _kind(field), shown)
     return found
 
 
 _ACTIONS: Final = "`allow`, `ask`, `deny`, or a map of them"
+
+
+def fields(block: str) -> dict[str, tuple[str, str]]:
+    """Return of each field of a block (``AgentConfig``) what it holds and what it means, as the docs write them."""
+    properties = schema()["$defs"][block]["properties"]
+    return {
+        name: (_ACTIONS if name == "permission" else _kind(field), field["description"])
+        for name, field in properties.items()
+        if name != "maxSteps"
+    }
 
 
 def _kind(field: Plain) -> str:

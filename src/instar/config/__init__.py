@@ -3,15 +3,18 @@
 No input or output here: `instar.settings` finds and reads the files.
 """
 
+from instar.config.assembly import viewed
 from instar.config.choice import foreign, without_choice
 from instar.config.fault import ConfigError, Path, check_keys, describe, dotted
 from instar.config.flat import spread_block, spread_flat
+from instar.config.known import NO_EFFECT, OPENCODE_KEYS, PARTLY, Unknown, unknown
 from instar.config.layer import Layer, Merged, Scope, has_reference, merge, plugin_name, substitute
 from instar.config.restriction import restrict
 from instar.config.view import (
     OWN_KEYS,
     AgentConfig,
     CommandConfig,
+    CompactionConfig,
     Config,
     McpConfig,
     ModelConfig,
@@ -19,9 +22,13 @@ from instar.config.view import (
 )
 
 __all__ = [
+    "NO_EFFECT",
+    "OPENCODE_KEYS",
     "OWN_KEYS",
+    "PARTLY",
     "AgentConfig",
     "CommandConfig",
+    "CompactionConfig",
     "Config",
     "ConfigError",
     "Layer",
@@ -31,6 +38,7 @@ __all__ = [
     "Path",
     "ProviderConfig",
     "Scope",
+    "Unknown",
     "check_keys",
     "describe",
     "dotted",
@@ -42,5 +50,7 @@ __all__ = [
     "spread_block",
     "spread_flat",
     "substitute",
+    "unknown",
+    "viewed",
     "without_choice",
 ]

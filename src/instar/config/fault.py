@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from types import NoneType, UnionType
-from typing import Any, Final, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import msgspec
 
@@ -35,12 +35,24 @@ def describe(value: Any) -> str:
     return "null" if value is None else "true or false" if isinstance(value, bool) else kinds[type(value)]
 
 
-def check_keys(block: Mapping[str, Any], known: Iterable[str], path: Path, origin: str = "config") -> None:
-    """Raise `ConfigError` at the first key of one of our own blocks that is not `known`."""
+def check_keys(
+    block: Mapping[str, Any],
+    known: Iterable[str],
+    path: Path,
+    origin: str = "config",
+    *,
+    others: bool = False,
+) -> None:
+    """Raise `ConfigError` at the first key of a block that is not `known`.
+
+    With `others`, a key that looks like no known one passes: a later opencode may read it.
+    """
     names = list(known)
     for key in block:
         if key not in names:
             near = difflib.get_close_matches(key, names, n=1)
+            if others and not near:
+                continue
             meant = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(names))}"
             raise ConfigError(origin, (*path, key), f"there is no such setting; {meant}")
 
@@ -71,10 +83,12 @@ def fault(value: Any, kind: Any, path: Path = ()) -> tuple[Path, str] | None:
 
 
 def _bare(kind: Any) -> Any:
-    """`kind` without ``| None``."""
+    """`kind` without its description and ``| None``."""
+    while get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
     if get_origin(kind) in (Union, UnionType):
         rest = [arm for arm in get_args(kind) if arm is not NoneType]
-        return rest[0] if len(rest) == 1 else kind
+        return _bare(rest[0]) if len(rest) == 1 else kind
     return kind
 
 

@@ -36,7 +36,7 @@ _OPTION_NEVER: Final = {
     "script": "may not run code: a script's tool calls are made",
 }
 _MODEL_REDIRECT: Final = frozenset(("headers", "options", "provider"))
-_CODE: Final = frozenset(["plugin", "mcp", "formatter", "lsp", "hooks", "evolve", "shell", "experimental"])
+_CODE: Final = frozenset(["plugin", "mcp", "formatter", "lsp", "hooks", "shell", "experimental"])
 _SHELL: Final = re.compile(r"!`")
 _MOST: Final = 200
 """Rules of one block that are looked at: a project must not slow us down."""
@@ -145,7 +145,9 @@ class _Restriction:
         kept: Plain = {}
         for key, value in block.items():
             if key in ("permission", "tools"):
-                kept[key] = self._tighter(value, (*path, key))
+                tighter = self._tighter(value, (*path, key))
+                # An empty map would take the place of a short form ("ask") that the person wrote.
+                kept |= {key: tighter} if tighter else {}
             elif key in _AGENT_HARMLESS or (key == "disable" and value is True):
                 kept[key] = value
             else:

@@ -4,16 +4,18 @@ Beside them stand our own (`OWN_KEYS`). What we do not know is kept in `Config.d
 """
 
 import difflib
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
+from msgspec import Meta
 
-from instar.config.fault import ConfigError, Path, describe, fault, permission_fault
+from instar.config.fault import ConfigError, Path, check_keys, describe, fault, permission_fault
 from instar.wire import Plain
 
 OWN_KEYS: Final = (
     "context_window_tokens",
-    "evolve",
     "hooks",
     "limits",
     "max_iterations",
@@ -21,8 +23,10 @@ OWN_KEYS: Final = (
 )
 """Top-level keys that are ours and not opencode's; a near miss of one of them is a mistake."""
 
+_GUARDING: Final = (*OWN_KEYS, "permission")
+"""Keys whose near miss stops a run: a rule or a limit that a typing error takes away would let things through."""
 
-_OURS: Final = ("data", "foreign")
+_OURS: Final = ("data", "foreign", "asked")
 """Fields of the view that no file fills."""
 
 
@@ -62,22 +66,62 @@ class ProviderConfig(msgspec.Struct, frozen=True):
 
 
 class AgentConfig(msgspec.Struct, frozen=True):
-    """An agent block (the reference's section 3.4); a key that it does not know is one of its `options`."""
+    """An agent block (the reference's section 3.4); a key that it does not know is one of its `options`.
 
-    model: str | None = None
-    variant: str | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    prompt: str | None = None
-    tools: dict[str, bool] = {}
-    disable: bool = False
-    description: str | None = None
-    mode: Literal["subagent", "primary", "all"] | None = None
-    hidden: bool | None = None
-    options: dict[str, Any] = {}
-    color: str | None = None
-    steps: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    permission: Any = None
+    The descriptions are those of the JSON Schema and of docs/agents.md.
+    """
+
+    description: Annotated[
+        str | None, Meta(description="When to use it; the model reads this to choose a sub-agent.")
+    ] = None
+    mode: Annotated[
+        Literal["subagent", "primary", "all"] | None,
+        Meta(
+            description="`primary`: a person talks to it; `subagent`: tasks are handed to it; `all`: both (default)."
+        ),
+    ] = None
+    model: Annotated[
+        str | None,
+        Meta(description="`provider/model`, or a model's name alone where it is known; else the session's."),
+    ] = None
+    variant: Annotated[str | None, Meta(description="The variant of the model.")] = None
+    temperature: Annotated[
+        float | None, Meta(description="Sampling; the default is 0, and 0.55 for Qwen models.")
+    ] = None
+    top_p: Annotated[
+        float | None, Meta(description="Sampling; left to the provider where it is not given.")
+    ] = None
+    tools: Annotated[
+        dict[str, bool],
+        Meta(
+            description="Tools by name, also with wildcards (`mymcp_*`); `write`, `edit` and `patch` mean `edit`."
+        ),
+    ] = {}
+    permission: Annotated[
+        Any,
+        Meta(
+            description='What its tools may do; `bash "git *": ask` is the same as a map of patterns under `bash`.'
+        ),
+    ] = None
+    prompt: Annotated[
+        str | None, Meta(description="The system prompt; in a file the text below the front matter is it.")
+    ] = None
+    steps: Annotated[
+        Annotated[int, Meta(ge=1)] | None, Meta(description="How many model calls a turn may take.")
+    ] = None
+    disable: Annotated[bool, Meta(description="Takes the agent away, a built-in one too.")] = False
+    hidden: Annotated[bool | None, Meta(description="Not listed, and no task is handed to it.")] = None
+    color: Annotated[
+        str | None,
+        Meta(
+            description='`"#RRGGBB"` in quotes, or '
+            "`primary`, `secondary`, `accent`, `success`, `warning`, `error`, `info`."
+        ),
+    ] = None
+    options: Annotated[
+        dict[str, Any],
+        Meta(description="Goes to the provider as model options, as does any other field."),
+    ] = {}
 
 
 class McpConfig(msgspec.Struct, frozen=True):
@@ -93,24 +137,64 @@ class McpConfig(msgspec.Struct, frozen=True):
     url: str | None = None
     headers: dict[str, str] = {}
     enabled: bool = True
-    timeout: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    timeout: Annotated[int, Meta(ge=1)] | None = None
 
 
 class CommandConfig(msgspec.Struct, frozen=True):
-    """A command block: `template` is the prompt that it becomes."""
+    """A command block: `template` is the prompt that it becomes.
 
-    template: str | None = None
-    description: str | None = None
-    agent: str | None = None
-    model: str | None = None
-    variant: str | None = None
-    subtask: bool | None = None
+    The descriptions are those of the JSON Schema and of docs/commands.md.
+    """
+
+    template: Annotated[
+        str | None, Meta(description="The prompt; in a file the text below the front matter is it.")
+    ] = None
+    description: Annotated[str | None, Meta(description="One line on what it is for.")] = None
+    agent: Annotated[str | None, Meta(description="Who answers; else the one that was asked for.")] = None
+    model: Annotated[
+        str | None, Meta(description="With which model; else the agent's, else the one that was asked for.")
+    ] = None
+    variant: Annotated[str | None, Meta(description="The variant of the model.")] = None
+    subtask: Annotated[
+        bool | None,
+        Meta(
+            description="Whether a sub-agent does it in a session of its own, and the conversation goes on with what "
+            "it brought; without it, so does a command whose agent is a sub-agent."
+        ),
+    ] = None
+
+
+class CompactionConfig(msgspec.Struct, frozen=True):
+    """The ``compaction`` block (the reference's section 3.6): how a conversation that fills the window is summarised.
+
+    `auto`: without being asked. `prune`: old tool outputs are cleared first. `reserved`: tokens of the window
+    that stay free. `tail_turns`: how many of the last turns may be kept as they are, up to
+    `preserve_recent_tokens`.
+    """
+
+    auto: bool = True
+    prune: bool = False
+    reserved: Annotated[int, Meta(ge=0)] | None = None
+    tail_turns: Annotated[int, Meta(ge=0)] = 2
+    preserve_recent_tokens: Annotated[int, Meta(ge=0)] | None = None
+
+
+_BLOCKS: Final[Mapping[Path, tuple[str, ...]]] = MappingProxyType(
+    {
+        ("compaction",): CompactionConfig.__struct_fields__,
+        ("limits",): ("steps", "session", "day"),
+        ("limits", "session"): ("tokens", "cost"),
+        ("limits", "day"): ("tokens", "cost"),
+    }
+)
+"""Blocks whose keys are known; one that looks like them, and in a block of our own any other, is a mistake."""
 
 
 class Config(msgspec.Struct, frozen=True):
     """The settings that instar itself reads; `data` is everything, in the file's own form.
 
     `foreign` are the providers whose address an untrusted project gave: nobody but the person chooses them.
+    `asked` are the rules by which an untrusted project wants to be asked: agent (or nothing), permission, pattern.
     """
 
     model: str | None = None
@@ -128,14 +212,14 @@ class Config(msgspec.Struct, frozen=True):
     instructions: list[str] = []
     tools: dict[str, bool] = {}
     snapshot: bool | None = None
-    compaction: dict[str, Any] = {}
+    compaction: CompactionConfig = CompactionConfig()
     limits: dict[str, Any] = {}
-    evolve: dict[str, Any] = {}
-    context_window_tokens: Annotated[int, msgspec.Meta(ge=4096)] = 65536
-    max_iterations: Annotated[int, msgspec.Meta(ge=1)] = 40
+    context_window_tokens: Annotated[int, Meta(ge=4096)] = 65536
+    max_iterations: Annotated[int, Meta(ge=1)] = 40
     provider_retry_mode: Literal["standard", "persistent"] = "standard"
     data: Plain = {}
     foreign: frozenset[str] = frozenset()
+    asked: frozenset[tuple[str, str, str]] = frozenset()
 
     @classmethod
     def from_data(cls, data: Plain, origin: str = "config") -> "Config":
@@ -176,7 +260,16 @@ def _check_rest(view: Config, data: Plain, origin: str) -> None:
         found = None if block is None else permission_fault(block, path)
         if found is not None:
             raise ConfigError(origin, *found)
+    for path, names in _BLOCKS.items():
+        check_keys(_block(data, path), names, path, origin, others=path == ("compaction",))
     for key in data:
-        near = difflib.get_close_matches(key, OWN_KEYS, n=1, cutoff=0.85)
-        if near and key not in OWN_KEYS:
+        near = difflib.get_close_matches(key, _GUARDING, n=1, cutoff=0.85)
+        if near and key not in _GUARDING:
             raise ConfigError(origin, (key,), f"there is no such setting; did you mean {near[0]}?")
+
+
+def _block(data: Plain, path: Path) -> Plain:
+    found: Any = data
+    for key in path:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}

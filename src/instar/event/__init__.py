@@ -58,8 +58,19 @@ from instar.event.project import (
     ServerInstanceDisposed,
     VcsBranchUpdated,
 )
+from instar.event.renamed import (
+    RENAMED,
+    IdeInstalled,
+    LspClientDiagnostics,
+    PermissionRepliedBoth,
+    PermissionTime,
+    PermissionUpdated,
+    Renamed,
+    for_plugins,
+)
 
 __all__ = [
+    "RENAMED",
     "TYPES",
     "AskedBy",
     "Busy",
@@ -68,9 +79,11 @@ __all__ = [
     "EventType",
     "FileEdited",
     "FileWatcherUpdated",
+    "IdeInstalled",
     "Idle",
     "InstallationUpdated",
     "LimitReached",
+    "LspClientDiagnostics",
     "LspUpdated",
     "MessageRemoved",
     "MessageUpdated",
@@ -82,6 +95,9 @@ __all__ = [
     "PartUpdated",
     "PermissionAsked",
     "PermissionReplied",
+    "PermissionRepliedBoth",
+    "PermissionTime",
+    "PermissionUpdated",
     "PluginError",
     "ProjectTime",
     "ProjectUpdated",
@@ -89,6 +105,7 @@ __all__ = [
     "QuestionAsked",
     "QuestionRejected",
     "QuestionReplied",
+    "Renamed",
     "Retry",
     "ServerConnected",
     "ServerHeartbeat",
@@ -108,6 +125,7 @@ __all__ = [
     "declare",
     "decode",
     "encode_properties",
+    "for_plugins",
     "make",
     "properties_to_plain",
 ]

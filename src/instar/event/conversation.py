@@ -49,15 +49,24 @@ class SessionError(Wire):
     error: MessageError | None = None
 
 
-class Idle(Wire, tag_field="type", tag="idle"):
+class StatusBase(Wire, tag_field="type"):
+    """What every status has: its name."""
+
+    @property
+    def type(self) -> str:
+        """``idle``, ``busy`` or ``retry``."""
+        return str(self.__struct_config__.tag)
+
+
+class Idle(StatusBase, tag="idle"):
     """Nothing runs in the session."""
 
 
-class Busy(Wire, tag_field="type", tag="busy"):
+class Busy(StatusBase, tag="busy"):
     """A turn runs in the session."""
 
 
-class Retry(Wire, tag_field="type", tag="retry"):
+class Retry(StatusBase, tag="retry"):
     """A model call failed and will be tried again at `next` (ms since the epoch)."""
 
     attempt: int

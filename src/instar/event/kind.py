@@ -15,11 +15,15 @@ from instar.wire import Plain, Wire
 
 
 class EventType(msgspec.Struct, frozen=True):
-    """A declared type: its name, its properties' class and, for a sync event, its version."""
+    """A declared type: its name, its properties' class and, for a sync event, its version.
+
+    `never` says why instar never sends it, for a type that opencode's clients know and nothing here publishes.
+    """
 
     name: str
     properties: type[Wire]
     version: int | None = None
+    never: str | None = None
 
 
 TYPES: Final[dict[str, EventType]] = {}
@@ -29,8 +33,8 @@ _BY_CLASS: Final[dict[type[Wire], EventType]] = {}
 P = TypeVar("P", bound=type[Wire])
 
 
-def declare(name: str, *, version: int | None = None) -> Any:
-    """Declare the decorated class as the properties of the event type `name`.
+def declare(name: str, *, version: int | None = None, never: str | None = None) -> Any:
+    """Declare the decorated class as the properties of the event type `name` (see `EventType`).
 
     Raises `ValueError` when the name is taken.
     """
@@ -38,7 +42,7 @@ def declare(name: str, *, version: int | None = None) -> Any:
     def register(properties: P) -> P:
         if name in TYPES:
             raise ValueError(f"event type {name!r} is declared twice")
-        TYPES[name] = _BY_CLASS[properties] = EventType(name, properties, version)
+        TYPES[name] = _BY_CLASS[properties] = EventType(name, properties, version, never)
         return properties
 
     return register

@@ -80,13 +80,15 @@ class ServerInstanceDisposed(Wire):
     directory: str
 
 
-@declare("installation.updated")
+@declare(
+    "installation.updated", never="instar does not upgrade itself: the package manager that installed it does"
+)
 class InstallationUpdated(Wire):
     """The program itself was brought to another version."""
 
     version: str
 
 
-@declare("lsp.updated")
+@declare("lsp.updated", never="instar starts no language servers")
 class LspUpdated(Nothing):
     """A language server's state changed."""

@@ -2,18 +2,32 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from instar import ids
 from instar.message import FilePart
-from instar.plugin import ToolContext, ToolFailure, ToolResult
+from instar.plugin import ToolFailure, ToolResult
 from instar.wire import Plain
 
 LARGEST_MEDIA: Final = 5 * 1024 * 1024
 """Bytes of base64 of one attachment; larger ones are named, not kept."""
 
 
-def tool_result(name: str, answer: Any, context: ToolContext) -> ToolResult:
+class Place(Protocol):
+    """What an attachment belongs to: a message of a session."""
+
+    @property
+    def session_id(self) -> str:
+        """The session's id."""
+        ...
+
+    @property
+    def message_id(self) -> str:
+        """The message's id."""
+        ...
+
+
+def tool_result(name: str, answer: Any, context: Place) -> ToolResult:
     """Return the result in a server's answer to ``tools/call``.
 
     Raises `ToolFailure` when the server says that the call failed, or when the answer is none.
@@ -30,7 +44,7 @@ def tool_result(name: str, answer: Any, context: ToolContext) -> ToolResult:
     return ToolResult(output="\n\n".join(texts), attachments=files)
 
 
-def resource_result(answer: Any, context: ToolContext) -> ToolResult:
+def resource_result(answer: Any, context: Place) -> ToolResult:
     """Return the result in a server's answer to ``resources/read``. Raises `ToolFailure` when it is none."""
     contents = answer.get("contents") if isinstance(answer, dict) else None
     if not isinstance(contents, list):
@@ -50,7 +64,7 @@ def prompt_text(messages: Sequence[Any]) -> str:
     )
 
 
-def _read(blocks: list[Any], context: ToolContext) -> tuple[list[str], list[FilePart]]:
+def _read(blocks: list[Any], context: Place) -> tuple[list[str], list[FilePart]]:
     texts: list[str] = []
     files: list[FilePart] = []
     for block in blocks:
@@ -68,7 +82,7 @@ def _read(blocks: list[Any], context: ToolContext) -> tuple[list[str], list[File
     return texts, files
 
 
-def _resource(resource: Any, texts: list[str], files: list[FilePart], context: ToolContext) -> None:
+def _resource(resource: Any, texts: list[str], files: list[FilePart], context: Place) -> None:
     if not isinstance(resource, dict):
         texts.append(f"(The server sent a resource that is none: {_short(resource)})")
     elif isinstance(resource.get("text"), str):
@@ -77,7 +91,7 @@ def _resource(resource: Any, texts: list[str], files: list[FilePart], context: T
         _attach(resource, resource.get("blob"), texts, files, context)
 
 
-def _attach(block: Plain, data: Any, texts: list[str], files: list[FilePart], context: ToolContext) -> None:
+def _attach(block: Plain, data: Any, texts: list[str], files: list[FilePart], context: Place) -> None:
     mime = str(block.get("mimeType") or "application/octet-stream")
     if not isinstance(data, str):
         texts.append(f"(The server sent {mime} without its data.)")

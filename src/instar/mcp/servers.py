@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from instar.config import McpConfig
+from instar.mcp.attached import show
 from instar.mcp.definition import LONGEST_NAME, Definition, difference, prompt_name, tool_name
 from instar.mcp.protocol import Connect, LinkError, Place
 from instar.mcp.resources import resource_tools
@@ -70,8 +71,13 @@ class Servers:
         self._said: set[str] = set()
 
     def hooks(self) -> Hooks:
-        """Return what the runtime registers: the tools, the look at every step, the end."""
-        return {"tool": self.tools, "step.before": self._step, "dispose": self.close}
+        """Return what the runtime registers: the tools, the look at every step, attached resources, the end."""
+        return {
+            "tool": self.tools,
+            "step.before": self._step,
+            "chat.message": partial(show, self._servers, self._sdk),
+            "dispose": self.close,
+        }
 
     async def ready(self) -> None:
         """Import the SDK and connect every server that can be, in parallel. Raises `LinkError` without the SDK."""

@@ -35,6 +35,7 @@ from instar.message.info import (
     WithParts,
     decode_message,
     decode_with_parts,
+    mark_of,
     text_of,
     visible,
 )
@@ -72,6 +73,7 @@ from instar.message.part import (
     part_to_plain,
     unknown_part,
 )
+from instar.message.renew import renew
 
 __all__ = [
     "PART_TYPES",
@@ -136,7 +138,9 @@ __all__ = [
     "decode_with_parts",
     "encode_part",
     "error_text",
+    "mark_of",
     "part_to_plain",
+    "renew",
     "text_of",
     "unknown_part",
     "visible",

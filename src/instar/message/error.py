@@ -50,49 +50,58 @@ class StructuredData(Wire):
     retries: int
 
 
-class APIError(Wire, tag_field="name", tag="APIError"):
+class ErrorBase(Wire, tag_field="name"):
+    """What every error has: its name."""
+
+    @property
+    def name(self) -> str:
+        """Which error it is, as the wire has it: ``APIError`` …"""
+        return str(self.__struct_config__.tag)
+
+
+class APIError(ErrorBase, tag="APIError"):
     """The provider answered with an error, or could not be reached."""
 
     data: APIErrorData
 
 
-class ProviderAuthError(Wire, tag_field="name", tag="ProviderAuthError"):
+class ProviderAuthError(ErrorBase, tag="ProviderAuthError"):
     """The provider refused the key, or there is none."""
 
     data: AuthData
 
 
-class UnknownError(Wire, tag_field="name", tag="UnknownError"):
+class UnknownError(ErrorBase, tag="UnknownError"):
     """Anything else."""
 
     data: UnknownData
 
 
-class MessageOutputLengthError(Wire, tag_field="name", tag="MessageOutputLengthError"):
+class MessageOutputLengthError(ErrorBase, tag="MessageOutputLengthError"):
     """The model's answer was cut at its output limit."""
 
     data: Plain
 
 
-class MessageAbortedError(Wire, tag_field="name", tag="MessageAbortedError"):
+class MessageAbortedError(ErrorBase, tag="MessageAbortedError"):
     """A person ended the turn."""
 
     data: ErrorText
 
 
-class StructuredOutputError(Wire, tag_field="name", tag="StructuredOutputError"):
+class StructuredOutputError(ErrorBase, tag="StructuredOutputError"):
     """The model did not answer in the form that was asked for."""
 
     data: StructuredData
 
 
-class ContextOverflowError(Wire, tag_field="name", tag="ContextOverflowError"):
+class ContextOverflowError(ErrorBase, tag="ContextOverflowError"):
     """The conversation does not fit the model's window."""
 
     data: OverflowData
 
 
-class ContentFilterError(Wire, tag_field="name", tag="ContentFilterError"):
+class ContentFilterError(ErrorBase, tag="ContentFilterError"):
     """The provider's content filter stopped the answer."""
 
     data: ErrorText

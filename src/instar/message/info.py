@@ -3,7 +3,7 @@
 Source: seed 004 sections 2 and 3; opencode 1.18's OpenAPI document.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Literal
 
 import msgspec
@@ -40,7 +40,16 @@ class UserSummary(Wire):
     diffs: list[FileDiff]
 
 
-class User(Wire, tag_field="role", tag="user"):
+class MessageBase(Wire, tag_field="role"):
+    """What every message has: whose it is."""
+
+    @property
+    def role(self) -> str:
+        """``user`` or ``assistant``."""
+        return str(self.__struct_config__.tag)
+
+
+class User(MessageBase, tag="user"):
     """A message from a person, or from the runtime in a person's place."""
 
     id: str
@@ -68,7 +77,7 @@ class MessagePath(Wire):
     root: str
 
 
-class Assistant(Wire, tag_field="role", tag="assistant"):
+class Assistant(MessageBase, tag="assistant"):
     """One model call's answer: one message per step, all with the user message as parent."""
 
     id: str
@@ -135,27 +144,42 @@ def visible(history: Sequence[WithParts]) -> list[WithParts]:
     """Return the messages that a model still sees: from the last finished summary on, with what it kept.
 
     The law (the reference's section 3.6): the request begins at the compaction message, followed by its
-    summary, then by the messages from the part's `tail_start_id` up to it, then by everything newer.
+    summary, then by the messages from the part's `tail_start_id` up to it, then by everything newer. Older
+    compactions and those that failed are left out. Takes time in proportion to the history's length.
     """
-    for index in range(len(history) - 2, -1, -1):
-        asked = history[index]
-        if not isinstance(asked.info, User):
-            continue
-        mark = _mark(asked)
-        if mark is None:
-            continue
-        summary = next((answer for answer in history[index + 1 :] if _is_summary_of(answer, asked)), None)
-        if summary is not None:
-            newer = [message for message in history[index + 1 :] if message is not summary]
-            return [asked, summary, *_tail(history[:index], mark.tail_start_id), *newer]
-    return list(history)
+    marks = {message.info.id: index for index, message in enumerate(history) if mark_of(message) is not None}
+    if not marks:
+        return list(history)
+    summaries = {parent: message for message in history if (parent := _summarised(message)) in marks}
+    last = max((marks[parent] for parent in summaries if parent is not None), default=None)
+    if last is None:
+        return _conversation(history, marks)
+    asked = history[last]
+    mark = mark_of(asked)
+    kept = _tail(history[:last], mark.tail_start_id if mark else None)
+    newer = _conversation(history[last + 1 :], marks)
+    return [asked, summaries[asked.info.id], *_conversation(kept, marks), *newer]
 
 
-def _mark(asked: WithParts) -> CompactionPart | None:
-    for part in asked.parts:
-        if isinstance(part, CompactionPart):
-            return part
+def mark_of(message: WithParts) -> CompactionPart | None:
+    """Return the part by which a message asks for a summary."""
+    if isinstance(message.info, User):
+        for part in message.parts:
+            if isinstance(part, CompactionPart):
+                return part
     return None
+
+
+def _conversation(messages: Sequence[WithParts], marks: Container[str]) -> list[WithParts]:
+    """The messages without compactions: what asked for them (`marks`, by id), and their answers."""
+    return [
+        message
+        for message in messages
+        if message.info.id not in marks
+        and not (
+            isinstance(message.info, Assistant) and message.info.summary and message.info.parent_id in marks
+        )
+    ]
 
 
 def _tail(earlier: Sequence[WithParts], start: str | None) -> Sequence[WithParts]:
@@ -166,15 +190,17 @@ def _tail(earlier: Sequence[WithParts], start: str | None) -> Sequence[WithParts
     return []
 
 
-def _is_summary_of(answer: WithParts, asked: WithParts) -> bool:
-    info = answer.info
-    return (
+def _summarised(message: WithParts) -> str | None:
+    """The id of the message that a finished summary answers."""
+    info = message.info
+    if (
         isinstance(info, Assistant)
-        and bool(info.summary)
-        and info.parent_id == asked.info.id
+        and info.summary
         and info.error is None
         and info.time.completed is not None
-    )
+    ):
+        return info.parent_id
+    return None
 
 
 class SessionTime(Wire):

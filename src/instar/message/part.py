@@ -71,6 +71,11 @@ class PartBase(Wire, tag_field="type"):
     session_id: str
     message_id: str
 
+    @property
+    def type(self) -> str:
+        """Its kind, as the wire has it: ``text``, ``tool`` …"""
+        return str(self.__struct_config__.tag)
+
 
 class TextPart(PartBase, tag="text"):
     """Text of a person or the model. `synthetic`: written by the runtime; `ignored`: not sent."""
@@ -121,14 +126,23 @@ class SubtaskPart(PartBase, tag="subtask"):
         return f"call_{self.id.removeprefix('prt_')}"
 
 
-class ToolPending(Wire, tag_field="status", tag="pending"):
+class ToolStateBase(Wire, tag_field="status"):
+    """What every state of a tool call has: its name."""
+
+    @property
+    def status(self) -> str:
+        """Which state it is, as the wire has it: ``pending``, ``running``, ``completed`` or ``error``."""
+        return str(self.__struct_config__.tag)
+
+
+class ToolPending(ToolStateBase, tag="pending"):
     """The model has begun to ask; `raw` is the argument text so far."""
 
     input: Plain
     raw: str
 
 
-class ToolRunning(Wire, tag_field="status", tag="running"):
+class ToolRunning(ToolStateBase, tag="running"):
     """The tool runs with `input`; `title` and `metadata` may change while it does."""
 
     input: Plain
@@ -137,7 +151,7 @@ class ToolRunning(Wire, tag_field="status", tag="running"):
     time: Span
 
 
-class ToolCompleted(Wire, tag_field="status", tag="completed"):
+class ToolCompleted(ToolStateBase, tag="completed"):
     """The tool answered: `output` for the model, `title` and `metadata` for people."""
 
     input: Plain
@@ -148,7 +162,7 @@ class ToolCompleted(Wire, tag_field="status", tag="completed"):
     attachments: list[FilePart] | None = None
 
 
-class ToolError(Wire, tag_field="status", tag="error"):
+class ToolError(ToolStateBase, tag="error"):
     """The call failed or was refused; the model reads `error`."""
 
     input: Plain

@@ -7,27 +7,43 @@ from instar import document, event, git, ids, message, permission, process, wire
 from instar.plugin import points
 from instar.plugin.client import (
     Answer,
+    Busy,
     Client,
     CommandBody,
     Done,
     Invalid,
     Messages,
     NotFound,
+    PermissionClient,
     PromptBody,
     QuestionClient,
+    Reverted,
     SessionBody,
     SessionClient,
     Task,
 )
 from instar.plugin.hookpoint import HookPoint, HookPoints
 from instar.plugin.interface import KV, Hooks, Host, PluginFunction, PluginInput, Registry, View
+from instar.plugin.shell import Background, Shell, ShellError, ShellResult
 from instar.plugin.tool import Ask, PermissionDenied, Tool, ToolContext, ToolFailure, ToolResult
+from instar.plugin.workspace import (
+    Careful,
+    LocalTarget,
+    RemoteTarget,
+    Target,
+    WorkspaceAdapter,
+    WorkspaceClient,
+    WorkspaceInfo,
+)
 from instar.project import Project
 
 __all__ = [
     "KV",
     "Answer",
     "Ask",
+    "Background",
+    "Busy",
+    "Careful",
     "Client",
     "CommandBody",
     "Done",
@@ -36,8 +52,10 @@ __all__ = [
     "Hooks",
     "Host",
     "Invalid",
+    "LocalTarget",
     "Messages",
     "NotFound",
+    "PermissionClient",
     "PermissionDenied",
     "PluginFunction",
     "PluginInput",
@@ -45,14 +63,23 @@ __all__ = [
     "PromptBody",
     "QuestionClient",
     "Registry",
+    "RemoteTarget",
+    "Reverted",
     "SessionBody",
     "SessionClient",
+    "Shell",
+    "ShellError",
+    "ShellResult",
+    "Target",
     "Task",
     "Tool",
     "ToolContext",
     "ToolFailure",
     "ToolResult",
     "View",
+    "WorkspaceAdapter",
+    "WorkspaceClient",
+    "WorkspaceInfo",
     "document",
     "event",
     "git",

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from instar.event import AskedBy, Event, Question, QuestionAsked, SessionStatus, Todo
-from instar.message import ModelRef, Rule, Session, WithParts
+from instar.event import AskedBy, Event, PermissionAsked, Question, QuestionAsked, SessionStatus, Todo
+from instar.message import FileDiff, ModelRef, Rule, Session, WithParts
+from instar.plugin.workspace import WorkspaceClient
 from instar.wire import Plain, Wire
 
 Messages = list[WithParts]
@@ -23,6 +24,14 @@ class NotFound(Exception):
 
 class Invalid(Exception):
     """A request cannot be carried out as it is; the text says what and why."""
+
+
+class Busy(Invalid):
+    """A request that a session cannot carry out while it works; `why` goes on after its id."""
+
+    def __init__(self, session_id: str, why: str) -> None:
+        super().__init__(f"session {session_id} is busy and {why}")
+        self.session_id = session_id
 
 
 class PromptBody(Wire):
@@ -97,6 +106,21 @@ class Done(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
+class Reverted(msgspec.Struct, frozen=True):
+    """A session that was taken back or forth, and what became of its files (names relative to the worktree).
+
+    `files` are as they were then; `changed` are those among them that somebody had changed since the session
+    did; `kept` were left alone, since no snapshot holds what they would have lost. `note` says why files are not
+    as they were, None when they are.
+    """
+
+    session: Session
+    files: Sequence[str] = ()
+    changed: Sequence[str] = ()
+    kept: Sequence[str] = ()
+    note: str | None = None
+
+
 class Answer(msgspec.Struct, frozen=True):
     """What a single model call returned."""
 
@@ -140,9 +164,50 @@ class SessionClient(Protocol):
         ...
 
     async def update(
-        self, session_id: str, *, title: str | None = None, archived: int | None = None
+        self,
+        session_id: str,
+        *,
+        title: str | None = None,
+        archived: int | None = None,
+        metadata: Plain | None = None,
+        permission: Sequence[Rule] = (),
     ) -> Session:
-        """Change a session's title, or put it away (`archived` in ms). Raises `NotFound`."""
+        """Change a session's title or metadata, or put it away (`archived` in ms, 0 takes it out again).
+
+        `permission` are rules that are added to the session's own: the last that matches decides. Raises `NotFound`.
+        """
+        ...
+
+    async def revert(
+        self, session_id: str, message_id: str | None = None, part_id: str | None = None
+    ) -> Reverted:
+        """Take a session and the files that it changed back to before a message (the person's last one) or a part.
+
+        The messages stay until the next prompt. Raises `NotFound`, and `Invalid` while a turn runs.
+        """
+        ...
+
+    async def unrevert(self, session_id: str) -> Reverted:
+        """Undo `revert`, the files with it. Raises as `revert`."""
+        ...
+
+    async def fork(self, session_id: str, message_id: str | None = None) -> Session:
+        """Make a session of copies of another one's messages, up to `message_id`, which is left out.
+
+        Raises `NotFound`.
+        """
+        ...
+
+    async def diff(self, session_id: str, message_id: str | None = None) -> Sequence[FileDiff]:
+        """Return how the files differ that a session, or one prompt's turn, changed. Raises `NotFound`."""
+        ...
+
+    async def message(self, session_id: str, message_id: str) -> WithParts:
+        """Return one message. Raises `NotFound`."""
+        ...
+
+    async def remove(self, session_id: str, message_id: str, part_id: str | None = None) -> None:
+        """Delete a message, or one part of it; files stay as they are. Raises as `revert`."""
         ...
 
     async def delete(self, session_id: str) -> None:
@@ -190,6 +255,30 @@ class SessionClient(Protocol):
         ...
 
 
+class PermissionClient(Protocol):
+    """Tool calls that wait for a person's permission, and what was allowed for always."""
+
+    async def list(self) -> Sequence[PermissionAsked]:
+        """Return what waits for an answer, oldest first."""
+        ...
+
+    async def reply(self, request_id: str, reply: str, message: str | None = None) -> None:
+        """Answer ``once``, ``always`` or ``reject``; returns when the answer is durable.
+
+        ``always`` answers the session's other calls that it covers. ``reject`` ends the turn, unless a `message`
+        tells the model what to do instead. Raises `NotFound` and `Invalid`.
+        """
+        ...
+
+    async def approvals(self) -> Sequence[Rule]:
+        """Return the ``always`` answers that hold in the client's worktree, oldest first."""
+        ...
+
+    async def forget(self, permission: str, pattern: str) -> bool:
+        """Take an ``always`` answer back; False when there is none."""
+        ...
+
+
 class QuestionClient(Protocol):
     """Questions of the model to a person."""
 
@@ -224,8 +313,18 @@ class Client(Protocol):
         ...
 
     @property
+    def permission(self) -> PermissionClient:
+        """Tool calls that wait for a person's permission."""
+        ...
+
+    @property
     def question(self) -> QuestionClient:
         """Questions of the model to a person."""
+        ...
+
+    @property
+    def workspace(self) -> WorkspaceClient:
+        """Folders apart that sessions work in."""
         ...
 
     async def generate(

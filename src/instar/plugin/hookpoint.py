@@ -1,6 +1,6 @@
 """Hook points: the places where the core calls plugins, each declared once with its contract.
 
-A hook point has a typed input (read it), a typed output (change it in place) and an error policy:
+A hook point has a typed input (read it), a typed output, a struct (change it in place), and an error policy:
 a failing plugin at a *gate* refuses the action; anywhere else its half-made changes are discarded,
 ``plugin.error`` is published, and the turn goes on (design section 4).
 """
@@ -47,5 +47,5 @@ class HookPoints:
         return list(dict.fromkeys(self._by_name.values()))
 
 
-NOT_POINTS: Final = ("event", "config", "tool", "dispose", "auth", "provider")
+NOT_POINTS: Final = ("event", "config", "tool", "dispose", "auth", "provider", "timeout")
 """Keys of a plugin's hooks that are registrations, not hook points."""

@@ -8,7 +8,7 @@ import msgspec
 
 from instar.plugin.client import Client
 from instar.plugin.hookpoint import HookPoint
-from instar.process import Processes
+from instar.plugin.shell import Shell
 from instar.project import Project
 from instar.wire import Plain
 
@@ -16,8 +16,9 @@ Hooks = Mapping[str, Any]
 """What a plugin returns: hook point names to ``async (input, output) -> None``.
 
 Besides hook points: ``event`` (``async (event) -> None``, every bus event in order), ``config``
-(``async (config) -> None``), ``tool`` (a live mapping of tool name to `Tool`, read at every step) and
-``dispose`` (``async () -> None``).
+(``async (config) -> None``, may change it in place), ``tool`` (a live mapping of tool name to `Tool`, read at
+every step), ``auth`` and ``provider`` (`instar.provider.contributed`), ``timeout`` (the seconds that one call
+may take, None for limits of its own) and ``dispose`` (``async () -> None``).
 """
 
 PluginFunction = Callable[..., Awaitable[Hooks | None]]
@@ -69,12 +70,32 @@ class Registry:
             raise ValueError(f"view {view.name!r} is registered twice")
         self.views[view.name] = view
 
+    def register_workspace(self, type: str, adapter: Any) -> None:  # noqa: A002 - opencode's name
+        """Offer a kind of workspace (seed 004 section 6). Raises `ValueError` for an adapter that lacks a part."""
+        missing = [part for part in _ADAPTER if not callable(getattr(adapter, part, None))]
+        if missing or not type:
+            raise ValueError(f"the workspace adapter {type!r} has no method {', '.join(missing) or 'name'}")
+        self.workspaces[type] = adapter
+
+
+_ADAPTER = ("configure", "create", "remove", "target")
+
+
+class Workspaces(msgspec.Struct, frozen=True):
+    """Where a plugin offers kinds of workspaces: ``input.experimental_workspace.register(type, adapter)``."""
+
+    registry: Registry
+
+    def register(self, type: str, adapter: Any) -> None:  # noqa: A002 - opencode's name
+        """Offer a kind of workspace. Raises `ValueError` as `Registry.register_workspace`."""
+        self.registry.register_workspace(type, adapter)
+
 
 class PluginInput(msgspec.Struct, frozen=True):
     """What a plugin function is given; `shell` starts children, `kv` keeps values.
 
     `trusted` says whether the folder's own code may run; `options` of the spec come as the second argument.
-    `config` is the merged configuration. `server_url` is called, not read: it may start a server.
+    `config` is the merged configuration, secrets masked. `server_url` is called, not read: it may start a server.
     """
 
     client: Client
@@ -82,7 +103,7 @@ class PluginInput(msgspec.Struct, frozen=True):
     directory: Path
     worktree: Path
     server_url: Callable[[], str | None]
-    shell: Processes
+    shell: Shell
     kv: KV
     host: Host
     registry: Registry
@@ -92,3 +113,8 @@ class PluginInput(msgspec.Struct, frozen=True):
     declare_hook: Callable[[HookPoint[Any, Any]], HookPoint[Any, Any]]
     trigger: Callable[[HookPoint[Any, Any], Any, Any], Awaitable[Any]]
     trusted: Callable[[Path], bool]
+
+    @property
+    def experimental_workspace(self) -> Workspaces:
+        """Where workspace adapters are registered (opencode's name)."""
+        return Workspaces(self.registry)

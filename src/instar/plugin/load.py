@@ -1,7 +1,8 @@
 """Finding and loading plugins: from the config's ``plugin`` list and from plugin folders.
 
 A plugin is an async function ``(PluginInput, options) -> Hooks``. A module offers it as V1, an object (or
-the module itself) with ``id`` and ``server``, or as V0, public async functions (seed 004 section 5).
+the module itself) with ``id`` and ``server``, or as V0, public async functions (seed 004 section 5). A file
+without an ``id`` goes by its own name.
 """
 
 import importlib
@@ -16,30 +17,28 @@ from typing import Any
 
 import msgspec
 
-from instar.flagship import FLAGSHIPS, flagship_name
-from instar.plugin.door import Plugins
-from instar.plugin.interface import PluginFunction, PluginInput
+from instar.flagship import flagship_name
+from instar.plugin.door import Plugins, unsound
+from instar.plugin.interface import Hooks, PluginFunction, PluginInput
+from instar.plugin.locate import LoadError, Located, locate
+from instar.plugin.patience import PATIENCE, in_time
 from instar.wire import Plain
+
+__all__ = ["LoadError", "Spec", "distinct", "load", "module_from_file"]
 
 log = logging.getLogger("instar.plugin")
 
-_JAVASCRIPT = (".js", ".ts", ".mjs", ".cjs", ".mts")
-
 
 class Spec(msgspec.Struct, frozen=True):
-    """One plugin to load: a module name, a flagship's name or a file's absolute path, with its options."""
+    """One plugin to load: a package's, module's or flagship's name or a file's absolute path, with its options."""
 
     target: str
     options: Plain = msgspec.field(default_factory=dict)
 
     @property
     def identity(self) -> str:
-        """What makes two specs the same plugin."""
+        """What makes two specs the same plugin, as far as their text tells."""
         return flagship_name(self.target) or self.target
-
-
-class LoadError(Exception):
-    """A plugin cannot be loaded; the text names it and says why."""
 
 
 def distinct(specs: Sequence[Spec]) -> list[Spec]:
@@ -49,49 +48,75 @@ def distinct(specs: Sequence[Spec]) -> list[Spec]:
 
 
 async def load(
-    specs: Sequence[Spec], plugins: Plugins, make_input: Callable[[str], PluginInput]
+    specs: Sequence[Spec],
+    plugins: Plugins,
+    make_input: Callable[[str], PluginInput],
+    patience: float = PATIENCE,
 ) -> list[str]:
     """Load `specs` into `plugins` in order and return a sentence for each that failed.
 
-    `make_input` builds the input for a plugin's name. A plugin that fails is logged and skipped; its
-    neighbours still load.
+    `make_input` builds the input for a plugin's name. A plugin that fails, or that takes longer than `patience`
+    seconds, is logged and skipped; its neighbours still load. One that is named in two ways loads once.
     """
-    failures = []
+    failures: list[str] = []
+    places: dict[str, tuple[Spec, Located]] = {}
     for spec in distinct(specs):
         try:
-            await _load_one(spec, plugins, make_input)
+            place = locate(spec.target)
+            identity = place.identity
         except Exception as error:
-            reason = str(error) if isinstance(error, LoadError) else f"{type(error).__name__}: {error}"
-            log.error("failed to load plugin=%s reason=%s", spec.target, reason, exc_info=error)
-            failures.append(f"plugin {spec.target} is skipped: {reason}")
+            failures.append(_said(spec, error))
+            continue
+        places.pop(identity, None)
+        places[identity] = (spec, place)
+    for spec, place in places.values():
+        try:
+            await _load_one(place, spec.options, plugins, make_input, patience)
+        except Exception as error:
+            failures.append(_said(spec, error))
     return failures
 
 
-async def _load_one(spec: Spec, plugins: Plugins, make_input: Callable[[str], PluginInput]) -> None:
-    module = _module(spec.target)
-    name, functions = _functions(module, flagship_name(spec.target) or spec.target)
-    ready = [await function(make_input(name), spec.options) for function in functions]
+def _said(spec: Spec, error: Exception) -> str:
+    reason = str(error) if isinstance(error, LoadError) else f"{type(error).__name__}: {error}"
+    log.error("failed to load plugin=%s reason=%s", spec.target, reason, exc_info=error)
+    return f"plugin {spec.target} is skipped: {reason}"
+
+
+async def _load_one(
+    place: Located,
+    options: Plain,
+    plugins: Plugins,
+    make_input: Callable[[str], PluginInput],
+    patience: float,
+) -> None:
+    name, functions = _functions(_offered(place), place.name)
+    ready: list[Hooks] = []
+    for function in functions:
+        given = make_input(name)
+        try:
+            hooks = await in_time(function(given, options), patience)
+            problem = None if hooks is None else unsound(hooks)
+            if problem is not None:
+                raise LoadError(problem)
+        except BaseException:
+            await given.shell.close()
+            raise
+        ready.append(hooks or {})
     for hooks in ready:
-        plugins.add(name, hooks or {})
+        plugins.add(name, hooks)
 
 
-def _module(target: str) -> ModuleType:
-    flagship = flagship_name(target)
-    if flagship is not None:
-        return importlib.import_module(FLAGSHIPS[flagship].module)
-    path = Path(target.removeprefix("file://"))
-    if path.suffix in _JAVASCRIPT:
-        raise LoadError("it is JavaScript, which this version of instar does not run")
-    if path.is_absolute():
-        return module_from_file(path)
-    try:
-        return importlib.import_module(target)
-    except ModuleNotFoundError as error:
-        if error.name and target.startswith(error.name):
-            raise LoadError(
-                f"there is no Python module {target!r}; install it, or name a file by its path"
-            ) from None
-        raise
+def _offered(place: Located) -> Any:
+    """The module, or what an entry point names in it."""
+    if place.path is not None:
+        return module_from_file(place.path)
+    offered: Any = importlib.import_module(place.module)
+    for part in filter(None, place.attribute.split(".")):
+        if not hasattr(offered, part):
+            raise LoadError(f"{place.module} has no {place.attribute!r}, which its entry point names")
+        offered = getattr(offered, part)
+    return offered
 
 
 def module_from_file(path: Path) -> ModuleType:
@@ -101,7 +126,8 @@ def module_from_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise LoadError(f"there is no file {path}")
     name = f"instar_plugin_{path.stem}_{abs(hash(str(path)))}"
-    found = importlib.util.spec_from_file_location(name, path)
+    folder = [str(path.parent)] if path.name == "__init__.py" else None
+    found = importlib.util.spec_from_file_location(name, path, submodule_search_locations=folder)
     if found is None or found.loader is None:
         raise LoadError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(found)
@@ -114,25 +140,29 @@ def module_from_file(path: Path) -> ModuleType:
     return module
 
 
-def _functions(module: ModuleType, fallback: str) -> tuple[str, list[PluginFunction]]:
-    """Return a module's plugin name and functions: V1 if it has a ``server``, else every V0 export."""
-    candidate = getattr(module, "plugin", None)
-    offered = module if candidate is None or inspect.ismodule(candidate) else candidate
-    server = _field(offered, "server")
+def _functions(offered: Any, fallback: str) -> tuple[str, list[PluginFunction]]:
+    """Return a plugin's name and functions: V1 if it has a ``server``, else the function, or every V0 export."""
+    if inspect.iscoroutinefunction(offered):
+        return fallback, [offered]
+    candidate = getattr(offered, "plugin", None)
+    holder = offered if candidate is None or inspect.ismodule(candidate) else candidate
+    server = _field(holder, "server")
     if server is not None:
         if not callable(server):
             raise LoadError("its `server` is not a function")
-        return str(_field(offered, "id") or Path(fallback).stem), [server]
+        return str(_field(holder, "id") or fallback), [server]
+    if not inspect.ismodule(offered):
+        raise LoadError(f"it is a {type(offered).__name__}, neither a `server` nor an async function")
     exported = [
         value
-        for name, value in vars(module).items()
+        for name, value in vars(offered).items()
         if not name.startswith("_")
         and inspect.iscoroutinefunction(value)
-        and value.__module__ == module.__name__
+        and value.__module__ == offered.__name__
     ]
     if not exported:
         raise LoadError("it has neither a `server` (V1) nor a public async function (V0)")
-    return Path(fallback).stem, list(dict.fromkeys(exported))
+    return fallback, list(dict.fromkeys(exported))
 
 
 def _field(offered: Any, name: str) -> Any:

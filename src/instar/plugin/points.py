@@ -6,7 +6,7 @@ is our own (design section 5). ``docs/plugins.md`` lists them all.
 
 from typing import Any, Final, Literal
 
-from instar.message import Assistant, Message, ModelRef, Part, User, WithParts
+from instar.message import FilePart, Message, ModelRef, User, WithParts
 from instar.plugin import payload
 from instar.plugin.hookpoint import HookPoint, HookPoints, I, O
 from instar.wire import Plain, Wire
@@ -14,8 +14,20 @@ from instar.wire import Plain, Wire
 CORE: Final = HookPoints()
 """Every hook point that the core itself calls."""
 
+AutocontinueInput = payload.AutocontinueInput
+AutocontinueOutput = payload.AutocontinueOutput
 CommandInput = payload.CommandInput
 CommandOutput = payload.CommandOutput
+CompactedInput = payload.CompactedInput
+SessionStartInput = payload.SessionStartInput
+SessionEndInput = payload.SessionEndInput
+SmallModelInput = payload.SmallModelInput
+SmallModelOutput = payload.SmallModelOutput
+StepInput = payload.StepInput
+StepOutput = payload.StepOutput
+CompletedInput = payload.CompletedInput
+TurnEndInput = payload.TurnEndInput
+TurnEndOutput = payload.TurnEndOutput
 SubagentStartInput = payload.SubagentStartInput
 SubagentStartOutput = payload.SubagentStartOutput
 SubagentStopInput = payload.SubagentStopInput
@@ -75,10 +87,6 @@ class MessagesOutput(Wire):
 
     messages: list[WithParts]
 
-    def __deepcopy__(self, memo: object) -> "MessagesOutput":
-        """Return a copy whose messages are independent; parts are no union that copying could decode."""
-        return MessagesOutput(messages=[message.copy() for message in self.messages])
-
 
 class SystemInput(Wire):
     """A system prompt that is about to be sent; without a session for agent generation."""
@@ -105,6 +113,15 @@ class DefinitionOutput(Wire):
 
     description: str
     parameters: Plain
+
+    @property
+    def json_schema(self) -> Plain:
+        """opencode's other name of `parameters`."""
+        return self.parameters
+
+    @json_schema.setter
+    def json_schema(self, schema: Plain) -> None:
+        self.parameters = schema
 
 
 class ToolCallInput(Wire):
@@ -154,7 +171,7 @@ class ToolAfterOutput(Wire):
     title: str
     output: str
     metadata: Plain
-    attachments: list[Any] | None = None
+    attachments: list[FilePart] | None = None
 
 
 class ToolFailureOutput(Wire):
@@ -204,44 +221,6 @@ class CompactingOutput(Wire):
     prompt: str | None = None
 
 
-class StepInput(Wire):
-    """A step that is about to begin; `step` counts from 1 within the turn."""
-
-    session_id: str
-    agent: str
-    step: int
-
-
-class StepOutput(Wire):
-    """System prompt of this one step: `system`, when set, replaces what would be sent."""
-
-    system: list[str] | None = None
-
-
-class CompletedInput(Wire):
-    """An answer that is whole and saved."""
-
-    session_id: str
-    message: Assistant
-    parts: list[Part]
-
-
-class TurnEndInput(Wire):
-    """A turn that is about to end: its last answer, and how often it was already made to go on."""
-
-    session_id: str
-    agent: str
-    message: Assistant
-    parts: list[Part]
-    continued: int
-
-
-class TurnEndOutput(Wire):
-    """Prompts that make the session go on, each with its source (design section 4: capped at 8 in a row)."""
-
-    follow_ups: list[Plain]
-
-
 def _point(name: str, given: type[I], changed: type[O], doc: str, *, gate: bool = False) -> HookPoint[I, O]:
     bare = name.removeprefix("experimental.")
     aliases = (bare,) if bare != name else ()
@@ -268,13 +247,19 @@ MESSAGES = _point(
     "experimental.chat.messages.transform",
     Empty,
     MessagesOutput,
-    "Before each step: a copy of the messages that it sends.",
+    "Before each step and each summary: a copy of the messages that it sends.",
 )
 SYSTEM = _point(
     "experimental.chat.system.transform",
     SystemInput,
     SystemOutput,
     "Before each model call: its system prompt.",
+)
+SMALL_MODEL = _point(
+    "experimental.provider.small_model",
+    SmallModelInput,
+    SmallModelOutput,
+    "When a small model is needed and none is configured.",
 )
 TEXT_COMPLETE = _point("experimental.text.complete", TextInput, TextOutput, "When a text part is whole.")
 COMPACTING = _point(
@@ -283,6 +268,13 @@ COMPACTING = _point(
     CompactingOutput,
     "Before a session is summarised.",
 )
+AUTOCONTINUE = _point(
+    "experimental.compaction.autocontinue",
+    AutocontinueInput,
+    AutocontinueOutput,
+    "After a summary that nobody asked for: whether the session is told to go on.",
+)
+COMPACTION_AFTER = _point("compaction.after", CompactedInput, Empty, "After a session was summarised.")
 TOOL_DEFINITION = _point("tool.definition", ToolID, DefinitionOutput, "Before a tool is offered, each step.")
 TOOL_BEFORE = _point(
     "tool.execute.before",
@@ -301,6 +293,15 @@ PERMISSION_ASK = _point(
 SHELL_ENV = _point("shell.env", ShellEnvInput, ShellEnvOutput, "Before a shell child starts for the model.")
 TOOL_AFTER = _point("tool.execute.after", ToolAfterInput, ToolAfterOutput, "After a call that succeeded.")
 TOOL_FAILURE = _point("tool.execute.failure", ToolAfterInput, ToolFailureOutput, "After a call that failed.")
+SESSION_START = _point(
+    "session.start",
+    SessionStartInput,
+    Empty,
+    "Before a session is first used in this process.",
+)
+SESSION_END = _point(
+    "session.end", SessionEndInput, Empty, "After a session that was used was deleted, put away or closed."
+)
 STEP_BEFORE = _point("step.before", StepInput, StepOutput, "Before a step's request is put together.")
 MESSAGE_COMPLETED = _point("message.completed", CompletedInput, Empty, "After each answer is saved.")
 TURN_END = _point(

@@ -89,6 +89,9 @@ def parameters(request: Request) -> Plain:
         found["output_config"] = {**(config if isinstance(config, dict) else {}), "effort": effort}
     if given.pop("disableParallelToolUse", None) and request.tools:
         found["tool_choice"] = {"type": "auto", "disable_parallel_tool_use": True}
+    # Anthropic refuses a forced call beside thinking.
+    if request.tool_choice == "required" and request.tools and _is_off(thinking):
+        found["tool_choice"] = {**found.get("tool_choice", {}), "type": "any"}
     found |= {_BODY_NAMES.get(name, name): value for name, value in given.items()}
     if _samples(request.model, thinking):
         if request.temperature is not None:
@@ -103,6 +106,10 @@ def parameters(request: Request) -> Plain:
 def _samples(model: Model, thinking: Plain | None) -> bool:
     if not model.temperature or _FIXED_SAMPLING.search(model.wire_id or model.id):
         return False
+    return _is_off(thinking)
+
+
+def _is_off(thinking: Plain | None) -> bool:
     return thinking is None or thinking.get("type") == "disabled"
 
 

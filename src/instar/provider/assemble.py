@@ -1,16 +1,20 @@
 """A model put together from the configuration's provider block and the catalogue, the block winning."""
 
+import difflib
+import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from instar import wire
-from instar.config import ModelConfig, ProviderConfig
-from instar.provider.catalogue import Entry, Vendor
+from instar.config import Config, ModelConfig, ProviderConfig
+from instar.provider.catalogue import Catalogue, Entry, Vendor
 from instar.provider.library import INSTALL, KINDS, is_installed
 from instar.provider.protocol import Model, ModelCost, ModelLimit
 from instar.secret import Secret
+
+log = logging.getLogger("instar.provider")
 
 SCRIPTED: Final = "scripted"
 PACKAGES: Final = {
@@ -32,6 +36,12 @@ PACKAGES: Final = {
     "@ai-sdk/xai": "xai",
     SCRIPTED: SCRIPTED,
 }
+HOW: Final = (
+    "no model: give a provider's key (instar auth login openai; instar models --all has others; or a variable such as "
+    "OPENAI_API_KEY or ANTHROPIC_API_KEY), or describe a server of your own as `provider` in instar.json; without "
+    "either, try: instar run -m scripted/echo hello (instar doctor says what else is missing)"
+)
+"""What to say where there is no model."""
 _SETTING_KEYS: Final = ("baseURL", "apiKey", "headers")
 
 
@@ -77,6 +87,7 @@ def assemble(
         source=place.source,
         settings={name: value for name, value in block.options.items() if name not in _SETTING_KEYS},
         interleaved=asked.interleaved,
+        variants={name: given for name, given in asked.variants.items() if isinstance(given, dict)},
         wire_id=asked.id or "",
     )
 
@@ -113,6 +124,28 @@ def protocol_of(
             f"{provider_id} is called through a library that is not installed: {INSTALL}{other}"
         )
     return protocol
+
+
+def nearest(ref: str, known: list[str]) -> str:
+    """Return ``; did you mean …`` with up to three references of `known` that look like `ref`."""
+    by_name = {name.partition("/")[2]: name for name in reversed(known)}
+    close = difflib.get_close_matches(ref, known, n=3, cutoff=0.5)
+    tail = ref.partition("/")[2] or ref
+    close += [by_name[name] for name in difflib.get_close_matches(tail, list(by_name), n=2, cutoff=0.7)]
+    close = list(dict.fromkeys(close))[:3]
+    return f"; did you mean {', '.join(close)}?" if close else "; `instar models` lists what there is"
+
+
+def without_moved(config: Config, catalogue: Catalogue) -> Config:
+    """Return `config` without the blocks by which an untrusted project would move a provider that everybody knows.
+
+    The person who writes ``openai/…`` means OpenAI, whatever key the project brings along.
+    """
+    moved = [name for name in config.provider if name in config.foreign and name in catalogue.providers]
+    for name in moved:
+        log.warning("provider %s stays where it is: an untrusted project may not move it", name)
+    kept = {name: block for name, block in config.provider.items() if name not in moved}
+    return msgspec.structs.replace(config, provider=kept, foreign=config.foreign.difference(moved))
 
 
 def _limit(known: ModelLimit, given: Mapping[str, Any]) -> ModelLimit:

@@ -30,14 +30,23 @@ class Keys:
         """Return a provider's key, None when there is none. Raises `KeysError`."""
         return self._keys.get(provider_id)
 
+    def entry(self, provider_id: str) -> dict[str, Any] | None:
+        """Return all that is kept of a login, None for nothing. Raises `KeysError`."""
+        found = self._read().get(provider_id)
+        return found if isinstance(found, dict) else None
+
+    def keep(self, provider_id: str, entry: dict[str, Any]) -> None:
+        """Keep what a login gave (``{"type": "oauth", "refresh": …}``) in place of what was kept before."""
+        with self._changing() as entries:
+            entries[provider_id] = entry
+
     def list(self) -> list[str]:
-        """Return the providers that have a key here, sorted. Raises `KeysError`."""
-        return sorted(self._keys)
+        """Return the providers that have a key or a login here, sorted. Raises `KeysError`."""
+        return sorted(name for name, entry in self._read().items() if isinstance(entry, dict))
 
     def put(self, provider_id: str, key: Secret) -> None:
         """Keep a provider's key in place of the one before. Raises `KeysError`."""
-        with self._changing() as entries:
-            entries[provider_id] = {"type": "api", "key": key.reveal()}
+        self.keep(provider_id, {"type": "api", "key": key.reveal()})
 
     def remove(self, provider_id: str) -> bool:
         """Forget a provider's key; False when there was none. Raises `KeysError`."""
@@ -73,7 +82,7 @@ class Keys:
                     f"{self.file}: others may read or write it, so no key of it is used; chmod 600 it"
                 )
             data = read_jsonc(self.file)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return {}
         except DocumentError:
             # The document's own error may quote the line, and the line may hold a key.

@@ -244,7 +244,9 @@ def _parameters(request: Request) -> Any:
         )
         for tool in request.tools
     ]
-    return models.ModelRequestParameters(function_tools=given, allow_text_output=True)
+    return models.ModelRequestParameters(
+        function_tools=given, allow_text_output=request.tool_choice == "auto"
+    )
 
 
 def _made(model: Model, given: Plain) -> Any:

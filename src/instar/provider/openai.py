@@ -76,6 +76,8 @@ def body(request: Request, converter: Converter) -> bytes:
     }
     if request.tools:
         wire["tools"] = tool_list(request.tools)
+        if request.tool_choice == "required":
+            wire["tool_choice"] = "required"
     wire["stream"] = True
     if model.settings.get("includeUsage") is not False:
         wire["stream_options"] = {"include_usage": True}

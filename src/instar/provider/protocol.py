@@ -4,7 +4,7 @@ A provider converts messages to its wire form at this boundary and nowhere else 
 """
 
 from collections.abc import AsyncIterator
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -54,6 +54,8 @@ class Model(msgspec.Struct, frozen=True):
     """The provider block's other options: ``timeout``, ``chunkTimeout``, ``setCacheKey``, ``script`` …"""
     interleaved: Any = None
     """Where the model wants its earlier thinking back: a key, ``{"field": key}``, True, or None for not."""
+    variants: dict[str, Plain] = msgspec.field(default_factory=dict)
+    """More options by name: ``variants.high`` of the model's block (opencode's ``variant``)."""
     wire_id: str = ""
     """The provider's own name for the model where it is not `id`."""
 
@@ -86,6 +88,8 @@ class Request(msgspec.Struct, frozen=True):
     session_id: str = ""
     agent: str = ""
     purpose: str = "turn"
+    tool_choice: Literal["auto", "required"] = "auto"
+    """``required``: the model must call one of the tools."""
 
 
 class TextDelta(msgspec.Struct, frozen=True):

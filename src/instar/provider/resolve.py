@@ -5,33 +5,38 @@ stand in ``opencode.json``) and the environment, the configuration winning over 
 here talks to a provider.
 """
 
-import difflib
-import logging
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
 from instar.config import Config, ModelConfig, ProviderConfig
 from instar.provider.anthropic import Anthropic
-from instar.provider.assemble import SCRIPTED, Place, UnknownModel, UnspokenProtocol, assemble, protocol_of
+from instar.provider.assemble import (
+    HOW,
+    SCRIPTED,
+    Place,
+    UnknownModel,
+    UnspokenProtocol,
+    assemble,
+    nearest,
+    protocol_of,
+    without_moved,
+)
 from instar.provider.catalogue import Catalogue, Entry, shipped
+from instar.provider.describe import describe
 from instar.provider.keys import Keys
 from instar.provider.library import KINDS, Library
 from instar.provider.openai import OpenAI
 from instar.provider.protocol import Model, Provider
 from instar.provider.scripted import Scripted, script_path, shipped_names
-from instar.secret import Secret
-
-log = logging.getLogger("instar.provider")
+from instar.secret import Secret, masked
+from instar.wire import Plain
 
 _BLANK: Final = Entry(name="")
 _FREE: Final = Entry(name="", cost=[0.0, 0.0, 0.0, 0.0], reasoning=True)
 Names = list[str]
-_HOW: Final = (
-    "no model: set OPENAI_API_KEY (and OPENAI_BASE_URL for another server), or name a provider and `model` in "
-    "opencode.json or instar.json; meanwhile `make demo` shows instar with a scripted model, and needs no key"
-)
 
 
 class NoModel(Exception):
@@ -53,7 +58,7 @@ class Models:
         self._environment = environment
         self._keys = keys
         self._catalogue = catalogue or shipped()
-        self._config = _without_moved(config, self._catalogue)
+        self._given = self._config = without_moved(config, self._catalogue)
         self._found: dict[str, Model] = {}
         self._adapters: dict[str, Provider] = {}
 
@@ -66,6 +71,43 @@ class Models:
         if ref not in self._found:
             self._found[ref] = self._make(*self._place(ref))
         return self._found[ref]
+
+    def add(
+        self,
+        provider_id: str,
+        *,
+        models: Mapping[str, ModelConfig] = MappingProxyType({}),
+        options: Plain | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Add what a plugin gives: models by name, and options and headers over those of the configuration."""
+        block = self._block(provider_id)
+        block = msgspec.structs.replace(
+            block,
+            models={**block.models, **models},
+            options={**block.options, **(options or {})},
+            headers={**block.headers, **headers},
+        )
+        blocks = {**self._config.provider, provider_id: block}
+        self._config = msgspec.structs.replace(self._config, provider=blocks)
+        self._found.clear()
+
+    def is_foreign(self, provider_id: str) -> bool:
+        """Whether an untrusted project brought the provider: nothing that a person keeps goes there."""
+        return provider_id in self._config.foreign
+
+    def info(self, provider_id: str) -> Plain:
+        """Return a provider as plugins see it: id, name, env, options (secrets masked), source and models."""
+        block = self._block(provider_id)
+        vendor = self._catalogue.providers.get(provider_id)
+        return {
+            "id": provider_id,
+            "name": block.name or (vendor.name if vendor else provider_id),
+            "env": [*block.env, *(vendor.env if vendor else ())],
+            "options": masked(block.options),
+            "source": "config" if provider_id in self._given.provider else "env" if vendor else "custom",
+            "models": {model.id: describe(model) for model in self._callable(provider_id)},
+        }
 
     def default(self) -> Model:
         """Return the configured model, else the default one of the first provider that has a key.
@@ -85,7 +127,7 @@ class Models:
                     return self.find(f"{provider_id}/{name}")
             except UnspokenProtocol as error:
                 unspoken = unspoken or error
-        raise unspoken or NoModel(_HOW + self._offered())
+        raise unspoken or NoModel(HOW + self._offered())
 
     def _offered(self) -> str:
         """What to say of the providers that only the person may choose."""
@@ -117,14 +159,7 @@ class Models:
         model whose protocol is not spoken, or that has no address, is left out.
         """
         ids = self._known() if everything else [*self._usable(), SCRIPTED]
-        found = []
-        for provider_id in dict.fromkeys(ids):
-            for name in self._names(provider_id):
-                try:
-                    found.append(self.find(f"{provider_id}/{name}"))
-                except UnknownModel:
-                    continue
-        return found
+        return [model for provider_id in dict.fromkeys(ids) for model in self._callable(provider_id)]
 
     def provider(self, model: Model) -> Provider:
         """Return the adapter that speaks the model's protocol; one for all of its models."""
@@ -177,7 +212,7 @@ class Models:
         return [provider_id for provider_id in listing if provider_id in usable] or listing
 
     def _make(self, provider_id: str, model_id: str) -> Model:
-        block = self._config.provider.get(provider_id, ProviderConfig())
+        block = self._block(provider_id)
         vendor = self._catalogue.providers.get(provider_id)
         if provider_id not in self._known() or not self._allowed(provider_id):
             raise UnknownModel(
@@ -211,22 +246,32 @@ class Models:
 
     def _is_open(self, provider_id: str) -> bool:
         """A server of one's own that lists no models, a router, or a known name at another address."""
-        block = self._config.provider.get(provider_id, ProviderConfig())
+        block = self._block(provider_id)
         vendor = self._catalogue.providers.get(provider_id)
         if vendor is None:
             return not block.models
         moved = self._moved(provider_id, block)
         return vendor.open or (moved is not None and moved != vendor.url and not block.models)
 
+    def _callable(self, provider_id: str) -> Iterator[Model]:
+        for name in self._names(provider_id):
+            try:
+                yield self.find(f"{provider_id}/{name}")
+            except UnknownModel:
+                continue
+
+    def _block(self, provider_id: str) -> ProviderConfig:
+        return self._config.provider.get(provider_id, ProviderConfig())
+
     def _names(self, provider_id: str) -> Names:
         """The models of a provider by name: the block's first, then the catalogue's, filtered as it asks."""
-        block = self._config.provider.get(provider_id, ProviderConfig())
+        block = self._block(provider_id)
         vendor = self._catalogue.providers.get(provider_id)
         more = shipped_names() if provider_id == SCRIPTED else list(vendor.models) if vendor else []
         return [name for name in dict.fromkeys([*block.models, *more]) if self._listed(provider_id, name)]
 
     def _listed(self, provider_id: str, name: str) -> bool:
-        block = self._config.provider.get(provider_id, ProviderConfig())
+        block = self._block(provider_id)
         if block.whitelist is not None and name not in block.whitelist:
             return False
         return name not in (block.blacklist or ())
@@ -242,7 +287,8 @@ class Models:
 
     def _usable(self) -> Iterator[str]:
         """Providers that can be called, the person's own first: with a block that leads somewhere, or a key."""
-        for provider_id in dict.fromkeys([*self._config.provider, *self._catalogue.providers]):
+        ordered = [*self._given.provider, *self._catalogue.providers, *self._config.provider]
+        for provider_id in dict.fromkeys(ordered):
             if provider_id == SCRIPTED or not self._allowed(provider_id):
                 continue
             block = self._config.provider.get(provider_id)
@@ -253,7 +299,7 @@ class Models:
 
     def _default_name(self, provider_id: str) -> str | None:
         """The model that a provider is used with when nobody names one."""
-        block = self._config.provider.get(provider_id)
+        block = self._given.provider.get(provider_id)
         if block is not None and block.models:
             return next(iter(self._names(provider_id)), None)
         vendor = self._catalogue.providers.get(provider_id)
@@ -298,27 +344,6 @@ class Models:
         return str(url)
 
     def _nearest(self, ref: str) -> str:
-        """``; did you mean …`` with up to three references that look like `ref`."""
-        known = [
-            f"{provider}/{name}"
-            for provider in dict.fromkeys(self._known())
-            for name in self._names(provider)
-        ]
-        by_name = {name.partition("/")[2]: name for name in reversed(known)}
-        close = difflib.get_close_matches(ref, known, n=3, cutoff=0.5)
-        tail = ref.partition("/")[2] or ref
-        close += [by_name[name] for name in difflib.get_close_matches(tail, list(by_name), n=2, cutoff=0.7)]
-        close = list(dict.fromkeys(close))[:3]
-        return f"; did you mean {', '.join(close)}?" if close else "; `instar models` lists what there is"
-
-
-def _without_moved(config: Config, catalogue: Catalogue) -> Config:
-    """`config` without the blocks by which an untrusted project would move a provider that everybody knows.
-
-    The person who writes ``openai/…`` means OpenAI, whatever key the project brings along.
-    """
-    moved = [name for name in config.provider if name in config.foreign and name in catalogue.providers]
-    for name in moved:
-        log.warning("provider %s stays where it is: an untrusted project may not move it", name)
-    kept = {name: block for name, block in config.provider.items() if name not in moved}
-    return msgspec.structs.replace(config, provider=kept, foreign=config.foreign.difference(moved))
+        return nearest(
+            ref, [f"{one}/{name}" for one in dict.fromkeys(self._known()) for name in self._names(one)]
+        )

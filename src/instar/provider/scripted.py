@@ -175,6 +175,7 @@ def received(request: Request) -> dict[str, Any]:
         "system": request.system,
         "messages": converter.plain([], request.messages),
         "tools": tool_list(request.tools),
+        "tool_choice": request.tool_choice,
         "params": {
             "temperature": request.temperature,
             "top_p": request.top_p,

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from instar import ids, wire
 from instar.config import ConfigError
 from instar.document import DocumentError
-from instar.plugin import Invalid, NotFound
+from instar.plugin import Busy, Invalid, NotFound
 
 log = logging.getLogger("instar.server")
 
@@ -34,6 +34,11 @@ def refusal(status: int, name: str, message: str, **more: object) -> Response:
     return reply({"name": name, "data": {"message": message, **more}}, status)
 
 
+def missing(tag: str, request_id: str, message: str) -> Response:
+    """Return opencode's answer for a permission or question that does not wait; `tag` names which."""
+    return reply({"_tag": tag, "requestID": request_id, "message": message}, 404)
+
+
 def answer_for(error: Exception) -> Response:
     """Return the answer that tells of an exception. What nobody foresaw is logged under the answer's ref."""
     match error:
@@ -41,6 +46,9 @@ def answer_for(error: Exception) -> Response:
             return refusal(404, "NotFoundError", str(error))
         case BadRequest():
             return refusal(error.status, "BadRequest", str(error), kind=error.kind)
+        case Busy(session_id=session_id):
+            answer = {"_tag": "SessionBusyError", "sessionID": session_id, "message": str(error)}
+            return reply(answer, 409)
         case Invalid() | ConfigError() | DocumentError():
             return refusal(400, "BadRequest", str(error))
         case _:

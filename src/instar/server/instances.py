@@ -5,6 +5,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
+from instar import approval, question
 from instar.plugin import Invalid, NotFound
 from instar.runtime import Options, Runtime
 from instar.wire import Plain
@@ -55,6 +56,10 @@ class Instances:
         # A folder that is gone cannot be opened: then the request's own must do.
         return await self.get(session.directory) if _is_folder(session.directory) else asked
 
+    def opened(self) -> list[Runtime]:
+        """Return the runtimes that are open now."""
+        return [task.result() for task in self._open.values() if task.done() and not _failed(task)]
+
     async def close(self) -> None:
         """End every turn and close every runtime, all at once; nothing is opened afterwards."""
         self._closing = True
@@ -74,7 +79,9 @@ class Instances:
         return Path(directory).resolve()
 
     async def _start(self, path: Path) -> Runtime:
-        runtime = await Runtime.open(Options(path, self._environment, self._flags))
+        # What is asked waits for a client's answer, also for a client that is yet to come (as in opencode).
+        options = Options(path, self._environment, self._flags, approval.relayed, question.relayed)
+        runtime = await Runtime.open(options)
         runtime.server_url = self.url
         for notice in [*runtime.untrusted, *runtime.notices]:
             log.warning("notice directory=%s: %s", path, notice)

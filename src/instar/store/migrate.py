@@ -110,10 +110,23 @@ def connect(path: Path) -> sqlite3.Connection:
 def explain(error: Exception, path: Path) -> StoreError:
     """Return the error that a person reads for one of SQLite's: what happened, where, what to do."""
     text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        text = (
+            error.strerror if error.filename in (None, str(path)) else f"{error.filename}: {error.strerror}"
+        )
+        obstacle = _in_the_way(path)
+        if obstacle is not None:
+            text = f"{obstacle} is a file, and a folder is needed there"
     for symptom, advice in _ADVICE:
         if symptom in text:
             return StoreError(f"{path}: {text}: {advice}")
     return StoreError(f"{path}: {text}")
+
+
+def _in_the_way(path: Path) -> Path | None:
+    """The file that stands where a folder above `path` should be."""
+    there = next((one for one in path.parents if one.exists()), None)
+    return there if there is not None and not there.is_dir() else None
 
 
 _ADVICE: Final = (
@@ -127,6 +140,8 @@ _ADVICE: Final = (
     ("malformed", "the file is damaged; keep a copy, then save what is readable: sqlite3 FILE .recover"),
     ("readonly", "make the file and its folder writable, or name another one"),
     ("ermission denied", "make the file and its folder writable, or name another one"),
+    ("is a file", "move it away, or name another data folder: INSTAR_DATA=FOLDER"),
+    ("No such file", "its folder cannot be made; name another data folder: INSTAR_DATA=FOLDER"),
     ("Read-only file system", "name a file on a file system that can be written to"),
     ("unable to open", "make sure that its folder exists and can be written to"),
     ("disk is full", "free some space and try again; what was saved before is intact"),

@@ -14,6 +14,7 @@ from instar.store.protocol import (
     DropMessage,
     DropPart,
     DropSession,
+    Insert,
     PutApproval,
     PutAsk,
     PutFollowUp,
@@ -102,6 +103,11 @@ def _put_part(write: PutPart, now: int) -> Iterable[Operation]:
     yield "put_part", (*rows.part_row(write.part), now)
 
 
+def _insert(write: Insert, now: int) -> Iterable[Operation]:
+    for name, parameters in _ENCODE[type(write.row)](write.row, now):
+        yield _FRESH.get(name, name), parameters
+
+
 def _put_project(write: PutProject, now: int) -> Iterable[Operation]:
     yield "put_project", {"id": write.id, "worktree": write.worktree, "vcs": write.vcs, "now": write.now}
 
@@ -143,10 +149,14 @@ def _drop(name: str) -> Callable[[Any, int], Iterable[Operation]]:
     return lambda write, now: [(name, (write.id,))]
 
 
+_FRESH: Final = {"put_session": "add_session", "put_message": "add_message", "put_part": "add_part"}
+"""The statements that fail where an id is taken, for those that would change its row."""
+
 _ENCODE: Final[dict[type, Callable[[Any, int], Iterable[Operation]]]] = {
     PutSession: _put_session,
     PutMessage: _put_message,
     PutPart: _put_part,
+    Insert: _insert,
     PutProject: _put_project,
     PutFollowUp: _put_follow_up,
     PutAsk: _put_ask,

@@ -33,6 +33,15 @@ class PutPart(msgspec.Struct, frozen=True):
     part: Part
 
 
+class Insert(msgspec.Struct, frozen=True):
+    """Write a row whose id nobody has yet; else the whole commit fails with a `StoreError` that names UNIQUE.
+
+    For rows that come from elsewhere: theirs must not take the place of another session's.
+    """
+
+    row: PutSession | PutMessage | PutPart
+
+
 class DropSession(msgspec.Struct, frozen=True):
     """Delete a session with all that belongs to it."""
 
@@ -145,6 +154,7 @@ Write = (
     PutSession
     | PutMessage
     | PutPart
+    | Insert
     | DropSession
     | DropMessage
     | DropPart

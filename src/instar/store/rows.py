@@ -61,6 +61,9 @@ _PATHS: Final[dict[str, tuple[str, ...]]] = {
 }
 """Where in a session's wire form each column of its row stands, in the order of the statements."""
 
+COLUMNS: Final = tuple(_PATHS)
+"""The columns of a session's row, in the order that `session_of` takes them."""
+
 _JSON: Final = frozenset({"summary_diffs", "metadata", "revert", "permission", "model"})
 _MESSAGE_IDS: Final = ("id", "sessionID")
 _PART_IDS: Final = ("id", "sessionID", "messageID")

@@ -25,6 +25,8 @@ SHOWN: Final = 30_000
 """Characters from the end of the output in the metadata."""
 INTERVAL: Final = 0.1
 """Seconds between two updates of the metadata while the command runs."""
+SETTLED: Final = ("HOME", "TMPDIR", "USER", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
+"""Variables that a path in a command may begin with; others count as unknown until the command sets them."""
 
 PARAMETERS: Final[Plain] = {
     "type": "object",
@@ -46,11 +48,18 @@ PARAMETERS: Final[Plain] = {
 
 
 def permissions(args: Plain, ctx: ToolContext) -> list[Ask]:
-    """Return what this command needs: the rules see its whole text and each simple command in it."""
+    """Return what this command needs: `bash` for each simple command in it, and leave for places outside.
+
+    Raises `ToolFailure` for a command that no shell can be given, or that names a loop of symlinks.
+    """
     text = args["command"]
+    if "\0" in text:
+        raise ToolFailure("The command holds a NUL character, with which nothing can be started.")
     cwd = place.locate(args.get("workdir") or ".", ctx)
-    ask = Ask("bash", command.patterns(text), command.always(text), {"command": text, "workdir": str(cwd)})
-    return [*place.outside(cwd, ctx), ask]
+    environment = {name: os.environ[name] for name in SETTLED if name in os.environ}
+    judged = command.judge(text, cwd, environment, bash=shutil.which("bash") is not None)
+    ask = Ask("bash", judged.patterns, judged.always, {"command": text, "workdir": str(cwd)})
+    return [*place.outside_all([cwd, *judged.places], ctx), ask]
 
 
 async def execute(args: Plain, ctx: ToolContext) -> ToolResult:

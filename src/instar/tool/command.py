@@ -1,343 +1,169 @@
-"""Splits a shell command into the simple commands that it runs, for permission rules.
+"""What permission rules see of a shell command: each simple command in it, and the places that it names.
 
-Only a shell understands shell; where this reading is in doubt it says so. The rules then also see the
-text cut at every place where a command could begin, and the text behind `DOUBT`, which nothing but a rule
-for everything (``*``) fits: ``git *`` allowed does not let a heredoc through, ``rm *`` denied is found in
-it. Wrappers (``sudo``, ``xargs``) count as themselves and as what they run; what an interpreter is handed
-(``sh -c``, ``eval``) is in doubt. Which files a command touches is not looked at.
+Only a shell understands shell; where the reading (`instar.tool.shell`) is in doubt it says so. The rules
+then also see the text cut at every place where a command could begin, and the text behind `DOUBT`, which
+nothing but a rule for everything (``*``) fits: ``git *`` allowed does not let through what was not understood,
+``rm *`` denied is found in it. Wrappers (``sudo``, ``xargs``) count as themselves and as what they run.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Final, NamedTuple
+
+from instar.tool.shell import leaf, wrapper
+from instar.tool.shell.reach import Reach
+from instar.tool.shell.simple import Chains, Redirect, Simple, unquoted, written
+from instar.tool.shell.tree import MAX_TEXT, Reading
+from instar.tool.shell.word import Names, Values, Word
 
 DOUBT: Final = "(not understood) "
 """Stands in front of a text that could not be split with certainty."""
-MAX_DEPTH: Final = 16
-"""Substitutions inside one another that are followed."""
-MAX_SUFFIXES: Final = 40
-"""Words of a wrapped command at which what it runs is looked for."""
+MAX_SCRIPTS: Final = 8
+"""Scripts inside one another (``sh -c "sh -c ..."``) that are read."""
 
-MAX_TEXT: Final = 131072
-"""Characters of a command that are read: Linux starts none with a longer argument."""
+__all__ = ["DOUBT", "MAX_SCRIPTS", "MAX_TEXT", "Judged", "always", "judge", "patterns"]
+
+
+class Judged(NamedTuple):
+    """A command as rules see it.
+
+    `patterns` are each simple command, its words joined by one blank, as written and also without their
+    quotes; one with assignments or redirections in front counts with them and without; with any doubt the
+    whole too. `always` is what an `always` answer covers: ``<first word> *`` of each simple command that is
+    not in doubt. `places` are the absolute paths that the words and redirections name, links not resolved.
+    """
+
+    patterns: list[str]
+    always: list[str]
+    places: list[Path]
+
+
+def judge(text: str, folder: Path, environment: Mapping[str, str], *, bash: bool = True) -> Judged:
+    """Read a command that is to run in `folder`; `bash` False when a plain `sh` will run it.
+
+    `environment` holds the variables that it can count on.
+    """
+    text = text.strip(" \t\n")
+    script = _Script(text, folder, environment)
+    doubt = script.doubt or not (bash or wrapper.posix(text))
+    found = script.patterns
+    if doubt:
+        cut = [" ".join(piece.split()) for piece in _CUTS.split(text)]
+        found = [text, *found, DOUBT + text, *cut, *(_FRONT.sub("", piece) for piece in cut)]
+    known = [pattern for pattern in dict.fromkeys(found) if pattern] or [text]
+    return Judged(known, list(dict.fromkeys(script.always)) or [text], list(dict.fromkeys(script.places)))
 
 
 def patterns(text: str) -> list[str]:
-    """Return what permission rules see of a command: each simple command in it; with any doubt the whole too.
-
-    The words of a simple command are joined by one space, as written and also without their quotes; one
-    with assignments or redirections in front counts with them and without.
-    """
-    text = text.strip()
-    found, doubt = _read(text)
-    if doubt:
-        found = [text, *found, DOUBT + text, *(" ".join(piece.split()) for piece in _CUTS.split(text))]
-    return [pattern for pattern in dict.fromkeys(found) if pattern] or [text]
+    """Return what rules see of a command (`Judged.patterns`) when nothing is known of where it runs."""
+    return judge(text, Path("/"), {}).patterns
 
 
 def always(text: str) -> list[str]:
-    """Return what an `always` answer to this command covers: ``<first word> *`` of each simple command.
+    """Return what an `always` answer to a command covers (`Judged.always`)."""
+    return judge(text, Path("/"), {}).always
 
-    A command that is in doubt is not covered: it is asked about each time.
-    """
-    text = text.strip()
-    found = [command for words in _Scan(text[:MAX_TEXT]).found for command in _unwrapped(_stripped(words))]
-    firsts = dict.fromkeys(f"{words[0].bare} *" for words, sure in found if sure)
-    return list(firsts) or [text]
-
-
-class _Word(NamedTuple):
-    """A word as it was written, and as it is without its quotes."""
-
-    raw: str
-    bare: str
-
-
-_Words = Sequence[_Word]
 
 _CUTS: Final = re.compile(r"[;&|()\n`{}'\"]+")
-_KEYWORDS: Final = frozenset(
-    ["if", "then", "elif", "else", "do", "done", "fi", "while", "until", "!", "{", "}"]
+_FRONT: Final = re.compile(
+    r"^(?:(?:\d?[<>]{1,2} ?[^ <>]+|[A-Za-z_]\w*=[^ ]*|!|if|then|elif|else|do|while|until|time|coproc) )+"
 )
-_WRAPPERS: Final = frozenset(
-    [
-        "sudo",
-        "doas",
-        "env",
-        "command",
-        "builtin",
-        "exec",
-        "nohup",
-        "nice",
-        "xargs",
-        "timeout",
-        "setsid",
-        "time",
-    ]
-)
-_OPAQUE: Final = frozenset(
-    [
-        "sh",
-        "bash",
-        "dash",
-        "zsh",
-        "ksh",
-        "fish",
-        "eval",
-        "source",
-        ".",
-        "alias",
-        "trap",
-        "function",
-        "case",
-        "coproc",
-    ]
-)
-_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=")
-_NUMBER: Final = re.compile(r"[\d.]+[smhd]?")
-_REDIRECT: Final = re.compile(r"\d*(?:&>>?|>>|>&|<&|>\||<>|<<<|<|>)")
-_EXPANDED: Final = re.compile(r"[$`*?\[{~]")
+"""What may stand in front of a command's name."""
 
 
-def _read(text: str) -> tuple[list[str], bool]:
-    """The patterns of each simple command, and whether there is any doubt."""
-    if len(text) > MAX_TEXT:
-        return [], True
-    scan = _Scan(text)
-    found: list[str] = []
-    doubt = scan.doubt
-    for words in scan.found:
-        bare = _stripped(words)
-        if len(bare) < len(words) and bare and words[0].raw not in _KEYWORDS:
-            found.append(" ".join(word.raw for word in words))
-        for command, sure in _unwrapped(bare):
-            found += [" ".join(word.raw for word in command), " ".join(word.bare for word in command)]
-            doubt = doubt or not sure
-    return [command for command in dict.fromkeys(found) if command], doubt
+class _Script:
+    """A script and those that it hands to shells."""
 
+    def __init__(
+        self,
+        text: str,
+        folder: Path,
+        environment: Mapping[str, str],
+        *,
+        names: Names | None = None,
+        chains: Chains = frozenset([()]),
+        depth: int = 0,
+    ) -> None:
+        reading = Reading(text, chains)
+        self.patterns: list[str] = []
+        self.always: list[str] = []
+        self.doubt = reading.doubt
+        self._known = (folder, environment, depth)
+        self._names = {**(names or {}), **dict.fromkeys(set(names or {}) & set(reading.names))}
+        self._names = {**reading.names, **self._names}
+        self._values = Values(self._names, environment)
+        self._reach = Reach(folder, self._values)
+        self.places = self._reach.places
+        self.doubt = self.doubt or not all(map(self._values.number, reading.evaluated))
+        for command in reading.found:
+            self._add(command)
+        self.doubt = self.doubt or self._reach.doubt
 
-def _stripped(words: _Words) -> _Words:
-    """The command without the keywords, assignments and redirections in front of it."""
-    while words:
-        redirect = _REDIRECT.match(words[0].raw)
-        if redirect:
-            words = words[1 if redirect.end() < len(words[0].raw) else 2 :]
-        elif words[0].raw in _KEYWORDS or _ASSIGNMENT.match(words[0].raw):
-            words = words[1:]
-        else:
-            break
-    return words
-
-
-def _unwrapped(words: _Words) -> Iterator[tuple[_Words, bool]]:
-    """A command, what it wraps, what that wraps; with each whether it is certain."""
-    while words:
-        first = words[0].bare.rpartition("/")[2]
-        yield words, not _EXPANDED.search(words[0].bare)
-        if first not in _WRAPPERS and first not in _OPAQUE:
+    def _add(self, command: Simple) -> None:
+        self._reach.add(command)
+        if command.silent:
             return
-        words = words[1:]
-        while (
-            words
-            and first in _WRAPPERS
-            and (_NUMBER.fullmatch(words[0].raw) or _ASSIGNMENT.match(words[0].raw))
-        ):
-            words = words[1:]
-        if words and (first in _OPAQUE or words[0].raw.startswith("-")):
-            for start in range(min(len(words), MAX_SUFFIXES)):
-                yield words[start:], False
+        words = command.words
+        whole = written(command.items)
+        if not command.plain or not words:
+            self.patterns.append(whole)
+            self.always += _exact(whole)
             return
+        if written(command.at(0)) != whole:
+            self.patterns.append(whole)
+        for one in wrapper.inner(words):
+            if isinstance(one, wrapper.Script):
+                self._script(one, command.chains)
+            else:
+                self._inner(command, words, one)
 
+    def _inner(self, command: Simple, words: Sequence[Word], one: wrapper.Inner) -> None:
+        taken = words[one.start : one.stop]
+        forms = [taken, command.at(one.start)] if one.stop == len(words) else [taken]
+        first = taken[0]
+        for items in reversed(forms):
+            if items is not taken or _parted(forms) or len(forms) == 1:
+                self.patterns += [written(items), unquoted(items)]
+        sure = one.sure and not _evaluates(taken)
+        self.doubt = self.doubt or not sure
+        self.always += [f"{first.bare} *"] if sure else []
+        if not one.sure:
+            self.patterns += self._expanded(taken)
 
-class _Scan:
-    """One reading of a command from left to right; `found` are the words of each simple command."""
+    def _expanded(self, words: Sequence[Word]) -> Iterator[str]:
+        """The command with the values of its variables, where its name is one that is known."""
+        for name in self._values.of(words[0]) or ():
+            yield " ".join([name, *(word.bare for word in words[1:])])
 
-    def __init__(self, text: str, depth: int = 0) -> None:
-        self.found: list[_Words] = []
-        self.doubt = depth > MAX_DEPTH
-        self._text = text
-        self._depth = depth
-        self._at = 0 if depth <= MAX_DEPTH else len(text)
-        self._words: list[_Word] = []
-        self._word: _Word | None = None
-        while self._at < len(text):
-            char = text[self._at]
-            self._STEPS.get(char, _Scan._plain)(self, char)
-        self._end_command()
-
-    def _add(self, raw: str, bare: str) -> None:
-        before = self._word or _Word("", "")
-        self._word = _Word(before.raw + raw, before.bare + bare)
-        self._at += len(raw)
-
-    def _end_word(self) -> None:
-        if self._word is not None:
-            self._words.append(self._word)
-        self._word = None
-
-    def _end_command(self) -> None:
-        self._end_word()
-        if self._words:
-            self.found.append(self._words)
-        self._words = []
-
-    def _plain(self, char: str) -> None:
-        end = self._at + 1
-        while end < len(self._text) and self._text[end] not in self._STEPS:
-            end += 1
-        piece = self._text[self._at : end]
-        self._add(piece, piece)
-
-    def _blank(self, char: str) -> None:
-        self._end_word()
-        self._at += 1
-
-    def _separator(self, char: str) -> None:
-        redirects = self._word is not None and self._word.raw.endswith((">", "<"))
-        if char == "&" and (redirects or self._text.startswith("&>", self._at)):
-            self._add("&", "&")  # >&1, &>file
-            return
-        self._end_command()
-        self._at += 1
-
-    def _escape(self, char: str) -> None:
-        taken = self._text[self._at : self._at + 2]
-        if taken == "\\\n":
-            self._at += 2
-        else:
-            self._add(taken, taken[1:])
-
-    def _single(self, char: str) -> None:
-        end = self._text.find("'", self._at + 1)
-        if end < 0:
-            self._give_up()
-        else:
-            self._add(self._text[self._at : end + 1], self._text[self._at + 1 : end])
-
-    def _double(self, char: str) -> None:
-        raw, at = '"', self._at + 1
-        while at < len(self._text) and self._text[at] != '"':
-            end = self._inside(at)
-            if end is None:
-                break
-            raw += self._text[at:end]
-            at = end
-        else:
-            if at < len(self._text):
-                self._add(raw + '"', re.sub(r'\\(["\\$`\n])', r"\1", raw[1:]))
-                return
-        self._give_up()
-
-    def _inside(self, at: int) -> int | None:
-        """The end of the next piece of a double-quoted text; a substitution in it is read. None: no end."""
-        if self._text[at] == "\\":
-            return at + 2
-        if self._text[at] == "`":
-            return self._nested(at, self._backtick_end(at))
-        if self._text.startswith("$(", at):
-            return self._nested(at + 1, self._paren_end(at + 1))
-        return at + 1
-
-    def _backtick(self, char: str) -> None:
-        self._substitute(self._at, self._backtick_end(self._at))
-
-    def _dollar(self, char: str) -> None:
-        if self._text.startswith("$(", self._at):
-            self._substitute(self._at + 1, self._paren_end(self._at + 1))
-            return
-        self.doubt = self.doubt or self._text.startswith("$'", self._at)
-        self._add("$", "$")
-
-    def _open(self, char: str) -> None:
-        self.doubt = self.doubt or self._word is not None  # a function or an array
-        end = self._nested(self._at, self._paren_end(self._at))
-        if end is None:
-            self._give_up()
-        else:
-            self._at = end
-
-    def _close(self, char: str) -> None:
-        self.doubt = True
-        self._end_command()
-        self._at += 1
-
-    def _angle(self, char: str) -> None:
-        if self._text.startswith("<<", self._at) and not self._text.startswith("<<<", self._at):
+    def _script(self, one: wrapper.Script, chains: Chains) -> None:
+        folder, environment, depth = self._known
+        if depth >= MAX_SCRIPTS:
             self.doubt = True
-        if self._text.startswith("(", self._at + 1):
-            self._substitute(self._at + 1, self._paren_end(self._at + 1))
             return
-        if self._word is not None and not re.fullmatch(r"\d+|.*[<>&]", self._word.raw, re.DOTALL):
-            self._end_word()
-        self._add(char, char)
-
-    def _comment(self, char: str) -> None:
-        if self._word is not None:
-            self._add("#", "#")
-            return
-        end = self._text.find("\n", self._at)
-        self._at = end if end >= 0 else len(self._text)
-
-    def _substitute(self, start: int, end: int | None) -> None:
-        """Read the commands between `start` and `end`; as text they are part of the word."""
-        after = self._nested(start, end)
-        if after is None:
-            self._give_up()
-        else:
-            piece = self._text[self._at : after]
-            self._add(piece, piece)
-
-    def _nested(self, start: int, end: int | None) -> int | None:
-        """Read what stands between two brackets and return where it goes on, None without a second one."""
-        if end is None:
-            return None
-        inner = _Scan(self._text[start + 1 : end], self._depth + 1)
-        self.found += inner.found
-        self.doubt = self.doubt or inner.doubt
-        return end + 1
-
-    def _backtick_end(self, start: int) -> int | None:
-        found = re.compile(r"(?:[^`\\]|\\.)*`", re.DOTALL).match(self._text, start + 1)
-        if found and "\\" in found[0]:
-            self.doubt = True
-        return found.end() - 1 if found else None
-
-    def _paren_end(self, start: int) -> int | None:
-        """The bracket that closes the one at `start`; quotes are skipped, in doubt if they hold more."""
-        level = 0
-        for token in _TOKENS.finditer(self._text, start):
-            if token[0] in "()":
-                level += 1 if token[0] == "(" else -1
-                if not level:
-                    return token.start()
-            elif token[0][0] == '"' and ("$(" in token[0] or "`" in token[0]):
-                self.doubt = True
-        return None
-
-    def _give_up(self) -> None:
-        """The rest cannot be read: a quote or bracket has no end."""
-        self.doubt = True
-        rest = self._text[self._at :]
-        self._add(rest, rest)
-
-    _STEPS: Final[Mapping[str, Callable[["_Scan", str], None]]] = {
-        " ": _blank,
-        "\t": _blank,
-        ";": _separator,
-        "&": _separator,
-        "|": _separator,
-        "\n": _separator,
-        "\\": _escape,
-        "'": _single,
-        '"': _double,
-        "`": _backtick,
-        "$": _dollar,
-        "(": _open,
-        ")": _close,
-        "<": _angle,
-        ">": _angle,
-        "#": _comment,
-    }
+        inner = _Script(one.text, folder, environment, names=self._names, chains=chains, depth=depth + 1)
+        self.patterns += inner.patterns
+        self.always += inner.always if one.sure and not inner.doubt else []
+        self.places += inner.places
+        self.doubt = self.doubt or inner.doubt or not one.sure
 
 
-_TOKENS: Final = re.compile(r"""\\.|'[^']*'|"(?:[^"\\]|\\.)*"|[()]""", re.DOTALL)
+def _parted(forms: Sequence[Sequence[Word | Redirect]]) -> bool:
+    """Whether a redirection stands in front of a command's last word, where it would hide that from a rule."""
+    items = forms[-1]
+    return any(
+        isinstance(item, Redirect) and any(isinstance(later, Word) for later in items[at:])
+        for at, item in enumerate(items)
+    )
+
+
+def _evaluates(words: Sequence[Word]) -> bool:
+    """Whether a builtin is handed something that it evaluates: a subscript may run a command."""
+    return wrapper.program(words[0]) in leaf.EVALUATING and any(
+        leaf.EVALUATED.fullmatch(word.bare) for word in words[1:]
+    )
+
+
+def _exact(text: str) -> list[str]:
+    """A text as a rule that fits nothing else; none where it would be a wildcard."""
+    return [] if set("*?") & set(text) else [text]

@@ -6,7 +6,7 @@ counts under both: the more severe rule decides.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -54,15 +54,30 @@ def asks(permission: str, path: Path, ctx: ToolContext, metadata: Plain) -> list
 
 
 def outside(path: Path, ctx: ToolContext) -> list[Ask]:
-    """Return the ask for a file or folder that lies outside the directory and the worktree; else nothing."""
-    target = real(path)
+    """Return the ask for a file or folder that lies outside the directory and the worktree; else nothing.
+
+    Raises `ToolFailure` for a loop of symlinks.
+    """
+    return outside_all([path], ctx)
+
+
+def outside_all(paths: Iterable[Path], ctx: ToolContext) -> list[Ask]:
+    """Return one ask for all of the files and folders that lie outside; nothing when none does.
+
+    Raises `ToolFailure` for a loop of symlinks.
+    """
     roots = [real(root) for root in (ctx.directory, ctx.worktree) if root != _ROOT]
-    if any(target.is_relative_to(root) for root in roots):
+    folders: dict[Path, Path] = {}
+    for path in paths:
+        target = real(path)
+        if not any(target.is_relative_to(root) for root in roots):
+            folders.setdefault(target if target.is_dir() else target.parent, path)
+    if not folders:
         return []
-    folder = target if target.is_dir() else target.parent
-    pattern = f"{str(folder).rstrip('/')}/*"
+    patterns = [f"{str(folder).rstrip('/')}/*" for folder in folders]
+    folder, path = next(iter(folders.items()))
     metadata = {"filepath": str(path), "parentDir": str(folder)}
-    return [Ask("external_directory", [pattern], [pattern], metadata)]
+    return [Ask("external_directory", patterns, patterns, metadata)]
 
 
 @asynccontextmanager

@@ -26,6 +26,8 @@ SNIFF: Final = 64 << 10
 MAX_RULES: Final = 1 << 20
 """Bytes of an ignore file that are read."""
 
+MAX_GLOB: Final = 4096
+"""Characters of a glob: no path is longer, and an ignore file is anybody's."""
 MAX_ALTERNATIVES: Final = 256
 """Patterns that the braces of one glob may stand for."""
 
@@ -38,6 +40,8 @@ class Glob:
     """
 
     def __init__(self, pattern: str) -> None:
+        if len(pattern) > MAX_GLOB:
+            raise ValueError(f"it is longer than {MAX_GLOB} characters")
         self._alternatives = [_parts(one) for one in _unbraced(pattern)]
 
     def fits(self, path: str) -> bool:
@@ -266,7 +270,7 @@ def _segment(text: str) -> re.Pattern[str]:
             pieces.append("")
             index += 1
             continue
-        expression, size = _character(text[index:])
+        expression, size = _character(text, index)
         pieces[-1] += expression
         index += size
     head, *rest = pieces
@@ -274,14 +278,15 @@ def _segment(text: str) -> re.Pattern[str]:
     return re.compile(f"{head}{middle}.*{rest[-1]}" if rest else head, re.DOTALL)
 
 
-def _character(rest: str) -> tuple[str, int]:
-    """The expression of the first character of a glob, and how much of the glob it took."""
-    if rest[0] == "[" and (end := rest.find("]", 3 if rest[1:2] in "!^" else 2)) > 0:
-        inside = rest[1:end].replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
-        return f"[{'^' + inside[1:] if inside[0] in '!^' else inside}]", end + 1
-    if rest[0] == "\\" and len(rest) > 1:
-        return re.escape(rest[1]), 2
-    return "." if rest[0] == "?" else re.escape(rest[0]), 1
+def _character(text: str, at: int) -> tuple[str, int]:
+    """The expression of the character of a glob at `at`, and how much of the glob it took."""
+    one, next_one = text[at], text[at + 1 : at + 2]
+    if one == "[" and (end := text.find("]", at + (3 if next_one in ("!", "^") else 2))) > 0:
+        inside = text[at + 1 : end].replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
+        return f"[{'^' + inside[1:] if inside[0] in '!^' else inside}]", end + 1 - at
+    if one == "\\" and next_one:
+        return re.escape(next_one), 2
+    return "." if one == "?" else re.escape(one), 1
 
 
 if __name__ == "__main__":

@@ -17,9 +17,8 @@ def test_it_is_a_plugin_of_the_v1_form():
 
 async def test_everything_it_subscribes_to_is_a_declared_hook_point(start, root):
     hooks = (await start(root)).hooks
-    unknown = [
-        name for name in hooks if points.CORE.find(name) is None and name not in ("event", "tool", "dispose")
-    ]
+    others = ("event", "tool", "dispose", "timeout")
+    unknown = [name for name in hooks if points.CORE.find(name) is None and name not in others]
     assert unknown == []
 
 
@@ -69,6 +68,22 @@ async def test_broken_settings_at_the_start_keep_evolve_off_until_they_are_mende
     assert await running.system() == ["managed"]
     assert "a_t" in running.tools
     assert running.problems == []
+
+
+async def test_a_setting_that_means_nothing_is_a_problem_until_it_is_gone(start, root):
+    (root / "config").mkdir()
+    (root / "config" / "evolve.jsonc").write_text('{"hook_timout": 3}')
+    running = await start(root)
+    assert "unknown setting 'hook_timout' is ignored; did you mean 'hook_timeout'?" in running.problems[0]
+    (root / "config" / "evolve.jsonc").write_text("{}")
+    await running.step()
+    assert running.problems == []
+
+
+async def test_what_a_failing_script_printed_is_told_on_one_line_as_it_reads(kit, start, root):
+    kit.script(root / "hooks", "a.sh", "#!/bin/sh\nprintf 'first\\n  second\\n' >&2; exit 3\n")
+    running = await start(root)
+    assert "it printed: first second; its tools" in running.problems[0]
 
 
 async def test_settings_that_break_later_change_nothing(kit, start, root):

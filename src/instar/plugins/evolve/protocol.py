@@ -111,7 +111,7 @@ def text(answer: Answer, key: str) -> str:
 
 def clip(value: str, limit: int = _SHOWN) -> str:
     """Return `value` on one line, cut to `limit` characters, for a log line or an error."""
-    flat = value.replace("\r", "").replace("\n", "\\n")
+    flat = " ".join(value.split())
     return flat if len(flat) <= limit else f"{flat[:limit]}… ({len(flat)} characters)"
 
 

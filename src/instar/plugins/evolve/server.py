@@ -53,6 +53,7 @@ class Evolve:
         self._settings: settings.Settings | None = None
         self._settings_version: object = ""
         self._setting_problem: str | None = None
+        self._warnings: list[str] = []
         self._problems: list[str] = []
         self._prepared = False
         self._names: list[str] = []
@@ -84,6 +85,8 @@ class Evolve:
             "experimental.session.compacting": self._compacting,
             "event": self._event,
             "tool": self.tools,
+            # A script, a test or a commit has limits of its own.
+            "timeout": None,
             "dispose": self._processes.close,
         }
 
@@ -132,6 +135,7 @@ class Evolve:
             log.error("evolve=settings problem=%s", script.show(self._setting_problem))
             return False
         self._setting_problem = None
+        self._warnings = loaded.warnings
         for warning in loaded.warnings:
             log.warning("evolve=settings problem=%s", script.show(warning))
         self._settings = loaded.settings
@@ -146,7 +150,7 @@ class Evolve:
     def problems(self) -> list[str]:
         """Return what is wrong now, a sentence each."""
         own = [self._setting_problem, self.history.problem]
-        return [text for text in own if text] + self.scripts.problems + self._problems
+        return [text for text in own if text] + self._warnings + self.scripts.problems + self._problems
 
     def _view(self) -> View:
         return View(

@@ -30,6 +30,18 @@ ON CONFLICT (id) DO UPDATE SET
   time_created = excluded.time_created, time_updated = excluded.time_updated,
   time_compacting = excluded.time_compacting, time_archived = excluded.time_archived;
 
+-- name: add_session
+INSERT INTO session (
+  id, project_id, workspace_id, parent_id, slug, directory, path, title, version, share_url,
+  summary_additions, summary_deletions, summary_files, summary_diffs, metadata, cost,
+  tokens_input, tokens_output, tokens_reasoning, tokens_cache_read, tokens_cache_write,
+  revert, permission, agent, model, time_created, time_updated, time_compacting, time_archived)
+VALUES (
+  :id, :project_id, :workspace_id, :parent_id, :slug, :directory, :path, :title, :version, :share_url,
+  :summary_additions, :summary_deletions, :summary_files, :summary_diffs, :metadata, :cost,
+  :tokens_input, :tokens_output, :tokens_reasoning, :tokens_cache_read, :tokens_cache_write,
+  :revert, :permission, :agent, :model, :time_created, :time_updated, :time_compacting, :time_archived);
+
 -- name: put_leftover
 INSERT INTO instar_leftover (session_id, data) VALUES (?, ?)
 ON CONFLICT (session_id) DO UPDATE SET data = excluded.data;
@@ -48,6 +60,12 @@ INSERT INTO part (id, message_id, session_id, data, time_created, time_updated) 
 ON CONFLICT (id) DO UPDATE SET
   message_id = excluded.message_id, session_id = excluded.session_id,
   data = excluded.data, time_updated = excluded.time_updated;
+
+-- name: add_message
+INSERT INTO message (id, session_id, data, time_created, time_updated) VALUES (?, ?, ?, ?, ?);
+
+-- name: add_part
+INSERT INTO part (id, message_id, session_id, data, time_created, time_updated) VALUES (?1, ?2, ?3, ?4, ?5, ?5);
 
 -- name: drop_session
 DELETE FROM session WHERE id = ?;

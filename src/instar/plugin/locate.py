@@ -1,0 +1,130 @@
+"""Where a plugin's code is: a flagship, a file or folder, an entry point of a package, or a module.
+
+A Python package offers its plugins as entry points of the group ``instar.plugins``. Nothing is installed
+here: what is missing is named, with the line that says what to do.
+"""
+
+import importlib.util
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+import msgspec
+
+from instar.flagship import FLAGSHIPS, flagship_name
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP: Final = "instar.plugins"
+_JAVASCRIPT: Final = (".js", ".ts", ".mjs", ".cjs", ".mts")
+_PIN: Final = re.compile(r"(?P<name>.+?)(?:==|(?<=.)@)(?P<version>[^@=]+)")
+
+
+class LoadError(Exception):
+    """A plugin cannot be loaded; the text says why, and what to do."""
+
+
+class Located(msgspec.Struct, frozen=True):
+    """A plugin's code: a `path`, or a `module` and what of it is the plugin. `name` is what the plugin goes by."""
+
+    name: str
+    path: Path | None = None
+    module: str = ""
+    attribute: str = ""
+
+    @property
+    def identity(self) -> str:
+        """What makes two places the same plugin: the file that holds the code."""
+        if self.path is not None:
+            file = self.path / "__init__.py" if self.path.is_dir() else self.path
+            return str(file.resolve())
+        found = importlib.util.find_spec(self.module)
+        where = found.origin if found is not None and found.origin else self.module
+        return f"{Path(where).resolve() if found and found.has_location else where}" + (
+            f":{self.attribute}" if self.attribute not in ("", "plugin") else ""
+        )
+
+
+def locate(target: str) -> Located:
+    """Return where the code of a plugin is that a ``plugin`` list names. Raises `LoadError`."""
+    flagship = flagship_name(target)
+    if flagship is not None:
+        return Located(flagship, module=FLAGSHIPS[flagship].module)
+    path = Path(unquote(target.removeprefix("file://")) if target.startswith("file://") else target)
+    if path.suffix in _JAVASCRIPT:
+        raise LoadError("it is JavaScript, which this version of instar does not run")
+    if path.is_absolute():
+        file = path / "__init__.py" if path.is_dir() else path
+        if not file.is_file():
+            raise LoadError(f"there is no file {file}")
+        return Located(path.stem, path=path)
+    return _package(target)
+
+
+def _package(target: str) -> Located:
+    pinned = _PIN.fullmatch(target)
+    bare, version = (pinned["name"], pinned["version"]) if pinned else (target, None)
+    point = _entry_point(bare)
+    if point is not None:
+        _check_version(target, point.dist.name if point.dist else bare, version)
+        return Located(point.name, module=point.module, attribute=point.attr)
+    if not _is_module(bare):
+        raise LoadError(
+            f"there is no Python package or module {bare!r} here; instar installs nothing by itself: "
+            f"pip install {bare}, or name a file by its path"
+        )
+    _check_version(target, bare, version)
+    return Located(bare, module=bare)
+
+
+def _entry_point(name: str) -> "EntryPoint | None":
+    """The entry point called `name`, or ``package:name``; a package with only one is known by its own name."""
+    # Start-up time: reading what is installed takes longer than starting without a package.
+    from importlib.metadata import entry_points
+
+    package, _, own = name.rpartition(":")
+    points = [point for point in entry_points(group=GROUP) if not package or _is_of(point, package)]
+    exact = [point for point in points if point.name == own]
+    found = exact or ([point for point in points if _is_of(point, name)] if not package else [])
+    if len(found) > 1:
+        names = ", ".join(sorted(f"{point.dist.name if point.dist else '?'}:{point.name}" for point in found))
+        raise LoadError(f"several packages offer it; write which: {names}")
+    return found[0] if found else None
+
+
+def _is_of(point: "EntryPoint", package: str) -> bool:
+    return point.dist is not None and _plain(point.dist.name) == _plain(package)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return all(part.isidentifier() for part in name.split(".")) and (
+            importlib.util.find_spec(name) is not None
+        )
+    except (ImportError, ValueError):
+        return False
+
+
+def _check_version(target: str, package: str, wanted: str | None) -> None:
+    """Raise `LoadError` when another version than the one that is pinned is installed."""
+    if wanted is None or wanted == "latest":
+        return
+    # Start-up time, as above.
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        installed = version(package.partition(".")[0])
+    except PackageNotFoundError:
+        raise LoadError(
+            f"{target} pins a version, and {package} is no installed package that has one"
+        ) from None
+    if installed != wanted:
+        raise LoadError(
+            f"version {wanted} is asked for and {installed} is installed: pip install {package}=={wanted}"
+        )

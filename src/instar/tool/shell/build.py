@@ -1,0 +1,261 @@
+"""Makes words of the nodes of a tree, and tells which substitutions stand in them."""
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from instar.tool.shell import leaf
+from instar.tool.shell.word import NUMBER, Piece, Word, ansi, text, unescaped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tree_sitter import Node
+
+EXPANDING: Final = frozenset(
+    ["command_substitution", "process_substitution", "simple_expansion", "expansion", "arithmetic_expansion"]
+)
+"""Nodes that stand for something else when the script runs."""
+MAX_DEPTH: Final = 40
+"""Words inside one another that are read."""
+_UNKNOWN: Final = (Piece("unknown", ""),)
+_Built = tuple[str, tuple[Piece, ...]]
+
+
+class Builder:
+    """Builds the words of one script; `doubt` when the tree and a shell may read one differently.
+
+    `names` are the words that the script gives each variable, `evaluated` the variables whose value is
+    evaluated as an expression: anything but a number in them could run a command.
+    """
+
+    def __init__(self, source: bytes, substituted: "Callable[[Node], None]") -> None:
+        self.doubt = False
+        self.names: dict[str, list[Word] | None] = {}
+        self.evaluated: set[str] = set()
+        self._source = source
+        self._depth = 0
+        self._substituted = substituted
+
+    def text(self, node: "Node") -> str:
+        """Return a node's text. In a string the grammar takes blanks before an expansion into it."""
+        found = self.between(node.start_byte, node.end_byte)
+        return found.lstrip(" \t\n") if node.type in EXPANDING else found
+
+    def between(self, start: int, end: int) -> str:
+        """Return the script's text between two places, in bytes."""
+        return self._source[start:end].decode()
+
+    def line_end(self, at: int) -> int:
+        """Return where the line ends that a place, in bytes, stands in."""
+        end = self._source.find(b"\n", at)
+        return end if end >= 0 else len(self._source)
+
+    def delimited(self, at: int, delimiter: str, *, tabs: bool) -> int | None:
+        """Return where the line starts that ends a heredoc; None when there is none, or one like it before."""
+        wanted = delimiter.encode()
+        while at < len(self._source):
+            line = self._source[at : self.line_end(at)]
+            line = line.lstrip(b"\t") if tabs else line
+            if line.startswith(wanted):
+                return at if line == wanted else None
+            at = self.line_end(at) + 1
+        return None
+
+    def word(self, node: "Node") -> Word:
+        """Return the word that a node is."""
+        raw = self.text(node)
+        self._depth += 1
+        self.sure(not raw.startswith("#") and self._depth <= MAX_DEPTH)
+        kind = _KINDS.get(node.type, Builder._strange) if self._depth <= MAX_DEPTH else Builder._deep
+        bare, pieces = kind(self, node)
+        self._depth -= 1
+        return Word(raw if set("'\"") & set(raw) else raw.replace("\\\n", ""), bare, pieces)
+
+    def sure(self, condition: object) -> None:
+        """Be in doubt unless the condition holds."""
+        self.doubt = self.doubt or not condition
+
+    def learn(self, name: str, word: Word | None) -> None:
+        """Note that a variable is given a word, or something that cannot be known."""
+        known = self.names.setdefault(name, [])
+        if word is None or known is None:
+            self.names[name] = None
+        else:
+            known.append(word)
+
+    def substitutions(self, node: "Node") -> None:
+        """Read the commands of every substitution below a node."""
+        waiting = list(reversed(node.children))
+        while waiting:
+            child = waiting.pop()
+            if child.type in ("command_substitution", "process_substitution"):
+                self._substituted(child)
+            else:
+                waiting += reversed(child.children)
+
+    def arithmetic(self, node: "Node", inner: str) -> None:
+        """Look at an expression: each name in it must hold a number, else what it holds is evaluated too."""
+        plain = re.sub(r"\$(?:[?#$!]|\{#\w+(?:\[[@*]\])?\})", "0", inner)
+        plain = re.sub(r"\$(?:(\w+)|\{(\w+)\})", lambda found: found[1] or found[2], plain)
+        self.sure(leaf.ARITHMETIC.fullmatch(plain))
+        for name in re.findall(r"([A-Za-z_]\w*)\s*=(?!=)", plain):
+            self.learn(name, Word("0", "0", NUMBER))
+        self.evaluated |= set(leaf.NAME.findall(plain))
+        self.substitutions(node)
+
+    def spans(self, nodes: "Iterable[Node]", start: int, end: int, plain: re.Pattern[str]) -> _Built:
+        """Read quoted text from `start` to `end`, in which only `nodes` expand."""
+        bare, pieces, at = "", list[Piece](), start
+        for node in nodes:
+            begin = node.end_byte - len(self.text(node).encode())
+            if begin < at or node.end_byte > end:
+                self.doubt = True
+                continue
+            bare, pieces = self._plain(bare, pieces, self.between(at, begin), plain)
+            word = self.word(node)
+            bare += word.bare
+            pieces += [piece._replace(quoted=True) for piece in word.pieces]
+            at = node.end_byte
+        bare, pieces = self._plain(bare, pieces, self.between(at, end), plain)
+        return bare, tuple(pieces)
+
+    def _plain(
+        self, bare: str, pieces: list[Piece], raw: str, plain: re.Pattern[str]
+    ) -> tuple[str, list[Piece]]:
+        self.sure(plain.fullmatch(raw))
+        value = re.sub(r"\\(?:\n|([\"\\$`]))", lambda found: found[1] or "", raw)
+        return bare + value, pieces + text(value, quoted=True)
+
+    def _word(self, node: "Node") -> _Built:
+        raw = self.text(node)
+        self.sure(leaf.WORD.fullmatch(raw))
+        pieces = tuple(unescaped(raw))
+        return "".join(piece.text for piece in pieces), pieces
+
+    def _pattern(self, node: "Node") -> _Built:
+        raw = self.text(node)
+        self.sure(leaf.PATTERN.fullmatch(raw))
+        return raw, _UNKNOWN
+
+    def _raw(self, node: "Node") -> _Built:
+        raw = self.text(node)
+        self.sure(leaf.RAW.fullmatch(raw))
+        return raw[1:-1], tuple(text(raw[1:-1], quoted=True))
+
+    def _ansi(self, node: "Node") -> _Built:
+        value = ansi(self.text(node))
+        self.sure(value is not None)
+        return value or "", tuple(text(value or "", quoted=True))
+
+    def _string(self, node: "Node") -> _Built:
+        inner = [child for child in node.children if child.type in EXPANDING]
+        self.sure(self.text(node).startswith('"') and self.text(node).endswith('"'))
+        bare, pieces = self.spans(inner, node.start_byte + 1, node.end_byte - 1, leaf.PLAIN)
+        return bare, pieces or tuple(text("", quoted=True))
+
+    def _simple_expansion(self, node: "Node") -> _Built:
+        raw = self.text(node)
+        found = leaf.VARIABLE.fullmatch(raw)
+        self.sure(found)
+        return raw, (Piece("name", found["name"]),) if found and found["name"] else _UNKNOWN
+
+    def _expansion(self, node: "Node") -> _Built:
+        raw = self.text(node)
+        found = leaf.BRACED.fullmatch(raw)
+        assigned = re.match(r"\$\{(\w+):?=", raw)
+        if assigned:
+            self.learn(assigned[1], None)
+        if found:
+            simple = found["name"] and raw == f"${{{found['name']}}}"
+            return raw, (Piece("name", found["name"]),) if simple else _UNKNOWN
+        opened = leaf.OPENED.match(raw)
+        if opened is None:
+            self.doubt = True
+            self.substitutions(node)
+        else:
+            inner = [child for child in node.children if child.type in {*EXPANDING, "string", "raw_string"}]
+            start = node.end_byte - len(raw.encode()) + len(opened[0].encode())
+            self.spans(inner, start, node.end_byte - 1, leaf.DEFAULT)
+        return raw, _UNKNOWN
+
+    def _arithmetic_expansion(self, node: "Node") -> _Built:
+        raw = self.text(node)
+        self.sure(raw.startswith("$((") and raw.endswith("))"))
+        self.arithmetic(node, raw[3:-2])
+        return raw, NUMBER
+
+    def _substitution(self, node: "Node") -> _Built:
+        raw = self.text(node)
+        self.sure(not raw.startswith("$((") and not (raw.startswith("`") and "\\" in raw))
+        self._substituted(node)
+        return raw, _UNKNOWN
+
+    def _process(self, node: "Node") -> _Built:
+        self._substituted(node)
+        return self.text(node), tuple(text("/dev/fd/63", quoted=True))
+
+    def _assignment(self, node: "Node") -> _Built:
+        name, *rest = node.children
+        at = name.end_byte
+        for child in rest:
+            self.sure(child.start_byte == at)
+            at = child.end_byte
+        operator = self.text(rest[0]) if rest else ""
+        value = self.word(rest[1]) if len(rest) == 2 else Word("", "", ())
+        self.sure(operator in ("=", "+=") and len(rest) <= 2)
+        subscript = re.fullmatch(r"(\w+)(\[\d+\])?", self.text(name))
+        if subscript is None:
+            self.doubt = True
+            self.substitutions(name)
+        else:
+            whole = operator == "=" and subscript[2] is None and (len(rest) < 2 or rest[1].type != "array")
+            self.learn(subscript[1], value if whole else None)
+        front = self.text(name) + operator
+        return front + value.bare, (*text(front, quoted=True), *value.pieces)
+
+    def _array(self, node: "Node") -> _Built:
+        for child in node.children:
+            if child.is_named and child.type != "comment":
+                self.word(child)
+            else:
+                self.sure(child.type in "()")
+        self.sure("[" not in self.text(node))
+        return self.text(node), _UNKNOWN
+
+    def _concatenation(self, node: "Node") -> _Built:
+        bare, pieces, at = "", tuple[Piece, ...](), node.start_byte
+        for child in node.children:
+            self.sure(not self.between(at, child.start_byte).replace("\\\n", ""))
+            found = _KINDS.get(child.type, Builder._strange)(self, child)
+            bare, pieces, at = bare + found[0], pieces + found[1], child.end_byte
+        return bare, pieces
+
+    def _deep(self, node: "Node") -> _Built:
+        return self.text(node), _UNKNOWN
+
+    def _strange(self, node: "Node") -> _Built:
+        self.doubt = True
+        self.substitutions(node)
+        return self.text(node), _UNKNOWN
+
+
+_KINDS: "Final[dict[str, Callable[[Builder, Node], _Built]]]" = {
+    "word": Builder._word,
+    "number": Builder._word,
+    "variable_name": Builder._word,
+    "test_operator": Builder._word,
+    "brace_expression": Builder._word,
+    "extglob_pattern": Builder._pattern,
+    "regex": Builder._pattern,
+    "raw_string": Builder._raw,
+    "ansi_c_string": Builder._ansi,
+    "string": Builder._string,
+    "simple_expansion": Builder._simple_expansion,
+    "expansion": Builder._expansion,
+    "arithmetic_expansion": Builder._arithmetic_expansion,
+    "command_substitution": Builder._substitution,
+    "process_substitution": Builder._process,
+    "variable_assignment": Builder._assignment,
+    "array": Builder._array,
+    "concatenation": Builder._concatenation,
+}

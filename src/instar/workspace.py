@@ -1,0 +1,315 @@
+"""The project's workspaces: made, listed and removed through their adapters, and entered by sessions.
+
+A workspace is kept before it is made, marked as not ready, and ready once its adapter has made it: what a crash
+leaves behind is found and unmade before the next one of the project is made. One process at a time makes or
+removes workspaces of a project.
+"""
+
+import asyncio
+import difflib
+import fcntl
+import logging
+import os
+import re
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from instar import ids, wire
+from instar.git import GitError
+from instar.instance import Instance
+from instar.lease import is_dead
+from instar.message import Session
+from instar.plugin import (
+    Careful,
+    Invalid,
+    LocalTarget,
+    NotFound,
+    Registry,
+    RemoteTarget,
+    Target,
+    WorkspaceAdapter,
+    WorkspaceInfo,
+)
+from instar.process import ProcessError
+from instar.session import now, slug
+from instar.store import PutValue
+
+log = logging.getLogger("instar.workspace")
+
+T = TypeVar("T")
+
+_PLUGIN: Final = "instar"
+_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.)){0,63}(?<!\.)(?<!\.lock)")
+SHORT: Final = 60.0
+"""Seconds in which an adapter answers."""
+LONG: Final = 900.0
+"""Seconds in which an adapter makes or removes a workspace."""
+_TRIES: Final = 1500
+_PAUSE: Final = 0.02
+"""How often, and after how many seconds each, the lock is tried that another process holds."""
+
+
+class Workspaces:
+    """The workspaces of the instance's project (`instar.plugin.WorkspaceClient`).
+
+    `own` are the built-in adapters by type; a plugin's adapter of the same type takes its place.
+    """
+
+    def __init__(self, instance: Instance, registry: Registry, own: Mapping[str, WorkspaceAdapter]) -> None:
+        self._store = instance.store
+        self._project = instance.project
+        self._directory = instance.directory.resolve()
+        self._folder = instance.paths.worktrees
+        self._registry = registry
+        self._own = own
+
+    async def types(self) -> Mapping[str, str]:
+        """Return the types that there are, each with its description."""
+        return {kind: str(getattr(adapter, "description", "")) for kind, adapter in self._adapters().items()}
+
+    async def list(self) -> Sequence[WorkspaceInfo]:
+        """Return the project's workspaces, oldest first."""
+        return [info for info, ready in await self._kept() if ready]
+
+    async def get(self, named: str) -> WorkspaceInfo:
+        """Return the workspace with this id or name. Raises `NotFound`."""
+        known = await self.list()
+        for info in known:
+            if named in (info.id, info.name):
+                return info
+        near = difflib.get_close_matches(named, [info.name for info in known], n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise NotFound(f"Workspace not found: {named}{meant}")
+
+    async def create(
+        self,
+        kind: str = "worktree",
+        *,
+        name: str | None = None,
+        branch: str | None = None,
+        extra: Any = None,
+        from_id: str | None = None,
+    ) -> WorkspaceInfo:
+        """Make a workspace. Raises `Invalid`, and `NotFound` when there is no workspace `from_id`."""
+        adapter = self._adapter(kind)
+        from_ = await self.get(from_id) if from_id is not None else None
+        async with self._alone():
+            await self._unmake_unfinished()
+            taken = {info.name for info in await self.list()}
+            asked = WorkspaceInfo(
+                id=ids.new("wrk"),
+                type=kind,
+                name=_checked_name(name, taken),
+                branch=branch,
+                extra=extra,
+                project_id=self._project.id,
+                time_used=now(),
+            )
+            info = await _answer(asked, adapter.configure(wire.copy(asked)), WorkspaceInfo)
+            _check_configured(asked, info)
+            await self._save(info, ready=False)
+            try:
+                await _answer(
+                    info,
+                    adapter.create(wire.copy(info), {"INSTAR_WORKSPACE_ID": info.id}, from_),
+                    None,
+                    long=True,
+                )
+            except BaseException:
+                await self._unmake(info)
+                raise
+            await self._save(info, ready=True)
+        return info
+
+    async def remove(self, named: str, *, force: bool = False) -> WorkspaceInfo:
+        """Remove a workspace. Raises `NotFound`, and `Invalid` when it is in use or holds unsaved work."""
+        async with self._alone():
+            info = await self.get(named)
+            await self._check_rest(info)
+            if force and info.type not in self._adapters():
+                log.warning("forgot a workspace whose adapter is gone type=%s name=%s", info.type, info.name)
+            else:
+                await self._take_down(info, force=force)
+            await self._drop(info)
+        return info
+
+    async def target(self, named: str) -> Target:
+        """Return where a workspace is. Raises `NotFound` and `Invalid`."""
+        info = await self.get(named)
+        found = await _answer(
+            info, self._adapter(info.type).target(wire.copy(info)), LocalTarget | RemoteTarget
+        )
+        if isinstance(found, LocalTarget) and not found.directory.is_absolute():
+            raise Invalid(f"the adapter {info.type!r} gave a relative folder: {found.directory}")
+        return found
+
+    async def enter(self, workspace_id: str) -> Path:
+        """Return the folder of the workspace in which a session is being made; it counts as used now.
+
+        Raises `NotFound`, and `Invalid` for a workspace on another machine or whose folder is gone.
+        """
+        info = await self.get(workspace_id)
+        # The plugin that brings the adapter may not be there in the workspace itself.
+        target = LocalTarget(self._directory) if self._is_here(info) else await self.target(info.id)
+        if isinstance(target, RemoteTarget):
+            raise Invalid(
+                f"workspace {info.name} is on another machine ({target.url}): sessions here work in folders only"
+            )
+        if not target.directory.is_dir():
+            raise Invalid(
+                f"the folder of workspace {info.name} is gone ({target.directory}):"
+                f" instar workspace remove --force {info.name}, then make it again"
+            )
+        directory = target.directory.resolve()
+        await self._save(wire.replace(info, time_used=now(), directory=str(directory)), ready=True)
+        return directory
+
+    def _adapters(self) -> dict[str, WorkspaceAdapter]:
+        return {**self._own, **self._registry.workspaces}
+
+    def _adapter(self, kind: str) -> WorkspaceAdapter:
+        found = self._adapters().get(kind)
+        if found is None:
+            raise Invalid(f"no workspace can be of type {kind!r}; there are: {', '.join(self._adapters())}")
+        return found
+
+    async def _take_down(self, info: WorkspaceInfo, *, force: bool) -> None:
+        adapter = self._adapter(info.type)
+        if not force and isinstance(adapter, Careful):
+            unsaved = await _answer(info, adapter.unsaved(wire.copy(info)), str | None)
+            if unsaved:
+                raise Invalid(
+                    f"workspace {info.name} holds {unsaved}: keep that first, or remove it with --force"
+                )
+        await _answer(info, adapter.remove(wire.copy(info)), None, long=True)
+
+    async def _unmake_unfinished(self) -> None:
+        """Unmake what a process that ended left half made; nobody else is at it, since we are alone."""
+        for info, ready in await self._kept():
+            if not ready:
+                await self._unmake(info)
+
+    async def _unmake(self, info: WorkspaceInfo) -> None:
+        """Take down what was made of a workspace, but no work; then forget it."""
+        try:
+            await self._take_down(info, force=False)
+        except Invalid as error:
+            log.warning(
+                "left a half made workspace name=%s directory=%s: %s", info.name, info.directory, error
+            )
+        await self._drop(info)
+
+    async def _check_rest(self, info: WorkspaceInfo) -> None:
+        for session in await self._store.sessions(info.project_id, archived=True):
+            holder = await self._store.holder(session.id) if session.workspace_id == info.id else None
+            if holder is not None and not is_dead(holder.owner):
+                raise Invalid(
+                    f"session {session.id} works in workspace {info.name}: wait for it, or abort it"
+                )
+
+    async def _kept(self) -> Sequence[tuple[WorkspaceInfo, bool]]:
+        """The project's workspaces by age, each with whether it is whole; what cannot be read is logged."""
+        found = []
+        for key, value in sorted((await self._store.values(_PLUGIN, "workspace:")).items()):
+            try:
+                info, ready = wire.decode(value["info"], WorkspaceInfo), bool(value["ready"])
+            except (msgspec.ValidationError, KeyError, TypeError) as error:
+                log.warning("unreadable workspace key=%s: %s", key, error)
+                continue
+            # A workspace that is no repository, or another one, is of another project than the one it was made for.
+            if info.project_id == self._project.id or self._is_here(info):
+                found.append((info, ready))
+        return found
+
+    def _is_here(self, info: WorkspaceInfo) -> bool:
+        return info.directory is not None and Path(info.directory).resolve() == self._directory
+
+    async def _save(self, info: WorkspaceInfo, *, ready: bool) -> None:
+        kept = {"info": wire.to_plain(info), "ready": ready}
+        await self._store.commit([PutValue(_PLUGIN, f"workspace:{info.id}", kept)])
+
+    async def _drop(self, info: WorkspaceInfo) -> None:
+        await self._store.commit([PutValue(_PLUGIN, f"workspace:{info.id}", None)])
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """Hold the lock of the workspaces' folder. It goes with the process. Raises `Invalid` when it is not had."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for _ in range(_TRIES):
+                if _locked(lock):
+                    break
+                await asyncio.sleep(_PAUSE)
+            else:
+                raise Invalid("another process is making or removing a workspace: try again later")
+            yield
+        finally:
+            os.close(lock)
+
+
+def check_home(session: Session, directory: Path) -> None:
+    """Raise `Invalid` when a session of a workspace would work in another folder than the workspace's.
+
+    Once that folder is gone the session may go on anywhere, as any other session whose folder is gone.
+    """
+    home = Path(session.directory)
+    if session.workspace_id is not None and home.is_dir() and home.resolve() != directory.resolve():
+        raise Invalid(f"session {session.id} works in a workspace: go on with it there (--dir {home})")
+
+
+def _locked(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _checked_name(name: str | None, taken: set[str]) -> str:
+    """A name that is free: the one that was asked for, or a new one. Raises `Invalid`."""
+    if name is None:
+        made = slug()
+        return made if made not in taken else f"{made}-{secrets.token_hex(2)}"
+    if not _NAME.fullmatch(name):
+        raise Invalid(
+            f"{name!r} cannot be a workspace's name: up to 64 letters, digits, dots, dashes and underscores,"
+            " a letter or digit first"
+        )
+    if name in taken:
+        raise Invalid(f"there is a workspace {name} already: choose another name, or remove it first")
+    return name
+
+
+def _check_configured(asked: WorkspaceInfo, info: WorkspaceInfo) -> None:
+    """Raise `Invalid` when an adapter changed what says which workspace this is."""
+    same = ("id", "type", "name", "project_id")
+    changed = [field for field in same if getattr(asked, field) != getattr(info, field)]
+    if changed:
+        raise Invalid(f"the adapter {asked.type!r} changed the workspace's {changed[0]}, which it may not")
+
+
+async def _answer(info: WorkspaceInfo, asked: Awaitable[T], kind: Any, *, long: bool = False) -> T:
+    """What an adapter answers, within its time; all that it raises, and nonsense, becomes `Invalid`."""
+    seconds = LONG if long else SHORT
+    where = f"the adapter {info.type!r} failed on workspace {info.name}"
+    try:
+        async with asyncio.timeout(seconds):
+            answer = await asked
+    except (Invalid, NotFound):
+        raise
+    except TimeoutError:
+        raise Invalid(f"{where}: it did not answer within {seconds:g} s") from None
+    except (GitError, ProcessError) as error:
+        raise Invalid(str(error)) from error
+    except Exception as error:
+        log.error("workspace adapter failed type=%s", info.type, exc_info=error)
+        raise Invalid(f"{where}: {type(error).__name__}: {error}") from error
+    if kind is not None and not isinstance(answer, kind):
+        raise Invalid(f"{where}: it answered {type(answer).__name__}")
+    return answer

@@ -1,0 +1,72 @@
+"""`instar permission`: what was allowed for always, and taking it back."""
+
+import json
+
+import pytest
+
+ASK = '{"permission": {"bash": "ask"}}'
+
+
+@pytest.fixture
+def allowed(machine, screen):
+    """A project in which `echo` and `printf` were allowed for always, in that order."""
+    machine.write("opencode.json", ASK)
+    for command in ("echo hi", "printf hi"):
+        machine.script(f'== turn\ntool: bash {{"command": "{command}"}}\n== turn\ntext: ok\n')
+        terminal = screen("run", "-m", "scripted/test", "hello")
+        terminal.wait_for("what to do instead?")
+        terminal.type("a\n")
+        assert terminal.end() == 0
+    return machine
+
+
+def test_what_was_allowed_is_listed_removed_and_then_asked_about_again(allowed, screen):
+    assert allowed.instar("permission", "list").stdout == "bash  echo *\nbash  printf *\n"
+    assert json.loads(allowed.instar("permission", "list", "--json").stdout)[1] == {
+        "permission": "bash",
+        "pattern": "printf *",
+        "action": "allow",
+    }
+    done = allowed.instar("permission", "remove", "bash", "printf *")
+    assert (done.returncode, done.stdout) == (0, "removed bash  printf *\n")
+    assert allowed.instar("permission", "list").stdout == "bash  echo *\n"
+    terminal = screen("run", "-m", "scripted/test", "hello")
+    terminal.wait_for("? bash wants: printf hi")
+
+
+def test_all_of_it_is_removed_at_once(allowed):
+    assert (
+        allowed.instar("permission", "remove", "--all").stdout
+        == "removed bash  echo *\nremoved bash  printf *\n"
+    )
+    done = allowed.instar("permission", "list")
+    assert (done.stdout, done.stderr) == ("", "instar: nothing was allowed for always here\n")
+    assert json.loads(allowed.instar("permission", "list", "--json").stdout) == []
+
+
+def test_it_holds_in_its_own_folder_only(allowed, tmp_path):
+    assert allowed.instar("permission", "list", "--dir", str(tmp_path)).stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["bash", "ecko *"], "bash ecko * was not allowed for always here; there are: bash echo *"),
+        (["bash"], "name a PERMISSION and a PATTERN, or --all"),
+        ([], "name a PERMISSION and a PATTERN, or --all"),
+        (["bash", "echo *", "--all"], "name a PERMISSION and a PATTERN, or --all"),
+    ],
+)
+def test_what_cannot_be_removed_is_one_line_and_nothing_is_removed(allowed, arguments, said):
+    done = allowed.instar("permission", "remove", *arguments)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert said in done.stderr
+    assert allowed.instar("permission", "list").stdout.count("\n") == 2
+
+
+def test_where_nothing_was_allowed_removing_says_so(machine):
+    done = machine.instar("permission", "remove", "bash", "*")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "instar: bash * was not allowed for always here; nothing was\n",
+    )

@@ -1,0 +1,112 @@
+"""Which settings there are, and that each one is read by somebody or listed as one that changes nothing."""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import instar
+from instar.config import NO_EFFECT, OPENCODE_KEYS, OWN_KEYS, PARTLY, Config, unknown
+from instar.config.view import (
+    AgentConfig,
+    CommandConfig,
+    CompactionConfig,
+    McpConfig,
+    ModelConfig,
+    ProviderConfig,
+)
+
+SOURCE = Path(instar.__file__).parent
+BLOCKS: dict[str, tuple[type[Any], tuple[str, ...], tuple[str, ...]]] = {
+    # The prefix of a field's place: its struct, the rooms that read it, what it is called there.
+    "": (Config, ("",), ("config", "_config")),
+    "agent.*.": (AgentConfig, ("agent.py",), ("block",)),
+    "command.*.": (CommandConfig, ("command.py",), ("block",)),
+    "compaction.": (
+        CompactionConfig,
+        ("",),
+        ("compaction", "config", "_config", "block", "settings", "wanted"),
+    ),
+    "mcp.*.": (McpConfig, ("mcp",), ("config", "_config")),
+    "provider.*.": (ProviderConfig, ("provider",), ("block",)),
+    "provider.*.models.*.": (ModelConfig, ("provider", "variants.py"), ("asked", "own", "model", "found")),
+}
+NOT_IN_FILES = {"data", "foreign", "asked"}
+
+
+def fields() -> Iterator[str]:
+    for prefix, (block, _, _) in BLOCKS.items():
+        yield from (prefix + name for name in block.__struct_fields__ if name not in NOT_IN_FILES)
+
+
+@cache
+def tree(path: Path) -> ast.AST:
+    return ast.parse(path.read_text("utf-8"))
+
+
+def is_read(place: str) -> bool:
+    """Whether the source takes the field from a value that is called as the block is, or names it as a text."""
+    prefix = place[: place.rindex(".") + 1] if "." in place else ""
+    name = place.removeprefix(prefix)
+    _, rooms, receivers = BLOCKS[prefix]
+    for path in SOURCE.rglob("*.py"):
+        inner = path.relative_to(SOURCE)
+        if inner.parts[0] in ("config", "cli") or not any(str(inner).startswith(room) for room in rooms):
+            continue
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Attribute) and node.attr == name and called(node.value) in receivers:
+                return True
+            # An agent's fields are copied by their names.
+            if prefix == "agent.*." and isinstance(node, ast.Constant) and node.value == name:
+                return True
+    return False
+
+
+def called(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+@pytest.mark.parametrize("place", list(fields()))
+def test_each_setting_has_an_effect_or_is_listed_as_one_without(place: str) -> None:
+    assert is_read(place) is (place not in NO_EFFECT), (
+        "add it to NO_EFFECT in config/known.py, or take it from there"
+    )
+
+
+def test_every_setting_that_is_listed_as_one_without_effect_exists() -> None:
+    assert set(NO_EFFECT) <= {*fields(), *OWN_KEYS}
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        ({"model": 1, "share": 1, "theme": 1, "$schema": 1, "hooks": 1}, []),
+        ({"modle": 1}, [("modle", "model")]),
+        ({"agents": 1}, [("agents", "agent")]),
+        ({"shrae": 1}, [("shrae", "share")]),
+        ({"mine": 1}, [("mine", None)]),
+        ({"modle" * 40: 1}, [("modle" * 40, None)]),
+        ({f"x{number}x": 1 for number in range(100)}, [(f"x{number}x", None) for number in range(20)]),
+    ],
+)
+def test_a_key_that_nobody_reads_is_told_with_the_nearest_one(
+    data: dict[str, Any], found: list[tuple[str, str | None]]
+) -> None:
+    assert list(unknown(data)) == found
+
+
+def test_opencodes_keys_are_those_of_its_document() -> None:
+    assert {"$schema", "model", "tool_output", "watcher", "subagent_depth"} <= OPENCODE_KEYS
+    used = {field.name for field in msgspec.structs.fields(Config)} - NOT_IN_FILES
+    assert used - OPENCODE_KEYS == set(OWN_KEYS) - {"hooks"}
+
+
+@pytest.mark.parametrize(("block", "key"), PARTLY.items())
+def test_the_one_key_that_is_read_of_a_block_of_opencodes_is(block: str, key: str) -> None:
+    assert block in OPENCODE_KEYS
+    texts = [path.read_text("utf-8") for path in SOURCE.rglob("*.py") if "config" not in path.parts]
+    assert any(f'.get("{block}")' in text and f'.get("{key}"' in text for text in texts)

@@ -1,0 +1,163 @@
+"""The reference tables in docs say what the code has. ``python tests/test_reference_docs.py`` writes them."""
+
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from instar.cli.schema import fields
+from instar.config.builtin import ALLOWED, DENIALS
+from instar.permission import DEFAULTS
+from instar.plugin import Ask
+from instar.tool.registry import builtin
+
+DOCS = Path(__file__).parents[1] / "docs"
+RUN = "python tests/test_reference_docs.py"
+
+SAMPLES: dict[str, list[dict[str, Any]]] = {
+    "bash": [{"command": "git push origin main"}, {"command": "cd src && make test | tail -3"}],
+    "background": [{"action": "start", "command": "npm run dev"}],
+    "read": [{"filePath": "src/app.py"}, {"filePath": "/etc/hosts"}],
+    "list": [{"path": "src"}],
+    "glob": [{"pattern": "**/*.py"}],
+    "grep": [{"pattern": "TODO"}],
+    "edit": [{"filePath": "src/app.py", "oldString": "a", "newString": "b"}],
+    "write": [{"filePath": "notes.md", "content": "x"}],
+    "apply_patch": [
+        {
+            "patchText": "*** Begin Patch\n*** Add File: notes.md\n+x\n*** Delete File: src/app.py\n*** End Patch"
+        }
+    ],
+    "webfetch": [{"url": "https://example.com/a", "format": "text"}],
+    "todowrite": [{"todos": []}],
+    "todoread": [{}],
+    "task": [{"description": "d", "prompt": "p", "subagent_type": "explore"}],
+    "skill": [{"name": "release"}],
+    "question": [{"questions": []}],
+}
+"""Calls of each tool whose permissions the page shows."""
+
+
+class Skills:
+    def all(self) -> list[tuple[str, str]]:
+        return [("release", "description")]
+
+    def get(self, name: str) -> str:
+        return name
+
+
+class Where(msgspec.Struct):
+    """The part of a `ToolContext` that a tool's permissions look at."""
+
+    directory: Path
+    worktree: Path
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def block(name: str) -> str:
+    return table(
+        ["field", "value", "meaning"], [[f"`{field}`", *about] for field, about in fields(name).items()]
+    )
+
+
+def defaults() -> str:
+    rows = [[f"`{rule.permission}`", f"`{rule.pattern}`", rule.action] for rule in DEFAULTS]
+    return table(["permission", "pattern", "action"], rows)
+
+
+def agents() -> str:
+    rows = [
+        [f"`{name}`", ", ".join(f"`{rule.permission}`" for rule in denials), _only(name)]
+        for name, denials in DENIALS.items()
+    ]
+    return table(["agent", "denied", "allowed of the rest"], rows)
+
+
+def _only(agent: str) -> str:
+    return ", ".join(f"`{name}`" for name in ALLOWED[agent]) if agent in ALLOWED else ""
+
+
+def tools() -> str:
+    """What each tool asks for, found by asking it, in a project that is a real folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder).resolve()
+        (root / "src").mkdir()
+        (root / "src" / "app.py").write_text("a\n")
+        found = builtin(subagents=[("explore", "description")], skills=Skills(), questions=True)
+        del found["invalid"]
+        rows = [
+            [
+                f"`{name}`",
+                shown(call),
+                *map("<br>".join, zip(*map(asked, asks(found[name], name, call, root)), strict=True)),
+            ]
+            for name in found
+            for call in SAMPLES[name]
+        ]
+        return table(["tool", "called with", "asks for", "pattern", "`always` remembers"], rows).replace(
+            str(root), "/project"
+        )
+
+
+def asks(tool: Any, name: str, call: dict[str, Any], root: Path) -> Sequence[Ask]:
+    if tool.permissions is None:
+        return [Ask(tool.permission or name)]
+    return list(tool.permissions(call, Where(root, root)))
+
+
+def asked(ask: Ask) -> tuple[str, str, str]:
+    return code([ask.permission]), code(ask.patterns), code(ask.always)
+
+
+def code(texts: Sequence[str]) -> str:
+    return ", ".join(f"`{text}`".replace("|", "\\|") for text in texts) or "nothing"
+
+
+def shown(call: dict[str, Any]) -> str:
+    """The argument that a rule looks at, of a call's."""
+    named = [call[name] for name in LOOKED_AT if name in call]
+    return code(named[:1]) if named else "a patch of two files" if "patchText" in call else ""
+
+
+LOOKED_AT = ("command", "filePath", "pattern", "url", "subagent_type", "name", "path")
+
+
+PARTS: dict[tuple[str, str], Callable[[], str]] = {
+    ("agents.md", "fields"): lambda: block("AgentConfig"),
+    ("commands.md", "fields"): lambda: block("CommandConfig"),
+    ("permissions.md", "defaults"): defaults,
+    ("permissions.md", "agents"): agents,
+    ("permissions.md", "tools"): tools,
+}
+
+
+def split(page: str, part: str) -> tuple[str, str, str]:
+    """The page before a generated part, the part, the page after it."""
+    text = (DOCS / page).read_text("utf-8")
+    found = re.search(rf"<!-- begin {part}: {RUN} -->\n(.*?)<!-- end -->\n", text, re.DOTALL)
+    assert found, f"docs/{page} has no part {part}"
+    return text[: found.start(1)], found[1], text[found.end(1) :]
+
+
+@pytest.mark.parametrize(("page", "part"), PARTS, ids=" ".join)
+def test_the_reference_in_the_docs_is_what_the_code_has(page: str, part: str) -> None:
+    assert split(page, part)[1] == PARTS[page, part](), f"run: {RUN}"
+
+
+def test_every_built_in_tool_stands_in_the_table_of_permissions() -> None:
+    offered = builtin(subagents=[("a", "b")], skills=Skills(), questions=True)
+    assert set(SAMPLES) == set(offered) - {"invalid"}
+
+
+if __name__ == "__main__":
+    for (page, part), make in PARTS.items():
+        before, _, after = split(page, part)
+        (DOCS / page).write_text(before + make() + after, "utf-8")
