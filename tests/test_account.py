@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
-from tests.turn import Door, House, answer_of, said
+from tests.turn import TRAILING, Door, House, answer_of, said, trace
 
+from instar.document import DocumentError
 from instar.usage import LimitsError
 
 pytest_plugins = ["tests.turn"]
@@ -47,7 +48,7 @@ async def test_a_limit_stops_the_turn_and_at_most_one_call_goes_over(
     (reached,) = door.of("session.limit")
     assert (reached.session_id, reached.limit, reached.cause) == (session, limit, "turn")
     assert reached.message.startswith("The turn was stopped: ")
-    assert door.types()[-2:] == ["session.status", "session.idle"]
+    assert trace(door.heard)[-5:] == ["status idle", "session.idle", *TRAILING]
     assert door.of("session.error") == []
     assert all(answer_of(message).time.completed for message in (await door.stored(session))[1:])
 
@@ -109,5 +110,8 @@ async def test_a_title_is_not_made_when_a_limit_is_reached(house: House) -> None
 
 async def test_a_limit_that_is_none_is_said_when_the_runtime_opens(house: House) -> None:
     house.settings(limits={"session": {"token": 5}})
-    with pytest.raises(LimitsError, match=r"limits\.session\.token is no limit; there are tokens, cost"):
+    with pytest.raises(DocumentError, match=r"limits\.session\.token: .*did you mean tokens\?"):
+        await house.open()
+    house.settings(limits={"session": {"tokens": -1}})
+    with pytest.raises(LimitsError, match=r"limits\.session\.tokens"):
         await house.open()

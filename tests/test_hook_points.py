@@ -4,6 +4,8 @@ opencode's `permission.ask` was declared and never called for a year (design hab
 """
 
 import ast
+import inspect
+import json
 import re
 from functools import cache
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.turn import House
+from tests.turn import Door, House
 
 from instar.plugin import CommandBody, points
 from instar.plugin.hookpoint import NOT_POINTS, HookPoint
@@ -54,27 +56,51 @@ def test_every_declared_hook_point_has_a_constant_by_which_it_is_triggered() -> 
     assert sorted(map(name_of, CONSTANTS.values())) == sorted(map(name_of, shipped))
 
 
-async def test_one_session_reaches_every_hook_point(house: House) -> None:
-    house.says("""
-        == turn
-        text: I look.
-        tool: bash {"command": "echo hi"}
-        tool: read {"filePath": "gone.txt"}
-        tool: task {"description": "look", "prompt": "child work", "subagent_type": "general"}
+SCRIPT = """
+    == turn
+    text: I look.
+    tool: bash {"command": "echo hi"}
+    tool: read {"filePath": "gone.txt"}
+    tool: task {"description": "look", "prompt": "child work", "subagent_type": "general"}
 
-        == when "child work"
-        text: found it
+    == when "child work"
+    text: found it
 
-        == turn
-        text: done
-        usage: input=9500
+    == turn
+    text: done
+    usage: input=9500
 
-        == when "Continue if"
-        text: nothing is left
-    """)
+    == when "Continue if"
+    text: nothing is left
+
+    == when "name me"
+    text: it has a name
+
+    == title
+    text: A name
+"""
+
+
+async def everywhere(house: House, hooks: dict[str, Any]) -> Door:
+    """Play what reaches every hook point, with `hooks` as a plugin."""
+    house.says(SCRIPT)
     window = {"scripted": {"models": {"x": {"limit": {"context": 10000, "output": 1000}}}}}
     house.settings(permission={"bash": "allow"}, provider=window)
     door = await house.open()
+    door.plugin(hooks)
+    session = await door.session()
+    await door.ask(session, "go")
+    await door.client.command(session, CommandBody(command="init"))
+    await door.client.summarize(session)
+    untitled = await door.session(title=None)
+    await door.ask(untitled, "name me")
+    await door.until(lambda event: event.type == "session.updated" and "'A name'" in str(event.to_plain()))
+    await door.client.delete(untitled)
+    assert door.of("plugin.error") == []
+    return door
+
+
+async def test_one_session_reaches_every_hook_point(house: House) -> None:
     reached: dict[str, tuple[type[Any], type[Any]]] = {}
 
     def recording(name: str) -> Any:
@@ -83,17 +109,42 @@ async def test_one_session_reaches_every_hook_point(house: House) -> None:
 
         return hook
 
-    door.plugin({point.name: recording(point.name) for point in CONSTANTS.values()})
-    session = await door.session()
-    await door.ask(session, "go")
-    await door.client.command(session, CommandBody(command="init"))
-    await door.client.summarize(session)
-    assert door.of("plugin.error") == []
+    await everywhere(house, {point.name: recording(point.name) for point in CONSTANTS.values()})
     assert set(reached) == set(map(name_of, CONSTANTS.values()))
     for point in CONSTANTS.values():
         given, output = reached[point.name]
         assert issubclass(given, point.input)
         assert issubclass(output, point.output)
+
+
+def examples() -> dict[str, Any]:
+    """The handler that the docs show for each hook point."""
+    found = {}
+    text = DOCS.read_text("utf-8")
+    for name, source in re.findall(r"^### ([\w.]+)\n\n```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        space: dict[str, Any] = {}
+        exec(compile(source, f"docs/plugins.md {name}", "exec"), space)
+        (found[name],) = [value for value in space.values() if inspect.iscoroutinefunction(value)]
+    return found
+
+
+async def test_the_docs_have_an_example_for_each_hook_point_and_every_one_of_them_works(house: House) -> None:
+    shown, called = examples(), set()
+    assert list(shown) == [point.name for point in CONSTANTS.values()]
+
+    def counting(name: str) -> Any:
+        async def hook(given: Any, output: Any) -> None:
+            await shown[name](given, output)
+            called.add(name)
+
+        return hook
+
+    await everywhere(house, {name: counting(name) for name in shown})
+    assert called == set(shown)
+    (first, *_), sent = house.requests(), json.dumps(house.requests())
+    assert (first["system"][-1], first["params"]["temperature"]) == ("Answer in one sentence.", 0.4)
+    for changed in ("asked by Ada", "messages so far", "Prefer `rg`", "List the folder first", "X-Provider"):
+        assert changed in sent
 
 
 @pytest.mark.parametrize("point", CONSTANTS.values(), ids=name_of)

@@ -72,7 +72,11 @@ async def test_a_client_answers_what_waits(house: House) -> None:
     assert await door.runtime.question.list() == []
 
 
-async def test_a_dismissed_question_ends_the_turn(house: House) -> None:
+@pytest.mark.parametrize(("goes_on", "requests"), [(False, 1), (True, 2)])
+async def test_a_dismissed_question_ends_the_turn_unless_a_setting_lets_it_go_on(
+    house: House, goes_on: bool, requests: int
+) -> None:
+    house.settings(experimental={"continue_loop_on_deny": goes_on})
     door = await opened(house, relayed)
     session = await door.session()
     await door.start(session, "go")
@@ -81,7 +85,7 @@ async def test_a_dismissed_question_ends_the_turn(house: House) -> None:
     await door.idle(session)
     assert results(await door.stored(session)) == ["The user dismissed this question."]
     assert len(door.of("question.rejected")) == 1
-    assert len(house.requests()) == 1
+    assert len(house.requests()) == requests
 
 
 async def test_an_abort_withdraws_the_question(house: House) -> None:

@@ -5,6 +5,7 @@ import contextlib
 import json
 import re
 import sqlite3
+import subprocess
 import sys
 import textwrap
 from typing import Any
@@ -61,6 +62,18 @@ async def test_a_session_has_opencodes_fields(house: House) -> None:
     assert made.time.created == made.time.updated
     assert await door.runtime.instance.store.session(made.id) == made == await door.client.get(made.id)
     assert [event.type for event in door.heard] == ["session.created"]
+
+
+async def test_a_session_says_where_in_its_worktree_it_works(house: House) -> None:
+    outside = await (await house.open()).client.create()
+    assert outside.path == house.folder.as_posix()[1:]
+    subprocess.run(["git", "init", "--quiet", house.folder], check=True)
+    root = await (await house.open()).client.create()
+    assert root.path == ""
+    house.folder = house.folder / "a" / "b"
+    house.folder.mkdir(parents=True)
+    below = await (await house.open()).client.create()
+    assert below.path == "a/b"
 
 
 async def test_a_session_without_a_title_has_opencodes_default(house: House) -> None:

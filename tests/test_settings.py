@@ -327,6 +327,8 @@ def test_plugins_load_in_the_order_of_the_config_then_of_the_folders(place: Plac
         PluginEntry("file:///abs.py"),
         PluginEntry(str(place.paths.home / ".config/instar/plugins/b.py")),
         PluginEntry(str(place.worktree / ".opencode/plugin/a.py")),
+        # Found, so that it is said by name that it does not run.
+        PluginEntry(str(place.worktree / ".opencode/plugin/other.ts")),
         PluginEntry(str(place.directory / ".instar/plugins/c.py")),
     ]
 

@@ -1,9 +1,10 @@
 """One step: the parts it writes, what it does when the provider fails, and the limits it is held to."""
 
 import time
+from typing import Any
 
 import pytest
-from tests.turn import House, answer_of, results, said, trace
+from tests.turn import TRAILING, House, answer_of, results, said, trace
 
 from instar.message import APIError, ContentFilterError, ProviderAuthError, RetryPart, UnknownError
 from instar.plugin import points
@@ -64,6 +65,7 @@ async def test_a_turn_with_one_tool_call_leaves_these_parts_and_these_events(hou
         "status busy",
         "status idle",
         "session.idle",
+        *TRAILING,
     ]
     user, first, second = await door.stored(session)
     assert [part.__struct_config__.tag for part in user.parts] == ["text"]
@@ -217,8 +219,9 @@ async def test_an_error_that_will_not_pass_ends_the_turn_at_once(house: House, l
     assert isinstance(info.error, kind)
     assert info.time.completed
     assert said(answer) == "so far"
-    assert trace(door.heard)[-4:] == [
+    assert trace(door.heard)[-7:] == [
         *(f"message assistant {kind.__name__}", "session.error", "status idle", "session.idle"),
+        *TRAILING,
     ]
     assert door.of("session.error")[0].error == info.error
     assert len(house.requests()) == 1
@@ -245,10 +248,11 @@ async def test_a_mistake_of_ours_is_an_error_in_the_answer_without_a_traceback(h
     house.says("== turn\ntext: hi\n")
     door = await house.open()
 
-    async def headers(given: points.CallInput, output: points.HeadersOutput) -> None:
-        output.headers = {"x": object()}  # type: ignore[dict-item]
+    class Broken(dict[str, Any]):
+        def __bool__(self) -> bool:
+            raise TypeError("nobody thought of this")
 
-    door.plugin({"chat.headers": headers})
+    door.plugin({"tool": Broken()})
     answer = answer_of(await door.ask(await door.session(), "go"))
     assert isinstance(answer.error, UnknownError)
     assert answer.error.data.message.startswith("TypeError: ")

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from tests.turn import Door, House, answer_of, calls_of, results, said, trace, users
+from tests.turn import TRAILING, Door, House, answer_of, calls_of, results, said, trace, users
 
 from instar.event import PermissionAsked
 from instar.message import ErrorText, MessageAbortedError, ToolCompleted, User
@@ -51,7 +51,7 @@ async def test_a_prompt_is_answered_and_the_session_is_idle(house: House) -> Non
     door = await house.open()
     session = await door.session()
     assert said(await door.ask(session, "hello")) == "hello"
-    assert door.types()[-2:] == ["session.status", "session.idle"]
+    assert trace(door.heard)[-5:] == ["status idle", "session.idle", *TRAILING]
     assert await door.client.status() == {}
 
 
@@ -80,8 +80,9 @@ async def test_an_abort_ends_a_stream_and_keeps_what_came(house: House) -> None:
     assert answer_of(answer).error == MessageAbortedError(data=ErrorText(message="Aborted"))
     assert answer_of(answer).time.completed
     assert said(answer) == "so far"
-    assert trace(door.heard)[-4:] == [
+    assert trace(door.heard)[-7:] == [
         *("message assistant MessageAbortedError", "session.error", "status idle", "session.idle"),
+        *TRAILING,
     ]
     assert not await door.client.abort(session)
 

@@ -1,7 +1,6 @@
 """Workspaces: sessions work in a folder apart, and what adapters do wrong is named and leaves nothing."""
 
 import asyncio
-import json
 import subprocess
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -99,12 +98,12 @@ Attempt = Callable[[Door, str], Awaitable[object]]
 @pytest.mark.parametrize(
     "attempt",
     [
-        lambda door, id: door.client.prompt(id, PromptBody.text("go")),
-        lambda door, id: door.client.prompt_async(id, PromptBody.text("go")),
-        lambda door, id: door.client.command(id, CommandBody(command="init")),
-        lambda door, id: door.client.follow_up(id, PromptBody.text("go"), "test"),
-        lambda door, id: door.client.revert(id, "msg_1"),
-        lambda door, id: door.client.unrevert(id),
+        lambda door, one: door.client.prompt(one, PromptBody.text("go")),
+        lambda door, one: door.client.prompt_async(one, PromptBody.text("go")),
+        lambda door, one: door.client.command(one, CommandBody(command="init")),
+        lambda door, one: door.client.follow_up(one, PromptBody.text("go"), "test"),
+        lambda door, one: door.client.revert(one, "msg_1"),
+        lambda door, one: door.client.unrevert(one),
     ],
 )
 async def test_a_session_of_a_workspace_does_not_work_anywhere_else(
@@ -168,7 +167,7 @@ async def test_a_session_cannot_be_made_in_a_workspace_whose_folder_is_gone(
     door = await house.open()
     info = await door.runtime.workspace.create(name="fix")
     git(repository, "worktree", "remove", str(info.directory))
-    with pytest.raises(Invalid, match="is gone .*instar workspace remove --force fix"):
+    with pytest.raises(Invalid, match=r"is gone .*instar workspace remove --force fix"):
         await made_in(door, info)
     await door.runtime.workspace.remove("fix")
     await door.runtime.workspace.create(name="fix")
@@ -330,6 +329,16 @@ async def test_an_unknown_type_is_refused_and_names_those_that_there_are(house: 
         await door.runtime.workspace.create("odd")
 
 
+async def test_a_plugin_that_offers_half_an_adapter_is_named_and_skipped(house: House) -> None:
+    house.plugin("""
+        async def half(input, options):
+            input.experimental_workspace.register("half", object())
+    """)
+    door = await house.open()
+    assert "has no method configure, create, remove, target" in str(door.runtime.notices)
+    assert list(await door.runtime.workspace.types()) == ["worktree"]
+
+
 async def test_a_workspace_whose_plugin_is_gone_is_only_forgotten_by_force(house: House) -> None:
     door = await house.open()
     registered(door)
@@ -386,11 +395,3 @@ async def test_workspaces_of_another_project_are_not_listed(house: House, reposi
     assert await elsewhere.runtime.workspace.list() == []
     with pytest.raises(NotFound):
         await made_in(elsewhere, info)
-
-
-def test_the_schema_of_opencode_takes_a_workspace() -> None:
-    info = WorkspaceInfo(id="wrk_1", type="worktree", name="x", project_id="p")
-    assert json.loads(wire.encode(info)) == {
-        **{"id": "wrk_1", "type": "worktree", "name": "x"},
-        **{"projectID": "p", "timeUsed": 0},
-    }

@@ -178,6 +178,10 @@ def trace(events: list[Event]) -> list[str]:
     return [_word(event) for event in events]
 
 
+TRAILING = ["session.updated", "session.diff", "message user"]
+"""What follows the first turn's ``session.idle``: what it did to files (the reference's section 3.2)."""
+
+
 def _word(event: Event) -> str:
     given = event.to_plain()["properties"]
     if event.type == "message.updated":

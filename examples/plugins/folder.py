@@ -50,5 +50,5 @@ class Folders:
 async def folder(input: PluginInput, options: dict[str, Any]) -> Hooks | None:
     """Register the type ``folder``."""
     into = input.directory / options.get("into", "..")
-    input.registry.register_workspace("folder", Folders(input.directory, into))
+    input.experimental_workspace.register("folder", Folders(input.directory, into))
     return None

@@ -89,7 +89,7 @@ class Approvals:
         *,
         stops: bool = True,
     ) -> None:
-        """`person` is None for a door without one; `stops`: a rejection without a reason ends the turn.
+        """`person` is None for a door without one; `stops`: what a person refused without a reason ends the turn.
 
         An `always` answer holds in the worktree (outside a repository: the folder) that it was given in: a
         project's id is its root commit, which any clone has, also a hostile one.
@@ -100,7 +100,7 @@ class Approvals:
         self._project_id = project.id
         self._place = f"always:{project.worktree if project.vcs else project.directory}"
         self._person = person
-        self._stops = stops
+        self.stops = stops
         self._waiting: dict[str, Waiting] = {}
 
     async def require(
@@ -227,7 +227,7 @@ class Approvals:
         refusal = "The user rejected permission to use this specific tool call"
         if verdict.message:
             raise PermissionDenied(f"{refusal} with the following feedback: {verdict.message}")
-        raise PermissionDenied(f"{refusal}.", stop=self._stops)
+        raise PermissionDenied(f"{refusal}.", stop=True)
 
     async def _settle(self, waiting: Waiting) -> None:
         del self._waiting[waiting.asked.id]

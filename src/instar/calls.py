@@ -104,7 +104,7 @@ async def run(
             refusal = PermissionDenied(ABORTED) if stopped else await _prepare(instance, running, call, tools)
             if refusal is not None:
                 refusals[running.part.id] = refusal
-                stopped = stopped or (isinstance(refusal, PermissionDenied) and refusal.stop)
+                stopped = stopped or _ends_turn(instance, refusal)
         allowed = [running for running in prepared if running.part.id not in refusals]
         await changes.before(instance, holder, [(running.part.tool, running.tool) for running in allowed])
         for running in allowed:
@@ -114,7 +114,7 @@ async def run(
                 await _report_failure(instance, running, str(refusals[running.part.id]))
             else:
                 await _report(instance, running, tasks[running.part.id])
-                stopped = stopped or _ends_turn(tasks[running.part.id])
+                stopped = stopped or _ends_turn(instance, _error_of(tasks[running.part.id]))
     except BaseException:
         # Also when reporting failed: no call may run on behind a turn that has ended.
         await _abort(prepared, list(tasks.values()))
@@ -249,10 +249,13 @@ async def _report(instance: Instance, running: Running, task: asyncio.Task[ToolR
         await _report_failure(instance, running, f"The tool failed: {type(error).__name__}: {error}")
 
 
-def _ends_turn(task: asyncio.Task[ToolResult]) -> bool:
-    """Whether a person refused something that the call asked for while it ran, and wants the turn to end."""
-    error = None if task.cancelled() else task.exception()
-    return isinstance(error, PermissionDenied) and error.stop
+def _error_of(task: asyncio.Task[ToolResult]) -> BaseException | None:
+    return None if task.cancelled() else task.exception()
+
+
+def _ends_turn(instance: Instance, error: BaseException | None) -> bool:
+    """Whether a person refused what a call asked for, before or while it ran, and wants the turn to end."""
+    return isinstance(error, PermissionDenied) and error.stop and instance.approvals.stops
 
 
 async def _report_success(instance: Instance, running: Running, result: ToolResult) -> None:

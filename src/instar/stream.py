@@ -74,6 +74,9 @@ class Writer:
         """Swallow one delta. The first one opens the step: a call that failed before it leaves no parts."""
         if not self._written:
             await self._save(StepStartPart(**self._place()))
+        await self._write(delta)
+
+    async def _write(self, delta: Delta) -> None:
         match delta:
             case TextDelta(text=text):
                 await self._grow(TextPart, text)

@@ -42,7 +42,8 @@ class Worktrees:
         await self._check_filters(self._project.worktree)
         branch = info.branch or f"instar/{info.name}"
         await self._check_branch(branch)
-        clone = f"{self._project.worktree.name}-{hashlib.sha256(str(repository).encode()).hexdigest()[:8]}"
+        origin = repository.parent if repository.name == ".git" else self._project.worktree
+        clone = f"{origin.name}-{hashlib.sha256(str(repository).encode()).hexdigest()[:8]}"
         directory = self._folder.resolve() / clone / info.name
         if directory.exists():
             raise Invalid(
@@ -165,7 +166,8 @@ class Worktrees:
     async def _git(
         self, *args: str, cwd: Path | None = None, check: bool = True, env: Mapping[str, str] | None = None
     ) -> str:
-        where = cwd or self._project.worktree
+        # The repository's own folder stays, also when the person stands in the worktree that goes.
+        where = cwd or (Path(env["GIT_DIR"]) if env else self._project.worktree)
         return await git(self._processes, where, *args, check=check, timeout=_CHECKOUT, env=env)
 
 

@@ -79,3 +79,20 @@ def test_what_cannot_become_an_agent_is_one_line_and_no_file(machine, text, argu
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (machine.project / ".instar").exists()
+
+
+def test_a_plugin_may_change_what_the_model_is_told_when_it_writes_an_agent(machine):
+    machine.write_home(
+        "plugins/mine.py",
+        "async def mine(input, options):\n"
+        "    async def system(given, output):\n"
+        "        assert (given.session_id, given.purpose) == (None, 'agent')\n"
+        "        output.system.append('Only agents that rhyme.')\n"
+        "    return {'chat.system.transform': system}\n",
+    )
+    answer = '{"name": "poet", "description": "rhymes", "prompt": "Rhyme."}'
+    machine.script(f"== generate\ntext: {answer}\n")
+    machine.environment["INSTAR_SCRIPT_RECORD"] = str(machine.home / "record.jsonl")
+    done = machine.instar("agent", "create", "-m", "scripted/x", "rhymes")
+    assert done.returncode == 0, done.stderr
+    assert "Only agents that rhyme." in (machine.home / "record.jsonl").read_text()

@@ -74,3 +74,96 @@ def test_on_a_terminal_the_key_is_asked_for_and_not_shown(machine, screen):
     assert shown.end() == 0
     assert KEY not in shown.text
     assert json.loads(kept(machine).read_text())["openai"]["key"] == KEY
+
+
+PLUGIN = """
+async def acme(input, options):
+    async def by_browser(inputs):
+        async def callback():
+            return {"type": "success", "access": "at-1", "refresh": "rt-1", "expires": 1, "accountId": inputs["team"]}
+
+        return {"url": "https://acme.example/login", "instructions": "Wait.", "method": "auto", "callback": callback}
+
+    async def by_code(inputs):
+        async def callback(code):
+            return {"type": "success", "key": f"sk-{code}"} if code == "1234" else {"type": "failed"}
+
+        return {"url": "https://acme.example/code", "instructions": "", "method": "code", "callback": callback}
+
+    async def broken(inputs):
+        raise RuntimeError("the server is away")
+
+    team = {"type": "select", "key": "team", "message": "Team", "options": [{"label": "A", "value": "a"}]}
+    return {"auth": {"provider": "acme", "methods": [
+        {"type": "oauth", "label": "Browser", "prompts": [team], "authorize": by_browser},
+        {"type": "oauth", "label": "Code", "authorize": by_code},
+        {"type": "api", "label": "Key"},
+        {"type": "api", "label": "Broken", "authorize": broken},
+    ]}}
+"""
+
+
+@pytest.fixture
+def acme(machine):
+    machine.write_home("plugins/acme.py", PLUGIN)
+    return machine
+
+
+@pytest.mark.parametrize(
+    ("method", "typed", "entry"),
+    [
+        (
+            "Browser",
+            "a\n",
+            {"type": "oauth", "access": "at-1", "refresh": "rt-1", "expires": 1, "accountId": "a"},
+        ),
+        ("Code", "1234\n", {"type": "api", "key": "sk-1234"}),
+        ("Key", "sk-own\n", {"type": "api", "key": "sk-own"}),
+    ],
+)
+def test_a_plugins_method_logs_in(acme, method, typed, entry):
+    done = acme.instar("auth", "login", "acme", "--method", method, stdin=typed.encode())
+    assert done.returncode == 0, done.stderr
+    assert json.loads(kept(acme).read_text()) == {"acme": entry}
+    assert acme.instar("auth", "list").stdout == f"acme  {kept(acme)}\n"
+    assert not {"at-1", "rt-1", "sk-1234", "sk-own"} & set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "typed", "code", "said"),
+    [
+        (("acme",), "", 2, "give --method one of: Browser, Code, Key, Broken"),
+        (("acme", "--method", "Fax"), "", 2, "there is no method 'Fax' to log in"),
+        (("acme", "--method", "Browser"), "b\n", 2, "Team: expected one of a; nothing was kept"),
+        (("acme", "--method", "Code"), "9\n", 1, "the login to acme failed; nothing was kept"),
+        (("acme", "--method", "Broken"), "", 1, "the plugin could not log in to acme: the server is away"),
+        (("openai", "--method", "Code"), "", 2, "no plugin offers a method to log in to openai"),
+    ],
+)
+def test_a_login_that_fails_says_why_and_keeps_nothing(acme, arguments, typed, code, said):
+    done = acme.instar("auth", "login", *arguments, stdin=typed.encode())
+    assert (done.returncode, said in done.stderr, done.stderr.count("\n")) == (code, True, 1), done.stderr
+    assert not list(acme.home.rglob("auth.json"))
+
+
+def test_a_provider_that_no_plugin_speaks_of_takes_a_key_as_ever(acme):
+    assert acme.instar("auth", "login", "openai", stdin=KEY.encode()).returncode == 0
+    assert json.loads(kept(acme).read_text())["openai"]["key"] == KEY
+
+
+def test_on_a_terminal_a_person_picks_the_method(acme, screen):
+    shown = screen("auth", "login", "acme")
+    shown.wait_for("Method")
+    shown.type("2\n")
+    shown.wait_for("Code:")
+    shown.type("1234\n")
+    assert shown.end() == 0
+    assert "https://acme.example/code" in shown.text
+    assert json.loads(kept(acme).read_text())["acme"]["key"] == "sk-1234"
+
+
+def test_settings_with_a_mistake_do_not_keep_a_person_from_logging_in(machine):
+    machine.write_home("instar.json", '{"plugin": 5}')
+    done = machine.instar("auth", "login", "openai", stdin=KEY.encode())
+    assert done.returncode == 0
+    assert done.stderr.startswith("instar: no plugin is asked how to log in: ")

@@ -216,7 +216,7 @@ def start(machine, *arguments):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_aborts_the_turn_and_its_children_and_what_came_is_kept(machine, number):
-    started = machine.home / "started"
+    started = machine.project / "started"
     machine.script(
         f'== turn\ntext: so far\ntool: bash {{"command": "touch {started}; sleep 4711.{number}"}}\n'
     )
@@ -237,7 +237,7 @@ def session_id(machine) -> str:
 
 def test_a_second_signal_quits_at_once(machine):
     # The child ignores SIGTERM, so the first signal takes the grace before SIGKILL.
-    started = machine.home / "started"
+    started = machine.project / "started"
     command = f"trap '' TERM; touch {started}; while :; do sleep 4712.{os.getpid()}; done"
     machine.script("== turn\ntool: bash " + json.dumps({"command": command}) + "\n")
     process = start(machine, "hi")

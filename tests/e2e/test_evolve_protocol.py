@@ -197,7 +197,8 @@ def test_recover_replaces_the_system_prompt_of_this_step_only_and_its_user_text_
         text: one
         == turn
         text: two
-        """.replace("WS", str(person.root))
+        """.replace("WS", str(person.root)),
+        "--auto",
     )
     assert person.systems() == [["recovery prompt"], ["well"], ["well"]]
     assert person.said() == ["hi", "recovery instructions"]

@@ -155,6 +155,7 @@ async def test_an_abort_while_the_workspace_is_copied_leaves_no_copy_behind(pers
 async def test_what_an_aborted_tool_had_changed_goes_into_the_next_commit(person):
     person.shell("a.sh", discover='{"tools": [{"name": "t"}]}', execute_tool="$ echo x >>own.md; sleep 60")
     person.commit_all()
+    person.config(permission={"external_directory": "allow"})
     bash = call("bash", command=f"echo x >>{person.root}/bash.md; sleep 60")
     person.tell(f"== turn\n{call('a_t')}{bash}== turn\ntext: no\n")
     door = await person.open()

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from tests.turn import House, said, users
 
+from instar.message import text_of
+from instar.plugin import points
+
 pytest_plugins = ["tests.turn"]
 
 HUD = """
@@ -270,10 +273,12 @@ def test_a_plugin_changes_the_system_prompt_by_which_an_agent_is_made(house: Hou
 async def test_a_plugin_runs_commands_and_a_program_that_ends_with_it(house: House) -> None:
     house.says(SCRIPT)
     house.plugin("""
-        import json
+        import asyncio, json
 
         async def server(input, options):
-            left = input.shell.background(["sh", "-c", "echo $$ > pid; exec sleep 600"])
+            input.shell.background(["sh", "-c", "echo $$ > half; mv half pid; exec sleep 600"])
+            while not (input.directory / "pid").exists():
+                await asyncio.sleep(0.01)
             seen = {
                 "text": (await input.shell("echo $NAME; pwd", env={"NAME": "ada"}, cwd=input.directory)).lines(),
                 "json": (await input.shell("cat", stdin='{"a": 1}')).json(),
@@ -299,3 +304,19 @@ async def test_a_plugin_runs_commands_and_a_program_that_ends_with_it(house: Hou
     await door.runtime.close()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+async def test_a_plugin_is_given_what_stands_since_the_last_summary(house: House) -> None:
+    house.says('== when ""\ntext: re {{user}}\n\n== compaction\ntext: the summary\n')
+    door = await house.open()
+    session = await door.session()
+    given: list[list[str]] = []
+
+    async def look(_: Any, output: points.MessagesOutput) -> None:
+        given.append([text_of(message) for message in output.messages])
+
+    await door.ask(session, "old")
+    await door.client.summarize(session)
+    door.plugin({"chat.messages.transform": look})
+    await door.ask(session, "new")
+    assert given == [["", "the summary", "new"]]

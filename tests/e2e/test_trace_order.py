@@ -18,7 +18,7 @@ class Line(NamedTuple):
 
 
 SPENT = Line("session.updated", "instar", "the session's cost and tokens, as they stand after the step")
-SUMMARY = "what the message changed in the files: needs snapshots of them"
+SUMMARY = "what a turn changed in the files is told once, when it has ended"
 REFERENCE = [
     Line("session.created"),
     Line("session.updated build scripted/x"),
@@ -55,9 +55,9 @@ REFERENCE = [
     Line("status busy"),
     Line("status idle"),
     Line("session.idle"),
-    Line("session.updated summary", "opencode", SUMMARY),
-    Line("session.diff", "opencode", SUMMARY),
-    Line("message user summary", "opencode", SUMMARY),
+    Line("session.updated"),
+    Line("session.diff"),
+    Line("message user"),
 ]
 
 

@@ -17,7 +17,7 @@ def test_the_line_that_opencodes_sdk_waits_for_is_printed(shared):
 def test_a_signal_ends_turns_and_streams_and_the_server_within_two_seconds(
     serve, wait_until, tmp_path, number
 ):
-    mark = tmp_path / "mark"
+    mark = tmp_path / "project" / "mark"
     served = serve(script=f'== turn\ntool: bash {{"command": "touch {mark}; sleep 4716"}}\n')
     session_id = served.session(title="named, so that no title is made")
     answers = []

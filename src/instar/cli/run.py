@@ -95,7 +95,7 @@ async def _run(context: Context, wanted: Wanted, stop: Stop) -> int:
         wanted = await _in_worktree(context, wanted, wanted.worktree)
     options = _options(context, wanted)
     async with opened_runtime(options) as runtime:
-        if not await _is_trusted_now(context, runtime):
+        if wanted.workspace_id is not None or not await _is_trusted_now(context, runtime):
             return await _turn(runtime, wanted, stop)
     async with opened_runtime(options) as runtime:
         return await _turn(runtime, wanted, stop)

@@ -4,6 +4,7 @@ Both programs get one folder, one set of settings and one model: a Chat Completi
 story wrote down. `tests/real/test_trace.py` records opencode, `tests/e2e/test_trace.py` compares instar with that.
 """
 
+import contextlib
 import json
 import re
 import threading
@@ -35,10 +36,10 @@ class Story(NamedTuple):
 class Model:
     """A server that gives a story's answers one after the other.
 
-    An answer has ``text``, ``tools`` (names with their arguments), or ``status`` with ``error``; ``after`` names what
-    must have happened first (`happened`). A request without tools is a title's or a summary's: a title's is answered once
-    the turn's own request has come. `pace` are the seconds before each answer: a program that publishes beside its turn
-    is through with it by then.
+    An answer has ``text``, ``tools`` (names with their arguments), or ``status`` with ``error``; ``after`` names
+    what must have happened first (`happened`). A request without tools is a title's or a summary's: a title's is
+    answered once the turn's own request has come. `pace` are the seconds before each answer: a program that
+    publishes beside its turn is through with it by then.
     """
 
     def __init__(self, pace: float = 0.0) -> None:
@@ -76,6 +77,8 @@ class Model:
             "model": "fake/m",
             "small_model": "fake/m",
             "permission": {"*": "allow"},
+            # A watcher tells of it when it looks.
+            "watcher": {"ignore": ["new.txt"]},
         }
 
     def tell(self, story: Story) -> None:
@@ -86,6 +89,10 @@ class Model:
         """Let the answers go that wait for this."""
         self._event(what).set()
 
+    def wait(self, what: str) -> None:
+        """Wait until this has happened; ``asked`` is the turn's first request."""
+        assert self._event(what).wait(PATIENCE), f"{what} did not happen"
+
     def answer(self, body: Plain) -> tuple[int, bytes]:
         """Return the status and the body of the answer to a request."""
         purpose = _purpose(body)
@@ -95,7 +102,7 @@ class Model:
         if purpose == "turn":
             self.happened("asked")
         if "after" in given:
-            assert self._event(given["after"]).wait(PATIENCE), f"{given['after']} did not happen"
+            self.wait(given["after"])
         time.sleep(self._pace)
         if "status" in given:
             return given["status"], json.dumps({"error": {"message": given["error"]}}).encode()
@@ -213,7 +220,7 @@ class Play:
     def run(self) -> Plain:
         """Play the story and return what was said: ``http``, ``events``, ``requests``."""
         self.model.tell(self.story)
-        with self.http.stream("GET", "/event") as stream:
+        with self.http, self.http.stream("GET", "/event") as stream:
             lines = stream.iter_lines()
             threading.Thread(target=self._listen, args=(lines,), daemon=True).start()
             self.until("server.connected", lambda _: True)
@@ -221,26 +228,24 @@ class Play:
             self.story.play(self)
             for thread in self._threads:
                 thread.join(PATIENCE)
-            self._settle()
+            self.settle()
             self.call("GET", f"/{self.session}")
             self.call("GET", f"/{self.session}/message")
             mark = self.http.post("/session", json={"title": "mark"}).json()["id"]
             self.until("session.created", lambda given: given["info"]["id"] == mark)
             heard = [event for event in self.heard if mark not in json.dumps(event)]
-        self.http.close()
         return {"http": self.answers, "events": heard, "requests": list(self.model.requests)}
 
     def _listen(self, lines: Iterator[str]) -> None:
-        try:
+        # The stream is closed under it when the story is over.
+        with contextlib.suppress(httpx2.HTTPError, httpx2.StreamError):
             for line in lines:
                 if line.startswith("data: "):
                     with self._news:
                         self.heard.append(json.loads(line[6:]))
                         self._news.notify_all()
-        except httpx2.HTTPError:
-            pass  # The story is over and the stream was closed.
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Wait until no event came for `rest` seconds."""
         seen = -1
         while self.rest and seen != len(self.heard):
@@ -262,9 +267,7 @@ def _permit(play: Play) -> None:
     asked = play.until("permission.asked")
     path = f"/permission/{asked['id']}/reply"
     answer = play.http.post(path, json={"reply": "once"})
-    play.answers.append(
-        {"request": f"POST {path}", "status": answer.status_code, "body": answer.json()}
-    )
+    play.answers.append({"request": f"POST {path}", "status": answer.status_code, "body": answer.json()})
 
 
 def _abort(play: Play) -> None:
@@ -279,7 +282,7 @@ def _shown(part: Plain) -> str:
 
 def _busy(play: Play) -> None:
     play.begin("One?")
-    play.until("message.updated", lambda given: given["info"]["role"] == "assistant")
+    play.model.wait("asked")
     play.begin("Two?")
     play.until("message.part.updated", lambda given: given["part"].get("text") == "Two?")
     play.model.happened("second prompt")
@@ -287,7 +290,7 @@ def _busy(play: Play) -> None:
 
 def _summarize(play: Play) -> None:
     play.ask("What shall I buy?")
-    play._settle()
+    play.settle()
     play.call("POST", f"/{play.session}/summarize", {"providerID": "fake", "modelID": "m"})
 
 
@@ -390,9 +393,7 @@ def request(body: Plain) -> Plain:
     purpose = _purpose(body)
     kept = {key: value for key, value in body.items() if key not in ("messages", "tools")}
     messages = [
-        {**message, "content": "<prompt>"}
-        if message["role"] == "system" or purpose != "turn"
-        else message
+        {**message, "content": "<prompt>"} if message["role"] == "system" or purpose != "turn" else message
         for message in body["messages"]
     ]
     tools = sorted(tool["function"]["name"] for tool in body.get("tools", []))

@@ -1,0 +1,172 @@
+"""docs/compatibility.md keeps its word: each row names a test that exists, or says why there is none."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from instar.event import RENAMED, TYPES
+from instar.plugin import points
+from instar.plugin.hookpoint import NOT_POINTS
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "compatibility.md"
+
+WITHOUT_TEST = re.compile(r"(Never sent|Not done|Nothing to hold): .+\.")
+"""How a row begins that no test holds: with the reason."""
+
+SEED_002_EVENTS = {
+    *("installation.updated", "lsp.client.diagnostics", "message.updated", "message.removed"),
+    *("message.part.updated", "message.part.removed", "session.compacted", "session.updated"),
+    *("session.deleted", "session.idle", "session.error", "permission.updated", "permission.replied"),
+    *("file.edited", "file.watcher.updated", "todo.updated", "server.connected", "ide.installed"),
+}
+SEED_004_EVENTS = {
+    *("session.created", "session.updated", "session.deleted", "session.diff", "session.error"),
+    *("session.status", "session.idle", "session.compacted", "message.updated", "message.removed"),
+    *("message.part.updated", "message.part.delta", "message.part.removed"),
+}
+SEED_002_PARTS = {
+    *("text", "reasoning", "file", "tool", "step-start", "step-finish", "snapshot", "patch", "agent"),
+}
+HOOKS = {
+    *("dispose", "event", "config", "tool", "auth", "provider", "chat.message", "chat.params"),
+    *("chat.headers", "permission.ask", "command.execute.before", "tool.execute.before"),
+    *("tool.execute.after", "shell.env", "experimental.chat.messages.transform"),
+    *("experimental.chat.system.transform", "experimental.provider.small_model"),
+    *("experimental.session.compacting", "experimental.compaction.autocontinue"),
+    *("experimental.text.complete", "tool.definition"),
+}
+"""The keys of opencode 1.18's hooks (the reference's section 3.3)."""
+
+
+class Row(NamedTuple):
+    """A statement: under which headings it stands, what it says, what instar does, and what holds it."""
+
+    section: str
+    line: int
+    says: str
+    does: str
+    held: str
+
+    @property
+    def tests(self) -> list[str]:
+        return [] if self.held == "–" else self.held.split("<br>")
+
+    @property
+    def name(self) -> str:
+        """The name in code that the row begins with, of an event, a part or a hook."""
+        found = re.match(r"`([\w.-]+)`", self.says)
+        return found[1] if found else ""
+
+
+def rows() -> list[Row]:
+    found, part, section = [], "", ""
+    for number, line in enumerate(PAGE.read_text("utf-8").splitlines(), 1):
+        if line.startswith("## "):
+            part = section = line[3:]
+        elif line.startswith("### "):
+            section = f"{part} / {line[4:]}"
+        elif line.startswith("| ") and not line.startswith(("| it says |", "| it is given |")):
+            cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+            assert len(cells) == 3, f"line {number} has {len(cells)} cells"
+            found.append(Row(section, number, *cells))
+    return found
+
+
+ROWS = rows()
+
+
+def of(section: str) -> list[Row]:
+    found = [row for row in ROWS if row.section == section]
+    assert found, f"there is no section {section}"
+    return found
+
+
+@cache
+def declared_in(path: str) -> set[str]:
+    tree = ast.parse((ROOT / path).read_text("utf-8"))
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.line}")
+def test_a_row_is_held_by_tests_that_exist_or_says_why_none_does(row: Row) -> None:
+    if not row.tests:
+        assert WITHOUT_TEST.match(row.does), f"line {row.line} has neither a test nor a reason: {row.says}"
+    for named in row.tests:
+        found = re.fullmatch(r"`(tests/[\w/]+\.py)::(test_\w+)`", named)
+        assert found, f"line {row.line}: {named} is no test's name"
+        assert found[2] in declared_in(found[1]), f"line {row.line}: there is no {named}"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.line}")
+def test_a_reason_stands_only_where_there_is_no_test(row: Row) -> None:
+    assert not (row.tests and WITHOUT_TEST.match(row.does)), f"line {row.line}: {row.does}"
+
+
+@pytest.mark.parametrize(
+    ("section", "names"),
+    [
+        ("Seed 002: formats / Events", SEED_002_EVENTS),
+        ("Seed 002: formats / Message parts", SEED_002_PARTS),
+        ("Hooks", HOOKS),
+    ],
+)
+def test_a_list_of_names_has_one_row_each(section: str, names: set[str]) -> None:
+    found = [row.name for row in of(section) if row.name]
+    assert sorted(found) == sorted(names)
+
+
+def test_the_events_of_seed_004_have_one_row_each() -> None:
+    found = [row.name for row in of("Seed 004: plugin touchpoints / 7. The event bus") if row.name]
+    assert sorted(found) == sorted(SEED_004_EVENTS)
+
+
+NEVER = {one.name: one.never for one in (*TYPES.values(), *RENAMED) if one.never is not None}
+NEVER_SENT = "Events that are never sent"
+EVENT_ROWS = [
+    row for row in ROWS if row.section.endswith((" Events", "The event bus", NEVER_SENT)) and row.name
+]
+
+
+@pytest.mark.parametrize("row", EVENT_ROWS, ids=lambda row: f"{row.line} {row.name}")
+def test_an_events_row_says_what_the_code_says(row: Row) -> None:
+    assert row.name in TYPES or row.name in {older.name for older in RENAMED}
+    why = NEVER.get(row.name)
+    assert (row.does == f"Never sent: {why}.") == (why is not None), row.does
+
+
+def test_every_event_that_is_never_sent_has_a_row() -> None:
+    assert sorted(row.name for row in of(NEVER_SENT)) == sorted(NEVER)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.section == "Hooks"], ids=lambda row: row.name)
+def test_a_hooks_row_names_a_hook_point_or_a_key_of_a_plugin(row: Row) -> None:
+    point = points.CORE.find(row.name)
+    assert row.name in NOT_POINTS or (point is not None and point.name == row.name)
+
+
+def test_each_section_of_both_seeds_has_rows() -> None:
+    seeds = {row.section for row in ROWS if row.section.startswith("Seed ")}
+    assert seeds == {
+        *(
+            f"Seed 002: formats / {name}"
+            for name in ("Agents", "Commands", "Events", "Message parts", "Plugins")
+        ),
+        *(
+            f"Seed 004: plugin touchpoints / {name}"
+            for name in (
+                *(
+                    "1. The hook system",
+                    "2. Messages",
+                    "3. The database",
+                    "4. Changing messages",
+                    "5. Loading",
+                ),
+                *("6. Children and workspaces", "7. The event bus", "Summary: a blueprint"),
+            )
+        ),
+    }
