@@ -211,7 +211,9 @@ async def test_arguments_that_a_hook_broke_refuse_the_call(house: House, left: A
         output.args = left
 
     _, found = await played(house, 'tool: read {"filePath": "b.txt"}', {"tool.execute.before": before})
-    assert found[0].startswith("The plugin plugin0 refused this call: what it left in `args` cannot be used: ")
+    assert found[0].startswith(
+        "The plugin plugin0 refused this call: what it left in `args` cannot be used: "
+    )
     assert why in found[0]
 
 

@@ -72,6 +72,7 @@ async def test_a_clone_and_a_linked_worktree_are_the_same_project(
     projects = [await discover(tmp_path / name, processes) for name in ("one", "two", "three")]
     assert len({project.id for project in projects}) == 1
     assert [project.worktree.name for project in projects] == ["one", "two", "three"]
+    assert [project.main_worktree.name for project in projects] == ["one", "two", "one"]
 
 
 async def test_the_id_that_opencode_keeps_is_used_without_starting_git(tmp_path: Path) -> None:

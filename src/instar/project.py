@@ -30,6 +30,15 @@ class Project(msgspec.Struct, frozen=True):
     directory: Path
     vcs: Literal["git"] | None = None
 
+    @property
+    def main_worktree(self) -> Path:
+        """The folder that the repository lives in: `worktree`, unless that is a linked one. Reads two small files.
+
+        The worktrees of a repository share its project, whose row names this one.
+        """
+        common = common_folder(self.worktree) if self.vcs else None
+        return common.parent if common is not None and common.name == ".git" else self.worktree
+
 
 async def discover(directory: Path, processes: Processes) -> Project:
     """Return the project of `directory`; starts git at most once, and never outside a repository.

@@ -99,7 +99,7 @@ class Sessions:
             permission=body.permission,
             time=SessionTime(created=created, updated=created),
         )
-        project = PutProject(self._project.id, str(self._project.worktree), self._project.vcs, created)
+        project = PutProject(self._project.id, str(self._project.main_worktree), self._project.vcs, created)
         happened = make(event.SessionCreated(session_id=session.id, info=wire.copy(session)))
         await self._store.commit([project, PutSession(session)], [happened])
         self._open[session.id] = Live(session, [], _FIRST_FENCE)

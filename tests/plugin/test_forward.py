@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -85,22 +85,26 @@ async def test_a_hook_that_never_returns_is_ended_and_named_and_hears_the_next_e
     )
 
 
-@pytest.mark.parametrize("error", [RuntimeError("no luck"), asyncio.CancelledError("no luck")])
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(RuntimeError("no luck"), "no luck"), (asyncio.CancelledError("x"), "it was cancelled from within")],
+)
+@pytest.mark.parametrize("patience", [5.0, None])
 async def test_a_hook_that_raises_each_time_is_named_once_and_not_for_its_own_failure(
-    error: BaseException,
+    error: BaseException, said: str, patience: float | None
 ) -> None:
     async def fail(event: Event) -> None:
         raise error
 
     bad, other = Ear(fail), Ear()
-    async with forwarding(bad, other) as bus:
+    async with forwarding(bad, other, patience=patience) as bus:
         for number in range(50):
             bus.publish(idle(number))
         last = idle(99)
         bus.publish(last)
         await bad.until(lambda event: event is last)
     assert [event.properties for event in other.heard if event.type == "plugin.error"] == [
-        PluginError(plugin="plugin0", hook="event", message="no luck")
+        PluginError(plugin="plugin0", hook="event", message=said)
     ]
 
 
@@ -218,3 +222,21 @@ async def test_several_patterns_stay_a_list_and_a_metadata_title_is_the_title() 
         older = await ear.until(lambda event: event.type == "permission.updated")
     plain = older.to_plain()["properties"]
     assert (plain["pattern"], plain["title"]) == (["a", "b"], "Edit two files")
+
+
+def test_a_hook_that_ignores_its_end_does_not_keep_the_program_from_ending() -> None:
+    async def stubborn(event: Event) -> None:
+        while True:
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+    async def program() -> None:
+        bus = Bus()
+        task = asyncio.create_task(forward(bus, [("stubborn", stubborn, 60.0)]))
+        await asyncio.sleep(0)
+        bus.publish(idle(1))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+
+    asyncio.run(asyncio.wait_for(program(), PATIENCE))

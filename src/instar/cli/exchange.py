@@ -168,7 +168,7 @@ async def _import_file(runtime: Runtime, data: bytes, name: str, choice: Choice)
     except ExchangeError as error:
         text = str(error)
         raise ExchangeError(text if text.startswith(name) else f"{name}: {text}") from error
-    row = PutProject(project.id, str(project.worktree), project.vcs, here.now)
+    row = PutProject(project.id, str(project.main_worktree), project.vcs, here.now)
     _say(await bring_in(runtime.instance.store, found, row, choice))
 
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from instar.bus import Bus, Subscription
 from instar.event import Event, PluginError, for_plugins, make
+from instar.plugin.patience import in_time
 
 log = logging.getLogger("instar.plugin")
 
@@ -62,18 +63,11 @@ class _Ear:
 
     async def _call(self, event: Event) -> None:
         try:
-            async with asyncio.timeout(self._patience) as limit:
-                await self._handler(event)
-        except (Exception, asyncio.CancelledError) as error:
-            task = asyncio.current_task()
-            # A hook may raise this by itself, when it waits for a task that was cancelled.
-            if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
-                raise
-            late = limit.expired()
-            text = f"it did not return within {self._patience:g} s and was ended" if late else str(error)
+            await in_time(self._handler(event), self._patience)
+        except Exception as error:
             # A failing observer of plugin.error must not publish the next one for ever.
             own = event.type == "plugin.error"
-            self._report(text or type(error).__name__, None if late else error, event.type, publish=not own)
+            self._report(str(error) or type(error).__name__, error, event.type, publish=not own)
 
     def _report(
         self, text: str, error: BaseException | None = None, kind: str = "", *, publish: bool = True

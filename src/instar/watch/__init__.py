@@ -90,7 +90,7 @@ class Watching:
     def _watched(self) -> tuple[Tree, frozenset[str]]:
         project = self._instance.project
         folder = git.git_folder(project.worktree) if project.vcs else None
-        repository = str(project.worktree) if project.vcs else None
+        repository = str(project.main_worktree) if project.vcs else None
         root = str(self._instance.directory.resolve())
         tree = Tree(root, _globs(self._instance.config.data), repository=repository)
         return tree, frozenset(map(str, _marks(folder)))
@@ -134,17 +134,17 @@ async def announce_project(instance: Instance) -> None:
     key = f"project:{project.id}"
     now = time.time_ns() // 1_000_000
     known: dict[str, Any] = await store.value("instar", key) or {}
-    told = {"worktree": str(project.worktree), "vcs": project.vcs, "created": known.get("created", now)}
+    told = {"worktree": str(project.main_worktree), "vcs": project.vcs, "created": known.get("created", now)}
     if known == told:
         return
     happened = ProjectUpdated(
         id=project.id,
-        worktree=str(project.worktree),
+        worktree=str(project.main_worktree),
         vcs=project.vcs,
         time=ProjectTime(created=told["created"], updated=now),
         sandboxes=[],
     )
-    row = PutProject(project.id, str(project.worktree), project.vcs, now)
+    row = PutProject(project.id, str(project.main_worktree), project.vcs, now)
     await store.commit([row, PutValue("instar", key, told)], [make(happened)])
 
 
