@@ -341,5 +341,6 @@ def _aborted(running: Running) -> ToolCompleted | ToolError:
     if isinstance(shown, str):
         note = f"{shown}\n\n<shell_metadata>\nUser aborted the command\n</shell_metadata>"
         marked = {**metadata, "interrupted": True}
-        return ToolCompleted(input=running.args, output=note, title="", metadata=marked, time=span)
+        title = getattr(running.part.state, "title", None) or ""
+        return ToolCompleted(input=running.args, output=note, title=title, metadata=marked, time=span)
     return ToolError(input=running.args, error=ABORTED, metadata={**metadata, "interrupted": True}, time=span)

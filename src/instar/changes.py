@@ -27,7 +27,9 @@ from instar.message import (
 )
 from instar.plugin import NotFound, Tool
 
-READING: Final = frozenset(("read", "glob", "grep", "webfetch", "todowrite", "question", "skill", "invalid"))
+READING: Final = frozenset(
+    ("read", "list", "glob", "grep", "webfetch", "todowrite", "todoread", "question", "skill", "invalid")
+)
 """Built-in tools that change no file; a plugin's tool of the same name may."""
 
 
@@ -191,12 +193,9 @@ def sums(found: Sequence[FileDiff]) -> SessionSummary:
 
 
 def _unsummarised(history: Sequence[WithParts]) -> list[WithParts]:
-    """The last user message, and those before it that changed files and were not summarised; oldest first."""
+    """The last user message, and those before it that no turn summarised yet; oldest first."""
     users = [message for message in history if isinstance(message.info, User)]
-    changed = {m.info.parent_id for m in history if isinstance(m.info, Assistant) and patches_of([m])}
-    return [
-        user for user in users if user is users[-1] or (user.info.summary is None and user.info.id in changed)
-    ]
+    return [user for user in users if user is users[-1] or user.info.summary is None]
 
 
 def _start(holder: WithParts) -> StepStartPart | None:

@@ -5,25 +5,21 @@ The flagships under ``instar.plugins`` import nothing else of instar.
 
 from instar import document, event, git, ids, message, permission, process, wire
 from instar.plugin import points
-from instar.plugin.client import (
+from instar.plugin.client import Client, Messages, PermissionClient, QuestionClient, SessionClient
+from instar.plugin.hookpoint import HookPoint, HookPoints
+from instar.plugin.interface import KV, Hooks, Host, PluginFunction, PluginInput, Registry, View
+from instar.plugin.request import (
     Answer,
     Busy,
-    Client,
     CommandBody,
     Done,
     Invalid,
-    Messages,
     NotFound,
-    PermissionClient,
     PromptBody,
-    QuestionClient,
     Reverted,
     SessionBody,
-    SessionClient,
     Task,
 )
-from instar.plugin.hookpoint import HookPoint, HookPoints
-from instar.plugin.interface import KV, Hooks, Host, PluginFunction, PluginInput, Registry, View
 from instar.plugin.shell import Background, Shell, ShellError, ShellResult
 from instar.plugin.tool import Ask, PermissionDenied, Tool, ToolContext, ToolFailure, ToolResult
 from instar.plugin.workspace import (

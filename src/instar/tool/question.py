@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from instar.event import AskedBy, Question
-from instar.plugin.client import Invalid
+from instar.plugin.request import Invalid
 from instar.plugin.tool import PermissionDenied, Tool, ToolContext, ToolFailure, ToolResult
 from instar.wire import Plain
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from instar.message import Session, SubtaskPart
-from instar.plugin.client import Invalid, NotFound, Task
+from instar.plugin.request import Invalid, NotFound, Task
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
 from instar.wire import Plain
 
