@@ -13,7 +13,7 @@ from instar import changes, wire
 from instar.event import Event, MessageRemoved, PartRemoved, SessionDiff, SessionUpdated, make
 from instar.instance import Instance
 from instar.live import Live, now
-from instar.message import Revert, TextPart, ToolPart, User, WithParts
+from instar.message import Revert, Session, TextPart, ToolPart, User, WithParts
 from instar.plugin import NotFound, Reverted
 from instar.snapshot import Patch, Restored
 from instar.store import DropMessage, DropPart, PutSession, Write
@@ -166,13 +166,18 @@ async def remove(instance: Instance, live: Live, message_id: str, part_id: str |
 
 def visible(live: Live) -> Sequence[WithParts]:
     """Return the messages of a session without those that it was taken back from."""
-    mark = live.session.revert
+    return kept(live.session, live.history)
+
+
+def kept(session: Session, history: Sequence[WithParts]) -> Sequence[WithParts]:
+    """Return the messages of `history` that a session which was taken back keeps; all of them if it was not."""
+    mark = session.revert
     if mark is None:
-        return live.history
+        return history
     try:
-        return split(live.history, find(live.history, mark.message_id, mark.part_id))[0]
+        return split(history, find(history, mark.message_id, mark.part_id))[0]
     except NotFound:  # it was deleted meanwhile
-        return live.history
+        return history
 
 
 def _reverted(live: Live) -> list[WithParts]:

@@ -26,6 +26,7 @@ from instar.message import (
     error_text,
 )
 from instar.plugin import Reverted
+from instar.revert import kept as stays
 from instar.runtime import Options, Runtime
 
 
@@ -74,8 +75,14 @@ async def show(context: Context, id: str, folder: str | None, as_json: bool, rea
         )
         return
     _print_head(session)
-    for message in messages:
+    kept = stays(session, messages)
+    for message in kept:
         _print_message(message, reasoning=reasoning)
+    if len(kept) < len(messages):
+        count = f"{len(messages) - len(kept)} messages" if len(messages) - len(kept) > 1 else "1 message"
+        click.echo(
+            f"\n-- {count} taken back; the next prompt removes them, instar session unrevert brings them back"
+        )
 
 
 @command.command()

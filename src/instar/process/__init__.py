@@ -1,0 +1,22 @@
+"""Children: the one way to start a program, and the promise that nothing of it is left behind.
+
+Every child leads its own session and process group. When a run is over, whether it ended, timed out
+or was cancelled, what remains of that group is ended too: SIGTERM, a short grace, SIGKILL. A
+descendant that makes a session of its own escapes the group; the shield of a later part holds those.
+"""
+
+from instar.process.child import DRAIN, GRACE, Feed
+from instar.process.kept import MIB, SPILL_LIMIT
+from instar.process.output import Output, ProcessError
+from instar.process.processes import Processes
+
+__all__ = [
+    "DRAIN",
+    "GRACE",
+    "MIB",
+    "SPILL_LIMIT",
+    "Feed",
+    "Output",
+    "ProcessError",
+    "Processes",
+]

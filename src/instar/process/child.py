@@ -1,0 +1,159 @@
+"""One child: its streams, its group, its end."""
+
+import asyncio
+import signal as signals
+import time
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from instar.process.group import lives, send
+from instar.process.kept import Kept
+from instar.process.output import Output, ProcessError
+from instar.process.reason import reason
+
+T = TypeVar("T")
+Feed = bytes | int  # what a child reads: these bytes, or an open descriptor
+
+GRACE: Final = 0.3
+"""Seconds between SIGTERM and SIGKILL."""
+
+DRAIN: Final = 0.2
+"""Seconds for which a pipe is still read after the child has gone."""
+
+
+class Child(asyncio.SubprocessProtocol):
+    """One child and its group, from start to the last descriptor."""
+
+    def __init__(self, out: Kept, err: Kept, on_output: Callable[[bytes], None] | None) -> None:
+        loop = asyncio.get_running_loop()
+        self._streams = {1: out, 2: err}
+        self._open = set[int]()
+        self._on_output = on_output
+        self._failure: Exception | None = None
+        self._exited, self._drained, self._lost = (loop.create_future() for _ in range(3))
+        self._starting: asyncio.Future[None] | None = None
+        self._ending: asyncio.Future[None] | None = None
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._ended = 0.0
+
+    def start(self, argv: Sequence[str], stdin: Feed, merge: bool, **where: Any) -> asyncio.Future[None]:
+        self._starting = asyncio.ensure_future(self._start(argv, stdin, merge, where))
+        return self._starting
+
+    async def exit(self, timeout: float | None) -> bool:
+        """Wait for the child's exit; False when `timeout` seconds passed first."""
+        await asyncio.wait([self._exited], timeout=timeout)
+        if self._failure is not None:
+            raise self._failure
+        return self._exited.done()
+
+    def end(self) -> asyncio.Future[None]:
+        """End what is left of the group and let go of every descriptor; one ending however many ask."""
+        if self._ending is None:
+            self._ending = asyncio.ensure_future(self._end())
+        return self._ending
+
+    def output(self, started: float, timed_out: bool) -> Output:
+        assert self._transport is not None
+        out, err = self._streams[1], self._streams[2]
+        code = self._transport.get_returncode()
+        killed = signals.SIGKILL if code is None else -code if code < 0 else None
+        return Output(
+            code=None if killed else code,
+            signal=int(killed) if killed else None,
+            stdout=bytes(out.head),
+            stderr=bytes(err.head),
+            timed_out=timed_out,
+            truncated=out.truncated or err.truncated,
+            duration=(self._ended or time.monotonic()) - started,
+            size=out.size,
+            spilled=out.spilled,
+        )
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self._streams[fd].add(data)
+        if fd == 1 and self._on_output is not None and self._failure is None:
+            try:
+                self._on_output(data)
+            except Exception as error:
+                self._failure = error
+                self.end()
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        self._open.discard(fd)
+        if not self._open:
+            _settle(self._drained)
+
+    def process_exited(self) -> None:
+        self._ended = time.monotonic()
+        _settle(self._exited)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        _settle(self._lost)
+
+    async def _start(self, argv: Sequence[str], stdin: Feed, merge: bool, where: dict[str, Any]) -> None:
+        self._open = {1} if merge else {1, 2}
+        try:
+            self._transport, _ = await asyncio.get_running_loop().subprocess_exec(
+                lambda: self,
+                *argv,
+                stdin=stdin if isinstance(stdin, int) else PIPE if stdin else DEVNULL,
+                stdout=PIPE,
+                stderr=STDOUT if merge else PIPE,
+                **where,
+                start_new_session=True,
+            )
+        except (OSError, ValueError, TypeError) as error:
+            raise ProcessError(reason(argv, where["cwd"], error)) from error
+        feed = self._transport.get_pipe_transport(0) if stdin else None
+        if isinstance(feed, asyncio.WriteTransport) and isinstance(stdin, bytes):
+            # Written in the background; a child that stops reading breaks the pipe, which is its right.
+            feed.write(stdin)
+            feed.write_eof()
+
+    async def _end(self) -> None:
+        if self._starting is not None:
+            await asyncio.wait([self._starting])
+        if self._transport is not None:
+            await self._end_group(self._transport.get_pid())
+            self._transport.close()
+            await asyncio.wait([self._lost], timeout=GRACE)
+        for kept in self._streams.values():
+            kept.close()
+
+    async def _end_group(self, group: int) -> None:
+        if self._exited.done():
+            await asyncio.wait([self._drained], timeout=DRAIN)
+        if send(group, signals.SIGTERM):
+            await self._gone(group, GRACE)
+            if lives(group) and send(group, signals.SIGKILL):
+                await self._gone(group, DRAIN)
+            await asyncio.wait([self._exited, self._drained], timeout=DRAIN)
+
+    async def _gone(self, group: int, seconds: float) -> None:
+        """Wait until no process of the group lives, for at most `seconds`."""
+        until, pause = time.monotonic() + seconds, 0.002
+        while time.monotonic() < until and lives(group):
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 0.02)
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+async def whole(work: asyncio.Future[T]) -> T:
+    """Await `work` to its end even when cancelled meanwhile; then pass the cancellation on."""
+    cancelled: asyncio.CancelledError | None = None
+    while not work.done():
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        return work.result()
+    if not work.cancelled():
+        work.exception()  # seen here, so that the event loop does not report it as forgotten
+    raise cancelled
