@@ -7,6 +7,7 @@ from tests.turn import House, said, users
 
 from instar.event import Busy
 from instar.plugin import Client, PromptBody
+from instar.store import StoreError
 
 pytest_plugins = ["tests.turn"]
 
@@ -77,3 +78,13 @@ async def test_a_title_and_an_archiving_are_saved_and_published(house: House) ->
     assert (changed.title, changed.time.archived) == ("New name", 5)
     (given,) = door.of("session.updated")
     assert given.info == changed == await door.runtime.instance.store.session(session)
+
+
+async def test_a_change_that_cannot_be_saved_is_not_made(house: House) -> None:
+    door = await house.open()
+    session = await door.session()
+    before = await door.client.get(session)
+    with pytest.raises(StoreError):
+        await door.client.update(session, title="New name", archived=2**70)
+    assert (await door.client.get(session)).title == before.title
+    assert (await door.client.update(session, title="Newer name")).title == "Newer name"

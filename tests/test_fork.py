@@ -27,6 +27,7 @@ async def door(house: House) -> Door:
         ("talk (fork #1)", "talk (fork #2)"),
         ("talk (fork #9)", "talk (fork #10)"),
         ("(fork #1)", "(fork #1) (fork #1)"),
+        (f"a (fork #{'1' * 5000})", f"a (fork #{'1' * 5000}) (fork #1)"),
         ("a\nb (fork #2)", "a\nb (fork #3)"),
     ],
 )

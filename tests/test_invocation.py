@@ -7,7 +7,7 @@ import pytest
 from tests.turn import House, said, users
 
 from instar.agent import UnknownAgent
-from instar.message import FilePart, ModelRef, User, WithParts
+from instar.message import FilePart, ModelRef, TextPart, User, WithParts
 from instar.plugin import CommandBody, Invalid, NotFound
 
 pytest_plugins = ["tests.turn"]
@@ -186,16 +186,37 @@ async def test_a_hook_changes_the_parts_and_may_refuse_the_command(house: House)
         await door.client.command(session, CommandBody(command="x", arguments="no"))
 
 
-async def test_a_hook_that_breaks_the_parts_refuses_the_command(house: House) -> None:
+@pytest.mark.parametrize(
+    ("left", "why"),
+    [
+        (["text"], "refused the command init: what it left in `parts` cannot be used"),
+        (None, "a prompt needs at least one part"),
+        ([{"type": "text"}], "a part of the prompt is malformed"),
+    ],
+)
+async def test_a_hook_that_breaks_the_parts_refuses_the_command(house: House, left: Any, why: str) -> None:
     door = await house.open()
 
     async def before(given: Any, output: Any) -> None:
-        output.parts = ["text"]
+        output.parts = left
 
     door.plugin({"command.execute.before": before})
     session = await door.session()
-    with pytest.raises(Invalid, match="left parts that are no parts of a prompt"):
+    with pytest.raises(Invalid, match=why):
         await door.client.command(session, CommandBody(command="init"))
+
+
+async def test_a_hook_may_give_the_parts_of_a_command_as_objects(house: House) -> None:
+    house.says('== when ""\ntext: ok\n')
+    door = await house.open()
+
+    async def before(given: Any, output: Any) -> None:
+        output.parts = [TextPart(id="prt_1", session_id="", message_id="", text="do this instead")]
+
+    door.plugin({"command.execute.before": before})
+    session = await door.session()
+    await door.client.command(session, CommandBody(command="init"))
+    assert users(await door.stored(session)) == ["do this instead"]
 
 
 async def test_a_strangers_command_shows_files_of_its_project_only_and_runs_nothing(house: House) -> None:

@@ -72,6 +72,7 @@ async def test_a_session_that_another_process_runs_is_refused_and_nothing_is_sav
         door.client.prompt_async(session, PromptBody.text("now")),
         door.client.summarize(session),
         door.client.delete(session),
+        door.client.update(session, title="renamed", archived=1),
     ):
         with pytest.raises(
             Invalid, match=f"is running in another process .{re.escape(owner)}.; wait for it, abort"
@@ -82,6 +83,18 @@ async def test_a_session_that_another_process_runs_is_refused_and_nothing_is_sav
     assert len(await door.client.messages(session)) == 2
     await store.release(lease)
     assert said(await door.ask(session, "after")) == "after"
+
+
+async def test_a_change_of_a_session_keeps_what_another_process_changed_of_it(house: House) -> None:
+    house.says(ECHO)
+    here, there = await house.open(), await house.open()
+    session = await here.session()
+    await here.ask(session, "one")
+    await there.client.update(session, title="renamed there")
+    await here.client.update(session, metadata={"from": "here"})
+    row = await here.runtime.instance.store.session(session)
+    assert row is not None
+    assert (row.title, row.metadata) == ("renamed there", {"from": "here"})
 
 
 async def test_a_follow_up_for_a_session_that_another_process_runs_waits_for_it(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from instar.message import Rule
 from instar.permission import (
     DEFAULTS,
+    DOUBT,
     decide,
     denied_outright,
     evaluate,
@@ -311,3 +312,28 @@ def test_matching_is_that_of_the_plain_definition(text: str, pattern: str) -> No
 
     expected = plain(text, pattern) or (pattern.endswith(" *") and plain(text, pattern[:-2]))
     assert matches(text, pattern) is expected
+
+
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        ("allow", "allow"),
+        ("ask", "ask"),
+        ("deny", "deny"),
+        ({"bash": {"**": "allow"}}, "allow"),
+        ({"bash": {"git *": "allow"}}, "ask"),
+        ({"bash": {"*": "ask", "*x*": "allow"}}, "ask"),
+        ({"bash": {"*": "deny", "git *": "allow"}}, "deny"),
+        ({"bash": {"*": "allow", "git *": "allow"}}, "allow"),
+        ({"bash": {"*": "allow", "rm *": "deny"}}, "ask"),
+        ({"bash": {"*": "allow", "rm *": "ask"}}, "ask"),
+        ({"bash": {"*": "deny", "rm *": "ask"}}, "deny"),
+        ({"bash": {"rm *": "deny", "*": "allow"}}, "allow"),
+        ({"*": "allow", "bash": {"rm *": "deny"}}, "ask"),
+        ({"bash": {"rm *": "deny"}, "*": "allow"}, "allow"),
+        ({"bash": "allow", "edit": {"*.lock": "deny"}}, "allow"),
+        ({"bash": "allow", "ba*": {"rm *": "deny"}}, "ask"),
+    ],
+)
+def test_a_text_in_doubt_is_asked_about_where_some_texts_are_not_allowed(block: Any, expected: str) -> None:
+    assert decide(["bash"], [f"{DOUBT}eval $x"], from_config(block)).action == expected

@@ -2,11 +2,13 @@
 
 import base64
 import os
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tests.turn import Door, House, answer_of, said
 
+from instar import ids
 from instar.message import FilePart, ModelRef, SessionModel, TextPart
 from instar.plugin import Invalid, PromptBody, SessionBody, points
 from instar.prompt import LARGEST_FILE, LONGEST_TEXT
@@ -219,6 +221,113 @@ async def test_a_message_that_a_hook_broke_is_refused_and_not_saved(door: Door, 
 
     door.plugin({"chat.message": hook})
     await refused(door, {"type": "text", "text": "break it"}, why="malformed|cannot be (saved|used)")
+
+
+def _moved(output: Any) -> None:
+    output.message.session_id = "ses_other"
+
+
+def _renamed(output: Any) -> None:
+    output.message.id = "msg_other"
+
+
+def _emptied(output: Any) -> None:
+    output.parts.clear()
+
+
+def _unlisted(output: Any) -> None:
+    output.parts = None
+
+
+def _misnamed(output: Any) -> None:
+    output.parts[0].id = "first"
+
+
+def _given_to_nobody(output: Any) -> None:
+    output.message.agent = "nobody"
+
+
+def _sent_nowhere(output: Any) -> None:
+    output.message.model.provider_id = "nowhere"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (_moved, "its id and session cannot be changed"),
+        (_renamed, "its id and session cannot be changed"),
+        (_emptied, "it has no parts"),
+        (_unlisted, "it has no parts"),
+        (_misnamed, "a part's id begins with prt_, not 'first'"),
+        (_given_to_nobody, "there is no agent 'nobody'"),
+        (_sent_nowhere, "unknown provider 'nowhere'"),
+    ],
+)
+async def test_a_message_that_a_hook_made_into_something_else_is_refused(
+    door: Door, change: Callable[[Any], None], why: str
+) -> None:
+    async def hook(given: points.ChatMessageInput, output: points.ChatMessageOutput) -> None:
+        if getattr(output.parts[0], "text", "") == "change it":
+            change(output)
+
+    door.plugin({"chat.message": hook})
+    await refused(
+        door, {"type": "text", "text": "change it"}, why=f"hook left a message that cannot be saved: {why}"
+    )
+
+
+async def test_what_a_hook_adds_belongs_to_the_message_whatever_it_says(door: Door) -> None:
+    async def hook(given: points.ChatMessageInput, output: points.ChatMessageOutput) -> None:
+        stray = TextPart(
+            id=ids.new("prt"), session_id="ses_other", message_id="msg_other", text="half \ud800"
+        )
+        output.parts.append(stray)
+
+    door.plugin({"chat.message": hook})
+    session = await door.session()
+    assert answer_of(await door.ask(session, "hi")).error is None
+    (user, _) = await door.stored(session)
+    assert said(user) == "hi\nhalf \ufffd"
+    assert {(part.session_id, part.message_id) for part in user.parts} == {(session, user.info.id)}
+    assert (await door.live(session)).history[0] == user
+
+
+# -- ids ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (["one"], "a part's id begins with prt_, not 'one'"),
+        ([""], "a part's id begins with prt_, not ''"),
+        (["prt_1", "prt_1"], "two parts of the prompt have the id prt_1"),
+    ],
+)
+async def test_a_parts_id_has_its_form_and_stands_once(door: Door, given: list[str], why: str) -> None:
+    await refused(door, *({"type": "text", "text": name, "id": name} for name in given), why=why)
+
+
+async def test_no_prompt_takes_the_place_of_another_sessions_message_or_part(door: Door) -> None:
+    other = await door.session()
+    await door.ask(other, "mine")
+    before = await door.stored(other)
+    (user, *_) = before
+    again = [{"type": "text", "text": "stolen", "id": user.parts[0].id}]
+    why = "has an id of this prompt already"
+    await refused(door, {"type": "text", "text": "stolen"}, why=why, message_id=user.info.id)
+    await refused(door, *again, why=why)
+    with pytest.raises(Invalid, match=why):
+        await send(door, other, *again)
+    assert await door.stored(other) == before == (await door.live(other)).history
+
+
+async def test_parts_stand_in_the_order_of_their_ids_now_and_after_a_restart(
+    house: House, door: Door
+) -> None:
+    session = await door.session()
+    await send(door, session, *({"type": "text", "text": name, "id": f"prt_{name}"} for name in ("b", "a")))
+    assert sent(house) == "a\n\nb"
+    assert await door.stored(session) == (await door.live(session)).history
 
 
 # -- which agent, which model ------------------------------------------------------------------------

@@ -147,6 +147,8 @@ async def test_hooks_may_change_the_call_and_are_told_its_purpose(house: House) 
         ('\n\n  "Sorting socks"  \nmore', "Sorting socks"),
         ("<think>hm,\nwhat?</think>\nSorting", "Sorting"),
         ("", ""),
+        ("<think>a</think>One <think>two", "One <think>two"),
+        ("<think>" * 20_000, "<think>" * 14 + "<…"),
         ("x" * 300, "x" * (LONGEST - 1) + "…"),
     ],
 )

@@ -87,6 +87,61 @@ async def test_an_abort_ends_a_stream_and_keeps_what_came(house: House) -> None:
     assert not await door.client.abort(session)
 
 
+async def test_a_plugin_that_looks_at_a_text_holds_up_no_abort_and_loses_no_text(house: House) -> None:
+    house.says("== turn\ntext: so far\n")
+    door = await house.open()
+    asked = asyncio.Event()
+
+    async def complete(given: points.TextInput, output: points.TextOutput) -> None:
+        asked.set()
+        await asyncio.sleep(60)
+
+    door.plugin({"text.complete": complete})
+    session = await door.session()
+    await door.start(session, "go")
+    await asked.wait()
+    async with asyncio.timeout(1):
+        assert await door.client.abort(session)
+    assert said((await door.stored(session))[1]) == "so far"
+
+
+async def test_an_abort_in_the_middle_of_a_text_asks_no_plugin_about_it(house: House) -> None:
+    house.says("== turn\ntext: so far\ndelay: 60s\ntext: and more\n")
+    door = await house.open()
+    asked: list[str] = []
+
+    async def complete(given: points.TextInput, output: points.TextOutput) -> None:
+        asked.append(output.text)
+        await asyncio.sleep(60)
+
+    door.plugin({"text.complete": complete})
+    session = await door.session()
+    await door.start(session, "go")
+    await door.until(lambda event: event.type == "message.part.delta")
+    async with asyncio.timeout(1):
+        assert await door.client.abort(session)
+    assert (said((await door.stored(session))[1]), asked) == ("so far", [])
+
+
+async def test_an_abort_while_plugins_hear_of_an_answer_leaves_it_whole(house: House) -> None:
+    house.says("== turn\ntext: all of it\n")
+    door = await house.open()
+    told = asyncio.Event()
+
+    async def completed(given: points.CompletedInput, output: points.Empty) -> None:
+        told.set()
+        await asyncio.sleep(60)
+
+    door.plugin({"message.completed": completed})
+    session = await door.session()
+    await door.start(session, "go")
+    await told.wait()
+    async with asyncio.timeout(1):
+        assert await door.client.abort(session)
+    answer = answer_of((await door.stored(session))[1])
+    assert (answer.error, answer.finish) == (None, "stop")
+
+
 async def test_an_abort_ends_a_command_at_once_and_keeps_what_it_printed(house: House) -> None:
     house.says(SLEEP)
     door = await house.open()

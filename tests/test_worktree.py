@@ -250,6 +250,22 @@ async def test_filters_of_the_repositorys_own_settings_run_only_where_it_is_trus
     assert (repository.parent / "ran").exists()
 
 
+@pytest.mark.parametrize("where", ["onbranch:instar/**", "gitdir:**/worktrees/**"])
+async def test_filters_that_hold_in_the_new_worktree_alone_do_not_run_untrusted(
+    house: House, repository: Path, where: str
+) -> None:
+    _filtered(repository)
+    git(repository, "config", "--unset", "filter.mark.smudge")
+    (repository / ".git" / "more").write_text(
+        f'[filter "mark"]\n\tsmudge = touch {repository.parent}/ran; cat\n'
+    )
+    git(repository, "config", f"includeIf.{where}.path", "more")
+    del house.environment["INSTAR_TRUST"]
+    with pytest.raises(Invalid, match=r"is not trusted, and .*includeif"):
+        await (await house.open()).runtime.workspace.create()
+    assert not (repository.parent / "ran").exists()
+
+
 async def test_a_worktree_is_trusted_exactly_while_its_repository_is(house: House, repository: Path) -> None:
     del house.environment["INSTAR_TRUST"]
     trust = Trust(Paths.from_environment(house.environment), {})

@@ -294,19 +294,20 @@ def _completed(running: Running, after: points.ToolAfterOutput) -> ToolCompleted
         time=ToolSpan(start=running.started, end=now()),
         attachments=after.attachments,
     )
-    return wire.copy(state)
+    return wire.as_stored(state)
 
 
 async def _report_failure(instance: Instance, running: Running, error: str) -> None:
     after = points.ToolFailureOutput(error=error)
     await instance.plugins.trigger(points.TOOL_FAILURE, _after_input(running), after)
     state = running.part.state
-    running.part.state = ToolError(
+    failed = ToolError(
         input=running.args,
         error=after.error if isinstance(after.error, str) else error,
         metadata=getattr(state, "metadata", None),
         time=ToolSpan(start=running.started, end=now()),
     )
+    running.part.state = wire.as_stored(failed)
     await running.save()
 
 

@@ -29,7 +29,7 @@ from instar.plugin import (
 )
 from instar.provider.assemble import UnknownModel
 from instar.provider.resolve import NoModel
-from instar.store import PutTodos, PutValue
+from instar.store import PutTodos, PutValue, StoreError
 from instar.tool import background
 from instar.turns import Turns
 from instar.workspace import Workspaces, check_home
@@ -110,14 +110,23 @@ class SessionDoor:
         metadata: wire.Plain | None = None,
         permission: Sequence[Rule] = (),
     ) -> Session:
-        """Change a session's title or metadata, add rules to its own, or put it away. Raises `NotFound`."""
-        live = await self._sessions.open(session_id)
-        session = live.session
-        session.title = session.title if title is None else title
-        session.time.archived = session.time.archived if archived is None else (archived or None)
-        session.metadata = session.metadata if metadata is None else metadata
-        session.permission = [*(session.permission or []), *permission] if permission else session.permission
-        await self._sessions.update(live)
+        """Change a session's title or metadata, add rules to its own, or put it away.
+
+        Raises `NotFound`, and `Invalid` when another process runs it, which would write over the change.
+        """
+        async with self._held(session_id) as live:
+            session = live.session
+            was = session.title, session.time.archived, session.metadata, session.permission
+            session.title = session.title if title is None else title
+            session.time.archived = session.time.archived if archived is None else (archived or None)
+            session.metadata = session.metadata if metadata is None else metadata
+            session.permission = [*(session.permission or []), *permission] or session.permission
+            try:
+                await self._sessions.update(live)
+            except StoreError:
+                # What could not be saved must not go along with the turn's next save.
+                session.title, session.time.archived, session.metadata, session.permission = was
+                raise
         if archived:
             await self._lifecycle.end(session_id, "archived")
         return wire.copy(session)

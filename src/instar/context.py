@@ -6,7 +6,7 @@ caching needs (system, tools, earlier messages) to keep their bytes (design sect
 
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +16,7 @@ from instar.agent import Agent, sampling_temperature, shipped_prompt
 from instar.instance import Instance
 from instar.live import Live
 from instar.message import Assistant, Rule, User, WithParts, visible
-from instar.permission import denied_outright, exact_over_wildcards
+from instar.permission import denied_outright, exact_over_wildcards, matches
 from instar.plugin import Tool, points, wire
 from instar.provider.describe import describe
 from instar.provider.protocol import Model, Request, ToolSpec
@@ -112,7 +112,7 @@ def available(instance: Instance, turn: Turn) -> dict[str, Tool]:
     allowed = {
         name: tool
         for name, tool in found.items()
-        if switched.get(name, True)
+        if _is_on([name, tool.permission or name, *tool.aliases], switched)
         and not denied_outright([tool.permission or name, *tool.aliases], rules_for(turn, tool))
     }
     return (
@@ -120,6 +120,19 @@ def available(instance: Instance, turn: Turn) -> dict[str, Tool]:
         if structured.is_wanted(turn.user)
         else allowed
     )
+
+
+def _is_on(names: Sequence[str], switched: Mapping[str, bool]) -> bool:
+    """Whether a message's `tools` leave a tool on: the last pattern that fits one of its names decides.
+
+    Its permission is one of them, as in opencode: who switches `edit` off does not get `write`.
+    """
+    fits = (
+        on
+        for pattern, on in reversed(list(switched.items()))
+        if any(matches(name, pattern) for name in names)
+    )
+    return next(fits, True)
 
 
 def variant_options(turn: Turn) -> wire.Plain:

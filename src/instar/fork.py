@@ -14,7 +14,7 @@ from instar.plugin import NotFound
 from instar.session import slug
 from instar.store import PutMessage, PutPart, PutSession, Write
 
-_FORKED = re.compile(r"(.*) \(fork #(\d+)\)", re.DOTALL)
+_FORKED = re.compile(r"(.*) \(fork #(\d{1,9})\)", re.DOTALL)
 
 
 async def fork(instance: Instance, live: Live, message_id: str | None = None) -> Session:

@@ -12,7 +12,7 @@ from instar import mention, wire
 from instar.agent import Agent, parse_model
 from instar.command import Command, Filled, UnknownCommand, fill, positional, split
 from instar.instance import Instance
-from instar.message import ModelRef
+from instar.message import ModelRef, part_to_plain
 from instar.plugin import CommandBody, Invalid, PromptBody, points
 from instar.plugin.door import Refused
 from instar.process import ProcessError
@@ -133,9 +133,8 @@ async def _hooked(
         raise Invalid(
             f"the plugin {refused.plugin} refused the command {body.command}: {refused}"
         ) from refused
-    if not isinstance(output.parts, list) or not all(isinstance(part, dict) for part in output.parts):
-        raise Invalid("a command.execute.before hook left parts that are no parts of a prompt")
-    return output.parts
+    # The door lets objects, dicts and None through.
+    return [part if isinstance(part, dict) else part_to_plain(part) for part in output.parts or []]
 
 
 def _task(command: Command, agent: Agent, text: str, model: ModelRef | None) -> wire.Plain:

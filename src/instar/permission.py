@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from instar.message import Rule
 
@@ -28,6 +28,9 @@ DEFAULTS: tuple[Rule, ...] = (
     Rule(permission="read", pattern="*.env.example", action="allow"),
 )
 """What holds before anybody says otherwise."""
+
+DOUBT: Final = "(not understood) "
+"""Stands in front of the text of a command that could not be read with certainty."""
 
 
 def evaluate(permission: str, pattern: str, *rulesets: Iterable[Rule]) -> Rule:
@@ -46,6 +49,9 @@ def decide(permissions: Sequence[str], patterns: Sequence[str], *rulesets: Itera
     `permissions` are names of one and the same tool (its own and its aliases): a rule on any of them
     counts as a rule on the tool, so the last match among all names decides each pattern. Between
     patterns deny beats ask beats allow.
+
+    A text in doubt (`DOUBT`) is decided by the last rule for everything (``*``). Where that allows, and a rule
+    behind it asks about or denies some texts, this may be one of them: it is asked about (issue 3, item 4).
     """
     flat = [rule for rules in rulesets for rule in rules]
     decisions = [_last(permissions, pattern, flat) for pattern in patterns or ["*"]]
@@ -108,10 +114,15 @@ _SEVERITY = {"allow": 0, "ask": 1, "deny": 2}
 
 
 def _last(permissions: Sequence[str], pattern: str, rules: Sequence[Rule]) -> Rule:
+    doubt, narrowed = pattern.startswith(DOUBT), False
+    otherwise = Rule(permission=permissions[0], pattern="*", action="ask")
     for rule in reversed(rules):
-        if matches(pattern, rule.pattern) and any(matches(name, rule.permission) for name in permissions):
-            return rule
-    return Rule(permission=permissions[0], pattern="*", action="ask")
+        fits = not rule.pattern.strip("*") if doubt else matches(pattern, rule.pattern)
+        if (fits or doubt) and any(matches(name, rule.permission) for name in permissions):
+            if fits:
+                return otherwise if narrowed and rule.action == "allow" else rule
+            narrowed = narrowed or rule.action != "allow"
+    return otherwise
 
 
 @lru_cache(maxsize=4096)

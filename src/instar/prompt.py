@@ -7,13 +7,15 @@ import base64
 import mimetypes
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlparse
 
 import msgspec
 
 from instar import ids, structured, wire
-from instar.agent import Agent
+from instar.agent import Agent, UnknownAgent
 from instar.instance import Instance
 from instar.live import Live
 from instar.message import (
@@ -27,11 +29,14 @@ from instar.message import (
     User,
     WithParts,
     decode_part,
+    part_to_plain,
 )
 from instar.plugin import Invalid, PromptBody, points
 from instar.plugin.door import Refused
+from instar.provider.assemble import UnknownModel
+from instar.provider.resolve import NoModel
 from instar.session import DEFAULT_VARIANT
-from instar.store import Write
+from instar.store import StoreError, Write
 
 LARGEST_FILE = 5 * 1024 * 1024
 """Bytes of an attached file."""
@@ -65,8 +70,27 @@ async def submit(instance: Instance, live: Live, body: PromptBody, more: Sequenc
     if not body.parts:
         raise Invalid("a prompt needs at least one part")
     parts = [part for given in body.parts for part in _parts(instance, user, given)]
+    message, kept = await _offered(instance, body, user, parts)
+    # Others may have come while the hooks thought: the history is in the order of the times.
+    message.time.created = max(message.time.created, live.next_time())
+    try:
+        return await instance.sessions.save_prompt(live, message, _in_order(kept), more)
+    except StoreError as error:
+        if "NOT NULL" not in str(error):
+            raise
+        raise Invalid(
+            "a message or part elsewhere has an id of this prompt already; leave the ids out, or make new ones"
+        ) from error
+
+
+async def _offered(
+    instance: Instance, body: PromptBody, user: User, parts: list[Part]
+) -> tuple[User, list[Part]]:
+    """Return the message and its parts as `chat.message` left them. Raises `Invalid` for what cannot be saved."""
+    if not instance.plugins.listens(points.CHAT_MESSAGE):
+        return user, parts
     given = points.ChatMessageInput(
-        session_id=live.id,
+        session_id=user.session_id,
         agent=body.agent,
         model=body.model,
         message_id=body.message_id,
@@ -75,17 +99,39 @@ async def submit(instance: Instance, live: Live, body: PromptBody, more: Sequenc
     output = points.ChatMessageOutput(message=user, parts=list(parts))
     try:
         await instance.plugins.trigger(points.CHAT_MESSAGE, given, output)
+        # A gate fails closed: a message that a hook broke is not saved.
+        return _sound(instance, user, output.message), _whole(user, output.parts)
     except Refused as refused:
         raise Invalid(f"the plugin {refused.plugin} refused the prompt: {refused}") from refused
-    try:
-        kept = [_decoded(user, part) if isinstance(part, dict) else part for part in output.parts]
-        message = wire.copy(output.message)
-        # Others may have come while the hooks thought: the history is in the order of the times.
-        message.time.created = max(message.time.created, live.next_time())
-        return await instance.sessions.save_prompt(live, message, kept, more)
-    except (msgspec.MsgspecError, TypeError, AttributeError) as error:
-        # A gate fails closed: a message that a hook broke is not saved.
+    except (Invalid, UnknownAgent, UnknownModel, NoModel, msgspec.MsgspecError, TypeError) as error:
         raise Invalid(f"a chat.message hook left a message that cannot be saved: {error}") from error
+
+
+def _sound(instance: Instance, user: User, message: User) -> User:
+    """The message that a hook left. Raises `Invalid` for another one, and what finding agent or model raises."""
+    if (message.id, message.session_id) != (user.id, user.session_id):
+        raise Invalid("its id and session cannot be changed")
+    instance.agents.get(message.agent)
+    instance.models.find(f"{message.model.provider_id}/{message.model.model_id}")
+    return message
+
+
+def _whole(user: User, parts: Sequence[Any] | None) -> list[Part]:
+    """The parts that a hook left, as objects or as dicts; they belong to this message whatever they say."""
+    if not parts:
+        raise Invalid("it has no parts")
+    plain = [part if isinstance(part, dict) else part_to_plain(part) for part in parts]
+    # Encoded as the store does it, so that half a surrogate pair is gone here too.
+    return [_decoded(user, wire.parse(wire.encode(part))) for part in plain]
+
+
+def _in_order(parts: list[Part]) -> list[Part]:
+    """The parts as the store reads them: by id (the reference's section 3.1). Raises `Invalid` for an id twice."""
+    made = sorted(parts, key=lambda part: part.id)
+    for one, other in pairwise(made):
+        if one.id == other.id:
+            raise Invalid(f"two parts of the prompt have the id {one.id}")
+    return made
 
 
 def choose_model(instance: Instance, live: Live, body: PromptBody, agent: Agent) -> ModelRef:
@@ -135,9 +181,12 @@ def _handed_on(instance: Instance, user: User, part: AgentPart) -> TextPart:
 def _decoded(user: User, given: wire.Plain) -> Part:
     place = {"sessionID": user.session_id, "messageID": user.id}
     try:
-        return decode_part({"id": ids.new("prt"), **given, **place})
+        part = decode_part({"id": ids.new("prt"), **given, **place})
     except (msgspec.MsgspecError, TypeError) as error:
         raise Invalid(f"a part of the prompt is malformed: {error}") from None
+    if not ids.is_id(part.id, "prt"):
+        raise Invalid(f"a part's id begins with prt_, not {part.id[:40]!r}; leave it out to have one made")
+    return part
 
 
 def _check_id(live: Live, message_id: str) -> None:
@@ -218,10 +267,11 @@ def _is_text(data: bytes, mime: str) -> bool:
 def _shown(user: User, path: Path, text: str, lines: range | None = None) -> TextPart:
     last = "" if lines is None or lines.stop == sys.maxsize else lines.stop - 1
     place = "" if lines is None else f' lines="{lines.start}-{last}"'
-    return TextPart(
+    part = TextPart(
         id=ids.new("prt"),
         session_id=user.session_id,
         message_id=user.id,
         text=f'<file path="{path}"{place}>\n{text}\n</file>',
         synthetic=True,
     )
+    return wire.as_stored(part)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from instar import structured, wire
-from instar.message import Assistant, CompactionPart, Part, TextPart, User, WithParts
+from instar.message import Assistant, Part, TextPart, User, WithParts, mark_of
 
 PLAN: Final = "plan"
 """The agent that plans and changes nothing."""
@@ -40,11 +40,13 @@ def dress(messages: Sequence[WithParts]) -> list[WithParts]:
     asked: User | None = None
     for message in messages:
         info = message.info
-        if isinstance(info, User):
+        if isinstance(info, User) and mark_of(message) is None:
             sent.append(_dressed(message, info, answer, asked))
-            asked = asked if _is_mark(message) else info
+            asked = info
             continue
         sent.append(message)
+        if isinstance(info, User):
+            continue
         if not info.summary:
             answer = info
         if asked is not None and info.parent_id == asked.id and structured.is_missing(asked, info):
@@ -53,8 +55,6 @@ def dress(messages: Sequence[WithParts]) -> list[WithParts]:
 
 
 def _dressed(message: WithParts, info: User, answer: Assistant | None, before: User | None) -> WithParts:
-    if _is_mark(message):
-        return message
     parts: list[Part] = message.parts
     if answer is not None and _came_during(info, answer):
         parts = [_wrapped(part) for part in parts]
@@ -83,10 +83,6 @@ def _wrapped(part: Part) -> Part:
     if not isinstance(part, TextPart) or part.synthetic or part.ignored or not part.text.strip():
         return part
     return wire.replace(part, text=MEANWHILE.format(text=part.text))
-
-
-def _is_mark(message: WithParts) -> bool:
-    return any(isinstance(part, CompactionPart) for part in message.parts)
 
 
 def _again(info: Assistant, asked: User) -> WithParts:

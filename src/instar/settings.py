@@ -25,7 +25,9 @@ from instar.config import (
     Unknown,
     dotted,
     foreign,
+    misspelt,
     restrict,
+    shortened,
     spread_flat,
     substitute,
     unknown,
@@ -203,7 +205,10 @@ def layer_of(source: Source, environment: Mapping[str, str], trust: Trust) -> La
 def _unknown(source: Source, layer: Layer) -> Iterator[Unknown]:
     for key, near in unknown(layer.data):
         line, column = locate(source.text, (key,))
-        yield Unknown(f"{source.origin}:{line}:{column}", key, near)
+        yield Unknown(f"{source.origin}:{line}:{column}", shortened((key,)), near)
+    for path, meant in misspelt(layer.data):
+        line, column = locate(source.text, path)
+        yield Unknown(f"{source.origin}:{line}:{column}", shortened(path), meant)
 
 
 def _checked(data: Any, source: Source) -> Plain:

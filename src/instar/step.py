@@ -229,9 +229,13 @@ async def _wait(instance: Instance, turn: Turn, error: ProviderError, attempt: i
 
 
 async def aborted(instance: Instance, turn: Turn, holder: WithParts, writer: Writer) -> None:
-    """Save an answer that a person ended: what came so far, and why it stops."""
-    await writer.close()
-    await _fail(instance, turn, holder, _abort_error())
+    """Save an answer that a person ended: what came so far, and why it stops.
+
+    An answer that was whole before stays as it is: only what plugins were told of it was cut short.
+    """
+    await writer.close(whole=False)
+    if _answer(holder).time.completed is None:
+        await _fail(instance, turn, holder, _abort_error())
 
 
 async def failed(

@@ -97,15 +97,19 @@ class Writer:
                 await self.close()
                 self.finish = delta
 
-    async def close(self) -> None:
-        """Save the open part as whole, after `text.complete`; nothing happens when none is open."""
+    async def close(self, *, whole: bool = True) -> None:
+        """Save the open part, after `text.complete` when it is `whole`; nothing happens when none is open."""
         if self._open is None:
             return
         part, self._open = self._open, None
-        part.text = await self._complete(part, "".join(self._buffer))
-        part.time = Span(start=part.time.start if part.time else now(), end=now())
-        self._buffer = []
-        await self._instance.sessions.save_part(self._holder, part)
+        # Before a plugin is asked: an abort in the middle of that must not lose what was streamed.
+        part.text, self._buffer = "".join(self._buffer), []
+        try:
+            if whole:
+                part.text = await self._complete(part, part.text)
+        finally:
+            part.time = Span(start=part.time.start if part.time else now(), end=now())
+            await self._instance.sessions.save_part(self._holder, part)
 
     async def discard(self) -> None:
         """Take back every part of this attempt: it will be tried again."""

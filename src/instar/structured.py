@@ -47,7 +47,10 @@ def check(wanted: Plain | None) -> None:
     if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
         raise Invalid(f"format.retryCount must be a whole number from 0 on, not {retries!r}")
     # A schema that breaks the check would fail every answer: found out before anything is saved.
-    problems({}, schema)
+    try:
+        problems({}, schema)
+    except Exception as error:
+        raise Invalid(f"format.schema cannot be checked against: {type(error).__name__}: {error}") from error
 
 
 def is_wanted(asked: User) -> bool:

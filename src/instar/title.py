@@ -59,7 +59,9 @@ def is_wanted_still(live: Live) -> bool:
 
 def clean(text: str) -> str:
     """Return the first line of an answer that holds words, without thinking, quotes and surplus length."""
-    text = re.sub(r"<think>.*?</think>", "", text, flags=re.DOTALL)
+    # Behind the last end nothing is thinking; a search there for each beginning would take for ever.
+    end = text.rfind("</think>") + len("</think>") if "</think>" in text else 0
+    text = re.sub(r"<think>.*?</think>", "", text[:end], flags=re.DOTALL) + text[end:]
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     line = line.strip("\"'` ")
     return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"

@@ -99,12 +99,23 @@ def encode(value: object) -> bytes:
             return msgspec.json.encode(value)
         except UnicodeEncodeError:
             pass  # a file name that is not UTF-8, or a text cut by a program that counts in UTF-16
-    return msgspec.json.encode(_whole_characters(to_plain(value)))
+    return msgspec.json.encode(_whole_characters(to_plain(_parsed(value))))
 
 
 def copy(value: T) -> T:
     """Return an independent deep copy of a wire value, its leftovers included."""
+    if not _has_leftover(value):
+        # A hook is given a copy of the whole history at each step: looking for leftovers again costs half of it.
+        return _convert(msgspec.to_builtins(value), type(value))
     return decode(to_plain(value), type(value))
+
+
+def as_stored(value: T) -> T:
+    """Return a copy of a wire value as a store would give it back: half a surrogate pair becomes U+FFFD.
+
+    For what the outside world named: with a file name that is not UTF-8 in it, no request could be encoded.
+    """
+    return decode(encode(value), type(value))
 
 
 def replace(value: T, **changes: Any) -> T:
@@ -195,6 +206,15 @@ def _parse_halves(data: bytes | str, error: Exception) -> Any:
 
 def _refuse(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def _parsed(value: Any) -> Any:
+    """`value` with JSON that stands in it ready-made (`msgspec.Raw`) as plain values."""
+    if isinstance(value, msgspec.Raw):
+        return msgspec.json.decode(value)
+    if isinstance(value, dict):
+        return {key: _parsed(item) for key, item in value.items()}
+    return [_parsed(item) for item in value] if isinstance(value, list) else value
 
 
 def _whole_characters(value: Any) -> Any:

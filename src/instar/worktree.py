@@ -19,6 +19,8 @@ from instar.wire import replace
 
 _CHECKOUT: Final = 600.0
 """Seconds that checking out a worktree may take."""
+_NAMES_PROGRAMS: Final = r"^(filter|include|includeif)\."
+"""Settings that name programs which a checkout runs, or further settings: those may hold in the new worktree alone."""
 
 
 class Worktrees:
@@ -135,15 +137,21 @@ class Worktrees:
         if self._trusted(worktree):
             return
         found = await self._git(
-            "config", "--show-scope", "--name-only", "--get-regexp", r"^filter\.", cwd=worktree, check=False
+            "config",
+            "--show-scope",
+            "--name-only",
+            "--get-regexp",
+            _NAMES_PROGRAMS,
+            cwd=worktree,
+            check=False,
         )
         own = [
             line.split("\t", 1)[-1] for line in found.splitlines() if line.startswith(("local", "worktree"))
         ]
         if own:
             raise Invalid(
-                f"{worktree} is not trusted, and its git settings would run a program ({own[0]}):"
-                " trust it (instar trust), or take that setting out"
+                f"{worktree} is not trusted, and its git settings would run a program, or may bring some that do"
+                f" ({own[0]}): trust it (instar trust), or take that setting out"
             )
 
     def _repository(self) -> Path:

@@ -167,3 +167,15 @@ def test_settings_with_a_mistake_do_not_keep_a_person_from_logging_in(machine):
     done = machine.instar("auth", "login", "openai", stdin=KEY.encode())
     assert done.returncode == 0
     assert done.stderr.startswith("instar: no plugin is asked how to log in: ")
+
+
+@pytest.mark.parametrize(
+    ("model", "variable"),
+    [("openai/gpt-5", "OPENAI_API_KEY"), ("anthropic/claude-sonnet-4-6", "ANTHROPIC_API_KEY")],
+)
+def test_nothing_is_sent_to_a_vendor_without_a_key(machine, model, variable):
+    provider = model.partition("/")[0]
+    done = machine.instar("run", "-m", model, "hello")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"{provider} has no key: instar auth login {provider}, or set {variable}" in done.stderr
+    assert "trying again" not in done.stderr

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 import instar
-from instar.config import NO_EFFECT, OPENCODE_KEYS, OWN_KEYS, PARTLY, Config, unknown
+from instar.config import NO_EFFECT, OPENCODE_KEYS, OWN_KEYS, PARTLY, Config, misspelt, unknown
 from instar.config.view import (
     AgentConfig,
     CommandConfig,
@@ -97,6 +97,27 @@ def test_a_key_that_nobody_reads_is_told_with_the_nearest_one(
     data: dict[str, Any], found: list[tuple[str, str | None]]
 ) -> None:
     assert list(unknown(data)) == found
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        ({"agent": {"build": {"temperatur": 1, "topK": 1, "top_k": 1, "maxSteps": 1}}}, ["temperature"]),
+        ({"command": {"x": {"template": "t", "agnet": "plan"}}}, ["agent"]),
+        ({"mcp": {"x": {"enviroment": {}, "oauth": {}}, "y": {"header": {}}}}, ["environment", "headers"]),
+        (
+            {"provider": {"x": {"modles": {}, "options": {"apikey": "k", "baseUrl": "u"}}}},
+            ["models", "apiKey", "baseURL"],
+        ),
+        ({"provider": {"x": {"models": {"m": {"option": {}, "release_date": ""}}}}}, ["options"]),
+        ({"agent": {"x": {f"temperatur{number}": 1 for number in range(100)}}}, ["temperature"] * 20),
+        ({"agent": 1, "command": {"x": 1}, "mcp": [], "provider": {"x": {"options": 1}}}, []),
+    ],
+)
+def test_a_key_inside_a_block_that_looks_like_a_known_one_is_told(
+    data: dict[str, Any], found: list[str]
+) -> None:
+    assert [near for _, near in misspelt(data)] == found
 
 
 def test_opencodes_keys_are_those_of_its_document() -> None:

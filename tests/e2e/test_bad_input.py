@@ -1,6 +1,7 @@
 """What a plugin, a client or an imported file may do wrong in a session, and what becomes of the turn (issue 4)."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,8 @@ from typing import Any
 
 import pytest
 from tests.turn import House, results, said, users
+
+from instar.plugin import PromptBody
 
 pytest_plugins = ["tests.turn"]
 
@@ -36,6 +39,9 @@ def plugin(body: str, hook: str, more: str = "") -> str:
         ("chat.system.transform", "output.system.append(object())"),
         ("chat.params", "output.temperature = 'hot'"),
         ("chat.headers", "output.headers['x'] = 1"),
+        ("chat.headers", "output.headers['x y'] = 'z'"),
+        ("chat.headers", "output.headers['x'] = 'one\\ntwo'"),
+        ("chat.headers", "output.headers['x'] = 'caf\u00e9'"),
         ("text.complete", "output.text = None"),
         ("tool.definition", "output.parameters = []"),
     ],
@@ -49,6 +55,21 @@ async def test_nonsense_in_an_output_is_discarded_and_named(house: House, hook: 
     assert errors
     assert {error.plugin for error in errors} == {"mine"}
     assert house.requests()[0]["messages"] == [{"role": "user", "content": "hi"}]
+
+
+@pytest.mark.parametrize(
+    "body", ["output.env['A=B'] = 'x'", "output.env[''] = 'x'", "output.env['A'] = 'x\\0y'"]
+)
+async def test_a_variable_that_no_child_can_have_is_discarded_and_the_command_runs(
+    house: House, body: str
+) -> None:
+    house.says('== turn\ntool: bash {"command": "echo hi"}\n\n== turn\ntext: done\n')
+    house.plugin(plugin(body, "shell.env"))
+    door = await house.open()
+    session = await door.session()
+    await door.ask(session, "go")
+    assert results(await door.stored(session)) == ["hi\n"]
+    assert [(error.plugin, error.hook) for error in door.of("plugin.error")] == [("mine", "shell.env")]
 
 
 async def test_what_a_plugin_changes_after_it_returned_changes_nothing(house: House) -> None:
@@ -100,6 +121,34 @@ async def test_a_prompt_of_five_megabytes_is_kept_and_answered(house: House) -> 
     await door.runtime.close()
     again = await house.open()
     assert users(await again.client.messages(session)) == [text]
+
+
+async def test_a_file_name_that_is_not_utf_8_reaches_the_model_with_a_mark(house: House) -> None:
+    (house.folder / os.fsdecode(b"odd\xff.txt")).write_text("hello")
+    failing = {"filePath": f"{house.folder}/gone/../odd"}
+    house.says(
+        f"""
+        == turn
+        tool: list {{}}
+        tool: glob {{"pattern": "*"}}
+        tool: read {{"filePath": "."}}
+        tool: read {json.dumps(failing)}
+
+        == turn
+        text: seen
+
+        == turn
+        text: seen again
+        """
+    )
+    door = await house.open()
+    session = await door.session()
+    assert said(await door.ask(session, "look")) == "seen"
+    assert all("odd\ufffd.txt" in output for output in results(await door.stored(session)))
+    folder = {"type": "file", "mime": "application/x-directory", "url": house.folder.as_uri()}
+    again = await door.client.prompt(session, PromptBody(parts=[folder]))
+    assert said(again) == "seen again"
+    assert await door.stored(session) == (await door.live(session)).history
 
 
 @pytest.mark.parametrize("state", [

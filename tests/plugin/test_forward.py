@@ -10,7 +10,18 @@ import pytest
 from tests.turn import PATIENCE, House
 
 from instar.bus import Bus
-from instar.event import AskedBy, Event, PermissionAsked, PluginError, SessionIdle, make
+from instar.event import (
+    AskedBy,
+    Event,
+    PermissionAsked,
+    PluginError,
+    Retry,
+    SessionIdle,
+    SessionStatusChanged,
+    decode,
+    make,
+)
+from instar.message import TextPart
 from instar.plugin.forward import forward
 
 pytest_plugins = ["tests.turn"]
@@ -68,7 +79,7 @@ async def test_each_plugin_hears_everything_in_order_and_none_waits_for_another(
     async with forwarding(slow, quick) as bus:
         for event in events:
             bus.publish(event)
-        await quick.until(lambda event: event is events[-1])
+        await quick.until(lambda event: event == events[-1])
         assert slow.heard == events[:1]
         gate.set()
     assert slow.heard == quick.heard == events
@@ -83,6 +94,56 @@ async def test_a_hook_that_never_returns_is_ended_and_named_and_hears_the_next_e
     assert named.properties == PluginError(
         plugin="plugin0", hook="event", message="it did not return within 0.05 s and was ended"
     )
+
+
+PART = {"id": "prt_1", "sessionID": "ses_1", "messageID": "msg_1"}
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"sessionID": "ses_1", "part": {**PART, "type": "text", "text": "as it was"}, "time": 1},
+        {
+            "sessionID": "ses_1",
+            "part": {**PART, "type": "later", "more": {"deep": [1]}},
+            "time": 1,
+            "new": {"x": 1},
+        },
+    ],
+)
+async def test_what_a_plugin_does_to_an_event_no_other_plugin_and_no_client_sees(properties: Any) -> None:
+    event = decode({"id": "evt_1", "type": "message.part.updated", "properties": properties})
+
+    async def spoil(heard: Any) -> None:
+        heard.properties.session_id = "ses_other"
+        if isinstance(heard.properties.part, TextPart):
+            heard.properties.part.text = "spoilt"
+        else:
+            heard.properties.part.fields["more"]["deep"].append(2)
+            heard.properties.leftover["new"]["x"] = 2
+
+    spoiler, other = Ear(spoil), Ear()
+    async with forwarding(spoiler, other) as bus, asyncio.timeout(PATIENCE):
+        with bus.subscribe() as client:
+            bus.publish(event)
+            await other.until(lambda heard: heard.type == event.type)
+            seen = await client.get()
+    assert seen is not None
+    assert seen.to_plain()["properties"] == other.heard[0].to_plain()["properties"] == properties
+    assert other.heard[0].id == "evt_1"
+
+
+async def test_an_event_with_nested_fields_is_each_plugins_own() -> None:
+    async def spoil(heard: Any) -> None:
+        if heard.type == "session.status":
+            heard.properties.status.message = "spoilt"
+
+    status = SessionStatusChanged(session_id="ses_1", status=Retry(attempt=1, message="busy", next=2))
+    spoiler, other = Ear(spoil), Ear()
+    async with forwarding(spoiler, other) as bus:
+        bus.publish(make(status))
+    assert spoiler.heard[0].properties != status
+    assert other.heard[0].properties == status
 
 
 @pytest.mark.parametrize(
@@ -102,7 +163,7 @@ async def test_a_hook_that_raises_each_time_is_named_once_and_not_for_its_own_fa
             bus.publish(idle(number))
         last = idle(99)
         bus.publish(last)
-        await bad.until(lambda event: event is last)
+        await bad.until(lambda event: event == last)
     assert [event.properties for event in other.heard if event.type == "plugin.error"] == [
         PluginError(plugin="plugin0", hook="event", message=said)
     ]

@@ -6,12 +6,12 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from instar.process import SPILL_LIMIT, ProcessError, Processes
+from instar.process import SPILL_LIMIT, ProcessError, Processes, Wrapped
 
 
 @pytest.fixture
@@ -297,11 +297,13 @@ async def test_runs_leave_no_descriptor_and_no_zombie(processes: Processes, tmp_
         ]
         return set("".join(found).split())
 
-    await processes.run(["true"], cwd=tmp_path)
+    # The guard starts with the first child that takes a moment, and stays.
+    await processes.run(["sleep", "0.1"], cwd=tmp_path)
     # Other tests of this process may have a server of their own running.
     before, others = descriptors(), children()
-    for _ in range(5):
+    for _ in range(200):
         await processes.run(["cat"], cwd=tmp_path, stdin=b"in")
+    for _ in range(5):
         await processes.run(["sh", "-c", "sleep 9"], cwd=tmp_path, stdin=b"x" * 200_000, timeout=0.05)
         with pytest.raises(ProcessError):
             await processes.run(["/no/such/program"], cwd=tmp_path, stdin=b"in")
@@ -386,3 +388,70 @@ async def test_a_python_child_starts_and_reads_json(processes: Processes, tmp_pa
     code = "import json, sys; print(json.load(sys.stdin)['hook'])"
     output = await processes.run([sys.executable, "-c", code], cwd=tmp_path, stdin=b'{"hook": "idle"}')
     assert output.stdout == b"idle\n"
+
+
+DAEMON = "setsid -f sh -c 'echo $$; exec sleep 60 >/dev/null 2>&1 </dev/null'"
+
+
+@pytest.mark.parametrize("rest", ["", "; sleep 60"], ids=["at the exit", "at the time limit"])
+async def test_a_descendant_that_left_the_group_ends_too(
+    processes: Processes, tmp_path: Path, rest: str
+) -> None:
+    output = await processes.run(["sh", "-c", DAEMON + rest], cwd=tmp_path, timeout=0.5)
+    assert output.timed_out == bool(rest)
+    await until(lambda: not alive(int(output.stdout)))
+
+
+async def test_a_descendant_of_one_run_is_not_taken_for_another_s(
+    processes: Processes, tmp_path: Path
+) -> None:
+    seen = bytearray()
+    stays = asyncio.create_task(
+        processes.run(["sh", "-c", DAEMON + "; sleep 60"], cwd=tmp_path, on_output=seen.extend)
+    )
+    await until(lambda: b"\n" in seen)
+    await processes.run(["true"], cwd=tmp_path)
+    assert alive(int(seen))
+    stays.cancel()
+    await asyncio.wait([stays])
+    await until(lambda: not alive(int(seen)))
+
+
+class Echoes:
+    """A confinement that only says that it was there."""
+
+    def __init__(self) -> None:
+        self.reading, writing = os.pipe()
+        os.write(writing, b"held")
+        os.close(writing)
+        self.over = 0
+
+    def wrap(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Wrapped:
+        command = ["sh", "-c", f'cat /dev/fd/{self.reading}; echo " $WRAPPED"; exec "$@"', "sh", *argv]
+        return Wrapped(command, {**env, "WRAPPED": str(cwd)}, (self.reading,), self.after)
+
+    def after(self) -> None:
+        self.over += 1
+        os.close(self.reading)
+
+    def policy(self) -> bytes | None:
+        return None
+
+
+async def test_a_confinement_says_how_a_child_starts_and_hears_of_its_end(
+    processes: Processes, tmp_path: Path
+) -> None:
+    confine = Echoes()
+    path = script(tmp_path / "hook.py", f"#!{sys.executable}\nprint('ran')\n")
+    output = await processes.run([str(path)], cwd=tmp_path, stdin=b"x", confine=confine, warm=True)
+    assert output.stdout == f"held {tmp_path}\nran\n".encode()
+    assert confine.over == 1
+
+
+async def test_a_confinement_is_told_of_the_end_of_a_child_that_never_started(
+    processes: Processes, tmp_path: Path
+) -> None:
+    confine = Echoes()
+    with pytest.raises(ProcessError):
+        await processes.run(["true"], cwd=tmp_path / "gone", confine=confine)
+    assert confine.over == 1

@@ -471,3 +471,11 @@ def test_a_forced_call_is_asked_for_unless_the_model_thinks(options, choice):
     tools = [ToolSpec("give", "Gives.", {"type": "object"})]
     request = make_request(make_model(), user("hi"), tools=tools, options=options, tool_choice="required")
     assert parameters(request).get("tool_choice") == choice
+
+
+async def test_half_a_character_in_the_request_does_not_fail_the_call(server, adapter):
+    model = claude(server, *GOOD)
+    odd = ToolSpec("t", "a\ud800b", {"type": "object"})
+    await collect(adapter, make_request(model, user("c\ud800d"), system=["e\ud800f"], tools=[odd]))
+    body = json.dumps(server.requests(model)[0]["body"], ensure_ascii=False)
+    assert [text in body for text in ("a\ufffdb", "c\ufffdd", "e\ufffdf")] == [True, True, True]

@@ -324,3 +324,12 @@ def test_openais_reasoning_models_are_not_sent_what_they_refuse(facts, sampled):
     assert ("temperature" in body, "top_p" in body) == (sampled, sampled)
     assert ("max_tokens" in body, "max_completion_tokens" in body) == (sampled, not sampled)
     assert body["reasoning_effort"] == "high"
+
+
+async def test_half_a_character_in_the_request_does_not_fail_the_call(server, adapter):
+    model = server.plan(*GOOD)
+    odd = ToolSpec("t", "a\ud800b", {"type": "object"})
+    await collect(adapter, make_request(model, user("c\ud800d"), system=["e\ud800f"], tools=[odd]))
+    body = server.requests(model)[0]["body"]
+    assert [message["content"] for message in body["messages"]] == ["e\ufffdf", "c\ufffdd"]
+    assert body["tools"][0]["function"]["description"] == "a\ufffdb"

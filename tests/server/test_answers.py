@@ -85,6 +85,15 @@ def test_an_older_client_answers_at_the_session(asking, wait_until):
     assert served.http.post(url, json={"response": "once"}).status_code == 404
 
 
+def test_an_answer_at_another_session_answers_nothing(asking, wait_until):
+    served, session_id, waiting = asking()
+    url = f"/session/{served.session()}/permissions/{waiting['id']}"
+    assert served.http.post(url, json={"response": "always"}).status_code == 404
+    assert served.http.get("/permission").json() == [waiting]
+    served.http.post(f"/permission/{waiting['id']}/reply", json={"reply": "once"})
+    assert outcome(served, session_id, wait_until) == ("ran\n", True)
+
+
 def test_an_answer_that_names_another_directory_finds_its_call(asking, wait_until, tmp_path):
     served, session_id, waiting = asking()
     other = tmp_path / "other"

@@ -166,3 +166,20 @@ def test_what_cannot_be_done_is_refused_in_opencodes_form(shared, talk, method, 
 def test_a_session_that_is_not_there_is_not_found(shared, path):
     body = {"messageID": "msg_x"} if path in ("revert", "fork") else {"providerID": "a", "modelID": "b"}
     assert shared.http.post(f"/session/ses_none/{path}", json=body).status_code == 404
+
+
+@pytest.mark.parametrize("stamp", ["1e308", "9223372036854775808", "-5"])
+def test_a_time_that_cannot_be_stored_is_refused_and_the_session_goes_on(shared, stamp):
+    session_id = shared.session()
+    url = f"/session/{session_id}"
+    refused = shared.http.patch(url, content=f'{{"time": {{"archived": {stamp}}}}}')
+    assert refused.status_code == 400
+    assert "time.archived" in refused.json()["data"]["message"]
+    assert shared.http.patch(url, json={"title": "goes on"}).json()["title"] == "goes on"
+
+
+def test_a_schema_that_nothing_can_be_checked_against_is_refused(shared):
+    wanted = {"type": "json_schema", "schema": {"type": "object", "properties": 5, "required": "abc"}}
+    refused = shared.ask(shared.session(), format=wanted)
+    assert refused.status_code == 400
+    assert "format.schema" in refused.json()["data"]["message"]

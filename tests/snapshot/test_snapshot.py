@@ -69,6 +69,27 @@ async def test_what_changed_between_two_snapshots_is_told_file_by_file(
     assert "".join(one.patch or "" for one in found) == await snapshot.diff(before, after)
 
 
+@pytest.mark.parametrize("rules", ["", None])
+async def test_a_file_that_an_ignore_file_named_then_is_not_deleted(
+    snapshot: Snapshot, project: Path, rules: str | None
+) -> None:
+    (project / ".gitignore").write_text(".env\n/made/\n")
+    (project / ".env").write_text("KEY=1\n")
+    before = await taken(snapshot)
+    (project / ".gitignore").unlink()
+    if rules is not None:
+        (project / ".gitignore").write_text(rules)
+    (project / "made").mkdir()
+    (project / "made" / "x").write_text("x\n")
+    (project / "new").write_text("new\n")
+    done = await put_back(snapshot, before)
+    assert sorted(done.kept) == [".env", "made/x"]
+    assert sorted(done.files) == [".gitignore", "new"]
+    assert (project / ".env").read_text() == "KEY=1\n"
+    assert (project / ".gitignore").read_text() == ".env\n/made/\n"
+    assert not (project / "new").exists()
+
+
 async def test_only_the_files_asked_for_are_told(snapshot: Snapshot, project: Path) -> None:
     before = await taken(snapshot)
     for name in ("a.txt", "b.txt"):

@@ -89,6 +89,10 @@ CERTAIN = [
     ("rm > log x", ["rm > log x", "rm x"]),
     ("rm 2>/dev/null x", ["rm x"]),
     ("a && b || c", ["a", "b", "c"]),
+    ("a | b | c\nrm x > f", ["a", "b", "c", "rm x > f"]),
+    ("a 1 | b 2 | c 3\n\nd | e | f g\nrm x > f", ["a 1", "b 2", "c 3", "d", "e", "f g", "rm x > f"]),
+    ("(a | b | c d\nrm x > f)", ["a", "b", "c d", "rm x > f"]),
+    ("a | b | c 'd\ne'\nrm x > f", ["a", "b", "c 'd\ne'", "rm x > f"]),
     ("{ a; b; } > log && c", ["a", "b", "c"]),
     ("! a | b", ["a", "b"]),
     ("if a; then b; elif c; then d; else e; fi", ["a", "b", "c", "d", "e"]),
@@ -118,6 +122,10 @@ def test_a_command_is_split_into_what_it_runs(text: str, expected: list[str]) ->
 
 DOUBTFUL = [
     "bash -c 'rm x'",
+    "bash -c -- 'rm x'",
+    "sh -c -e 'rm x'",
+    "strace -f rm x",
+    "taskset 1 rm x",
     "eval rm x",
     "eval 'rm x'",
     "/bin/sh -c 'rm x'",
@@ -156,6 +164,22 @@ DOUBTFUL = [
     "x='a[$(rm x)]'; echo $((x+1))",
     "[[ $x -eq 1 ]]; rm x",
     "test -v 'a[$(rm x)]'",
+    "echo \"${a:-'$(rm x)'}\"",
+    "echo \"${a:-${b:-'`rm x`'}}\"",
+    "cat <<E\n${a:-'$(rm x)'}\nE",
+    "env - rm x",
+    "env -u A - rm x",
+    "declare -a 'a=($(rm x))'",
+    "a=(1); export a='($(rm x))'",
+    "x='a[$(rm x)]'; export \"$x=1\"",
+    "x='a[$(rm x)]'; unset $x",
+    "x='a[$(rm x)]'; wait -p \"$x\"",
+    "read RANDOM <<< 'a[$(rm x)]'",
+    "for OPTIND in 'a[$(rm x)]'; do ls; done",
+    "read PATH <<< .; rm x",
+    "echo $((PATH=1)); rm x",
+    "echo ${BASH_ENV:=f}; rm x",
+    "CDPATH=/; cd etc; rm x",
     "printf -v 'a[$(rm x)]' b",
     "unset 'a[$(rm x)]'",
     "declare -i a='b[$(rm x)]'",
@@ -210,6 +234,40 @@ def test_what_is_not_understood_is_allowed_by_no_narrow_rule(text: str) -> None:
     assert decide(["bash"], patterns(text), from_config({"bash": "allow"})).action == "allow"
 
 
+HIDDEN = [
+    "r${z}m x",
+    "rm${IFS}x",
+    "$'\\x72m' x",
+    "{r,}m x",
+    "/???/rm x",
+    "a=rm; printf -v b $a; $b x",
+    "alias l=rm; l x",
+    "source <(echo rm x)",
+    "eval $X",
+    "echo 'unclosed",
+    "echo rm x | sh",
+    "bash <<< 'rm x'",
+    "bash <<'EOF'\nrm x\nEOF",
+    "sh < script",
+]
+
+
+@pytest.mark.parametrize("text", HIDDEN)
+def test_what_is_not_understood_is_asked_about_where_some_commands_are_denied(text: str) -> None:
+    for action in ("ask", "deny"):
+        rules = from_config({"bash": {"*": "allow", "shutdown *": action}})
+        assert decide(["bash"], patterns(text), rules).action == "ask"
+    # The last rule that matches decides, as ever: everything is allowed after the denial.
+    rules = from_config({"bash": {"shutdown *": "deny", "*": "allow"}})
+    assert decide(["bash"], patterns(text), rules).action == "allow"
+
+
+def test_a_wildcard_with_words_lets_nothing_through_that_is_not_understood() -> None:
+    rules = from_config({"bash": {"*": "ask", "* --help": "allow"}})
+    assert decide(["bash"], patterns("git push --help"), rules).action == "allow"
+    assert decide(["bash"], patterns("$X --help"), rules).action == "ask"
+
+
 @pytest.mark.parametrize("text", [*DOUBTFUL, *(text for text, found in CERTAIN if "rm x" in found)])
 def test_a_denied_command_is_found_wherever_it_stands(text: str) -> None:
     rules = from_config({"bash": {"*": "allow", "rm *": "deny"}})
@@ -232,6 +290,10 @@ def test_a_pipeline_of_allowed_commands_is_allowed(text: str) -> None:
         ("sudo -u root rm x", ["sudo *", "rm *"]),
         ("$X", ["$X"]),
         ("", [""]),
+        ("'*' foo", []),
+        ("*", []),
+        ("\\? x; ls", ["ls *"]),
+        ("git\\ push; ls", ["ls *"]),
     ],
 )
 def test_always_covers_the_first_word_of_each_command(text: str, expected: list[str]) -> None:
@@ -326,6 +388,8 @@ def test_a_plain_sh_is_trusted_with_what_it_reads_as_bash_does() -> None:
         "echo $((" + "1+" * 30_000 + "1))",
         "bash -c " * 3_000,
         "cat " + "<<a " * 5_000,
+        "printf " + "[" * 100_000,
+        "printf '" + "$" * 50_000 + "[" * 50_000,
     ],
     ids=lambda text: text[:12],
 )

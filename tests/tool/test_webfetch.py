@@ -132,8 +132,22 @@ async def test_redirects_are_followed_and_each_place_is_asked_for(ctx: Any, site
     assert result.output == "here"
     assert [(ask.permission, list(ask.patterns), list(ask.always)) for ask in ctx.asked] == [
         ("webfetch_private", [f"{site.url}/start"], [f"{site.url}/*"]),
+        ("webfetch", [f"{other.url}/hop"], ["*"]),
         ("webfetch_private", [f"{other.url}/hop"], [f"{other.url}/*"]),
+        ("webfetch", [f"{site.url}/end"], ["*"]),
     ]
+
+
+async def test_a_redirect_does_not_lead_to_a_page_that_is_denied(ctx: Any, site: Site) -> None:
+    async def refuse(ask: Any) -> None:
+        if (ask.permission, list(ask.patterns)) == ("webfetch", [f"{site.url}/denied"]):
+            raise PermissionDenied("no")
+
+    ctx.ask = refuse
+    site.puts("/denied", PAGE)
+    with pytest.raises(PermissionDenied):
+        await fetch(ctx, site.puts("/start", b"", status=302, Location="/denied"))
+    assert [path for path, _ in site.seen] == ["/start"]
 
 
 async def test_a_private_address_is_not_connected_to_without_leave(ctx: Any, site: Site) -> None:

@@ -23,11 +23,12 @@ from instar.cli.text import one_line
 from instar.config import Config
 from instar.git import clean_environment
 from instar.process import Output, ProcessError, Processes
-from instar.provider.assemble import SCRIPTED, UnknownModel
-from instar.provider.catalogue import shipped
+from instar.provider.assemble import UnknownModel
+from instar.provider.catalogue import shipped, vendor_wanting_key
 from instar.provider.keys import KeysError
 from instar.provider.protocol import Model
 from instar.provider.resolve import NoModel
+from instar.sandbox import find_level
 from instar.store import StoreError
 from instar.store.migrate import migrations, prepare
 
@@ -98,6 +99,7 @@ async def examine(context: Context, folder: Path) -> Report:
             model,
             *await git,
             *_programs(context),
+            await _sandbox(processes, context),
             database,
             _trust(context, folder, found),
             _evolve(context, await evolve, found),
@@ -166,11 +168,7 @@ def _source(context: Context, config: Config, model: Model) -> str:
 
 
 def _needs_key(model: Model) -> bool:
-    """Whether the model is a vendor's at the vendor's own address: a server of one's own may need none."""
-    vendor = shipped().providers.get(model.provider_id)
-    if model.provider_id == SCRIPTED or vendor is None or vendor.local:
-        return False
-    return model.url == vendor.url and bool(vendor.env)
+    return vendor_wanting_key(model.provider_id, model.url) is not None
 
 
 # -- programs ----------------------------------------------------------------------------------------
@@ -218,10 +216,20 @@ def _programs(context: Context) -> Iterator[Line]:
 
 
 _LATER: Final = {
-    "bwrap": "would be for a sandbox (bubblewrap); this instar has none and runs tools as you",
     "bun": "would be for JavaScript plugins; this instar runs Python ones only",
     "node": "for MCP servers and scripts of yours that are written for it",
 }
+
+
+async def _sandbox(processes: Processes, context: Context) -> Line:
+    """How far a child can be confined on this machine, found by doing it."""
+    level = await find_level(processes, context.environment)
+    lock = f"Landlock {level.landlock}" if level.landlock else "no Landlock"
+    if level.name == "bubblewrap":
+        overlay = "copies by overlay" if level.overlay else "plain copies"
+        return Line("sandbox", "ok", f"{level.program}, {lock}, {overlay}")
+    text = f"{lock} alone" if level.name == "landlock" else "none"
+    return Line("sandbox", "note", f"{text}: {level.missing}", level.todo)
 
 
 def _evolve(context: Context, done: Output | ProcessError, found: Checked) -> Line:

@@ -7,7 +7,7 @@ from instar.config.assembly import viewed
 from instar.config.choice import foreign, without_choice
 from instar.config.fault import ConfigError, Path, check_keys, describe, dotted
 from instar.config.flat import spread_block, spread_flat
-from instar.config.known import NO_EFFECT, OPENCODE_KEYS, PARTLY, Unknown, unknown
+from instar.config.known import NO_EFFECT, OPENCODE_KEYS, PARTLY, Unknown, misspelt, shortened, unknown
 from instar.config.layer import Layer, Merged, Scope, has_reference, merge, plugin_name, substitute
 from instar.config.restriction import restrict
 from instar.config.view import (
@@ -45,8 +45,10 @@ __all__ = [
     "foreign",
     "has_reference",
     "merge",
+    "misspelt",
     "plugin_name",
     "restrict",
+    "shortened",
     "spread_block",
     "spread_flat",
     "substitute",

@@ -26,6 +26,9 @@ OWN_KEYS: Final = (
 _GUARDING: Final = (*OWN_KEYS, "permission")
 """Keys whose near miss stops a run: a rule or a limit that a typing error takes away would let things through."""
 
+_GUARDING_AGENT: Final = ("permission", "tools", "disable")
+"""The same of an agent's block, whose other keys are model options."""
+
 _OURS: Final = ("data", "foreign", "asked")
 """Fields of the view that no file fills."""
 
@@ -262,10 +265,17 @@ def _check_rest(view: Config, data: Plain, origin: str) -> None:
             raise ConfigError(origin, *found)
     for path, names in _BLOCKS.items():
         check_keys(_block(data, path), names, path, origin, others=path == ("compaction",))
-    for key in data:
-        near = difflib.get_close_matches(key, _GUARDING, n=1, cutoff=0.85)
-        if near and key not in _GUARDING:
-            raise ConfigError(origin, (key,), f"there is no such setting; did you mean {near[0]}?")
+    _check_near(data, _GUARDING, (), origin)
+    for name in view.agent:
+        _check_near(data["agent"][name], _GUARDING_AGENT, ("agent", name), origin)
+
+
+def _check_near(block: Plain, names: tuple[str, ...], path: Path, origin: str) -> None:
+    """Raise `ConfigError` for a key of a block that is nearly one of `names`."""
+    for key in block:
+        near = difflib.get_close_matches(key, names, n=1, cutoff=0.85)
+        if near and key not in names:
+            raise ConfigError(origin, (*path, key), f"there is no such setting; did you mean {near[0]}?")
 
 
 def _block(data: Plain, path: Path) -> Plain:

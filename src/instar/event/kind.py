@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from instar import ids, wire
-from instar.message import UnknownPart, part_to_plain
+from instar.message import UnknownPart, decode_part, part_to_plain
 from instar.wire import Plain, Wire
 
 
@@ -64,6 +64,17 @@ class Event(msgspec.Struct, frozen=True):
     def session_id(self) -> str | None:
         """The session that the event belongs to, if any."""
         return getattr(self.properties, "session_id", None)
+
+    def copy(self) -> "Event":
+        """Return an independent copy, with the same id."""
+        properties = wire.replace(self.properties)
+        part = getattr(properties, "part", None)
+        if part is not None:
+            properties.part = decode_part(part_to_plain(part))  # type: ignore[attr-defined]
+        elif not all(isinstance(value, str | int) for value in msgspec.structs.astuple(properties)):
+            # Deltas, of which there are thousands, are words alone and shared with nobody by now.
+            properties = wire.copy(properties)
+        return Event(self.id, self.type, properties)
 
     def to_plain(self) -> Plain:
         """Return the event's wire form as a detached dict."""

@@ -38,6 +38,8 @@ from instar.project import Project
 from instar.wire import Plain, decode
 
 _ID: Final = re.compile(r"(ses|msg|prt)_[0-9A-Za-z_-]{1,120}")
+_LARGEST: Final = 2**53
+"""The largest number of a session's columns: beyond it JavaScript counts no more."""
 _ENDED: Final = "Tool execution was interrupted: the session was exported while it ran."
 _CUT: Final = "The answer was interrupted: the session was exported while it was written."
 
@@ -116,7 +118,25 @@ def _session(info: Any) -> Session:
         raise ExchangeError(f"info.id: {session.id[:40]!r} is not the id of a session")
     if min(session.time.created, session.time.updated, session.time.archived or 0) < 0:
         raise ExchangeError("info.time: a time is negative; times are milliseconds since 1970")
+    # Times in the future are set to now; when it was put away is not.
+    stored = {
+        "time": {"archived": session.time.archived},
+        "tokens": info.get("tokens"),
+        "summary": info.get("summary"),
+    }
+    for name, value in stored.items():
+        if any(abs(number) > _LARGEST for number in _numbers(value)):
+            raise ExchangeError(f"info.{name}: a number is too large to be stored")
     return session
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    """The numbers of an object and of those in it."""
+    for one in value.values() if isinstance(value, dict) else ():
+        if isinstance(one, int | float):
+            yield one
+        else:
+            yield from _numbers(one)
 
 
 def _messages(

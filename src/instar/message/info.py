@@ -10,6 +10,7 @@ import msgspec
 
 from instar.message.error import MessageError
 from instar.message.part import (
+    PART_TYPES,
     CompactionPart,
     Created,
     ModelRef,
@@ -19,7 +20,7 @@ from instar.message.part import (
     decode_part,
     part_to_plain,
 )
-from instar.wire import Plain, Wire, decode, to_plain
+from instar.wire import Plain, Wire, copy, decode, to_plain
 
 
 class FileDiff(Wire):
@@ -112,11 +113,15 @@ class WithParts(msgspec.Struct):
         return {"info": to_plain(self.info), "parts": [part_to_plain(part) for part in self.parts]}
 
     def copy(self) -> "WithParts":
-        """Return an independent deep copy."""
+        """Return an independent deep copy. Raises as `decode_with_parts`, where a plugin put something else in."""
+        if type(self.info) in _COPIED and all(type(part) in _COPIED for part in self.parts):
+            return WithParts(info=copy(self.info), parts=[copy(part) for part in self.parts])
         return decode_with_parts(self.to_plain())
 
 
 _ROLES: dict[str, type[User] | type[Assistant]] = {"user": User, "assistant": Assistant}
+_COPIED = frozenset({*_ROLES.values(), *PART_TYPES.values()})
+"""What is copied as what it is, without a look at its form."""
 
 
 def decode_message(data: Plain) -> Message:

@@ -56,7 +56,8 @@ class _Ear:
         with self._subscription as events:
             async for event in events:
                 for heard in for_plugins(event, time.time_ns() // 1_000_000):
-                    await self._call(heard)
+                    # What one plugin does to an event, no other plugin and no client sees.
+                    await self._call(heard.copy())
                 if events.missed > missed:
                     self._report(f"it was too slow: {events.missed - missed} events were left out")
                     missed = events.missed

@@ -4,6 +4,7 @@ Names and payloads are opencode's (seed 004 section 1, the reference's section 3
 is our own (design section 5). ``docs/plugins.md`` lists them all.
 """
 
+import re
 from typing import Any, Final, Literal
 
 from instar.message import FilePart, Message, ModelRef, User, WithParts
@@ -13,6 +14,8 @@ from instar.wire import Plain, Wire
 
 CORE: Final = HookPoints()
 """Every hook point that the core itself calls."""
+_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""The name of an HTTP header."""
 
 AutocontinueInput = payload.AutocontinueInput
 AutocontinueOutput = payload.AutocontinueOutput
@@ -76,6 +79,12 @@ class HeadersOutput(Wire):
     """Extra HTTP headers of the request."""
 
     headers: dict[str, str]
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for what HTTP cannot send: the call would fail, and nobody would know by whom."""
+        for name, value in self.headers.items():
+            if not _HEADER.fullmatch(name) or not value.isascii() or not (value or " ").isprintable():
+                raise ValueError(f"{name!r}: {value!r} cannot be an HTTP header")
 
 
 class Empty(Wire):
@@ -192,6 +201,12 @@ class ShellEnvOutput(Wire):
     """Variables to set over the child's environment."""
 
     env: dict[str, str]
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for what no child can be given: the command would not start."""
+        for name, value in self.env.items():
+            if not name or "=" in name or "\0" in name + value:
+                raise ValueError(f"{name!r}: {value!r} cannot be a variable of the environment")
 
 
 class TextInput(Wire):

@@ -6,6 +6,7 @@ descendant that makes a session of its own escapes the group; the shield of a la
 """
 
 from instar.process.child import DRAIN, GRACE, Feed
+from instar.process.confine import Confinement, Wrapped
 from instar.process.kept import MIB, SPILL_LIMIT
 from instar.process.output import Output, ProcessError
 from instar.process.processes import Processes
@@ -15,8 +16,10 @@ __all__ = [
     "GRACE",
     "MIB",
     "SPILL_LIMIT",
+    "Confinement",
     "Feed",
     "Output",
     "ProcessError",
     "Processes",
+    "Wrapped",
 ]

@@ -4,11 +4,12 @@ import asyncio
 import signal as signals
 import time
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 from instar.process.group import lives, send
 from instar.process.kept import Kept
+from instar.process.mark import kill
 from instar.process.output import Output, ProcessError
 from instar.process.reason import reason
 
@@ -21,24 +22,73 @@ GRACE: Final = 0.3
 DRAIN: Final = 0.2
 """Seconds for which a pipe is still read after the child has gone."""
 
+_SWEEPS: Final = 5
+
+
+class Transport(Protocol):
+    """A started child, as asyncio's transport of a subprocess and a warm interpreter's call both are."""
+
+    def get_pid(self) -> int:
+        """Return its process id, which is also its group's."""
+
+    def get_returncode(self) -> int | None:
+        """Return its exit code, the negative number of a signal, or None while it runs."""
+
+    def close(self) -> None:
+        """Let go of its descriptors."""
+
+
+Launch = Callable[["Child"], Awaitable[Transport]]
+"""Starts a program whose output and end the child is told of. Raises `ProcessError`."""
+
+
+def plainly(argv: Sequence[str], stdin: Feed, merge: bool, **where: Any) -> Launch:
+    """Return the launch of a fresh process; `where` is what `subprocess.Popen` takes: `cwd`, `env`, `pass_fds`."""
+
+    async def launch(child: "Child") -> Transport:
+        try:
+            transport, _ = await asyncio.get_running_loop().subprocess_exec(
+                lambda: child,
+                *argv,
+                stdin=stdin if isinstance(stdin, int) else PIPE if stdin else DEVNULL,
+                stdout=PIPE,
+                stderr=STDOUT if merge else PIPE,
+                **where,
+                start_new_session=True,
+            )
+        except (OSError, ValueError, TypeError) as error:
+            raise ProcessError(reason(argv, where["cwd"], error)) from error
+        feed = transport.get_pipe_transport(0) if stdin else None
+        if isinstance(feed, asyncio.WriteTransport) and isinstance(stdin, bytes):
+            # Written in the background; a child that stops reading breaks the pipe, which is its right.
+            feed.write(stdin)
+            feed.write_eof()
+        return transport
+
+    return launch
+
 
 class Child(asyncio.SubprocessProtocol):
     """One child and its group, from start to the last descriptor."""
 
-    def __init__(self, out: Kept, err: Kept, on_output: Callable[[bytes], None] | None) -> None:
+    def __init__(
+        self, out: Kept, err: Kept, on_output: Callable[[bytes], None] | None = None, mark: str = ""
+    ) -> None:
         loop = asyncio.get_running_loop()
         self._streams = {1: out, 2: err}
         self._open = set[int]()
         self._on_output = on_output
+        self._mark = mark
         self._failure: Exception | None = None
         self._exited, self._drained, self._lost = (loop.create_future() for _ in range(3))
         self._starting: asyncio.Future[None] | None = None
         self._ending: asyncio.Future[None] | None = None
-        self._transport: asyncio.SubprocessTransport | None = None
+        self._transport: Transport | None = None
         self._ended = 0.0
 
-    def start(self, argv: Sequence[str], stdin: Feed, merge: bool, **where: Any) -> asyncio.Future[None]:
-        self._starting = asyncio.ensure_future(self._start(argv, stdin, merge, where))
+    def start(self, launch: "Launch", merge: bool) -> asyncio.Future[None]:
+        """Start it by `launch`, which says how; `merge`: its stderr goes into its stdout."""
+        self._starting = asyncio.ensure_future(self._start(launch, merge))
         return self._starting
 
     async def exit(self, timeout: float | None) -> bool:
@@ -54,7 +104,18 @@ class Child(asyncio.SubprocessProtocol):
             self._ending = asyncio.ensure_future(self._end())
         return self._ending
 
+    @property
+    def pid(self) -> int | None:
+        """Its process id, None before it was started."""
+        return None if self._transport is None else self._transport.get_pid()
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not exited."""
+        return not self._exited.done()
+
     def output(self, started: float, timed_out: bool) -> Output:
+        """Return what it did, once it has ended."""
         assert self._transport is not None
         out, err = self._streams[1], self._streams[2]
         code = self._transport.get_returncode()
@@ -72,6 +133,7 @@ class Child(asyncio.SubprocessProtocol):
         )
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Keep what came on a stream."""
         self._streams[fd].add(data)
         if fd == 1 and self._on_output is not None and self._failure is None:
             try:
@@ -81,42 +143,30 @@ class Child(asyncio.SubprocessProtocol):
                 self.end()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        """A stream is at its end."""
         self._open.discard(fd)
         if not self._open:
             _settle(self._drained)
 
     def process_exited(self) -> None:
+        """The child has exited; its descendants may hold its streams."""
         self._ended = time.monotonic()
         _settle(self._exited)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Everything of it is closed."""
         _settle(self._lost)
 
-    async def _start(self, argv: Sequence[str], stdin: Feed, merge: bool, where: dict[str, Any]) -> None:
+    async def _start(self, launch: "Launch", merge: bool) -> None:
         self._open = {1} if merge else {1, 2}
-        try:
-            self._transport, _ = await asyncio.get_running_loop().subprocess_exec(
-                lambda: self,
-                *argv,
-                stdin=stdin if isinstance(stdin, int) else PIPE if stdin else DEVNULL,
-                stdout=PIPE,
-                stderr=STDOUT if merge else PIPE,
-                **where,
-                start_new_session=True,
-            )
-        except (OSError, ValueError, TypeError) as error:
-            raise ProcessError(reason(argv, where["cwd"], error)) from error
-        feed = self._transport.get_pipe_transport(0) if stdin else None
-        if isinstance(feed, asyncio.WriteTransport) and isinstance(stdin, bytes):
-            # Written in the background; a child that stops reading breaks the pipe, which is its right.
-            feed.write(stdin)
-            feed.write_eof()
+        self._transport = await launch(self)
 
     async def _end(self) -> None:
         if self._starting is not None:
             await asyncio.wait([self._starting])
         if self._transport is not None:
             await self._end_group(self._transport.get_pid())
+            self._sweep(self._transport.get_pid())
             self._transport.close()
             await asyncio.wait([self._lost], timeout=GRACE)
         for kept in self._streams.values():
@@ -130,6 +180,12 @@ class Child(asyncio.SubprocessProtocol):
             if lives(group) and send(group, signals.SIGKILL):
                 await self._gone(group, DRAIN)
             await asyncio.wait([self._exited, self._drained], timeout=DRAIN)
+
+    def _sweep(self, first: int) -> None:
+        """Kill what left the group; again when there was some, since it may have forked meanwhile."""
+        for _ in range(_SWEEPS if self._mark else 0):
+            if not kill(self._mark, first):
+                break
 
     async def _gone(self, group: int, seconds: float) -> None:
         """Wait until no process of the group lives, for at most `seconds`."""

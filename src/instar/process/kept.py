@@ -22,9 +22,11 @@ class Kept:
 
     @property
     def truncated(self) -> bool:
+        """Whether more came than is kept."""
         return self.size > len(self.head)
 
     def add(self, data: bytes) -> None:
+        """Take the next bytes."""
         room = self._limit - len(self.head)
         rest = data[room:] if room > 0 else data
         if room > 0:
@@ -34,6 +36,7 @@ class Kept:
         self.size += len(data)
 
     def close(self) -> None:
+        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -1,14 +1,26 @@
 """The children of one runtime, and the promise that nothing of them is left behind."""
 
 import asyncio
+import base64
+import functools
+import importlib.util
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from instar.process.child import Child, Feed, whole
+from instar.process.child import Child, Feed, Launch, Transport, plainly, whole
+from instar.process.confine import Confinement, Wrapped
+from instar.process.guard import Guard
 from instar.process.kept import MIB, Kept
+from instar.process.mark import marked
 from instar.process.output import Output, ProcessError
 from instar.process.reason import program
+from instar.process.warm import Warm
+
+_POLICY = "instar.sandbox.landlock"
+"""The module whose `apply` a warm child confines itself with."""
 
 
 class Processes:
@@ -17,6 +29,10 @@ class Processes:
     def __init__(self) -> None:
         self._children: set[Child] = set()
         self._closed = False
+        self._token = os.urandom(8).hex()
+        self._runs = 0
+        self._guard = Guard(self._token)
+        self._warm = Warm(lambda env: marked(env, self._mark()))
 
     async def run(
         self,
@@ -30,32 +46,118 @@ class Processes:
         spill: Path | None = None,
         merge: bool = False,
         on_output: Callable[[bytes], None] | None = None,
+        confine: Confinement | None = None,
+        warm: bool = False,
     ) -> Output:
         """Run `argv` in `cwd` to its end and return what it did; an exit code is never an exception.
 
-        `env` is the whole environment (None: this process's own). `stdin` is written while output is
-        read, or read from; else it is empty. After `timeout` seconds the group is ended and `timed_out` set.
-        Of each stream the first `limit` bytes are kept, the rest is read and dropped; with `spill` the
-        whole stdout (up to `SPILL_LIMIT`) goes to that file once it exceeds `limit`. `merge` sends
+        `env` is the whole environment (None: this process's own); the run's mark is added to it. `stdin` is
+        written while output is read, or read from; else it is empty. After `timeout` seconds the group is ended and
+        `timed_out` set. Of each stream the first `limit` bytes are kept, the rest is read and dropped; with
+        `spill` the whole stdout (up to `SPILL_LIMIT`) goes to that file once it exceeds `limit`. `merge` sends
         stderr into stdout. `on_output` sees each chunk of stdout as it comes; what it raises ends the
-        child and is raised here. Cancelling ends the group, within a second, before it is passed on.
+        child and is raised here. `confine` says what it may reach. `warm`: a Python script given bytes to read may
+        be run by an interpreter that has already started. Cancelling ends the group, within a second, before
+        it is passed on.
 
         Raises `ProcessError` when the program cannot be started, or after `close`.
         """
         if self._closed:
             raise ProcessError(f"cannot start {program(argv)}: the runtime is shutting down")
-        child = Child(Kept(limit, spill), Kept(limit), on_output)
+        mark = self._mark()
+        child = Child(Kept(limit, spill), Kept(limit), on_output, mark)
+        start = _Start(argv, cwd, marked(env, mark), stdin, merge, confine)
         self._children.add(child)
         started = time.monotonic()
+        guarding = self._guard.soon(child)
         try:
-            await whole(child.start(argv, stdin, merge, cwd=cwd, env=env))
+            await whole(child.start(start.launch(self._warm if warm else None), merge))
             timed_out = not await child.exit(timeout)
         finally:
             await whole(child.end())
+            guarding.cancel()
+            self._guard.over(child)
             self._children.discard(child)
+            start.wrapped.after()
         return child.output(started, timed_out)
 
     async def close(self) -> None:
         """End every child that still runs, with its group; later calls of `run` are refused."""
         self._closed = True
-        await asyncio.gather(*(whole(child.end()) for child in list(self._children)))
+        await asyncio.gather(*(whole(child.end()) for child in list(self._children)), self._warm.close())
+        await self._guard.close()
+
+    def _mark(self) -> str:
+        # The full stop tells run 1 from run 12 in an environment.
+        self._runs += 1
+        return f"{self._token}.{self._runs}."
+
+
+class _Start:
+    """How one program is started: warm where that is asked for and possible, else plainly."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        stdin: Feed,
+        merge: bool,
+        confine: Confinement | None,
+    ) -> None:
+        self.wrapped = Wrapped(argv, env)
+        self._argv, self._cwd, self._env = argv, cwd, env
+        self._stdin, self._merge, self._confine = stdin, merge, confine
+
+    def launch(self, warm: Warm | None) -> Launch:
+        """Return the launch."""
+
+        async def launch(child: Child) -> Transport:
+            found = None if warm is None else await self._warmly(warm, child)
+            return found or await self._plainly(child)
+
+        return launch
+
+    async def _plainly(self, child: Child) -> Transport:
+        if self._confine is not None:
+            self.wrapped = self._confine.wrap(self._argv, self._cwd, self._env)
+        argv, env, pass_fds, _ = self.wrapped
+        return await plainly(argv, self._stdin, self._merge, cwd=self._cwd, env=env, pass_fds=pass_fds)(child)
+
+    async def _warmly(self, warm: Warm, child: Child) -> Transport | None:
+        # Without bytes its standard input would not be a pipe, which a script can see.
+        if not isinstance(self._stdin, bytes) or not self._stdin:
+            return None
+        policy = self._policy()
+        if policy is None:
+            return None
+        interpreter = warm.ready(self._argv, self._cwd, self._env)
+        if interpreter is None:
+            return None
+        path = self._argv[0]
+        request = {
+            "path": path,
+            "argv": list(self._argv),
+            "env": dict(self._env),
+            "cwd": str(self._cwd),
+            **policy,
+        }
+        # The kernel calls a process by its script's name; one that `env` finds has the interpreter's.
+        request["comm"] = os.path.basename(path) if "/" in interpreter.interpreter.name else ""
+        return await interpreter.launch(child, request, self._stdin, self._merge)
+
+    def _policy(self) -> dict[str, Any] | None:
+        """What of a request confines it; None: a warm child cannot be confined so."""
+        if self._confine is None:
+            return {}
+        policy, applies = self._confine.policy(), _applies()
+        if policy is None or applies is None:
+            return None
+        return {"policy": base64.b64encode(policy).decode(), "apply": applies}
+
+
+@functools.cache
+def _applies() -> str | None:
+    """The file of the module that applies a policy."""
+    found = importlib.util.find_spec(_POLICY)
+    return None if found is None else found.origin

@@ -7,6 +7,7 @@ from pathlib import Path
 
 
 def program(argv: Sequence[str]) -> str:
+    """Return what a command is called in messages."""
     return str(argv[0]) if argv else "nothing"
 
 

@@ -16,10 +16,10 @@ import msgspec
 
 from instar.provider.anthropic_answer import Answer
 from instar.provider.anthropic_convert import Converter, system_blocks, tool_list
-from instar.provider.connection import Call, Connections, Patience, joined, merged
+from instar.provider.connection import Call, Connections, Patience, check_key, joined, merged
 from instar.provider.failure import Endpoint, secrets_in
 from instar.provider.protocol import Delta, Model, Request
-from instar.wire import Plain
+from instar.wire import Plain, encode
 
 VERSION: Final = "2023-06-01"
 INTERLEAVED: Final = "interleaved-thinking-2025-05-14"
@@ -41,6 +41,7 @@ class Anthropic:
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         """Make the call and yield its deltas. Raises `ProviderError`, never with the key in it."""
         endpoint = _endpoint(request)
+        check_key(request, endpoint)
         patience = Patience.of(request.model.settings)
         call = Call(endpoint, _url(request.model), _headers(request), self.body(request))
         async with aclosing(self._connections.exchange(call, patience, Answer(endpoint))) as deltas:
@@ -65,7 +66,7 @@ class Anthropic:
         wire["messages"] = msgspec.Raw(self._converter(model).json(request.messages))
         wire["stream"] = True
         wire |= parameters(request)
-        return msgspec.json.encode({key: value for key, value in wire.items() if value is not None})
+        return encode({key: value for key, value in wire.items() if value is not None})
 
     def _converter(self, model: Model) -> Converter:
         key = (model.ref, model.attachment)

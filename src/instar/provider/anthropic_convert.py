@@ -31,7 +31,7 @@ from instar.message import (
 from instar.provider import convert
 from instar.provider.anthropic_answer import METADATA
 from instar.provider.protocol import ToolSpec
-from instar.wire import Plain
+from instar.wire import Plain, encode
 
 MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
 BEGINNING: Final = "[The conversation goes on.]"
@@ -39,7 +39,6 @@ BEGINNING: Final = "[The conversation goes on.]"
 _IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _ID: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _KEPT_BYTES: Final = 16 << 20
-_encode = msgspec.json.encode
 
 Turn = tuple[str, list[bytes]]
 """A role and the JSON of its blocks."""
@@ -79,7 +78,7 @@ class Converter:
         if kept is not None and kept.made_of == made_of:
             return kept.turns
         turns = [
-            (role, [_encode(block) for block in blocks])
+            (role, [encode(block) for block in blocks])
             for role, blocks in turns_of(message, self._ref, attachment=self._attachment)
         ]
         size = sum(len(block) for _, blocks in turns for block in blocks)
@@ -97,16 +96,14 @@ class Converter:
 
 def system_blocks(system: list[str]) -> bytes:
     """Return the system prompt's texts as a JSON array of blocks, the last one marked; empty without any."""
-    blocks = [_encode(_text(text)) for text in system if text.strip()]
+    blocks = [encode(_text(text)) for text in system if text.strip()]
     return _array(blocks, marked=True) if blocks else b""
 
 
 def tool_list(tools: list[ToolSpec]) -> bytes:
     """Return tools as a JSON array in the order given, the last one marked."""
     found = [
-        _encode(
-            {"name": tool.name, "description": tool.description, "input_schema": _schema(tool.parameters)}
-        )
+        encode({"name": tool.name, "description": tool.description, "input_schema": _schema(tool.parameters)})
         for tool in tools
     ]
     return _array(found, marked=True)
@@ -121,7 +118,7 @@ def merged(turns: list[Turn]) -> list[Turn]:
         elif blocks:
             found.append((role, blocks))
     if found and found[0][0] != "user":
-        found.insert(0, ("user", [_encode(_text(BEGINNING))]))
+        found.insert(0, ("user", [encode(_text(BEGINNING))]))
     return found
 
 

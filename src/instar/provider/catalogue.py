@@ -74,3 +74,13 @@ class Catalogue(msgspec.Struct, frozen=True):
 def shipped() -> Catalogue:
     """Return the catalogue that comes with instar, read once."""
     return msgspec.json.decode(FILE.read_bytes(), type=Catalogue)
+
+
+def vendor_wanting_key(provider_id: str, url: str) -> Vendor | None:
+    """Return the vendor at whose own address `url` a call is refused without a key; else None.
+
+    A server of one's own may need none.
+    """
+    vendor = shipped().providers.get(provider_id)
+    wants = vendor is not None and not vendor.local and vendor.url == url and bool(vendor.env)
+    return vendor if wants else None

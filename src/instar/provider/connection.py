@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from instar.provider.failure import MAX_BODY, Endpoint
-from instar.provider.protocol import Delta, Model, ProviderError
+from instar.provider.catalogue import vendor_wanting_key
+from instar.provider.failure import MAX_BODY, Endpoint, secrets_in
+from instar.provider.protocol import Delta, Model, ProviderError, Request
 from instar.wire import Plain
 
 if TYPE_CHECKING:
@@ -153,6 +154,16 @@ def joined(model: Model, path: str) -> str:
     base, mark, query = model.url.partition("?")
     base = base.rstrip("/")
     return base + ("" if base.endswith(path) else path) + mark + query
+
+
+def check_key(request: Request, endpoint: Endpoint) -> None:
+    """Raise `ProviderError` for a call that its vendor is sure to refuse: no key, and no header in its place."""
+    model = request.model
+    vendor = vendor_wanting_key(model.provider_id, model.url)
+    if vendor is None or model.api_key or secrets_in(model.headers | request.headers):
+        return
+    how = f"instar auth login {model.provider_id}, or set {vendor.env[0]}"
+    raise endpoint.error(f"{model.provider_id} has no key: {how}", kind="auth")
 
 
 def merged(own: dict[str, str], *more: dict[str, str]) -> dict[str, str]:

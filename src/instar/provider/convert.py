@@ -36,7 +36,7 @@ from instar.message import (
     WithParts,
 )
 from instar.provider.protocol import Model, ToolSpec
-from instar.wire import Plain
+from instar.wire import Plain, encode
 
 INTERRUPTED: Final = "[Tool execution was interrupted]"
 """The result of a call that never ended: a call without a result would make every later request fail."""
@@ -47,7 +47,6 @@ SUMMARISED: Final = "What did we do so far?"
 RETURNED: Final = "Files that the tool calls above returned:"
 """What begins the synthetic message of a person's that holds a tool's files (seed 004 section 4)."""
 _KEPT_BYTES: Final = 16 << 20
-_encode = msgspec.json.encode
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -72,7 +71,7 @@ class Converter:
 
     def json(self, system: list[str], messages: list[WithParts]) -> bytes:
         """Return the JSON array of the whole conversation, the system prompt as its one first message."""
-        pieces = [_encode(message) for message in system_messages(system)]
+        pieces = [encode(message) for message in system_messages(system)]
         pieces += [piece for message in messages if (piece := self._message(message))]
         return b"[" + b",".join(pieces) + b"]"
 
@@ -86,7 +85,7 @@ class Converter:
         if kept is not None and kept.made_of == made_of:
             return kept.json
         wire = convert(message, attachment=self._attachment, reasoning_field=self._field)
-        data = b",".join([_encode(item) for item in wire])
+        data = b",".join([encode(item) for item in wire])
         self._keep(message.info.id, _Kept(made_of, data), kept)
         return data
 
@@ -213,7 +212,7 @@ def _answer(parts: list[Part], attachment: bool, field: str | None) -> list[Plai
 
 
 def _call(part: ToolPart) -> Plain:
-    arguments = _encode(part.state.input).decode()
+    arguments = encode(part.state.input).decode()
     return {
         "id": part.call_id,
         "type": "function",

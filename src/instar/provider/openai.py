@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from instar.provider.answer import Answer
-from instar.provider.connection import Call, Connections, Patience, joined, merged
+from instar.provider.connection import Call, Connections, Patience, check_key, joined, merged
 from instar.provider.convert import Converter, reasoning_field, tool_list
 from instar.provider.failure import Endpoint, secrets_in
 from instar.provider.protocol import Delta, Model, Request
-from instar.wire import Plain
+from instar.wire import Plain, encode
 
 _REASONING_NAME: Final = re.compile(r"^(?:o\d|gpt-[5-9])(?!.*-chat)")
 _BODY_NAMES: Final = {
@@ -46,6 +46,7 @@ class OpenAI:
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         """Make the call and yield its deltas. Raises `ProviderError`, never with the key in it."""
         endpoint = _endpoint(request)
+        check_key(request, endpoint)
         patience = Patience.of(request.model.settings)
         call = Call(endpoint, _url(request.model), _headers(request), self.body(request))
         async with aclosing(self._connections.exchange(call, patience, Answer(endpoint))) as deltas:
@@ -84,7 +85,7 @@ def body(request: Request, converter: Converter) -> bytes:
     wire |= _parameters(request)
     for name, value in (model.options | request.options).items():
         wire[_BODY_NAMES.get(name, name)] = value
-    return msgspec.json.encode({key: value for key, value in wire.items() if value is not None})
+    return encode({key: value for key, value in wire.items() if value is not None})
 
 
 def _parameters(request: Request) -> Plain:

@@ -65,7 +65,14 @@ class AnswerRoutes:
         """POST /session/{id}/permissions/{permission}: as older clients of opencode answer."""
         given = await body(request, ResponseBody)
         request_id = check_id(request.path_params["permission"], "per", "Params")
-        runtime, _ = await self._finder.of_session(request)
+        runtime, session_id = await self._finder.of_session(request)
+        waiting = [one.id for one in await runtime.permission.list() if one.session_id == session_id]
+        if request_id not in waiting:
+            return missing(
+                "PermissionNotFoundError",
+                request_id,
+                f"session {session_id} waits for no answer to {request_id}",
+            )
         try:
             await runtime.permission.reply(request_id, given.response)
         except NotFound as error:

@@ -1,13 +1,18 @@
 """The routes that change and look back at a session: revert, fork, diff, single messages, its own fields."""
 
+from typing import Final
+
 from starlette.requests import Request
 from starlette.responses import Response
 
 from instar import wire
 from instar.message import ModelRef, Rule
-from instar.server.errors import reply
+from instar.server.errors import BadRequest, reply
 from instar.server.request import Finder, body, check_id
 from instar.wire import Plain, Wire
+
+_LATEST: Final = 8_640_000_000_000_000
+"""The last millisecond that a client's clock knows; what is far beyond it cannot be stored."""
 
 
 class RevertBody(Wire):
@@ -57,6 +62,8 @@ class HistoryRoutes:
         runtime, session_id = await self._finder.of_session(request)
         given = await body(request, ChangeBody, empty=True)
         archived = given.time.archived if given.time is not None else None
+        if archived is not None and not 0 <= archived <= _LATEST:
+            raise BadRequest(f"time.archived must be milliseconds since 1970, found {archived!r}")
         changed = await runtime.session.update(
             session_id,
             title=given.title,

@@ -5,7 +5,7 @@ behind a symbolic link or in a ``.git`` folder is touched.
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -64,6 +64,7 @@ async def put_back(
     Fills in `restored.files` and `restored.kept`.
     """
     writes: dict[str, str] = {}
+    deletes: list[str] = []
     for name, entry in wanted.items():
         if present.get(name) == entry and (entry is not None or not _exists(shadow.worktree, name)):
             restored.files.append(name)
@@ -72,10 +73,31 @@ async def put_back(
         elif entry is not None:
             writes[name] = entry
         else:
+            deletes.append(name)
+    ignored = await _ignored_then(shadow, writes, deletes)
+    for name in deletes:
+        if name in ignored:
+            restored.kept.append(name)
+        else:
             _delete(shadow.worktree, name, restored)
     if writes:
         await _write(shadow, writes)
         restored.files.extend(writes)
+
+
+async def _ignored_then(shadow: Shadow, writes: Entries, deletes: Collection[str]) -> set[str]:
+    """Which of the files to delete were ignored before an ignore file changed: no snapshot held them then.
+
+    They may have been there, so that their absence from the snapshot says nothing. The ignore files are put back.
+    """
+    rules = {name: entry for name, entry in writes.items() if PurePosixPath(name).name == ".gitignore"}
+    if not rules or not deletes:
+        return set()
+    await _write(shadow, rules)
+    lines = b"".join(f"{name}\0".encode() for name in deletes)
+    args = ("check-ignore", "--no-index", "-z", "--stdin")
+    found = await shadow.run(*args, stdin=lines, check=False)
+    return {name.decode() for name in found.split(b"\0") if name}
 
 
 def _exists(worktree: Path, name: str) -> bool:

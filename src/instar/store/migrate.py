@@ -132,6 +132,7 @@ def _in_the_way(path: Path) -> Path | None:
 _ADVICE: Final = (
     ("FOREIGN KEY", "what was written belongs to a project, session or message that is not in the store"),
     ("UNIQUE", "an event or record with this id was written before"),
+    ("NOT NULL", "a message or part with this id stands in another session or message"),
     (
         "locked",
         "another program is writing to it for longer than five seconds; end that program and try again",

@@ -18,6 +18,9 @@ from instar.store.protocol import StoreError
 _LARGEST: Final = 256 * 1024 * 1024
 """Bytes of one value; a larger one is an error of its row."""
 
+_LONGEST_NAME: Final = 1024 * 1024
+"""Bytes of one value where all sessions are listed at once: a column may be computed, and larger than the file."""
+
 _NEEDED: Final = ("session", "message", "part", "project")
 
 
@@ -63,13 +66,15 @@ class OpencodeDatabase:
         self._connection.close()
 
     def summaries(self) -> list[Summary]:
-        """Return every session, last updated first."""
+        """Return every session, last updated first. Raises `StoreError`."""
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_NAME)
         found = self._rows(
             "SELECT s.id, s.parent_id, s.directory, s.title, s.time_updated,"
             " (SELECT count(*) FROM message m WHERE m.session_id = s.id), s.project_id, p.worktree, p.vcs"
             " FROM session s LEFT JOIN project p ON p.id = s.project_id"
             " ORDER BY s.time_updated DESC, s.id"
         )
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST)
         return [_summary(row) for row in found]
 
     def info(self, session_id: str) -> Any:

@@ -2,8 +2,9 @@
 
 Only a shell understands shell; where the reading (`instar.tool.shell`) is in doubt it says so. The rules
 then also see the text cut at every place where a command could begin, and the text behind `DOUBT`, which
-nothing but a rule for everything (``*``) fits: ``git *`` allowed does not let through what was not understood,
-``rm *`` denied is found in it. Wrappers (``sudo``, ``xargs``) count as themselves and as what they run.
+nothing but a rule for everything (``*``) fits, and that only where no narrower one restricts: ``git *`` allowed
+does not let through what was not understood, ``rm *`` denied is found in it, or it is asked about. Wrappers
+(``sudo``, ``xargs``) count as themselves and as what they run.
 """
 
 import re
@@ -11,14 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from instar.permission import DOUBT
 from instar.tool.shell import leaf, wrapper
 from instar.tool.shell.reach import Reach
 from instar.tool.shell.simple import Chains, Redirect, Simple, unquoted, written
 from instar.tool.shell.tree import MAX_TEXT, Reading
 from instar.tool.shell.word import Names, Values, Word
 
-DOUBT: Final = "(not understood) "
-"""Stands in front of a text that could not be split with certainty."""
 MAX_SCRIPTS: Final = 8
 """Scripts inside one another (``sh -c "sh -c ..."``) that are read."""
 
@@ -45,14 +45,16 @@ def judge(text: str, folder: Path, environment: Mapping[str, str], *, bash: bool
     `environment` holds the variables that it can count on.
     """
     text = text.strip(" \t\n")
-    script = _Script(text, folder, environment)
+    # A `cd` out of it asks by itself, so that where the command began is enough to see what leads out.
+    script = _Script(text, folder, {**environment, "PWD": str(folder)})
     doubt = script.doubt or not (bash or wrapper.posix(text))
     found = script.patterns
     if doubt:
         cut = [" ".join(piece.split()) for piece in _CUTS.split(text)]
         found = [text, *found, DOUBT + text, *cut, *(_FRONT.sub("", piece) for piece in cut)]
     known = [pattern for pattern in dict.fromkeys(found) if pattern] or [text]
-    return Judged(known, list(dict.fromkeys(script.always)) or [text], list(dict.fromkeys(script.places)))
+    lasting = list(dict.fromkeys(script.always)) or [*_exact(text)]
+    return Judged(known, lasting, list(dict.fromkeys(script.places)))
 
 
 def patterns(text: str) -> list[str]:
@@ -127,7 +129,7 @@ class _Script:
                 self.patterns += [written(items), unquoted(items)]
         sure = one.sure and not _evaluates(taken)
         self.doubt = self.doubt or not sure
-        self.always += [f"{first.bare} *"] if sure else []
+        self.always += [f"{first.bare} *"] if sure and not _STRANGE(first.bare) else []
         if not one.sure:
             self.patterns += self._expanded(taken)
 
@@ -159,9 +161,29 @@ def _parted(forms: Sequence[Sequence[Word | Redirect]]) -> bool:
 
 def _evaluates(words: Sequence[Word]) -> bool:
     """Whether a builtin is handed something that it evaluates: a subscript may run a command."""
-    return wrapper.program(words[0]) in leaf.EVALUATING and any(
-        leaf.EVALUATED.fullmatch(word.bare) for word in words[1:]
+    name = wrapper.program(words[0])
+    return name in leaf.EVALUATING and any(
+        leaf.EVALUATED.fullmatch(word.bare)
+        or leaf.COMPOUND.match(shape := _shape(word))
+        or ("$" in shape.partition("=")[0] and (name in leaf.NAMING or _has_name(words)))
+        for word in words[1:]
     )
+
+
+def _has_name(words: Sequence[Word]) -> bool:
+    """Whether `wait` is given the name of a variable."""
+    return wrapper.program(words[0]) == "wait" and any(
+        re.match(r"-[A-Za-z]*p", word.bare) for word in words[1:]
+    )
+
+
+def _shape(word: Word) -> str:
+    """A word's text with a ``$`` for each part that is not known before it runs."""
+    return "".join(piece.text if piece.kind == "text" else "$" for piece in word.pieces)
+
+
+_STRANGE: Final = re.compile(r"[*?\s\\]").search
+"""What makes of a command's name a wildcard, or another command with its first words."""
 
 
 def _exact(text: str) -> list[str]:

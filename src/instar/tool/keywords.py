@@ -4,12 +4,11 @@ A rule gets its spot, the schema it stands in, the keyword's own value and the v
 says nothing about values of the types that its keyword does not speak of.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from instar.tool import wording
+from instar.tool.expression import is_found
 from instar.wire import Plain
 
 Place = tuple[str | int, ...]
@@ -71,12 +70,6 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@lru_cache(maxsize=256)
-def regex(pattern: str) -> re.Pattern[str]:
-    """Return a schema's regular expression compiled. Raises `re.error`."""
-    return re.compile(pattern)
-
-
 def _ref(spot: Spot, schema: Plain, wanted: Any, value: Any) -> list[Mistake]:
     target = spot.target(wanted)
     if target is None:
@@ -100,7 +93,7 @@ def _pattern_properties(spot: Spot, schema: Plain, wanted: Plain, value: Any) ->
     found: list[Mistake] = []
     for pattern, sub in wanted.items():
         for name in value:
-            if regex(pattern).search(name):
+            if is_found(pattern, name):
                 found += spot.run(sub, value[name], name)
     return found
 
@@ -125,10 +118,10 @@ def _additional(spot: Spot, schema: Plain, wanted: Any, value: Any) -> list[Mist
     if not isinstance(value, dict):
         return []
     known = schema.get("properties") or {}
-    patterns = [regex(pattern) for pattern in schema.get("patternProperties") or ()]
+    patterns = list(schema.get("patternProperties") or ())
     found: list[Mistake] = []
     for name in value:
-        if name in known or any(pattern.search(name) for pattern in patterns):
+        if name in known or any(is_found(pattern, name) for pattern in patterns):
             continue
         if wanted is False:
             found.append(
@@ -229,7 +222,7 @@ def _const(spot: Spot, schema: Plain, wanted: Any, value: Any) -> list[Mistake]:
 
 
 def _pattern(spot: Spot, schema: Plain, wanted: str, value: Any) -> list[Mistake]:
-    if not isinstance(value, str) or regex(wanted).search(value):
+    if not isinstance(value, str) or is_found(wanted, value):
         return []
     return [spot.mistake(f"expected text that matches {wanted}, got {wording.shown(value)}")]
 

@@ -79,7 +79,7 @@ class Page(msgspec.Struct, frozen=True):
 def permissions(args: Plain, ctx: ToolContext) -> Sequence[Ask]:
     """Return what fetching this URL needs. An address that is not public is asked for when it is known."""
     address.parts(args["url"])
-    return [Ask("webfetch", [args["url"]], ["*"], {"url": args["url"]})]
+    return [_page(args["url"])]
 
 
 def executor(resolve: Resolve = address.resolve) -> Execute:
@@ -134,7 +134,14 @@ async def _fetch(url: str, form: str, seconds: float, resolve: Resolve, ctx: Too
             raise ToolFailure(
                 f"{target.url} leads from https to http ({url}); fetch that URL if you want to."
             )
+        address.parts(url)
+        # A rule speaks of pages: one that is allowed must not lead to one that is not.
+        await ctx.ask(_page(url))
     raise ToolFailure(f"{url}: more than {REDIRECTS} redirects.")
+
+
+def _page(url: str) -> Ask:
+    return Ask("webfetch", [url], ["*"], {"url": url})
 
 
 def _private(target: Target) -> Ask:

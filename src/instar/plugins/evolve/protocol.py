@@ -35,6 +35,17 @@ class Output(msgspec.Struct, frozen=True):
     logs: list[str]
 
 
+def once(value: Any) -> Any:
+    """Return `value` as JSON that is put into each script's input as it is, rather than encoded for each.
+
+    What cannot be encoded is returned itself: the call that it is given to says so.
+    """
+    try:
+        return msgspec.Raw(msgspec.json.encode(value))
+    except (ValueError, TypeError):
+        return value
+
+
 def parse(stdout: bytes) -> Output:
     """Return what `stdout` says: one JSON object a line, empty lines left out.
 

@@ -44,11 +44,15 @@ class UnknownHook(Exception):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where scripts run: the workspace (or a copy of it), their environment, and seconds a call."""
+    """Where scripts run: the workspace (or a copy of it), their environment, and seconds a call.
+
+    `warm`: a Python script may be run by an interpreter that has already started (issue 5, item 5).
+    """
 
     root: Path
     environment: Mapping[str, str]
     timeout: float
+    warm: bool = False
 
 
 def environment(given: Mapping[str, str], root: Path, passed: Collection[str] = ()) -> dict[str, str]:
@@ -80,6 +84,7 @@ async def call(
             stdin=payload,
             timeout=place.timeout,
             limit=OUTPUT_LIMIT + 1,
+            warm=place.warm,
         )
     except process.ProcessError as error:
         raise _fail(path.name, hook, f"could not be started: {error}") from None

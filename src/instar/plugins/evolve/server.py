@@ -145,7 +145,7 @@ class Evolve:
         chosen = self._settings or settings.Settings()
         root = self._workspace.root
         environment = script.environment(self._input.environment, root, chosen.pass_environment)
-        return script.Place(root, environment, chosen.timeout)
+        return script.Place(root, environment, chosen.timeout, warm=chosen.spawn == "warm")
 
     def problems(self) -> list[str]:
         """Return what is wrong now, a sentence each."""
@@ -195,7 +195,7 @@ class Evolve:
         agent = next((said["agent"] for said in reversed(history) if said["role"] == "user"), None)
         session = {"id": session_id} | ({"agent": agent} if agent else {})
         outcome = await self._run(
-            "mutate_request", session_id, agent, {"session": session, "history": history}
+            "mutate_request", session_id, agent, {"session": session, "history": protocol.once(history)}
         )
         system = protocol.texts(outcome.answer, "system")
         if not outcome.failures:
@@ -263,7 +263,7 @@ class Evolve:
         prompt = ""
         if self.scripts.answers("compacting"):
             history = await self._history(given.session_id)
-            fields = {"session": {"id": given.session_id}, "history": history}
+            fields = {"session": {"id": given.session_id}, "history": protocol.once(history)}
             outcome = await self._run("compacting", given.session_id, None, fields)
             prompt = protocol.text(outcome.answer, "prompt")
         if prompt:

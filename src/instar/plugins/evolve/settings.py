@@ -15,6 +15,8 @@ from instar.plugin import document
 
 Cleanup = Literal["none", "new", "archive", "compact"]
 CLEANUPS: Final = ("none", "new", "archive", "compact")
+Spawn = Literal["warm", "plain"]
+SPAWNS: Final = ("warm", "plain")
 
 
 class SettingsError(Exception):
@@ -32,6 +34,7 @@ class Settings(msgspec.Struct, frozen=True):
     """Seed 000 "configuration". Times in milliseconds; `heartbeat_ms` below 1 means no heartbeat.
 
     `pass_environment` names variables that hook scripts get although they look like credentials.
+    `spawn` says whether Python scripts may be run by an interpreter that has already started.
     """
 
     model: Model | None = None
@@ -43,6 +46,7 @@ class Settings(msgspec.Struct, frozen=True):
     heartbeat_cleanup_count: int | None = None
     heartbeat_cleanup_tokens: int | None = None
     pass_environment: tuple[str, ...] = ()
+    spawn: Spawn = "warm"
 
     @property
     def timeout(self) -> float:
@@ -148,6 +152,12 @@ def _cleanup(value: Any) -> str:
     raise ValueError(f"expected one of {', '.join(CLEANUPS)}")
 
 
+def _spawn(value: Any) -> str:
+    if value in SPAWNS:
+        return str(value)
+    raise ValueError(f"expected one of {', '.join(SPAWNS)}")
+
+
 def _model(value: Any) -> Model | None:
     if value is None:
         return None
@@ -177,6 +187,7 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "heartbeat_cleanup_count": _whole(1, null=True),
     "heartbeat_cleanup_tokens": _whole(1, null=True),
     "pass_environment": _names,
+    "spawn": _spawn,
 }
 _NUMBERS: Final = ("heartbeat_ms", "hook_timeout", "heartbeat_cleanup_count", "heartbeat_cleanup_tokens")
 

@@ -50,15 +50,16 @@ ON CONFLICT (session_id) DO UPDATE SET data = excluded.data;
 DELETE FROM instar_leftover WHERE session_id = ?;
 
 -- name: put_message
+-- A row stays in its session (a part in its message): NULL fails the commit that would move it.
 INSERT INTO message (id, session_id, data, time_created, time_updated) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET
-  session_id = excluded.session_id, data = excluded.data,
+  session_id = iif(session_id = excluded.session_id, session_id, NULL), data = excluded.data,
   time_created = excluded.time_created, time_updated = excluded.time_updated;
 
 -- name: put_part
 INSERT INTO part (id, message_id, session_id, data, time_created, time_updated) VALUES (?1, ?2, ?3, ?4, ?5, ?5)
 ON CONFLICT (id) DO UPDATE SET
-  message_id = excluded.message_id, session_id = excluded.session_id,
+  message_id = iif(message_id = excluded.message_id, message_id, NULL),
   data = excluded.data, time_updated = excluded.time_updated;
 
 -- name: add_message

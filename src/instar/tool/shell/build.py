@@ -75,8 +75,11 @@ class Builder:
         """Be in doubt unless the condition holds."""
         self.doubt = self.doubt or not condition
 
-    def learn(self, name: str, word: Word | None) -> None:
-        """Note that a variable is given a word, or something that cannot be known."""
+    def learn(self, name: str, word: Word | None, *, assigned: bool = False) -> None:
+        """Note that a variable is given a word, or something that cannot be known; `assigned` by ``name=``."""
+        self.sure((assigned or name not in leaf.RULING) and name != "CDPATH")
+        if name in leaf.INTEGERS:
+            self.evaluated.add(name)
         known = self.names.setdefault(name, [])
         if word is None or known is None:
             self.names[name] = None
@@ -174,6 +177,8 @@ class Builder:
             self.substitutions(node)
         else:
             inner = [child for child in node.children if child.type in {*EXPANDING, "string", "raw_string"}]
+            # Within double quotes and a heredoc single ones quote nothing: what stands in them expands.
+            self.sure(not any(child.type == "raw_string" for child in inner))
             start = node.end_byte - len(raw.encode()) + len(opened[0].encode())
             self.spans(inner, start, node.end_byte - 1, leaf.DEFAULT)
         return raw, _UNKNOWN
@@ -209,7 +214,7 @@ class Builder:
             self.substitutions(name)
         else:
             whole = operator == "=" and subscript[2] is None and (len(rest) < 2 or rest[1].type != "array")
-            self.learn(subscript[1], value if whole else None)
+            self.learn(subscript[1], value if whole else None, assigned=True)
         front = self.text(name) + operator
         return front + value.bare, (*text(front, quoted=True), *value.pieces)
 

@@ -48,9 +48,19 @@ NAME: Final = re.compile(r"\b[A-Za-z_]\w*")
 """A variable in an expression."""
 COMPARED: Final = re.compile(r"(?<!\S)-(?:eq|ne|lt|le|gt|ge|v|R)(?!\S)")
 """Tests whose operands are evaluated as expressions, or as a variable's name with its subscript."""
-EVALUATED: Final = re.compile(r"-[A-Za-z]*[ivn]|.*\[.*[$`].*|.*[$`].*\[.*", re.DOTALL)
+EVALUATED: Final = re.compile(r"-[A-Za-z]*[ivn]|(?=[^\[]*\[)[^$`]*[$`].*", re.DOTALL)
 """Words of `declare`, `read`, `unset`, `test` and `printf` by which a subscript or a value is evaluated."""
+COMPOUND: Final = re.compile(r"\w+\+?=\(.*[$`<>]", re.DOTALL)
+"""A quoted text that `declare` reads as an array, so that what stands in it expands."""
 EVALUATING: Final = listed("declare typeset local export readonly unset read printf test [ wait getopts")
 """Builtins that evaluate a subscript in a name that they are given."""
+NAMING: Final = listed("declare typeset local export readonly unset read getopts")
+"""Builtins that take names: one that is not known may bring a subscript."""
+INTEGERS: Final = listed("RANDOM SRANDOM SECONDS HISTCMD OPTIND LINENO")
+"""Variables of bash whose value is evaluated as an expression when they are given one."""
+RULING: Final = listed(
+    "PATH CDPATH IFS PS4 ENV BASH_ENV LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT SHELLOPTS BASHOPTS"
+)
+"""Variables that decide what later commands run: no rule sees them set, but by an assignment."""
 SETTING: Final = listed("read printf wait getopts mapfile readarray")
 """Builtins that give a variable that they are named a value which cannot be known."""

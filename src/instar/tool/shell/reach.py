@@ -33,7 +33,7 @@ _PROGRAMS: Final = listed("grep egrep fgrep rg ag sed gsed awk gawk mawk nawk jq
 """Commands whose first word is a pattern or a program."""
 _READING: Final = frozenset(["<", "<&"])
 _GLOB: Final = re.compile(r"[*?\[]")
-_ATTACHED: Final = re.compile(r"-[A-Za-z](?=[/~])")
+_ATTACHED: Final = re.compile(r"-[A-Za-z](?=[/~@]|\.\.(?:/|$))")
 _DEVICES: Final = re.compile(
     r"/dev/(?:null|zero|full|u?random|stdin|stdout|stderr|tty|fd/\d+)|/proc/self/fd/\d+"
 )
@@ -63,6 +63,8 @@ class Reach:
                 self._place(value, folders)
         if not command.silent:
             self._words(command, folders)
+        if not command.plain and [word.raw for word in command.words[:1]] == ["for"]:
+            self._looped(command.words[3:], folders)
 
     def _words(self, command: Simple, folders: Sequence[str]) -> None:
         words = command.words
@@ -89,6 +91,13 @@ class Reach:
                     ):
                         self._place(text, folders)
             program = program and optional
+
+    def _looped(self, words: Sequence[Word], folders: Sequence[str]) -> None:
+        """The words behind ``for NAME in``: the loop's commands are handed them by a name."""
+        for word in words:
+            for value in self._known(word, write=False):
+                if self._is_there(value, folders, pattern=False):
+                    self._place(value, folders)
 
     def _known(self, word: Word, *, write: bool) -> list[str]:
         """The values of a word, its braces taken apart; none, and doubt where it matters, when not known."""
@@ -154,7 +163,10 @@ def _candidates(value: str) -> Iterator[str]:
     if re.match(r"[A-Za-z][\w+.-]+://", value) and not value.startswith("file:"):
         return
     attached = _ATTACHED.match(value)
-    if attached:
+    named = re.match(r"(?:-[A-Za-z]|[\w.-]+=)?@(?=[/~.])", value)
+    if named:
+        yield value[named.end() :]  # a file whose content is sent: curl -d @file
+    elif attached:
         yield value[attached.end() :]
     elif not value.startswith("-"):
         yield value

@@ -6,7 +6,6 @@ Built on the grammar of tree-sitter-bash, which is no shell: each piece of text 
 
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -14,17 +13,16 @@ from instar.tool.shell import leaf, wrapper
 from instar.tool.shell.build import Builder
 from instar.tool.shell.commands import Commands, as_written
 from instar.tool.shell.folders import START, Folders
+from instar.tool.shell.grammar import MAX_NODES, parsed
 from instar.tool.shell.redirect import REDIRECTS
 from instar.tool.shell.simple import Atom, Chains, Simple
 from instar.tool.shell.word import Word
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
+    from tree_sitter import Node
 
 MAX_TEXT: Final = 131072
 """Characters of a script that are read: Linux starts none with a longer argument."""
-MAX_NODES: Final = 10000
-"""Nodes of a tree that is read: some two hundred lines of script are a tenth of that."""
 MAX_DEPTH: Final = 40
 """Commands inside one another that are followed."""
 
@@ -36,17 +34,14 @@ class Reading:
     """
 
     def __init__(self, script: str, chains: Chains = START) -> None:
-        source = script.encode(errors="replace")
+        readable = len(script) <= MAX_TEXT and not _STRANGE.search(script)
+        source, root = parsed(script.encode(errors="replace") if readable else b"")
         self._builder = Builder(source, self._substitution)
         self._folders = Folders(chains)
         self._commands = Commands(self._builder, self._folders, self._statement)
         self._depth = 0
         self._functions = False
-        if len(script) > MAX_TEXT or _STRANGE.search(script):
-            self._builder.doubt = True
-            return
-        root = _parser().parse(source).root_node
-        if root.descendant_count > MAX_NODES:
+        if not readable or root.descendant_count > MAX_NODES:
             self._builder.doubt = True
             return
         self._builder.sure(not root.has_error)
@@ -307,12 +302,3 @@ _TAKING: Final = frozenset(
     ]
 )
 """What reads the redirections behind it itself; behind all else they belong to the whole."""
-
-
-@lru_cache(maxsize=1)
-def _parser() -> "Parser":
-    # Imported with the first command that is judged: most runs start without one.
-    import tree_sitter
-    import tree_sitter_bash
-
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))

@@ -65,6 +65,7 @@ _SHELLS: Final = frozenset(["sh", "bash", "dash"])
 _OPAQUE: Final = listed("""
     zsh ksh fish ash csh tcsh source . alias trap coproc function case select mapfile readarray let shopt
     enable complete compgen bind hash fc ssh su runuser chroot unshare nsenter parallel watch script flock
+    strace ltrace gdb taskset chrt setpriv prlimit numactl systemd-run pkexec fakeroot firejail bwrap
     if then elif else do done fi while until for in esac ! { }
     """)
 """Commands whose words are run in ways that are not followed, and keywords that cannot stand here."""
@@ -99,6 +100,10 @@ def inner(
         yield from _executed(words, start, stop, depth)
     elif name in _WRAPPERS:
         if name == "command" and start + 1 < stop and words[start + 1].bare in ("-v", "-V"):
+            return
+        if name == "env" and any(word.bare == "-" for word in words[start + 1 : stop]):
+            # A dash alone is an option of it, and of nothing else here.
+            yield from _anywhere(start + 1, stop)
             return
         begin = _after_options(_WRAPPERS[name], words, start + 1, stop)
         if begin is None:
@@ -169,9 +174,12 @@ def _script(words: Sequence[Word], start: int, stop: int) -> Iterator[Inner | Sc
                     break
             at += 1
         text = words[at + 1].literal if at + 1 < stop and _SCRIPT_FLAGS.fullmatch(words[at].raw) else None
-        if text is not None:
+        # Options may follow -c too; then the text stands behind them.
+        if text is not None and text[:1] not in ("-", "+"):
             yield Script(text, program(words[start]) == "bash" or _POSIX(text) is None)
             return
+        if start + 1 == stop:
+            yield Inner(start, stop, False)  # its commands come from a pipe or a file
     yield from _anywhere(start + 1, stop)
 
 
@@ -206,7 +214,7 @@ def _supplied(words: Sequence[Word], start: int, stop: int, depth: int) -> Itera
 
 
 def _anywhere(start: int, stop: int) -> Iterator[Inner]:
-    """With no certainty, a command may begin at each word; with no word, the command itself is in doubt."""
+    """With no certainty, a command may begin at each word."""
     yield from (Inner(at, stop, False) for at in range(start, min(stop, start + MAX_SUFFIXES)))
 
 

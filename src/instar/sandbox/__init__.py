@@ -1,0 +1,30 @@
+"""The shield and the sandbox: how a child is started that must not reach everything its person can.
+
+A `Shield` leaves everything as the person has it, but for what is guarded; a `Sandbox` shows a copy of a
+workspace and nothing else. Both are `Confinement`s for `Processes.run`. `find_level` says what this machine can do.
+What they are used for is not known here.
+"""
+
+from instar.sandbox.box import Limits, Sandbox
+from instar.sandbox.copies import Copy, copy_of
+from instar.sandbox.environment import bare, environment, is_secret_name
+from instar.sandbox.guard import Guard, Places, own_places
+from instar.sandbox.level import Level
+from instar.sandbox.probe import find_level
+from instar.sandbox.shield import Shield
+
+__all__ = [
+    "Copy",
+    "Guard",
+    "Level",
+    "Limits",
+    "Places",
+    "Sandbox",
+    "Shield",
+    "bare",
+    "copy_of",
+    "environment",
+    "find_level",
+    "is_secret_name",
+    "own_places",
+]

@@ -1,0 +1,203 @@
+"""Landlock: a process gives up rights for itself and for all that it starts, with no program to install.
+
+Only the standard library is imported here, and nothing of instar: this file is also run by itself, as
+``python -I -S landlock.py FD PROGRAM ARG…``, which applies the policy that it reads from the descriptor and
+then becomes the program; a warm process of another Python may load it by its path.
+
+A policy is a dict in Python's marshal format 2 (`encode`), which every Python 3 reads without a module: ``fs`` the
+file rights that are taken away, ``rules`` a list of ``(rights, [path…])`` that gives them back below paths, ``net``
+and ``scope`` Landlock's masks of those names, ``limits`` soft and hard resource limits by name (``{"CPU": 10}``),
+``seccomp`` a filter's bytes, ``drop`` capabilities by number that root loses, ``restore`` variables to set or unset
+(None) before the program starts. Rights that this kernel does not know are left out; that Landlock is missing
+altogether is an error.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import marshal
+import os
+import resource
+import stat
+import sys
+
+TYPE_CHECKING = False  # importing `typing` for it would double the time that this file takes to start
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1, 2, 4, 8
+REMOVE_DIR, REMOVE_FILE = 1 << 4, 1 << 5
+MAKE_CHAR, MAKE_DIR, MAKE_REG, MAKE_SOCK, MAKE_FIFO, MAKE_BLOCK, MAKE_SYM = (1 << bit for bit in range(6, 13))
+REFER, TRUNCATE, IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
+
+MAKE = MAKE_DIR | MAKE_REG | MAKE_SOCK | MAKE_FIFO | MAKE_SYM | MAKE_CHAR | MAKE_BLOCK
+WRITE = WRITE_FILE | TRUNCATE | REMOVE_DIR | REMOVE_FILE | MAKE | REFER
+OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
+"""The rights that a rule on a single file may name."""
+TCP = 3
+"""Binding and connecting."""
+ABSTRACT_SOCKETS, SIGNALS = 1, 2
+
+_CREATE, _ADD, _RESTRICT = 444, 445, 446  # one number on every architecture
+_VERSION = 1
+_NO_NEW_PRIVS, _SET_SECCOMP, _FILTER, _DROP_BOUND = 38, 22, 2, 24
+_CAPABILITY_VERSION = 0x20080522
+_KNOWN = ((1, (1 << 13) - 1), (2, REFER), (3, TRUNCATE), (5, IOCTL_DEV))
+"""Which ABI brought which file rights."""
+
+
+def abi() -> int:
+    """Return the version of Landlock that this kernel offers; 0: none, or it is switched off."""
+    if sys.platform != "linux":
+        return 0
+    return max(0, int(_libc().syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))))
+
+
+def encode(
+    *,
+    fs: int = 0,
+    rules: Sequence[tuple[int, Sequence[str]]] = (),
+    net: int = 0,
+    scope: int = 0,
+    limits: Mapping[str, int] | None = None,
+    seccomp: bytes = b"",
+    drop: Sequence[int] = (),
+    restore: Mapping[str, str | None] | None = None,
+) -> bytes:
+    """Return a policy for `apply`; the module's docstring says what the fields mean."""
+    given = [(rights, list(paths)) for rights, paths in rules]
+    policy = {"fs": fs, "rules": given, "net": net, "scope": scope, "limits": dict(limits or {})}
+    policy |= {"seccomp": seccomp, "drop": list(drop)}
+    return marshal.dumps({**policy, "restore": dict(restore or {})}, 2)
+
+
+def apply(policy: bytes) -> None:
+    """Confine the calling thread and all that it starts by `policy`. There is no way back.
+
+    Raises `OSError` when a part of it cannot be applied; the caller must then not go on to the program.
+    """
+    asked = marshal.loads(policy)  # noqa: S302 - made by `encode`
+    for name, limit in asked["limits"].items():
+        _limit(getattr(resource, f"RLIMIT_{name}"), limit)
+    libc = _libc()
+    _check(libc.prctl(_NO_NEW_PRIVS, *(ctypes.c_ulong(value) for value in (1, 0, 0, 0))), "no_new_privs")
+    if asked["drop"] and os.geteuid() == 0:
+        _drop(libc, asked["drop"])
+    if asked["fs"] or asked["net"] or asked["scope"]:
+        _restrict(libc, asked)
+    if asked["seccomp"]:
+        _filter(libc, asked["seccomp"])
+    for name, value in asked["restore"].items():
+        os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
+
+
+def _restrict(libc: Any, asked: Mapping[str, Any]) -> None:
+    version = abi()
+    if not version:
+        raise OSError("this kernel has no Landlock, or it is switched off")
+    known = sum(rights for since, rights in _KNOWN if since <= version)
+    net = asked["net"] if version >= 4 else 0
+    scope = asked["scope"] if version >= 6 else 0
+    attributes = (ctypes.c_uint64 * 3)(asked["fs"] & known, net, scope)
+    if not any(attributes):
+        return
+    ruleset = _check(
+        libc.syscall(_CREATE, ctypes.byref(attributes), ctypes.c_size_t(24), ctypes.c_uint32(0)),
+        "landlock_create_ruleset",
+    )
+    try:
+        for rights, paths in asked["rules"]:
+            for path in paths:
+                _allow(libc, ruleset, path, rights & known & asked["fs"])
+        _check(libc.syscall(_RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint32(0)), "landlock_restrict_self")
+    finally:
+        os.close(ruleset)
+
+
+def _allow(libc: Any, ruleset: int, path: str, rights: int) -> None:
+    """Give `rights` back below `path`. A path that is gone or a link gets none: what was meant is not there."""
+    try:
+        beneath = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return
+    try:
+        mode = os.fstat(beneath).st_mode
+        rights &= ~0 if stat.S_ISDIR(mode) else OF_FILES
+        if rights and not stat.S_ISLNK(mode):
+            rule = rights.to_bytes(8, sys.byteorder) + beneath.to_bytes(4, sys.byteorder)
+            result = libc.syscall(_ADD, ctypes.c_int(ruleset), ctypes.c_int(1), rule, ctypes.c_uint32(0))
+            # Sockets, pipes and files of some kernel file systems cannot carry a rule: they get no right.
+            if result < 0 and stat.S_ISDIR(mode):
+                _check(result, f"landlock_add_rule {path}")
+    finally:
+        os.close(beneath)
+
+
+def _drop(libc: Any, capabilities: Sequence[int]) -> None:
+    """Take capabilities from root, for this process and for what it becomes. What this kernel lacks is not there."""
+    for one in capabilities:
+        libc.prctl(_DROP_BOUND, ctypes.c_ulong(one), *(ctypes.c_ulong(0) for _ in range(3)))
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    sets = (ctypes.c_uint32 * 6)()
+    _check(libc.capget(ctypes.byref(header), ctypes.byref(sets)), "capget")
+    for one in capabilities:
+        # Effective, permitted and inheritable, 32 bits each, then the same again for the upper half.
+        for index in range(3):
+            sets[one // 32 * 3 + index] &= ~(1 << one % 32) & 0xFFFFFFFF
+    _check(libc.capset(ctypes.byref(header), ctypes.byref(sets)), "capset")
+
+
+def _filter(libc: Any, program: bytes) -> None:
+    class Program(ctypes.Structure):
+        _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
+
+    loaded = Program(len(program) // 8, program)
+    pointer = ctypes.cast(ctypes.byref(loaded), ctypes.c_void_p)
+    _check(libc.prctl(_SET_SECCOMP, ctypes.c_ulong(_FILTER), pointer, ctypes.c_ulong(0), 0), "seccomp")
+
+
+def _limit(which: int, limit: int) -> None:
+    hard = resource.getrlimit(which)[1]
+    limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+    resource.setrlimit(which, (limit, limit))
+
+
+def _libc() -> Any:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.restype = ctypes.c_long
+    return libc
+
+
+def _check(result: int, what: str) -> int:
+    if result < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"{what}: {os.strerror(error)}")
+    return result
+
+
+def main(argv: Sequence[str]) -> None:
+    """Apply the policy that the descriptor ``argv[0]`` holds, then become the program ``argv[1:]``.
+
+    Exit code 126: the policy could not be applied and nothing was run; 127: the program could not be started.
+    """
+    descriptor = int(argv[0])
+    try:
+        policy = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+        os.closerange(3, 1 << 20)
+        # Python ignores these two for itself; a program must find them as the kernel sets them.
+        for signal in (13, 25):
+            _libc().signal(ctypes.c_int(signal), ctypes.c_void_p(0))
+        apply(policy)
+    except (OSError, ValueError, KeyError, EOFError, TypeError) as error:
+        os.write(2, f"instar: not started, it could not be confined: {error}\n".encode())
+        os._exit(126)
+    try:
+        os.execvp(argv[1], list(argv[1:]))  # noqa: S606 - the program is started as it is, on purpose
+    except OSError as error:
+        os.write(2, f"instar: cannot start {argv[1]}: {error.strerror}\n".encode(errors="replace"))
+        os._exit(127)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,138 @@
+"""Finds the level of confinement by doing it: what a version or a setting promises, a container may refuse."""
+
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from instar.process import Output, ProcessError, Processes
+from instar.process.confine import Confinement
+from instar.sandbox import landlock, seccomp
+from instar.sandbox.box import Sandbox
+from instar.sandbox.bubblewrap import find_program
+from instar.sandbox.copies import copy_of
+from instar.sandbox.level import Level, Name
+from instar.sandbox.shield import Shield
+
+_PATIENCE: Final = 10.0
+_HELD: Final = 42
+_TRY: Final = "echo x 2>/dev/null > guarded/file && exit 1; echo x > free && exit 42"
+_OVERLAY: Final = "echo changed > kept && exit 42"
+
+_found: dict[tuple[str, Name], Level] = {}
+
+
+async def find_level(
+    processes: Processes, environment: Mapping[str, str], at_most: Name = "bubblewrap"
+) -> Level:
+    """Return what this machine can do, by trying it in a temporary folder; remembered for this process.
+
+    `at_most` asks for a lower level than the best. It takes some 50 ms the first time: call it when a child is
+    about to be confined, not when instar starts.
+    """
+    key = (environment.get("PATH", ""), at_most)
+    if key not in _found:
+        _found[key] = await _find(processes, environment, at_most)
+    return _found[key]
+
+
+async def _find(processes: Processes, environment: Mapping[str, str], at_most: Name) -> Level:
+    if sys.platform != "linux":
+        return Level(
+            "none", missing="only Linux can shield a child", todo="run instar in a Linux machine or container"
+        )
+    version, program, why = landlock.abi(), find_program(environment), ""
+    with _folder() as folder:
+        if program is not None and at_most == "bubblewrap":
+            final = () if seccomp.program(seccomp.SHIELD) or os.geteuid() == 0 else ("--disable-userns",)
+            level = Level("bubblewrap", program, version, final=final)
+            why, overlaid = await asyncio.gather(
+                _shield_fails(processes, environment, level, folder),
+                _with_overlay(processes, environment, level, folder),
+            )
+            if not why:
+                return overlaid
+        missing, todo = _advice(program, why, at_most)
+        level = Level("landlock", landlock=version, missing=missing, todo=todo)
+        if version and at_most != "none":
+            why = await _shield_fails(processes, environment, level, folder)
+            if not why:
+                return level
+        without = "Landlock is not in this kernel, or is switched off" if not version else f"Landlock: {why}"
+        return Level("none", missing=f"{missing}; {without}", todo=todo)
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """A temporary folder with something to guard and something to copy."""
+    with tempfile.TemporaryDirectory(prefix="instar-probe-") as name:
+        folder = Path(name).resolve()
+        for part in ("guarded", "copied"):
+            (folder / part).mkdir()
+        (folder / "copied/kept").write_text("kept")
+        (folder / "free").touch()
+        yield folder
+
+
+async def _shield_fails(
+    processes: Processes, environment: Mapping[str, str], level: Level, folder: Path
+) -> str:
+    """Why a shielded child at `level` did not do what it must; "" when it did."""
+    shield = Shield(level, hidden=(), readonly=(folder / "guarded",))
+    return await _fails(processes, environment, shield, _TRY, folder)
+
+
+async def _with_overlay(
+    processes: Processes, environment: Mapping[str, str], level: Level, folder: Path
+) -> Level:
+    overlaid = msgspec.structs.replace(level, overlay=True)
+    source = folder / "copied"
+    with copy_of(source, overlaid) as copy:
+        why = await _fails(processes, environment, Sandbox(overlaid, copy), _OVERLAY, source)
+        worked = not why and (copy.changes / "kept").exists() and (source / "kept").read_text() == "kept"
+    return overlaid if worked else level
+
+
+async def _fails(
+    processes: Processes, environment: Mapping[str, str], confine: Confinement, script: str, cwd: Path
+) -> str:
+    try:
+        done: Output = await processes.run(
+            ["/bin/sh", "-c", script], cwd=cwd, env=environment, timeout=_PATIENCE, confine=confine
+        )
+    except (ProcessError, OSError) as error:
+        return str(error)
+    if done.code == _HELD:
+        return ""
+    said = done.stderr.decode(errors="replace").strip().splitlines()
+    return said[-1] if said else f"a trial ended with code {done.code}"
+
+
+def _advice(program: str | None, why: str, at_most: Name) -> tuple[str, str]:
+    """What is missing and what to do, for the level below bubblewrap."""
+    if at_most != "bubblewrap":
+        return f"no more than {at_most} was asked for", "ask for bubblewrap"
+    if program is None:
+        return "bubblewrap is not installed", "apt install bubblewrap, or pip install 'instar[sandbox]'"
+    if Path("/.dockerenv").exists() or Path("/run/.containerenv").exists():
+        todo = "start the container with --security-opt seccomp=unconfined, or with --privileged"
+    elif _reads("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
+        todo = "apt install bubblewrap apparmor-profiles, or: sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+    elif _reads("/proc/sys/user/max_user_namespaces") == "0":
+        todo = "sysctl user.max_user_namespaces=10000"
+    else:
+        todo = f"see why {program} --bind / / true does not run"
+    return f"bubblewrap does not run here ({why})", todo
+
+
+def _reads(path: str) -> str:
+    try:
+        return Path(path).read_text("ascii").strip()
+    except (OSError, ValueError):
+        return ""

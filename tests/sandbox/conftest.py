@@ -1,0 +1,214 @@
+"""A person's home with a workspace, what is guarded in it, and children that are started as the model's are."""
+
+import hashlib
+import os
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from instar.process import Output, Processes
+from instar.sandbox import Copy, Level, Limits, Sandbox, Shield, copy_of, find_level
+
+KEY = "sk-this-is-the-key-4711"
+"""What stands in hidden files and in the environment of the process outside."""
+
+
+NAP = f"61.{os.getpid()}"
+"""How long a child that is left behind sleeps: by it the test finds its own."""
+
+
+@pytest.fixture
+async def processes() -> AsyncIterator[Processes]:
+    made = Processes()
+    yield made
+    await made.close()
+
+
+@pytest.fixture(params=["bubblewrap", "landlock"])
+async def level(request: pytest.FixtureRequest, processes: Processes) -> Level:
+    """Each level in turn; a machine that does not reach it fails here, and says what is missing."""
+    found = await find_level(processes, os.environ, request.param)
+    assert found.name == request.param, f"{found.missing}; {found.todo}"
+    return found
+
+
+def state_of(path: Path) -> dict[str, str]:
+    """What stands below `path`: kinds, modes, owners and contents."""
+    found = {}
+    for one in [path, *sorted(path.rglob("*"))]:
+        if not os.path.lexists(one):
+            continue
+        status = one.lstat()
+        content = ""
+        if stat.S_ISLNK(status.st_mode):
+            content = str(one.readlink())
+        elif stat.S_ISREG(status.st_mode):
+            content = hashlib.sha256(one.read_bytes()).hexdigest()
+        time = "" if stat.S_ISDIR(status.st_mode) else str(status.st_mtime_ns)
+        attributes = [] if stat.S_ISLNK(status.st_mode) else os.listxattr(one)
+        found[str(one)] = f"{oct(status.st_mode)} {status.st_uid} {time} {attributes} {content}"
+    return found
+
+
+class Home:
+    """``code/ws`` is the workspace; ``.local/share/instar`` is hidden, and ``.config/instar``, which is missing."""
+
+    def __init__(self, root: Path) -> None:
+        self.path = root / "home"
+        self.workspace = self.path / "code/ws"
+        self.data = self.path / ".local/share/instar"
+        self.config = self.path / ".config/instar"
+        for folder in ("hooks", "tests", "src", "notes"):
+            (self.workspace / folder).mkdir(parents=True)
+        (self.workspace / "hooks/a.py").write_text("print('as it was')\n")
+        (self.workspace / "tests/t.py").write_text("assert True\n")
+        (self.workspace / "src/main.py").write_text("code\n")
+        self.data.mkdir(parents=True)
+        (self.path / ".config").mkdir()
+        (self.data / "auth.json").write_text(KEY)
+        git = ("git", "-c", "init.defaultBranch=main", "init", "-q")
+        subprocess.run(git, cwd=self.workspace, check=True)
+        self.hidden = (self.data, self.config)
+        self.readonly = tuple(
+            self.workspace / one for one in ("hooks", "prompts", "tests", "evals", "config", ".git")
+        )
+
+    def guarded(self) -> dict[str, str]:
+        """The state of all that is guarded; an empty folder that was missing counts as missing."""
+        found: dict[str, str] = {}
+        for path in (*self.hidden, *self.readonly):
+            below = state_of(path)
+            found |= {} if len(below) == 1 and path.is_dir() and not path.is_symlink() else below
+        return found
+
+    def shield(self, level: Level, *, inside: bool = True) -> Shield:
+        return Shield(level, self.hidden, self.readonly, inside=inside)
+
+    def environment(self, **more: str) -> dict[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.path),
+            "WS": str(self.workspace),
+            "DATA": str(self.data),
+            "CONFIG": str(self.config),
+            "PY": sys.executable,
+            "NAP": NAP,
+            **more,
+        }
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+@pytest.fixture
+def outside(home: Home) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of the same person outside: it has a key in its environment and a hidden file open."""
+    with (home.data / "auth.json").open() as file:
+        child = subprocess.Popen(
+            ["sleep", "60"],
+            stdin=file,
+            cwd=home.workspace / "hooks",
+            env={"PATH": os.environ["PATH"], "API_KEY": KEY},
+        )
+    yield child
+    child.kill()
+    child.wait()
+
+
+class Listeners:
+    """Services outside: TCP, a socket with a path in the runtime folder, and one with an abstract name."""
+
+    def __init__(self, root: Path) -> None:
+        self.runtime = root / "runtime"
+        self.runtime.mkdir(mode=0o700)
+        self.abstract = f"instar-test-{os.getpid()}-{root.name}"
+        self.sockets = [socket.socket(), *(socket.socket(socket.AF_UNIX) for _ in range(3))]
+        self.sockets[0].bind(("127.0.0.1", 0))
+        self.sockets[1].bind(str(self.runtime / "bus"))
+        self.sockets[2].bind("\0" + self.abstract)
+        self.sockets[3].bind(str(self.runtime / "agent"))
+        for one in self.sockets:
+            one.listen()
+
+    def environment(self) -> dict[str, str]:
+        return {
+            "XDG_RUNTIME_DIR": str(self.runtime),
+            "SSH_AUTH_SOCK": str(self.runtime / "agent"),
+            "ABSTRACT": self.abstract,
+            "PORT": str(self.sockets[0].getsockname()[1]),
+        }
+
+
+@pytest.fixture
+def listeners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listeners]:
+    # A socket's path holds 107 bytes.
+    made = Listeners(tmp_path_factory.mktemp("s"))
+    yield made
+    for one in made.sockets:
+        one.close()
+
+
+@pytest.fixture
+def copied(home: Home, level: Level) -> Iterator[Copy]:
+    with copy_of(home.workspace, level) as made:
+        yield made
+
+
+async def shielded(processes: Processes, home: Home, level: Level, script: str, **env: str) -> Output:
+    """Run `script` as the model's bash."""
+    return await processes.run(
+        ["/bin/bash", "-c", script],
+        cwd=home.workspace,
+        env=home.environment(**env),
+        timeout=20,
+        merge=True,
+        confine=home.shield(level),
+    )
+
+
+LIMITS = Limits(cpu=1, memory=512 << 20, processes=32, file=1 << 20, temporary=4 << 20)
+
+
+async def sandboxed(
+    processes: Processes, home: Home, copy: Copy, level: Level, script: str, timeout: float = 20, **env: str
+) -> Output:
+    """Run `script` as a candidate."""
+    return await processes.run(
+        ["/bin/bash", "-c", script],
+        cwd=home.workspace,
+        env=home.environment(API_KEY=KEY, **env),
+        timeout=timeout,
+        merge=True,
+        limit=1 << 16,
+        confine=Sandbox(
+            level, copy, LIMITS, keep=frozenset(("PY", "NAP", "WS", "DATA", "PID", "PORT", "ABSTRACT", *env))
+        ),
+    )
+
+
+def assert_nothing_runs(command: str) -> None:
+    """Killed is not yet gone: the kernel may take a moment."""
+    until = time.monotonic() + 1
+    while running := running_as(command):
+        assert time.monotonic() < until, running
+        time.sleep(0.005)
+
+
+def running_as(command: str) -> list[str]:
+    words = command.replace(" ", "\0").encode() + b"\0"
+    running = []
+    for entry in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{entry}/cmdline", "rb") as file:
+                running += [entry] if entry.isdigit() and file.read() == words else []
+        except OSError:
+            continue
+    return running
