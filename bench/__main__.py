@@ -25,8 +25,8 @@ HOOKS = 3
 """Hooks that the example answers around one tool call: `tool_before`, `tool_after` and `observe_message`."""
 DELTAS = 4000
 """Text deltas of the long answer."""
-LONG = 400
-"""The turn of a long session that is compared with the tenth."""
+LONG = (400, 1000)
+"""The turns of a long session that are compared with the tenth."""
 
 
 class Figure(NamedTuple):
@@ -76,14 +76,16 @@ def turns(root: Path, runs: int) -> Iterator[Figure]:
         serving(root, environment(root / "turns", **models)) as server,
     ):
         session = server.session()
-        took = [server.turn(session) * 1000 for _ in range(LONG)]
-        small, large = (statistics.median(model_alone(url, size)) * 1000 for size in (30, LONG * 2))
-        early, late = took[5:25], took[-20:]
+        took = [server.turn(session) * 1000 for _ in range(max(LONG))]
+        small = statistics.median(model_alone(url, 30)) * 1000
+        early = took[5:25]
         yield Figure(
             "warm turn over HTTP, the model's time taken off", [value - small for value in early], "ms"
         )
-        ratio = (statistics.median(late) - large) / (statistics.median(early) - small)
-        yield Figure(f"growth: turn {LONG} against turn 10, the same", [ratio], "×")
+        for turn in LONG:
+            large = statistics.median(model_alone(url, turn * 2)) * 1000
+            ratio = (statistics.median(took[turn - 20 : turn]) - large) / (statistics.median(early) - small)
+            yield Figure(f"growth: turn {turn} against turn 10, the same", [ratio], "×")
         yield Figure("memory after these turns", [server.memory()], "MB")
         with server.listening() as heard:
             used = []

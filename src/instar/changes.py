@@ -157,7 +157,13 @@ def last_snapshot(messages: Sequence[WithParts]) -> str | None:
 
 def answers_to(history: Sequence[WithParts], user_id: str) -> list[WithParts]:
     """Return the answers to a user's message, in order."""
-    return [m for m in history if isinstance(m.info, Assistant) and m.info.parent_id == user_id]
+    found: list[WithParts] = []
+    for message in reversed(history):
+        if message.info.id == user_id:
+            break
+        if isinstance(message.info, Assistant) and message.info.parent_id == user_id:
+            found.append(message)
+    return found[::-1]
 
 
 async def summarise(instance: Instance, live: Live) -> None:
@@ -194,8 +200,13 @@ def sums(found: Sequence[FileDiff]) -> SessionSummary:
 
 def _unsummarised(history: Sequence[WithParts]) -> list[WithParts]:
     """The last user message, and those before it that no turn summarised yet; oldest first."""
-    users = [message for message in history if isinstance(message.info, User)]
-    return [user for user in users if user is users[-1] or user.info.summary is None]
+    found: list[WithParts] = []
+    for message in reversed(history):
+        if isinstance(message.info, User):
+            if found and message.info.summary is not None:
+                break
+            found.append(message)
+    return found[::-1]
 
 
 def _start(holder: WithParts) -> StepStartPart | None:

@@ -40,23 +40,32 @@ def dress(messages: Sequence[WithParts]) -> list[WithParts]:
     asked: User | None = None
     for message in messages:
         info = message.info
-        if isinstance(info, User) and mark_of(message) is None:
-            sent.append(_dressed(message, info, answer, asked))
+        if isinstance(info, User):
+            if mark_of(message) is not None:
+                sent.append(message)
+                continue
+            during = answer is not None and _came_during(info, answer)
+            plain = not during and info.agent != PLAN and (asked is None or asked.agent != PLAN)
+            # Nearly every message: each step asks this of all of them.
+            sent.append(message if plain else _dressed(message, info, during, asked))
             asked = info
             continue
         sent.append(message)
-        if isinstance(info, User):
-            continue
         if not info.summary:
             answer = info
-        if asked is not None and info.parent_id == asked.id and structured.is_missing(asked, info):
+        if (
+            asked is not None
+            and asked.format
+            and info.parent_id == asked.id
+            and structured.is_missing(asked, info)
+        ):
             sent.append(_again(info, asked))
     return sent
 
 
-def _dressed(message: WithParts, info: User, answer: Assistant | None, before: User | None) -> WithParts:
+def _dressed(message: WithParts, info: User, during: bool, before: User | None) -> WithParts:
     parts: list[Part] = message.parts
-    if answer is not None and _came_during(info, answer):
+    if during:
         parts = [_wrapped(part) for part in parts]
     text = _mode(info, before)
     if text is not None:

@@ -152,7 +152,7 @@ def visible(history: Sequence[WithParts]) -> list[WithParts]:
     summary, then by the messages from the part's `tail_start_id` up to it, then by everything newer. Older
     compactions and those that failed are left out. Takes time in proportion to the history's length.
     """
-    marks = {message.info.id: index for index, message in enumerate(history) if mark_of(message) is not None}
+    marks = _marks(history)
     if not marks:
         return list(history)
     summaries = {parent: message for message in history if (parent := _summarised(message)) in marks}
@@ -164,6 +164,17 @@ def visible(history: Sequence[WithParts]) -> list[WithParts]:
     kept = _tail(history[:last], mark.tail_start_id if mark else None)
     newer = _conversation(history[last + 1 :], marks)
     return [asked, summaries[asked.info.id], *_conversation(kept, marks), *newer]
+
+
+def _marks(history: Sequence[WithParts]) -> dict[str, int]:
+    """The places of the messages that ask for a summary, by id; written for speed: each step asks it of all."""
+    found: dict[str, int] = {}
+    for index, message in enumerate(history):
+        if message.info.__class__ is User:
+            for part in message.parts:
+                if part.__class__ is CompactionPart:
+                    found[message.info.id] = index
+    return found
 
 
 def mark_of(message: WithParts) -> CompactionPart | None:
