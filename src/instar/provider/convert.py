@@ -157,7 +157,7 @@ def values_of(message: WithParts) -> list[Any]:
             continue
         if kind is StepStartPart:
             found.append(kind)
-        elif kind is TextPart:
+        elif isinstance(part, TextPart):
             found += (part.text, part.ignored)
         elif isinstance(part, ToolPart):
             state = part.state
