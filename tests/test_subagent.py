@@ -94,6 +94,7 @@ async def test_a_task_goes_on_in_its_session_and_remembers(house: House) -> None
     ("call", "said"),
     [
         ('"subagent_type": "genral"', "there is no agent 'genral'; there are: general"),
+        ('"subagent_type": "zzz"', "there is no agent 'zzz'; there are: general, explore."),
         ('"subagent_type": "build"', "build takes no tasks; those that do: "),
         ('"subagent_type": "title"', "title takes no tasks"),
         (

@@ -4,6 +4,7 @@ What the caller may not do its sub-agent may not do either, and a sub-agent hand
 of tasks goes on for ever. Ending the caller's turn ends the sub-agent's.
 """
 
+import difflib
 import logging
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -62,12 +63,17 @@ def inherited(caller: Sequence[Rule], own: Sequence[Rule]) -> list[Rule]:
 
 def _callable(instance: Instance, name: str, *, by_person: bool) -> Agent:
     """The agent of a task. Raises `Invalid` naming those that there are."""
+    names = [one.name for one in instance.agents.all() if is_subagent(one)]
     try:
         agent = instance.agents.get(name or "?")
     except UnknownAgent as error:
-        raise Invalid(str(error)) from None
+        # The model is told of those that it may call, a person of all.
+        near = difflib.get_close_matches(name, names) or names
+        said = (
+            str(error) if by_person else f"there is no agent {name!r}; there are: {', '.join(near) or 'none'}"
+        )
+        raise Invalid(said) from None
     if agent.hidden or (agent.mode == "primary" and not by_person):
-        names = [one.name for one in instance.agents.all() if is_subagent(one)]
         raise Invalid(f"{name} takes no tasks; those that do: {', '.join(names) or 'none'}")
     return agent
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from instar.process import Processes
 from instar.project import Project
 from instar.snapshot import LARGEST, Patch, Restored, Snapshot
+from instar.snapshot.scan import GROWN
 
 
 async def taken(snapshot: Snapshot) -> str:
@@ -236,6 +237,22 @@ async def test_a_file_that_no_snapshot_holds_is_never_overwritten_or_deleted(
     assert done is not None
     assert done.kept == [name]
     assert path.is_file()
+
+
+async def test_a_file_that_grew_beyond_measure_is_not_copied_again(snapshot: Snapshot, project: Path) -> None:
+    path = project / "log.txt"
+    path.write_text("small")
+    first = await taken(snapshot)
+    with path.open("ab") as file:
+        file.truncate(GROWN + 1)
+    grown = await taken(snapshot)
+    with path.open("ab") as file:
+        file.write(b"more")
+    assert await taken(snapshot) == grown
+    done = await snapshot.revert([Patch(first, [str(path)])])
+    assert done is not None
+    assert done.kept == ["log.txt"]
+    assert path.stat().st_size == GROWN + 5
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ import msgspec
 
 LARGEST = 2 << 20
 """Bytes of a file that is taken in; a larger one is left alone, unless it was small when first seen."""
+GROWN = 16 * LARGEST
+"""Bytes up to which a file that was small goes on being taken in: each snapshot keeps a copy."""
 
 
 class Found(msgspec.Struct):
@@ -26,8 +28,8 @@ class Found(msgspec.Struct):
 def sort(worktree: Path, records: Iterable[bytes]) -> Found:
     """Sort the records of ``ls-files -t -m -o``: a letter, a blank, a name.
 
-    Left out: nested repositories, files larger than `LARGEST` that are new, files that may not be read, and names
-    that are not UTF-8, since a part's list of files is JSON.
+    Left out: nested repositories, files larger than `LARGEST` that are new, or than `GROWN`, files that may not be
+    read, and names that are not UTF-8, since a part's list of files is JSON.
     """
     found = Found()
     linked: dict[Path, bool] = {worktree: False}
@@ -40,6 +42,9 @@ def sort(worktree: Path, records: Iterable[bytes]) -> Found:
         if state is None or stat.S_ISDIR(state.st_mode) or _is_linked(path.parent, linked):
             if not record.startswith(b"?"):
                 found.forget.append(name)
+        elif not record.startswith(b"?") and state.st_size > GROWN:
+            # Not held from here on: what a snapshot does not hold is never overwritten.
+            found.forget.append(name)
         elif _can_be_read(path, state) and (not record.startswith(b"?") or state.st_size <= LARGEST):
             found.read.append(name)
     return found
