@@ -63,6 +63,9 @@ def test_limits_hold_for_the_program() -> None:
 
 
 def test_a_program_finds_its_signals_and_variables_as_they_were() -> None:
+    own = next(line for line in Path("/proc/self/status").read_text().splitlines() if "SigIgn" in line)
+    # Python ignores SIGPIPE and SIGXFSZ, which programs do not expect; whoever started the tests may ignore others.
+    ignored = int(own.split()[1], 16) & ~(1 << 12 | 1 << 24)
     policy = landlock.encode(restore={"A": "1", "B": None})
     os.environ["B"] = "2"
     try:
@@ -71,4 +74,4 @@ def test_a_program_finds_its_signals_and_variables_as_they_were() -> None:
         )
     finally:
         del os.environ["B"]
-    assert done.stdout.split() == [b"SigIgn:", b"0000000000000000", b"1", b"4"]
+    assert done.stdout.decode().split() == ["SigIgn:", f"{ignored:016x}", "1", "4"]
