@@ -1,6 +1,7 @@
 """Git worktrees for sessions: made hardened, trusted as their repository is, removed only when no work is lost."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -341,3 +342,15 @@ async def test_what_a_project_brings_runs_in_its_worktree_too(house: House, repo
     session = await there.client.create(SessionBody(title="named", workspace_id=info.id))
     assert "HELLO" in str(await there.ask(session.id, "hi"))
     assert os.fspath(house.folder) == session.directory
+
+
+async def test_what_git_left_of_a_worktree_while_it_tidied_up_is_removed_with_its_branch(
+    house: House, repository: Path
+) -> None:
+    workspaces = (await house.open()).runtime.workspace
+    folder = Path(str((await workspaces.create(name="fix")).directory))
+    shutil.rmtree(folder)
+    (repository / ".git" / "worktrees" / "fix" / "locked").write_text("initializing")
+    await workspaces.remove("fix")
+    assert git(repository, "branch") == "* main"
+    assert len(git(repository, "worktree", "list").splitlines()) == 1

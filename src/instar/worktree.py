@@ -73,6 +73,10 @@ class Worktrees:
             await self._git("worktree", "remove", *force, str(directory), env=repository)
         elif directory.exists():
             await asyncio.to_thread(shutil.rmtree, directory)
+        elif _is_repository(repository["GIT_DIR"]) and _is_begun(Path(repository["GIT_DIR"]), directory):
+            # Git was ended while it tidied up itself: its lock would keep the entry, and that the branch.
+            forced = ("worktree", "remove", "--force", "--force", str(directory))
+            await self._git(*forced, check=False, env=repository)
         if _is_repository(repository["GIT_DIR"]):
             await self._git("worktree", "prune", env=repository)
             # A branch that is checked out elsewhere meanwhile is somebody's: git keeps it.
@@ -190,9 +194,19 @@ def _is_repository(folder: str) -> bool:
 def _half_made(directory: Path) -> bool:
     """Whether git was ended while it made this worktree: it locks one until it is whole."""
     folder = git_folder(directory)
-    if folder is None:
-        return False
+    return folder is not None and _read(folder / "locked") == "initializing"
+
+
+def _is_begun(repository: Path, directory: Path) -> bool:
+    """Whether the repository has an entry for a worktree whose folder is gone, locked by git itself."""
+    return any(
+        _read(entry / "gitdir") == str(directory / ".git") and _read(entry / "locked") == "initializing"
+        for entry in (repository / "worktrees").glob("*")
+    )
+
+
+def _read(file: Path) -> str | None:
     try:
-        return (folder / "locked").read_text("utf-8", "replace").strip() == "initializing"
+        return file.read_text("utf-8", "replace").strip()
     except OSError:
-        return False
+        return None
