@@ -354,3 +354,20 @@ async def test_what_git_left_of_a_worktree_while_it_tidied_up_is_removed_with_it
     await workspaces.remove("fix")
     assert git(repository, "branch") == "* main"
     assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
+async def test_what_git_left_of_a_worktree_while_it_took_it_back_is_removed_and_no_work_with_it(
+    house: House, repository: Path
+) -> None:
+    workspaces = (await house.open()).runtime.workspace
+    folder = Path(str((await workspaces.create(name="fix")).directory))
+    entry = repository / ".git" / "worktrees" / "fix"
+    (entry / "gitdir").unlink()
+    (folder / "b.txt").write_text("work\n")
+    with pytest.raises(Invalid, match="holds 1 changed file"):
+        await workspaces.remove("fix")
+    (entry / "index").rename(entry / "index.lock")
+    await workspaces.remove("fix")
+    assert not folder.exists()
+    assert git(repository, "branch") == "* main"
+    assert not entry.exists()

@@ -67,7 +67,8 @@ class Worktrees:
         """Remove the folder and the branch with all that is only there. Raises `GitError` and `Invalid`."""
         directory = self._directory(info)
         repository = {"GIT_DIR": _repository_of(info)}
-        if _is_repository(repository["GIT_DIR"]) and git_folder(directory) is not None:
+        known = _is_repository(repository["GIT_DIR"]) and git_folder(directory) is not None
+        if known and not _is_torn(directory):
             # Once more forces what git locked itself while it made it; a person's lock holds.
             force = ("--force", "--force") if _half_made(directory) else ("--force",)
             await self._git("worktree", "remove", *force, str(directory), env=repository)
@@ -194,7 +195,13 @@ def _is_repository(folder: str) -> bool:
 def _half_made(directory: Path) -> bool:
     """Whether git was ended while it made this worktree: it locks one until it is whole."""
     folder = git_folder(directory)
-    return folder is not None and _read(folder / "locked") == "initializing"
+    return folder is not None and (_read(folder / "locked") == "initializing" or _is_torn(directory))
+
+
+def _is_torn(directory: Path) -> bool:
+    """Whether git was ended while it took back a worktree that it had not made whole: it never had an index."""
+    folder = git_folder(directory)
+    return folder is not None and not (folder / "gitdir").exists() and not (folder / "index").exists()
 
 
 def _is_begun(repository: Path, directory: Path) -> bool:
