@@ -24,7 +24,7 @@ SAMPLES: dict[str, list[dict[str, Any]]] = {
     "read": [{"filePath": "src/app.py"}, {"filePath": "/etc/hosts"}],
     "list": [{"path": "src"}],
     "glob": [{"pattern": "**/*.py"}],
-    "grep": [{"pattern": "TODO"}],
+    "grep": [{"pattern": "retry"}],
     "edit": [{"filePath": "src/app.py", "oldString": "a", "newString": "b"}],
     "write": [{"filePath": "notes.md", "content": "x"}],
     "apply_patch": [

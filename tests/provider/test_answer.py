@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instar.provider import answer
+from instar.provider import answer, incoming
 from instar.provider.answer import Answer, tokens
 from instar.provider.failure import Endpoint
 from instar.provider.protocol import (
@@ -343,7 +343,7 @@ def test_more_tool_calls_than_anybody_needs_are_refused():
 
 
 def test_an_answer_without_an_end_is_refused(monkeypatch):
-    monkeypatch.setattr(answer, "MAX_STREAM", 10_000)
+    monkeypatch.setattr(incoming, "MAX_STREAM", 10_000)
     found = Answer(Endpoint("http://host/v1"))
     piece = sse(delta(content="word"), done=False)
     with pytest.raises(ProviderError, match="more than 10000 bytes"):

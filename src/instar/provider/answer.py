@@ -11,14 +11,10 @@ import msgspec
 
 from instar.message import CacheTokens, Tokens
 from instar.provider.failure import Endpoint
+from instar.provider.incoming import Incoming
 from instar.provider.protocol import Delta, Finish, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStart
-from instar.provider.sse import EventStream, EventTooLongError
 from instar.wire import Plain
 
-MAX_WHOLE: Final = 32 << 20
-"""Bytes of an answer that does not stream."""
-MAX_STREAM: Final = 256 << 20
-"""Bytes of an answer that streams: no model says so much, and a server that never ends must not fill memory."""
 MAX_CALLS: Final = 256
 """Tool calls of one answer: they run together, and each may be a process."""
 _MAX_COUNT: Final = 1 << 53
@@ -98,37 +94,24 @@ class Answer:
     def __init__(self, endpoint: Endpoint) -> None:
         self.done = False
         self._endpoint = endpoint
-        self._events = EventStream()
-        self._whole: bytearray | None = None
-        self._head: bytes | None = b""
+        self._body = Incoming(endpoint)
         self._slots: list[_Slot] = []
         self._reason: str | None = None
         self._usage: Plain = {}
         self._said = False
-        self._size = 0
 
     def feed(self, data: bytes) -> list[Delta]:
         """Return the deltas that `data` completes."""
-        self._size += len(data)
-        if self._size > MAX_STREAM:
-            raise self._endpoint.malformed(data, f"more than {MAX_STREAM} bytes")
-        if self._head is not None:
-            data = self._sniff(data)
-        if self._whole is not None:
-            self._whole += data
-            if len(self._whole) > MAX_WHOLE:
-                raise self._endpoint.malformed(bytes(self._whole), f"more than {MAX_WHOLE} bytes")
-            return []
-        try:
-            events = self._events.feed(data)
-        except EventTooLongError as error:
-            raise self._endpoint.malformed(data, str(error)) from None
-        return self._read(events)
+        return self._read(self._body.feed(data))
 
     def close(self) -> list[Delta]:
         """Return what is left, with the `Finish` last."""
-        found = self._read(self._events.close()) if self._whole is None else self._chunk(bytes(self._whole))
-        if self._whole is not None:
+        found = (
+            self._read(self._body.close())
+            if self._body.whole is None
+            else self._chunk(bytes(self._body.whole))
+        )
+        if self._body.whole is not None:
             self.done = True
         nameless = [slot for slot in self._slots if not slot.name]
         if nameless:
@@ -136,18 +119,6 @@ class Answer:
         if self._reason is None and not (self.done and self._said):
             raise self._endpoint.network("the answer broke off before its end")
         return [*found, Finish(self._finish(), tokens(self._usage))]
-
-    def _sniff(self, data: bytes) -> bytes:
-        """Decide by the first byte whether this is a stream, one JSON object or a page."""
-        data = (self._head or b"") + data
-        start = data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
-        if not start:
-            self._head = data
-            return b""
-        self._head = None
-        if start in b"{[<":
-            self._whole = bytearray()
-        return data
 
     def _read(self, events: list[bytes]) -> list[Delta]:
         found: list[Delta] = []
@@ -169,7 +140,7 @@ class Answer:
             self._usage = chunk.usage
         if chunk.choices:
             return self._choice(chunk.choices[0])
-        if self._whole is not None:
+        if self._body.whole is not None:
             raise self._endpoint.malformed(data, "no choices in it")
         return []
 

@@ -9,8 +9,9 @@ from typing import Any, Final
 import msgspec
 
 from instar.message import CacheTokens, Tokens
-from instar.provider.answer import MAX_CALLS, MAX_STREAM, MAX_WHOLE
+from instar.provider.answer import MAX_CALLS
 from instar.provider.failure import Endpoint
+from instar.provider.incoming import Incoming
 from instar.provider.protocol import (
     Delta,
     Finish,
@@ -20,7 +21,6 @@ from instar.provider.protocol import (
     ToolCallDelta,
     ToolCallStart,
 )
-from instar.provider.sse import EventStream, EventTooLongError
 from instar.wire import Plain
 
 METADATA: Final = "anthropic"
@@ -70,49 +70,27 @@ class Answer:
     def __init__(self, endpoint: Endpoint) -> None:
         self.done = False
         self._endpoint = endpoint
-        self._events = EventStream()
-        self._whole: bytearray | None = None
-        self._head: bytes | None = b""
+        self._body = Incoming(endpoint)
         self._blocks: dict[int, _Block] = {}
         self._calls = 0
-        self._size = 0
         self._reason: str | None = None
         self._usage: Plain = {}
 
     def feed(self, data: bytes) -> list[Delta]:
         """Return the deltas that `data` completes."""
-        self._size += len(data)
-        if self._size > MAX_STREAM:
-            raise self._endpoint.malformed(data, f"more than {MAX_STREAM} bytes")
-        if self._head is not None:
-            data = self._sniff(data)
-        if self._whole is not None:
-            self._whole += data
-            if len(self._whole) > MAX_WHOLE:
-                raise self._endpoint.malformed(bytes(self._whole), f"more than {MAX_WHOLE} bytes")
-            return []
-        try:
-            events = self._events.feed(data)
-        except EventTooLongError as error:
-            raise self._endpoint.malformed(data, str(error)) from None
-        return self._read(events)
+        return self._read(self._body.feed(data))
 
     def close(self) -> list[Delta]:
         """Return what is left, with the `Finish` last."""
-        found = self._read(self._events.close()) if self._whole is None else self._take(bytes(self._whole))
+        found = (
+            self._read(self._body.close())
+            if self._body.whole is None
+            else self._take(bytes(self._body.whole))
+        )
         if not self.done:
             raise self._endpoint.network("the answer broke off before its end")
         reason = _REASONS.get(self._reason or "", "unknown")
         return [*found, Finish(reason, tokens(self._usage))]
-
-    def _sniff(self, data: bytes) -> bytes:
-        """Decide by the first byte whether this is a stream, one JSON object or a page."""
-        data = (self._head or b"") + data
-        start = data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
-        self._head = None if start else data
-        if start and start in b"{[<":
-            self._whole = bytearray()
-        return data if start else b""
 
     def _read(self, events: list[bytes]) -> list[Delta]:
         found: list[Delta] = []
