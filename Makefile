@@ -10,16 +10,16 @@ unexport PYTHONDONTWRITEBYTECODE
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test extra real check format bench clean
+.PHONY: help demo test extra real test-clients test-js client-programs check format bench beside campaign fuzz clean
 
 help: ## print this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 demo: $(VENV)/.run ## play the whole story once: an agent rewrites its own hook; no key, no network
 	@$(BIN)/python examples/demo.py
 
 test: $(VENV)/.dev ## run the hermetic test suite
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4
 
 extra: $(VENV)/.extra ## test the providers of the extra instar[providers]: 250 MB to install
 	@$(BIN)/python -m pytest tests/provider
@@ -28,7 +28,7 @@ check: $(VENV)/.dev ## format, lint, strict types, floors, sizes, hook points, d
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
-	@$(BIN)/python -m pytest tests/test_floors.py tests/test_size.py tests/test_hook_points.py tests/test_docs.py
+	@$(BIN)/python -m pytest tests/test_floors.py tests/test_size.py tests/test_hook_points.py tests/test_docs.py tests/test_compatibility.py
 
 format: $(VENV)/.dev ## format and mend what can be mended
 	@$(BIN)/ruff format .
@@ -37,8 +37,30 @@ format: $(VENV)/.dev ## format and mend what can be mended
 real: $(VENV)/.dev $(VENV)/.opencode ## test against the real opencode: npm fetches 180 MB; RECORD=1 records its data anew
 	@INSTAR_REAL=$(VENV)/opencode INSTAR_RECORD=$(RECORD) $(BIN)/python -m pytest tests/real
 
+test-clients: client-programs $(VENV)/.dev $(VENV)/.opencode ## test with opencode's own clients: needs node, npm and tmux; npm fetches 180 MB; RECORD=1 records plugins' traces anew
+	@INSTAR_CLIENTS=$(VENV)/opencode INSTAR_RECORD=$(RECORD) $(BIN)/python -m pytest -n 2 --dist loadfile tests/clients
+
+client-programs:
+	@for one in node npm tmux; do command -v $$one >/dev/null || \
+	  { echo "make test-clients needs $$one (Debian: apt install nodejs npm tmux)" >&2; exit 1; }; done
+
+test-js: $(VENV)/.dev ## test JavaScript plugins with packages of the real npm registry: needs node and npm, fetches 200 MB
+	@INSTAR_NPM=1 $(BIN)/python -m pytest tests/jshost
+
 bench: $(VENV)/.dev ## measure this machine: cold start, turn, tool call, hook call, memory
 	@$(BIN)/python -m bench
+
+beside: $(VENV)/.dev $(VENV)/.opencode ## measure the budgets beside the real opencode: 6 minutes; QUICK=1 takes 2; npm fetches 180 MB
+	@$(BIN)/python -m bench.beside --opencode $(VENV)/opencode $(if $(QUICK),--quick)
+
+campaign: $(VENV)/.dev ## 620 candidates for the gate; evolve's files damaged in 10,000 ways; a life of a large workspace
+	@$(BIN)/python -m tests.campaign.gate
+	@$(BIN)/python -m tests.campaign.corruption
+	@$(BIN)/python -m tests.campaign.production
+
+fuzz: $(VENV)/.dev $(VENV)/.schemathesis ## ask the server what schemathesis makes up: MINUTES=10, SEED=n; OPENCODE=1: by opencode's document
+	@$(BIN)/python -m tests.fuzz $(VENV)/schemathesis/bin/st --minutes $(or $(MINUTES),10) \
+	  $(if $(SEED),--seed $(SEED)) $(if $(OPENCODE),--opencode)
 
 clean: ## remove what make made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis
@@ -63,9 +85,21 @@ $(VENV)/.dev: pyproject.toml
 	$(call install,.[dev])
 	@touch $(VENV)/.run
 
-# The version that the recorded data comes from.
-$(VENV)/.opencode: Makefile
-	npm install --silent --no-audit --no-fund --prefix $(VENV)/opencode opencode-ai@1.18.33
+# The version that the recorded data comes from, its SDK, what plugins import, and the SDK for Python: that one apart, it needs another httpx.
+$(VENV)/.opencode: Makefile | $(VENV)/.dev
+	npm install --silent --no-audit --no-fund --prefix $(VENV)/opencode opencode-ai@1.18.33 @opencode-ai/sdk@1.18.33 @opencode-ai/plugin@1.18.33
+	@if command -v uv >/dev/null; then \
+	  VIRTUAL_ENV=$(VENV) uv pip install --quiet --target $(VENV)/opencode/python opencode-ai==0.1.0a36; \
+	else \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target $(VENV)/opencode/python opencode-ai==0.1.0a36; \
+	fi
+	@touch $@
+
+# Apart: its plugin for pytest would be loaded by every test.
+$(VENV)/.schemathesis: Makefile | $(VENV)/.dev
+	@echo "installing schemathesis into $(VENV)/schemathesis"
+	@$(PYTHON) -m venv $(VENV)/schemathesis
+	@$(VENV)/schemathesis/bin/python -m pip install --quiet --disable-pip-version-check 'schemathesis>=4.32,<5'
 	@touch $@
 
 $(VENV)/.extra: pyproject.toml

@@ -4,17 +4,15 @@ Absolute figures of a shared machine are noise; compare runs of one day on one m
 what is measured is instar's own time.
 """
 
-import argparse
 import json
 import shutil
 import statistics
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
-from bench.program import Server, cores, environment, model_alone, modelled, serving, spawn, timed
+from bench import acting, caching
+from bench.figure import Figure, Show, play
+from bench.program import Server, environment, model_alone, modelled, serving, spawn, timed
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "hello"
 READ = 'read {"filePath": "small.txt", "limit": NUMBER}'
@@ -27,19 +25,6 @@ DELTAS = 4000
 """Text deltas of the long answer."""
 LONG = (400, 1000)
 """The turns of a long session that are compared with the tenth."""
-
-
-class Figure(NamedTuple):
-    """One line of the table: what was measured, its median and extremes, and the unit."""
-
-    what: str
-    values: list[float]
-    unit: str
-
-    def line(self) -> str:
-        """Return the line as it is printed."""
-        low, middle, high = min(self.values), statistics.median(self.values), max(self.values)
-        return f"{self.what:<52} {middle:>9.2f} {self.unit:<3} ({low:.2f} – {high:.2f}, n={len(self.values)})"
 
 
 def commands(root: Path, runs: int) -> Iterator[Figure]:
@@ -116,6 +101,19 @@ def evolve(root: Path, runs: int) -> Iterator[Figure]:
     yield Figure("hook call: the script alone, a fresh process", took, "ms")
 
 
+def cached(root: Path, runs: int) -> Iterator[Figure]:
+    """What a prompt cache would serve of a session of fifty turns with tools, over both wires."""
+    for wire in acting.MODELS:
+        file = root / f"{wire}.jsonl"
+        with acting.running() as url:
+            config = json.dumps({"provider": acting.provider(url)})
+            env = environment(root / wire, INSTAR_CONFIG_CONTENT=config, INSTAR_LOG_REQUESTS=str(file))
+            with serving(root, env) as server:
+                acting.session(server, wire)
+        share = caching.replay(caching.read(file)).share
+        yield Figure(f"input served from the cache, of what could be: {wire}", [share * 100], "%")
+
+
 def scripted(root: Path, call: str) -> dict[str, str]:
     """Write a script of `CALLS` steps with one call each, and return the environment that plays it."""
     path = root / f"{call.split()[0]}.txt"
@@ -130,28 +128,17 @@ def per_call(server: Server, runs: int) -> list[float]:
     return [server.tool_turn(CALLS) * 1000 / CALLS for _ in range(runs + 1)][1:]
 
 
-def measure(runs: int, show: Callable[[Figure], None]) -> None:
+def measure(root: Path, runs: int, show: Show) -> None:
     """Measure everything and show each figure as it comes."""
-    with tempfile.TemporaryDirectory(prefix="instar-bench-") as folder:
-        root = Path(folder)
-        (root / "small.txt").write_text("one line\n")
-        for part in (commands, server, turns, evolve):
-            for figure in part(root, runs):
-                show(figure)
+    (root / "small.txt").write_text("one line\n")
+    for part in (commands, server, turns, evolve, cached):
+        for figure in part(root, runs):
+            show(figure)
 
 
 def main() -> None:
     """Parse the command line and measure."""
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="one JSON object a line instead of the table")
-    parser.add_argument("--runs", type=int, default=7, help="runs of each command (default 7)")
-    chosen = parser.parse_args()
-    if not chosen.json:
-        print(f"Python {sys.version.split()[0]}, {cores()} cores; median (lowest – highest)")
-    measure(
-        chosen.runs,
-        lambda figure: print(json.dumps(figure._asdict()) if chosen.json else figure.line(), flush=True),
-    )
+    play("bench", __doc__, measure, runs=(7, "runs of each command"))
 
 
 if __name__ == "__main__":

@@ -2,11 +2,35 @@
 
 import ipaddress
 import os
+import signal
 import socket
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+from tests import started
+
+
+def pytest_configure() -> None:
+    """Draw fewer examples than the hundred of hypothesis, unless a test says how many it needs.
+
+    Programs that tests start hear a terminal that closes, also where `nohup` started the tests.
+    """
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    settings.register_profile("suite", max_examples=40, deadline=None)
+    settings.load_profile("suite")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than there are processors: a test waits for its children a third of its time."""
+    return 1 + (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+
+def pytest_unconfigure() -> None:
+    """End the process that commands were forked from."""
+    started.close()
 
 
 @pytest.fixture(autouse=True)

@@ -182,6 +182,22 @@ async def test_a_tool_may_be_called_by_an_alias(house: House) -> None:
     assert "persona_clock" not in str(house.requests()[0]["tools"])
 
 
+async def test_hooks_hear_of_a_tool_by_the_name_that_it_is_registered_under(house: House) -> None:
+    async def execute(args: Any, ctx: ToolContext) -> str:
+        return "it is noon"
+
+    heard = []
+
+    async def hear(given: Any, output: Any) -> None:
+        heard.append(given.tool)
+
+    hooks = {"tool.execute.before": hear, "permission.ask": hear, "tool.execute.after": hear}
+    guarded = tool(execute, aliases=("persona_clock",))
+    guarded.permissions = lambda args, ctx: [Ask("clock")]
+    await played(house, "tool: persona_clock", {"tool": {"clock": guarded}, **hooks})
+    assert heard == ["clock"] * 3
+
+
 async def test_a_later_plugins_tool_of_the_same_name_takes_the_place_of_a_built_in_one(house: House) -> None:
     async def execute(args: Any, ctx: ToolContext) -> str:
         return "not today"

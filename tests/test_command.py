@@ -102,6 +102,12 @@ def test_a_command_without_a_text_is_a_problem_of_its_own() -> None:
     assert found.get("d").template == "t"
 
 
+def test_a_command_with_an_empty_text_is_one_whose_prompt_a_hook_writes() -> None:
+    found = commands(command={"c": {"template": ""}})
+    assert found.problems == []
+    assert found.get("c").template == ""
+
+
 def test_a_stranger_does_not_choose_a_server_of_his_own_for_a_command() -> None:
     import msgspec
 

@@ -86,6 +86,22 @@ async def test_the_summary_stands_after_a_restart(house: House) -> None:
     assert sent(house) == ["What did we do so far?", "they talked of socks", "second"]
 
 
+async def test_what_was_taken_back_is_not_summarised_and_the_summary_outlives_the_next_prompt(
+    house: House,
+) -> None:
+    house.says(f'== when ""\ntext: re: {{{{user}}}}\n{SUMMARY}')
+    door = await house.open()
+    session = await door.session()
+    await door.ask(session, "first")
+    await door.ask(session, "second")
+    await door.client.revert(session)
+    await door.client.summarize(session)
+    assert "first" in told(house)
+    assert "second" not in told(house)
+    await door.ask(session, "third")
+    assert sent(house) == ["What did we do so far?", "they talked of socks", "third"]
+
+
 async def test_a_summary_by_hand_may_use_another_model(house: House) -> None:
     house.says(f'== when ""\ntext: ok\n{SUMMARY}')
     door = await house.open()

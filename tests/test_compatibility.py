@@ -43,6 +43,10 @@ HOOKS = {
 """The keys of opencode 1.18's hooks (the reference's section 3.3)."""
 
 
+PUBLISHED = "Published plugins"
+"""The section whose rows are not statements: it lists what was seen, and what lacks."""
+
+
 class Row(NamedTuple):
     """A statement: under which headings it stands, what it says, what instar does, and what holds it."""
 
@@ -70,6 +74,8 @@ def rows() -> list[Row]:
             part = section = line[3:]
         elif line.startswith("### "):
             section = f"{part} / {line[4:]}"
+        elif section == PUBLISHED:
+            continue
         elif line.startswith("| ") and not line.startswith(("| it says |", "| it is given |")):
             cells = [cell.strip() for cell in line.strip("|").split(" | ")]
             assert len(cells) == 3, f"line {number} has {len(cells)} cells"
@@ -125,6 +131,20 @@ def test_the_events_of_seed_004_have_one_row_each() -> None:
     assert sorted(found) == sorted(SEED_004_EVENTS)
 
 
+def test_the_published_plugins_that_a_test_plays_stand_first_among_those_that_were_seen() -> None:
+    text = PAGE.read_text("utf-8").partition(f"## {PUBLISHED}\n")[2].partition("\n## ")[0]
+    seen = re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
+    played = ast.parse((ROOT / "tests" / "clients" / "test_npm_plugins.py").read_text("utf-8"))
+    (pinned,) = [
+        ast.literal_eval(node.value)
+        for node in played.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "PLUGINS"
+    ]
+    assert seen[: len(pinned)] == pinned
+    assert "plays the first seven" in text
+    assert len(pinned) == 7
+
+
 NEVER = {one.name: one.never for one in (*TYPES.values(), *RENAMED) if one.never is not None}
 NEVER_SENT = "Events that are never sent"
 EVENT_ROWS = [
@@ -149,13 +169,19 @@ def test_a_hooks_row_names_a_hook_point_or_a_key_of_a_plugin(row: Row) -> None:
     assert row.name in NOT_POINTS or (point is not None and point.name == row.name)
 
 
-def test_each_section_of_both_seeds_has_rows() -> None:
+def test_each_section_of_the_seeds_has_rows() -> None:
     seeds = {row.section for row in ROWS if row.section.startswith("Seed ")}
     assert seeds == {
+        *(
+            f"Seed 000: evolve / {name}"
+            for name in ("Workspace and settings", "Protocol", "Hooks", "Tools, permissions and git")
+        ),
         *(
             f"Seed 002: formats / {name}"
             for name in ("Agents", "Commands", "Events", "Message parts", "Plugins")
         ),
+        *(f"Seed 001: self / {name}" for name in ("Actions", "Safety")),
+        "Seed 003: hooks that look before they decide",
         *(
             f"Seed 004: plugin touchpoints / {name}"
             for name in (

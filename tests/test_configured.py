@@ -8,6 +8,7 @@ import pytest
 from tests.turn import Door, House, results, said
 
 from instar.message import Assistant
+from instar.plugin import CommandBody
 
 pytest_plugins = ["tests.turn"]
 
@@ -131,7 +132,11 @@ async def test_a_plugin_may_add_models_to_a_provider(house: House) -> None:
         ("{'provider': {'id': 5, 'models': None}}", "`id` is 5: expected a provider's name"),
         ("{'provider': {'id': 'a', 'models': lambda provider, ctx: 5}}", "expected a mapping of models"),
         ("{'provider': {'id': 'a', 'models': lambda provider, ctx: {'m': {'limit': 'big'}}}}", "limit"),
-        ("{'auth': {'provider': 'scripted', 'loader': lambda auth, provider: {'fetch': print}}}", "`fetch`"),
+        ("{'auth': {'provider': 'scripted', 'loader': lambda auth, provider: {'fetch': 5}}}", "`fetch` is 5"),
+        (
+            "{'auth': {'provider': 'scripted', 'loader': lambda auth, provider: {'fetch': print}}}",
+            "`fetch` cannot send",
+        ),
         (
             "{'auth': {'provider': 'scripted', 'loader': lambda auth, provider: {'api_key': 5}}}",
             "Expected `str`",
@@ -249,3 +254,29 @@ async def test_a_small_model_that_is_configured_is_the_persons_choice(house: Hou
     await door.ask(await door.session(title=None), "hi")
     await door.until(lambda event: event.type == "session.updated" and titled(event))
     assert (asked, house.requests("title")[0]["model"]) == ([], "scripted/little")
+
+
+async def test_a_key_that_a_plugin_brings_is_told_to_no_child_and_no_command_file(house: House) -> None:
+    house.environment["FAVOURITE"] = "a-key-that-the-plugin-brings"
+    house.environment["GH_TOKEN"] = "a-token-by-name"
+    house.plugin(
+        config_plugin("""
+config.setdefault("provider", {})["theirs"] = {"npm": "@ai-sdk/openai-compatible", "options":
+    {"baseURL": "http://127.0.0.1:9/v1", "apiKey": "a-key-that-the-plugin-brings"}}
+config["command"] = {"tell": {"template": "It is: !`echo $FAVOURITE$GH_TOKEN.`"}}
+""")
+    )
+    house.settings(permission={"bash": "allow"})
+    house.says("""\
+        == turn
+        tool: bash {"command": "echo \\"[$FAVOURITE$GH_TOKEN]\\"", "description": "tell"}
+        == turn
+        text: done
+        """)
+    door = await house.open()
+    assert door.runtime.notices == []
+    session = await door.session()
+    await door.ask(session, "tell me")
+    assert results(await door.stored(session)) == ["[]\n"]
+    await door.client.command(session, CommandBody(command="tell", arguments=""))
+    assert "It is: ." in json.dumps(house.requests()[-1])

@@ -167,7 +167,7 @@ async def test_tools_come_built_in_first_and_plugins_by_name(house: House) -> No
         ({}, {"tools": {"todo*": False, "todoread": True}}, {"todowrite"}),
         ({}, {"tools": {"*": False, "read": True}}, set(BUILT_IN) - {"read"}),
     ],
-    ids=str,
+    ids=lambda value: str(sorted(value) if isinstance(value, set) else value),
 )
 async def test_a_tool_that_is_denied_outright_is_not_offered(
     house: House, settings: dict[str, Any], prompt: dict[str, Any], missing: set[str]

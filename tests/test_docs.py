@@ -78,6 +78,37 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     assert not missing
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_to_a_heading_lead_to_one(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:|mailto:)([^)#\s]*)#([^)\s]+)\)", prose(page))
+    missing = [
+        f"{target}#{anchor}"
+        for target, anchor in links
+        if anchor not in anchors(page.parent / target if target else page)
+    ]
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_tests_that_a_page_names_are_there(page: Path) -> None:
+    """The compatibility page's are held by test_compatibility.py."""
+    named = re.findall(r"`(tests/[\w./-]+)`", prose(page))
+    missing = [target for target in named if target != "tests/hello_test.py" and not (ROOT / target).exists()]
+    assert not missing
+
+
+def prose(page: Path) -> str:
+    """The page without its blocks."""
+    return re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings of a page as GitHub names them in links: small letters, hyphens for blanks, no punctuation."""
+    headings = re.findall(r"^#+ +(.+)$", prose(page), re.MULTILINE)
+    plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in plain}
+
+
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if "```console" in page.read_text("utf-8")], ids=name
 )

@@ -12,7 +12,10 @@ from instar.message import UnknownPart, decode_part
 from instar.wire import Wire
 
 DOCUMENT = json.loads((Path(__file__).parent / "data" / "opencode-schemas.json").read_text())
-OWN = {"server.heartbeat", "plugin.error", "session.limit"}
+OWN = {
+    "server.heartbeat", "plugin.error", "session.limit", "evolve.installed", "evolve.refused", "evolve.rolledback",
+    "hooks.armed", "hooks.ran", "instance.reloaded", "self.modified",
+}  # fmt: skip
 """Types without a schema: opencode sends the first without declaring it, the others are ours."""
 SYNC = {
     "session.created", "session.updated", "session.deleted", "message.updated", "message.removed",
@@ -40,10 +43,24 @@ PROJECT = {
     "id": "global", "worktree": "/", "vcs": "git", "name": "n", "icon": {"color": "red"}, "commands": {"start": "s"},
     "time": {"created": 1, "updated": 2}, "sandboxes": [],
 }  # fmt: skip
+PTY = {
+    "id": "pty_1", "title": "t", "command": "sh", "args": ["-l"], "cwd": "/", "status": "running", "pid": 5,
+}  # fmt: skip
 
 EXAMPLES: list[tuple[str, dict[str, Any]]] = [
     ("server.connected", {}),
     ("server.heartbeat", {}),
+    ("evolve.installed", {"files": ["hooks/a.py"], "epoch": 2, **OF}),
+    ("evolve.refused", {"file": "hooks/a.py", "stage": "test", "message": "m", **OF}),
+    ("evolve.rolledback", {"files": ["hooks/a.py"], "epoch": 3, "message": "m"}),
+    ("hooks.armed", {**OF, "rules": ["Stop: check.sh (a:1:2)"], "problems": ["p"]}),
+    (
+        "hooks.ran",
+        {**OF, "event": "PreToolUse", "rule": "check.sh (a:1:2)", "place": "a:1:2", "evaluator": "command",
+         "dialect": "claude", "action": "deny", "undecided": False, "reason": "r", "error": "", "messages": ["m"],
+         "duration": 5, "code": 2, "output": "o", "tool": "bash", "callID": "c", "tokens": 1, "cost": 0.5,
+         "model": "p/m", "childID": "ses_2"},
+    ),
     ("session.created", {**OF, "info": SESSION}),
     ("session.updated", {**OF, "info": SESSION}),
     ("session.deleted", {**OF, "info": SESSION}),
@@ -76,10 +93,21 @@ EXAMPLES: list[tuple[str, dict[str, Any]]] = [
     ("vcs.branch.updated", {"branch": "main"}),
     ("project.updated", PROJECT),
     ("server.instance.disposed", {"directory": "/a"}),
+    ("global.disposed", {}),
+    ("instance.reloaded", {"what": ["agents", "plugin:mine"], "problems": []}),
     ("installation.updated", {"version": "1"}),
     ("lsp.updated", {}),
+    ("pty.created", {"info": PTY}),
+    ("pty.updated", {"info": {**PTY, "status": "exited", "exitCode": 0}}),
+    ("pty.exited", {"id": "pty_1", "exitCode": 137}),
+    ("pty.deleted", {"id": "pty_1"}),
+    ("tui.prompt.append", {"text": "t"}),
+    ("tui.command.execute", {"command": "session.list"}),
+    ("tui.toast.show", {"title": "t", "message": "m", "variant": "info", "duration": 5}),
+    ("tui.session.select", OF),
     ("plugin.error", {"plugin": "p", "hook": "event", "message": "m"}),
-    ("session.limit", {**OF, "limit": "tokens", "cause": "heartbeat", "message": "m"}),
+    ("session.limit", {**OF, "limit": "tokens", "cause": "heartbeat", "message": "m", "ends": True}),
+    ("self.modified", {**OF, "callID": "c", "path": "a.b", "old": 1, "new": [2]}),
 ]  # fmt: skip
 
 

@@ -95,7 +95,7 @@ async def test_a_shell_command_has_the_environment_that_plugins_give(house: Hous
 
     door.plugin({"shell.env": env})
     session = await door.session()
-    await door.client.command(session, CommandBody(command="x"))
+    await door.client.command(session, CommandBody(command="x", arguments=""))
     assert users(await door.client.messages(session)) == ["here in project"]
 
 
@@ -151,7 +151,7 @@ async def test_a_command_that_cannot_be_carried_out_is_refused_and_nothing_is_sa
     door = await house.open()
     session = await door.session()
     with pytest.raises(error, match=said):
-        await door.client.command(session, CommandBody(command="x"))
+        await door.client.command(session, CommandBody(command="x", arguments=""))
     assert await door.client.messages(session) == []
     assert door.of("command.executed") == []
 
@@ -160,9 +160,9 @@ async def test_an_unknown_command_or_session_is_refused(house: House) -> None:
     door = await house.open()
     session = await door.session()
     with pytest.raises(Invalid, match="there is no command 'reviwe'; there are: review"):
-        await door.client.command(session, CommandBody(command="reviwe"))
+        await door.client.command(session, CommandBody(command="reviwe", arguments=""))
     with pytest.raises(NotFound):
-        await door.client.command("ses_gone", CommandBody(command="init"))
+        await door.client.command("ses_gone", CommandBody(command="init", arguments=""))
 
 
 async def test_a_hook_changes_the_parts_and_may_refuse_the_command(house: House) -> None:
@@ -203,7 +203,7 @@ async def test_a_hook_that_breaks_the_parts_refuses_the_command(house: House, le
     door.plugin({"command.execute.before": before})
     session = await door.session()
     with pytest.raises(Invalid, match=why):
-        await door.client.command(session, CommandBody(command="init"))
+        await door.client.command(session, CommandBody(command="init", arguments=""))
 
 
 async def test_a_hook_may_give_the_parts_of_a_command_as_objects(house: House) -> None:
@@ -215,7 +215,7 @@ async def test_a_hook_may_give_the_parts_of_a_command_as_objects(house: House) -
 
     door.plugin({"command.execute.before": before})
     session = await door.session()
-    await door.client.command(session, CommandBody(command="init"))
+    await door.client.command(session, CommandBody(command="init", arguments=""))
     assert users(await door.stored(session)) == ["do this instead"]
 
 
@@ -262,3 +262,30 @@ async def test_a_skill_is_offered_to_the_model_and_loaded_when_asked_for(house: 
     last = house.requests()[-1]
     assert "pdf: Fills forms" in str(last["tools"])
     assert "Take care." in str(last["messages"])
+
+
+def skill(house: House, name: str, text: str) -> Path:
+    path = house.folder / ".claude/skills" / name / "SKILL.md"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"---\nname: {name}\ndescription: A skill\n---\n{text}")
+    return path
+
+
+async def test_a_person_asks_for_a_skill_as_for_a_command_and_a_command_of_its_name_comes_first(
+    house: House,
+) -> None:
+    path = skill(house, "tidy", "Put $1 away.")
+    skill(house, "greet", "The skill.")
+    command(house, "greet", "The command.")
+    assert users(await run(house, "tidy", "toys")) == [
+        f"Put toys away.\n\nThis skill's folder: {path.parent}"
+    ]
+    assert users(await run(house, "greet")) == ["The command."]
+
+
+async def test_a_strangers_skill_runs_nothing_when_it_is_asked_for(house: House) -> None:
+    del house.environment["INSTAR_TRUST"]
+    skill(house, "tidy", "Say !`touch ran`")
+    with pytest.raises(Invalid, match="the command tidy runs shell commands, and its folder is not trusted"):
+        await run(house, "tidy")
+    assert not (house.folder / "ran").exists()

@@ -133,7 +133,7 @@ def test_an_answer_is_settled_once_and_follow_ups_are_counted_by_source_until_a_
     for source in ("evolve", "evolve", "compaction"):
         session.go_on(source)
     assert (session.continued("evolve"), session.continued("other"), session.continued()) == (2, 0, 3)
-    session.hear_person()
+    session.hear()
     assert session.continued() == 0
 
 

@@ -17,18 +17,26 @@ from tests.turn import PATIENCE, Door, House
 from instar.event import RENAMED, TYPES, Event, EventType, Renamed
 from instar.plugin import CommandBody
 from instar.runtime import Options, Runtime
+from instar.terminal import Asked
 
 pytest_plugins = ["tests.turn"]
 
 DOCUMENT = json.loads((Path(__file__).parent / "data" / "opencode-schemas.json").read_text())
-OF_A_STREAM = {"server.connected", "server.heartbeat"}
-"""Sent by an open stream, not by an instance: `tests/server/test_stream.py` hears them."""
-OWN = {"plugin.error", "session.limit"}
+OF_A_STREAM = {
+    *("server.connected", "server.heartbeat", "global.disposed"),
+    *("tui.prompt.append", "tui.command.execute", "tui.toast.show", "tui.session.select"),
+}
+"""Sent by a server, not by an instance: `tests/server/test_{stream,settings,tui}.py` hear them."""
+OWN = {
+    *("plugin.error", "session.limit", "evolve.installed", "evolve.refused", "evolve.rolledback"),
+    *("hooks.armed", "hooks.ran", "instance.reloaded", "self.modified"),
+}
 """Types of our own, without a schema of opencode's."""
 SCRIPT = """
     == turn
     text: I look.
     tool: bash {"command": "echo hi"}
+    tool: self {"action": "modify", "key": "mine", "value": 1}
     tool: write {"filePath": "a.txt", "content": "new"}
     tool: todowrite {"todos": [{"content": "c", "status": "pending", "priority": "high"}]}
     tool: question {"questions": [QUESTION]}
@@ -39,6 +47,26 @@ SCRIPT = """
 
     == when "break"
     error: 400 no such model
+
+    == when "evolve" once
+    tool: evolve_hook_write {"file": "a.sh"}
+    arg: content <<END
+    #!/bin/sh
+    echo '[]'
+    END
+    tool: evolve_hook_write {"file": "a.sh"}
+    arg: content <<END
+    #!/bin/sh
+    if test -e FLAG; then exit 3; fi
+    END
+
+    == when "Installed hooks/a.sh" once
+    tool: bash {"command": "touch flag; echo the flag is set"}
+    tool: bash {"command": "echo the flag is set"}
+    tool: bash {"command": "echo the flag is set"}
+
+    == when "the flag is set" once
+    text: over
 """.replace(
     "QUESTION", '{"question": "Which?", "header": "h", "options": [{"label": "x", "description": "d"}]}'
 )
@@ -51,10 +79,12 @@ PAGE = (ROOT / "docs" / "events.md").read_text("utf-8").splitlines()
 def made() -> dict[str, list[str]]:
     """Where each class is called outside of the event room, by the class's name."""
     found: dict[str, list[str]] = {}
+    wanted = {declared.properties.__name__ for declared in TYPES.values()}
     for path in sorted(SOURCE.rglob("*.py")):
-        if path.parent.name == "event":
+        text = path.read_text("utf-8")
+        if path.parent.name == "event" or not any(name in text for name in wanted):
             continue
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call):
                 name = (
                     node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -101,20 +131,38 @@ def one_line(text: str | None) -> str:
 async def test_one_day_of_work_publishes_every_type_in_the_documents_form(house: House) -> None:
     for line in ("init -q -b main", "-c user.name=t -c user.email=t@t commit -qm first --allow-empty"):
         subprocess.run(["git", *line.split()], cwd=house.folder, check=True)
-    house.says(SCRIPT)
-    house.settings(permission={"bash": "ask"}, agent={"plan": {"steps": 1}})
-    door = await opened(house)
+    house.says(SCRIPT.replace("FLAG", str(house.folder / "flag")))
+    # Events are the same where nothing can be confined.
+    house.settings(
+        permission={"bash": "ask"},
+        agent={"plan": {"steps": 1}},
+        evolve={"unsafe": True},
+        tools={"self_evolution": True},
+        hooks={"SessionStart": [{"hooks": [{"command": "true"}]}]},
+    )
+    door = await opened(house, workspace(house.folder.parent / "workspace"))
     door.runtime.watch()
     await a_talk(door)
     await files_and_branches(door, house.folder)
+    await a_script_that_fails_on_probation(door)
     await a_limit_a_failing_plugin_and_a_failing_model(door)
+    await a_terminal(door)
     await door.runtime.close()
     never = {name for name, declared in TYPES.items() if declared.never}
     assert set(TYPES) - set(door.types()) == never | OF_A_STREAM
     assert [fault for event in door.heard for fault in faults(event)] == []
 
 
-async def opened(house: House) -> Door:
+def workspace(root: Path) -> Path:
+    """A workspace of one script that knows no hook."""
+    (root / "hooks").mkdir(parents=True)
+    script = root / "hooks" / "a.sh"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    return root
+
+
+async def opened(house: House, workspace: Path) -> Door:
     answers = iter([None])
 
     async def person(asked: Any) -> Any:
@@ -123,7 +171,7 @@ async def opened(house: House) -> Door:
     async def questioner(asked: Any) -> Any:
         return next(answers, [["x"]])
 
-    flags = {"model": "scripted/x"}
+    flags = {"model": "scripted/x", "workspace": str(workspace)}
     return Door(await Runtime.open(Options(house.folder, house.environment, flags, person, questioner)))
 
 
@@ -131,13 +179,20 @@ async def a_talk(door: Door) -> None:
     session = await door.session()
     answer = await door.ask(session, "go")
     await door.client.update(session, title="other")
-    await door.client.command(session, CommandBody(command="init"))
+    await door.client.command(session, CommandBody(command="init", arguments=""))
     await door.client.summarize(session)
     await door.client.revert(session)
     await door.client.unrevert(session)
     await door.client.remove(session, answer.info.id, answer.parts[0].id)
     await door.client.remove(session, answer.info.id)
     await door.client.delete(session)
+
+
+async def a_script_that_fails_on_probation(door: Door) -> None:
+    session = await door.session()
+    await door.ask(session, "evolve")
+    (told,) = door.of("evolve.rolledback")
+    assert told.files == ["hooks/a.sh"]
 
 
 async def files_and_branches(door: Door, folder: Path) -> None:
@@ -147,6 +202,8 @@ async def files_and_branches(door: Door, folder: Path) -> None:
             await asyncio.sleep(0.05)
     subprocess.run(["git", "checkout", "-q", "-b", "other"], cwd=folder, check=True)
     await door.until(lambda event: event.type == "vcs.branch.updated")
+    (folder / "AGENTS.md").write_text("Be kind.")
+    await door.until(lambda event: event.type == "instance.reloaded")
 
 
 async def a_limit_a_failing_plugin_and_a_failing_model(door: Door) -> None:
@@ -156,6 +213,13 @@ async def a_limit_a_failing_plugin_and_a_failing_model(door: Door) -> None:
     door.plugin({"text.complete": fail})
     await door.ask(await door.session(), "go", agent="plan")
     await door.ask(await door.session(), "break")
+
+
+async def a_terminal(door: Door) -> None:
+    made = await door.runtime.terminals.create(Asked(command="true"), lasting=True)
+    door.runtime.terminals.update(made.id, "named", None)
+    await door.until(lambda event: event.type == "pty.exited")
+    await door.runtime.terminals.remove(made.id)
 
 
 def faults(event: Event) -> list[str]:

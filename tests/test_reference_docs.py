@@ -1,5 +1,6 @@
 """The reference tables in docs say what the code has. ``python tests/test_reference_docs.py`` writes them."""
 
+import json
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
@@ -9,10 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from instar.children import Children
 from instar.cli.schema import fields
+from instar.config import kind_of
 from instar.config.builtin import ALLOWED, DENIALS
+from instar.paths import Paths
 from instar.permission import DEFAULTS
 from instar.plugin import Ask
+from instar.process import Processes
 from instar.tool.registry import builtin
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -56,6 +61,12 @@ class Where(msgspec.Struct):
     directory: Path
     worktree: Path
 
+    @property
+    def process(self) -> Children:
+        """Children of a person whose home lies elsewhere: nothing here is guarded."""
+        environment = {"HOME": str(self.directory.parent / "nobody")}
+        return Children(Processes(), Paths.from_environment(environment), environment)
+
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
@@ -66,6 +77,17 @@ def block(name: str) -> str:
     return table(
         ["field", "value", "meaning"], [[f"`{field}`", *about] for field, about in fields(name).items()]
     )
+
+
+def section(name: str) -> str:
+    kind = kind_of(name)
+    rows = [
+        [f"`{field}`", value, f"`{json.dumps(default)}`", meaning]
+        for (field, (value, meaning)), default in zip(
+            fields(kind.__name__).items(), msgspec.structs.astuple(kind()), strict=True
+        )
+    ]
+    return table(["field", "value", "default", "meaning"], rows)
 
 
 def defaults() -> str:
@@ -133,6 +155,8 @@ LOOKED_AT = ("command", "filePath", "pattern", "url", "subagent_type", "name", "
 PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("agents.md", "fields"): lambda: block("AgentConfig"),
     ("commands.md", "fields"): lambda: block("CommandConfig"),
+    ("configuration.md", "shield"): lambda: section("shield"),
+    ("configuration.md", "evolve"): lambda: section("evolve"),
     ("permissions.md", "defaults"): defaults,
     ("permissions.md", "agents"): agents,
     ("permissions.md", "tools"): tools,

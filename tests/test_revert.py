@@ -163,7 +163,7 @@ async def test_a_session_that_works_is_not_changed(door: Door, house: House) -> 
     await door.client.abort(session)
 
 
-async def test_a_prompt_is_refused_while_files_are_put_back(door: Door) -> None:
+async def test_a_prompt_and_a_summary_are_refused_while_files_are_put_back(door: Door) -> None:
     session = await door.session()
     await works(door, session, "one", {"a.txt": "two\n"})
     going = asyncio.create_task(door.client.revert(session))
@@ -171,6 +171,8 @@ async def test_a_prompt_is_refused_while_files_are_put_back(door: Door) -> None:
         await asyncio.sleep(0)
     with pytest.raises(Invalid, match="is being changed"):
         await door.ask(session, "two")
+    with pytest.raises(Invalid, match="is busy"):
+        await door.client.summarize(session)
     await going
     await door.ask(session, "two")
     assert users(await door.stored(session)) == ["two"]

@@ -2,15 +2,17 @@
 
 import asyncio
 import json
+import sqlite3
 import threading
 
 import pytest
-from tests.turn import House, said
+from tests.turn import PATIENCE, House, said
 
 from instar.document import DocumentError
-from instar.event import FileEdited, make
+from instar.event import FileEdited, SessionIdle, make
 from instar.plugin import PromptBody
 from instar.store import StoreError
+from instar.store.sqlite import SqliteStore
 
 pytest_plugins = ["tests.turn"]
 
@@ -129,9 +131,9 @@ async def test_a_configuration_that_does_not_parse_names_its_place(house: House)
 
 
 async def test_a_runtime_that_does_not_open_lets_go_of_the_database(house: House) -> None:
-    house.plugin("raise SystemExit('enough')")
+    house.plugin("raise BaseException('enough')")
     before = threading.active_count()
-    with pytest.raises(SystemExit, match="enough"):
+    with pytest.raises(BaseException, match="enough"):
         await house.open()
     await asyncio.sleep(0)
     for thread in threading.enumerate():
@@ -147,6 +149,27 @@ async def test_a_closed_runtime_refuses_further_work(house: House) -> None:
     await door.runtime.close()
     with pytest.raises(StoreError):
         await door.client.prompt(session, PromptBody.text("hi"))
+
+
+async def test_what_is_being_saved_while_a_runtime_closes_is_told_before_its_end(house: House) -> None:
+    door = await house.open()
+    store = door.runtime.instance.store
+    reached, opened = threading.Event(), threading.Event()
+
+    def hold(connection: sqlite3.Connection) -> None:
+        reached.set()
+        opened.wait(PATIENCE)
+
+    assert isinstance(store, SqliteStore)
+    store._writer.submit(hold)
+    await asyncio.to_thread(reached.wait)
+    store.commit([], [make(SessionIdle(session_id="ses_1"))])
+    closing = asyncio.create_task(door.runtime.close())
+    for _ in range(100):
+        await asyncio.sleep(0)
+    opened.set()
+    await closing
+    assert door.types()[-2:] == ["session.idle", "server.instance.disposed"]
 
 
 async def test_closing_twice_is_harmless(house: House) -> None:

@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 from tests.turn import PATIENCE, Door, House, said, users
+from tests.waiting import until
 
 from instar.message import Rule, TextPart
+from instar.naming import default_title, slug
 from instar.plugin import Invalid, NotFound, PromptBody, SessionBody
-from instar.session import default_title, slug
+from instar.saving import Saving
 from instar.store import StoreError
 
 pytest_plugins = ["tests.turn"]
@@ -127,6 +129,7 @@ async def test_a_deleted_session_is_gone_with_its_children_and_frozen_prompts(ho
     store = door.runtime.instance.store
     assert await door.client.list() == []
     assert await store.values("instar", "system:") == {}
+    assert await store.values("instar", "prefix:") == {}
     assert await store.messages(child) == await store.messages(parent) == []
     assert [given.info.id for given in door.of("session.deleted")] == [child, parent]
     for session in (parent, child):
@@ -242,3 +245,17 @@ async def test_parts_of_a_text_are_in_the_history_as_they_are_stored(house: Hous
     live = (await door.live(session)).history
     assert live == await door.stored(session)
     assert [part.text for part in live[1].parts if isinstance(part, TextPart)] == ["yes"]
+
+
+async def test_what_nobody_waits_for_is_said_in_the_log_when_it_cannot_be_saved(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    house.says(ECHO)
+    door = await house.open()
+    session = await door.session()
+    await door.ask(session, "one")
+    live = await door.live(session)
+    lost = TextPart(id="prt_lost", session_id=session, message_id="msg_gone", text="lost")
+    door.runtime.instance.sessions.save_soon(Saving().part(live.history[-1], lost))
+    await until(lambda: "not saved" in caplog.text)
+    assert "belongs to a project, session or message that is not in the store" in caplog.text

@@ -12,7 +12,7 @@ from instar.config import ConfigError
 from instar.document import DocumentError
 from instar.paths import Paths
 from instar.project import Project
-from instar.settings import PluginEntry, Settings, read_settings
+from instar.settings import PluginEntry, Settings, guards_in, read_settings
 from instar.trust import Trust
 
 
@@ -305,6 +305,118 @@ def test_a_trusted_project_is_heard_whole(place: Place) -> None:
     assert settings.dropped == []
     assert settings.plugins == [PluginEntry(str(place.worktree / "mine.py"))]
     assert (settings.config.permission, settings.config.username) == ("allow", "ada")
+
+
+def test_what_guards_says_so_itself_in_a_project_and_by_reference_in_the_persons_own(place: Place) -> None:
+    data = {"evolve": {"pins": ["{env:PIN}"], "env": ["{file:gone}"]}, "username": "{env:PIN}"}
+    place.work("instar.json", data)
+    place.trust.add(place.worktree, guards_in(place.worktree, place.paths))
+    settings = place.read(PIN="a.py")
+    assert (settings.config.data["evolve"], settings.dropped) == (data["evolve"], [])
+    assert settings.config.username == "a.py"
+    place.home("instar/instar.json", {"shield": {"env": ["{env:PIN}"]}})
+    assert place.read(PIN="GH_TOKEN").config.shield.env == ["GH_TOKEN"]
+
+
+DEAR = {"provider": {"acme": {"models": {"big": {"name": "Big", "cost": {"input": 5, "output": 9}}}}}}
+
+
+def priced(cost: Any, model: str = "big") -> dict[str, Any]:
+    entry = {"name": "Big"} if cost is None else {"name": "Big", "cost": cost}
+    return {"provider": {"acme": {"models": {model: entry}}}}
+
+
+@pytest.mark.parametrize(
+    ("said", "path", "found"),
+    [
+        (DEAR, "", {"input": 5, "output": 9}),
+        (priced({"input": 0, "output": 0}), "big", {"input": 5, "output": 9}),
+        (priced({"input": 50, "output": 90}), "big", {"input": 5, "output": 9}),
+        (priced(None), "big", {"input": 5, "output": 9}),
+    ],
+    ids=["same", "lower", "higher", "gone"],
+)
+def test_a_projects_prices_hold_as_they_were_when_it_was_trusted(
+    place: Place, said: Any, path: str, found: Any
+) -> None:
+    place.work("instar.json", DEAR)
+    guards = guards_in(place.worktree, place.paths)
+    assert guards == {"instar.json": {"prices": {"acme/big": {"input": 5, "output": 9}}}}
+    place.trust.add(place.worktree, guards)
+    place.work("instar.json", said)
+    settings = place.read()
+    assert settings.config.provider["acme"].models["big"].cost == found
+    assert settings.config.provider["acme"].models["big"].name == "Big"
+    if not path:
+        assert settings.dropped == []
+        return
+    (sentence,) = settings.dropped
+    assert (
+        "provider.acme.models.big.cost is not what was trusted, which holds; read it, then: instar trust"
+        in sentence
+    )
+
+
+def test_a_price_that_nobody_saw_is_left_out_and_the_persons_own_holds(place: Place) -> None:
+    place.home("instar/instar.json", DEAR)
+    place.trusted().work("instar.json", priced({"input": 0, "output": 0}))
+    settings = place.read()
+    assert settings.config.provider["acme"].models["big"].cost == {"input": 5, "output": 9}
+    assert "provider.acme.models.big.cost was left out: nobody trusted it" in settings.dropped[0]
+    place.work("instar.json", priced({"input": 0}, "other"))
+    assert place.read().config.provider["acme"].models["other"].cost == {}
+
+
+def test_everything_that_is_trusted_may_say_prices(place: Place) -> None:
+    place.work("instar.json", DEAR)
+    place.trust = Trust(place.paths, {"INSTAR_TRUST": "all"})
+    settings = place.read()
+    assert settings.config.provider["acme"].models["big"].cost == {"input": 5, "output": 9}
+    assert settings.dropped == []
+
+
+def test_prices_that_were_trusted_make_no_provider_where_it_is_gone(place: Place) -> None:
+    place.work("instar.json", DEAR)
+    place.trust.add(place.worktree, guards_in(place.worktree, place.paths))
+    place.work("instar.json", {"model": "a/b"})
+    assert place.read().config.provider == {}
+
+
+def test_each_place_of_a_projects_folder_is_vouched_for_by_itself(place: Place) -> None:
+    names = ["opencode.json", "instar.jsonc", ".opencode/opencode.json", ".instar/instar.json"]
+    for name in names:
+        place.work(name, {"shield": {"env": [name]}})
+    guards = guards_in(place.worktree, place.paths)
+    assert guards == {name: {"shield": {"env": [name]}} for name in names}
+    place.trust.add(place.worktree, guards)
+    assert place.read().config.shield.env == [names[-1]]
+    place.work(".instar/instar.json", {"shield": {"env": ["OTHER"]}})
+    settings = place.read()
+    assert settings.config.shield.env == [names[-1]]
+    assert [sentence.partition(": ")[0] for sentence in settings.dropped] == [
+        str(place.worktree / ".instar/instar.json")
+    ]
+
+
+def test_the_persons_own_file_is_not_vouched_for_where_it_stands_in_a_project(place: Place) -> None:
+    home = place.paths.home
+    place.put(home / ".opencode/opencode.json", {"evolve": {"unsafe": True}})
+    place.project = Project("id", home, home, "git")
+    place.directory = home
+    assert guards_in(home, place.paths) == {}
+    assert place.read().config.data["evolve"] == {"unsafe": True}
+
+
+def test_an_untrusted_project_may_only_guard_more(place: Place) -> None:
+    path = place.work(
+        "instar.json", {"evolve": {"frozen": True, "unsafe": True}, "shield": {"level": "none"}}
+    )
+    settings = place.read()
+    assert settings.config.data == {"evolve": {"frozen": True}}
+    assert [sentence.split(" was left out")[0] for sentence in settings.dropped] == [
+        f"{path}: shield.level",
+        f"{path}: evolve.unsafe",
+    ]
 
 
 # -- plugins -----------------------------------------------------------------------------------------

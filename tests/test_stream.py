@@ -1,5 +1,8 @@
 """From deltas to parts: each delta goes to the part that is open, or opens the next one."""
 
+import contextlib
+import sqlite3
+
 from tests.turn import House, answer_of, said, trace
 
 from instar.message import ReasoningPart, TextPart, ToolPart
@@ -96,3 +99,22 @@ async def test_a_hook_that_leaves_no_text_changes_nothing(house: House) -> None:
     answer = await door.ask(await door.session(), "go")
     assert answer_of(answer).error is None
     assert said(answer) == "hello"
+
+
+async def test_a_part_that_cannot_be_saved_fails_the_step_though_what_follows_can_be(house: House) -> None:
+    house.says("== turn\ntext: words that nobody keeps\n")
+    door = await house.open()
+    session = await door.session()
+    with contextlib.closing(sqlite3.connect(house.data / "instar.db")) as database:
+        database.execute(
+            "CREATE TRIGGER lost BEFORE INSERT ON part WHEN new.data LIKE '%nobody keeps%' "
+            "BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+        )
+        database.commit()
+    answer = await door.ask(session, "go")
+    assert "the disk is full" in str(answer.info.error)
+    assert [part.type for part in (await door.stored(session))[1].parts] == [
+        "step-start",
+        "text",
+        "step-finish",
+    ]

@@ -58,7 +58,7 @@ async def test_who_does_a_command_is_what_its_agent_and_subtask_say(
     house.says(SCRIPT)
     door = await house.open()
     session = await door.session()
-    await door.client.command(session, CommandBody(command="c"))
+    await door.client.command(session, CommandBody(command="c", arguments=""))
     assert len(await door.client.children(session)) == children
 
 
@@ -67,7 +67,7 @@ async def test_the_commands_model_is_the_sub_agents(house: House) -> None:
     house.says(SCRIPT)
     door = await house.open()
     session = await door.session()
-    await door.client.command(session, CommandBody(command="c"))
+    await door.client.command(session, CommandBody(command="c", arguments=""))
     assert [request["model"] for request in house.requests()] == ["scripted/own", "scripted/x"]
 
 
@@ -76,7 +76,7 @@ async def test_a_subtask_is_done_once_however_often_the_session_goes_on(house: H
     house.says(SCRIPT + "== turn\ntext: again\n")
     door = await house.open()
     session = await door.session()
-    await door.client.command(session, CommandBody(command="c"))
+    await door.client.command(session, CommandBody(command="c", arguments=""))
     await door.ask(session, "and now")
     assert len(await door.client.children(session)) == 1
 
@@ -87,7 +87,7 @@ async def test_an_agent_that_is_denied_tasks_is_told_so_and_answers(house: House
     house.says("== turn\ntext: first\n== turn\ntext: then not\n")
     door = await house.open()
     session = await door.session()
-    assert said(await door.client.command(session, CommandBody(command="c"))) == "then not"
+    assert said(await door.client.command(session, CommandBody(command="c", arguments=""))) == "then not"
     assert await door.client.children(session) == []
     assert "task" in results(await door.client.messages(session))[0]
 
@@ -98,7 +98,7 @@ async def test_an_abort_ends_the_sub_agent_too(house: House) -> None:
     house.says('== turn\ntool: bash {"command": "sleep 60"}\n')
     door = await house.open()
     session = await door.session()
-    asked = asyncio.create_task(door.client.command(session, CommandBody(command="c")))
+    asked = asyncio.create_task(door.client.command(session, CommandBody(command="c", arguments="")))
     await door.running()
     await asyncio.wait_for(door.client.abort(session), PATIENCE)
     await asyncio.wait_for(asked, PATIENCE)

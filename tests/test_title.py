@@ -38,6 +38,20 @@ async def test_the_first_message_gives_the_session_its_title(house: House) -> No
     assert request["params"]["temperature"] == 0.5
 
 
+@pytest.mark.parametrize(("own", "subject"), [("my socks", "my socks"), ("", "from a hook")])
+async def test_what_a_hook_put_beside_the_prompt_is_not_its_subject(
+    house: House, own: str, subject: str
+) -> None:
+    house.says(SCRIPT)
+    door = await house.open()
+    session = await door.session(title=None)
+    parts = [{"type": "text", "text": own}, {"type": "text", "text": "from a hook", "synthetic": True}]
+    await door.client.prompt(session, PromptBody(parts=[part for part in parts if part["text"]]))
+    await titled(door, session)
+    (request,) = house.requests("title")
+    assert [message["content"] for message in request["messages"]] == [subject]
+
+
 async def test_it_is_made_beside_the_turn(house: House) -> None:
     house.says('== when ""\ntext: {{user}}\n\n== title\ndelay: 100ms\ntext: Late\n')
     door = await house.open()

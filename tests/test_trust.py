@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from instar.config import Vouched
 from instar.paths import Paths
 from instar.trust import Trust, TrustError
 
@@ -202,3 +203,62 @@ def test_a_no_is_remembered_trusts_nothing_and_gives_way_to_a_later_yes(
     assert not trust.is_refused(tmp_path)
     trust.refuse(tmp_path)
     assert trust.is_trusted(tmp_path)
+
+
+# -- what guards -------------------------------------------------------------------------------------
+
+GUARDS = {"instar.json": {"evolve": {"unsafe": True}}}
+
+
+def test_what_guards_is_kept_with_the_folder_until_it_is_trusted_anew(trust: Trust, tmp_path: Path) -> None:
+    assert trust.guards(tmp_path) == {}
+    trust.add(tmp_path, GUARDS)
+    assert trust.guards(tmp_path) == GUARDS
+    trust.add(tmp_path)
+    assert trust.guards(tmp_path) == GUARDS
+    trust.add(tmp_path, {})
+    assert trust.guards(tmp_path) == {}
+    trust.add(tmp_path, GUARDS)
+    trust.remove(tmp_path)
+    assert trust.guards(tmp_path) == {}
+
+
+def test_what_guards_is_kept_for_the_very_folder_only(trust: Trust, repository: Path) -> None:
+    trust.add(repository, GUARDS)
+    assert trust.is_trusted(repository / "sub")
+    assert trust.guards(repository / "sub") == {}
+
+
+def test_what_guards_holds_as_it_stands_where_the_person_alone_writes(paths: Paths, tmp_path: Path) -> None:
+    assert Trust(paths, {"INSTAR_TRUST": "all"}).guards(tmp_path) is None
+    assert Trust(paths, {}).guards(paths.config_homes[0]) is None
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        '{"added": 1}',
+        '{"added": 1, "guards": []}',
+        '{"added": 1, "guards": {"instar.json": 3}}',
+        '{"refused": 1, "guards": {"instar.json": {"evolve": {"unsafe": true}}}}',
+        "1",
+    ],
+)
+def test_an_entry_that_keeps_nothing_readable_vouches_for_nothing(
+    trust: Trust, paths: Paths, tmp_path: Path, entry: str
+) -> None:
+    trust.add(tmp_path)
+    paths.trust_file.write_text(f'{{"folders": {{"{tmp_path}": {entry}}}}}')
+    assert trust.guards(tmp_path) == {}
+
+
+def test_a_broken_list_vouches_for_nothing(trust: Trust, paths: Paths, tmp_path: Path) -> None:
+    trust.add(tmp_path, GUARDS)
+    paths.trust_file.write_text("{")
+    assert trust.guards(tmp_path) == {}
+
+
+def test_a_block_that_this_instar_cannot_read_is_not_vouched_for(trust: Trust, tmp_path: Path) -> None:
+    trust.add(tmp_path, {"instar.json": {"evolve": {"of_tomorrow": 1}, "shield": {"level": "none"}, "x": {}}})
+    vouched = trust.vouched(tmp_path / "instar.json", tmp_path)
+    assert vouched == Vouched(str(tmp_path), {"shield": {"level": "none"}})

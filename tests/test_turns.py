@@ -1,17 +1,17 @@
 """Turns start, end, are aborted and never lose a prompt."""
 
 import asyncio
-import os
 import random
 import time
 from typing import Any
 
 import pytest
+from tests.running import lives
 from tests.turn import TRAILING, Door, House, answer_of, calls_of, results, said, trace, users
 
 from instar.event import PermissionAsked
 from instar.message import ErrorText, MessageAbortedError, ToolCompleted, User
-from instar.plugin import Tool, ToolContext, points
+from instar.plugin import PromptBody, Tool, ToolContext, points
 
 pytest_plugins = ["tests.turn"]
 
@@ -29,11 +29,7 @@ SLEEP = """
 
 
 def gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return False
+    return not lives(pid)
 
 
 async def shown(door: Door) -> None:
@@ -312,6 +308,20 @@ async def test_a_prompt_while_busy_is_stored_at_once_and_both_get_the_last_answe
     assert said(one) == "both done"
     asked = [message for message in await door.stored(session) if isinstance(message.info, User)]
     assert answer_of(one).parent_id == asked[1].info.id
+
+
+async def test_what_a_plugin_says_at_the_end_of_a_turn_is_not_the_answer_to_it(house: House) -> None:
+    house.says(ECHO)
+    door = await house.open()
+    session = await door.session()
+
+    async def turn_end(given: points.TurnEndInput, output: points.TurnEndOutput) -> None:
+        parts = PromptBody.text("Remember the milk.").parts
+        await door.client.prompt(session, PromptBody(parts=parts, no_reply=True))
+
+    door.plugin({"turn.end": turn_end})
+    assert said(await door.ask(session, "first")) == "first"
+    assert users(await door.stored(session)) == ["first", "Remember the milk."]
 
 
 async def test_a_prompt_that_comes_while_plugins_end_the_turn_is_answered(house: House) -> None:

@@ -100,7 +100,7 @@ Attempt = Callable[[Door, str], Awaitable[object]]
     [
         lambda door, one: door.client.prompt(one, PromptBody.text("go")),
         lambda door, one: door.client.prompt_async(one, PromptBody.text("go")),
-        lambda door, one: door.client.command(one, CommandBody(command="init")),
+        lambda door, one: door.client.command(one, CommandBody(command="init", arguments="")),
         lambda door, one: door.client.follow_up(one, PromptBody.text("go"), "test"),
         lambda door, one: door.client.revert(one, "msg_1"),
         lambda door, one: door.client.unrevert(one),

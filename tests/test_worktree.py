@@ -288,6 +288,19 @@ async def test_a_worktree_is_trusted_exactly_while_its_repository_is(house: Hous
     assert not trust.is_trusted(folder)
 
 
+async def test_what_was_trusted_of_the_guards_of_a_repository_holds_in_its_worktree(
+    house: House, repository: Path
+) -> None:
+    seen = {"instar.json": {"evolve": {"frozen": True}}}
+    trust = Trust(Paths.from_environment(house.environment), {})
+    trust.add(repository, seen)
+    folder = Path(str((await (await house.open()).runtime.workspace.create(name="fix")).directory))
+    assert trust.guards(folder) == seen
+    assert trust.guards(folder / "sub") == {}
+    trust.remove(repository)
+    assert trust.guards(folder) == {}
+
+
 async def test_a_worktree_cannot_make_itself_one_of_a_trusted_repository(
     house: House, repository: Path
 ) -> None:

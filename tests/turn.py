@@ -90,6 +90,15 @@ class Door:
         return await self.runtime.instance.store.messages(session_id)
 
 
+async def reload(door: Door) -> tuple[list[str], list[str]]:
+    """Reload, and return what its one event says: what was taken up, and the problems; nothing without an event."""
+    before = len(door.of("instance.reloaded"))
+    await asyncio.wait_for(door.runtime.reload(), PATIENCE)
+    new = door.of("instance.reloaded")[before:]
+    assert len(new) <= 1
+    return (new[0].what, new[0].problems) if new else ([], [])
+
+
 class House:
     """A person's machine."""
 

@@ -6,7 +6,7 @@ The built-in ones are completed and overridden by the configuration's ``agent`` 
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib import resources
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
@@ -21,6 +21,7 @@ from instar.provider.protocol import Model
 from instar.wire import Plain
 
 Mode = Literal["primary", "subagent", "all"]
+_PROMPTS: Final = Path(__file__).with_name("prompts")
 
 
 class UnknownAgent(Exception):
@@ -69,7 +70,7 @@ def to_plain(agent: Agent) -> Plain:
 
 def shipped_prompt(name: str) -> str:
     """Return a prompt that ships with instar: ``base``, ``plan``, ``explore``, ``title``, ``compaction`` …."""
-    return resources.files("instar").joinpath("prompts", f"{name}.txt").read_text("utf-8").strip()
+    return (_PROMPTS / f"{name}.txt").read_text("utf-8").strip()
 
 
 def parse_model(reference: str) -> ModelRef:
@@ -183,6 +184,10 @@ class Agents:
             raise ValueError(f"agent.{agent}.model: {error}") from None
 
 
+SWITCHES: Final = ("self_evolution",)
+"""Keys of ``tools`` that are settings of ours (seed 001 "Enabling"), never the names of tools."""
+
+
 def tool_rules(tools: Mapping[str, bool] | None) -> tuple[Rule, ...]:
     """Return ``tools: {name: bool}`` as rules; write, edit and patch all mean the permission ``edit``."""
     return tuple(
@@ -192,6 +197,7 @@ def tool_rules(tools: Mapping[str, bool] | None) -> tuple[Rule, ...]:
             action="allow" if on else "deny",
         )
         for name, on in (tools or {}).items()
+        if name not in SWITCHES
     )
 
 

@@ -18,8 +18,8 @@ from instar.event import AskedBy, PermissionAsked, PermissionReplied, make
 from instar.lease import is_dead
 from instar.message import Rule
 from instar.permission import Action, decide, evaluate, matches
-from instar.plugin import Ask, Invalid, NotFound, PermissionDenied, points, wire
-from instar.plugin.door import Plugins, Refused
+from instar.plugin import Ask, Invalid, NotFound, PermissionDenied, Refused, points, wire
+from instar.plugin.door import Plugins
 from instar.project import Project
 from instar.store import DropAsk, PutApproval, PutAsk, PutValue, Store, Write
 
@@ -61,9 +61,10 @@ class Waiting:
     `saved` is done when the answer is durable; `follows`: it was given to another call and answers this one too.
     """
 
-    def __init__(self, asked: PermissionAsked, names: list[str]) -> None:
+    def __init__(self, asked: PermissionAsked, names: list[str], *, anew: bool = False) -> None:
         loop = asyncio.get_running_loop()
         self.asked = asked
+        self.anew = anew
         self.names = names
         self.verdict: asyncio.Future[Verdict] = loop.create_future()
         self.saved: asyncio.Future[None] = loop.create_future()
@@ -109,7 +110,8 @@ class Approvals:
         """Return when `ask` is allowed. Raises `PermissionDenied` with the text for the model otherwise.
 
         `rules` are the agent's, then the session's. A `permission.ask` hook may tighten what they say, and
-        may answer `ask`; it never loosens a deny. An `always` answer never beats a deny.
+        may answer `ask`; it never loosens a deny. An `always` answer never beats a deny, nor answers what is
+        asked `anew`.
         """
         names, patterns = [ask.permission, *ask.aliases], [*ask.patterns] or ["*"]
         action = decide(names, patterns, rules).action
@@ -118,7 +120,7 @@ class Approvals:
         action = await self._consult(ask, patterns, action, session_id, tool, caller)
         if action == "deny":
             raise PermissionDenied(f"A plugin denied this call ({ask.permission} on {', '.join(patterns)}).")
-        if action == "ask" and not _covers(await self.approvals(), names, patterns):
+        if action == "ask" and (ask.anew or not _covers(await self.approvals(), names, patterns)):
             asked = PermissionAsked(
                 id=ids.new("per"),
                 session_id=session_id,
@@ -128,7 +130,7 @@ class Approvals:
                 always=[*ask.always],
                 tool=caller,
             )
-            await self._put(Waiting(asked, names))
+            await self._put(Waiting(asked, names, anew=ask.anew))
 
     async def reply(self, request_id: str, reply: str, message: str | None = None) -> None:
         """Answer a call that waits; returns when the answer is durable.
@@ -259,7 +261,9 @@ class Approvals:
         others = [one for one in self._waiting.values() if one.asked.session_id == session_id]
         if verdict.reply == "always":
             approved = await self.approvals()
-            others = [one for one in others if _covers(approved, one.names, one.asked.patterns)]
+            others = [
+                one for one in others if not one.anew and _covers(approved, one.names, one.asked.patterns)
+            ]
         elif verdict.reply == "once" or verdict.message:
             return
         for other in others:

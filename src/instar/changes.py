@@ -26,6 +26,7 @@ from instar.message import (
     WithParts,
 )
 from instar.plugin import NotFound, Tool
+from instar.saving import Saving
 
 READING: Final = frozenset(
     ("read", "list", "glob", "grep", "webfetch", "todowrite", "todoread", "question", "skill", "invalid")
@@ -64,14 +65,14 @@ async def after(instance: Instance, holder: WithParts) -> After:
     return After(tree, await instance.snapshot.changed(start.snapshot, tree))
 
 
-async def note(instance: Instance, holder: WithParts, end: After) -> None:
-    """Save the patch part of a step that changed files. Parts go by their ids: it comes after what is saved by now."""
+def note(saving: Saving, holder: WithParts, end: After) -> None:
+    """Add the patch part of a step that changed files. Parts go by their ids: it comes after what there is by now."""
     start = _start(holder)
     if start is None or start.snapshot is None or not end.files:
         return
     place = {"session_id": start.session_id, "message_id": start.message_id}
     part = PatchPart(id=ids.new("prt"), hash=start.snapshot, files=list(end.files), **place)
-    await instance.sessions.save_part(holder, part)
+    saving.part(holder, part)
 
 
 async def close(instance: Instance, holder: WithParts) -> None:
@@ -86,11 +87,11 @@ async def close(instance: Instance, holder: WithParts) -> None:
         return
     end = await after(instance, holder)
     if end.files and end.snapshot is not None:
-        await note(instance, holder, end)
+        saving = Saving()
+        note(saving, holder, end)
         place = {"session_id": start.session_id, "message_id": start.message_id}
-        await instance.sessions.save_part(
-            holder, SnapshotPart(id=ids.new("prt"), snapshot=end.snapshot, **place)
-        )
+        saving.part(holder, SnapshotPart(id=ids.new("prt"), snapshot=end.snapshot, **place))
+        await instance.sessions.save(saving)
 
 
 async def diffs(instance: Instance, messages: Sequence[WithParts]) -> list[FileDiff] | None:
@@ -170,23 +171,23 @@ async def summarise(instance: Instance, live: Live) -> None:
     """Save what the turn that has ended changed: in its user messages and in the session's sums.
 
     Publishes ``session.updated``, ``session.diff`` and ``message.updated`` of the user's messages, in the
-    reference's order (section 3.2). The caller holds the session.
+    reference's order (section 3.2), once it is saved: what the caller, who holds the session, saves next waits for it.
     """
     asked = _unsummarised(live.history)
     turns = [(user, await diffs(instance, answers_to(live.history, user.info.id)) or []) for user in asked]
     if not turns:
         return
-    whole: list[FileDiff] | None = None
+    saving = Saving()
     if any(found for _, found in turns) or live.session.summary is None:
         whole = await diffs(instance, live.history) or []
         live.session.summary = sums(whole)
-        await instance.sessions.update(live)
-    if whole is not None:
-        instance.bus.publish(make(SessionDiff(session_id=live.id, diff=whole)))
+        instance.sessions.touch(live, saving)
+        saving.tell(make(SessionDiff(session_id=live.id, diff=whole)))
     for user, found in turns:
         if live.find(user.info.id) is user and isinstance(user.info, User):
             user.info.summary = UserSummary(diffs=found)
-            await instance.sessions.save_message(live, user.info)
+            saving.message(user.info)
+    instance.sessions.save_soon(saving)
 
 
 def sums(found: Sequence[FileDiff]) -> SessionSummary:

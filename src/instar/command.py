@@ -107,7 +107,8 @@ class Commands:
 
     def _add(self, name: str, block: CommandConfig, config: Config, untrusted: Callable[[str], bool]) -> None:
         place = f"command.{name}"
-        if not block.template or not block.template.strip():
+        # An empty one is a text: plugins name commands so whose prompt their `command.execute.before` writes.
+        if block.template is None:
             self.problems.append(f"the command {name} cannot be used: {place}.template: expected its text")
             return
         provider = (block.model or "").partition("/")[0]

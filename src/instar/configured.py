@@ -4,12 +4,14 @@ Made when an instance is opened, and once more when plugins have changed what th
 ``provider`` and ``auth`` hooks run once, after all plugins are loaded.
 """
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from instar.agent import Agents
+from instar.children import Children
 from instar.command import Commands
 from instar.config import Config, spread_flat
 from instar.definition import untrusted_places
@@ -18,11 +20,12 @@ from instar.instruction import Instructions, Pattern
 from instar.message import Rule
 from instar.paths import Paths
 from instar.plugin.door import Plugins
+from instar.process import Processes
 from instar.project import Project
 from instar.provider.contributed import contribute
-from instar.provider.keys import Keys
+from instar.provider.keys import Keys, KeysError
 from instar.provider.resolve import Models
-from instar.secret import masked, unmasked
+from instar.secret import Secret, masked, secrets_in, unmasked
 from instar.settings import Settings
 from instar.usage import Limits
 from instar.wire import Plain
@@ -42,7 +45,39 @@ class Ground(msgspec.Struct, frozen=True):
     @property
     def keys(self) -> Keys:
         """The keys that the person keeps."""
-        return Keys(self.paths.data / "auth.json")
+        return keys_of(self.paths)
+
+
+def keys_of(paths: Paths) -> Keys:
+    """Return the keys that a person keeps."""
+    return Keys(paths.data / "auth.json")
+
+
+def secrets(config: Config, ground: Ground) -> list[Secret]:
+    """Return the values that no child may be told: of the settings, the logins, and the server's password."""
+    found = list(secrets_in(config.data))
+    with contextlib.suppress(KeysError):  # a file that cannot be read gave nobody a key
+        found += ground.keys.secrets()
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        found.append(Secret(ground.paths.password_file.read_text("utf-8").strip()))
+    return found
+
+
+def children(
+    processes: Processes, config: Config, ground: Ground, now: Callable[[], Config] | None = None
+) -> Children:
+    """Return the children that are started for the model, held back as the person's settings say.
+
+    `now` gives the settings as plugins have left them, where they may: a key that one of them brought is a secret too.
+    """
+    return Children(
+        processes,
+        ground.paths,
+        ground.environment,
+        secrets=lambda: secrets(now() if now else config, ground),
+        keep=config.shield.env,
+        at_most=config.shield.at_most,
+    )
 
 
 class Configured(msgspec.Struct, frozen=True):
@@ -68,6 +103,12 @@ class Configured(msgspec.Struct, frozen=True):
             instructions=Instructions(ground.project, ground.paths, _patterns(read), ground.is_trusted),
         )
 
+    def stand(self, instance: Instance) -> None:
+        """Put these rooms in the place of an instance's own; a turn keeps what it holds until its step ends."""
+        self.commands.late = instance.commands.late
+        for name in self.__struct_fields__:
+            setattr(instance, name, getattr(self, name))
+
     @property
     def problems(self) -> list[str]:
         """One-line sentences about what of the settings cannot be used."""
@@ -83,15 +124,27 @@ async def ask_plugins(instance: Instance, read: Settings, ground: Ground) -> tup
     now, notices = await _changed(plugins, read)
     if now is read and not plugins.registered("provider") and not plugins.registered("auth"):
         return read, notices
-    models = Models(now.config, ground.environment, keys=ground.keys)
-    notices += await contribute(models, plugins, ground.keys)
-    made = Configured.of(now, ground, models)
-    made.commands.late = instance.commands.late
-    notices += [problem for problem in made.problems if problem not in instance.agents.problems]
+    made, more = await _made(plugins, now, ground)
+    notices += [*more, *(problem for problem in made.problems if problem not in instance.agents.problems)]
     await instance.models.close()
-    for name in Configured.__struct_fields__:
-        setattr(instance, name, getattr(made, name))
+    made.stand(instance)
     return now, notices
+
+
+async def asked(plugins: Plugins, read: Settings, ground: Ground) -> "tuple[Settings, Configured, list[str]]":
+    """Let `plugins` change what the settings say, and return them, what they make, and a sentence for each failure.
+
+    No instance is changed. Raises `LimitsError`.
+    """
+    now, notices = await _changed(plugins, read)
+    made, more = await _made(plugins, now, ground)
+    return now, made, [*notices, *more]
+
+
+async def _made(plugins: Plugins, now: Settings, ground: Ground) -> "tuple[Configured, list[str]]":
+    models = Models(now.config, ground.environment, keys=ground.keys)
+    notices = await contribute(models, plugins, ground.keys)
+    return Configured.of(now, ground, models), notices
 
 
 async def _changed(plugins: Plugins, read: Settings) -> tuple[Settings, list[str]]:
@@ -121,12 +174,30 @@ def _settings(read: Settings, data: Plain) -> Settings:
     origins = {
         place: origin for place, origin in read.origins.items() if not place.startswith("instructions.")
     }
+    # Rules that a plugin put there, or moved, have no file.
+    kept = _same_rules(data.get("hooks"), read.config.data.get("hooks"))
+    origins = {
+        place: origin for place, origin in origins.items() if not place.startswith("hooks.") or place in kept
+    }
     origins |= {
         f"instructions.{index}": theirs[text]
         for index, text in enumerate(config.instructions)
         if text in theirs
     }
     return msgspec.structs.replace(read, config=config, origins=origins)
+
+
+def _same_rules(now: object, before: object) -> set[str]:
+    """The dotted places of the groups of rules that stand where they stood."""
+    if not (isinstance(now, dict) and isinstance(before, dict)):
+        return set()
+    return {
+        f"hooks.{event}.{index}"
+        for event, groups in now.items()
+        if isinstance(groups, list) and isinstance(before.get(event), list)
+        for index, (one, other) in enumerate(zip(groups, before[event], strict=False))
+        if one == other
+    } | {f"hooks.{event}" for event, groups in now.items() if groups == before.get(event)}
 
 
 def _patterns(read: Settings) -> list[Pattern]:

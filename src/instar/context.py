@@ -7,6 +7,7 @@ caching needs (system, tools, earlier messages) to keep their bytes (design sect
 import platform
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -22,34 +23,51 @@ from instar.provider.describe import describe
 from instar.provider.protocol import Model, Request, ToolSpec
 from instar.store import PutValue
 from instar.tool.registry import offered
+from instar.witness import Witness
 
 
 class Turn(msgspec.Struct):
-    """A turn in its session: who answers, with which model, to which message, at which step (from 1)."""
+    """A turn in its session: who answers, with which model, to which message, at which step (from 1).
+
+    `without` are the tools that this step goes without, as `step.before` says.
+    """
 
     live: Live
     agent: Agent
     model: Model
     user: User
     step: int = 0
+    without: Sequence[str] = ()
+
+
+def answering(instance: Instance, live: Live, asked: User) -> Model:
+    """Return the model that answers a message: the one it names, or what was set in its place in the session."""
+    return instance.models.find(live.tuning.model_for(f"{asked.model.provider_id}/{asked.model.model_id}"))
+
+
+class Stopped(Exception):
+    """A `step.before` hook ended the turn; the text is its reason."""
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A request, and the tools that were offered in it by name."""
+    """A request, the tools that were offered in it by name, and who had a hand in it."""
 
     request: Request
     tools: Mapping[str, Tool]
+    witness: Witness
 
 
 async def prepare(instance: Instance, turn: Turn) -> Prepared:
-    """Put a step's request together, asking every hook that may change it."""
+    """Put a step's request together, asking every hook that may change it. Raises `Stopped`."""
     # The order of the hooks is that of the reference's section 3.3.
-    overrides = await _step_hook(instance, turn)
+    witness = Witness(turn.live, turn.user, turn.agent.name)
+    overrides = await _step_hook(instance, turn, witness)
     tools = available(instance, turn)
-    specs = [await _spec(instance, name, tool) for name, tool in tools.items()]
-    messages = await _messages(instance, turn.live)
+    witness.offers(tools, instance.plugins.owners())
+    specs = [await _spec(instance, name, tool, witness) for name, tool in tools.items()]
+    messages = await _messages(instance, turn.live, witness)
     system = await compose(instance, turn) if overrides is None else overrides
-    system = await _system_hook(instance, turn, system, overrides is not None)
+    system = await _system_hook(instance, turn, system, witness, replaced=overrides is not None)
     request = Request(
         model=turn.model,
         system=system,
@@ -62,12 +80,17 @@ async def prepare(instance: Instance, turn: Turn) -> Prepared:
         session_id=turn.live.id,
         agent=turn.agent.name,
         tool_choice="required" if structured.is_wanted(turn.user) else "auto",
+        sent=witness.sent,
     )
-    return Prepared(await finish_request(instance, request, turn.user), tools)
+    return Prepared(await finish_request(instance, request, turn.user, witness), tools, witness)
 
 
-async def finish_request(instance: Instance, request: Request, message: User) -> Request:
+async def finish_request(
+    instance: Instance, request: Request, message: User, witness: Witness | None = None
+) -> Request:
     """Let `chat.params` and `chat.headers` change a request of any purpose."""
+    if witness is not None:
+        witness.options(request)
     if not (instance.plugins.listens(points.CHAT_PARAMS) or instance.plugins.listens(points.CHAT_HEADERS)):
         return request
     given = points.CallInput(
@@ -78,7 +101,8 @@ async def finish_request(instance: Instance, request: Request, message: User) ->
         message=wire.copy(message),
         purpose=request.purpose,
     )
-    params = await instance.plugins.trigger(points.CHAT_PARAMS, given, _params(request))
+    saw = None if witness is None else partial(witness.saw_params, request)
+    params = await instance.plugins.trigger(points.CHAT_PARAMS, given, _params(request), saw)
     headers = await instance.plugins.trigger(
         points.CHAT_HEADERS, given, points.HeadersOutput(headers=dict(request.headers))
     )
@@ -112,7 +136,9 @@ def available(instance: Instance, turn: Turn) -> dict[str, Tool]:
     allowed = {
         name: tool
         for name, tool in found.items()
-        if _is_on([name, tool.permission or name, *tool.aliases], switched)
+        if name not in turn.without
+        and not turn.live.tuning.is_off(tool.permission or name)
+        and _is_on([name, tool.permission or name, *tool.aliases], switched)
         and not denied_outright([tool.permission or name, *tool.aliases], rules_for(turn, tool))
     }
     return (
@@ -173,39 +199,68 @@ def _composed(instance: Instance, agent: Agent) -> list[str]:
     return ["\n\n".join([agent.prompt or shipped_prompt("base"), environment_block(instance), *texts])]
 
 
-async def _step_hook(instance: Instance, turn: Turn) -> list[str] | None:
+async def _step_hook(instance: Instance, turn: Turn, witness: Witness) -> list[str] | None:
     given = points.StepInput(session_id=turn.live.id, agent=turn.agent.name, step=turn.step)
-    output = await instance.plugins.trigger(points.STEP_BEFORE, given, points.StepOutput())
+    output = await instance.plugins.trigger(points.STEP_BEFORE, given, points.StepOutput(), witness.saw_step)
+    if output.stop is not None:
+        raise Stopped(output.stop)
+    turn.without = tuple(output.without)
     return output.system
 
 
-async def _system_hook(instance: Instance, turn: Turn, system: list[str], replaced: bool) -> list[str]:
+async def _system_hook(
+    instance: Instance, turn: Turn, system: list[str], witness: Witness, *, replaced: bool
+) -> list[str]:
     if replaced:
         return system
+    witness.system("", system)
     given = points.SystemInput(session_id=turn.live.id, model=describe(turn.model), purpose="turn")
-    output = await instance.plugins.trigger(points.SYSTEM, given, points.SystemOutput(system=system))
+    output = await instance.plugins.trigger(
+        points.SYSTEM, given, points.SystemOutput(system=system), witness.saw_system
+    )
     return [text for text in output.system if text]
 
 
-async def _messages(instance: Instance, live: Live) -> list[WithParts]:
-    messages = visible(live.history)
-    # The answer that this step is about to write stands in the history already.
-    if messages and isinstance(messages[-1].info, Assistant) and messages[-1].info.time.completed is None:
-        messages = messages[:-1]
-    messages = reminder.dress(messages)
-    if not instance.plugins.listens(points.MESSAGES):
+async def _messages(instance: Instance, live: Live, witness: Witness) -> list[WithParts]:
+    messages = reminder.dress(_before_answer(visible(live.history)))
+    hooked = instance.plugins.listens(points.MESSAGES)
+    witness.messages(messages, hooked=hooked)
+    if not hooked:
         return messages
     # The door gives each transform a copy: the stored history is never theirs to change.
     output = points.MessagesOutput(messages=messages)
-    await instance.plugins.trigger(points.MESSAGES, points.Empty(), output)
+    await instance.plugins.trigger(points.MESSAGES, points.Empty(), output, witness.saw_messages)
     return output.messages
 
 
-async def _spec(instance: Instance, name: str, tool: Tool) -> ToolSpec:
+def _before_answer(messages: list[WithParts]) -> list[WithParts]:
+    """The messages before the answer that this step is about to write, which stands in the history already.
+
+    What came after that answer began is the next step's: it will stand behind the answer, in other bytes.
+    """
+    for place in range(len(messages) - 1, -1, -1):
+        info = messages[place].info
+        if isinstance(info, Assistant):
+            return messages if info.time.completed is not None else messages[:place]
+    return messages
+
+
+async def defined(instance: Instance, name: str, tool: Tool) -> Tool:
+    """Return a tool as the model is told of it."""
+    told = await _spec(instance, name, tool)
+    return msgspec.structs.replace(tool, description=told.description, parameters=told.parameters)
+
+
+async def _spec(instance: Instance, name: str, tool: Tool, witness: Witness | None = None) -> ToolSpec:
+    own = ToolSpec(name, tool.description, tool.parameters)
+    if witness is not None:
+        witness.spec(own)
     if not instance.plugins.listens(points.TOOL_DEFINITION):
-        return ToolSpec(name, tool.description, tool.parameters)
+        return own
     output = points.DefinitionOutput(description=tool.description, parameters=_detached(tool.parameters))
-    await instance.plugins.trigger(points.TOOL_DEFINITION, points.ToolID(tool_id=name), output)
+    given = points.ToolID(tool_id=name)
+    saw = None if witness is None else witness.saw_definition
+    await instance.plugins.trigger(points.TOOL_DEFINITION, given, output, saw)
     return ToolSpec(name, output.description, output.parameters)
 
 

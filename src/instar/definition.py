@@ -11,7 +11,7 @@ A file with a mistake is left out and named with line and field; its neighbours 
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -85,13 +85,19 @@ def sources(read: Settings, project: Project, paths: Paths, trust: Trust) -> lis
     ]
 
 
-def complete(read: Settings, project: Project, paths: Paths, trust: Trust) -> tuple[Settings, list[Mistake]]:
+def complete(
+    read: Settings, project: Project, paths: Paths, trust: Trust, before: Sequence[Layer] = ()
+) -> tuple[Settings, list[Mistake]]:
     """Return the settings with the agents and commands of Markdown files in them, and what was left out.
 
-    What an untrusted folder may not say is taken away with a sentence in `Settings.dropped`.
+    What an untrusted folder may not say is taken away with a sentence in `Settings.dropped`. A trusted file with a
+    mistake that stands among the layers of `before` holds as it did there.
     """
     mistakes: list[Mistake] = []
-    new = [layer for source in sources(read, project, paths, trust) for layer in _layers(source, mistakes)]
+    kept = {layer.origin: layer for layer in before if layer.trusted}
+    new = [
+        layer for source in sources(read, project, paths, trust) for layer in _layers(source, mistakes, kept)
+    ]
     if not new:
         return read, mistakes
     # All of them again: what an untrusted file may add depends on what the person's definitions say.
@@ -171,7 +177,7 @@ def _is_markdown(name: str) -> bool:
     return name.endswith(".md") and not name.startswith(".")
 
 
-def _layers(source: Source, mistakes: list[Mistake]) -> list[Layer]:
+def _layers(source: Source, mistakes: list[Mistake], kept: Mapping[str, Layer]) -> list[Layer]:
     """A layer for each file; one for all files of a folder that is not trusted, since each costs a check."""
     layers = []
     kinds: tuple[tuple[str, tuple[str, ...], Callable[..., Plain]], ...] = (
@@ -187,6 +193,7 @@ def _layers(source: Source, mistakes: list[Mistake]) -> list[Layer]:
                 layers.append(_layer(source, kind, block.pop("name", None) or name, path, block, found))
             except MistakeFound as error:
                 mistakes.append(error.mistake)
+                layers += [kept[str(path)]] if source.trusted and str(path) in kept else []
     if source.trusted or not layers:
         return layers
     return [Layer(str(source.folder), source.scope, merge(layers).data, trusted=False)]

@@ -61,10 +61,31 @@ def parse_jsonc(text: str, source: str) -> Any:
     try:
         value = json.loads(text, parse_constant=_refuse)  # most documents are plain JSON
     except (ValueError, RecursionError):
-        value = _load(_blank(text, source), source)
+        value = _load(blanked(text, source), source)
     if _is_deep(value):
         raise DocumentError(source, 1, 1, _TOO_DEEP)
     return value
+
+
+def repeated(text: str) -> list[str]:
+    """Return the keys that stand twice in one map of a document that parses; each once, those of inner maps first."""
+    found: dict[str, None] = {}
+
+    def paired(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        plain: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in plain:
+                found[key] = None
+            plain[key] = value
+        return plain
+
+    text = text.removeprefix("\ufeff")
+    try:
+        json.loads(text, object_pairs_hook=paired)
+    except (ValueError, RecursionError):
+        found.clear()
+        json.loads(blanked(text, ""), object_pairs_hook=paired)
+    return list(found)
 
 
 def read_jsonc(path: Path) -> Any:
@@ -95,7 +116,7 @@ def locate(text: str, path: Sequence[str | int]) -> tuple[int, int]:
     Where the path leads on beyond what the document holds, the place of the innermost value that it does.
     """
     text = text.removeprefix("\ufeff")
-    plain = _blank(text, "")
+    plain = blanked(text, "")
     at = _skip(plain, 0)
     for key in path:
         inner = _entry(plain, at, key)
@@ -216,8 +237,11 @@ def _place(text: str, at: int) -> tuple[int, int]:
     return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
 
 
-def _blank(text: str, source: str) -> str:
-    """The text with spaces for comments and trailing commas: every place keeps its line and column."""
+def blanked(text: str, source: str) -> str:
+    """Return the text with spaces for comments and trailing commas: every place keeps its line and column.
+
+    Raises `DocumentError` for a comment without an end.
+    """
     out: list[str] = []
     comma: int | None = None
     after_value = False

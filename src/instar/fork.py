@@ -10,9 +10,9 @@ from instar.event import Event, MessageUpdated, PartUpdated, SessionCreated, mak
 from instar.instance import Instance
 from instar.live import Live, now
 from instar.message import Assistant, Session, SessionTime, Tokens, WithParts, renew
+from instar.naming import slug
 from instar.plugin import NotFound
-from instar.session import slug
-from instar.store import PutMessage, PutPart, PutSession, Write
+from instar.store import PutMessage, PutPart, PutSession, PutValue, Write
 
 _FORKED = re.compile(r"(.*) \(fork #(\d{1,9})\)", re.DOTALL)
 
@@ -33,7 +33,10 @@ async def fork(instance: Instance, live: Live, message_id: str | None = None) ->
     made = _session(live.session)
     copies = _copies(live.id, made.id, [message for message in history if _is_whole(message)])
     happened: list[Event] = [make(SessionCreated(session_id=made.id, info=wire.copy(made)))]
-    writes: list[Write] = [PutSession(made)]
+    # The same system prompt, so that a provider's cache serves the fork what it served the original.
+    kept = await instance.store.values("instar", f"system:{live.id}:")
+    prompts = [PutValue("instar", key.replace(live.id, made.id), text) for key, text in kept.items()]
+    writes: list[Write] = [PutSession(made), *prompts]
     for copy in copies:
         writes += [PutMessage(copy.info), *(PutPart(part) for part in copy.parts)]
         happened.append(make(MessageUpdated(session_id=made.id, info=copy.info)))

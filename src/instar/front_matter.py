@@ -69,6 +69,18 @@ def front_matter(text: str, source: str) -> FrontMatter:
     return FrontMatter(reader.data, body, end + 2, reader.places, reader.written)
 
 
+def yaml_file(text: str, source: str) -> FrontMatter:
+    """Read a file that is YAML from end to end, by the same rules; its body is empty.
+
+    `source` names the file in errors. Raises `DocumentError` with line and column.
+    """
+    text = text.removeprefix("\ufeff")
+    if len(text) > LONGEST:
+        raise DocumentError(source, 1, 1, f"expected at most {LONGEST} characters of YAML")
+    reader = _Reader(text, source, first=1)
+    return FrontMatter(reader.data, "", text.count("\n") + 1, reader.places, reader.written)
+
+
 def _read(head: str, source: str) -> "_Reader":
     try:
         return _Reader(head, source)
@@ -93,11 +105,13 @@ def _quoted(line: str) -> str:
 class _Reader:
     """One pass over YAML's events: they come without recursion, so no depth of brackets overflows a stack."""
 
-    def __init__(self, text: str, source: str) -> None:
+    def __init__(self, text: str, source: str, first: int = 2) -> None:
         self.places: dict[Place, tuple[int, int]] = {}
         self.written: dict[Place, str] = {}
         self._source = source
         self._text = text
+        # The line of the file on which the text begins: in front matter the second one.
+        self._first = first
         self._events = self._parsed()
         self.data = self._document()
 
@@ -125,8 +139,7 @@ class _Reader:
         return f" (write {word} in quotes: YAML gives it a meaning of its own)" if word else ""
 
     def _fail(self, line: int, column: int, message: str) -> Any:
-        # The text begins on the file's second line.
-        raise DocumentError(self._source, line + 2, column + 1, message)
+        raise DocumentError(self._source, line + self._first, column + 1, message)
 
     def _document(self) -> Plain:
         for event in self._events:
@@ -147,7 +160,7 @@ class _Reader:
 
     def _value(self, event: Any, place: Place) -> Any:
         mark = event.start_mark
-        self.places[place] = (mark.line + 2, mark.column + 1)
+        self.places[place] = (mark.line + self._first, mark.column + 1)
         kind = type(event).__name__
         if len(place) > DEEPEST:
             self._fail(mark.line, mark.column, f"expected at most {DEEPEST} levels")
@@ -184,7 +197,7 @@ class _Reader:
                 self._fail(
                     mark.line, mark.column, f"{key.value!r} stands twice (first on line {seen[key.value]})"
                 )
-            seen[key.value] = mark.line + 2
+            seen[key.value] = mark.line + self._first
             yield key.value, self._value(next(self._events), (*place, key.value))
 
 

@@ -45,6 +45,8 @@ _KEPT: Final = (
 _COMMITTING: Final = frozenset(
     ("commit", "commit-tree", "tag", "merge", "rebase", "stash", "cherry-pick", "revert")
 )
+_CRUD: Final = " \t.,:;<>\"\\'"
+"""What git takes away from both ends of a name."""
 _LONGEST: Final = 64 * MIB
 _UNREADABLE: Final = (OSError, ValueError, RuntimeError)
 """What reading a repository's files can raise: also a path with a null byte, and a loop of links."""
@@ -208,9 +210,11 @@ async def _identity(processes: Processes, cwd: Path, environment: Mapping[str, s
     wanted = {key: value for key, value in IDENTITY.items() if not _in_environment(environment, key.upper())}
     if not wanted:
         return []
-    args = ("config", "--name-only", "--get-regexp", r"^user\.(name|email)$")
+    args = ("config", "-z", "--get-regexp", r"^user\.(name|email)$")
     output = await _run(processes, cwd, (), args, environment, 10.0, b"")
-    known = output.stdout.decode(errors="replace").split()
+    pairs = (entry.partition("\n") for entry in output.stdout.decode(errors="replace").split("\0"))
+    # Of several the last one counts; one that git takes nothing from is none.
+    known = {name for name, value in {pair[0]: pair[2] for pair in pairs}.items() if value.strip(_CRUD)}
     return [f"user.{key}={value}" for key, value in wanted.items() if f"user.{key}" not in known]
 
 

@@ -5,18 +5,33 @@ An id is a prefix, an underscore, 12 hexadecimal digits that hold the low 48 bit
 NOT of that number, so that the newest session sorts first. Source: the reference's section 3.1.
 """
 
+import os
 import secrets
 import threading
 import time
-from typing import Final
+from itertools import islice
+from typing import Annotated, Final
 
-PREFIXES: Final = ("ses", "msg", "prt", "evt", "per", "que", "tool", "wrk", "job", "fup", "err")
-"""Every prefix in use: opencode's, then our own (``fup`` a follow-up, ``err`` a logged failure)."""
+import msgspec
+
+PREFIXES: Final = ("ses", "msg", "prt", "evt", "per", "que", "tool", "wrk", "pty", "job", "fup", "err", "req")
+"""Every prefix in use: opencode's, then our own (a follow-up, a logged failure, an HTTP request)."""
+
+SessionID = Annotated[str, msgspec.Meta(pattern="^ses_")]
+MessageID = Annotated[str, msgspec.Meta(pattern="^msg_")]
+PartID = Annotated[str, msgspec.Meta(pattern="^prt_")]
+PermissionID = Annotated[str, msgspec.Meta(pattern="^per_")]
+QuestionID = Annotated[str, msgspec.Meta(pattern="^que_")]
+WorkspaceID = Annotated[str, msgspec.Meta(pattern="^wrk_")]
 
 _ALPHABET: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _MASK: Final = (1 << 48) - 1
+_TAIL: Final = 14
+_AT_ONCE: Final = 512
+"""Random bytes that are asked of the system at once: each time costs as much as the rest of an id."""
 _lock = threading.Lock()
 _last = 0
+_random = iter(b"")
 
 
 def new(prefix: str, *, now: int | None = None) -> str:
@@ -30,13 +45,31 @@ def new(prefix: str, *, now: int | None = None) -> str:
     stamp = _stamp(now if now is not None else time.time_ns() // 1_000_000)
     if prefix == "ses":
         stamp = ~stamp
-    tail = "".join(_ALPHABET[byte % 62] for byte in secrets.token_bytes(14))
-    return f"{prefix}_{stamp & _MASK:012x}{tail}"
+    return f"{prefix}_{stamp & _MASK:012x}{_tail()}"
 
 
 def is_id(text: object, prefix: str) -> bool:
     """Whether `text` is a string that starts with `prefix` and an underscore."""
     return isinstance(text, str) and text.startswith(prefix + "_")
+
+
+def _tail() -> str:
+    global _random
+    with _lock:
+        drawn = bytes(islice(_random, _TAIL))
+        if len(drawn) < _TAIL:
+            _random = iter(secrets.token_bytes(_AT_ONCE))
+            drawn = bytes(islice(_random, _TAIL))
+    return "".join([_ALPHABET[byte % 62] for byte in drawn])
+
+
+def _forget() -> None:
+    global _random, _lock
+    _random, _lock = iter(b""), threading.Lock()
+
+
+# A child that goes on with our memory would make the ids that we make.
+os.register_at_fork(after_in_child=_forget)
 
 
 def _stamp(now: int) -> int:

@@ -10,12 +10,15 @@ import msgspec
 
 from instar.agent import Agents
 from instar.approval import Approvals
+from instar.budget import Budget
 from instar.bus import Bus
+from instar.children import Children
 from instar.command import Commands
 from instar.config import Config
+from instar.halt import Halt
 from instar.instruction import Instructions
 from instar.paths import Paths
-from instar.plugin import Client, Tool
+from instar.plugin import Client, Tool, points
 from instar.plugin.door import Plugins
 from instar.process import Processes
 from instar.project import Project
@@ -29,7 +32,10 @@ from instar.usage import Limits
 
 
 class Instance(msgspec.Struct):
-    """The rooms of one directory's instance. `tools` are the built-in ones by name."""
+    """The rooms of one directory's instance. `tools` are the built-in ones by name.
+
+    `processes` starts what instar needs for itself, `children` what runs for the model.
+    """
 
     directory: Path
     project: Project
@@ -38,9 +44,12 @@ class Instance(msgspec.Struct):
     limits: Limits
     environment: Mapping[str, str]
     store: Store
+    budget: Budget
     bus: Bus
     plugins: Plugins
+    halt: Halt
     processes: Processes
+    children: Children
     snapshot: Snapshot
     sessions: Sessions
     approvals: Approvals
@@ -52,3 +61,10 @@ class Instance(msgspec.Struct):
     models: Models
     tools: Mapping[str, Tool]
     client: Client
+    closed: bool = False
+    """Set once the instance is closed: no turn makes another call."""
+
+    async def variables(self, given: points.ShellEnvInput) -> dict[str, str]:
+        """Return the environment of a child for the model: the person's without secrets, then what plugins say."""
+        output = await self.plugins.trigger(points.SHELL_ENV, given, points.ShellEnvOutput(env={}))
+        return {**self.children.environment(self.environment), **output.env}

@@ -13,8 +13,7 @@ from instar.agent import Agent, parse_model
 from instar.command import Command, Filled, UnknownCommand, fill, positional, split
 from instar.instance import Instance
 from instar.message import ModelRef, part_to_plain
-from instar.plugin import CommandBody, Invalid, PromptBody, points
-from instar.plugin.door import Refused
+from instar.plugin import CommandBody, Invalid, PromptBody, Refused, points
 from instar.process import ProcessError
 from instar.session import Live
 
@@ -32,10 +31,7 @@ async def invoke(instance: Instance, live: Live, body: CommandBody) -> PromptBod
     Raises `Invalid` for an unknown command, one that cannot be carried out and one that a plugin refuses, and what
     finding its agent or model raises.
     """
-    try:
-        command = await instance.commands.find(body.command)
-    except UnknownCommand as error:
-        raise Invalid(str(error)) from None
+    command = await found(instance, body.command)
     agent = instance.agents.get(command.agent or body.agent or live.session.agent)
     is_task = command.subtask is True or (agent.mode == "subagent" and command.subtask is not False)
     parts = await _parts(instance, live, command, body)
@@ -46,6 +42,31 @@ async def invoke(instance: Instance, live: Live, body: CommandBody) -> PromptBod
         # The work is the sub-agent's; the conversation goes on with its own agent and model.
         return _body(body, parts, body.agent, _given(instance, body.model))
     return _body(body, parts, agent.name, _model(instance, command, agent, body), command.variant)
+
+
+async def found(instance: Instance, name: str) -> Command:
+    """Return the command of a name; a skill is one too, unless a command has its name. Raises `Invalid`."""
+    try:
+        return await instance.commands.find(name)
+    except UnknownCommand as error:
+        for command in skill_commands(instance):
+            if command.name == name:
+                return command
+        raise Invalid(str(error)) from None
+
+
+def skill_commands(instance: Instance) -> list[Command]:
+    """Return each skill as the command that it is for a person who asks for it, as in opencode."""
+    skills = [instance.skills.find(name) for name, _ in instance.skills.all()]
+    return [
+        Command(
+            name=skill.name,
+            template=f"{skill.text.strip()}\n\nThis skill's folder: {skill.path.parent}",
+            description=skill.description,
+            trusted=skill.trusted,
+        )
+        for skill in skills
+    ]
 
 
 def _body(
@@ -98,11 +119,10 @@ async def _printed(
 async def _run(instance: Instance, live: Live, shell: str, words: list[str], values: dict[str, str]) -> str:
     """What a shell command prints; where it fails also its errors and its exit code, since the model must know."""
     given = points.ShellEnvInput(cwd=str(instance.directory), session_id=live.id)
-    output = await instance.plugins.trigger(points.SHELL_ENV, given, points.ShellEnvOutput(env={}))
-    environment = {**instance.environment, **output.env, **values}
+    environment = {**await instance.variables(given), **values}
     bash = shutil.which("bash", path=environment.get("PATH", os.defpath)) or "/bin/sh"
     try:
-        done = await instance.processes.run(
+        done = await instance.children.run(
             [bash, "-c", shell, "instar", *words],
             cwd=instance.directory,
             env=environment,

@@ -11,6 +11,8 @@ from instar.store import Lease, Store
 
 LEASE_MS = 30_000
 """How long a lease lasts without being renewed."""
+RENEW_MS = LEASE_MS // 3
+"""How old a lease grows before it is renewed."""
 
 _NONCE = secrets.token_hex(4)
 

@@ -1,5 +1,6 @@
 """When a session is taken into use in this process, and when it is no longer: told to plugins once each."""
 
+import asyncio
 import logging
 from typing import Literal
 
@@ -24,13 +25,19 @@ class Lifecycle:
         # Noted first: a hook that uses the session must not be told again.
         self._used.add(session_id)
         given = points.SessionStartInput(session_id=session_id, source=source)
-        await self._instance.plugins.trigger(points.SESSION_START, given, points.Empty())
+        try:
+            await self._instance.plugins.trigger(points.SESSION_START, given, points.Empty())
+        except asyncio.CancelledError:
+            self._used.discard(session_id)  # not everybody was told: whoever uses it next tells it again
+            raise
 
     async def end(self, session_id: str, reason: Literal["deleted", "archived", "closed"]) -> None:
         """Tell plugins that a session is no longer used; nothing happens when it was not in use."""
         if session_id not in self._used:
             return
         self._used.discard(session_id)
+        if (live := self._instance.sessions.known(session_id)) is not None:
+            live.untune()
         given = points.SessionEndInput(session_id=session_id, reason=reason)
         await self._instance.plugins.trigger(points.SESSION_END, given, points.Empty())
 

@@ -13,12 +13,15 @@ turn: a process holds a session while it adds to it or runs it, and has the leas
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from instar.event import Idle, SessionStatus
-from instar.message import Session, WithParts
-from instar.store import Lease
+from instar.lease import RENEW_MS
+from instar.message import Origin, Session, User, WithParts
+from instar.prefix import Prefix
+from instar.store import Lease, PutOrigin
+from instar.tuning import Tuning
 
 
 def now() -> int:
@@ -33,22 +36,50 @@ class Live:
         self.session = session
         self.history = history
         self.frozen: dict[str, list[str]] = {}
+        self._origins: dict[str, Origin] = {}
+        self._prefix: Prefix | None = None
+        self._system: Sequence[str] | None = None
+        self._tuning = Tuning()
         self.reading = asyncio.Lock()
         self._status: SessionStatus = Idle()
         self._turn: asyncio.Task[None] | None = None
         self._beside: asyncio.Task[None] | None = None
+        self._judging: set[asyncio.Task[Any]] = set()
         self._abort = asyncio.Event()
         self._wanted = False
         self._settled: str | None = None
         self._continued: dict[str, int] = {}
         self._holds = 0
         self._lease: Lease | None = None
+        self._renewed = (0, 0.0)
         self._fence = fence
+        self._root_id: str | None = None
+        self._deleted = False
+        self._why: str | None = None
+        self._spoken = 0.0
 
     @property
     def id(self) -> str:
         """The session's id."""
         return self.session.id
+
+    @property
+    def root_id(self) -> str | None:
+        """The session at the top of its tree; None when nobody looked yet."""
+        return self._root_id
+
+    def root(self, session_id: str) -> None:
+        """The top of its tree was found."""
+        self._root_id = session_id
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the session is gone: whatever still runs in it may do nothing more."""
+        return self._deleted
+
+    def delete(self) -> None:
+        """The session was deleted."""
+        self._deleted = True
 
     def find(self, message_id: str) -> WithParts | None:
         """Return the message with this id, looking from the newest back."""
@@ -73,9 +104,54 @@ class Live:
         last = self.history[-1].info.time.created
         return max(now(), created, last + 1 if last > created else 0)
 
-    def load(self, session: Session, history: list[WithParts]) -> None:
+    def load(
+        self, session: Session, history: list[WithParts], origins: dict[str, Origin] | None = None
+    ) -> None:
         """Take what the store holds for what is: another process went on with the session."""
-        self.session, self.history = session, history
+        self.session, self.history, self._origins = session, history, origins or {}
+        self._prefix = None
+
+    @property
+    def prefix(self) -> Prefix | None:
+        """The last request that this process made for the session; None before its first one."""
+        return self._prefix
+
+    @property
+    def system(self) -> Sequence[str] | None:
+        """The system prompt of that request."""
+        return self._system
+
+    def keep_prefix(self, prefix: Prefix, system: Sequence[str]) -> None:
+        """A request was answered: the next one should begin with it."""
+        self._prefix, self._system = prefix, system
+
+    @property
+    def tuning(self) -> Tuning:
+        """What was set in the session over what the settings say."""
+        return self._tuning
+
+    def untune(self) -> None:
+        """Nothing is set in the session any more."""
+        self._tuning = Tuning()
+
+    # -- where its messages come from ----------------------------------------------------------------
+
+    def origin_of(self, message_id: str) -> Origin:
+        """Return where a message comes from; a person's is what nobody said anything else about."""
+        return self._origins.get(message_id, Origin())
+
+    @property
+    def origin(self) -> Origin:
+        """Where the message comes from that is answered now, or was last; an empty session's is a person's."""
+        last = next((m.info for m in reversed(self.history) if isinstance(m.info, User)), None)
+        return Origin() if last is None else self.origin_of(last.id)
+
+    def attribute(self, message_id: str, origin: Origin) -> list[PutOrigin]:
+        """A message of `origin` is about to be saved. Return what is to be written with it."""
+        if origin == Origin():
+            return []
+        self._origins[message_id] = origin
+        return [PutOrigin(message_id, self.id, origin)]
 
     # -- the turn ------------------------------------------------------------------------------------
 
@@ -115,18 +191,53 @@ class Live:
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a turn; none runs yet."""
         self._abort = asyncio.Event()
+        self._why, self._spoken = None, time.monotonic()
         self._turn = asyncio.create_task(work, name=f"turn {self.id}")
 
     def accompany(self, task: asyncio.Task[None]) -> None:
         """Let a task run beside the turn: it is cancelled when the turn is aborted."""
         self._beside = task
 
-    def stop(self) -> bool:
-        """The turn is to end, and what was added so far with it. True the first time in a turn."""
+    async def judge(self, work: Coroutine[Any, Any, Any]) -> bool:
+        """Wait for what looks at a prompt before it is taken; False: `dismiss` ended it. Raises what `work` raises."""
+        task = asyncio.create_task(work)
+        self._judging.add(task)
+        try:
+            await task
+        except asyncio.CancelledError:
+            waiting = asyncio.current_task()
+            if waiting is None or waiting.cancelling():
+                raise
+            return False
+        finally:
+            self._judging.discard(task)
+        return True
+
+    async def dismiss(self) -> bool:
+        """End what looks at prompts that are not taken yet, with all that it started; True when something did."""
+        judging = list(self._judging)
+        for task in judging:
+            task.cancel()
+        if judging:
+            await asyncio.wait(judging)
+        return bool(judging)
+
+    def stop(self, why: str | None = None) -> bool:
+        """The turn is to end, and what was added so far with it; `why` if no person did. True the first time."""
         self._wanted = False
+        self._why = self._why or why
         first = not self._abort.is_set()
         self._abort.set()
         return first
+
+    @property
+    def why(self) -> str | None:
+        """Why the turn was ended, where no person ended it."""
+        return self._why
+
+    def quiet(self) -> float:
+        """Return for how many seconds this turn has run, or since a person last spoke in it."""
+        return time.monotonic() - self._spoken
 
     def cancel(self, turn: asyncio.Task[None]) -> None:
         """Cancel a turn's task, and what runs beside it. The turn that began after it is left alone."""
@@ -153,9 +264,10 @@ class Live:
         """A follow-up of `source` was taken up."""
         self._continued[source] = self._continued.get(source, 0) + 1
 
-    def hear_person(self) -> None:
-        """A person spoke: what made the session go on by itself is counted anew."""
+    def hear(self) -> None:
+        """Somebody prompted: what made the session go on by itself is counted anew, and the turn's time."""
         self._continued.clear()
+        self._spoken = time.monotonic()
 
     # -- holding -------------------------------------------------------------------------------------
 
@@ -171,6 +283,17 @@ class Live:
     def keep(self, lease: Lease | None) -> None:
         """The lease was taken or renewed; None when another process has it."""
         self._lease = lease
+        self._renewed = (now(), time.monotonic())
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the lease is ours for so long yet that another hand need not renew it."""
+        return self._lease is not None and self.lease_age() < RENEW_MS
+
+    def lease_age(self) -> float:
+        """Return the ms since the lease was renewed, by the clock that says more: one stands still in a sleep."""
+        wall, steady = self._renewed
+        return max(now() - wall, (time.monotonic() - steady) * 1000)
 
     def catch_up(self) -> bool:
         """Whether another process had the lease since we last did; our reading counts as due then."""

@@ -4,7 +4,7 @@ Everything special is elsewhere: a hook point, a plugin, or a neighbour's work.
 """
 
 from instar import compaction, follow_up, step, structured, subtask
-from instar.context import Turn
+from instar.context import Turn, answering
 from instar.event import Busy
 from instar.instance import Instance
 from instar.live import Live
@@ -43,6 +43,9 @@ async def _goes_on(instance: Instance, turn: Turn, outcome: step.Outcome) -> boo
     """Whether there is more to look at after a step; a history that has grown too long is to be summarised first."""
     if outcome == "overflow":
         return await _made_room(instance, turn)
+    if outcome == "failed" and turn.model.ref == turn.live.tuning.model:
+        # What the agent chose cannot be called: a person's next prompt must not fail for it too.
+        turn.live.tuning.set_model(None, None)
     if outcome == "final" and await compaction.is_due_at_end(instance, turn):
         await compaction.ask(instance, turn.live, turn.user, auto=True)
     return outcome not in ("stopped", "failed")
@@ -61,8 +64,7 @@ async def _made_room(instance: Instance, turn: Turn) -> bool:
 async def turn_for(instance: Instance, live: Live, asked: User, number: int) -> Turn:
     """Return the turn that answers a message with the agent and model that it names."""
     agent = instance.agents.get(asked.agent)
-    model = instance.models.find(f"{asked.model.provider_id}/{asked.model.model_id}")
-    return Turn(live, agent, model, asked, number)
+    return Turn(live, agent, answering(instance, live, asked), asked, number)
 
 
 def last_user(history: list[WithParts]) -> User | None:

@@ -3,31 +3,58 @@
 What of it must be asked goes by the session whose step found it.
 """
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Final
 
 from instar.approval import Person, always_once
 from instar.command import Command
+from instar.config import McpConfig
 from instar.event import AskedBy, PluginError, make
 from instar.instance import Instance
 from instar.mcp import LinkError, Place, Servers
 from instar.plugin import Ask, Invalid, PermissionDenied
 from instar.store.values import Values
 
+NAME: Final = "mcp"
+"""Under which name the servers stand among the plugins."""
+
 
 def let_in(instance: Instance, person: Person | None) -> Servers | None:
     """Register the config's servers, None where there are none; nothing is started before it is needed."""
-    if not instance.config.mcp:
-        return None
+    return registered(instance, person) if instance.config.mcp else None
+
+
+def registered(instance: Instance, person: Person | None) -> Servers:
+    """Register the config's servers, also where there are none yet."""
     servers = Servers(
         instance.config.mcp,
-        Place(instance.processes, instance.directory, instance.environment),
+        Place(instance.children, instance.directory, instance.children.environment(instance.environment)),
         Values(instance.store, f"mcp:{instance.project.id}"),
         partial(_approve, instance, person),
         partial(_say, instance),
         instance.tools,
     )
-    instance.plugins.add("mcp", servers.hooks())
+    instance.plugins.add(NAME, servers.hooks())
     instance.commands.late = partial(_prompt, servers)
+    return servers
+
+
+async def take_up(
+    instance: Instance, servers: Servers | None, before: Mapping[str, McpConfig], person: Person | None
+) -> Servers | None:
+    """Return the servers, those of them renewed whose entry in the config is another than `before`."""
+    # What another layer only switches off, or on, has nothing to connect to.
+    wanted = {name: one for name, one in instance.config.mcp.items() if one.type or one.command or one.url}
+    if servers is None and wanted:
+        servers = registered(instance, person)
+        *others, new = instance.plugins.loaded
+        # Before those that judge: they see what a server's resources brought.
+        instance.plugins.stand([new, *others])
+    elif servers is not None:
+        for name in sorted({*before, *wanted}):
+            if before.get(name) != instance.config.mcp.get(name):
+                await servers.renew(name, wanted.get(name))
     return servers
 
 

@@ -1,5 +1,6 @@
 """The places where instar keeps things, by the XDG rules, from an environment. Creates nothing."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -62,6 +63,10 @@ class Paths(msgspec.Struct, frozen=True):
     def password_file(self) -> Path:
         """The server's own password, mode 0600."""
         return self.data / "server-password"
+
+    def of_plugin(self, name: str) -> Path:
+        """Return the folder for what the plugin `name` keeps in files; the plugin makes it."""
+        return self.data / "plugin" / re.sub(r"[^A-Za-z0-9_.-]", "_", name).lstrip(".")
 
     @property
     def tool_output(self) -> Path:

@@ -107,6 +107,8 @@ def matches(text: str, pattern: str) -> bool:
     A trailing space and star is optional: ``ls *`` also fits ``ls``. A backslash counts as ``/`` on both
     sides. Every other character stands for itself.
     """
+    if pattern in ("*", text):
+        return True
     return _compiled(pattern).fullmatch(text.replace("\\", "/")) is not None
 
 

@@ -39,6 +39,20 @@ class Project(msgspec.Struct, frozen=True):
         common = common_folder(self.worktree) if self.vcs else None
         return common.parent if common is not None and common.name == ".git" else self.worktree
 
+    def below(self, directory: Path) -> str | None:
+        """Return a folder as seen from the worktree: empty for the worktree itself, None outside of it."""
+        if not directory.is_relative_to(self.worktree):
+            return None
+        return "" if directory == self.worktree else directory.relative_to(self.worktree).as_posix()
+
+
+def is_folder(name: str) -> bool:
+    """Return whether a text is the absolute path of a folder."""
+    try:
+        return "\0" not in name and name.startswith("/") and Path(name).is_dir()
+    except OSError:  # a name that is too long, or a folder that may not be looked into
+        return False
+
 
 async def discover(directory: Path, processes: Processes) -> Project:
     """Return the project of `directory`; starts git at most once, and never outside a repository.

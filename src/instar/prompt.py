@@ -23,6 +23,7 @@ from instar.message import (
     Created,
     FilePart,
     ModelRef,
+    Origin,
     Part,
     SubtaskPart,
     TextPart,
@@ -31,8 +32,7 @@ from instar.message import (
     decode_part,
     part_to_plain,
 )
-from instar.plugin import Invalid, PromptBody, points
-from instar.plugin.door import Refused
+from instar.plugin import Invalid, PromptBody, Refused, points
 from instar.provider.assemble import UnknownModel
 from instar.provider.resolve import NoModel
 from instar.session import DEFAULT_VARIANT
@@ -45,10 +45,14 @@ GIVEN = (TextPart, FilePart, AgentPart, SubtaskPart)
 _GIVEN_NAMES = "text, file, agent or subtask"
 LONGEST_TEXT = 256 * 1024
 """Bytes of an attached text file that the model is shown."""
+DISMISSED = "the prompt was not taken: it was stopped while plugins still looked at it"
+"""What whoever sent a prompt is told that was aborted so early."""
 
 
-async def submit(instance: Instance, live: Live, body: PromptBody, more: Sequence[Write] = ()) -> WithParts:
-    """Save a prompt as the session's next user message; `more` is written with it.
+async def submit(
+    instance: Instance, live: Live, body: PromptBody, origin: Origin, more: Sequence[Write] = ()
+) -> WithParts:
+    """Save a prompt of `origin` as the session's next user message; `more` is written with it.
 
     Raises `Invalid` when the body cannot be carried out or a plugin refuses it, and what finding the agent
     or the model raises.
@@ -70,10 +74,11 @@ async def submit(instance: Instance, live: Live, body: PromptBody, more: Sequenc
     if not body.parts:
         raise Invalid("a prompt needs at least one part")
     parts = [part for given in body.parts for part in _parts(instance, user, given)]
-    message, kept = await _offered(instance, body, user, parts)
+    message, kept = await _offered(instance, live, body, user, parts)
     # Others may have come while the hooks thought: the history is in the order of the times.
     message.time.created = max(message.time.created, live.next_time())
     try:
+        more = [*live.attribute(message.id, origin), *more]
         return await instance.sessions.save_prompt(live, message, _in_order(kept), more)
     except StoreError as error:
         if "NOT NULL" not in str(error):
@@ -84,7 +89,7 @@ async def submit(instance: Instance, live: Live, body: PromptBody, more: Sequenc
 
 
 async def _offered(
-    instance: Instance, body: PromptBody, user: User, parts: list[Part]
+    instance: Instance, live: Live, body: PromptBody, user: User, parts: list[Part]
 ) -> tuple[User, list[Part]]:
     """Return the message and its parts as `chat.message` left them. Raises `Invalid` for what cannot be saved."""
     if not instance.plugins.listens(points.CHAT_MESSAGE):
@@ -98,11 +103,14 @@ async def _offered(
     )
     output = points.ChatMessageOutput(message=user, parts=list(parts))
     try:
-        await instance.plugins.trigger(points.CHAT_MESSAGE, given, output)
-        # A gate fails closed: a message that a hook broke is not saved.
-        return _sound(instance, user, output.message), _whole(user, output.parts)
+        taken = await live.judge(instance.plugins.trigger(points.CHAT_MESSAGE, given, output))
     except Refused as refused:
         raise Invalid(f"the plugin {refused.plugin} refused the prompt: {refused}") from refused
+    if not taken:
+        raise Invalid(DISMISSED)
+    try:
+        # A gate fails closed: a message that a hook broke is not saved.
+        return _sound(instance, user, output.message), _whole(user, output.parts)
     except (Invalid, UnknownAgent, UnknownModel, NoModel, msgspec.MsgspecError, TypeError) as error:
         raise Invalid(f"a chat.message hook left a message that cannot be saved: {error}") from error
 
@@ -181,7 +189,7 @@ def _handed_on(instance: Instance, user: User, part: AgentPart) -> TextPart:
 def _decoded(user: User, given: wire.Plain) -> Part:
     place = {"sessionID": user.session_id, "messageID": user.id}
     try:
-        part = decode_part({"id": ids.new("prt"), **given, **place})
+        part = wire.known(decode_part({"id": ids.new("prt"), **given, **place}))
     except (msgspec.MsgspecError, TypeError) as error:
         raise Invalid(f"a part of the prompt is malformed: {error}") from None
     if not ids.is_id(part.id, "prt"):

@@ -68,18 +68,21 @@ def split(history: Sequence[WithParts], point: Point) -> tuple[list[WithParts], 
     return stays, goes
 
 
-async def revert(instance: Instance, live: Live, message_id: str, part_id: str | None = None) -> Reverted:
+async def revert(
+    instance: Instance, live: Live, message_id: str, part_id: str | None = None, *, files: bool = True
+) -> Reverted:
     """Take the session and its files back to before a message or part. Raises `NotFound`.
+
+    Without `files` those stay as they are.
 
     A session that is taken back already is taken to the new place from where it was. The caller holds the
     session, and no turn runs.
     """
     point = find(live.history, message_id, part_id)
     stays, goes = split(live.history, point)
-    patches = _patches(goes)
     earlier = live.session.revert
-    wanted = list(patches)
-    if earlier is not None and earlier.snapshot is not None:
+    wanted = _patches(goes) if files else []
+    if files and earlier is not None and earlier.snapshot is not None:
         wanted.append(Patch(earlier.snapshot, _files(_reverted(live))))
     done = await instance.snapshot.revert(wanted) if wanted else None
     said = await _said(instance, goes, wanted, done)

@@ -1,10 +1,19 @@
 """Values that must not be seen: a string type that prints as ``***``, and redaction by value."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 MASK: Final = "***"
 _SHORTEST = 6
+_MAPS: Final = ("headers", "environment")
+"""Maps whose values may be keys, whatever they are called."""
+_USERINFO: Final = re.compile(r"://[^/@\s]*@")
+"""The name and password in an address."""
+_QUERY: Final = re.compile(r"(?<=[?&])([\w.-]+)=([^&#\s]+)")
+"""A field of an address's query."""
+_WORD: Final = re.compile(r"(-{1,2}[\w-]+=|[\w-]+: *)(.+)", re.ASCII)
+"""A word of a command that holds a value: ``--token=…``, or a header as ``--header`` takes it."""
 
 
 class Secret:
@@ -79,6 +88,50 @@ def masked(value: Any) -> Any:
     return value
 
 
+def disclosed(value: Any, secrets: Iterable[Secret] = ()) -> Any:
+    """Return a copy of JSON-ready `value` that may leave the process.
+
+    Beside what `masked` takes, it lacks the values of headers and variables, names, passwords and keys in addresses,
+    keys among the words of a command, and `secrets` wherever they stand.
+    """
+    return _without(masked(value), list(secrets))
+
+
+def _without(value: Any, secrets: list[Secret]) -> Any:
+    if isinstance(value, str):
+        return redact(_QUERY.sub(_field, _USERINFO.sub(f"://{MASK}@", value)), secrets)
+    if isinstance(value, list | tuple):
+        return [_without(item, secrets) for item in _words(value)]
+    if isinstance(value, dict):
+        return {
+            key: dict.fromkeys(item, MASK)
+            if key in _MAPS and isinstance(item, dict)
+            else _without(item, secrets)
+            for key, item in value.items()
+        }
+    return value
+
+
+def _field(found: re.Match[str]) -> str:
+    name = found[1]
+    return f"{name}={MASK}" if name.lower() == "key" or _names_secret(name) else found[0]
+
+
+def _words(given: Iterable[Any]) -> Iterator[Any]:
+    """The items of a list, which may be a command's words: what follows ``--api-key`` is a key."""
+    is_next = False
+    for item in given:
+        word = item if isinstance(item, str) else ""
+        held = _WORD.fullmatch(word)
+        if is_next and word:
+            yield MASK
+        elif held is not None and _names_secret(held[1].strip("-=: ")):
+            yield held[1] + MASK
+        else:
+            yield item
+        is_next = not is_next and word.startswith("-") and _names_secret(word)
+
+
 def unmasked(value: Any, original: Any) -> Any:
     """Return `value`, which was made from ``masked(original)``, with the secrets that still read ``***`` put back."""
     if isinstance(value, dict) and isinstance(original, dict):
@@ -86,6 +139,19 @@ def unmasked(value: Any, original: Any) -> Any:
     if isinstance(value, list) and isinstance(original, list) and len(value) == len(original):
         return [unmasked(item, before) for item, before in zip(value, original, strict=True)]
     return original if value == MASK and original is not None else value
+
+
+def secrets_in(value: Any) -> Iterator[Secret]:
+    """Yield the texts of JSON-ready `value` that stand under a key that names a secret."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if _names_secret(key) and isinstance(item, str):
+                yield Secret(item)
+            else:
+                yield from secrets_in(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from secrets_in(item)
 
 
 def _names_secret(key: str) -> bool:

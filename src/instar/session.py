@@ -5,21 +5,20 @@ never reads the database again: `Live.history` is what is stored.
 """
 
 import asyncio
-import secrets
-import time
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from instar import __version__, event, ids, wire
-from instar.bus import Bus
 from instar.event import Event, Idle, SessionStatus, make
 from instar.lease import busy, take
 from instar.live import Live, now
 from instar.message import (
     Message,
     MessageError,
+    Origin,
     Part,
     Session,
     SessionModel,
@@ -28,13 +27,16 @@ from instar.message import (
     User,
     WithParts,
 )
+from instar.naming import default_title, slug
 from instar.plugin import NotFound, SessionBody
 from instar.project import Project
+from instar.saving import Saving, told_message, told_part, told_session
 from instar.store import (
     DropFollowUp,
     DropPart,
     DropSession,
     FollowUp,
+    Insert,
     PutFollowUp,
     PutMessage,
     PutPart,
@@ -45,53 +47,42 @@ from instar.store import (
     Write,
 )
 
-__all__ = ["DEFAULT_VARIANT", "Live", "Sessions", "default_title", "now", "slug"]
+log = logging.getLogger("instar.session")
+
+__all__ = ["DEFAULT_VARIANT", "Live", "Sessions", "now"]
 
 DEFAULT_VARIANT = "default"
 """The variant of a session's model that has none (the reference's section 3.1)."""
 _FIRST_FENCE = 1
 """The fence of the first lease on a session (`Store.lease`)."""
 
-_ADJECTIVES = ("amber", "brave", "calm", "clever", "eager", "fair", "gentle", "keen", "kind", "noble")
-_NOUNS = ("beetle", "brook", "cedar", "comet", "cricket", "ember", "falcon", "harbor", "moth", "otter")
-
-
-def slug() -> str:
-    """Return a readable handle for a session: adjective-noun."""
-    return f"{secrets.choice(_ADJECTIVES)}-{secrets.choice(_NOUNS)}"
-
-
-def default_title(created: int) -> str:
-    """Return the title of a session that nobody named yet: opencode's form."""
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(created / 1000))
-    return f"New session - {stamp}.{created % 1000:03d}Z"
-
 
 class Sessions:
     """The sessions of one project, as seen from one directory."""
 
-    def __init__(self, store: Store, bus: Bus, project: Project, directory: Path) -> None:
+    def __init__(self, store: Store, project: Project, directory: Path) -> None:
         self._store = store
-        self._bus = bus
         self._project = project
         self._directory = directory
         self._open: dict[str, Live] = {}
         self._opening = asyncio.Lock()
 
-    async def create(self, body: SessionBody, directory: Path | None = None) -> Session:
+    async def create(
+        self, body: SessionBody, directory: Path | None = None, session_id: str | None = None
+    ) -> Session:
         """Make a session and open it; `directory` is its workspace's. Publishes ``session.created``."""
         created = now()
         session = Session(
-            id=ids.new("ses"),
+            id=session_id or ids.new("ses"),
             slug=slug(),
             project_id=self._project.id,
             workspace_id=body.workspace_id,
             directory=str(directory or self._directory),
-            path=_below(directory or self._directory, self._project.worktree),
+            path=self._project.below(directory or self._directory),
             parent_id=body.parent_id,
             cost=0.0,
             tokens=Tokens.zero(),
-            title=body.title or default_title(created),
+            title=body.title or default_title(created, child=body.parent_id is not None),
             agent=body.agent,
             model=msgspec.convert(body.model, SessionModel) if body.model else None,
             version=__version__,
@@ -101,7 +92,7 @@ class Sessions:
         )
         project = PutProject(self._project.id, str(self._project.main_worktree), self._project.vcs, created)
         happened = make(event.SessionCreated(session_id=session.id, info=wire.copy(session)))
-        await self._store.commit([project, PutSession(session)], [happened])
+        await self._store.commit([project, Insert(PutSession(session))], [happened])
         self._open[session.id] = Live(session, [], _FIRST_FENCE)
         return session
 
@@ -114,19 +105,34 @@ class Sessions:
             live = self._open.get(session_id)
             if live is not None and live.held:
                 return live
+            found = await self._store.whereabouts(session_id)
+            if found is None:
+                self._open.pop(session_id, None)
+                raise NotFound(f"Session not found: {session_id}")
+            if live is not None and found.updated <= live.session.time.updated:
+                return live
             session = await self._store.session(session_id)
             if session is None:
-                self._open.pop(session_id, None)
                 raise NotFound(f"Session not found: {session_id}")
             if live is None:
                 live = Live(session, [], await self._heal(session_id))
                 await self._read(live)
                 self._open[session_id] = live
-            elif session.time.updated > live.session.time.updated:
+            else:
                 fresh = await self._store.messages(session_id)
+                origins = await self._store.origins(session_id)
                 if not live.held:  # who began to hold it meanwhile has read it
-                    live.load(session, fresh)
+                    live.load(session, fresh, origins)
             return live
+
+    @property
+    def opened(self) -> int:
+        """How many sessions are open here."""
+        return len(self._open)
+
+    def known(self, session_id: str) -> Live | None:
+        """Return a session that is open here, or None."""
+        return self._open.get(session_id)
 
     async def list(self) -> list[Session]:
         """Return the project's sessions, last updated first."""
@@ -138,20 +144,36 @@ class Sessions:
         async with self._opening:
             # Forgotten first: a title that comes in meanwhile must not bring the row back.
             self._open.pop(session_id, None)
+            live.delete()
             await self._store.commit(
                 [DropSession(session_id)],
                 [make(event.SessionDeleted(session_id=session_id, info=live.session))],
             )
 
-    async def update(self, live: Live) -> None:
-        """Save the session's own fields as they stand, touched now; nothing happens once it was deleted."""
-        if self._open.get(live.id) is not live:
-            return
-        live.session.time.updated = now()
-        await self._store.commit(
-            [PutSession(live.session)],
-            [_session_updated(live.session)],
-        )
+    async def update(self, live: Live, saving: Saving | None = None) -> None:
+        """Save the session's own fields as they stand, touched now, unless it was deleted; `saving` with them."""
+        saving = saving or Saving()
+        self.touch(live, saving)
+        if saving.writes:
+            await self.save(saving)
+
+    def touch(self, live: Live, saving: Saving) -> None:
+        """Add the session's own fields to what is saved, touched now, unless it was deleted."""
+        if self._open.get(live.id) is live:
+            live.session.time.updated = now()
+            saving.session(live.session)
+
+    def save(self, saving: Saving) -> asyncio.Future[int]:
+        """Save it in one transaction, after what was saved before. Awaiting it says that it is durable and told.
+
+        What nobody awaits shares a transaction with what is saved next. Raises `StoreError`, then or now.
+        """
+        return self._store.commit(saving.writes, saving.events)
+
+    def save_soon(self, saving: Saving) -> None:
+        """Save it with what is saved next; nobody waits for it, and what goes wrong is logged."""
+        if saving.writes:
+            self.save(saving).add_done_callback(_look_at)
 
     async def save_message(
         self,
@@ -168,8 +190,7 @@ class Sessions:
         own. Raises what `wire.copy` raises for a malformed message or part, and `StoreError`; a new message
         is then not in the history.
         """
-        happened = [*before, make(event.MessageUpdated(session_id=live.id, info=wire.copy(message)))]
-        happened += [*(_updated(part) for part in parts), *after]
+        happened = [*before, told_message(message), *map(told_part, parts), *after]
         known = live.find(message.id)
         found = known or WithParts(info=message, parts=[])
         if known is None:
@@ -199,24 +220,18 @@ class Sessions:
             id=ref.model_id, provider_id=ref.provider_id, variant=ref.variant or DEFAULT_VARIANT
         )
         session.agent, session.model, session.time.updated = message.agent, chosen, now()
-        named = [_session_updated(session)] if was != (session.agent, session.model) else []
+        named = [told_session(session)] if was != (session.agent, session.model) else []
         try:
             return await self.save_message(
-                live, message, parts, [PutSession(session), *more], named, [_session_updated(session)]
+                live, message, parts, [PutSession(session), *more], named, [told_session(session)]
             )
         except BaseException:
             session.agent, session.model = was
             raise
 
-    async def save_part(self, holder: WithParts, part: Part) -> None:
-        """Save a part, new or changed, in its message."""
-        for index, old in enumerate(holder.parts):
-            if old.id == part.id:
-                holder.parts[index] = part
-                break
-        else:
-            holder.parts.append(part)
-        await self._store.commit([PutPart(part)], [_updated(part)])
+    def save_part(self, holder: WithParts, part: Part) -> asyncio.Future[int]:
+        """Save a part, new or changed, in its message, as `save` does."""
+        return self.save(Saving().part(holder, part))
 
     async def drop_part(self, holder: WithParts, part: Part) -> None:
         """Delete a part of a message."""
@@ -226,40 +241,40 @@ class Sessions:
 
     def delta(self, part: Part, text: str) -> None:
         """Publish that `text` was appended to a part's text; nothing is stored until the part is saved."""
-        self._bus.publish(
-            make(
-                event.PartDelta(
-                    session_id=part.session_id,
-                    message_id=part.message_id,
-                    part_id=part.id,
-                    field="text",
-                    delta=text,
-                )
-            )
+        told = event.PartDelta(
+            session_id=part.session_id, message_id=part.message_id, part_id=part.id, field="text", delta=text
         )
+        self._store.tell(make(told))
 
     def set_status(self, live: Live, status: SessionStatus) -> None:
         """Publish what the session does; `session.idle` follows an idle status."""
         live.show(status)
-        self._bus.publish(make(event.SessionStatusChanged(session_id=live.id, status=status)))
+        self._store.tell(make(event.SessionStatusChanged(session_id=live.id, status=status)))
         if isinstance(status, Idle):
-            self._bus.publish(make(event.SessionIdle(session_id=live.id)))
+            self._store.tell(make(event.SessionIdle(session_id=live.id)))
 
     def fail(self, live: Live, error: MessageError) -> None:
         """Publish that a turn failed."""
-        self._bus.publish(make(event.SessionError(session_id=live.id, error=error)))
+        self._store.tell(make(event.SessionError(session_id=live.id, error=error)))
 
     def statuses(self) -> dict[str, SessionStatus]:
         """Return what each session that is not idle does."""
         return {live.id: live.status for live in self._open.values() if not isinstance(live.status, Idle)}
 
+    def present(self) -> Sequence[Live]:
+        """Return the sessions that this process has open."""
+        return list(self._open.values())
+
     def running(self) -> Sequence[Live]:
         """Return the sessions in which a turn runs."""
         return [live for live in self._open.values() if live.turn is not None and not live.turn.done()]
 
-    async def queue(self, session_id: str, source: str, prompt: wire.Plain) -> FollowUp:
-        """Queue a prompt durably (design section 4, "Continuing is a queue")."""
-        follow_up = FollowUp(ids.new("fup"), session_id, source, prompt, now())
+    async def queue(
+        self, session_id: str, source: str, prompt: wire.Plain, origin: Origin | None = None
+    ) -> FollowUp:
+        """Queue a prompt durably, of `origin` or of a person (design section 4, "Continuing is a queue")."""
+        whose = (origin or Origin()).by(source)
+        follow_up = FollowUp(ids.new("fup"), session_id, source, prompt, now(), whose)
         await self._store.commit([PutFollowUp(follow_up)])
         return follow_up
 
@@ -278,7 +293,8 @@ class Sessions:
         """
         live.hold()
         try:
-            await self.renew(live)
+            if not live.is_kept:
+                await self.renew(live)
             await self._catch_up(live)
         except BaseException:
             await self.let_go(live)
@@ -316,24 +332,10 @@ class Sessions:
         session = await self._store.session(live.id)
         if session is None:
             raise NotFound(f"Session not found: {live.id}")
-        live.load(session, await self._store.messages(live.id))
+        origins = await self._store.origins(live.id)
+        live.load(session, await self._store.messages(live.id), origins)
 
 
-def _below(directory: Path, worktree: Path) -> str | None:
-    """Return where a session works, as seen from the worktree: empty for the worktree itself, None outside of it."""
-    if not directory.is_relative_to(worktree):
-        return None
-    return "" if directory == worktree else directory.relative_to(worktree).as_posix()
-
-
-def _session_updated(session: Session) -> Event:
-    return make(event.SessionUpdated(session_id=session.id, info=wire.copy(session)))
-
-
-def _updated(part: Part) -> Event:
-    # The part is copied: subscribers read it later, when the live one may have grown.
-    return make(event.PartUpdated(session_id=part.session_id, part=_copy(part), time=now()))
-
-
-def _copy(part: Part) -> Part:
-    return wire.copy(part) if isinstance(part, wire.Wire) else part
+def _look_at(saved: "asyncio.Future[int]") -> None:
+    if not saved.cancelled() and (error := saved.exception()) is not None:
+        log.error("not saved", exc_info=error)

@@ -3,7 +3,7 @@
 Where they stand, lowest first (the reference's section 3.4, design section 5):
 
 - global: in each home configuration folder ``config.json``, ``opencode.json``, ``opencode.jsonc``,
-  ``instar.json``, ``instar.jsonc``;
+  ``instar.json``, ``instar.jsonc``, and before them the seed's ``config.yaml`` (`instar.switch`);
 - project: the same but ``config.json`` in each folder from the worktree down to the directory, then in
   ``.opencode/`` and ``.instar/`` of each of these. Outside a repository only the directory itself counts: a
   folder above it may belong to anybody;
@@ -17,7 +17,9 @@ from typing import Any, Final
 
 import msgspec
 
+from instar import switch
 from instar.config import (
+    SECTIONS,
     Config,
     ConfigError,
     Layer,
@@ -25,7 +27,10 @@ from instar.config import (
     Unknown,
     dotted,
     foreign,
+    guarded,
+    lowered,
     misspelt,
+    prices_in,
     restrict,
     shortened,
     spread_flat,
@@ -35,16 +40,17 @@ from instar.config import (
     without_choice,
 )
 from instar.document import DocumentError, locate, parse_jsonc, read_text
+from instar.flagship import is_bridge
 from instar.paths import Paths
 from instar.project import Project
-from instar.trust import Trust
+from instar.trust import Trust, named_in
 from instar.wire import Plain
 
 _FILES: Final = ("opencode.json", "opencode.jsonc", "instar.json", "instar.jsonc")
 _FOLDERS: Final = (".opencode", ".instar")
 _PLUGIN_FOLDERS: Final = ("plugin", "plugins")
 _PLUGIN_FILES: Final = ("*.py", "*.ts", "*.js")
-"""JavaScript is found in folders that may run code, so that it is said by name that it does not run."""
+"""What of a plugin folder is a plugin."""
 _NO_CODE: Final = "an untrusted project may not run code"
 
 
@@ -109,7 +115,7 @@ def read_settings(
     chain = folder_chain(directory.resolve(), project)
     sources = [
         *global_sources(paths),
-        *project_sources(chain, paths),
+        *project_sources(chain, paths, trust),
         *environment_sources(environment, directory),
     ]
     layers = [layer_of(source, environment, trust) for source in sources]
@@ -134,18 +140,40 @@ def read_settings(
 def global_sources(paths: Paths) -> Iterator[Source]:
     """Yield the person's own files, lowest first. Raises `DocumentError` for one that cannot be read."""
     for home in paths.config_homes:
-        for name in ("config.json", *_FILES):
+        for name in ("config.json", switch.NAME, *_FILES):
             yield from _file(home / name, "global", None)
 
 
-def project_sources(chain: Iterable[Path], paths: Paths) -> Iterator[Source]:
-    """Yield the files of a project's folders, outermost first. Raises `DocumentError`."""
+def project_sources(chain: Iterable[Path], paths: Paths, trust: Trust | None = None) -> Iterator[Source]:
+    """Yield the files of a project's folders, outermost first. Raises `DocumentError`.
+
+    With `trust` also, as an empty one, a file that is gone and of which the person trusted something.
+    """
     places: list[tuple[Path, Path | None]] = [(folder, folder) for folder in chain]
     # The worktree may be the home folder, whose .opencode has been read as the person's own.
     inner = [place for place in project_folders(chain) if place[0] not in paths.config_homes]
     for folder, owner in places + inner:
-        for name in _FILES:
-            yield from _file(folder / name, "project", owner)
+        kept = trust.guards(owner or folder) if trust else None
+        for name in (switch.NAME, *_FILES):
+            found = list(_file(folder / name, "project", owner))
+            if owner is not None and not found and named_in(owner, folder / name) in (kept or ()):
+                found.append(Source(str(folder / name), "project", "", folder, owner))
+            yield from found
+
+
+def guards_in(folder: Path, paths: Paths) -> dict[str, Plain]:
+    """Return what the settings of a project's `folder` say that guards: file to its blocks, and its `PRICES`.
+
+    For the person, who looks at it before they trust the folder. Raises `DocumentError`.
+    """
+    real, found = folder.resolve(), {}
+    for source in project_sources([real], paths):
+        data = _written(source)
+        blocks = {name: data[name] for name in SECTIONS if isinstance(data, dict) and name in data}
+        _checked(blocks, source)
+        if said := {**blocks, **prices_in(data)}:
+            found[named_in(real, Path(source.origin))] = said
+    return found
 
 
 def environment_sources(environment: Mapping[str, str], directory: Path) -> Iterator[Source]:
@@ -166,6 +194,8 @@ def environment_sources(environment: Mapping[str, str], directory: Path) -> Iter
 
 
 def _file(path: Path, scope: Scope, owner: Path | None) -> Iterator[Source]:
+    if path.name == switch.NAME and not switch.names_it(path):
+        return
     try:
         text = read_text(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -190,19 +220,42 @@ def folder_chain(directory: Path, project: Project) -> list[Path]:
 
 def layer_of(source: Source, environment: Mapping[str, str], trust: Trust) -> Layer:
     """Return a source's settings. Raises `DocumentError` at the first mistake, with its place."""
-    written = parse_jsonc(source.text, source.origin) if source.text.strip() else {}
+    written = _written(source)
     believed = source.owner is None or trust.is_trusted(source.owner)
     # An untrusted layer keeps its references as they stand, so that `restrict` sees and drops them.
-    data = (
-        substitute(written, environment, lambda name: _referred(name, written, source))
-        if believed
-        else written
-    )
-    data = _checked(data, source)
-    return Layer(source.origin, source.scope, _resolved(data, source.folder), believed)
+    data = _checked(_filled(written, source, environment) if believed else written, source)
+    vouched = None if source.owner is None else trust.vouched(Path(source.origin), source.owner)
+    return Layer(source.origin, source.scope, _resolved(data, source.folder), believed, vouched)
+
+
+def _filled(written: Any, source: Source, environment: Mapping[str, str]) -> Any:
+    """What was written, with its references followed; but those in a project's blocks that guard stay texts.
+
+    What they bring can change while the file stays what the person trusted.
+    """
+    guards = written if source.owner is not None and isinstance(written, dict) else {}
+    kept = {name: guards[name] for name in SECTIONS if name in guards}
+    rest = {key: value for key, value in written.items() if key not in kept} if kept else written
+    data = substitute(rest, environment, lambda name: _referred(name, written, source))
+    return {**data, **kept} if kept else data
+
+
+def _written(source: Source) -> Any:
+    """What a source says, as it stands there. Raises `DocumentError`."""
+    if _is_switch(source):
+        return switch.read(source.text, source.origin).data
+    return parse_jsonc(source.text, source.origin) if source.text.strip() else {}
+
+
+def _is_switch(source: Source) -> bool:
+    return Path(source.origin).name == switch.NAME
 
 
 def _unknown(source: Source, layer: Layer) -> Iterator[Unknown]:
+    if _is_switch(source):
+        for path, (line, column) in switch.read(source.text, source.origin).others:
+            yield Unknown(f"{source.origin}:{line}:{column}", shortened(path), None)
+        return
     for key, near in unknown(layer.data):
         line, column = locate(source.text, (key,))
         yield Unknown(f"{source.origin}:{line}:{column}", shortened((key,)), near)
@@ -238,8 +291,7 @@ def _path_of(data: Any, text: str) -> tuple[str | int, ...] | None:
         return () if text in data else None
     entries = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
     for key, value in entries:
-        inner = _path_of(value, text)
-        if inner is not None:
+        if (inner := _path_of(value, text)) is not None:
             return (key, *inner)
     return None
 
@@ -263,7 +315,9 @@ def _spec(spec: str, folder: Path) -> str:
 
 def restricted(layers: list[Layer]) -> tuple[list[Layer], list[str]]:
     """Return each untrusted layer as far as it may be heard, given all that is held without it."""
-    dropped: list[str] = []
+    layers, dropped = guarded(layers)
+    layers, higher = lowered(layers)
+    dropped += higher
     for index, layer in enumerate(layers):
         later = [other for other in layers[index + 1 :] if other.trusted]
         layers[index], sentences = restrict(layer, [*layers[:index], layer, *later])
@@ -289,9 +343,8 @@ def _plugin_files(folders: Iterable[tuple[Path, Path | None]], trust: Trust) -> 
             continue
         seen.add(folder)
         trusted = owner is None or trust.is_trusted(owner)
-        kinds = _PLUGIN_FILES if trusted else _PLUGIN_FILES[:1]
         for path in sorted(
-            path for name in _PLUGIN_FOLDERS for kind in kinds for path in (folder / name).glob(kind)
+            path for name in _PLUGIN_FOLDERS for kind in _PLUGIN_FILES for path in (folder / name).glob(kind)
         ):
-            if path.is_file() and not path.name.startswith(("_", ".")):
+            if path.is_file() and not path.name.startswith(("_", ".")) and not is_bridge(path):
                 yield PluginFile(path, owner or folder, trusted)

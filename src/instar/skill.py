@@ -5,7 +5,7 @@ folder and of each folder from the worktree down to the directory. Of two with o
 project's over the home's, the inner folder's over the outer's.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -59,6 +59,15 @@ class Skills:
         """Return a skill. Raises `KeyError`."""
         return self._skills[name]
 
+    @property
+    def by_name(self) -> Mapping[str, Skill]:
+        """Every skill by its name."""
+        return self._skills
+
+    def of(self, path: Path) -> list[Skill]:
+        """Return the skill of a file, if it is trusted; a skill that another one hides is not known."""
+        return [one for one in self._skills.values() if one.path == path and one.trusted]
+
     def rules(self) -> list[Rule]:
         """Return the rules that let an agent read what trusted skills bring along, also outside of the project."""
         return [
@@ -68,8 +77,13 @@ class Skills:
         ]
 
 
-def read_skills(read: Settings, project: Project, paths: Paths, trust: Trust) -> tuple[Skills, list[Mistake]]:
-    """Return the skills of every folder, and the mistakes of those that were left out."""
+def read_skills(
+    read: Settings, project: Project, paths: Paths, trust: Trust, before: Skills | None = None
+) -> tuple[Skills, list[Mistake]]:
+    """Return the skills of every folder, and the mistakes of those that were left out.
+
+    A trusted file with a mistake that is one of the skills of `before` holds as it did there.
+    """
     mistakes: list[Mistake] = []
     found: list[Skill] = []
     for source in _sources(read, project, paths, trust):
@@ -78,6 +92,7 @@ def read_skills(read: Settings, project: Project, paths: Paths, trust: Trust) ->
                 found.append(_skill(path, load(path), source.trusted))
             except MistakeFound as error:
                 mistakes.append(error.mistake)
+                found += [] if before is None or not source.trusted else before.of(path)
     return Skills(found), mistakes
 
 

@@ -5,10 +5,10 @@ import logging
 import random
 from typing import Final, Literal
 
-from instar import calls, changes, ids, structured, wire
-from instar.account import book, limit
-from instar.context import Turn, prepare
-from instar.event import Busy, LimitReached, MessageUpdated, Retry, make
+from instar import calls, changes, ids, structured
+from instar.account import Call, Forbidden, Meter, announce, forbidden, metered
+from instar.context import Stopped, Turn, prepare
+from instar.event import Busy, Retry
 from instar.failure import message_error
 from instar.instance import Instance
 from instar.live import now
@@ -34,7 +34,8 @@ from instar.message import (
     WithParts,
 )
 from instar.plugin import points
-from instar.provider.protocol import Finish, ProviderError, Request
+from instar.provider.protocol import Finish, ProviderError, Request, Told
+from instar.saving import Saving, told_message
 from instar.stream import Writer
 from instar.usage import Reached, cost
 
@@ -49,29 +50,40 @@ _FIRST_WAIT, _LONGEST_WAIT = 2.0, 30.0
 
 async def run(instance: Instance, turn: Turn) -> Outcome:
     """Make one step of a turn. Raises `asyncio.CancelledError` after an abort, with everything saved."""
-    if (reached := await asked_limit(instance, turn, _cause(turn))) is not None:
-        return limited(instance, turn, reached)
+    async with metered(instance, call_for(turn, cause_of(turn))) as meter:
+        if isinstance(meter, Reached):
+            return limited(instance, turn, meter)
+        return await _run(instance, turn, meter)
+
+
+async def _run(instance: Instance, turn: Turn, meter: Meter) -> Outcome:
     holder = await begin(instance, turn)
     writer = Writer(instance, turn.live, holder)
     try:
         prepared = await prepare(instance, turn)
-        await stream(instance, turn, prepared.request, writer)
+        await stream(instance, turn, prepared.request, writer, meter)
         finish = finished(writer)
-        await book(
-            instance,
-            turn.model,
-            finish.tokens,
-            _cause(turn),
-            session_id=turn.live.id,
-            message_id=holder.info.id,
+        booked = asyncio.gather(
+            meter.done(finish.tokens, holder.info.id), prepared.witness.settle(instance, prepared.request)
         )
+        if writer.calls:
+            await booked
+        # Without calls it shares the transaction of the step's end: each wait for the store is one for its thread.
         going_on = await calls.run(instance, turn, holder, writer.calls, prepared.tools)
         finish = structured.take(turn.user, turn.live.history, holder, finish)
         await end(instance, turn, holder, finish)
+        await booked
+        await writer.saved()
     except asyncio.CancelledError:
         await aborted(instance, turn, holder, writer)
         raise
+    except Forbidden as refused:
+        return await stopped(instance, turn, holder, refused.reached)
+    except Stopped as ended:
+        reached = Reached("step.before", call_for(turn, "").origin.name, str(ended), "")
+        return await stopped(instance, turn, holder, reached)
     except Exception as error:
+        meter.failed(error)
         return await failed(instance, turn, holder, writer, error, announced=False)
     return _outcome(instance, turn, _answer(holder), going_on)
 
@@ -85,9 +97,16 @@ def _outcome(instance: Instance, turn: Turn, answer: Assistant, going_on: bool) 
     return "calls" if answer.finish == "tool-calls" or structured.is_missing(turn.user, answer) else "final"
 
 
-def _cause(turn: Turn) -> str:
-    """Whose work a step is, as it is booked: the person's, or a sub-agent's."""
+def cause_of(turn: Turn) -> str:
+    """What a step is for, as it is booked: a turn, or a sub-agent's task."""
     return "task" if turn.live.session.parent_id else "turn"
+
+
+def call_for(turn: Turn, cause: str) -> Call:
+    """Return the turn's next model call, as limits and accounting see it."""
+    live, asked = turn.live, turn.user.id
+    origin = live.origin_of(asked)
+    return Call(turn.model, cause, origin, live, turn.agent.name, asked, turn.step, turn.agent.steps)
 
 
 async def begin(instance: Instance, turn: Turn, *, summary: bool | None = None) -> WithParts:
@@ -112,30 +131,37 @@ async def begin(instance: Instance, turn: Turn, *, summary: bool | None = None) 
     except asyncio.CancelledError:
         # What was begun has been saved all the same: it must not stay without an end.
         if (holder := turn.live.find(answer.id)) is not None:
-            await _fail(instance, turn, holder, _abort_error())
+            await _fail(instance, turn, holder, _abort_error(turn))
         raise
 
 
-async def stream(instance: Instance, turn: Turn, request: Request, writer: Writer) -> None:
-    """Make the call and write its deltas, trying again where the provider's error allows it.
+async def stream(instance: Instance, turn: Turn, request: Request, writer: Writer, meter: Meter) -> None:
+    """Make the call and write its deltas, trying again where the provider's error and the limits allow it.
 
-    Waits as the provider says, else 2 s doubling up to 30 s with a quarter of chance, at most 5 times;
-    ``session.status`` says so, and a retry part of the answer. Raises `ProviderError`.
+    Waits as the provider says, else 2 s doubling up to 30 s with a quarter of chance, at most 5 times, or in the
+    retry mode ``persistent`` until the turn is ended; ``session.status`` says so, and a retry part of the answer.
+    Raises `ProviderError` and `Forbidden`.
     """
     attempt = 0
     instance.sessions.set_status(turn.live, Busy())
     while True:
+        instance.halt.check(turn.live.id)
+        await meter.begin()
         try:
             async for delta in instance.models.provider(request.model).stream(request):
-                await writer.take(delta)
+                if isinstance(delta, Told | Finish):
+                    meter.told(delta.tokens, writer.holder.info.id)
+                if not isinstance(delta, Told):
+                    await writer.take(delta)
             await writer.close()
             return
         except ProviderError as error:
             attempt += 1
-            if not error.retryable or error.kind == "overflow" or attempt > RETRIES:
+            if not error.retryable or error.kind == "overflow" or _gives_up(instance, turn, attempt):
                 raise
             await writer.discard()
             await _note_retry(instance, turn, writer.holder, error, attempt)
+            await meter.close()
             await _wait(instance, turn, error, attempt)
 
 
@@ -153,18 +179,15 @@ async def end(instance: Instance, turn: Turn, holder: WithParts, finish: Finish)
         cost=price,
         tokens=finish.tokens,
     )
-    await instance.sessions.save_part(holder, part)
+    saving = Saving().part(holder, part)
     answer.finish, answer.cost, answer.tokens = finish.reason, price, finish.tokens
-    finished = [make(MessageUpdated(session_id=turn.live.id, info=wire.copy(answer)))]
-    if files.files:
-        # A patch stands between the two: the reference's section 3.2, as recorded.
-        await instance.sessions.save_message(turn.live, answer)
-        await changes.note(instance, holder, files)
-        finished = []
+    # The answer is told twice, and a patch stands between the two: the reference's section 3.2, as recorded.
+    saving.tell(told_message(answer))
+    changes.note(saving, holder, files)
     answer.time.completed = turn.live.end_time(answer.time.created)
-    await instance.sessions.save_message(turn.live, answer, before=finished)
+    saving.message(answer)
     _add(turn, finish.tokens, price)
-    await instance.sessions.update(turn.live)
+    await instance.sessions.update(turn.live, saving)
     if instance.plugins.listens(points.MESSAGE_COMPLETED):
         seen = holder.copy()
         given = points.CompletedInput(session_id=turn.live.id, message=_answer(seen), parts=seen.parts)
@@ -173,19 +196,21 @@ async def end(instance: Instance, turn: Turn, holder: WithParts, finish: Finish)
 
 async def asked_limit(instance: Instance, turn: Turn, cause: str) -> Reached | None:
     """Return the limit that forbids the turn's next model call, or None."""
-    return await limit(
-        instance, turn.model, cause, session_id=turn.live.id, step=turn.step, steps=turn.agent.steps
-    )
+    return await forbidden(instance, call_for(turn, cause))
 
 
 def limited(instance: Instance, turn: Turn, reached: Reached) -> Outcome:
     """Publish that a limit ended the turn."""
     log.warning("limit reached session=%s limit=%s cause=%s", turn.live.id, reached.limit, reached.cause)
-    text = f"The turn was stopped: {reached.message}. Send another message to go on, or raise the limit."
-    instance.bus.publish(
-        make(LimitReached(session_id=turn.live.id, limit=reached.limit, cause=reached.cause, message=text))
-    )
+    announce(instance, turn.live.id, reached)
     return "stopped"
+
+
+async def stopped(instance: Instance, turn: Turn, holder: WithParts, reached: Reached) -> Outcome:
+    """Save an answer that a limit ended after it was begun: others had used up what was left."""
+    error = MessageAbortedError(data=ErrorText(message=f"{reached.message}. {reached.advice}".rstrip()))
+    await _fail(instance, turn, holder, error, announced=False)
+    return limited(instance, turn, reached)
 
 
 def finished(writer: Writer) -> Finish:
@@ -216,9 +241,14 @@ async def _note_retry(
     await instance.sessions.save_part(holder, part)
 
 
+def _gives_up(instance: Instance, turn: Turn, attempt: int) -> bool:
+    mode = turn.live.tuning.retry_mode or instance.config.provider_retry_mode
+    return attempt > RETRIES and mode != "persistent"
+
+
 async def _wait(instance: Instance, turn: Turn, error: ProviderError, attempt: int) -> None:
     chance = 1 + 0.25 * random.random()  # noqa: S311 - spreads retries, guards nothing
-    delay = min(_FIRST_WAIT * 2 ** (attempt - 1) * chance, _LONGEST_WAIT)
+    delay = min(_FIRST_WAIT * 2 ** min(attempt - 1, RETRIES) * chance, _LONGEST_WAIT)
     if error.retry_after is not None:
         delay = max(0.0, error.retry_after)
     log.info("retry session=%s attempt=%d in=%.1fs error=%s", turn.live.id, attempt, delay, error)
@@ -235,7 +265,7 @@ async def aborted(instance: Instance, turn: Turn, holder: WithParts, writer: Wri
     """
     await writer.close(whole=False)
     if _answer(holder).time.completed is None:
-        await _fail(instance, turn, holder, _abort_error())
+        await _fail(instance, turn, holder, _abort_error(turn))
 
 
 async def failed(
@@ -260,8 +290,8 @@ async def failed(
     return "overflow" if overflow else "failed"
 
 
-def _abort_error() -> MessageAbortedError:
-    return MessageAbortedError(data=ErrorText(message="Aborted"))
+def _abort_error(turn: Turn) -> MessageAbortedError:
+    return MessageAbortedError(data=ErrorText(message=turn.live.why or "Aborted"))
 
 
 async def _fail(

@@ -3,7 +3,7 @@
 A part is saved and published when it opens and when it is whole; in between only its deltas are published.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -30,6 +30,9 @@ from instar.provider.protocol import (
     ToolCallDelta,
     ToolCallStart,
 )
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class Call(msgspec.Struct):
@@ -58,6 +61,7 @@ class Writer:
         self._buffer: list[str] = []
         self._written: list[Part] = []
         self._by_index: dict[int, Call] = {}
+        self._saves: list[asyncio.Future[int]] = []
         self.finish: Finish | None = None
 
     @property
@@ -73,8 +77,14 @@ class Writer:
     async def take(self, delta: Delta) -> None:
         """Swallow one delta. The first one opens the step: a call that failed before it leaves no parts."""
         if not self._written:
-            await self._save(StepStartPart(**self._place()))
+            self._save(StepStartPart(**self._place()))
         await self._write(delta)
+
+    async def saved(self) -> None:
+        """Wait until all that was written so far is durable. Raises `StoreError`."""
+        saves, self._saves = self._saves, []
+        for one in saves:
+            await one
 
     async def _write(self, delta: Delta) -> None:
         match delta:
@@ -98,7 +108,10 @@ class Writer:
                 self.finish = delta
 
     async def close(self, *, whole: bool = True) -> None:
-        """Save the open part, after `text.complete` when it is `whole`; nothing happens when none is open."""
+        """Save the open part, after `text.complete` when it is `whole`; nothing happens when none is open.
+
+        `saved` says when it is durable; whatever is saved after it is later.
+        """
         if self._open is None:
             return
         part, self._open = self._open, None
@@ -109,7 +122,7 @@ class Writer:
                 part.text = await self._complete(part, part.text)
         finally:
             part.time = Span(start=part.time.start if part.time else now(), end=now())
-            await self._instance.sessions.save_part(self._holder, part)
+            self._saves.append(self._instance.sessions.save_part(self._holder, part))
 
     async def discard(self) -> None:
         """Take back every part of this attempt: it will be tried again."""
@@ -131,7 +144,7 @@ class Writer:
     async def _begin(self, kind: type[TextPart] | type[ReasoningPart]) -> None:
         await self.close()
         self._open = kind(text="", time=Span(start=now()), **self._place())
-        await self._save(self._open)
+        self._save(self._open)
 
     async def _begin_call(self, start: ToolCallStart) -> None:
         await self.close()
@@ -140,7 +153,7 @@ class Writer:
             call_id=start.call_id, tool=start.name, state=state, metadata=start.metadata, **self._place()
         )
         self._by_index[start.index] = Call(part, [])
-        await self._save(part)
+        self._save(part)
 
     async def _complete(self, part: TextPart | ReasoningPart, text: str) -> str:
         if not isinstance(part, TextPart) or not self._instance.plugins.listens(points.TEXT_COMPLETE):
@@ -152,9 +165,9 @@ class Writer:
         # What is no text is not kept: an observer fails open (design section 4).
         return output.text if isinstance(output.text, str) else text
 
-    async def _save(self, part: Part) -> None:
+    def _save(self, part: Part) -> None:
         self._written.append(part)
-        await self._instance.sessions.save_part(self._holder, part)
+        self._saves.append(self._instance.sessions.save_part(self._holder, part))
 
     def _place(self) -> dict[str, Any]:
         return {"id": ids.new("prt"), "session_id": self._live.id, "message_id": self._holder.info.id}

@@ -11,7 +11,7 @@ from typing import Final
 
 from instar.agent import Agent, UnknownAgent
 from instar.instance import Instance
-from instar.message import Assistant, ModelRef, Rule, Session, WithParts, error_text, text_of
+from instar.message import Assistant, ModelRef, Origin, Rule, Session, WithParts, error_text, text_of
 from instar.permission import evaluate, matches
 from instar.plugin import Done, Invalid, PromptBody, SessionBody, SessionClient, Task, points, wire
 
@@ -31,14 +31,16 @@ async def run(
     session = await _session(instance, sessions, task, agent)
     started(session)
     body = await _prompt(instance, task, session, agent)
+    origin = await _origin(instance, task)
     continued = 0
     while True:
-        answer = await _answer(sessions, session.id, body)
+        answer = await _answer(sessions, session.id, body, origin)
         again = await _stop(instance, task, session, answer, continued)
         if again is None or continued >= CAP:
             break
         continued += 1
         body = PromptBody.text(again, synthetic=True, agent=agent.name)
+        origin = origin.by("subagent.stop")
     return _done(session, answer)
 
 
@@ -137,9 +139,18 @@ async def _model(instance: Instance, task: Task) -> ModelRef | None:
     return ModelRef(provider_id=info.provider_id, model_id=info.model_id, variant=info.variant)
 
 
-async def _answer(sessions: SessionClient, session_id: str, body: PromptBody) -> WithParts:
+async def _origin(instance: Instance, task: Task) -> Origin:
+    """The origin of the message that the caller works on."""
+    live = await instance.sessions.open(task.session_id)
+    holder = live.find(task.message_id)
+    if holder is None or not isinstance(holder.info, Assistant):
+        return live.origin
+    return live.origin_of(holder.info.parent_id)
+
+
+async def _answer(sessions: SessionClient, session_id: str, body: PromptBody, origin: Origin) -> WithParts:
     try:
-        return await sessions.prompt(session_id, body)
+        return await sessions.prompt(session_id, body, origin)
     except BaseException:
         # The caller is being ended, or could not wait: what it began must not run on behind it.
         await sessions.abort(session_id)

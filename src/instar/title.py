@@ -4,17 +4,18 @@ import logging
 import re
 
 from instar import ids
-from instar.account import book, limit
+from instar.account import Call, metered
 from instar.agent import sampling_temperature, shipped_prompt
 from instar.context import Turn, finish_request
 from instar.generate import complete, small_model
 from instar.instance import Instance
 from instar.live import Live
 from instar.message import ModelRef, TextPart, User, WithParts, text_of
+from instar.naming import default_title
 from instar.plugin import points
 from instar.provider.describe import describe
 from instar.provider.protocol import ProviderError, Request
-from instar.session import default_title
+from instar.usage import Reached
 
 log = logging.getLogger("instar.title")
 
@@ -37,15 +38,16 @@ async def give(instance: Instance, live: Live, asked: WithParts) -> None:
     agent, main = instance.agents.get("title"), instance.models.find(_name(asked.info.model))
     model = instance.models.find(_name(agent.model)) if agent.model else await small_model(instance, main)
     turn = Turn(live, agent, model, asked.info)
-    if await limit(instance, turn.model, "title", session_id=live.id) is not None:
-        return
+    call = Call(model, "title", live.origin_of(asked.info.id), live, agent.name, asked.info.id)
     try:
-        request = await _request(instance, turn, asked)
-        text, tokens = await complete(instance, request)
+        async with metered(instance, call) as meter:
+            if isinstance(meter, Reached):
+                return
+            request = await _request(instance, turn, asked)
+            text, _ = await complete(instance, request, meter)
     except ProviderError as error:
         log.info("no title session=%s error=%s", live.id, error)
         return
-    await book(instance, turn.model, tokens, "title", session_id=live.id)
     title = clean(text)
     if title and is_wanted_still(live):
         live.session.title = title
@@ -71,11 +73,17 @@ def _name(ref: ModelRef) -> str:
     return f"{ref.provider_id}/{ref.model_id}"
 
 
+def _subject(asked: WithParts) -> str:
+    """What a person wrote, without what hooks and files put beside it; of synthetic texts alone, these."""
+    own = [part for part in asked.parts if not (isinstance(part, TextPart) and part.synthetic)]
+    return text_of(WithParts(info=asked.info, parts=own)) or text_of(asked)
+
+
 async def _request(instance: Instance, turn: Turn, asked: WithParts) -> Request:
     given = points.SystemInput(session_id=turn.live.id, model=describe(turn.model), purpose="title")
     system = points.SystemOutput(system=[turn.agent.prompt or shipped_prompt("title")])
     system = await instance.plugins.trigger(points.SYSTEM, given, system)
-    text = text_of(asked)[:_SAMPLE]
+    text = _subject(asked)[:_SAMPLE]
     part = TextPart(id=ids.new("prt"), session_id=turn.live.id, message_id=asked.info.id, text=text)
     request = Request(
         model=turn.model,

@@ -6,19 +6,25 @@ clone, a submodule) is therefore not trusted with it, nor is anything below a tr
 no repository. A worktree that instar made for sessions (`paths.worktrees`) is trusted as the same folder of the
 worktree that holds its repository is, for as long as git knows both. The home configuration folders are always
 trusted. ``INSTAR_TRUST=all`` trusts everything: for CI and containers. A list that cannot be read trusts nothing.
+
+With a folder the list keeps those parts of its settings that guard, as the person saw them (`Trust.guards`): what
+runs for the model may write the folder's files, and never the list. They are kept for the files of that very folder,
+not for those of the folders below.
 """
 
 import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from instar.config import PRICES, ConfigError, Vouched, check_section
 from instar.document import DocumentError, atomic_write, locked, read_jsonc
 from instar.git import common_folder, find_worktree, git_folder
 from instar.paths import Paths
+from instar.wire import Plain
 
 VARIABLE: Final = "INSTAR_TRUST"
 
@@ -50,28 +56,76 @@ class Trust:
 
     def is_trusted(self, folder: Path) -> bool:
         """Whether code of `folder` may run, by the rule above. Never raises: what is unclear is not trusted."""
-        try:
-            real = folder.resolve()
-        except (OSError, ValueError, RuntimeError):  # a path that is none, or a loop of links
+        real = _real(folder)
+        if real is None:
             return False
-        if self._all or any(real.is_relative_to(home) for home in self._homes):
+        if self._is_own(real):
             return True
         try:
             listed = set(self.list())
         except TrustError:
             return False
-        ours = _origin(real) if real.is_relative_to(self._worktrees.resolve()) else None
-        places = [real] if ours is None else [real, ours]
-        return any(path in listed for place in places for path in (place, *_above_in_worktree(place)))
+        return any(
+            path in listed for place in self._same(real) for path in (place, *_above_in_worktree(place))
+        )
 
-    def add(self, folder: Path) -> Path:
-        """Put `folder` on the list and return its real path. Raises `TrustError`."""
+    def guards(self, folder: Path) -> Mapping[str, Plain] | None:
+        """Return what the person saw of the settings in `folder` that guard: file, from the folder, to its blocks.
+
+        None: whatever they say holds. Empty for a folder that is not itself on the list, and where nothing was kept
+        with it. Never raises.
+        """
+        entry = self._entry(folder)
+        return None if entry is None else _blocks(entry.get("guards"))
+
+    def vouched(self, file: Path, folder: Path) -> Vouched | None:
+        """Return what the person saw of a settings `file` in `folder` that guards; None: whatever it says holds."""
+        guards = self.guards(folder)
+        if guards is None:
+            return None
+        found = {}
+        kept = guards.get(named_in(folder, file), {})
+        for name, block in kept.items():
+            # What an older instar kept, and this one cannot read, is not vouched for.
+            with contextlib.suppress(ConfigError):
+                check_section(name, block, str(file))
+                found[name] = block
+        prices = kept.get(PRICES)
+        return Vouched(str(folder), found, prices if isinstance(prices, dict) else {})
+
+    def seen(self, folder: Path, name: str) -> Mapping[str, str] | None:
+        """Return the digests of what a person vouched for in `folder` to the flagship `name`: file to digest.
+
+        None: whatever its files say holds. Empty for a folder that is not itself on the list, and where nothing was
+        kept with it. Never raises.
+        """
+        entry = self._entry(folder)
+        return None if entry is None else _blocks(entry.get("seen")).get(name, {})
+
+    def add(
+        self,
+        folder: Path,
+        guards: Mapping[str, Plain] | None = None,
+        seen: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> Path:
+        """Put `folder` on the list and return its real path. Raises `TrustError`.
+
+        `guards` are what its settings say that guards, as the person saw it (see `guards`), and `seen` the digests of
+        what flagships find in it (see `seen`); None leaves what is kept.
+        """
         real = folder.resolve()
         if not real.is_dir():
             raise TrustError(f"{folder} is no folder: there is nothing to trust")
         with self._changing() as folders:
-            if str(real) not in folders or _is_refusal(folders[str(real)]):
-                folders[str(real)] = {"added": int(time.time() * 1000)}
+            old = folders.get(str(real))
+            entry = (
+                old if isinstance(old, dict) and not _is_refusal(old) else {"added": int(time.time() * 1000)}
+            )
+            for key, kept in (("guards", guards), ("seen", seen)):
+                if kept is not None:
+                    entry = {name: value for name, value in entry.items() if name != key}
+                    entry |= {key: dict(kept)} if kept else {}
+            folders[str(real)] = entry
         return real
 
     def refuse(self, folder: Path) -> None:
@@ -95,6 +149,28 @@ class Trust:
     def list(self) -> list[Path]:
         """Return the folders on the list, sorted. Raises `TrustError`."""
         return sorted(Path(path) for path, entry in self._read().items() if not _is_refusal(entry))
+
+    def _entry(self, folder: Path) -> Mapping[str, Any] | None:
+        """What the list keeps with exactly this folder; None for one that is trusted without the list."""
+        real = _real(folder)
+        if real is None:
+            return {}
+        if self._is_own(real):
+            return None
+        try:
+            entries = self._read()
+        except TrustError:
+            return {}
+        found = next((entries[str(place)] for place in self._same(real) if str(place) in entries), None)
+        return found if isinstance(found, dict) and not _is_refusal(found) else {}
+
+    def _is_own(self, real: Path) -> bool:
+        return self._all or any(real.is_relative_to(home) for home in self._homes)
+
+    def _same(self, real: Path) -> Iterable[Path]:
+        """The folder, and the one that it stands for where instar made its worktree."""
+        ours = _origin(real) if real.is_relative_to(self._worktrees.resolve()) else None
+        return [real] if ours is None else [real, ours]
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[dict[str, Any]]:
@@ -129,6 +205,25 @@ class Trust:
             wanted = 'expected {"folders": {…}}; nothing is trusted until it is mended or deleted'
             raise TrustError(f"{self._file}:1:1: {wanted}")
         return folders
+
+
+def named_in(folder: Path, file: Path) -> str:
+    """Return the name by which the list keeps a file of a folder."""
+    return file.relative_to(folder).as_posix()
+
+
+def _real(folder: Path) -> Path | None:
+    """The real path of a folder; None for a path that is none, and for a loop of links."""
+    try:
+        return folder.resolve()
+    except (OSError, ValueError, RuntimeError):
+        return None
+
+
+def _blocks(kept: Any) -> dict[str, Any]:
+    """What an entry keeps under a name of its own, without what is no map: a person may have edited the list."""
+    items = kept.items() if isinstance(kept, dict) else ()
+    return {name: block for name, block in items if isinstance(block, dict)}
 
 
 def _is_refusal(entry: Any) -> bool:

@@ -1,24 +1,32 @@
 """What model calls cost, and the limits that stop them. Pure: counts in, decisions out.
 
-``limits`` in the configuration (design section 5; our own key)::
+``limits`` in the configuration (design section 5, issue 7; our own key)::
 
-    "limits": {"steps": 40, "session": {"tokens": 2000000, "cost": 5.0}, "day": {"cost": 20.0}}
+    "limits": {
+      "steps": 40, "calls": 1000, "failures": 3, "turn": {"minutes": 60},
+      "session": {"tokens": 2000000, "cost": 5.0}, "day": {"cost": 20.0},
+      "heartbeat": {"tokens": 200000}, "cause": {"title": {"cost": 0.5}}
+    }
 
-``steps`` are model calls in a turn (default: ``max_iterations``), ``tokens`` all tokens in and out, ``cost``
-US dollars, ``day`` the last 24 hours. What is left out has no limit.
+``tokens`` are all tokens in and out, ``cost`` US dollars; ``docs/models.md`` says what each of them counts. Of
+ceilings, what is left out has no limit.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from instar.message import Tokens
-from instar.provider.protocol import ModelCost
-from instar.store import Usage
+from instar.message import Origin, Tokens
+from instar.provider.protocol import Model, ModelCost
+from instar.store import Share, Sum
 
 DAY: Final = 24 * 60 * 60 * 1000
-"""Milliseconds that the limits of a day look back."""
+"""Milliseconds that the limits of a day look back, from a full hour on."""
+CALLS: Final = 1000
+"""Model calls in a row without a person, where ``limits.calls`` says nothing."""
+FAILURES: Final = 3
+"""Failures in a row after which what nobody asked for waits, where ``limits.failures`` says nothing."""
 
 
 class LimitsError(ValueError):
@@ -33,59 +41,120 @@ class Ceiling(msgspec.Struct, frozen=True):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """The limits of one turn (`steps`), of a session and of the last 24 hours."""
+    """All limits: of a turn (`steps` and `minutes`), a session's tree, a beat, 24 hours, and what goes on by itself."""
 
     steps: int = 40
     session: Ceiling = Ceiling()
     day: Ceiling = Ceiling()
+    heartbeat: Ceiling = Ceiling()
+    cause: Mapping[str, Ceiling] = msgspec.field(default_factory=dict)
+    minutes: float | None = None
+    calls: int = CALLS
+    failures: int = FAILURES
+    own: Ceiling = Ceiling()
+    """What the session set for itself, held in `session` already: no setting raises that."""
 
     @classmethod
     def of(cls, block: Mapping[str, Any], max_iterations: int = 40) -> "Limits":
         """Read the configuration's ``limits``. Raises `LimitsError` at the first value that is none."""
-        _only(block, ("steps", "session", "day"), "limits")
-        steps = _number(block.get("steps"), "limits.steps")
+        known = ("steps", "session", "day", "heartbeat", "cause", "turn", "calls", "failures")
+        _only(block, known, "limits")
+        turn = _block(block.get("turn"), "limits.turn", '{"minutes": 30}')
+        _only(turn, ("minutes",), "limits.turn")
+        causes = _block(block.get("cause"), "limits.cause", '{"title": {"tokens": 100000}}')
         return cls(
-            steps=max_iterations if steps is None else int(steps),
+            steps=_count(block, "steps", max_iterations),
             session=_ceiling(block.get("session"), "limits.session"),
             day=_ceiling(block.get("day"), "limits.day"),
+            heartbeat=_ceiling(block.get("heartbeat"), "limits.heartbeat"),
+            cause={name: _ceiling(given, f"limits.cause.{name}") for name, given in causes.items()},
+            minutes=_number(turn.get("minutes"), "limits.turn.minutes"),
+            calls=_count(block, "calls", CALLS),
+            failures=_count(block, "failures", FAILURES),
         )
 
 
-class Spent(msgspec.Struct, frozen=True):
-    """What was used: all tokens, US dollars, and how many calls had no known price."""
+class Whose(msgspec.Struct, frozen=True):
+    """Whose a model call is: its purpose (``turn``, ``title`` …), its origin, and the root of its session's tree."""
 
-    tokens: int = 0
-    cost: float = 0.0
-    unpriced: int = 0
+    cause: str = "turn"
+    origin: Origin = Origin()
+    root_id: str = ""
 
-    def __add__(self, usage: Usage) -> "Spent":
-        """Return the sum with one more booked call."""
-        price = usage.cost
-        return Spent(
-            self.tokens + total(usage.tokens), self.cost + (price or 0.0), self.unpriced + (price is None)
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """The names that ``limits.cause`` may know it by."""
+        return tuple(
+            dict.fromkeys(name for name in (self.origin.name, self.origin.source, self.cause) if name)
         )
+
+    @property
+    def shares(self) -> list[Share]:
+        """The sums that it adds to."""
+        found = [Share("day"), *(Share("cause", name) for name in self.causes)]
+        if self.root_id:
+            found.append(Share("session", self.root_id))
+        if self.origin.id:
+            found.append(Share("origin", self.origin.chain))
+        return found
+
+    @property
+    def chain(self) -> str:
+        """What its calls in a row are counted by: its origin's chain, or its session's where that has no id."""
+        return self.origin.chain if self.origin.id else f"{self.origin.name}:{self.root_id}"
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """A ceiling that holds for a call: its path in the configuration, and the share of calls that it counts.
+
+    `own` is what of it the session set for itself.
+    """
+
+    path: str
+    ceiling: Ceiling
+    share: Share
+    own: Ceiling = Ceiling()
 
 
 class Situation(msgspec.Struct, frozen=True):
-    """Where a turn stands before a model call: this would be step number `step` (from 1).
+    """Where a call stands before it is made: it would be step number `step` (from 1) of its turn.
 
-    `cause` says whose work it is (``turn``, ``title``, an agent's name …); `priced`, whether the price of
-    the model about to be called is known.
+    `calls` were made in a row without a person; `used` is what each of `bounds` counted so far; `priced`, whether
+    the price of the model about to be called is known.
     """
 
     step: int = 1
-    session: Spent = Spent()
-    day: Spent = Spent()
+    calls: int = 0
+    bounds: Sequence[Bound] = ()
+    used: Sequence[Sum] = ()
     cause: str = "turn"
     priced: bool = True
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """A limit that forbids the next call: its path in the configuration, whose work it was, and why."""
+    """A limit that forbids the next call: its path in the configuration, whose work it was, why, and what to do."""
 
     limit: str
     cause: str
     message: str
+    advice: str = "Send another message to go on, or raise the limit."
+
+
+def bounds(limits: Limits, whose: Whose, now: int) -> list[Bound]:
+    """Return the ceilings that hold for a call at the time `now` (ms)."""
+    since = now - DAY
+    found = [
+        Bound("limits.session", limits.session, Share("session", whose.root_id), limits.own),
+        Bound("limits.day", limits.day, Share("day", "", since)),
+    ]
+    if whose.origin.name == "heartbeat":
+        found.append(Bound("limits.heartbeat", limits.heartbeat, Share("origin", whose.origin.chain)))
+    found += [
+        Bound(f"limits.cause.{name}", limits.cause[name], Share("cause", name, since))
+        for name in whose.causes
+        if name in limits.cause
+    ]
+    return [bound for bound in found if bound.ceiling != Ceiling() and (bound.share.key or bound.share.since)]
 
 
 def check(limits: Limits, situation: Situation) -> Reached | None:
@@ -99,14 +168,47 @@ def check(limits: Limits, situation: Situation) -> Reached | None:
             f"this turn has made {limits.steps} model calls, as many as max_iterations or limits.steps allows"
         )
         return Reached("limits.steps", situation.cause, message)
-    for name, ceiling, spent in (
-        ("session", limits.session, situation.session),
-        ("day", limits.day, situation.day),
-    ):
-        reached = _over(f"limits.{name}", ceiling, spent, situation)
+    if situation.calls >= limits.calls:
+        message = f"{situation.calls:,} model calls were made without a person, limits.calls allows {limits.calls:,}"
+        return Reached("limits.calls", situation.cause, message)
+    for bound, used in zip(situation.bounds, situation.used, strict=True):
+        reached = _over(bound, used, situation)
         if reached is not None:
             return reached
     return None
+
+
+def must_wait(ceiling: Ceiling, used: Sum, under_way: Sum) -> bool:
+    """Whether calls under way may reach a ceiling: then the next one waits for them, so that one goes over, not all.
+
+    `under_way` is the most that they may come to.
+    """
+    if not under_way.calls:
+        return False
+    if ceiling.tokens is not None and used.tokens + under_way.tokens >= ceiling.tokens:
+        return True
+    return ceiling.cost is not None and (under_way.unpriced > 0 or used.cost + under_way.cost >= ceiling.cost)
+
+
+def most(model: Model, unknown_window: int) -> Sum:
+    """Return the most that one call of a model can come to; `unknown_window` stands in for a window not known."""
+    window = model.limit.context or unknown_window
+    prices = model.cost
+    if prices.input is None or prices.output is None:
+        return Sum(1, window + model.limit.output, 0.0, 1)
+    given = max(prices.input, prices.cache_write or 0.0, prices.cache_read or 0.0)
+    answer = model.limit.output or window
+    return Sum(1, window + model.limit.output, (window * given + answer * prices.output) / 1_000_000)
+
+
+def add(one: Sum, other: Sum, sign: int = 1) -> Sum:
+    """Return both sums in one; with a `sign` of -1 the difference."""
+    return Sum(
+        one.calls + sign * other.calls,
+        one.tokens + sign * other.tokens,
+        one.cost + sign * other.cost,
+        one.unpriced + sign * other.unpriced,
+    )
 
 
 def cost(tokens: Tokens, prices: ModelCost) -> float | None:
@@ -140,41 +242,58 @@ def total(tokens: Tokens) -> int:
     return tokens.input + tokens.output + tokens.reasoning + tokens.cache.read + tokens.cache.write
 
 
-def spent(usages: Iterable[Usage], since: int = 0) -> Spent:
-    """Return the sum of booked calls from `since` (milliseconds since the epoch) on."""
-    found = Spent()
-    for usage in usages:
-        if usage.created >= since:
-            found = found + usage
-    return found
+_ADVICE: Final = {
+    "session": "Begin a new session, or raise {path}.{kind}.",
+    "origin": "The next heartbeat begins anew; raise {path}.{kind} if it needs more.",
+}
+_OWN: Final = "Begin a new session: this one set {path}.{kind} for itself, and no setting raises that."
+_WAIT: Final = "Wait until what was used is a day old, or raise {path}.{kind}."
 
 
-def _over(path: str, ceiling: Ceiling, spent: Spent, situation: Situation) -> Reached | None:
-    if ceiling.tokens is not None and spent.tokens >= ceiling.tokens:
-        message = f"{spent.tokens:,} tokens were used, {path}.tokens allows {ceiling.tokens:,}"
-        return Reached(f"{path}.tokens", situation.cause, message)
+def _over(bound: Bound, used: Sum, situation: Situation) -> Reached | None:
+    path, ceiling = bound.path, bound.ceiling
+    if ceiling.tokens is not None and used.tokens >= ceiling.tokens:
+        message = f"{used.tokens:,} tokens were used, {path}.tokens allows {ceiling.tokens:,}"
+        return _reached(bound, "tokens", situation, message)
     if ceiling.cost is None:
         return None
-    if spent.cost >= ceiling.cost:
-        message = f"{spent.cost:.2f} US dollars were spent, {path}.cost allows {ceiling.cost:.2f}"
-        return Reached(f"{path}.cost", situation.cause, message)
-    if spent.unpriced or not situation.priced:
+    if used.cost >= ceiling.cost:
+        message = f"{used.cost:.2f} US dollars were spent, {path}.cost allows {ceiling.cost:.2f}"
+        return _reached(bound, "cost", situation, message)
+    if used.unpriced or not situation.priced:
         message = (
             f"{path}.cost cannot be held, since a model's price is unknown: set provider.ID.models.NAME.cost, "
             "or limit tokens instead"
         )
-        return Reached(f"{path}.cost", situation.cause, message)
+        return _reached(bound, "cost", situation, message)
     return None
 
 
+def _reached(bound: Bound, kind: str, situation: Situation, message: str) -> Reached:
+    most, own = getattr(bound.ceiling, kind), getattr(bound.own, kind)
+    advice = _OWN if own == most else _ADVICE.get(bound.share.scope, _WAIT)
+    advice = advice.format(path=bound.path, kind=kind)
+    return Reached(f"{bound.path}.{kind}", situation.cause, message, advice)
+
+
 def _ceiling(block: Any, path: str) -> Ceiling:
-    if block is None:
-        return Ceiling()
-    if not isinstance(block, Mapping):
-        raise LimitsError(f'{path} must be an object such as {{"tokens": 100000, "cost": 1.5}}')
+    block = _block(block, path, '{"tokens": 100000, "cost": 1.5}')
     _only(block, ("tokens", "cost"), path)
     tokens = _number(block.get("tokens"), f"{path}.tokens")
     return Ceiling(None if tokens is None else int(tokens), _number(block.get("cost"), f"{path}.cost"))
+
+
+def _block(block: Any, path: str, example: str) -> Mapping[str, Any]:
+    if block is None:
+        return {}
+    if not isinstance(block, Mapping):
+        raise LimitsError(f"{path} must be an object such as {example}")
+    return block
+
+
+def _count(block: Mapping[str, Any], key: str, otherwise: int) -> int:
+    number = _number(block.get(key), f"limits.{key}")
+    return otherwise if number is None else max(1, int(number))
 
 
 def _only(block: Mapping[str, Any], known: tuple[str, ...], path: str) -> None:

@@ -15,7 +15,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -24,6 +24,7 @@ from instar.git import GitError
 from instar.instance import Instance
 from instar.lease import is_dead
 from instar.message import Session
+from instar.naming import slug
 from instar.plugin import (
     Careful,
     Invalid,
@@ -36,7 +37,7 @@ from instar.plugin import (
     WorkspaceInfo,
 )
 from instar.process import ProcessError
-from instar.session import now, slug
+from instar.session import now
 from instar.store import PutValue
 
 log = logging.getLogger("instar.workspace")
@@ -52,6 +53,15 @@ LONG: Final = 900.0
 _TRIES: Final = 1500
 _PAUSE: Final = 0.02
 """How often, and after how many seconds each, the lock is tried that another process holds."""
+
+
+@runtime_checkable
+class Resets(Protocol):
+    """What an adapter may have besides: it can take a workspace back to its beginning."""
+
+    async def reset(self, info: WorkspaceInfo) -> None:
+        """Drop all that was done in the workspace."""
+        ...
 
 
 class Workspaces:
@@ -71,6 +81,11 @@ class Workspaces:
     async def types(self) -> Mapping[str, str]:
         """Return the types that there are, each with its description."""
         return {kind: str(getattr(adapter, "description", "")) for kind, adapter in self._adapters().items()}
+
+    async def adapters(self) -> Mapping[str, tuple[str, str]]:
+        """Return the types that there are, each with its name for people and its description."""
+        known = self._adapters().items()
+        return {kind: (str(one.name), str(getattr(one, "description", ""))) for kind, one in known}
 
     async def list(self) -> Sequence[WorkspaceInfo]:
         """Return the project's workspaces, oldest first."""
@@ -137,6 +152,16 @@ class Workspaces:
                 await self._take_down(info, force=force)
             await self._drop(info)
         return info
+
+    async def reset(self, named: str) -> None:
+        """Take a workspace back to how it would be made now. Raises `NotFound`, and `Invalid` when it is in use."""
+        async with self._alone():
+            info = await self.get(named)
+            await self._check_rest(info)
+            adapter = self._adapter(info.type)
+            if not isinstance(adapter, Resets):
+                raise Invalid(f"a workspace of type {info.type!r} cannot be reset: make a new one")
+            await _answer(info, adapter.reset(wire.copy(info)), None, long=True)
 
     async def target(self, named: str) -> Target:
         """Return where a workspace is. Raises `NotFound` and `Invalid`."""

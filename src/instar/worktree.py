@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from instar import vcs
 from instar.git import GitError, common_folder, git, git_folder
 from instar.plugin import Invalid, LocalTarget, WorkspaceInfo
 from instar.process import Processes
@@ -82,6 +83,18 @@ class Worktrees:
             await self._git("worktree", "prune", env=repository)
             # A branch that is checked out elsewhere meanwhile is somebody's: git keeps it.
             await self._git("branch", "-D", "--", str(info.branch), check=False, env=repository)
+
+    async def reset(self, info: WorkspaceInfo) -> None:
+        """Make the branch and the files as the default branch's are (HEAD's, where there is none); ignored ones go.
+
+        Raises `GitError` and `Invalid`.
+        """
+        directory = self._directory(info)
+        repository = await vcs.repository(self._processes, self._project)
+        start = None if repository is None else await vcs.start(repository)
+        await self._check_filters(directory)
+        await self._git("reset", "--hard", "--quiet", start or "HEAD", cwd=directory)
+        await self._git("clean", "-ffdxq", cwd=directory)
 
     async def target(self, info: WorkspaceInfo) -> LocalTarget:
         """Return the worktree's folder."""

@@ -1,6 +1,5 @@
 """A person's machine in a folder: their home, their project, and the command line run as a process."""
 
-import contextlib
 import os
 import pty
 import re
@@ -13,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from tests import started
+from tests.running import arguments, pids
 
 PATIENCE = 20.0
 """Seconds after which a test gives up on a process: only a hanging one takes that long."""
@@ -51,26 +52,32 @@ class Machine:
 
     def runs(self, needle: str) -> bool:
         """Whether a process runs whose command line holds `needle`."""
-        found = []
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            with contextlib.suppress(OSError):
-                found.append(path.read_bytes().replace(b"\0", b" "))
-        return any(needle.encode() in line for line in found)
+        return any(needle.encode() in arguments(pid).replace(b"\0", b" ") for pid in pids())
 
     def instar(
         self, *arguments: str, stdin: bytes | None = None, cwd: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end; without `stdin` there is none."""
-        done = subprocess.run(
-            [*COMMAND, *arguments],
+        done = started.run(
+            [*arguments],
             cwd=cwd or self.project,
-            env=self.environment,
-            capture_output=True,
+            environment=self.environment,
+            stdin=stdin,
             timeout=PATIENCE,
-            **({"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}),
         )
         return subprocess.CompletedProcess(
             done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+        )
+
+    def fresh(self, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
+        """Run a command to its end in an interpreter of its own, whose command line names it."""
+        return subprocess.run(
+            [*COMMAND, *arguments],
+            cwd=self.project,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PATIENCE,
         )
 
     def run(self, *arguments: str, stdin: bytes | None = None) -> subprocess.CompletedProcess[str]:

@@ -59,3 +59,12 @@ def test_a_person_at_a_terminal_is_asked_for_the_names_that_are_missing(machine,
     shown.type('it\'s "me"\n')
     assert shown.end() == 0
     assert 'Greet Ada as it\'s "me".' in json.dumps(sent(machine)).replace('\\"', '"')
+
+
+def test_a_skill_is_called_as_a_command_is(machine):
+    prepared(machine)
+    machine.write_home("skill/tidy/SKILL.md", "---\nname: tidy\ndescription: Tidies\n---\nPut $1 away.")
+    machine.run("/tidy toys")
+    assert "Put toys away." in str(sent(machine))
+    machine.run("--command", "tidy", "books")
+    assert "Put books away." in str(sent(machine))

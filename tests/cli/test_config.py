@@ -10,6 +10,7 @@ import pytest
 
 from instar.cli.schema import KEYS, kinds
 from instar.config import NO_EFFECT, OPENCODE_KEYS, PARTLY, Config
+from instar.flagship import section_names
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 BEGIN, END = "<!-- begin: python tests/cli/test_config.py -->\n", "<!-- end -->\n"
@@ -98,6 +99,46 @@ def test_show_as_json_has_settings_origins_and_what_was_left_out(machine):
     assert told["config"]["instructions"] == ["A.md", "B.md"]
     assert told["origins"]["plugin.0"] == str(path)
     assert told["left_out"] == []
+
+
+def test_show_tells_what_guards_with_its_origin_and_the_rest_of_it_as_a_default(machine):
+    home = machine.write_home("instar.json", '{"evolve": {"frozen": true}, "shield": {"env": ["GH_TOKEN"]}}')
+    shown = machine.instar("config", "show").stdout.splitlines()
+    assert f"evolve.frozen = true  ({home})" in shown
+    assert f'shield.env = ["GH_TOKEN"]  ({home})' in shown
+    assert {'evolve.sandbox = "auto"  (default)', 'shield.level = "auto"  (default)'} <= set(shown)
+    told = json.loads(machine.instar("config", "show", "--json").stdout)
+    assert (told["config"]["evolve"]["frozen"], told["origins"]["evolve.unsafe"]) == (True, "default")
+
+
+def commanded(machine, command):
+    """What a command of the model's printed."""
+    call = json.dumps({"command": command})
+    machine.script(f"== turn\ntool: bash {call}\n== turn\ntext: {{{{last.tool.output}}}}\n")
+    return machine.run("--auto", "hi").stdout
+
+
+def test_a_variable_that_looks_like_a_secret_reaches_a_command_only_where_the_person_says_so(machine):
+    machine.environment["GH_TOKEN"] = "handed-on"
+    assert "handed-on" not in commanded(machine, "printenv GH_TOKEN")
+    machine.write("instar.json", '{"shield": {"env": ["GH_TOKEN"]}}')
+    assert "handed-on" not in commanded(machine, "printenv GH_TOKEN")
+    machine.instar("trust")
+    assert "handed-on" in commanded(machine, "printenv GH_TOKEN")
+
+
+def test_the_shield_is_put_off_only_where_the_person_says_so(machine):
+    machine.instar("trust")
+    kept = machine.home / ".local/share/instar/trust.json"
+    machine.write_home("instar.json", '{"shield": {"level": "none"}}')
+    assert str(machine.project) in commanded(machine, f"cat {kept}")
+
+
+def test_a_mistake_in_what_guards_stops_a_run_with_its_place(machine):
+    path = machine.write("instar.json", '{\n  "evolve": {"snadbox": "require"}\n}')
+    done = machine.run("hello")
+    assert done.returncode == 2
+    assert f"{path}:2:25: evolve.snadbox: there is no such setting; did you mean sandbox?" in done.stderr
 
 
 def test_show_says_what_was_left_out_because_the_folder_is_not_trusted(machine):
@@ -237,8 +278,7 @@ def test_check_names_what_is_referred_to_and_is_not_there(machine, text, expecte
 NOTED = {
     '{"instructions": ["https://example.com/a.md"]}': "1:18: instructions: https://example.com/a.md is not fetched",
     '{"mcp": {"m": {"type": "local", "command": ["no-such"]}}}': "1:44: mcp.m.command: there is no program no-such",
-    '{"plugin": ["no-such-plugin@1.0"]}': "1:12: plugin: there is no Python module 'no-such-plugin@1.0'",
-    '{"plugin": ["./x.ts"]}': "is JavaScript, which this version of instar does not run",
+    '{"plugin": ["no-such-plugin@1.0"]}': "1:12: plugin: there is no Python module 'no-such-plugin@1.0'; it is taken",
     '{"permission": {"bsah": "ask"}}': "1:25: no tool is called bsah; did you mean bash?",
     '{"tools": {"webfetc": false}}': "1:23: no tool is called webfetc; did you mean webfetch?",
     '{"agent": {"a": {"permission": {"edti": {"*": "ask"}}}}}': "1:41: no tool is called edti; did you mean edit?",
@@ -329,6 +369,7 @@ def test_the_schema_is_one(schema):
 
 def test_the_schema_describes_every_key_and_no_other(schema):
     fields = {field.name for field in msgspec.structs.fields(Config)} - {"data", "foreign", "asked"}
+    fields |= set(section_names())
     assert set(schema["properties"]) - {"$schema"} == fields == set(KEYS)
     assert all(schema["properties"][name]["description"] for name in fields)
 
@@ -339,6 +380,7 @@ GOOD = [
     {"permission": "allow", "plugin": ["evolve", ["x", {"a": 1}]]},
     {"agent": {"a": {"maxSteps": 3, "reasoningEffort": "high", "permission": {"edit": "deny"}}}},
     {"mcp": {"m": {"type": "local", "command": ["x"]}, "n": {"enabled": False}}},
+    {"shield": {"level": "landlock", "env": ["GH_TOKEN"]}, "evolve": {"sandbox": "require", "pins": ["a"]}},
 ]
 BAD = [
     {"model": 3},
@@ -348,6 +390,9 @@ BAD = [
     {"plugin": [3]},
     {"provider_retry_mode": "sometimes"},
     {"context_window_tokens": 10},
+    {"shield": {"level": "off"}},
+    {"evolve": {"replay_seconds": 0}},
+    {"evolve": {"frozen": "yes"}},
 ]
 
 

@@ -129,10 +129,40 @@ def test_what_a_folder_brings_and_trust_left_out_is_a_note_until_it_is_trusted(m
     assert lines(machine.instar("doctor", "--json"))["trust"]["state"] == "ok"
 
 
+def test_what_a_trusted_folder_says_on_guards_and_nobody_saw_is_a_note(machine):
+    machine.instar("trust")
+    machine.write("instar.json", '{"evolve": {"unsafe": true}}')
+    found = lines(machine.instar("doctor", "--json"))["trust"]
+    assert found["state"] == "note"
+    assert (
+        f"evolve was left out: it is not what was trusted; read it, then: instar trust {machine.project}"
+        in found["text"]
+    )
+
+
 def test_a_list_of_trusted_folders_that_cannot_be_used_is_a_problem(machine):
     machine.instar("trust")
     (machine.home / ".local/share/instar/trust.json").write_text("{")
     assert lines(machine.instar("doctor", "--json"))["trust"]["state"] == "problem"
+
+
+@pytest.mark.parametrize(
+    ("level", "text"),
+    [("landlock", "alone"), ("none", "none, so evolve changes nothing unless evolve.unsafe")],
+)
+def test_a_sandbox_that_the_settings_hold_down_is_told_as_that(machine, level, text):
+    machine.write_home("instar.json", f'{{"shield": {{"level": "{level}"}}}}')
+    found = lines(machine.instar("doctor", "--json"))["sandbox"]
+    assert (found["state"], found["todo"]) == ("note", 'for all that this machine can: "level": "auto"')
+    assert f'{text}: the settings ask for no more ("shield": {{"level": "{level}"}})' in found["text"]
+
+
+def test_an_evolve_workspace_that_is_frozen_is_a_note(machine):
+    machine.instar("init")
+    machine.write_home("instar.json", '{"evolve": {"frozen": true}}')
+    found = lines(machine.instar("doctor", "--json"))["evolve"]
+    assert found["state"] == "note"
+    assert "changes are frozen" in found["text"]
 
 
 def test_an_evolve_workspace_is_told_and_a_broken_script_is_a_problem(machine):

@@ -21,7 +21,7 @@ LAZY = (
 def test_the_help_lists_every_command_and_a_flagships(machine):
     done = machine.instar("--help")
     assert done.returncode == 0
-    for name in ("run", "session", "models", "serve", "trust", "init", "completion", "evolve"):
+    for name in ("run", "session", "models", "serve", "trust", "init", "completion", "evolve", "heartbeat"):
         assert f"\n  {name} " in done.stdout
 
 

@@ -6,6 +6,7 @@ import sys
 import time
 
 import pytest
+from tests.waiting import wait_until
 
 TURN = """
 == turn
@@ -19,13 +20,6 @@ text: It is done.
 
 def lines(text: str) -> list[dict]:
     return [json.loads(line) for line in text.splitlines()]
-
-
-def wait_until(condition, seconds=10.0):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it did not come to that"
-        time.sleep(0.01)
 
 
 def test_a_pipe_gets_the_answers_text_alone_and_stderr_the_tool_lines(machine):
@@ -79,6 +73,27 @@ def test_a_limit_that_stops_the_turn_is_exit_code_1_and_said(machine):
     done = machine.run("hi")
     assert done.returncode == 1
     assert "The turn was stopped" in done.stderr
+
+
+def test_a_turn_that_runs_for_too_long_is_said_once(machine):
+    machine.write_home("instar.json", '{"limits": {"turn": {"minutes": 0.01}}}')
+    machine.script("== turn\ndelay: 60s\ntext: late\n")
+    done = machine.run("hi")
+    assert done.returncode == 1
+    assert done.stderr.count("limits.turn.minutes") == 1
+    (event,) = [one for one in lines(machine.run("--format", "json", "hi").stdout) if one["type"] == "error"]
+    assert event["error"]["name"] == "LimitReached"
+
+
+def test_what_an_order_to_stop_ended_is_said_once(machine):
+    started = machine.project / "started"
+    machine.script(f'== turn\ntool: bash {{"command": "touch {started}"}}\n== turn\ndelay: 60s\ntext: late\n')
+    process = start(machine, "hi")
+    wait_until(started.exists)
+    assert machine.instar("stop", "--all").returncode == 0
+    _, err = process.communicate(timeout=10)
+    assert process.returncode == 1
+    assert err.decode().count("instar stop ended everything") == 1
 
 
 @pytest.mark.parametrize(
@@ -214,12 +229,10 @@ def start(machine, *arguments):
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_aborts_the_turn_and_its_children_and_what_came_is_kept(machine, number):
-    started = machine.project / "started"
-    machine.script(
-        f'== turn\ntext: so far\ntool: bash {{"command": "touch {started}; sleep 4711.{number}"}}\n'
-    )
+    started, nap = machine.project / "started", f"sleep 4711.{os.getpid()}{number:d}"
+    machine.script(f'== turn\ntext: so far\ntool: bash {{"command": "touch {started}; {nap}"}}\n')
     process = start(machine, "hi")
     wait_until(started.exists)
     process.send_signal(number)
@@ -227,8 +240,27 @@ def test_a_signal_aborts_the_turn_and_its_children_and_what_came_is_kept(machine
     assert process.returncode == 130
     assert out == b"so far\n"
     assert b"Traceback" not in err
-    assert not machine.runs(f"sleep 4711.{number}")
+    assert not machine.runs(nap)
     assert "so far" in machine.instar("session", "show", session_id(machine)).stdout
+
+
+def test_what_nohup_started_goes_on_when_its_terminal_closes(machine):
+    started, go = machine.project / "started", machine.project / "go"
+    command = f"touch {started}; while [ ! -e {go} ]; do sleep 0.05; done"
+    machine.script("== turn\ntool: bash " + json.dumps({"command": command}) + "\n== turn\ntext: done\n")
+    process = subprocess.Popen(
+        ["nohup", sys.executable, "-m", "instar", "run", "-m", "scripted/test", "hi"],
+        cwd=machine.project,
+        env=machine.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    wait_until(started.exists)
+    process.send_signal(signal.SIGHUP)
+    go.write_text("")
+    out, _ = process.communicate(timeout=20)
+    assert (process.returncode, out) == (0, b"done\n")
 
 
 def session_id(machine) -> str:
@@ -252,7 +284,8 @@ def test_a_second_signal_quits_at_once(machine):
 
 
 def test_a_reader_that_goes_away_ends_the_run_quietly(machine):
-    machine.script("== turn\n" + "text: a line\n" + 'tool: bash {"command": "sleep 4713"}\n')
+    nap = f"sleep 4713.{os.getpid()}"
+    machine.script(f'== turn\ntext: a line\ntool: bash {{"command": "{nap}"}}\n')
     process = start(machine, "hi")
     assert process.stdout is not None
     process.stdout.close()
@@ -260,7 +293,7 @@ def test_a_reader_that_goes_away_ends_the_run_quietly(machine):
     assert process.stderr is not None
     assert b"Traceback" not in process.stderr.read()
     process.stderr.close()
-    assert not machine.runs("sleep 4713")
+    assert not machine.runs(nap)
 
 
 def test_waiting_for_standard_input_is_said_and_loses_nothing(machine):

@@ -1,3 +1,4 @@
+import os
 import time
 
 import pytest
@@ -90,15 +91,16 @@ def test_ctrl_c_while_a_question_stands_ends_the_run(machine, screen):
 
 
 def test_ctrl_c_ends_the_turn_within_a_second(machine, screen):
-    machine.script('== turn\ntool: bash {"command": "sleep 4714"}\n')
+    nap = f"sleep 4714.{os.getpid()}"
+    machine.script(f'== turn\ntool: bash {{"command": "{nap}"}}\n')
     terminal = screen("run", "-m", "scripted/test", "--title", "t", "hello")
-    terminal.wait_for("bash sleep 4714")
+    terminal.wait_for(f"bash {nap}")
     began = time.monotonic()
     terminal.type("\x03")
     assert terminal.end() == 130
     assert time.monotonic() - began < 2
     assert "aborted" in terminal.text
-    assert not machine.runs("sleep 4714")
+    assert not machine.runs(nap)
 
 
 @pytest.mark.parametrize(("typed", "ran"), [("y\n", True), ("\n", False)])

@@ -1,4 +1,5 @@
 import json
+import subprocess
 
 
 def test_a_folder_is_trusted_listed_and_taken_off_the_list(machine):
@@ -25,3 +26,127 @@ def test_a_folder_that_is_gone_can_still_be_taken_off_the_list(machine, tmp_path
 
 def test_a_folder_that_does_not_exist_is_not_trusted(machine):
     assert machine.instar("trust", "nowhere").returncode == 2
+
+
+# -- what guards -------------------------------------------------------------------------------------
+
+UNSAFE = '{"model": "a/b", "evolve": {"unsafe": true}}'
+
+
+def heard(machine, key="evolve.unsafe"):
+    """What holds of a setting, and what was left out."""
+    told = json.loads(machine.instar("config", "show", "--json").stdout)
+    value = told["config"]
+    for name in key.split("."):
+        value = value[name]
+    return value, told["left_out"]
+
+
+def test_trusting_a_folder_shows_what_its_settings_say_of_guards_and_lets_that_hold(machine):
+    machine.write("instar.json", UNSAFE)
+    machine.write(
+        ".instar/instar.json", '{"shield": {"level": "none"}, "evolve": {"pins": ["hooks/a\\u001b.py"]}}'
+    )
+    assert machine.instar("trust").stdout.splitlines() == [
+        "instar.json: evolve.unsafe = true",
+        '.instar/instar.json: shield.level = "none"',
+        '.instar/instar.json: evolve.pins = ["hooks/a\\u001b.py"]',
+        f"trusted: {machine.project}",
+    ]
+    assert heard(machine) == (True, [])
+    assert heard(machine, "shield.level") == ("none", [])
+
+
+def test_trusting_a_folder_can_be_read_by_a_program(machine):
+    machine.write("instar.json", UNSAFE)
+    told = json.loads(machine.instar("trust", "--json").stdout)
+    assert told == {
+        "trusted": str(machine.project),
+        "guards": {"instar.json": {"evolve": {"unsafe": True}}},
+    }
+    assert json.loads(machine.instar("trust", "--remove", "--json").stdout) == {
+        "removed": str(machine.project)
+    }
+
+
+def test_what_was_written_after_the_person_looked_is_left_out_until_they_look_again(machine):
+    machine.instar("trust")
+    path = machine.write("instar.json", UNSAFE)
+    value, left = heard(machine)
+    assert value is False
+    assert left == [
+        f"{path}: evolve was left out: it is not what was trusted; read it, then: instar trust {machine.project}"
+    ]
+    assert heard(machine, "model")[0] == "a/b"
+    done = machine.instar("run", "-m", "scripted/echo", "hello")
+    assert (done.returncode, "evolve was left out" in done.stderr) == (0, True)
+    machine.instar("trust")
+    assert heard(machine) == (True, [])
+
+
+def test_a_guard_that_was_trusted_is_not_taken_away_with_its_file(machine):
+    path = machine.write("instar.json", '{"evolve": {"frozen": true}}')
+    machine.instar("trust")
+    path.unlink()
+    value, left = heard(machine, "evolve.frozen")
+    assert value is True
+    assert left == [
+        f"{path}: evolve is not what was trusted, which holds; read it, then: instar trust {machine.project}"
+    ]
+    machine.instar("trust")
+    assert heard(machine, "evolve.frozen") == (False, [])
+
+
+def test_a_folder_that_was_trusted_before_guards_were_kept_is_trusted_and_its_guards_are_not(machine):
+    machine.instar("trust")
+    assert heard(machine)[1] == []
+    machine.write("instar.json", UNSAFE)
+    assert heard(machine)[0] is False
+    machine.write("instar.json", '{"evolve": {"sandbox": "require"}}')
+    assert heard(machine, "evolve.sandbox") == ("require", [])
+
+
+def test_trusting_a_folder_does_not_vouch_for_the_guards_of_a_folder_below(machine):
+    subprocess.run(["git", "init", "-q", machine.project], check=True)
+    below = machine.write("sub/instar.json", UNSAFE).parent
+    machine.instar("trust")
+    show = ["config", "show", "evolve.unsafe", "--dir", "sub"]
+    shown = machine.instar(*show).stdout
+    assert shown.startswith("evolve.unsafe = false  (default)")
+    assert f"instar trust {below}" in shown
+    machine.instar("trust", "sub")
+    assert machine.instar(*show).stdout.startswith(f"evolve.unsafe = true  ({below}/instar.json)")
+
+
+def test_where_everything_is_trusted_so_is_what_guards(machine):
+    machine.write("instar.json", UNSAFE)
+    machine.environment["INSTAR_TRUST"] = "all"
+    assert heard(machine) == (True, [])
+
+
+def test_a_variables_text_may_loosen_a_guard(machine):
+    machine.environment["INSTAR_CONFIG_CONTENT"] = UNSAFE
+    assert heard(machine) == (True, [])
+
+
+def test_a_mistake_in_what_guards_is_told_instead_of_trusted(machine):
+    path = machine.write("instar.json", '{"evolve": {"unsafe": "yes"}}')
+    done = machine.instar("trust")
+    assert done.returncode == 2
+    assert f"{path}:1:23: evolve.unsafe: expected true or false, found a string" in done.stderr
+    assert machine.instar("trust", "--list").stdout == ""
+
+
+def test_the_question_on_a_terminal_shows_what_guards_and_a_yes_lets_it_hold(machine, screen):
+    machine.write("instar.json", '{"plugin": [], "evolve": {"unsafe": true}}')
+    asked = screen("run", "-m", "scripted/echo", "hello")
+    asked.wait_for("[y/N]")
+    assert "instar.json: evolve.unsafe = true" in asked.text
+    asked.type("y\n")
+    assert asked.end() == 0
+    assert heard(machine) == (True, [])
+    machine.write("instar.json", '{"evolve": {"unsafe": true, "create": "allow"}}')
+    again = screen("run", "-m", "scripted/echo", "hello")
+    assert again.end() == 0
+    assert "[y/N]" not in again.text
+    assert heard(machine, "evolve.create")[0] == "deny"

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.waiting import wait_until
 
 WRITE = '== turn\ntool: bash {"command": "echo new > new.txt"}\n\n== turn\ntext: done\n'
 ECHO = '== when ""\ntext: {{user}}\n'
@@ -112,7 +113,10 @@ def test_what_a_crash_left_of_a_worktree_is_gone_when_the_next_one_is_made(repos
     git(repository.project, "commit", "-qm", "attributes")
     git(repository.project, "config", "filter.crash.smudge", str(crash))
     repository.environment["INSTAR_TRUST"] = "all"
-    assert repository.instar("workspace", "create", "fix").returncode == -9
+    # The script knows the process by its command line, which a fork does not have.
+    assert repository.fresh("workspace", "create", "fix").returncode == -9
+    # Its git ends a moment after it.
+    wait_until(lambda: not repository.runs("worktree add"))
     assert "instar/fix" in git(repository.project, "branch")
     assert "no workspaces here yet" in repository.instar("workspace", "list").stderr
     git(repository.project, "config", "filter.crash.smudge", "cat")

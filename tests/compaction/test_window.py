@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from instar.compaction.window import is_full, kept_budget, size, usable
+from instar.compaction.window import is_full, kept_budget, narrowed, size, usable
 from instar.config import CompactionConfig
 from instar.message import WithParts, decode_with_parts
 from instar.provider.protocol import Model, ModelCost, ModelLimit
@@ -71,6 +71,25 @@ def test_the_room_for_a_conversation_is_the_window_less_the_answer(
 ) -> None:
     model = Model("p", "m", "m", "openai", "", None, {}, limit, ModelCost())
     assert usable(model, 65_536, reserved) == tokens
+
+
+@pytest.mark.parametrize(
+    ("limit", "window", "room"),
+    [
+        (ModelLimit(), None, 57_344),
+        (ModelLimit(), 8_192, 4_096),
+        (ModelLimit(), 131_072, 122_880),
+        (ModelLimit(context=200_000, output=8_000), 100_000, 92_000),
+        (ModelLimit(context=200_000, output=8_000), 1_000_000, 192_000),
+        (ModelLimit(context=200_000, input=150_000, output=8_000), 50_000, 42_000),
+        (ModelLimit(context=200_000, input=150_000, output=8_000), 180_000, 142_000),
+    ],
+)
+def test_a_window_is_narrowed_and_never_widened_beyond_what_the_model_has(
+    limit: ModelLimit, window: int | None, room: int
+) -> None:
+    model = Model("p", "m", "m", "openai", "", None, {}, limit, ModelCost())
+    assert usable(narrowed(model, window), 65_536) == room
 
 
 @pytest.mark.parametrize(

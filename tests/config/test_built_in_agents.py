@@ -77,7 +77,7 @@ def written(draw: st.DrawFn) -> dict[str, Any]:
     return found | draw(SAID)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(written(), written())
 @example({"agent": {}, "permission": {"*": "allow"}}, {"permission": {"*": "ask"}})
 @example({"agent": {}, "permission": {"own_x": {"a": "ask"}}}, {"permission": {"own_x": {"a*": "ask"}}})

@@ -320,7 +320,7 @@ TEXTS = ("a", "b", "ab", "a b", "ba", "c")
 TOOLS = (["bash"], ["edit"], ["read"], ["evolve_x", "me_x"], ["other"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(BLOCKS, BLOCKS, BLOCKS, BLOCKS)
 @example("allow", {"bash": "deny", "*": "ask"}, {}, {})
 @example({"bash": {"a*": "deny"}, "*": "allow"}, {"bash": {"*": "ask"}}, {}, {})
@@ -340,3 +340,13 @@ def test_no_untrusted_layer_ever_loosens_a_decision(mine: Any, theirs: Any, othe
             was = decide(names, [text], DEFAULTS, from_config(before or {})).action
             now = decide(names, [text], DEFAULTS, from_config(after or {})).action
             assert SEVERITY[now] >= SEVERITY[was], (names, text, was, now, after)
+
+
+def test_prices_are_left_out_unless_the_key_is_the_projects_own() -> None:
+    """Limits on cost count with them."""
+    models = {"gpt": {"name": "G", "cost": {"input": 0, "output": 0}}}
+    kept, dropped = heard({"provider": {"openai": {"models": models}}})
+    assert kept == {"provider": {"openai": {"models": {"gpt": {"name": "G"}}}}}
+    assert dropped == ["provider.openai.models.gpt.cost | may not set prices: limits count with them"]
+    own = {"provider": {"theirs": {"options": {"apiKey": "k", "baseURL": "https://x"}, "models": models}}}
+    assert heard(own) == (own, [])

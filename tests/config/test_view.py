@@ -160,7 +160,12 @@ def test_an_error_does_not_show_a_value_that_may_be_a_key() -> None:
 
 @pytest.mark.parametrize("key", OWN_KEYS)
 def test_our_own_keys_are_no_near_misses(key: str) -> None:
-    good = {"context_window_tokens": 5000, "max_iterations": 1, "provider_retry_mode": "standard"}
+    good = {
+        "context_window_tokens": 5000,
+        "max_iterations": 1,
+        "provider_retry_mode": "standard",
+        "reload": False,
+    }
     assert Config.from_data({key: good.get(key, {})})
 
 

@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import textwrap
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import started
+from tests.confinement import remember
 
 from instar.message import ToolPart, WithParts, text_of
 from instar.plugin import PromptBody, SessionBody
@@ -96,6 +97,7 @@ class Person:
         }
         (folder / "tmp").mkdir()
         (self.home / ".gitconfig").write_text("[user]\nname = Ada\nemail = ada@example.org\n")
+        remember(environment)
         self.doors: list[Runtime] = []
 
     # -- what lies in the workspace ---------------------------------------------------------------
@@ -169,18 +171,22 @@ echo "{name} $1" >>"{kept}/order"
         self.git("add", "--all", cwd=cwd)
         self.git("commit", "--quiet", "--allow-empty", "--message", "before", cwd=cwd)
 
+    def accept(self, *files: str) -> None:
+        """Take over what was changed in the workspace by hand: these files, or all."""
+        self.instar("evolve", "accept", "--yes", *files)
+
     def subjects(self) -> list[str]:
         """The subjects of the workspace's commits, newest first."""
         return self.git("log", "--format=%s").splitlines()
 
     def files(self, folder: Path | None = None) -> dict[str, tuple[int, bytes]]:
-        """Every file with its mode and bytes, ``.git`` and all."""
+        """Every file with its mode and bytes, ``.git`` and all but for the mark that a first look leaves in it."""
         folder = folder or self.root
         found: dict[str, tuple[int, bytes]] = {}
         for path in sorted(folder.rglob("*")):
             if path.is_symlink():
                 found[str(path.relative_to(folder))] = (0, os.readlink(path).encode())
-            elif path.is_file():
+            elif path.is_file() and not (path.name == "instar-epoch" and path.read_bytes() == b"1\n"):
                 found[str(path.relative_to(folder))] = (path.stat().st_mode, path.read_bytes())
         return found
 
@@ -192,12 +198,10 @@ echo "{name} $1" >>"{kept}/order"
 
     def instar(self, *arguments: str, code: int | None = 0, **environment: str) -> Ran:
         """Run a command to its end and see that no traceback was printed."""
-        done = subprocess.run(
-            [sys.executable, "-m", "instar", *arguments],
+        done = started.run(
+            [*arguments],
             cwd=self.project,
-            env=self.environment | environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
+            environment=self.environment | environment,
             timeout=PATIENCE,
         )
         ran = Ran(done)
@@ -239,10 +243,10 @@ echo "{name} $1" >>"{kept}/order"
         """What stands in a person's place in the last request."""
         return [one["content"] for one in self.requests()[-1]["messages"] if one["role"] == "user"]
 
-    async def open(self) -> "Door":
+    async def open(self, **options: Any) -> "Door":
         """Open a runtime in this process, where a second turn in the same process matters."""
         flags = {"model": "scripted/x", "workspace": str(self.root)}
-        self.doors.append(await Runtime.open(Options(self.project, self.environment, flags)))
+        self.doors.append(await Runtime.open(Options(self.project, self.environment, flags, **options)))
         return Door(self.doors[-1])
 
 

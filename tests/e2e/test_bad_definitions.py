@@ -104,7 +104,7 @@ async def test_a_definition_that_names_what_is_not_there_is_refused_where_it_is_
     used = (
         door.ask(session, "hi", agent="bad")
         if name == "agent"
-        else door.client.command(session, CommandBody(command="bad"))
+        else door.client.command(session, CommandBody(command="bad", arguments=""))
     )
     with pytest.raises(Exception, match=said):
         await used
@@ -144,7 +144,7 @@ async def test_a_commands_failing_shell_is_told_with_its_exit_code(house: House)
     write(house, "command/look.md", "Look: !`echo half; echo why >&2; exit 3`")
     door = await house.open()
     session = await door.session()
-    await door.client.command(session, CommandBody(command="look"))
+    await door.client.command(session, CommandBody(command="look", arguments=""))
     sent = json.dumps(house.requests()[0]["messages"])
     assert all(word in sent for word in ("half", "why", "3"))
 

@@ -2,12 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import started
 from tests.turn import House, results, said, users
 
 from instar.plugin import PromptBody
@@ -179,14 +178,6 @@ def test_a_call_without_a_result_in_an_imported_history_is_sent_as_interrupted(
 
 def instar(house: House, *arguments: str) -> str:
     """Run a command to its end and return what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-m", "instar", *arguments],
-        cwd=house.folder,
-        env=house.environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = started.run([*arguments], cwd=house.folder, environment=house.environment, timeout=60)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stdout.decode()

@@ -6,9 +6,9 @@ Source: issue 2, "Bad input".
 import json
 import os
 import re
-from pathlib import Path
 
 import pytest
+from tests.running import having
 
 STORY = '== turn\ntool: bash {"command": "echo out"}\ntool: good_t {}\n== turn\ntext: done\n'
 HOOKS = ("discover", "mutate_request", "observe_message", "idle", "tool_before", "tool_after")
@@ -87,17 +87,7 @@ def test_a_hanging_script_is_ended_with_all_that_it_started(person):
     mark = f"313.{os.getpid()}"
     person.shell("a.sh", discover="{}", idle=f"$ sleep {mark} & sleep {mark}")
     person.run("== turn\ntext: done\n", EVOLVE_HOOK_TIMEOUT="500")
-    assert not running(f"sleep\0{mark}")
-
-
-def running(needle: str) -> bool:
-    found = b""
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            found += path.read_bytes()
-        except OSError:
-            continue
-    return needle.encode() in found
+    assert not having("sleep", mark)
 
 
 WRONG = [

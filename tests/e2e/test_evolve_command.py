@@ -98,17 +98,17 @@ def test_validate_with_broken_settings_is_refused_since_the_defaults_do_not_stan
 def test_log_lists_the_commits_newest_first(workspace):
     ran = workspace.instar("evolve", "log", code=1)
     assert "is no git repository yet" in ran.stderr
+    workspace.write("prompts/chat.md", "")
     workspace.commit_all()
     workspace.run(
         '== turn\ntool: evolve_prompt_write {"file": "chat.md", "content": "x"}\n== turn\ntext: done\n'
     )
-    workspace.write("prompts/chat.md", "")
-    workspace.run(
-        '== turn\ntool: evolve_prompt_write {"file": "chat.md", "content": "x"}\n== turn\ntext: done\n'
-    )
     lines = workspace.instar("evolve", "log").stdout.splitlines()
-    assert [line.split(" ", 4)[4] for line in lines] == ["evolve_prompt_write chat.md", "before"]
-    assert len(workspace.instar("evolve", "log", "-n", "1").stdout.splitlines()) == 1
+    newest, first = (line for line in lines if line[:1].strip())
+    assert re.fullmatch(r"[0-9a-f]{7,} .* agent +@2 installed: evolve_prompt_write chat\.md", newest)
+    assert re.fullmatch(r"[0-9a-f]{7,} .* person +before", first)
+    short = workspace.instar("evolve", "log", "-n", "1").stdout.splitlines()
+    assert [line for line in short if line[:1].strip()] == [newest]
 
 
 def test_a_repository_without_commits_has_an_empty_log(workspace):
@@ -148,12 +148,19 @@ def test_a_workspace_that_is_missing_or_a_file_is_one_line(workspace):
             assert (ran.code, ran.stderr) == (1, said)
 
 
-def test_a_damaged_repository_or_settings_that_are_a_folder_are_said(workspace):
+def test_a_damaged_repository_is_said_and_settings_that_became_a_folder_are_not_used(workspace):
     workspace.write(".git/HEAD", "nonsense\n")
     status, log, _ = each(workspace, workspace.root)
     assert (status.code, log.code) == (0, 1)
     assert "history    git log" in status.stdout
-    assert "instar: git log" in log.stderr
+    assert re.match(r"instar: git .* failed in .*: fatal: not a git repository", log.stderr)
+    workspace.write("config/evolve.jsonc/x", "")
+    status, _, _ = each(workspace, workspace.root)
+    assert status.code == 0
+    assert "config/evolve.jsonc/x is new, behind the gate: it is not used" in status.stdout
+
+
+def test_settings_that_are_a_folder_at_the_first_look_are_said(workspace):
     workspace.write("config/evolve.jsonc/x", "")
     status, _, validate = each(workspace, workspace.root)
     assert (status.code, validate.code) == (1, 1)

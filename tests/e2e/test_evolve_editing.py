@@ -227,7 +227,12 @@ def test_a_path_that_leaves_its_folder_or_names_no_file_of_it_is_refused(bot, ki
 def test_hooks_that_are_themselves_a_link_are_not_changed(bot):
     (bot.root / "hooks").rename(bot.folder / "elsewhere")
     (bot.root / "hooks").symlink_to(bot.folder / "elsewhere")
-    assert "symbolic link" in one(bot, "evolve_hook_write", file="bot.py", content=GROWN)
+    story = tool("evolve_hook_list") + tool("evolve_hook_write", file="bot.py", content=GROWN)
+    ran = bot.run(story + "== turn\ntext: done\n")
+    assert bot.results()[0] == "(no hook scripts)"
+    assert bot.results()[1] == "hooks/bot.py is a symbolic link; evolve changes only real files"
+    (said,) = ran.logged("evolve=departed")
+    assert said.endswith('"hooks cannot be used: it is a symbolic link; a guarded folder must be a folder"')
     assert (bot.folder / "elsewhere" / "bot.py").read_text() == SCRIPT
 
 
@@ -339,16 +344,51 @@ def test_without_a_git_identity_instar_signs(person):
     assert set(person.git("log", "--format=%an").split()) == {"instar"}
 
 
-def test_when_git_fails_the_change_stays_and_the_next_commit_makes_up_for_it(bot):
+def test_when_git_fails_the_change_stays_and_its_commit_is_made_later(bot):
     lock = bot.root / ".git" / "index.lock"
     lock.touch()
     story = tool("evolve_hook_write", file="bot.py", content=GROWN)
-    story += tool("bash", command=f"rm {lock}")
+    # A script of the person's own reaches what no child of the model does.
+    bot.shell("own.sh", discover='{"tools": [{"name": "unlock"}]}', execute_tool=f"$ rm {lock}")
+    story += tool("own_unlock")
     story += tool("evolve_prompt_write", file="chat.md", content="new\n")
     ran = bot.run(story + "== turn\ntext: done\n", "--auto")
     first, _, last = bot.results()
     assert "not committed: git failed" in first
     assert ran.logged("git=failed", "index.lock")
     assert "(commit " in last
-    committed = bot.git("show", "--format=", "--name-only", "HEAD").split()
-    assert committed == ["hooks/bot.py", "prompts/chat.md"]
+    assert [subject for subject in bot.subjects() if "own" not in subject][:2] == [
+        "evolve_prompt_write chat.md",
+        "evolve_hook_write bot.py",
+    ]
+    (made,) = bot.git("log", "--format=%H", "--grep=^evolve_hook_write bot.py").split()
+    assert bot.git("show", "--format=", "--name-only", made).split() == ["hooks/bot.py"]
+    assert f"Session: {bot.requests()[0]['session']}" in bot.git("log", "-1", "--format=%B", made)
+
+
+def test_a_commit_that_could_not_be_made_is_made_by_the_next_run_with_the_session_that_it_was_of(bot):
+    lock = bot.root / ".git" / "index.lock"
+    lock.touch()
+    assert "not committed: git failed" in one(bot, "evolve_hook_write", file="bot.py", content=GROWN)
+    session = bot.requests()[0]["session"]
+    lock.unlink()
+    bot.run("== turn\ntext: done\n")
+    assert bot.subjects()[0] == "evolve_hook_write bot.py"
+    assert bot.requests()[-1]["session"] != session
+    assert f"Session: {session}" in bot.git("log", "-1", "--format=%B")
+    assert bot.git("show", "--format=", "--name-only").split() == ["hooks/bot.py"]
+
+
+def test_in_the_middle_of_a_persons_merge_nothing_is_committed_and_status_says_so(bot):
+    for branch in ("theirs", "mine"):
+        bot.git("checkout", "--quiet", "-b", branch, "HEAD~1" if branch == "mine" else "HEAD")
+        bot.write("story.md", f"{branch}\n")
+        bot.git("add", "story.md")
+        bot.git("commit", "--quiet", "--message", branch)
+    bot.git("merge", "--no-commit", "--no-ff", "-s", "ours", "theirs")
+    assert (bot.root / ".git" / "MERGE_HEAD").exists()
+    assert "not committed: git failed" in one(bot, "evolve_prompt_write", file="chat.md", content="new\n")
+    assert bot.subjects()[0] == "mine"
+    bot.git("commit", "--quiet", "--message", "merged")
+    bot.run("== turn\ntext: done\n")
+    assert bot.subjects()[:2] == ["evolve_prompt_write chat.md", "merged"]

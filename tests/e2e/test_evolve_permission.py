@@ -13,6 +13,29 @@ SEED = {
     "evolve_hook_edit": {"persona.py": "allow", "*": "deny"},
 }
 """The seed's agent config, in its order."""
+FRONT_MATTER = """\
+permission:
+  # simple allow/deny all invocations
+  persona_trait_delete: "deny"
+  persona_note_list: "allow"
+
+  # fine-grained by pattern (requires permission.arg in tool definition)
+  persona_trait_write:
+    "SOUL.md": "deny"
+    "*": "allow"
+  persona_data_update:
+    ".people.json": "deny"
+    "*": "allow"
+
+  # restrict which hooks can be edited
+  evolve_hook_write:
+    "persona.py": "allow"
+    "*": "deny"
+  evolve_hook_edit:
+    "persona.py": "allow"
+    "*": "deny"
+"""
+"""The same as an agent's file has it, word for word with its comments."""
 
 TOOLS = [
     {"name": "trait_delete", "parameters": {"trait": "t"}},
@@ -43,9 +66,25 @@ def call(person, tool: str, **args: str) -> str:
     return person.results()[-1]
 
 
-def test_the_seeds_examples_decide_as_they_say(person):
-    scripts(person)
+def in_settings(person) -> None:
     person.config(agent={"build": {"permission": SEED}})
+
+
+def in_an_agents_file(person) -> None:
+    folder = person.project / ".opencode" / "agents"
+    folder.mkdir(parents=True)
+    (folder / "evolve.md").write_text(f"---\nmode: primary\n{FRONT_MATTER}---\n\nYou are Evolve.\n")
+    person.config(default_agent="evolve")
+    person.instar("trust", str(person.project))
+
+
+PLACES = pytest.mark.parametrize("ruled", [in_settings, in_an_agents_file])
+
+
+@PLACES
+def test_the_seeds_examples_decide_as_they_say(person, ruled):
+    scripts(person)
+    ruled(person)
     calls = [
         ("persona_trait_write", {"trait": "SOUL.md"}, False),
         ("persona_trait_write", {"trait": "HUMOR.md"}, True),
@@ -62,12 +101,14 @@ def test_the_seeds_examples_decide_as_they_say(person):
     offered = person.tools(0)
     assert "persona_trait_delete" not in offered
     assert {"persona_trait_write", "evolve_hook_write", "evolve_hook_edit"} <= offered.keys()
+    assert any("You are Evolve." in text for text in person.systems()[0]) == (ruled is in_an_agents_file)
 
 
-def test_the_seeds_examples_for_hooks_allow_one_script_and_deny_the_others(person):
+@PLACES
+def test_the_seeds_examples_for_hooks_allow_one_script_and_deny_the_others(person, ruled):
     scripts(person)
     before = person.files(person.root / "hooks")
-    person.config(agent={"build": {"permission": SEED}})
+    ruled(person)
     content = (person.root / "hooks" / "persona.py").read_text() + "# grown\n"
     lines = [
         f"tool: {tool} {json.dumps({'file': file} | args)}\n"
@@ -117,3 +158,66 @@ def test_what_needs_a_persons_answer_is_refused_without_one_and_allowed_by_auto(
     assert person.calls("persona.py", "execute_tool") == []
     person.run('== turn\ntool: persona_trait_write {"trait": "a"}\n== turn\ntext: done\n', "--auto")
     assert person.results() == ["ran"]
+
+
+ODD = [
+    {"name": "move", "parameters": {"to": {"type": "any", "optional": True}}, "permission": {"arg": "to"}},
+    {
+        "name": "both",
+        "parameters": {"a": {"type": "any"}, "b": {"type": "any"}},
+        "permission": {"arg": ["a", "b"]},
+    },
+]
+VALUES = [
+    *(
+        {},
+        {"to": None},
+        {"to": ""},
+        {"to": []},
+        {"to": [[]]},
+        {"to": {"name": "SOUL.md"}},
+        {"to": [{"a": 1}]},
+    ),
+    *(
+        {"to": ["x.md", None]},
+        {"to": "SOUL*"},
+        {"to": ["x.md", ["SOUL.md"]]},
+        {"to": 5},
+        {"to": 5.0},
+        {"to": True},
+    ),
+]
+
+
+def test_arguments_that_no_rule_can_name_are_never_more_than_asked_about(person):
+    """Nobody is here to answer, so that what is asked about is refused."""
+    person.shell(
+        "bot.sh", discover=json.dumps({"name": "bot", "tools": ODD}), execute_tool='{"result": "ran"}'
+    )
+    person.config(permission={"bot_move": {"SOUL.md": "deny", "5": "deny", "true": "deny", "*": "allow"}})
+    calls = [("bot_move", args) for args in [*VALUES, {"to": 7}, {"to": ["x.md", 7.5, False]}]]
+    lines = "".join(f"tool: {tool} {json.dumps(args)}\n" for tool, args in calls)
+    person.run(f"== turn\n{lines}== turn\ntext: done\n")
+    *refused, number, several = person.results()
+    assert (number, several) == ("ran", "ran")
+    assert [text for text in refused if PREVENTED not in text and "needs a person's answer" not in text] == []
+    assert [VALUES[at] for at, text in enumerate(refused) if PREVENTED in text] == [
+        {"to": ["x.md", ["SOUL.md"]]},
+        {"to": 5},
+        {"to": 5.0},
+        {"to": True},
+    ]
+
+
+def test_arguments_that_no_rule_can_name_decide_as_the_rule_for_everything_where_it_is_the_only_one(person):
+    person.shell(
+        "bot.sh", discover=json.dumps({"name": "bot", "tools": ODD}), execute_tool='{"result": "ran"}'
+    )
+    person.config(permission={"bot_move": "allow", "bot_both": {"x": "allow", "*": "deny"}})
+    calls = [("bot_move", {}), ("bot_move", {"to": {"a": 1}}), ("bot_both", {"a": "x", "b": "x"})]
+    calls += [("bot_both", {"a": "x", "b": other}) for other in (None, [], {"a": "x"}, 3)]
+    lines = "".join(f"tool: {tool} {json.dumps(args)}\n" for tool, args in calls)
+    person.run(f"== turn\n{lines}== turn\ntext: done\n")
+    results = person.results()
+    assert results[:3] == ["ran", "ran", "ran"]
+    assert [PREVENTED in text for text in results[3:]] == [True] * 4

@@ -321,6 +321,41 @@ async def test_compaction_md_is_the_default_and_the_frozen_prompt_stays_after_it
     assert person.systems() == [["frozen"], ["frozen"]]
 
 
+async def test_compacting_prompts_of_several_scripts_are_joined_by_a_newline(person):
+    for name in ("b.sh", "a.sh"):
+        person.shell(name, discover="{}", compacting=json.dumps({"prompt": f"{name} says"}))
+    assert (await summarised(person)).startswith("a.sh says\nb.sh says")
+
+
+async def test_compacting_that_fails_is_recovered_and_the_summary_is_made_all_the_same(person):
+    person.shell("a.sh", discover="{}", compacting="$ exit 3", recover=RECOVER)
+    person.write("prompts/compaction.md", "the default")
+    assert (await summarised(person)).startswith("the default")
+    (given,) = person.calls("a.sh", "recover")
+    assert given["failed_hook"] == "compacting"
+    assert "recovery instructions" in [text for request in person.requests() for text in said(request)]
+    assert ["recovery prompt"] in person.systems()
+
+
+async def test_what_scripts_change_when_a_session_begins_or_is_summed_up_is_committed(person):
+    person.shell(
+        "a.sh",
+        discover="{}",
+        mutate_request="$ echo 1 >>begun.md; echo '{}'",
+        compacting="$ echo 1 >>summed.md; echo '{}'",
+        idle="$ echo 1 >>idle.md; echo '{}'",
+    )
+    await summarised(person)
+    assert person.git("status", "--porcelain", "*.md") == ""
+    assert [one for one in person.subjects() if one != "idle"] == ["compacting", "mutate_request", "initial"]
+    session = person.requests()[0]["session"]
+    assert person.git("log", "--format=%(trailers:key=Session,valueonly)").split() == [session] * 4
+
+
+def said(request) -> list[str]:
+    return [one["content"] for one in request["messages"] if one["role"] == "user"]
+
+
 # -- settings ------------------------------------------------------------------------------------------
 
 
@@ -332,6 +367,7 @@ def test_a_mistake_in_the_settings_names_line_and_column_and_evolve_stays_off(pe
     assert person.systems()[0] != ["managed"]
     assert person.calls("a.sh", "discover") == []
     person.write("config/evolve.jsonc", '{"hook_timeout": }')
+    person.accept()
     assert person.run(DONE).logged("evolve.jsonc:1:18")
 
 

@@ -2,30 +2,16 @@
 
 import asyncio
 import json
-from pathlib import Path
+import os
 
 import pytest
+from tests.running import having
+from tests.waiting import until
 
 from instar.plugin import PromptBody
 
-BUSY = 20.0
-
-
-async def until(wanted) -> None:
-    """Wait for a condition that another process brings about."""
-    async with asyncio.timeout(BUSY):
-        while not wanted():
-            await asyncio.sleep(0.01)
-
-
-def running(needle: str) -> bool:
-    found = b""
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            found += path.read_bytes()
-        except OSError:
-            continue
-    return needle.encode() in found
+NAP = f"4217.{os.getpid()}"
+"""What this process's tests sleep: other ones' may sleep at the same time."""
 
 
 def registering(name: str, test: str) -> str:
@@ -43,24 +29,30 @@ async def test_the_prompt_of_a_session_is_frozen_for_its_turns_and_another_sessi
     session = await door.session()
     await door.ask(session)
     person.shell("a.sh", discover="{}", mutate_request='{"system": ["second"]}')
+    person.accept()
     await door.ask(session)
     await door.ask(await door.session())
     assert person.systems() == [["first"], ["first"], ["second"]]
 
 
-async def test_a_script_that_a_person_changes_is_discovered_again_at_the_next_step(person):
+async def test_what_a_person_accepts_by_the_command_is_discovered_at_the_next_step_of_a_session_that_is_open(
+    person,
+):
     person.shell("a.sh", discover='{"tools": [{"name": "old"}]}')
-    person.tell("== turn\ntext: one\n== turn\ntext: two\n== turn\ntext: three\n")
+    person.tell("".join(f"== turn\ntext: {number}\n" for number in range(4)))
     door = await person.open()
     session = await door.session()
     await door.ask(session)
     person.shell("a.sh", discover='{"tools": [{"name": "new"}]}')
     person.shell("b.sh", discover='{"tools": [{"name": "late"}]}')
     await door.ask(session)
-    (person.root / "hooks" / "a.sh").unlink()
+    person.accept()
     await door.ask(session)
-    offered = [{name for name in person.tools(at) if name[:2] in ("a_", "b_")} for at in range(3)]
-    assert offered == [{"a_old"}, {"a_new", "b_late"}, {"b_late"}]
+    (person.root / "hooks" / "a.sh").unlink()
+    person.accept("hooks/a.sh")
+    await door.ask(session)
+    offered = [{name for name in person.tools(at) if name[:2] in ("a_", "b_")} for at in range(4)]
+    assert offered == [{"a_old"}, {"a_old"}, {"a_new", "b_late"}, {"b_late"}]
 
 
 async def test_two_sessions_that_edit_at_once_are_serialised_and_nothing_is_lost(person):
@@ -111,8 +103,7 @@ async def test_two_sessions_that_edit_at_once_are_serialised_and_nothing_is_lost
 
 @pytest.mark.parametrize("at", ["the test", "discover"])
 async def test_an_abort_in_the_middle_of_a_validation_installs_nothing_and_leaves_nothing_behind(person, at):
-    began = person.folder / "began"
-    hang = f"#!/bin/sh\ntouch {began}\nsleep 4217 & sleep 4217\n"
+    hang = f"#!/bin/sh\nsleep {NAP} & sleep {NAP}\n"
     path = person.shell("a.sh", discover=registering("a", "a_test.sh"))
     person.write("tests/a_test.sh", hang, 0o755)
     person.commit_all()
@@ -122,15 +113,16 @@ async def test_an_abort_in_the_middle_of_a_validation_installs_nothing_and_leave
     door = await person.open()
     session = await door.session()
     await door.runtime.session.prompt_async(session, PromptBody.text("hi"))
-    await until(began.exists)
+    await until(lambda: having("sleep", NAP))
     async with asyncio.timeout(1.0):
         await door.runtime.session.abort(session)
     await until(lambda: not person.copies())
-    assert not running("sleep\0004217")
+    assert not having("sleep", NAP)
     assert person.files() == before
     (part,) = await door.calls(session)
     assert part.state.__struct_config__.tag == "error"
     person.write("tests/a_test.sh", "#!/bin/sh\nexit 0\n", 0o755)
+    person.accept("tests/a_test.sh")
     other = await door.session()
     person.tell("== turn\n" + call("evolve_hook_validate", file="a.sh", content=path.read_text() + "#\n")
                 + "== turn\ntext: yes\n")  # fmt: skip
@@ -138,22 +130,9 @@ async def test_an_abort_in_the_middle_of_a_validation_installs_nothing_and_leave
     assert "would be installed" in person.results()[-1]
 
 
-async def test_an_abort_while_the_workspace_is_copied_leaves_no_copy_behind(person):
-    path = person.shell("a.sh", discover="{}")
-    for number in range(3000):
-        (person.root / f"{number}.md").write_text("x")
-    story = call("evolve_hook_write", file="a.sh", content=path.read_text() + "# more\n")
-    person.tell(f"== turn\n{story}== turn\ntext: no\n")
-    door = await person.open()
-    session = await door.session()
-    await door.runtime.session.prompt_async(session, PromptBody.text("hi"))
-    await until(lambda: list((person.folder / "tmp").glob("*/workspace/1*.md")))
-    await door.runtime.session.abort(session)
-    await until(lambda: not person.copies())
-
-
-async def test_what_an_aborted_tool_had_changed_goes_into_the_next_commit(person):
+async def test_what_an_aborted_tool_had_changed_is_committed(person):
     person.shell("a.sh", discover='{"tools": [{"name": "t"}]}', execute_tool="$ echo x >>own.md; sleep 60")
+    person.write("prompts/chat.md", "x")
     person.commit_all()
     person.config(permission={"external_directory": "allow"})
     bash = call("bash", command=f"echo x >>{person.root}/bash.md; sleep 60")
@@ -166,10 +145,11 @@ async def test_what_an_aborted_tool_had_changed_goes_into_the_next_commit(person
     person.tell(
         "== turn\n" + call("evolve_prompt_write", file="chat.md", content="y") + "== turn\ntext: yes\n"
     )
-    person.write("prompts/chat.md", "x")
     await door.ask(await door.session())
-    committed = person.git("show", "--format=", "--name-only", "HEAD").split()
-    assert committed == ["bash.md", "own.md", "prompts/chat.md"]
+    committed = person.git("log", "--format=", "--name-only").split()
+    assert committed.count("own.md") == committed.count("bash.md") == 1
+    assert person.git("status", "--porcelain", "own.md", "bash.md") == ""
+    assert set(person.subjects()) >= {"a_t, bash"} or set(person.subjects()) & {"a_t", "bash"}
 
 
 async def test_a_deleted_session_leaves_nothing_of_its_prompt(person):
@@ -181,6 +161,8 @@ async def test_a_deleted_session_leaves_nothing_of_its_prompt(person):
     kept = door.runtime.instance.store
     assert await kept.values("evolve", "system:")
     await door.runtime.session.delete(session)
-    async with asyncio.timeout(BUSY):
-        while await kept.values("evolve", "system:"):
-            await asyncio.sleep(0.01)
+
+    async def gone():
+        return not await kept.values("evolve", "system:")
+
+    await until(gone)

@@ -185,7 +185,7 @@ def test_the_file_arguments_name_what_they_may_touch(theirs):
     stages = [f"{stage}.md" for stage in ("preamble", "chat", "heartbeat", "compaction", "recover")]
     assert files("evolve_prompt_edit") == [*stages, "mood.md"]
     edit = tools["evolve_prompt_edit"]["parameters"]["properties"]
-    assert list(edit) == ["file", "oldString", "newString", "replaceAll"]
+    assert list(edit) == ["file", "oldString", "newString", "replaceAll", "expect"]
     assert list(tools["evolve_hook_read"]["parameters"]["properties"]) == ["file", "offset", "limit"]
 
 
@@ -196,6 +196,7 @@ def test_what_the_model_is_sent_has_the_same_bytes_at_every_step_turn_and_after_
     person.run(STORY)
     person.script("mybot.py", (person.root / "hooks/mybot.py").read_text().replace("helpful", "changed"))
     person.write("prompts/chat.md", "changed\n")
+    person.accept()
     person.run(STORY + "== turn\ntext: again\n", "--continue")
     first, second, third = person.requests()
     assert first["session"] == third["session"]

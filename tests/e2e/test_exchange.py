@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from tests import started
 from tests.turn import PATIENCE, House
 
 from instar.exchange import LIMIT
@@ -42,9 +43,15 @@ async def start(house: House, *arguments: str, cwd: Path | None = None) -> async
 
 
 async def instar(house: House, *arguments: str, stdin: bytes = b"", cwd: Path | None = None) -> Ran:
-    child = await start(house, *arguments, cwd=cwd)
-    out, err = await asyncio.wait_for(child.communicate(stdin), PATIENCE)
-    return Ran(child.returncode, out, err)
+    done = await asyncio.to_thread(
+        started.run,
+        [*arguments],
+        cwd=cwd or house.folder,
+        environment=house.environment,
+        stdin=stdin,
+        timeout=PATIENCE,
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)
 
 
 async def export(house: House, session_id: str) -> dict[str, Any]:
@@ -338,7 +345,7 @@ async def busy(house: House) -> AsyncIterator[str]:
 async def asked_over_http(house: House, session_id: str) -> httpx2.Response:
     """Ask for a turn through a server of its own, which is a third process."""
     house.environment["INSTAR_SERVER_PASSWORD"] = "x"
-    child = await start(house, "serve", "--port", "0")
+    child = await start(house, "serve", "--port", "0", "--grace", "0")
     assert child.stdout is not None
     try:
         line = (await asyncio.wait_for(child.stdout.readline(), PATIENCE)).decode()

@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests import started
 from tests.turn import House, trace
 
 from instar.message import PatchPart, StepFinishPart, StepStartPart
@@ -79,13 +80,10 @@ async def test_what_an_aborted_step_wrote_is_reverted_too(house: House, project:
 
 
 def test_the_command_line_takes_files_back(tmp_path: Path, house: House, project: Path) -> None:
-    import sys
-
     def instar(*arguments: str) -> str:
-        command = [sys.executable, "-m", "instar", *arguments]
-        done = subprocess.run(command, cwd=project, env=house.environment, capture_output=True, text=True)
+        done = started.run([*arguments], cwd=project, environment=house.environment)
         assert done.returncode == 0, done.stderr
-        return done.stdout
+        return done.stdout.decode()
 
     first = instar("run", "-m", "scripted/x", "--auto", "--format", "json", "go").splitlines()[0]
     session = json.loads(first)["sessionID"]

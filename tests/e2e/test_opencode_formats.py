@@ -238,14 +238,3 @@ async def test_a_plugins_file_hears_events_and_stands_before_and_after_each_call
     assert (seen["idle"], seen["title"]) == (session, "named")
     assert seen["given"][0] == "Project"
     assert seen["reached"] == [["before", "bash", {"command": "echo hi"}], ["after", "bash", "hi there\n"]]
-
-
-@pytest.mark.parametrize("name", ["plugin/mine.ts", "plugins/mine.js"])
-async def test_opencodes_own_plugin_files_are_named_and_not_run(house: House, name: str) -> None:
-    house.says(ECHO)
-    path = write(house, name, "export const Mine = async () => ({})")
-    door = await house.open()
-    assert door.runtime.notices == [
-        f"plugin {path} is skipped: it is JavaScript, which this version of instar does not run"
-    ]
-    assert said(await door.ask(await door.session(), "hi")) == "hi"

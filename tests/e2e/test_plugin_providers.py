@@ -101,7 +101,7 @@ async def test_a_plugin_brings_a_providers_models(house: House, server: Recorder
         async def mine(input, options):
             async def models(provider, ctx):
                 assert provider["id"] == "own" and ctx["auth"] is None
-                return {**provider["models"], "fresh": {"name": "Fresh", "limit": {"context": 1000, "output": 100}}}
+                return {**provider["models"], "fresh": {"name": "Fresh", "limit": {"context": 100000, "output": 100}}}
 
             return {"provider": {"id": "own", "models": models}}
     """)
@@ -109,6 +109,56 @@ async def test_a_plugin_brings_a_providers_models(house: House, server: Recorder
     assert door.runtime.notices == []
     assert said(await door.ask(await door.session(), "hi")) == "hello"
     assert [model for _, _, model in server.asked] == ["fresh"]
+
+
+async def test_a_plugin_sends_a_providers_calls_itself(house: House, server: Recorder) -> None:
+    house.settings(provider={"own": {"npm": "@ai-sdk/openai-compatible", "models": {"m": {}}}})
+    house.data.mkdir(parents=True)
+    kept = house.data / "auth.json"
+    kept.write_text(json.dumps({"own": {"type": "oauth", "access": "token", "refresh": "r", "expires": 0}}))
+    kept.chmod(0o600)
+    house.plugin("""
+        from instar.plugin import FetchResponse
+
+        async def body():
+            yield b'data: {"choices": [{"index": 0, "delta": {"content": "sent to '
+            yield b'the plugin"}, "finish_reason": "stop"}]}\\n\\ndata: [DONE]\\n\\n'
+
+        async def mine(input, options):
+            async def loader(get_auth, provider):
+                async def fetch(request):
+                    assert (request.method, request.url) == ("POST", "http://own.test/v1/chat/completions")
+                    assert b'"model":"m"' in request.body and "host" not in request.headers
+                    return FetchResponse(200, [("content-type", "text/event-stream")], body())
+
+                return {"base_url": "http://own.test/v1", "fetch": fetch}
+
+            return {"auth": {"provider": "own", "loader": loader, "methods": []}}
+    """)
+    door = await house.open(model="own/m")
+    assert door.runtime.notices == []
+    assert said(await door.ask(await door.session(), "hi")) == "sent to the plugin"
+
+
+async def test_a_plugin_whose_loader_gives_nothing_changes_nothing(house: House, server: Recorder) -> None:
+    options = {"baseURL": server.url, "apiKey": "key"}
+    house.settings(
+        provider={"own": {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"m": {}}}}
+    )
+    house.data.mkdir(parents=True)
+    kept = house.data / "auth.json"
+    kept.write_text(json.dumps({"own": {"type": "oauth", "access": "token", "refresh": "r", "expires": 0}}))
+    kept.chmod(0o600)
+    house.plugin("""
+        async def mine(input, options):
+            async def loader(get_auth, provider):
+                return None
+
+            return {"auth": {"provider": "own", "loader": loader, "methods": []}}
+    """)
+    door = await house.open(model="own/m")
+    assert door.runtime.notices == []
+    assert said(await door.ask(await door.session(), "hi")) == "hello"
 
 
 async def test_a_plugin_makes_a_request_of_a_kept_login(house: House, server: Recorder) -> None:

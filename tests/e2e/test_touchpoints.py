@@ -1,14 +1,13 @@
 """Seed 004's blueprint, done with plugins in a project's files, and what a turn leaves in the database."""
 
 import json
-import os
 import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.running import lives
 from tests.turn import House, said, users
 
 from instar.message import text_of
@@ -300,10 +299,9 @@ async def test_a_plugin_runs_commands_and_a_program_that_ends_with_it(house: Hou
     assert "why" in seen["error"]
     await door.ask(await door.session(), "go")
     pid = int((house.folder / "pid").read_text())
-    os.kill(pid, 0)
+    assert lives(pid)
     await door.runtime.close()
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
+    assert not lives(pid)
 
 
 async def test_a_plugin_is_given_what_stands_since_the_last_summary(house: House) -> None:

@@ -45,7 +45,7 @@ def server(folder: Path) -> Iterator[Callable[[Story], Plain]]:
         "INSTAR_SERVER_PASSWORD": PASSWORD,
     }
     child = subprocess.Popen(
-        [sys.executable, "-m", "instar", "serve", "--port", "0"],
+        [sys.executable, "-m", "instar", "serve", "--port", "0", "--grace", "0"],
         cwd=project,
         env=environment,
         stdin=subprocess.DEVNULL,

@@ -5,7 +5,6 @@ is what it lists, and a line of ``log.jsonl`` is what it was sent.
 """
 
 import asyncio
-import contextlib
 import json
 import os
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.running import lives
 
 from instar.config import McpConfig
 from instar.mcp import Place, Servers
@@ -225,12 +225,6 @@ async def lab(tmp_path: Path, clean_environment: dict[str, str]) -> AsyncIterato
     made = Lab(folder, dict(clean_environment))
     yield made
     await made.close()
-
-
-def lives(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
-    return False
 
 
 @pytest.fixture

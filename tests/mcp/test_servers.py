@@ -116,12 +116,13 @@ async def test_a_server_that_cannot_be_used_costs_one_line_and_its_neighbours_wo
     lab: Any, block: dict[str, Any], said: str
 ) -> None:
     servers = await lab.ready(bad=block, good=lab.raw())
-    (line,) = lab.said
-    assert said in line
-    assert "bad" in line
+    # That a step goes on without it may be said before it is known why.
+    assert lab.said
+    assert all("bad" in line for line in lab.said)
+    assert said in lab.said[-1]
     assert await lab.call(servers, "good_echo", text="hi") == "said hi"
     await servers.prepare("ses_1", "build")
-    assert len(lab.said) == 1, "the same line is not said at every step"
+    assert len(lab.said) == len(set(lab.said)) <= 2, "the same line is not said at every step"
 
 
 async def test_what_a_server_prints_instead_of_messages_is_shown(lab: Any) -> None:

@@ -7,12 +7,13 @@ import sys
 from typing import Any
 
 import pytest
+from tests import started
 from tests.turn import PATIENCE, House, results, said
 
 from instar.approval import Reply, always_once
 from instar.event import PermissionAsked
 from instar.message import text_of
-from instar.plugin import CommandBody, Invalid, PromptBody
+from instar.plugin import CommandBody, Invalid, PromptBody, Tool, ToolContext, ToolResult
 
 pytest_plugins = ["tests.turn"]
 
@@ -42,6 +43,45 @@ async def test_the_model_is_offered_a_servers_tools_and_calls_one(house: House, 
     await door.runtime.close()
 
 
+SETTING = """
+    import json
+
+    async def mine(input, options):
+        async def config(config):
+            config.setdefault("mcp", {}).update(json.loads(BLOCKS))
+
+        return {"config": config}
+"""
+
+
+async def test_a_plugin_adds_a_server_by_its_config_hook(house: House, lab: Any) -> None:
+    house.says(CALL)
+    blocks = json.dumps({"notes": {**lab.raw(), "cwd": str(lab.folder)}})
+    house.plugin(SETTING.replace("BLOCKS", repr(blocks)))
+    door = await house.open()
+    session = await door.session()
+    assert said(await door.ask(session, "go")) == "done"
+    assert results(await door.stored(session)) == ["said hi"]
+    assert door.runtime.instance.plugins.names[0] == "mcp"
+    # Settings that are read again are what the plugin makes of them.
+    house.settings(username="ada")
+    await door.runtime.reload()
+    assert (await door.runtime.config())["username"] == "ada"
+    assert "notes_echo" in await door.runtime.tools()
+    await door.runtime.close()
+
+
+async def test_a_plugin_changes_the_servers_that_the_settings_name(house: House, notes: Any) -> None:
+    server = {**notes.raw(), "cwd": str(notes.folder)}
+    blocks = json.dumps({"notes": {**server, "enabled": False}, "more": server})
+    house.plugin(SETTING.replace("BLOCKS", repr(blocks)))
+    door = await house.open()
+    await door.ask(await door.session(), "go")
+    assert "notes_echo" not in offered(house, 0)
+    assert "more_echo" in offered(house, 0)
+    await door.runtime.close()
+
+
 async def test_a_rule_by_the_tools_name_denies_it_and_takes_it_away(house: House, notes: Any) -> None:
     settings = json.loads((house.home / "instar.json").read_text())
     house.settings(**settings, permission={"notes_*": "deny"})
@@ -50,6 +90,23 @@ async def test_a_rule_by_the_tools_name_denies_it_and_takes_it_away(house: House
     await door.ask(session, "go")
     assert "notes_echo" not in offered(house)
     assert "unavailable tool 'notes_echo'" in results(await door.stored(session))[0]
+
+
+async def test_another_tool_invokes_a_servers_tool_unless_a_rule_denies_it(house: House, notes: Any) -> None:
+    async def relay(args: Any, ctx: ToolContext) -> ToolResult:
+        return await ctx.invoke("notes_echo", {"text": "hi"})
+
+    tool = Tool(description="Relays.", parameters={"type": "object", "properties": {}}, execute=relay)
+    house.says("== turn\ntool: relay {}\n== turn\ntext: done\n")
+    settings = json.loads((house.home / "instar.json").read_text())
+    for rules, read in [({}, "said hi"), ({"notes_*": "deny"}, "relay cannot invoke 'notes_echo'")]:
+        house.settings(**settings, permission=rules)
+        door = await house.open()
+        door.plugin({"tool": {"relay": tool}})
+        session = await door.session()
+        await door.ask(session, "go")
+        assert results(await door.stored(session))[0].startswith(read)
+        await door.runtime.close()
 
 
 async def test_a_call_that_must_be_asked_about_is_asked_by_name(house: House, notes: Any) -> None:
@@ -231,17 +288,12 @@ def test_the_sdk_is_not_imported_before_a_step_needs_it(house: House, lab: Any) 
 
 
 def instar(house: House, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    done = subprocess.run(
-        [sys.executable, "-m", "instar", *arguments],
-        cwd=house.folder,
-        env=dict(house.environment),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=30,
+    done = started.run([*arguments], cwd=house.folder, environment=house.environment)
+    found = subprocess.CompletedProcess(
+        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
     )
-    assert "Traceback" not in done.stdout + done.stderr, done.stderr
-    return done
+    assert "Traceback" not in found.stdout + found.stderr, found.stderr
+    return found
 
 
 def test_mcp_list_prints_each_server_with_its_tools_or_what_is_wrong(house: House, lab: Any) -> None:

@@ -8,8 +8,8 @@ import pytest
 from instar.bus import Bus
 from instar.event import Event, PluginError
 from instar.message import Created, ModelRef, TextPart, User, WithParts, text_of
-from instar.plugin import points
-from instar.plugin.door import Plugins, Refused
+from instar.plugin import Refused, points
+from instar.plugin.door import Plugins
 from instar.plugin.tool import Tool, ToolResult
 
 BEFORE = points.ToolCallInput(tool="bash", session_id="ses_1", call_id="c")
@@ -88,7 +88,8 @@ def test_nobody_listens_where_nobody_subscribed() -> None:
 
 
 def test_a_name_that_is_no_hook_point_is_said_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    door({"tool.execute.befor": fail})
+    plugins, _ = door({"tool.execute.befor": fail})
+    plugins.warn()
     assert "unknown hook plugin=plugin0 hook=tool.execute.befor" in caplog.text
 
 

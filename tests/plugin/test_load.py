@@ -110,7 +110,7 @@ async def test_a_plugin_that_fails_is_named_and_its_neighbours_load(
             "no_such_module_anywhere",
             "there is no Python package or module 'no_such_module_anywhere' here; instar installs nothing by itself",
         ),
-        ("/some/plugin.ts", "it is JavaScript"),
+        ("/some/plugin.ts", "there is no file /some/plugin.ts"),
     ],
 )
 async def test_what_cannot_be_found_is_one_clear_line(target: str, why: str) -> None:

@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from tests.running import lives
 
-from instar.process import SPILL_LIMIT, ProcessError, Processes, Wrapped
+from instar.process import SPILL_LIMIT, Ending, ProcessError, Processes, Wrapped
 
 
 @pytest.fixture
@@ -19,14 +20,6 @@ async def processes() -> AsyncIterator[Processes]:
     made = Processes()
     yield made
     await made.close()
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state not in ("Z", "X")
 
 
 async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
@@ -166,7 +159,7 @@ async def test_an_observer_that_raises_ends_the_child(processes: Processes, tmp_
 
     with pytest.raises(KeyError) as raised:
         await processes.run(["sh", "-c", "echo $$; sleep 60"], cwd=tmp_path, on_output=on_output)
-    assert not alive(int(raised.value.args[0]))
+    assert not lives(int(raised.value.args[0]))
 
 
 async def test_a_signal_death_is_told_apart_from_an_exit_code(processes: Processes, tmp_path: Path) -> None:
@@ -182,7 +175,7 @@ async def test_a_hang_is_ended_with_its_grandchildren_and_keeps_its_output(
     assert time.monotonic() - began < 1.4
     assert output.timed_out
     assert (output.code, output.signal) == (None, signal.SIGTERM)
-    assert not any(alive(int(pid)) for pid in output.stdout.split())
+    assert not any(lives(int(pid)) for pid in output.stdout.split())
 
 
 async def test_a_child_that_ignores_sigterm_is_killed(processes: Processes, tmp_path: Path) -> None:
@@ -191,7 +184,7 @@ async def test_a_child_that_ignores_sigterm_is_killed(processes: Processes, tmp_
     output = await processes.run(["sh", "-c", ignore], cwd=tmp_path, timeout=0.4)
     assert time.monotonic() - began < 1.5
     assert (output.timed_out, output.signal) == (True, signal.SIGKILL)
-    assert not alive(int(output.stdout))
+    assert not lives(int(output.stdout))
 
 
 async def test_a_child_gets_a_moment_to_clean_up_before_it_is_killed(
@@ -216,7 +209,7 @@ async def test_cancelling_ends_the_group_within_a_second_and_is_passed_on(
     with pytest.raises(asyncio.CancelledError):
         await task
     assert time.monotonic() - began < 1.0
-    assert not any(alive(int(pid)) for pid in seen.split())
+    assert not any(lives(int(pid)) for pid in seen.split())
 
 
 async def test_cancelling_twice_still_leaves_nothing_running(processes: Processes, tmp_path: Path) -> None:
@@ -229,7 +222,7 @@ async def test_cancelling_twice_still_leaves_nothing_running(processes: Processe
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert not alive(int(seen))
+    assert not lives(int(seen))
 
 
 async def test_cancelling_while_a_child_starts_leaves_nothing_running(
@@ -244,7 +237,7 @@ async def test_cancelling_while_a_child_starts_leaves_nothing_running(
     with pytest.raises(asyncio.CancelledError):
         await task
     pid = (tmp_path / "pid").read_text().strip() if (tmp_path / "pid").exists() else ""
-    assert not pid or not alive(int(pid))
+    assert not pid or not lives(int(pid))
 
 
 async def test_a_grandchild_that_holds_the_pipe_does_not_hang_us(
@@ -254,7 +247,7 @@ async def test_a_grandchild_that_holds_the_pipe_does_not_hang_us(
     output = await processes.run(["sh", "-c", "sleep 60 & echo $!"], cwd=tmp_path)
     assert time.monotonic() - began < 1.5
     assert output.code == 0
-    assert not alive(int(output.stdout))
+    assert not lives(int(output.stdout))
 
 
 async def test_a_grandchild_in_a_session_of_its_own_does_not_hang_us_either(
@@ -268,7 +261,7 @@ async def test_a_grandchild_in_a_session_of_its_own_does_not_hang_us_either(
 
 async def test_a_silent_background_job_ends_with_its_run(processes: Processes, tmp_path: Path) -> None:
     output = await processes.run(["sh", "-c", "sleep 60 >/dev/null 2>&1 & echo $!"], cwd=tmp_path)
-    assert not alive(int(output.stdout))
+    assert not lives(int(output.stdout))
 
 
 async def test_closing_ends_every_child_and_refuses_new_ones(tmp_path: Path) -> None:
@@ -281,7 +274,7 @@ async def test_closing_ends_every_child_and_refuses_new_ones(tmp_path: Path) -> 
     ]
     await until(lambda: seen.count(b"\n") == 3)
     await processes.close()
-    assert not any(alive(int(pid)) for pid in seen.split())
+    assert not any(lives(int(pid)) for pid in seen.split())
     assert [output.signal for output in await asyncio.gather(*runs)] == [signal.SIGTERM] * 3
     with pytest.raises(ProcessError, match="shutting down"):
         await processes.run(["true"], cwd=tmp_path)
@@ -381,7 +374,7 @@ def test_children_end_when_the_event_loop_is_torn_down(tmp_path: Path) -> None:
         await until(lambda: b"\n" in seen or running.done())
 
     asyncio.run(main())
-    assert not alive(int(seen))
+    assert not lives(int(seen))
 
 
 async def test_a_python_child_starts_and_reads_json(processes: Processes, tmp_path: Path) -> None:
@@ -399,7 +392,7 @@ async def test_a_descendant_that_left_the_group_ends_too(
 ) -> None:
     output = await processes.run(["sh", "-c", DAEMON + rest], cwd=tmp_path, timeout=0.5)
     assert output.timed_out == bool(rest)
-    await until(lambda: not alive(int(output.stdout)))
+    await until(lambda: not lives(int(output.stdout)))
 
 
 async def test_a_descendant_of_one_run_is_not_taken_for_another_s(
@@ -411,10 +404,10 @@ async def test_a_descendant_of_one_run_is_not_taken_for_another_s(
     )
     await until(lambda: b"\n" in seen)
     await processes.run(["true"], cwd=tmp_path)
-    assert alive(int(seen))
+    assert lives(int(seen))
     stays.cancel()
     await asyncio.wait([stays])
-    await until(lambda: not alive(int(seen)))
+    await until(lambda: not lives(int(seen)))
 
 
 class Echoes:
@@ -434,7 +427,7 @@ class Echoes:
         self.over += 1
         os.close(self.reading)
 
-    def policy(self) -> bytes | None:
+    def shared(self, env: Mapping[str, str]) -> None:
         return None
 
 
@@ -455,3 +448,70 @@ async def test_a_confinement_is_told_of_the_end_of_a_child_that_never_started(
     with pytest.raises(ProcessError):
         await processes.run(["true"], cwd=tmp_path / "gone", confine=confine)
     assert confine.over == 1
+
+
+@pytest.mark.parametrize(
+    ("ending", "code", "signal"),
+    [(Ending(), 137, None), (Ending(signal=9), None, 9)],
+    ids=["unknown", "known"],
+)
+async def test_a_confinement_that_hides_a_signal_can_say_which_it_was(
+    processes: Processes, tmp_path: Path, ending: Ending, code: int | None, signal: int | None
+) -> None:
+    confine = Tells(ending)
+    output = await processes.run(["sh", "-c", "exit 137"], cwd=tmp_path, confine=confine)
+    assert (output.code, output.signal) == (code, signal)
+
+
+async def test_a_program_that_a_confinement_could_not_start_is_an_error(
+    processes: Processes, tmp_path: Path
+) -> None:
+    confine = Tells(Ending(failure="cannot start x: it is Sunday"))
+    with pytest.raises(ProcessError, match="cannot start x: it is Sunday") as failed:
+        await processes.run(["sh", "-c", "exit 127"], cwd=tmp_path, confine=confine)
+    assert not failed.value.closing
+
+
+class Tells:
+    """A confinement that knows how its program ended, until it lets go of it."""
+
+    def __init__(self, ending: Ending) -> None:
+        self.ending: Ending | None = ending
+
+    def wrap(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Wrapped:
+        return Wrapped(argv, env, after=self.after, ending=lambda: self.ending or pytest.fail("too late"))
+
+    def after(self) -> None:
+        self.ending = None
+
+    def shared(self, env: Mapping[str, str]) -> None:
+        return None
+
+
+async def test_what_is_refused_because_the_runtime_closes_is_told_from_what_cannot_start(
+    tmp_path: Path,
+) -> None:
+    processes = Processes()
+    with pytest.raises(ProcessError) as failed:
+        await processes.run(["no-such-program"], cwd=tmp_path)
+    assert not failed.value.closing
+    await processes.close()
+    with pytest.raises(ProcessError, match="shutting down") as failed:
+        await processes.run(["true"], cwd=tmp_path)
+    assert failed.value.closing
+
+
+@pytest.mark.parametrize("soon", [0.02, 0], ids=["started by then", "slow to start"])
+async def test_without_a_guard_it_is_said_once_that_a_killed_instar_leaves_its_children(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, soon: float
+) -> None:
+    monkeypatch.setattr("instar.process.guard.SOON", soon)
+    monkeypatch.setattr("instar.process.guard._SHELL", str(tmp_path / "no-such-shell"))
+    processes = Processes()
+    for _ in range(2):
+        done = await processes.run(["sleep", "0.1"], cwd=tmp_path)
+        assert done.code == 0
+    await processes.close()
+    said = [record.getMessage() for record in caplog.records if "guard=none" in record.getMessage()]
+    assert len(said) == 1
+    assert "lives on" in said[0]

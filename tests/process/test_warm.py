@@ -2,6 +2,7 @@
 # ruff: noqa: E501 - a table of programs, one a line
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
@@ -13,9 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.running import lives
 
 from instar.process import Output, Processes, Wrapped
-from instar.sandbox import landlock
+from instar.process.warm import MOST
+from instar.sandbox import Level, Shield, find_level, landlock
+from instar.sandbox.level import Name
 
 PYTHON = os.path.realpath(sys.executable)
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "LANG": "C.UTF-8", "GIVEN": "wörd"}
@@ -31,6 +35,7 @@ class Bench:
         self.runner = asyncio.Runner()
         self.processes = Processes()
         self.environment = ENVIRONMENT
+        self.confine: Any = None
 
     def script(self, text: str, name: str = "hook.py", python: str = PYTHON) -> Path:
         """Write an executable script."""
@@ -50,19 +55,20 @@ class Bench:
             "timeout": 20,
             "cwd": self.root,
             "env": self.environment,
+            "confine": self.confine,
             **given,
         }
         argv = [str(path), *given.pop("args", ["idle"])]
         return await self.processes.run(argv, warm=warm, **given)
 
-    def parent(self, path: Path | None = None) -> int:
+    def parent(self, path: Path | None = None, **given: Any) -> int:
         """The parent of a script that is called now: ours when it was started plainly."""
-        return int(self.call(path or self.script(PARENT, "parent.py")).stdout)
+        return int(self.call(path or self.script(PARENT, "parent.py"), **given).stdout.split()[-1])
 
-    def heat(self, path: Path | None = None) -> int:
+    def heat(self, path: Path | None = None, **given: Any) -> int:
         """Call until an interpreter is warm; its process id."""
         end = time.monotonic() + 20
-        while (found := self.parent(path)) == os.getpid():
+        while not is_zygote(found := self.parent(path, **given)):
             assert time.monotonic() < end, "no interpreter became warm"
             time.sleep(0.01)
         return found
@@ -70,6 +76,28 @@ class Bench:
     def close(self) -> None:
         self.runner.run(self.processes.close())
         self.runner.close()
+
+
+def is_zygote(pid: int) -> bool:
+    try:
+        return b"zygote.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+async def found(at_most: Name) -> Level:
+    made = Processes()
+    try:
+        return await find_level(made, os.environ, at_most)
+    finally:
+        await made.close()
+
+
+LEVELS = {level.name: level for level in (asyncio.run(found("bubblewrap")), asyncio.run(found("landlock")))}
+"""The levels of a shield that this machine reaches."""
+FAR = (Path("/usr/share"),)
+"""Guarded far from scripts and /tmp: at the level "landlock" no new file is made beside what is guarded."""
+SHIELDS = {"free": None} | {name: Shield(level, (), FAR) for name, level in LEVELS.items()}
 
 
 @pytest.fixture(scope="module")
@@ -81,18 +109,24 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     bench.close()
 
 
+@pytest.fixture(scope="module")
+def benches(shared: Bench) -> Iterator[dict[str, Bench]]:
+    """Benches of one folder whose scripts run warm: free, and behind a shield of each level."""
+    behind = {name: Bench(shared.root) for name in LEVELS}
+    for name, bench in behind.items():
+        bench.confine = SHIELDS[name]
+        bench.heat()
+    yield {"free": shared, **behind}
+    for bench in behind.values():
+        assert is_zygote(bench.parent()), "the interpreter did not stay warm"
+        bench.close()
+
+
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
     made = Bench(tmp_path)
     yield made
     made.close()
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in ("Z", "X")
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
@@ -181,7 +215,7 @@ SAME = {
     "an interrupt": "import os, signal, time; print('x'); os.kill(os.getpid(), signal.SIGINT); time.sleep(9)",
     "KeyboardInterrupt": "raise KeyboardInterrupt",
     "exec": "import os; os.execvp('sh', ['sh', '-c', 'cat; echo done'])",
-    "exec with signals": "import os; os.execvp('sh', ['sh', '-c', 'grep -i sig /proc/self/status'])",
+    "exec with signals": "import os; os.execvp('sh', ['sh', '-c', 'grep -E Sig.*: /proc/self/status | grep -v SigQ'])",
     "atexit": "import atexit\natexit.register(print, 'last')\nprint('first')",
     "atexit that fails": "import atexit\n@atexit.register\ndef f():\n    1 / 0",
     "atexit that exits": "import atexit, sys\natexit.register(sys.exit, 5)",
@@ -248,14 +282,24 @@ SAME = {
 # fmt: on
 
 
+def siblings(root: Path) -> None:
+    """Write the modules that scripts of the table import."""
+    (root / "sibling.py").write_text("VALUE = 'sibling'\n")
+    (root / "failing.py").write_text("def f():\n    1 / 0\nf()\n")
+    (root / "folder").mkdir(exist_ok=True)
+    (root / "folder" / "inner.py").write_text("")
+
+
 @pytest.mark.parametrize("text", SAME.values(), ids=SAME.keys())
-def test_a_script_does_the_same_plainly_and_warm(shared: Bench, text: str) -> None:
-    (shared.root / "sibling.py").write_text("VALUE = 'sibling'\n")
-    (shared.root / "failing.py").write_text("def f():\n    1 / 0\nf()\n")
-    (shared.root / "folder").mkdir(exist_ok=True)
-    (shared.root / "folder" / "inner.py").write_text("")
+def test_a_script_does_the_same_plainly_and_warm_and_warm_behind_a_shield(
+    benches: dict[str, Bench], shared: Bench, text: str
+) -> None:
+    siblings(shared.root)
     path = shared.script(text)
-    assert seen(shared.call(path, warm=True)) == seen(shared.call(path, warm=False))
+    plainly = seen(shared.call(path, warm=False))
+    assert {name: seen(bench.call(path)) for name, bench in benches.items()} == dict.fromkeys(
+        benches, plainly
+    )
 
 
 def test_a_call_does_not_see_what_another_left(shared: Bench) -> None:
@@ -327,16 +371,18 @@ def test_what_a_fork_cannot_reproduce_starts_plainly(shared: Bench, given: dict[
     assert int(shared.call(path, **given).stdout) == os.getpid()
 
 
-def test_a_call_that_hangs_is_ended_with_its_children(shared: Bench) -> None:
+@pytest.mark.parametrize("confine", SHIELDS.values(), ids=SHIELDS.keys())
+def test_a_call_that_hangs_is_ended_with_its_children(shared: Bench, confine: Shield | None) -> None:
+    shared.heat(confine=confine)
     path = shared.script(
         "import os, subprocess, sys\n"
         "p = subprocess.Popen(['sleep', '60']); print(os.getpid(), p.pid, flush=True); p.wait()"
     )
     began = time.monotonic()
-    output = shared.call(path, timeout=0.4)
+    output = shared.call(path, timeout=0.4, confine=confine)
     assert time.monotonic() - began < 1.5
     assert (output.timed_out, output.signal) == (True, signal.SIGTERM)
-    assert not any(alive(int(pid)) for pid in output.stdout.split())
+    assert not any(lives(int(pid)) for pid in output.stdout.split())
 
 
 def test_cancelling_ends_a_warm_call_within_a_second(shared: Bench) -> None:
@@ -356,7 +402,7 @@ def test_cancelling_ends_a_warm_call_within_a_second(shared: Bench) -> None:
         return time.monotonic() - began
 
     assert shared.runner.run(cancelled()) < 1.0
-    assert not alive(int(heard))
+    assert not lives(int(heard))
 
 
 DAEMON = (
@@ -373,13 +419,18 @@ DAEMON = (
 )
 
 
+@pytest.mark.parametrize("confine", SHIELDS.values(), ids=SHIELDS.keys())
 @pytest.mark.parametrize("warm", [False, True], ids=["plainly", "warm"])
 @pytest.mark.parametrize(
     "program", [DAEMON, "import os; os.system('setsid -f sh -c \"echo $$; exec sleep 60 >/dev/null 2>&1\"')"]
 )
-def test_a_daemon_ends_with_the_call_that_left_it(shared: Bench, warm: bool, program: str) -> None:
-    pid = int(shared.call(shared.script(program, "daemon.py"), warm).stdout)
-    until(lambda: not alive(pid))
+def test_a_daemon_ends_with_the_call_that_left_it(
+    shared: Bench, warm: bool, program: str, confine: Shield | None
+) -> None:
+    if warm:
+        shared.heat(confine=confine)
+    pid = int(shared.call(shared.script(program, "daemon.py"), warm, confine=confine).stdout)
+    until(lambda: not lives(pid))
 
 
 def test_sixty_four_calls_at_once_get_their_own_answers(shared: Bench) -> None:
@@ -428,9 +479,16 @@ def test_an_interpreter_takes_twenty_megabytes_at_most_and_holds_no_secret(bench
     status = Path(f"/proc/{zygote}/status").read_text()
     assert int(re.findall(r"VmRSS:\s+(\d+) kB", status)[0]) <= 20_000
     assert b"s3cr3t" not in Path(f"/proc/{zygote}/environ").read_bytes()
-    held = [os.readlink(f"/proc/{zygote}/fd/{fd}").split(":")[0] for fd in os.listdir(f"/proc/{zygote}/fd")]
-    assert set(held) <= {"pipe", "socket"}
-    assert held.count("socket") == 1
+
+    def held() -> list[str]:
+        with contextlib.suppress(FileNotFoundError):
+            folder = f"/proc/{zygote}/fd"
+            return [os.readlink(f"{folder}/{fd}").split(":")[0] for fd in os.listdir(folder)]
+        return []
+
+    # After a call it looks through its own children, by a file that it opens for a moment.
+    until(lambda: set(held()) == {"pipe", "socket"})
+    assert held().count("socket") == 1
     path = bench.script("import os; print(os.environ['MY_TOKEN'])")
     assert bench.call(path).stdout == b"s3cr3t\n"
 
@@ -438,7 +496,7 @@ def test_an_interpreter_takes_twenty_megabytes_at_most_and_holds_no_secret(bench
 def test_an_interpreter_that_dies_between_calls_is_started_anew(bench: Bench) -> None:
     first = bench.heat()
     os.kill(first, signal.SIGKILL)
-    until(lambda: not alive(first))
+    until(lambda: not lives(first))
     second = bench.heat()
     assert second != first
 
@@ -450,7 +508,7 @@ def test_a_call_whose_interpreter_dies_is_ended_as_by_the_kernel(bench: Bench) -
     )
     output = bench.call(path)
     assert output.signal == signal.SIGKILL
-    until(lambda: not alive(int(output.stdout)))
+    until(lambda: not lives(int(output.stdout)))
     assert bench.call(bench.script("print('well')")).stdout == b"well\n"
 
 
@@ -465,10 +523,23 @@ def test_a_package_that_is_installed_later_is_found(bench: Bench, tmp_path: Path
     assert bench.call(path).stdout == b"5\n"
 
 
+def test_the_interpreter_that_was_used_longest_ago_makes_room(bench: Bench) -> None:
+    def heat(number: int, confine: Shield | None = None) -> int:
+        return bench.heat(env={**ENVIRONMENT, "TZ": f"UTC{number}"}, confine=confine)
+
+    shield = next(iter(reversed(SHIELDS.values())))
+    first, *others = heat(0), heat(0, shield), *(heat(number) for number in range(1, MOST - 1))
+    assert len({first, *others}) == MOST
+    assert heat(0) == first
+    heat(MOST)
+    until(lambda: not lives(others[0]))
+    assert all(lives(pid) for pid in (first, *others[1:]))
+
+
 def test_interpreters_end_with_the_runtime(bench: Bench) -> None:
     zygote = bench.heat()
     bench.runner.run(bench.processes.close())
-    assert not alive(zygote)
+    assert not lives(zygote)
 
 
 def test_a_first_call_does_not_wait_for_the_interpreter(bench: Bench) -> None:
@@ -495,35 +566,50 @@ def test_a_shim_is_asked_once_and_its_variables_are_seen(bench: Bench, tmp_path:
 
 
 class Policy:
-    """A confinement by a policy alone; how a child is wrapped shows in its output."""
+    """A confinement by a policy of each fork alone; how a child is wrapped shows in its output."""
 
     def __init__(self, policy: bytes | None) -> None:
         self.bytes = policy
 
-    def wrap(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Wrapped:
-        return Wrapped(["sh", "-c", 'echo wrapped; exec "$@"', "sh", *argv], env)
+    def wrap(
+        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], *, lasting: bool = False
+    ) -> Wrapped:
+        echo = [] if lasting else ["sh", "-c", 'echo wrapped; exec "$@"', "sh"]
+        return Wrapped([*echo, *argv], env)
 
-    def policy(self) -> bytes | None:
-        return self.bytes
+    def shared(self, env: Mapping[str, str]) -> "Policy | None":
+        return None if self.bytes is None else self
+
+    def policy(self) -> bytes:
+        return self.bytes or b""
+
+    def launcher(self) -> None:
+        """Every program is wrapped anew."""
+
+    def state(self, pid: int) -> bytes:
+        return b""
 
 
-def test_a_warm_call_confines_itself_before_the_script_begins(shared: Bench) -> None:
-    path = shared.script("import resource\nprint(resource.getrlimit(resource.RLIMIT_CPU))", "confined.py")
-    confine = Policy(landlock.encode(limits={"CPU": 7}))
-    assert shared.call(path, confine=confine).stdout == b"(7, 7)\n"
-    assert shared.call(path).stdout != b"(7, 7)\n"
+def test_a_warm_call_confines_itself_before_the_script_begins(bench: Bench) -> None:
+    path = bench.script("import resource\nprint(resource.getrlimit(resource.RLIMIT_CPU))", "confined.py")
+    bench.confine = Policy(landlock.encode(limits={"CPU": 7}))
+    bench.heat()
+    assert bench.call(path).stdout == b"(7, 7)\n"
+    assert bench.call(path, confine=None).stdout != b"(7, 7)\n"
 
 
 @pytest.mark.parametrize("policy", [None, b"no policy"], ids=["none", "one that cannot be applied"])
 def test_a_call_that_cannot_confine_itself_is_wrapped(shared: Bench, policy: bytes | None) -> None:
-    path = shared.script("print('ran')", "wrapped.py")
-    assert shared.call(path, confine=Policy(policy)).stdout == b"wrapped\nran\n"
+    path, confine = shared.script("print('ran')", "wrapped.py"), Policy(policy)
+    # Long enough for an interpreter to become warm, where one does.
+    assert {shared.call(path, confine=confine).stdout for _ in range(12)} == {b"wrapped\nran\n"}
 
 
 KILLED = """
-import asyncio, sys
+import asyncio, os, sys
 from pathlib import Path
 from instar.process import Processes
+from instar.sandbox import Shield, find_level
 
 def show(data):
     print(data.decode(), flush=True)
@@ -531,9 +617,11 @@ def show(data):
 async def main():
     processes, path = Processes(), Path(sys.argv[1])
     bash = "sleep 60 & echo $$ $!; setsid -f sh -c 'echo $$; exec sleep 60'; wait"
+    level = await find_level(processes, os.environ, sys.argv[2])
+    shield = Shield(level, (), (Path("/usr/share"),))
     running = asyncio.ensure_future(processes.run(["sh", "-c", bash], cwd=path.parent, on_output=show))
     while True:
-        await processes.run([str(path)], cwd=path.parent, stdin=b"x", warm=True, on_output=show)
+        await processes.run([str(path)], cwd=path.parent, stdin=b"x", warm=True, on_output=show, confine=shield)
 
 asyncio.run(main())
 """
@@ -552,17 +640,20 @@ def guarded(instar: int) -> bool:
     return any(b"instar-guard" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children)
 
 
-def test_nothing_goes_on_when_instar_itself_is_killed(bench: Bench) -> None:
+@pytest.mark.parametrize("level", ["none", *LEVELS])
+def test_nothing_goes_on_when_instar_itself_is_killed(bench: Bench, level: str) -> None:
     path = bench.script(STAYS)
-    instar = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True)
+    instar = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(path), level], stdout=subprocess.PIPE, text=True
+    )
     assert instar.stdout is not None
     heard = ""
     while "warm" not in heard or len(heard.split()) < 6:
         heard += instar.stdout.readline()
     pids = [int(word) for word in heard.split() if word != "warm"]
     until(lambda: guarded(instar.pid))
-    assert all(alive(pid) for pid in pids)
+    assert all(lives(pid) for pid in pids)
     instar.kill()
     instar.wait()
     instar.stdout.close()
-    until(lambda: not any(alive(pid) for pid in pids))
+    until(lambda: not any(lives(pid) for pid in pids))

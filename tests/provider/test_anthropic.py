@@ -18,6 +18,7 @@ from instar.provider.protocol import (
     ReasoningDelta,
     ReasoningStart,
     TextDelta,
+    Told,
     ToolCallDelta,
     ToolCallStart,
     ToolSpec,
@@ -68,7 +69,7 @@ def claude(server, *pieces, **facts):
 
 
 async def collect(adapter, request):
-    return [delta async for delta in adapter.stream(request)]
+    return [delta async for delta in adapter.stream(request) if not isinstance(delta, Told)]
 
 
 async def failure(adapter, request):
@@ -215,6 +216,11 @@ async def test_a_refusal_says_what_and_whether_to_try_again(server, adapter, sta
 async def test_an_error_in_the_middle_of_an_answer_ends_it(server, adapter):
     model = claude(server, *GOOD[:3], f"event: error\ndata: {refusal('overloaded_error', 'Overloaded')}\n\n")
     stream = adapter.stream(make_request(model, user("hi")))
+    told = await anext(stream)
+    assert isinstance(told, Told)
+    assert (told.tokens.input, told.tokens.output) == (3, 1), (
+        "what was used is told before the answer is whole"
+    )
     assert await anext(stream) == TextDelta("Hel")
     with pytest.raises(ProviderError, match=r"broke off with an error \(overloaded_error\)") as caught:
         await anext(stream)

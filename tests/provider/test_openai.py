@@ -7,7 +7,15 @@ import pytest
 from provider_words import KEY, assistant, call, make_model, make_request, user
 
 from instar.provider.openai import OpenAI, Patience
-from instar.provider.protocol import Finish, ProviderError, TextDelta, ToolCallDelta, ToolCallStart, ToolSpec
+from instar.provider.protocol import (
+    Finish,
+    ProviderError,
+    TextDelta,
+    Told,
+    ToolCallDelta,
+    ToolCallStart,
+    ToolSpec,
+)
 from instar.secret import Secret
 
 
@@ -58,6 +66,7 @@ async def test_an_answer_is_streamed_over_http(server, adapter):
         TextDelta("Let me look. "),
         ToolCallStart(0, "c", "read"),
         ToolCallDelta(0, "{}"),
+        Told(deltas[-1].tokens),
     ]
     assert isinstance(deltas[-1], Finish)
     assert (deltas[-1].reason, deltas[-1].tokens.input) == ("tool-calls", 12)
@@ -158,6 +167,26 @@ def test_openai_and_who_asks_for_it_get_a_cache_key():
     assert key(url="https://api.openai.com/v1") == "ses_9"
     assert key(settings={"setCacheKey": True}) == "ses_9"
     assert key() is None
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({"id": "anthropic/claude-sonnet-4.5"}, {"type": "ephemeral"}),
+        ({"id": "mine", "wire_id": "anthropic/claude-sonnet-4.5"}, {"type": "ephemeral"}),
+        (
+            {"id": "anthropic/claude-x", "options": {"cache_control": {"type": "ephemeral", "ttl": "1h"}}},
+            {"type": "ephemeral", "ttl": "1h"},
+        ),
+        ({"id": "anthropic/claude-x", "options": {"cache_control": None}}, None),
+        ({"id": "openai/gpt-5-mini"}, None),
+        ({"id": "anthropic/claude-x", "url": "https://example.com/v1"}, None),
+        ({"id": "anthropic/claude-x", "url": "https://notopenrouter.ai/v1"}, None),
+    ],
+)
+def test_claude_behind_openrouter_is_asked_to_cache(facts, expected):
+    request = make_request(make_model(**{"url": "https://openrouter.ai/api/v1", **facts}), user("hi"))
+    assert json.loads(OpenAI().body(request)).get("cache_control") == expected
 
 
 def test_a_model_is_called_by_the_name_that_its_server_knows():

@@ -52,6 +52,17 @@ def models(data=None, environment=None):
     return Models(Config.from_data(data or {}), environment or {}, shipped())
 
 
+def test_a_name_that_stands_for_another_model_costs_what_that_costs():
+    """Else a cheap model's name would stand for a dear one, and limits on cost would count too little."""
+    data = {
+        "provider": {"openai": {"models": {"gpt-4.1-nano": {"id": "gpt-4.1"}, "gpt-4o": {"id": "gpt-none"}}}}
+    }
+    found = models(data, KEY)
+    dear, cheap = found.find("openai/gpt-4.1"), models(environment=KEY).find("openai/gpt-4.1-nano")
+    assert found.find("openai/gpt-4.1-nano").cost == dear.cost != cheap.cost
+    assert found.find("openai/gpt-4o").cost.input is None
+
+
 def test_a_catalogued_model_needs_only_its_key():
     model = models(environment=KEY).find("openai/gpt-4.1")
     assert model.api_key is not None

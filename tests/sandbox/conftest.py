@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from tests.running import arguments, pids
 
 from instar.process import Output, Processes
 from instar.sandbox import Copy, Level, Limits, Sandbox, Shield, copy_of, find_level
@@ -228,13 +229,6 @@ def assert_nothing_runs(command: str) -> None:
         time.sleep(0.005)
 
 
-def running_as(command: str) -> list[str]:
+def running_as(command: str) -> list[int]:
     words = command.replace(" ", "\0").encode() + b"\0"
-    running = []
-    for entry in os.listdir("/proc"):
-        try:
-            with open(f"/proc/{entry}/cmdline", "rb") as file:
-                running += [entry] if entry.isdigit() and file.read() == words else []
-        except OSError:
-            continue
-    return running
+    return [pid for pid in pids() if arguments(pid) == words]

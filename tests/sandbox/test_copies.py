@@ -2,9 +2,11 @@
 
 import os
 import stat
+import tempfile
 import time
 from pathlib import Path
 
+import pytest
 from tests.sandbox.conftest import Home, sandboxed, state_of
 
 from instar.process import Processes
@@ -70,3 +72,32 @@ async def test_without_an_overlay_the_copy_is_a_tree(processes: Processes, home:
         assert done.stdout.decode() == f"{home.workspace}\n"
         assert (made.changes / "hooks/a.py").read_text() == "x\n"
     assert (home.workspace / "hooks/a.py").read_text() == "print('as it was')\n"
+
+
+def test_copies_of_a_process_that_was_killed_are_removed_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    source = tmp_path / "source"
+    (tmp_path / "tmp").mkdir()
+    source.mkdir()
+    left, young, other = (tmp_path / "tmp" / name for name in ("instar-copy-a", "instar-copy-b", "else"))
+    for folder in (left, young, other):
+        (folder / "tree").mkdir(parents=True)
+    (left / "tree").chmod(0)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (tmp_path / "tmp" / "instar-copy-link").symlink_to(outside)
+    with copy_of(source, Level("landlock"), tmp_path) as used:
+        held = used.scratch.rename(tmp_path / "tmp" / "instar-copy-held")
+        for folder in (left, other, held):
+            os.utime(folder, (0, 0))
+        with copy_of(source, Level("landlock")):
+            assert {path.name for path in (tmp_path / "tmp").glob("*")} >= {
+                "instar-copy-b",
+                "instar-copy-held",
+            }
+            assert not left.exists()
+            assert other.exists()
+            assert outside.exists()
+        held.rename(used.scratch)

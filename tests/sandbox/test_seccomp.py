@@ -8,9 +8,12 @@ from instar.sandbox import seccomp
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-@pytest.mark.parametrize("refused", [seccomp.SHIELD, (*seccomp.SANDBOX, *seccomp.NO_SOCKETS)])
-def test_a_filter_is_whole_steps_whose_jumps_stay_inside(machine: str, refused: tuple[str, ...]) -> None:
-    program = seccomp.program(refused, machine)
+@pytest.mark.parametrize("refused", [seccomp.SHIELD, seccomp.SANDBOX])
+@pytest.mark.parametrize("families", [None, (), seccomp.LOCAL])
+def test_a_filter_is_whole_steps_whose_jumps_stay_inside(
+    machine: str, refused: tuple[str, ...], families: tuple[int, ...] | None
+) -> None:
+    program = seccomp.program(refused, machine, families)
     steps = list(struct.iter_unpack("=HBBI", program))
     assert len(steps) > len(refused)
     for index, (code, yes, no, _) in enumerate(steps):

@@ -7,7 +7,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -30,7 +29,7 @@ class Served:
     def __init__(self, arguments: list[str], directory: Path, environment: Mapping[str, str]) -> None:
         self.directory = directory
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "instar", "serve", "--port", "0", *arguments],
+            [sys.executable, "-m", "instar", "serve", "--port", "0", "--grace", "0", *arguments],
             cwd=directory,
             env=dict(environment),
             stdin=subprocess.DEVNULL,
@@ -57,12 +56,13 @@ class Served:
         return self.http.post(f"/session/{session_id}/{path}", json={"model": model, "parts": parts, **body})
 
     @contextlib.contextmanager
-    def events(self, **options: Any) -> Iterator[Iterator[dict[str, Any]]]:
-        """Open the event stream and yield its events; the first one has been read when it is open."""
-        with self.http.stream("GET", "/event", **options) as response:
+    def events(self, path: str = "/event", **options: Any) -> Iterator[Iterator[dict[str, Any]]]:
+        """Open an event stream and yield its events; the first one has been read when it is open."""
+        with self.http.stream("GET", path, **options) as response:
             assert response.status_code == 200
-            found = (json.loads(line[6:]) for line in response.iter_lines() if line.startswith("data: "))
-            assert next(found)["type"] == "server.connected"
+            found = _heard(response)
+            first = next(found)
+            assert first.get("payload", first)["type"] == "server.connected"
             yield found
 
     def stop(self, number: int = signal.SIGTERM) -> int:
@@ -72,6 +72,14 @@ class Served:
         self.errors = self.process.communicate(timeout=PATIENCE)[1].decode()
         self.http.close()
         return self.process.returncode
+
+
+def _heard(response: httpx2.Response) -> Iterator[dict[str, Any]]:
+    # The end of the server breaks the streams of opencode's clients.
+    with contextlib.suppress(httpx2.RemoteProtocolError):
+        for line in response.iter_lines():
+            if line.startswith("data: "):
+                yield json.loads(line[6:])
 
 
 @pytest.fixture
@@ -99,13 +107,9 @@ def serve(clean_environment: Mapping[str, str], tmp_path: Path) -> Iterator[Call
         one.stop()
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """One server for tests that leave it as it was."""
-    root = tmp_path_factory.mktemp("shared")
-    (root / "project").mkdir()
-    (root / "script.txt").write_text(TALK)
-    environment = {
+def environment_in(root: Path) -> dict[str, str]:
+    """The environment of a server whose home, folders and script (``script.txt``) are in one folder."""
+    return {
         "PATH": os.environ["PATH"],
         "HOME": str(root),
         "INSTAR_DATA": str(root / "data"),
@@ -114,7 +118,15 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         "INSTAR_SERVER_PASSWORD": PASSWORD,
         "INSTAR_SCRIPT": str(root / "script.txt"),
     }
-    served = Served([], root / "project", environment)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One server for tests that leave it as it was."""
+    root = tmp_path_factory.mktemp("shared")
+    (root / "project").mkdir()
+    (root / "script.txt").write_text(TALK)
+    served = Served([], root / "project", environment_in(root))
     yield served
     served.stop()
 
@@ -137,16 +149,3 @@ def problems() -> Callable[[str, Any], list[str]]:
         return [f"{error.json_path}: {error.message}" for error in validator(schema).iter_errors(value)]
 
     return check
-
-
-@pytest.fixture
-def wait_until() -> Callable[[Callable[[], Any]], None]:
-    """Wait for a condition."""
-
-    def wait(condition: Callable[[], Any]) -> None:
-        until = time.monotonic() + PATIENCE
-        while not condition():
-            assert time.monotonic() < until, "it did not come to that"
-            time.sleep(0.01)
-
-    return wait

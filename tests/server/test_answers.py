@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.waiting import wait_until
 
 BASH = '== turn\ntool: bash {"command": "echo ran"}\n== turn\ntext: went on\n'
 ASK = json.dumps({"permission": {"bash": "ask"}})
@@ -18,7 +19,7 @@ QUESTION = f"== turn\ntool: question {json.dumps({'questions': [COLOUR]})}\n== t
 
 
 @pytest.fixture
-def asking(serve, wait_until):
+def asking(serve):
     """A server in whose session a call or a question waits: the server, the session and what waits."""
 
     def start(kind="permission", script=BASH):
@@ -33,7 +34,7 @@ def asking(serve, wait_until):
     return start
 
 
-def outcome(served, session_id, wait_until):
+def outcome(served, session_id):
     """What the model read of its call, and whether it went on."""
     wait_until(lambda: served.http.get("/session/status").json() == {})
     messages = served.http.get(f"/session/{session_id}/message").json()
@@ -56,45 +57,45 @@ def outcome(served, session_id, wait_until):
         ),
     ],
 )
-def test_a_client_answers_a_call_that_waits(asking, wait_until, problems, given, said, went_on):
+def test_a_client_answers_a_call_that_waits(asking, problems, given, said, went_on):
     served, session_id, waiting = asking()
     assert problems("PermissionRequest", waiting) == []
     assert (waiting["sessionID"], waiting["patterns"]) == (session_id, ["echo ran"])
     answer = served.http.post(f"/permission/{waiting['id']}/reply", json=given)
     assert (answer.status_code, answer.json()) == (200, True)
-    assert outcome(served, session_id, wait_until) == (said, went_on)
+    assert outcome(served, session_id) == (said, went_on)
     assert served.http.get("/permission").json() == []
     again = served.http.post(f"/permission/{waiting['id']}/reply", json=given)
     assert again.status_code == 404
     assert problems("PermissionNotFoundError", again.json()) == []
 
 
-def test_what_was_allowed_for_always_is_not_asked_again(asking, wait_until):
+def test_what_was_allowed_for_always_is_not_asked_again(asking):
     served, session_id, waiting = asking()
     served.http.post(f"/permission/{waiting['id']}/reply", json={"reply": "always"})
-    outcome(served, session_id, wait_until)
+    outcome(served, session_id)
     assert served.ask(served.session()).json()["parts"][-2]["text"] == "went on"
 
 
-def test_an_older_client_answers_at_the_session(asking, wait_until):
+def test_an_older_client_answers_at_the_session(asking):
     served, session_id, waiting = asking()
     url = f"/session/{session_id}/permissions/{waiting['id']}"
     assert served.http.post(url, json={"response": "maybe"}).status_code == 400
     assert served.http.post(url, json={"response": "once"}).json() is True
-    assert outcome(served, session_id, wait_until) == ("ran\n", True)
+    assert outcome(served, session_id) == ("ran\n", True)
     assert served.http.post(url, json={"response": "once"}).status_code == 404
 
 
-def test_an_answer_at_another_session_answers_nothing(asking, wait_until):
+def test_an_answer_at_another_session_answers_nothing(asking):
     served, session_id, waiting = asking()
     url = f"/session/{served.session()}/permissions/{waiting['id']}"
     assert served.http.post(url, json={"response": "always"}).status_code == 404
     assert served.http.get("/permission").json() == [waiting]
     served.http.post(f"/permission/{waiting['id']}/reply", json={"reply": "once"})
-    assert outcome(served, session_id, wait_until) == ("ran\n", True)
+    assert outcome(served, session_id) == ("ran\n", True)
 
 
-def test_an_answer_that_names_another_directory_finds_its_call(asking, wait_until, tmp_path):
+def test_an_answer_that_names_another_directory_finds_its_call(asking, tmp_path):
     served, session_id, waiting = asking()
     other = tmp_path / "other"
     other.mkdir()
@@ -102,33 +103,33 @@ def test_an_answer_that_names_another_directory_finds_its_call(asking, wait_unti
     assert served.http.get("/permission", params={"directory": str(other)}).json() == []
     answer = served.http.post(f"/permission/{waiting['id']}/reply", json={"reply": "once"}, headers=header)
     assert answer.json() is True
-    assert outcome(served, session_id, wait_until) == ("ran\n", True)
+    assert outcome(served, session_id) == ("ran\n", True)
 
 
-def test_a_client_answers_a_question(asking, wait_until, problems):
+def test_a_client_answers_a_question(asking, problems):
     served, session_id, waiting = asking("question", QUESTION)
     assert problems("QuestionRequest", waiting) == []
     assert (waiting["sessionID"], waiting["questions"]) == (session_id, [COLOUR])
     url = f"/question/{waiting['id']}/reply"
     assert served.http.post(url, json={"answers": []}).status_code == 400
     assert served.http.post(url, json={"answers": [["blue"]]}).json() is True
-    assert outcome(served, session_id, wait_until) == ("The person answered:\nWhich colour? blue", True)
+    assert outcome(served, session_id) == ("The person answered:\nWhich colour? blue", True)
     again = served.http.post(url, json={"answers": [["blue"]]})
     assert again.status_code == 404
     assert problems("QuestionNotFoundError", again.json()) == []
 
 
-def test_a_client_dismisses_a_question(asking, wait_until):
+def test_a_client_dismisses_a_question(asking):
     served, session_id, waiting = asking("question", QUESTION)
     assert served.http.post(f"/question/{waiting['id']}/reject").json() is True
-    assert outcome(served, session_id, wait_until) == ("The user dismissed this question.", False)
+    assert outcome(served, session_id) == ("The user dismissed this question.", False)
 
 
-def test_a_session_that_denies_questions_is_not_offered_the_tool(serve, wait_until):
+def test_a_session_that_denies_questions_is_not_offered_the_tool(serve):
     served = serve(script=QUESTION)
     session_id = served.session(permission=[{"permission": "question", "pattern": "*", "action": "deny"}])
     served.ask(session_id)
-    assert "unavailable tool 'question'" in outcome(served, session_id, wait_until)[0]
+    assert "unavailable tool 'question'" in outcome(served, session_id)[0]
 
 
 @pytest.mark.parametrize(("kind", "script"), [("permission", BASH), ("question", QUESTION)])

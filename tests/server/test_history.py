@@ -1,6 +1,7 @@
 """A session's past through HTTP: revert, fork, diff, single messages, its own fields."""
 
 import pytest
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -71,7 +72,6 @@ def test_a_session_is_changed(shared, talk, problems):
     assert problems("Session", changed) == []
     assert (changed["title"], changed["metadata"], changed["time"]["archived"]) == ("New", {"a": 1}, 12)
     assert changed["permission"] == [rule]
-    assert session_id not in [session["id"] for session in shared.http.get("/session").json()]
     more = {"permission": "read", "pattern": "*", "action": "ask"}
     again = shared.http.patch(url, json={"permission": [more], "time": {"archived": 0}}).json()
     assert (again["title"], again["permission"]) == ("New", [rule, more])
@@ -119,7 +119,7 @@ def test_one_message_is_read_and_deleted_and_one_part(shared, talk, problems):
     assert missing.json()["name"] == "NotFoundError"
 
 
-def test_a_busy_session_is_a_conflict(serve, wait_until):
+def test_a_busy_session_is_a_conflict(serve):
     served = serve(script='== turn\ntool: bash {"command": "sleep 60"}\n')
     session_id = served.session()
     served.ask(session_id, path="prompt_async")
@@ -141,7 +141,6 @@ def test_a_busy_session_is_a_conflict(serve, wait_until):
         ("POST", "revert", {}, 400),
         ("POST", "fork", {"messageID": "msg_none"}, 404),
         ("POST", "fork", {"messageID": 1}, 400),
-        ("GET", "diff?messageID=msg_none", None, 404),
         ("GET", "diff?messageID=other", None, 400),
         ("POST", "summarize", {"providerID": "scripted"}, 400),
         ("POST", "summarize", {"providerID": "none", "modelID": "x"}, 400),

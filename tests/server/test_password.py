@@ -1,3 +1,4 @@
+import os
 import stat
 
 import httpx2
@@ -30,6 +31,18 @@ def test_a_file_that_others_can_read_or_that_is_empty_is_replaced(tmp_path):
         found = find_password({}, path)
         assert found.value.reveal() not in ("", "known")
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_file_of_another_user_is_not_believed(tmp_path, monkeypatch):
+    path = tmp_path / "password"
+    path.write_text("known")
+    path.chmod(0o600)
+    if os.geteuid() == 0:
+        os.chown(path, 12345, 12345)
+    else:
+        mine = os.geteuid()
+        monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
+    assert find_password({}, path).value.reveal() != "known"
 
 
 def test_the_servers_own_password_is_never_printed_but_its_file_is(serve, clean_environment):

@@ -25,4 +25,4 @@ def test_a_session_made_in_a_workspace_works_there(serve, clean_environment, tmp
     assert there.stdout == "?? new.txt\n"
     assert not (folder / "new.txt").exists()
     gone = server.http.post("/session", json={"workspaceID": "wrk_gone"})
-    assert gone.status_code == 404
+    assert gone.status_code == 400

@@ -11,11 +11,13 @@ from instar.event import Event, MessageRemoved, PartUpdated, SessionDeleted, Ses
 from instar.message import Rule
 from instar.store import (
     DropSession,
+    PruneValues,
     PutApproval,
     PutMessage,
     PutPart,
     PutProject,
     PutSession,
+    PutValue,
     StoreError,
 )
 from instar.store.migrate import migrations, prepare
@@ -71,6 +73,15 @@ def test_a_durable_event_is_opencodes_row(connection: sqlite3.Connection) -> Non
     )
     assert (event_id, aggregate, seq, kind) == (one.id, "ses_a", 1, "message.removed.1")
     assert json.loads(data) == {"sessionID": "ses_a", "messageID": "msg_1"}
+
+
+def test_of_the_values_with_a_prefix_the_last_keys_stay(connection: sqlite3.Connection) -> None:
+    keys = ["a", "n", "n:1", "n:2", "n:3", "n:\U0001f600", "o"]
+    put = [PutValue(plugin, key, 1) for plugin in ("p", "q") for key in keys]
+    encode_commit([*put, PruneValues("p", "n:", 2)], [], 1).run(connection)
+    found = connection.execute("SELECT plugin, key FROM instar_value ORDER BY 1, 2").fetchall()
+    gone = {("p", "n:1"), ("p", "n:2")}
+    assert set(map(tuple, found)) == {(plugin, key) for plugin in ("p", "q") for key in keys} - gone
 
 
 def test_of_a_deleted_session_nothing_stays(connection: sqlite3.Connection, make: Any) -> None:

@@ -1,5 +1,6 @@
 import asyncio
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -58,6 +59,7 @@ from instar.store import (
     Usage,
 )
 from instar.store.sqlite import SqliteStore, open_store
+from instar.store.writer import Near
 
 Talk = tuple[Session, User]
 Sql = Callable[..., list[tuple[Any, ...]]]
@@ -349,6 +351,17 @@ async def test_a_lease_is_one_owners_and_its_fence_rises_with_every_holder(
     assert taken.fence == 3
     await store.release(yours)
     assert await store.lease(session.id, "you", 60_000) is None
+
+
+async def test_a_row_that_cannot_be_read_at_once_is_read_by_a_thread(
+    store: SqliteStore, talk: Talk, path: Path
+) -> None:
+    other = path.with_name("held.db")
+    held = sqlite3.connect(other, isolation_level=None)
+    held.execute("BEGIN EXCLUSIVE")
+    store._near = Near(other)
+    assert await store.session(talk[0].id) == talk[0]
+    held.close()
 
 
 async def test_two_stores_on_one_file_share_leases_and_numbers(

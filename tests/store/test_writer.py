@@ -10,7 +10,7 @@ import pytest
 from instar.event import Event, SessionIdle, make
 from instar.store import StoreError
 from instar.store.migrate import migrations, prepare
-from instar.store.writer import Readers, Writer
+from instar.store.writer import Near, Readers, Writer
 
 Work = Callable[[sqlite3.Connection], Any]
 
@@ -229,3 +229,58 @@ async def test_a_reader_outlives_a_read_that_fails(writer: Writer, path: Path) -
     readers.close()
     with pytest.raises(StoreError, match="the store is closed"):
         readers.submit(keys)
+
+
+async def test_what_is_not_kept_is_told_at_once_or_after_what_was_submitted_before_it(
+    writer: Writer, published: list[Event]
+) -> None:
+    first, then, last = idle("ses_1"), idle("ses_2"), idle("ses_3")
+    writer.tell(first)
+    assert published == [first]
+    gate = await hold(writer)
+    kept = writer.submit(put("a"), (then,))
+    writer.tell(last)
+    assert published == [first]
+    gate.opened.set()
+    await kept
+    assert published == [first, then, last]
+
+
+async def test_what_is_not_kept_is_told_while_the_writer_closes(
+    writer: Writer, published: list[Event]
+) -> None:
+    gate = await hold(writer)
+    closing = asyncio.create_task(writer.close())
+    await asyncio.sleep(0)
+    writer.tell(idle("ses_1"))
+    assert len(published) == 1
+    gate.opened.set()
+    await closing
+
+
+async def test_words_that_are_told_alone_write_nothing(writer: Writer, published: list[Event]) -> None:
+    connections: list[sqlite3.Connection] = []
+    await writer.submit(connections.append)
+    statements: list[str] = []
+    connections[0].set_trace_callback(statements.append)
+    await writer.submit(None, (idle("ses_1"),))
+    assert len(published) == 1
+    assert statements == []
+
+
+def test_a_near_row_is_read_at_once_and_what_another_process_locks_is_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "near.db"
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("CREATE TABLE t (a)")
+    near = Near(path)
+    assert near.read(lambda connection: connection.execute("SELECT count(*) FROM t").fetchall()) == [(0,)]
+    other.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(BlockingIOError):
+        near.read(lambda connection: connection.execute("SELECT * FROM t").fetchall())
+    other.execute("ROLLBACK")
+    with pytest.raises(StoreError, match="no such table"):
+        near.read(lambda connection: connection.execute("SELECT * FROM u").fetchall())
+    near.close()
+    with pytest.raises(StoreError, match="the store is closed"):
+        near.read(lambda connection: None)
+    other.close()

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from instar.children import Children
 from instar.event import Event
+from instar.paths import Paths
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolResult
 from instar.process import Processes
 from instar.tool import schema, search
@@ -28,7 +30,7 @@ class Context:
     call_id = "call_1"
     agent = "build"
 
-    def __init__(self, directory: Path, worktree: Path, process: Processes) -> None:
+    def __init__(self, directory: Path, worktree: Path, process: Children) -> None:
         self.abort = asyncio.Event()
         self.messages: list[Any] = []
         self.directory = directory
@@ -69,10 +71,14 @@ async def _call(tool: Tool, ctx: ToolContext, **args: Any) -> ToolResult:
 
 
 @pytest.fixture
-async def processes() -> AsyncIterator[Processes]:
-    processes = Processes()
-    yield processes
-    await processes.close()
+async def processes(tmp_path: Path) -> AsyncIterator[Children]:
+    """Children of a person whose home is empty."""
+    own = Processes()
+    environment = {**os.environ, "HOME": str(tmp_path / "home")}
+    children = Children(own, Paths.from_environment(environment), environment)
+    yield children
+    await children.close()
+    await own.close()
 
 
 @pytest.fixture
@@ -84,7 +90,7 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ctx(project: Path, processes: Processes) -> Context:
+def ctx(project: Path, processes: Children) -> Context:
     return Context(project, project, processes)
 
 

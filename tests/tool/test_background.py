@@ -4,20 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.running import lives
 
 from instar.plugin.tool import ToolFailure
-from instar.process import Processes
 from instar.tool import background
 
 TOOL = background.TOOL
-
-
-def lives(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in ("Z", "X")
 
 
 async def pid_of(ctx: Any, call: Any, name: str) -> int:
@@ -62,7 +54,6 @@ async def test_commands_end_with_their_session_and_not_with_another(ctx: Any, ca
 
 
 async def test_commands_end_with_the_runtime(ctx: Any, call: Any) -> None:
-    ctx.process = Processes()
     await call(TOOL, ctx, action="start", command="echo $$; sleep 60")
     pid = await pid_of(ctx, call, "bg1")
     await ctx.process.close()

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.running import lives
 
 from instar.plugin.tool import ToolFailure
 from instar.tool import bash
@@ -85,15 +86,6 @@ async def test_a_signal_is_named(ctx: Any, call: Any) -> None:
     assert result.metadata["exit"] is None
 
 
-def ended(pid: int) -> bool:
-    """Whether a process is gone, or only waits to be collected by a parent that is not ours."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return True
-    return state == "Z"
-
-
 @pytest.mark.parametrize("how", ["timeout", "cancel", "exit"])
 async def test_nothing_that_a_command_started_is_left_running(ctx: Any, project: Path, how: str) -> None:
     seconds = 0.2 if how == "timeout" else 30
@@ -108,7 +100,7 @@ async def test_nothing_that_a_command_started_is_left_running(ctx: Any, project:
             await task
     else:
         await task
-    assert ended(int((project / "pid").read_text()))
+    assert not lives(int((project / "pid").read_text()))
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ async def test_a_new_file_is_made_with_its_folders(ctx: Any, call: Any, project:
         "filepath": str(path),
         "exists": False,
         "diff": "--- a/b/c.txt\n+++ a/b/c.txt\n@@ -0,0 +1,2 @@\n+one\n+two\n",
+        "diagnostics": {},
     }
     assert ctx.edited == [str(path)]
 

@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 from tests.turn import PATIENCE, Door, House, said
 
+from instar.api.project import ProjectBody
+from instar.projects import Projects
+
 pytest_plugins = ["tests.turn"]
 
 WATCHED = "file.watcher.updated"
@@ -178,6 +181,7 @@ async def test_a_project_is_told_when_it_is_new_and_when_its_worktree_moved(
     first.runtime.watch()
     seen = (await first.until(lambda event: event.type == "project.updated")).to_plain()["properties"]
     assert (seen["worktree"], seen["vcs"], seen["sandboxes"]) == (str(house.folder), "git", [])
+    await Projects(first.runtime.instance).update(seen["id"], ProjectBody(name="Named"))
     await first.runtime.close()
     again = await watched(house)
     assert again.of("project.updated") == []
@@ -187,7 +191,7 @@ async def test_a_project_is_told_when_it_is_new_and_when_its_worktree_moved(
     moved.runtime.watch()
     told = (await moved.until(lambda event: event.type == "project.updated")).to_plain()["properties"]
     assert (told["id"], told["worktree"]) == (seen["id"], str(tmp_path / "moved"))
-    assert told["time"]["created"] == seen["time"]["created"]
+    assert (told["name"], told["time"]["created"]) == ("Named", seen["time"]["created"])
 
 
 async def test_a_folder_that_is_gone_is_named_and_everything_else_goes_on(

@@ -16,7 +16,7 @@ from instar.cli.door import door
 from instar.cli.failure import Failure
 from instar.cli.schema import KEYS, schema
 from instar.cli.text import harmless, one_line
-from instar.config import Config, dotted, has_reference
+from instar.config import SECTIONS, Config, dotted, has_reference, kind_of
 from instar.document import DocumentError, parse_jsonc, read_jsonc
 from instar.secret import MASK, Secret, masked, redact
 from instar.settings import Settings, read_settings
@@ -161,6 +161,10 @@ def _values(read: Settings, environment: Mapping[str, str]) -> Iterator[_Value]:
     for field in msgspec.structs.fields(Config):
         if field.name in KEYS and field.name not in read.config.data and isinstance(field.default, int | str):
             yield _Value((field.name,), field.default, "default")
+    for name in SECTIONS:
+        for key, value in msgspec.structs.asdict(kind_of(name)()).items():
+            if key not in read.config.data.get(name, {}):
+                yield _Value((name, key), value, "default")
 
 
 def _leaves(data: Any, path: Place) -> Iterator[tuple[Place, Any]]:

@@ -1,7 +1,8 @@
 """What every command is given: the person's environment, and places found from it when asked for."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,10 @@ import click
 from instar.cli.text import one_line
 
 if TYPE_CHECKING:
+    import contextlib
+
     from instar.paths import Paths
+    from instar.plugin import Client, Means
     from instar.trust import Trust
 
 
@@ -64,6 +68,29 @@ class Context:
         tell_untrusted(read.dropped)
         named = [one.options for one in read.plugins if flagship_name(one.target) == name]
         return named[-1] if named else {}
+
+    def means(self, name: str) -> "contextlib.AbstractAsyncContextManager[Means]":
+        """Open what a flagship's command works with in the working directory."""
+        # Start-up time, as above.
+        from instar.cli.means import means
+
+        return means(name, self.directory, self.paths, self.environment, self.trust)
+
+    @asynccontextmanager
+    async def instance(self, flags: Mapping[str, Any], *, automatic: bool = False) -> "AsyncIterator[Client]":
+        """Let an instance live in the working directory, opened with `flags`, with its plugins at work.
+
+        `automatic` as in `PluginInput`.
+        """
+        # Start-up time, as above.
+        from instar.runtime import Options, Runtime
+
+        options = Options(self.directory, self.environment, dict(flags), automatic=automatic)
+        async with await Runtime.open(options) as runtime:
+            tell_untrusted(runtime.untrusted)
+            for notice in runtime.notices:
+                click.echo(f"instar: {one_line(notice)}", err=True)
+            yield runtime
 
     def folder(self, given: str | None) -> Path:
         """Return the folder that ``--dir`` names, else the working directory. Raises `click.UsageError`."""

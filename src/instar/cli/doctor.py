@@ -99,7 +99,7 @@ async def examine(context: Context, folder: Path) -> Report:
             model,
             *await git,
             *_programs(context),
-            await _sandbox(processes, context),
+            await _sandbox(processes, context, found),
             database,
             _trust(context, folder, found),
             _evolve(context, await evolve, found),
@@ -216,19 +216,27 @@ def _programs(context: Context) -> Iterator[Line]:
 
 
 _LATER: Final = {
-    "bun": "would be for JavaScript plugins; this instar runs Python ones only",
-    "node": "for MCP servers and scripts of yours that are written for it",
+    "bun": "runs JavaScript plugins; without it node does",
+    "node": "runs JavaScript plugins where there is no bun; 20 or newer",
 }
 
 
-async def _sandbox(processes: Processes, context: Context) -> Line:
-    """How far a child can be confined on this machine, found by doing it."""
-    level = await find_level(processes, context.environment)
+async def _sandbox(processes: Processes, context: Context, found: Checked) -> Line:
+    """How far a child is confined on this machine, found by doing it, at most as far as the settings ask for."""
+    asked = found.read.config.shield.at_most if found.read else "bubblewrap"
+    level = await find_level(processes, context.environment, asked)
     lock = f"Landlock {level.landlock}" if level.landlock else "no Landlock"
     if level.name == "bubblewrap":
         overlay = "copies by overlay" if level.overlay else "plain copies"
         return Line("sandbox", "ok", f"{level.program}, {lock}, {overlay}")
-    text = f"{lock} alone" if level.name == "landlock" else "none"
+    text = (
+        f"{lock} alone"
+        if level.name == "landlock"
+        else "none, so evolve changes nothing unless evolve.unsafe"
+    )
+    if level.name == asked:
+        why = f'the settings ask for no more ("shield": {{"level": "{asked}"}})'
+        return Line("sandbox", "note", f"{text}: {why}", 'for all that this machine can: "level": "auto"')
     return Line("sandbox", "note", f"{text}: {level.missing}", level.todo)
 
 
@@ -246,11 +254,14 @@ def _evolve(context: Context, done: Output | ProcessError, found: Checked) -> Li
         unread = "not known until the settings can be read"
         return Line(name, "note", unread if found.read is None else said or "it says nothing")
     where = f"{status['workspace']} ({status['source']})"
+    waiting = len(status["waiting"])
     if not status["problems"]:
-        return Line(name, "ok", where)
+        text = f"{where}: {waiting} changes of the agent's wait for you"
+        return Line(name, "note", text, "instar evolve pending") if waiting else Line(name, "ok", where)
     is_strange = not status["active"] and not context.trust.is_trusted(Path(status["workspace"]))
     said = f"{where}: {'; '.join(status['problems'])}"
-    return Line(name, "note" if is_strange else "problem", said, todo)
+    is_frozen = status["problems"] == [status["frozen"]]
+    return Line(name, "note" if is_strange or is_frozen else "problem", said, todo)
 
 
 # -- places ------------------------------------------------------------------------------------------
@@ -282,9 +293,12 @@ def _trust(context: Context, folder: Path, found: Checked) -> Line:
     problem = context.trust.problem
     if problem:
         return Line("trust", "problem", problem)
-    if context.trust.is_trusted(folder):
-        return Line("trust", "ok", f"{folder} is trusted: what it brings runs")
     dropped = found.read.dropped if found.read else []
+    if context.trust.is_trusted(folder):
+        if dropped:
+            text = f"{folder} is trusted, but for what it says on guards: {'; '.join(dropped)}"
+            return Line("trust", "note", text, "read what is named, then trust its folder again")
+        return Line("trust", "ok", f"{folder} is trusted: what it brings runs")
     if not dropped:
         return Line("trust", "ok", f"{folder} is not trusted, and brings nothing that would need it")
     todo = f"if you know where it comes from: instar trust {shlex.quote(str(folder))}"

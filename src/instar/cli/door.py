@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from instar.cli import logs
+from instar.cli import collector, logs
 from instar.cli.context import Context, tell_untrusted
 from instar.cli.failure import drop_output, one_line_errors
 from instar.cli.text import one_line
 
 if TYPE_CHECKING:
+    from instar.client import AsyncClient
     from instar.runtime import Options, Runtime
 
 GONE: Final = 141
@@ -74,13 +75,26 @@ def quiet_end() -> Iterator[None]:
         raise click.exceptions.Exit(GONE) from None
 
 
+def in_process(runtime: "Runtime") -> "AsyncClient":
+    """Return a client of a runtime's HTTP interface, for its plugins (`PluginInput.http`)."""
+    # Start-up time: Starlette and the client are for plugins that ask.
+    from instar.server.within import client_of
+
+    return client_of(runtime)
+
+
 @asynccontextmanager
-async def opened_runtime(options: "Options") -> "AsyncIterator[Runtime]":
-    """Open a runtime, say on stderr what it skipped, and close it at the end."""
+async def opened_runtime(options: "Options", *, automatic: bool = False) -> "AsyncIterator[Runtime]":
+    """Open a runtime, say on stderr what it skipped, and close it at the end. `automatic` as in `Options`."""
     # Start-up time: only a command that needs a runtime pays for its rooms.
+    from msgspec.structs import replace
+
+    from instar.cli.own_server import OwnServer
     from instar.runtime import Runtime
 
-    async with await Runtime.open(options) as runtime:
+    asked = replace(options, automatic=automatic, http=in_process, serve=OwnServer)
+    async with await Runtime.open(asked) as runtime:
+        collector.started()
         tell(runtime)
         yield runtime
 

@@ -83,6 +83,7 @@ def _known() -> tuple[tuple[type[Exception], ...], tuple[type[Exception], ...]]:
     from instar.document import DocumentError
     from instar.git import GitError
     from instar.plugin import Invalid, NotFound
+    from instar.plugin.locate import LoadError
     from instar.process import ProcessError
     from instar.provider.assemble import UnknownModel
     from instar.provider.resolve import NoModel
@@ -99,4 +100,4 @@ def _known() -> tuple[tuple[type[Exception], ...], tuple[type[Exception], ...]]:
         UnknownModel,
         ValueError,
     )
-    return mistakes, (NoModel, StoreError, GitError, ProcessError)
+    return mistakes, (NoModel, LoadError, StoreError, GitError, ProcessError)

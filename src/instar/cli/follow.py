@@ -2,8 +2,10 @@
 
 from typing import Protocol
 
+from instar.account import STOPPED
 from instar.event import (
     Event,
+    HooksRan,
     LimitReached,
     MessageUpdated,
     PartDelta,
@@ -16,12 +18,14 @@ from instar.event import (
     QuestionRejected,
     QuestionReplied,
     Retry,
+    SelfModified,
     SessionCompacted,
     SessionError,
     SessionStatusChanged,
 )
 from instar.message import (
     Assistant,
+    MessageAbortedError,
     MessageError,
     Part,
     ReasoningPart,
@@ -86,6 +90,7 @@ class Follower:
         self._held: list[Event] = []
         self._growing: dict[str, Part] = {}
         self._waiting: dict[str, Part] = {}
+        self._limits: list[str] = []
 
     def tick(self) -> None:
         """Let the view show that time goes by, unless a question stands."""
@@ -126,16 +131,31 @@ class Follower:
 
     def _rest(self, properties: object) -> None:
         match properties:
+            case SessionError(error=MessageAbortedError(data=data)) if data.message.startswith(STOPPED):
+                self._hand_over()
+                self._limit(data.message)
             case SessionError(error=error) if error is not None:
                 self._hand_over()
                 self._view.error(error)
-            case LimitReached(message=text):
-                self.limited = True
-                self._view.limit(text)
+            case LimitReached(message=text, ends=ends):
+                self.limited = self.limited or ends
+                self._limit(text)
             case SessionCompacted():
                 self._view.note("earlier messages were summarised")
+            case HooksRan(event=name, messages=texts):
+                for text in texts:
+                    self._view.note(f"{name} hook: {text}")
+            case SelfModified(call_id="", path=path, old=old, new=new):
+                # What a call of the tool changed stands in the call's own line.
+                self._view.note(f"self: {path} = {new!r} (was {old!r})")
             case PluginError(plugin=plugin, hook=hook, message=text):
                 self._view.note(f"plugin {plugin} failed in {hook}: {text}")
+
+    def _limit(self, text: str) -> None:
+        """Show a limit once: the answer's error says it too, before the event or after it."""
+        if not any(text.startswith(said) or said.startswith(text) for said in self._limits):
+            self._view.limit(text)
+        self._limits.append(text)
 
     def _message(self, info: User | Assistant) -> None:
         if isinstance(info, User):

@@ -5,7 +5,6 @@ A method is ``{"type": "api" | "oauth", "label": ..., "prompts": [...], "authori
 ``oauth`` it is ``{"url", "instructions", "method": "auto" | "code", "callback"}``; what the callback returns is kept.
 """
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -74,6 +73,9 @@ def chosen(found: Sequence[Method], label: str | None) -> Method:
 
 async def by_method(method: Method, provider: str) -> tuple[str, Plain] | None:
     """Log in; return the provider and what to keep of it, None when the person is to give a key. Raises `Failure`."""
+    # Start-up time: the help logs nobody in.
+    from instar.provider.login import entry_of
+
     inputs = _inputs(method.get("prompts") or ())
     authorize = method.get("authorize")
     if authorize is None:
@@ -84,7 +86,7 @@ async def by_method(method: Method, provider: str) -> tuple[str, Plain] | None:
         answer = await authorize(inputs)
         if method["type"] == "oauth":
             answer = await _called_back(answer)
-        return _entry(answer, provider)
+        return entry_of(answer, provider)
     except Failure:
         raise
     except Exception as error:
@@ -99,21 +101,6 @@ async def _called_back(answer: Mapping[str, Any]) -> Any:
     if answer.get("method") == "code":
         return await answer["callback"](_asked("Code", hidden=True))
     return await answer["callback"]()
-
-
-def _entry(answer: Any, provider: str) -> tuple[str, Plain]:
-    """What is kept of a login that succeeded, as opencode keeps it."""
-    if not isinstance(answer, Mapping) or answer.get("type") != "success":
-        raise Failure(f"the login to {provider} failed; nothing was kept")
-    name = str(answer.get("provider") or provider)
-    rest = json.loads(json.dumps({key: answer[key] for key in answer if key not in ("type", "provider")}))
-    if isinstance(answer.get("key"), str) and answer["key"]:
-        return name, {"type": "api", **rest}
-    wanted = {"refresh": str, "access": str, "expires": int | float}
-    wrong = [key for key, kind in wanted.items() if not isinstance(answer.get(key), kind)]
-    if wrong:
-        raise Failure(f"the plugin's login gave no sound {', '.join(wrong)}; nothing was kept")
-    return name, {"type": "oauth", **rest}
 
 
 def _inputs(prompts: Sequence[Mapping[str, Any]]) -> dict[str, str]:

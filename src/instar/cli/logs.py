@@ -40,6 +40,8 @@ class Logfmt(logging.Formatter):
             "pid": str(record.process),
             "msg": record.getMessage(),
         }
+        if (request := getattr(record, "request", None)) is not None:
+            fields["request"] = request
         if record.exc_info and record.exc_info[1] is not None:
             fields["error"] = f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
             if self._tracebacks:

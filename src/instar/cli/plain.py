@@ -72,10 +72,15 @@ class JsonLines(Plain):
 
     def __init__(self, session_id: str) -> None:
         self._session_id = session_id
+        self._begun = ""
 
     def part(self, part: Part) -> None:
-        """Print a whole part."""
+        """Print a whole part; a step's beginning once, though it is published again when its snapshot is there."""
         kind = _KINDS.get(type(part))
+        if isinstance(part, StepStartPart):
+            if part.id == self._begun:
+                return
+            self._begun = part.id
         if kind is not None:
             self._print(kind, part=part_to_plain(part))
 

@@ -12,9 +12,11 @@ from typing import Any, Final
 import click
 
 from instar import __version__
+from instar.cli import collector
 from instar.cli.context import Context
 from instar.cli.failure import Failure, drop_output
-from instar.flagship import FLAGSHIPS
+from instar.flagship import commands as brought
+from instar.flagship import commands_under
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
@@ -32,6 +34,9 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "permission": ("instar.cli.permission:command", "List what was allowed for always, or take it back."),
         "workspace": ("instar.cli.workspace:command", "List, make or remove worktrees for sessions."),
         "serve": ("instar.cli.serve:command", "Serve opencode's HTTP interface."),
+        "stop": ("instar.cli.stop:command", "End every turn that runs in a folder's project, or everywhere."),
+        "stats": ("instar.cli.stats:command", "Tell what model calls used and cost."),
+        "opencode": ("instar.cli.opencode:command", "Let instar's plugins work in opencode."),
         "trust": ("instar.cli.trust:command", "Say which folders may run code."),
         "config": ("instar.cli.config:command", "Show or check the settings, or print their schema."),
         "doctor": ("instar.cli.doctor:command", "Say what is missing, and what to do about it."),
@@ -40,6 +45,11 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     }
 )
 """Each command: ``module:attribute`` of its click command, and its line in the help."""
+
+HIDDEN: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {"bridge": ("instar.cli.bridge:command", "What opencode's plugin file starts.")}
+)
+"""Commands for programs alone: no list shows them."""
 
 
 class Program(click.Group):
@@ -51,12 +61,16 @@ class Program(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command called `cmd_name`; None when there is none."""
-        found = table().get(cmd_name)
+        found = table().get(cmd_name) or HIDDEN.get(cmd_name)
         if found is None:
             return None
         module, _, attribute = found[0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
-        return command if cmd_name in COMMANDS else _equipped(command)
+        if cmd_name not in COMMANDS and cmd_name not in HIDDEN:
+            return _equipped(command)
+        if isinstance(command, click.Group):
+            _complete(cmd_name, command)
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing one."""
@@ -68,7 +82,7 @@ class Program(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that `args` begin with. Raises `click.UsageError` naming the nearest ones."""
         name = args[0]
-        if not ctx.resilient_parsing and not name.startswith("-") and name not in table():
+        if not ctx.resilient_parsing and not name.startswith("-") and name not in {*table(), *HIDDEN}:
             near = difflib.get_close_matches(name, table(), n=1)
             meant = f"; did you mean {near[0]}?" if near else ""
             raise click.UsageError(f'there is no command {name!r}{meant} (a prompt: instar run "…")', ctx)
@@ -77,7 +91,7 @@ class Program(click.Group):
 
 def table() -> dict[str, tuple[str, str]]:
     """Return every command: the core's, then those that the flagships bring."""
-    return {**COMMANDS, **{name: (brought.command, brought.help) for name, brought in FLAGSHIPS.items()}}
+    return {**COMMANDS, **brought()}
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -90,6 +104,7 @@ def program(ctx: click.Context) -> None:
 
 def main(arguments: list[str] | None = None, exit_with: Callable[[int], Any] = sys.exit) -> None:
     """Run the command line and end the process with its exit code."""
+    collector.starting()
     _stand_in()
     try:
         given = _meant(sys.argv[1:] if arguments is None else arguments)
@@ -129,6 +144,14 @@ def _meant(arguments: list[str]) -> list[str]:
             return ["--version"]
         case _:
             return arguments
+
+
+def _complete(name: str, group: click.Group) -> None:
+    """Give a group of ours the commands that flagships have in it."""
+    for inner, brings in commands_under(name).items():
+        if inner not in group.commands:
+            module, _, attribute = brings.command.partition(":")
+            group.add_command(_equipped(getattr(importlib.import_module(module), attribute)), inner)
 
 
 def _equipped(command: click.Command) -> click.Command:

@@ -16,6 +16,7 @@ from instar.config import Config
 from instar.flagship import flagship_name
 from instar.mcp.protocol import config_fault
 from instar.permission import DEFAULTS
+from instar.plugin.locate import is_npm
 from instar.settings import PluginEntry
 from instar.tool.registry import builtin
 
@@ -27,7 +28,6 @@ PERMISSIONS: Final = ("patch", "websearch", "codesearch", "lsp", "mcp", "plan_en
 """Names for permissions of which no built-in tool has that name; those of opencode's tools are taken."""
 _NEAR: Final = 0.75
 _LONGEST: Final = 60
-_SCRIPTS: Final = (".js", ".ts", ".mjs", ".cjs", ".mts")
 
 
 def mistakes(config: Config, plugins: list[PluginEntry]) -> Iterator[tuple[Place, str]]:
@@ -38,7 +38,7 @@ def mistakes(config: Config, plugins: list[PluginEntry]) -> Iterator[tuple[Place
             yield ("mcp", name), fault
     for entry in plugins:
         path = Path(entry.target.removeprefix("file://"))
-        if path.is_absolute() and path.suffix not in _SCRIPTS and not path.exists():
+        if path.is_absolute() and not path.exists():
             yield ("plugin",), f"plugin: there is no file {path}"
 
 
@@ -88,14 +88,11 @@ def _plugins(plugins: list[PluginEntry]) -> Iterator[tuple[Place, str]]:
     for entry in plugins:
         target = entry.target
         if flagship_name(target) or target in offered or Path(target.removeprefix("file://")).is_absolute():
-            if target.endswith(_SCRIPTS):
-                yield (
-                    ("plugin",),
-                    f"plugin: {target} is JavaScript, which this version of instar does not run",
-                )
-        elif not _is_installed(target):
-            text = f"there is no Python module {target!r}; install it, or name a file by its path"
-            yield ("plugin",), f"plugin: {text}"
+            continue
+        if target.startswith(("npm:", "@")) or _is_installed(target):
+            continue
+        todo = "it is taken from npm" if is_npm(target) else "install it, or name a file by its path"
+        yield ("plugin",), f"plugin: there is no Python module {target!r}; {todo}"
 
 
 def _is_installed(target: str) -> bool:

@@ -1,9 +1,8 @@
 """``instar run``: one message, one answer."""
 
 import asyncio
-import sys
+import functools
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -14,36 +13,21 @@ from instar.bus import Subscription
 from instar.cli import call, question, workspace
 from instar.cli.context import Context
 from instar.cli.door import door, opened_runtime
+from instar.cli.failure import Failure
 from instar.cli.follow import Follower, View
 from instar.cli.message import compose, readable
-from instar.cli.plain import JsonLines, Plain
 from instar.cli.session import find
-from instar.cli.stop import CODE, Stop
-from instar.message import Assistant, MessageAbortedError, ModelRef, Session, WithParts
-from instar.plugin import PromptBody, SessionBody
+from instar.cli.signals import CODE, Stop
+from instar.cli.trust import told
+from instar.cli.wanted import Wanted, code, shown
+from instar.flagship import seen_in
+from instar.message import ModelRef, Session, User, WithParts
+from instar.plugin import PromptBody, SessionBody, Value
 from instar.runtime import Options, Runtime
+from instar.settings import guards_in
 from instar.wire import Plain as Object
 
 T = TypeVar("T")
-
-
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line asks for."""
-
-    directory: Path
-    parts: list[Object]
-    model: str | None
-    agent: str | None
-    session: str | None
-    continued: bool
-    title: str | None
-    format: str
-    auto: bool
-    workspace: str | None
-    worktree: str | None
-    workspace_id: str | None = None
-    command: str | None
-    said: str
 
 
 @click.command()
@@ -58,8 +42,13 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 )
 @click.option("--command", metavar="NAME", help="Run this command; the message is its arguments.")
 @click.option("--dir", "folder", metavar="PATH", help="Run in this folder.")
+@click.option("--attach", metavar="URL", help="Run it in the server there (http://… or unix:PATH).")
 @click.option("--worktree", metavar="NAME", help="Work in this git worktree; made when there is none.")
 @click.option("--workspace", metavar="PATH", help="The evolve workspace; switches evolve on.")
+@click.option("--safe", is_flag=True, help="Start with none of the agent's changes to the evolve workspace.")
+@click.option(
+    "--profile", metavar="NAME", help="Start with what the agent kept as this in the evolve workspace."
+)
 @click.option(
     "--format",
     type=click.Choice(["default", "json"]),
@@ -76,6 +65,9 @@ async def command(
     """Give the agent a MESSAGE and print its answer. Piped input and - are read as part of the message."""
     if rest["session"] and rest["continued"]:
         raise click.UsageError("--session and --continue cannot stand together")
+    url = rest.pop("attach")
+    if url is not None:
+        return await _attached(context, url, message, files, folder, rest)
     directory = context.folder(folder)
     parts = compose(message, files, context.directory, needed=rest["command"] is None)
     rest["workspace"] = context.absolute(rest["workspace"])
@@ -90,14 +82,34 @@ async def command(
             return CODE
 
 
+async def _attached(
+    context: Context,
+    url: str,
+    message: tuple[str, ...],
+    files: tuple[str, ...],
+    folder: str | None,
+    rest: Object,
+) -> int:
+    # Start-up time: a run of its own needs no client.
+    from instar.cli.attach import Attached, attached
+
+    for name in ("worktree", "workspace", "safe", "profile"):
+        if rest[name]:
+            raise click.UsageError(f"--{name} is the server's to say: it cannot stand beside --attach")
+    parts = compose(message, files, context.directory, needed=rest["command"] is None)
+    rest["title"] = readable(rest["title"] or "") or None
+    wanted = Wanted(directory=context.directory, parts=parts, said=" ".join(message), **rest)
+    return await attached(context, Attached(url, folder), wanted)
+
+
 async def _run(context: Context, wanted: Wanted, stop: Stop) -> int:
     if wanted.worktree is not None:
         wanted = await _in_worktree(context, wanted, wanted.worktree)
     options = _options(context, wanted)
-    async with opened_runtime(options) as runtime:
+    async with opened_runtime(options, automatic=True) as runtime:
         if wanted.workspace_id is not None or not await _is_trusted_now(context, runtime):
             return await _turn(runtime, wanted, stop)
-    async with opened_runtime(options) as runtime:
+    async with opened_runtime(options, automatic=True) as runtime:
         return await _turn(runtime, wanted, stop)
 
 
@@ -123,19 +135,24 @@ async def _work(runtime: Runtime, wanted: Wanted, session_id: str) -> Callable[[
 
 
 async def _turn(runtime: Runtime, wanted: Wanted, stop: Stop) -> int:
+    if runtime.instance.halt.mark() != runtime.instance.halt.opened:
+        raise Failure("instar stop came while this began: run it again if you still want it")
+    if wanted.profile is not None and "self" not in runtime.registry.views:
+        raise Failure('--profile needs "tools": {"self_evolution": true} in your instar.json (docs/self.md)')
     session = await _session(runtime, wanted)
-    view = _view(wanted, session.id)
+    view = shown(wanted, session.id)
     follower = Follower(session.id, view)
     work = await _work(runtime, wanted, session.id)
     stop.abort = lambda: runtime.session.abort(session.id)
-    stop.hurry = runtime.instance.processes.close
+    stop.hurry = runtime.end_children
     with runtime.instance.bus.subscribe() as subscription:
         answer = await _shown(work, subscription, follower, stop.abort)
+    await _others_at_rest(runtime, view, stop)
     for text in _problems(runtime):
         view.note(text)
     if close := getattr(view, "close", None):
         close(session.id)
-    return _code(answer, follower, stop)
+    return code(answer, follower, stop)
 
 
 async def _shown(
@@ -172,6 +189,18 @@ async def _tick(follower: Follower) -> None:
         follower.tick()
 
 
+async def _others_at_rest(runtime: Runtime, view: View, stop: Stop) -> None:
+    """Wait for the sessions that what a plugin sent them set to work: their turns would end with this process."""
+    for session_id in await runtime.session.status():
+        origin = await runtime.session.origin(session_id)
+        # What began by itself, as a heartbeat, was not asked for here.
+        if origin.name != "person" or not origin.depth or stop.pressed:
+            continue
+        view.note(f"waiting for session {session_id}, which answers what {origin.source} sent it")
+        stop.abort = functools.partial(runtime.session.abort, session_id)
+        await runtime.turns.wait(await runtime.instance.sessions.open(session_id))
+
+
 async def _session(runtime: Runtime, wanted: Wanted) -> Session:
     """Return the session to go on with, or a new one. Raises what a wrong agent, model or id raises."""
     if wanted.session or wanted.continued:
@@ -189,10 +218,20 @@ async def _earlier(runtime: Runtime, wanted: Wanted) -> Session | None:
         return await find(runtime, wanted.session)
     here = str(runtime.instance.directory)
     for session in await runtime.session.list():
-        if session.directory == here and session.parent_id is None and session.time.archived is None:
+        is_open = session.parent_id is None and session.time.archived is None
+        if session.directory == here and is_open and await _is_a_persons(runtime, session.id):
             return session
     click.echo("instar: there is no session to go on with here, so this is a new one", err=True)
     return None
+
+
+async def _is_a_persons(runtime: Runtime, session_id: str) -> bool:
+    """Whether a person spoke in a session, or nobody yet: a heartbeat's is not theirs to go on with unasked."""
+    origins = await runtime.instance.store.origins(session_id)
+    if not origins:
+        return True
+    history = await runtime.session.messages(session_id)
+    return any(isinstance(one.info, User) and one.info.id not in origins for one in history)
 
 
 def _model(runtime: Runtime, wanted: Wanted) -> ModelRef | None:
@@ -221,12 +260,16 @@ async def _is_trusted_now(context: Context, runtime: Runtime) -> bool:
         return False
     project = runtime.instance.project
     folder = project.worktree if project.vcs else project.directory
-    if context.trust.is_refused(folder):
+    # A folder that is trusted was looked at by then: what changed in it since is read before it is trusted again.
+    if context.trust.is_refused(folder) or context.trust.is_trusted(folder):
         return False
+    guards, seen = guards_in(folder, context.paths), seen_in(folder)
+    for line in told(guards, seen):
+        click.echo(line, err=True)
     if not await question.yes(f"Trust {folder}? What it brings may then run on this machine."):
         context.trust.refuse(folder)
         return False
-    context.trust.add(folder)
+    context.trust.add(folder, guards, seen)
     return True
 
 
@@ -241,32 +284,18 @@ def _options(context: Context, wanted: Wanted) -> Options:
 
 
 def _flags(wanted: Wanted) -> Object:
-    flags = {"model": wanted.model, "workspace": wanted.workspace}
+    flags = {
+        "model": wanted.model,
+        "workspace": wanted.workspace,
+        "safe": wanted.safe,
+        "profile": wanted.profile,
+    }
     return {name: value for name, value in flags.items() if value}
-
-
-def _view(wanted: Wanted, session_id: str) -> View:
-    if wanted.format == "json":
-        return JsonLines(session_id)
-    if not sys.stdout.isatty():
-        return Plain()
-    # Start-up time: rich costs 50 ms and only a terminal needs it.
-    from instar.cli.terminal import Terminal
-
-    return Terminal()
 
 
 def _problems(runtime: Runtime) -> list[str]:
     """What plugins say is wrong with them now: the `problems` of their views, a sentence each."""
-    views = [view for view in runtime.registry.views.values() if "problems" in view.values]
-    return [f"{view.name}: {problem}" for view in views for problem in view.values["problems"]()]
-
-
-def _code(answer: WithParts, follower: Follower, stop: Stop) -> int:
-    """0 for an answer, 1 for an error or a limit, 130 when a person ended it."""
-    info = answer.info
-    error = info.error if isinstance(info, Assistant) else None
-    if stop.pressed and (error is None or isinstance(error, MessageAbortedError)):
-        return CODE
-    failed = error is not None or not isinstance(info, Assistant) or follower.limited
-    return 1 if failed else 0
+    found = [(view.name, view.children.get("problems")) for view in runtime.registry.views.values()]
+    return [
+        f"{name}: {problem}" for name, node in found if isinstance(node, Value) for problem in node.read("")
+    ]

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from instar.config import Config
+from instar.config import SECTIONS, Config, kind_of
+from instar.flagship import section_names, sections
 from instar.wire import Plain
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -29,13 +30,16 @@ KEYS: Final[Mapping[str, str]] = MappingProxyType(
         "tools": "Tools by name, true or false; permission says the same more finely.",
         "snapshot": "false: no snapshots of the folder's files are taken, so that none can be put back.",
         "compaction": "How a conversation that fills the window is summarised: auto, prune, reserved, tail_turns, …",
-        "limits": "Ceilings: steps of a turn; tokens or dollars of a session and of a day.",
+        "limits": "Ceilings: steps and minutes of a turn; calls in a row; tokens or cost of a session, day, cause …",
+        "shield": "How children that run for the model are held back: level, env.",
         "context_window_tokens": "The window, in tokens, of a model that does not say its own.",
         "max_iterations": "Model calls of one turn at most.",
         "provider_retry_mode": "How long a provider that fails is tried again.",
+        "reload": "false: what changes in files is taken up at the next start, not in a running instance.",
+        **{name: section.help for name, section in sections().items()},
     }
 )
-"""What each top-level key means; a test holds it to the fields of `Config`."""
+"""What each top-level key means; a test holds it to the fields of `Config` and the blocks of flagships."""
 
 _NOT_IN_FILES: Final = ("data", "foreign", "asked")
 _ACTION: Final = {"enum": ["allow", "ask", "deny"]}
@@ -55,10 +59,17 @@ _PERMISSION: Final = {
 
 def schema() -> Plain:
     """Return the schema; keys that instar does not use are allowed, as they are in files."""
-    (_,), parts = msgspec.json.schema_components([Config], ref_template="#/$defs/{name}")
+    kinds: list[type[msgspec.Struct]] = [Config, *map(kind_of, SECTIONS)]
+    (_, *blocks), parts = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
+    for kind in kinds[1:]:
+        # A typing error in what guards is a mistake.
+        parts[kind.__name__]["additionalProperties"] = False
     top: dict[str, Any] = parts.pop("Config")
     for name in _NOT_IN_FILES:
         del top["properties"][name]
+    top["properties"] |= {
+        name: block for name, block in zip(SECTIONS, blocks, strict=True) if name in section_names()
+    }
     for name, text in KEYS.items():
         top["properties"][name] = {"description": text, **top["properties"][name]}
     top["properties"]["permission"] |= _PERMISSION

@@ -69,6 +69,7 @@ async def show(context: Context, id: str, folder: str | None, as_json: bool, rea
     async with opened_runtime(Options(context.folder(folder), context.environment)) as runtime:
         session = await find(runtime, id)
         messages = await runtime.session.messages(session.id)
+        waiting = await runtime.instance.sessions.queued(session.id)
     if as_json:
         _print_json(
             {"info": wire.to_plain(session), "messages": [message.to_plain() for message in messages]}
@@ -78,6 +79,9 @@ async def show(context: Context, id: str, folder: str | None, as_json: bool, rea
     kept = stays(session, messages)
     for message in kept:
         _print_message(message, reasoning=reasoning)
+    for one in waiting:
+        said = " ".join(part["text"] for part in one.prompt.get("parts", []) if "text" in part)
+        click.echo(f"\n-- waits in the queue ({short(one.source, 40)}): {short(said)}")
     if len(kept) < len(messages):
         count = f"{len(messages) - len(kept)} messages" if len(messages) - len(kept) > 1 else "1 message"
         click.echo(

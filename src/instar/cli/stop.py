@@ -1,63 +1,88 @@
-"""Ctrl-C and SIGTERM: the first ends the turn, the second quits at once."""
+"""``instar stop``: end every turn that runs, in whichever process, and keep what is automatic from beginning one."""
 
-import asyncio
-import os
-import signal
-from collections.abc import Awaitable, Callable
-from types import TracebackType
-from typing import Any, Final, Self
+import click
+import msgspec
 
-CODE: Final = 130
-"""The exit code of a run that a person ended."""
-_LAST_WORDS: Final = 0.6
-"""Seconds that a second signal leaves for ending children."""
-
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+from instar.api.stats import Resumed, StopReport
+from instar.cli.context import Context
+from instar.cli.door import door
+from instar.cli.failure import Failure
+from instar.cli.line import short
+from instar.halt import EVERYWHERE, Stops, StopsError, scope_of
+from instar.halting import NotStopped, stop
+from instar.process.mark import VARIABLE
 
 
-class Stop:
-    """Listens for signals while it is entered; use it in the main task of the loop.
+@click.command()
+@click.option("--all", "everything", is_flag=True, help="Stop every instar of yours, whatever its folder.")
+@click.option("--dir", "folder", metavar="PATH", help="Stop what runs in this folder's project.")
+@click.option("--resume", is_flag=True, help="Stop nothing: let what is automatic go on again.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@door
+async def command(context: Context, everything: bool, folder: str | None, resume: bool, as_json: bool) -> int:
+    """End every turn in this folder's project, in whichever process it runs.
 
-    `abort` ends the turn and says whether there was one; until it is set, or when there was none, the main
-    task is cancelled instead. `hurry` is started by the second signal, before the process ends.
+    Tool calls and model calls end with their turns, and sub-agents too. What is automatic (heartbeats, plugins) begins
+    no turn until you prompt the session, or resume it. A prompt of yours works at once.
     """
+    if VARIABLE in context.environment:
+        raise Failure(
+            "this was called by an agent's tool; only a person stops or resumes, in a terminal of theirs"
+        )
+    if everything and folder is not None:
+        raise click.UsageError("--all and --dir cannot stand together")
+    scope = EVERYWHERE if everything else scope_of(context.folder(folder))
+    if resume:
+        _resume(Stops(context.paths.data), scope, as_json=as_json)
+        return 0
+    try:
+        report = await stop(context.paths.data, context.paths.database, scope)
+    except NotStopped as error:
+        raise Failure(str(error)) from error
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(report)))
+    else:
+        _tell(report, scope)
+    return 0 if all(one.ended for one in report.sessions) else 1
 
-    def __init__(self) -> None:
-        self.pressed = 0
-        self.abort: Callable[[], Awaitable[bool]] | None = None
-        self.hurry: Callable[[], Awaitable[Any]] | None = None
-        self._tasks: set[asyncio.Future[Any]] = set()
 
-    def __enter__(self) -> Self:
-        self._loop = asyncio.get_running_loop()
-        main = asyncio.current_task()
-        assert main is not None
-        self._main = main
-        for number in _SIGNALS:
-            self._loop.add_signal_handler(number, self._press)
-        return self
+def _resume(stops: Stops, scope: str, *, as_json: bool) -> None:
+    """Let what is automatic go on in a scope. Raises `Failure` where the stops cannot be read or written."""
+    try:
+        stops.resume(scope)
+    except StopsError as error:
+        raise Failure(str(error)) from error
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(Resumed(scope))))
+    else:
+        click.echo(f"what is automatic goes on: {_where(scope)}")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for number in _SIGNALS:
-            self._loop.remove_signal_handler(number)
 
-    def _press(self) -> None:
-        self.pressed += 1
-        if self.pressed == 1:
-            self._start(self._end())
-            return
-        # Quitting at once must not leave the turn's children behind.
-        if self.hurry is not None:
-            self._start(self.hurry())
-        self._loop.call_later(_LAST_WORDS if self.hurry else 0, os._exit, CODE)
+def _tell(report: StopReport, asked: str) -> None:
+    where = _where(report.stop.scope)
+    if report.stop.scope != asked:
+        click.echo("instar: the list of earlier stops could not be read, so everything was stopped", err=True)
+    if report.problem:
+        click.echo(f"instar: stopped, but what ran cannot be told: {report.problem}", err=True)
+    ended = [one for one in report.sessions if one.ended]
+    processes = len({(one.host, one.pid) for one in ended})
+    count = f"{_count(len(ended), 'session')} in {_count(processes, 'process', 'processes')} ended"
+    click.echo(f"stopped {where}: {count if ended else 'nothing was running'}")
+    for one in ended:
+        click.echo(f"  {one.id}  {short(one.title, 72)}  (process {one.pid})")
+    for one in report.sessions:
+        if not one.ended:
+            click.echo(f"  {one.id}  {short(one.title, 72)}  STILL RUNS: end process {one.pid} on {one.host}")
+    for queue in report.waiting:
+        told = f"{_count(queue.count, 'prompt')} of {short(queue.source, 40)}"
+        click.echo(f"  {queue.session_id}  {told} waits until you prompt the session")
+    if report.elsewhere:
+        click.echo(f"instar: {_count(report.elsewhere, 'session')} elsewhere: instar stop --all", err=True)
 
-    async def _end(self) -> None:
-        if self.abort is None or not await self.abort():
-            self._main.cancel()
 
-    def _start(self, work: Awaitable[Any]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+def _where(scope: str) -> str:
+    return "everything" if scope == EVERYWHERE else scope
+
+
+def _count(number: int, one: str, more: str = "") -> str:
+    return f"{number} {one if number == 1 else more or one + 's'}"

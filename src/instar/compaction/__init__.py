@@ -11,11 +11,20 @@ from instar.compaction.prune import prune
 from instar.compaction.summary import CONTINUE, can_help, run
 from instar.compaction.tail import conversation, tail_start, waiting
 from instar.compaction.transcript import LONGEST_RESULT, transcript
-from instar.compaction.window import is_full, kept_budget, usable
-from instar.context import Turn
+from instar.compaction.window import is_full, kept_budget, narrowed, usable
+from instar.context import Turn, answering
 from instar.instance import Instance
 from instar.live import Live
-from instar.message import Assistant, CompactionPart, Created, User, WithParts, mark_of, visible
+from instar.message import (
+    Assistant,
+    CompactionPart,
+    Created,
+    Origin,
+    User,
+    WithParts,
+    mark_of,
+    visible,
+)
 from instar.provider.protocol import Model
 from instar.step import asked_limit
 
@@ -27,6 +36,7 @@ __all__ = [
     "is_due",
     "is_due_at_end",
     "last_answer",
+    "room",
     "run",
     "transcript",
     "usable",
@@ -37,7 +47,7 @@ _OFF: Final = "OPENCODE_DISABLE_AUTOCOMPACT"
 
 def is_due(instance: Instance, live: Live, model: Model) -> bool:
     """Whether the session came so near the model's window that the next request may not fit."""
-    return not _is_off(instance) and is_full(live.history, _room(instance, model))
+    return not _is_off(instance) and is_full(live.history, room(instance, live, model))
 
 
 async def is_due_at_end(instance: Instance, turn: Turn) -> bool:
@@ -61,36 +71,39 @@ def is_asked(history: list[WithParts], asked: User) -> bool:
     return holder is not None and mark_of(holder) is not None
 
 
-def last_answer(history: list[WithParts]) -> WithParts:
-    """Return what a turn came to: its last answer, and not the summary that was made after it.
+def last_answer(history: list[WithParts], asked: str) -> WithParts:
+    """Return what the turn for the message `asked` came to: the last answer to it, and not a summary made after that.
 
-    Where nothing was answered before a summary, or an attempt at one, ended the turn, it is the history's end.
+    Whoever said something to the session since is not answered by it. Where nothing was answered before a summary, or
+    an attempt at one, ended the turn, it is the last message that is the model's, else the history's end.
     """
-    for message in reversed(history):
-        info = message.info
-        if isinstance(info, Assistant) and not info.summary:
-            return message
-        if isinstance(info, User) and mark_of(message) is None:
-            break
-    return history[-1]
+    at = next((index for index, one in enumerate(history) if one.info.id == asked), -1)
+    found = [one for one in history[at + 1 :] if isinstance(one.info, Assistant)]
+    answers = [one for one in found if isinstance(one.info, Assistant) and not one.info.summary]
+    return (answers or found or history)[-1]
 
 
 async def ask(
-    instance: Instance, live: Live, asked: User, *, auto: bool, overflow: bool | None = None
+    instance: Instance,
+    live: Live,
+    asked: User,
+    *,
+    auto: bool,
+    overflow: bool | None = None,
+    origin: Origin | None = None,
 ) -> bool:
-    """See that the session gets room: save the message that asks for a summary.
+    """See that the session gets room: save the message that asks for a summary, of `origin` or that of `asked`.
 
     Returns False when nothing more can be done against an overflow. An automatic summary may not be needed once
     old tool outputs are cleared (``compaction.prune``); none is asked for then.
     """
     config = instance.config.compaction
-    model = instance.models.find(f"{asked.model.provider_id}/{asked.model.model_id}")
-    room = _room(instance, model)
+    free = room(instance, live, answering(instance, live, asked))
     if overflow and (_is_off(instance) or not can_help(live.history, asked)):
         return False
     if auto and not overflow and config.prune:
-        await prune(instance, live, room)
-        if not is_full(live.history, room):
+        await prune(instance, live, free)
+        if not is_full(live.history, free):
             return True
     if mark_of(live.history[-1]) is not None:
         # Somebody asked at the same time: one summary is enough.
@@ -99,7 +112,7 @@ async def ask(
     if not overflow:
         held = waiting(live.history, asked) if auto else []
         talk = conversation(visible(live.history))
-        start = tail_start(talk, config.tail_turns, kept_budget(room, config), held)
+        start = tail_start(talk, config.tail_turns, kept_budget(free, config), held)
     user = User(
         id=ids.new("msg"),
         session_id=live.id,
@@ -115,13 +128,17 @@ async def ask(
         overflow=overflow,
         tail_start_id=start,
     )
-    await instance.sessions.save_message(live, user, [part])
+    more = live.attribute(user.id, origin or live.origin_of(asked.id))
+    await instance.sessions.save_message(live, user, [part], more)
     return True
 
 
-def _room(instance: Instance, model: Model) -> int:
+def room(instance: Instance, live: Live, model: Model) -> int:
+    """Return the tokens that a session's conversation may fill before it is summarised."""
     config = instance.config
-    return usable(model, config.context_window_tokens, config.compaction.reserved)
+    return usable(
+        narrowed(model, live.tuning.window), config.context_window_tokens, config.compaction.reserved
+    )
 
 
 def _is_off(instance: Instance) -> bool:

@@ -69,7 +69,8 @@ async def request_for(instance: Instance, turn: Turn, task: Task, share: float) 
 
 
 def _conversation(instance: Instance, turn: Turn, task: Task, share: float) -> str:
-    room = usable(turn.model, instance.config.context_window_tokens, instance.config.compaction.reserved)
+    unknown = turn.live.tuning.window or instance.config.context_window_tokens
+    room = usable(turn.model, unknown, instance.config.compaction.reserved)
     longest = max(0, room * _CHARACTERS - len(_text(task, "")) - sum(map(len, task.system)))
     whole = transcript(task.messages)
     if share == 1 and len(whole) <= longest:

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from instar import ids, step, wire
-from instar.account import book
+from instar.account import Forbidden, Meter, metered
 from instar.agent import Agent, UnknownAgent
 from instar.compaction.request import SHARES, Task, gather, request_for
 from instar.compaction.tail import conversation, is_going_on, waiting
@@ -37,6 +37,7 @@ from instar.provider.describe import describe
 from instar.provider.protocol import Finish, ProviderError
 from instar.provider.resolve import NoModel
 from instar.stream import Writer
+from instar.usage import Reached
 
 log = logging.getLogger("instar.compaction")
 
@@ -103,29 +104,43 @@ async def run(instance: Instance, turn: Turn) -> step.Outcome:
     asked = turn.live.find(turn.user.id)
     assert asked is not None
     doing = plan(turn.live.history, asked)
-    if (reached := await step.asked_limit(instance, turn, "compaction")) is not None:
-        return step.limited(instance, turn, reached)
     problem = _take_over(instance, turn)
+    async with metered(instance, step.call_for(turn, "compaction")) as meter:
+        if isinstance(meter, Reached):
+            return step.limited(instance, turn, meter)
+        holder = await _summarise(instance, turn, doing, problem, meter)
+    if holder is None:
+        return "failed"
+    await _tell(instance, turn, asked, holder)
+    await _go_on(instance, turn, asked, doing)
+    return "final"
+
+
+async def _summarise(
+    instance: Instance, turn: Turn, doing: Plan, problem: str | None, meter: Meter
+) -> WithParts | None:
+    """Write the summary; None when it failed, or when a `problem` forbids it: the answer says why."""
     holder = await step.begin(instance, turn, summary=True)
     writer = Writer(instance, turn.live, holder)
     try:
         if problem is not None:
             raise ProviderError(problem)
         task = await gather(instance, turn, doing.summarised, doing.prior)
-        await _stream(instance, turn, task, writer)
+        await _stream(instance, turn, task, writer, meter)
         finish = await _whole(instance, holder, writer)
-        here = {"session_id": turn.live.id, "message_id": holder.info.id}
-        await book(instance, turn.model, finish.tokens, "compaction", **here)
+        await meter.done(finish.tokens, holder.info.id)
         await step.end(instance, turn, holder, finish)
     except asyncio.CancelledError:
         await step.aborted(instance, turn, holder, writer)
         raise
+    except Forbidden as refused:
+        await step.stopped(instance, turn, holder, refused.reached)
+        return None
     except Exception as error:
+        meter.failed(error)
         await step.failed(instance, turn, holder, writer, error)
-        return "failed"
-    await _tell(instance, turn, asked, holder)
-    await _go_on(instance, turn, asked, doing)
-    return "final"
+        return None
+    return holder
 
 
 def _take_over(instance: Instance, turn: Turn) -> str | None:
@@ -141,12 +156,12 @@ def _take_over(instance: Instance, turn: Turn) -> str | None:
     return None
 
 
-async def _stream(instance: Instance, turn: Turn, task: Task, writer: Writer) -> None:
+async def _stream(instance: Instance, turn: Turn, task: Task, writer: Writer, meter: Meter) -> None:
     """Make the call, with less of the conversation where the provider says that it did not fit."""
     for share in SHARES:
         request = await request_for(instance, turn, task, share)
         try:
-            await step.stream(instance, turn, request, writer)
+            await step.stream(instance, turn, request, writer, meter)
         except ProviderError as error:
             short = len(text_of(request.messages[0])) <= _SHORTEST
             if error.kind != "overflow" or share == SHARES[-1] or short:
@@ -209,7 +224,8 @@ async def _go_on(instance: Instance, turn: Turn, asked: WithParts, doing: Plan) 
         format=last.format,
     )
     body.parts[0]["metadata"] = {"compaction_continue": True}
-    await instance.sessions.queue(turn.live.id, "compaction", wire.to_plain(body))
+    origin = turn.live.origin_of(turn.user.id)
+    await instance.sessions.queue(turn.live.id, "compaction", wire.to_plain(body), origin)
 
 
 async def _is_wanted(instance: Instance, turn: Turn, mark: CompactionPart) -> bool:
@@ -233,11 +249,13 @@ async def _repeat(instance: Instance, turn: Turn, message: WithParts) -> None:
     created = Created(created=live.next_time())
     user = msgspec.structs.replace(message.info, id=ids.new("msg"), time=created)
     model = instance.models.find(f"{user.model.provider_id}/{user.model.model_id}")
-    room = usable(model, instance.config.context_window_tokens, instance.config.compaction.reserved)
+    unknown = live.tuning.window or instance.config.context_window_tokens
+    room = usable(model, unknown, instance.config.compaction.reserved)
     media = [part for part in message.parts if isinstance(part, FilePart) and is_media(part)]
     stripped = sum(map(file_size, media)) > room // 2
     parts = [_repeated(part, user, stripped=stripped) for part in message.parts]
-    await instance.sessions.save_message(live, user, parts)
+    more = live.attribute(user.id, live.origin_of(message.info.id))
+    await instance.sessions.save_message(live, user, parts, more)
 
 
 def _repeated(part: Part, user: User, *, stripped: bool) -> Part:

@@ -95,6 +95,17 @@ def usable(model: Model, unknown_window: int, reserved: int | None = None) -> in
     return max(window - max(free, reserved or 0), window // 4)
 
 
+def narrowed(model: Model, window: int | None) -> Model:
+    """Return a model as if its window had no more than `window` tokens; one that is not known has that many."""
+    if window is None:
+        return model
+    limit = model.limit
+    limit = msgspec.structs.replace(
+        limit, context=min(window, limit.context or window), input=limit.input and min(window, limit.input)
+    )
+    return msgspec.structs.replace(model, limit=limit)
+
+
 def kept_budget(room: int, config: CompactionConfig) -> int:
     """Return how many tokens of recent turns may be kept as they are, of a conversation that may fill `room`.
 

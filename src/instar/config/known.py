@@ -41,10 +41,8 @@ OPENCODE_KEYS: Final = frozenset(
 NO_EFFECT: Final[Mapping[str, str]] = MappingProxyType(
     {
         "username": "opencode shows it; no door of instar does",
-        "provider_retry_mode": "every call is tried as `standard` says",
         "provider.*.id": "a provider is known by its key in `provider`",
         "provider.*.models.*.status": "a model that is named is called",
-        "hooks": "a plugin of a later version reads it",
     }
 )
 """Settings that are read, so that a file with them is no mistake, and change nothing; with the reason."""
@@ -59,7 +57,7 @@ _READ: Final = sorted(
 )
 _BLOCKS: Final[Mapping[Path, tuple[str, ...]]] = MappingProxyType(
     {
-        ("agent", "*"): (*AgentConfig.__struct_fields__, "name", "maxSteps"),
+        ("agent", "*"): (*AgentConfig.__struct_fields__, "name", "maxSteps", "hooks"),
         ("command", "*"): CommandConfig.__struct_fields__,
         ("mcp", "*"): McpConfig.__struct_fields__,
         ("provider", "*"): ProviderConfig.__struct_fields__,

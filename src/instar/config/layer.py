@@ -1,7 +1,8 @@
 """Layers of settings, how they merge, and references to the environment and to files.
 
 The rule (design section 5): defaults < global < project < environment < flags; maps merge, lists replace,
-only ``plugin`` and ``instructions`` concatenate.
+only ``plugin``, ``instructions`` and the rules of each event in ``hooks`` concatenate: a project's rules do not
+take the person's away.
 """
 
 import re
@@ -20,16 +21,29 @@ _CONCATENATED: Final = ("plugin", "instructions")
 _REFERENCE: Final = re.compile(r"\{(env|file):([^{}]*)\}")
 
 
+class Vouched(msgspec.Struct, frozen=True):
+    """What the person saw of a project's file when they trusted its `folder`: the blocks that guard, by name.
+
+    `prices` are the ``cost`` of models, by ``provider/model``: limits count with them.
+    """
+
+    folder: str
+    sections: Plain = {}
+    prices: Plain = {}
+
+
 class Layer(msgspec.Struct, frozen=True):
     """One source of settings. `origin` names it for people: a file's path, a variable, ``--model``.
 
-    `trusted` False marks a project's layer whose folder the person has not trusted.
+    `trusted` False marks a project's layer whose folder the person has not trusted. `vouched` is None where
+    the blocks that guard are heard as they stand: the person's own, and where everything is trusted.
     """
 
     origin: str
     scope: Scope
     data: Plain
     trusted: bool = True
+    vouched: Vouched | None = None
 
 
 class Merged(msgspec.Struct, frozen=True):
@@ -44,7 +58,8 @@ def merge(layers: Iterable[Layer]) -> Merged:
     data: Plain = {}
     origins: dict[str, str] = {}
     lists: dict[str, list[tuple[Any, str]]] = {key: [] for key in _CONCATENATED}
-    for layer in sorted(layers, key=lambda layer: _SCOPES.index(layer.scope)):
+    layers = sorted(layers, key=lambda layer: _SCOPES.index(layer.scope))
+    for layer in layers:
         for key in _CONCATENATED:
             lists[key] += [(item, layer.origin) for item in layer.data.get(key) or []]
         rest = {key: value for key, value in layer.data.items() if key not in _CONCATENATED}
@@ -54,7 +69,22 @@ def merge(layers: Iterable[Layer]) -> Merged:
         if kept:
             data[key] = [item for item, _ in kept]
             origins |= {f"{key}.{index}": origin for index, (_, origin) in enumerate(kept)}
+    _join_rules(layers, data, origins)
     return Merged(data, origins)
+
+
+def _join_rules(layers: Iterable[Layer], data: Plain, origins: dict[str, str]) -> None:
+    """Put the groups of rules of all `layers` into ``hooks`` of `data`, event by event; all else of it stays."""
+    found: dict[str, list[tuple[Any, str]]] = {}
+    for layer in layers:
+        block = layer.data.get("hooks")
+        for event, groups in block.items() if isinstance(block, dict) else ():
+            items = groups if isinstance(groups, list) else [groups]
+            found.setdefault(event, []).extend((item, layer.origin) for item in items)
+    for event, items in found.items():
+        if isinstance(data.get("hooks"), dict) and isinstance(data["hooks"].get(event), list):
+            data["hooks"][event] = [_detached(item) for item, _ in items]
+            origins |= {f"hooks.{event}.{index}": origin for index, (_, origin) in enumerate(items)}
 
 
 def plugin_name(entry: Any) -> str:

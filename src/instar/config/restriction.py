@@ -9,9 +9,12 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+import msgspec
+
 from instar.config.builtin import DENIALS
 from instar.config.fault import dotted
 from instar.config.layer import Layer, has_reference, merge
+from instar.config.section import SECTIONS
 from instar.config.tightening import Placed, deny, only_tightens
 from instar.message import Rule
 from instar.wire import Plain
@@ -68,10 +71,16 @@ class _Restriction:
     def result(self) -> tuple[Layer, list[str]]:
         kept = {}
         for key, value in self._layer.data.items():
-            value = self._key(key, self._without_references(value, (key,)))
+            if not self._is_judged(key):
+                value = self._key(key, self._without_references(value, (key,)))
             if value is not None:
                 kept[key] = value
-        return Layer(self._layer.origin, self._layer.scope, kept, trusted=False), self._dropped
+        return msgspec.structs.replace(self._layer, data=kept), self._dropped
+
+    def _is_judged(self, key: str) -> bool:
+        """Whether a block that guards is what `instar.config.guarding` made of it."""
+        vouched = self._layer.vouched
+        return key in SECTIONS and vouched is not None and vouched.sections.get(key) == self._layer.data[key]
 
     def _drop(self, path: tuple[str, ...], why: str) -> None:
         self._dropped.append(f"{self._layer.origin}: {dotted(path)} was left out: an untrusted project {why}")
@@ -203,6 +212,8 @@ class _Restriction:
         for key, value in model.items():
             if key == "options" and isinstance(value, dict):
                 kept[key] = self._options(value, (*path, key), free)
+            elif key == "cost" and not free:
+                self._drop((*path, key), "may not set prices: limits count with them")
             elif free or key not in _MODEL_REDIRECT:
                 kept[key] = value
             else:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from instar.config.fault import ConfigError, Path, check_keys, describe, fault, permission_fault
+from instar.config.section import SECTIONS, ShieldConfig, check_section
 from instar.wire import Plain
 
 OWN_KEYS: Final = (
@@ -20,6 +21,8 @@ OWN_KEYS: Final = (
     "limits",
     "max_iterations",
     "provider_retry_mode",
+    "reload",
+    *SECTIONS,
 )
 """Top-level keys that are ours and not opencode's; a near miss of one of them is a mistake."""
 
@@ -51,6 +54,12 @@ class ModelConfig(msgspec.Struct, frozen=True):
     variants: dict[str, Any] = {}
     status: str | None = None
     provider: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a price below 0: it would free what limits on cost count."""
+        for name, price in self.cost.items():
+            if isinstance(price, int | float) and price < 0:
+                raise ValueError(f"a price cannot be below 0: {name} is {price}")
 
 
 class ProviderConfig(msgspec.Struct, frozen=True):
@@ -185,9 +194,11 @@ class CompactionConfig(msgspec.Struct, frozen=True):
 _BLOCKS: Final[Mapping[Path, tuple[str, ...]]] = MappingProxyType(
     {
         ("compaction",): CompactionConfig.__struct_fields__,
-        ("limits",): ("steps", "session", "day"),
+        ("limits",): ("steps", "calls", "failures", "turn", "session", "day", "heartbeat", "cause"),
+        ("limits", "turn"): ("minutes",),
         ("limits", "session"): ("tokens", "cost"),
         ("limits", "day"): ("tokens", "cost"),
+        ("limits", "heartbeat"): ("tokens", "cost"),
     }
 )
 """Blocks whose keys are known; one that looks like them, and in a block of our own any other, is a mistake."""
@@ -217,9 +228,11 @@ class Config(msgspec.Struct, frozen=True):
     snapshot: bool | None = None
     compaction: CompactionConfig = CompactionConfig()
     limits: dict[str, Any] = {}
+    shield: ShieldConfig = ShieldConfig()
     context_window_tokens: Annotated[int, Meta(ge=4096)] = 65536
     max_iterations: Annotated[int, Meta(ge=1)] = 40
     provider_retry_mode: Literal["standard", "persistent"] = "standard"
+    reload: bool = True
     data: Plain = {}
     foreign: frozenset[str] = frozenset()
     asked: frozenset[tuple[str, str, str]] = frozenset()
@@ -242,13 +255,15 @@ class Config(msgspec.Struct, frozen=True):
 
 
 def _agent(block: Any) -> Any:
-    """An agent block with ``maxSteps`` under its new name and unknown keys among its options."""
+    """An agent block with ``maxSteps`` under its new name and unknown keys, but for ``hooks``, among its options."""
     if not isinstance(block, dict) or not isinstance(block.get("options", {}), dict):
         return block
     names = set(AgentConfig.__struct_fields__)
     known = {key: value for key, value in block.items() if key in names}
     extra = {
-        key: value for key, value in block.items() if key not in names and key not in ("name", "maxSteps")
+        key: value
+        for key, value in block.items()
+        if key not in names and key not in ("name", "maxSteps", "hooks")
     }
     if "maxSteps" in block:
         known.setdefault("steps", block["maxSteps"])
@@ -265,6 +280,9 @@ def _check_rest(view: Config, data: Plain, origin: str) -> None:
             raise ConfigError(origin, *found)
     for path, names in _BLOCKS.items():
         check_keys(_block(data, path), names, path, origin, others=path == ("compaction",))
+    for name in SECTIONS:
+        if name in data:
+            check_section(name, data[name], origin)
     _check_near(data, _GUARDING, (), origin)
     for name in view.agent:
         _check_near(data["agent"][name], _GUARDING_AGENT, ("agent", name), origin)
@@ -273,7 +291,7 @@ def _check_rest(view: Config, data: Plain, origin: str) -> None:
 def _check_near(block: Plain, names: tuple[str, ...], path: Path, origin: str) -> None:
     """Raise `ConfigError` for a key of a block that is nearly one of `names`."""
     for key in block:
-        near = difflib.get_close_matches(key, names, n=1, cutoff=0.85)
+        near = difflib.get_close_matches(key, names, n=1, cutoff=0.8)
         if near and key not in names:
             raise ConfigError(origin, (*path, key), f"there is no such setting; did you mean {near[0]}?")
 

@@ -161,13 +161,14 @@ class PermissionReplied(OfSession):
     reply: Literal["once", "always", "reject"]
 
 
-@declare("session.limit")
+@declare("session.limit", own=True)
 class LimitReached(OfSession):
-    """A limit stopped the turn (our own event); `cause` says whose work it was."""
+    """A limit stopped the turn, or what follows it if `ends` is false (our own event); `cause`: whose work it was."""
 
     limit: str
     cause: str
     message: str
+    ends: bool = True
 
 
 class Option(Wire):

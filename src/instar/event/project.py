@@ -1,6 +1,6 @@
 """The events around conversations: the server, files, the repository, the installation, plugins."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from instar.event.kind import declare
 from instar.wire import Plain, Wire
@@ -27,7 +27,81 @@ class FileEdited(Wire):
     file: str
 
 
-@declare("plugin.error")
+@declare("evolve.installed", own=True)
+class EvolveInstalled(Wire):
+    """A change of an evolve workspace went live; `epoch` rises with each (our own event)."""
+
+    files: list[str]
+    epoch: int
+    session_id: str | None = None
+
+
+@declare("evolve.refused", own=True)
+class EvolveRefused(Wire):
+    """A candidate was refused at a stage of the gate, or waits for a person (our own event)."""
+
+    file: str
+    stage: str
+    message: str
+    session_id: str | None = None
+
+
+@declare("evolve.rolledback", own=True)
+class EvolveRolledback(Wire):
+    """A change of an evolve workspace was taken back (our own event)."""
+
+    files: list[str]
+    epoch: int
+    message: str
+
+
+@declare("hooks.armed", own=True)
+class HooksArmed(Wire):
+    """A session is used from now on under these rules; `problems` say what is not armed (our own event)."""
+
+    session_id: str
+    rules: list[str]
+    problems: list[str]
+
+
+@declare("hooks.ran", own=True)
+class HooksRan(Wire):
+    """A rule was put to an event of a session: what it decided, in how many ms, at what cost (our own event)."""
+
+    session_id: str
+    event: str
+    rule: str
+    place: str
+    evaluator: str
+    dialect: str
+    action: str
+    undecided: bool
+    reason: str
+    error: str
+    messages: list[str]
+    duration: int
+    code: int | None = None
+    output: str = ""
+    tool: str = ""
+    call_id: str = ""
+    tokens: int = 0
+    cost: float | None = None
+    model: str = ""
+    child_id: str = ""
+
+
+@declare("self.modified", own=True)
+class SelfModified(Wire):
+    """The agent changed its own runtime at `path`; without a call the watchdog did (our own event)."""
+
+    session_id: str
+    call_id: str
+    path: str
+    old: Any
+    new: Any
+
+
+@declare("plugin.error", own=True)
 class PluginError(Wire):
     """A plugin's hook failed and its half-made changes were discarded (our own event)."""
 
@@ -73,11 +147,24 @@ class ProjectUpdated(Wire):
     sandboxes: list[str]
 
 
+@declare("instance.reloaded", own=True)
+class InstanceReloaded(Wire):
+    """Files changed: `what` was taken up (`agents`, `plugin:x` …), `problems` hold the rest back (our own event)."""
+
+    what: list[str]
+    problems: list[str]
+
+
 @declare("server.instance.disposed")
 class ServerInstanceDisposed(Wire):
     """A directory's instance ended."""
 
     directory: str
+
+
+@declare("global.disposed")
+class GlobalDisposed(Nothing):
+    """Every directory's instance ended, since the person's own settings changed or a client asked for it."""
 
 
 @declare(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from instar import ids
 from instar.exchange.transcript import Transcript
 from instar.message import renew
-from instar.session import slug
+from instar.naming import slug
 
 
 def renewed(transcripts: Sequence[Transcript]) -> list[Transcript]:

@@ -42,10 +42,18 @@ def read(raw: Any) -> Definition:
     if not isinstance(schema.get("properties", {}), dict):
         raise ValueError(f"{name}: the properties of its inputSchema are not an object")
     parameters = {**schema, "type": "object", "properties": schema.get("properties", {})}
+    # Servers written in some languages list keys in another order at each start; the model's tools keep their bytes.
+    parameters = json.loads(json.dumps(parameters, sort_keys=True))
     found = Definition(name, description if isinstance(description, str) else "", parameters)
     if len(found.text) > LARGEST:
         raise ValueError(f"{name}: its description and schema are longer than {LARGEST // 1024} KiB")
     return found
+
+
+def approved(tool: str, text: str) -> Definition:
+    """Return a tool as it was approved: the definition whose `Definition.text` this is."""
+    content = json.loads(text)
+    return Definition(tool, content["description"], content["parameters"])
 
 
 def tool_name(server: str, tool: str) -> str:

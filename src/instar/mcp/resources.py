@@ -1,6 +1,7 @@
 """Two tools for what servers offer to read; both go by the permission ``read``."""
 
 import json
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -9,6 +10,8 @@ from instar.mcp.result import resource_result
 from instar.mcp.server import Server
 from instar.plugin import Ask, Tool, ToolContext, ToolFailure, ToolResult
 from instar.wire import Plain
+
+log = logging.getLogger("instar.mcp")
 
 _SERVER = {"type": "string", "description": "The MCP server's name"}
 
@@ -59,6 +62,20 @@ def resource_tools(servers: Mapping[str, Server], sdk: Callable[[], Awaitable[Co
             permissions=lambda args, _: [Ask("read", [args["uri"]], always=[args["uri"]])],
         ),
     }
+
+
+async def offered_by(servers: Mapping[str, Server]) -> dict[str, list[Plain]]:
+    """Return the resources of connected servers by server; one that does not list them offers none."""
+    found = {}
+    for name, server in servers.items():
+        if "resources" in server.capabilities:
+            try:
+                listed = await server.pages("resources/list", "resources")
+            except LinkError as error:
+                log.warning("resources not listed server=%s: %s", name, error)
+                continue
+            found[name] = [one for one in listed if isinstance(one, dict) and isinstance(one.get("uri"), str)]
+    return found
 
 
 def _server(servers: Mapping[str, Server], name: str) -> Server:

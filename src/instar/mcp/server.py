@@ -1,6 +1,7 @@
 """One server of the ``mcp`` block: connected when it is needed, watched, and connected again after it was lost."""
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -64,7 +65,7 @@ class Server:
         self.definitions: list[Definition] = []
         self.left_out: list[str] = []
         self.capabilities: Plain = {}
-        self._config = config
+        self.config = config
         self._place = place
         self._say = say
         self._changed = changed
@@ -105,10 +106,13 @@ class Server:
         Its time starts again with every word of progress that the server sends.
         """
         await self.ready(connect)
+        limit = self._timeout or CALL
+        if self.is_starting:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._settled.wait(), limit)
         link = self._link
         if link is None:
             raise LinkError(f"The MCP server {self.name!r} is not connected: {self.error or 'it was lost'}.")
-        limit = self._timeout or CALL
         loop = asyncio.get_running_loop()
 
         async def heard(done: float, total: float | None, message: str | None) -> None:
@@ -127,6 +131,11 @@ class Server:
             await self._gone()
             reason = self.error or str(error)
             raise LinkError(f"The MCP server {self.name!r} was lost during this call: {reason}.") from error
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether it has not been up since this process began, and still may be soon."""
+        return self.state == "connecting" and not self._was_up
 
     async def pages(self, method: str, key: str) -> list[Any]:
         """Return all entries of a list, within the call's time; none when it is not connected. Raises `LinkError`."""
@@ -151,7 +160,7 @@ class Server:
         running = self._task is not None and not self._task.done()
         if running or self._closed or self._final or not self.enabled or time.monotonic() < self._due:
             return
-        fault = config_fault(self.name, self._config)
+        fault = config_fault(self.name, self.config)
         if fault is not None:
             self._final = True
             self._fail(fault)
@@ -166,7 +175,7 @@ class Server:
         started = time.monotonic()
         try:
             async with asyncio.timeout(limit) as patience:
-                async with connect(self._config, self._place, self._hear) as link:
+                async with connect(self.config, self._place, self._hear) as link:
                     await self._list(link)
                     patience.reschedule(None)
                     self._up(link)

@@ -12,10 +12,11 @@ from functools import partial
 from typing import Any, Final
 
 from instar.config import McpConfig
+from instar.mcp import definition
 from instar.mcp.attached import show
 from instar.mcp.definition import LONGEST_NAME, Definition, difference, prompt_name, tool_name
 from instar.mcp.protocol import Connect, LinkError, Place
-from instar.mcp.resources import resource_tools
+from instar.mcp.resources import offered_by, resource_tools
 from instar.mcp.result import prompt_text, tool_result
 from instar.mcp.server import Server, Status
 from instar.message import Rule
@@ -26,6 +27,8 @@ log = logging.getLogger("instar.mcp")
 
 ASK: Final = Rule(permission="mcp", pattern="*", action="ask")
 """A changed description is asked about, unless the person's own rules say otherwise."""
+_OFFERED: Final = "offered\n"
+"""Before a server's name, among the pins: what it offered last."""
 _GRACE: Final = 1.0
 """Seconds that servers get to end by themselves."""
 
@@ -51,18 +54,19 @@ class Servers:
         taken: Collection[str] = (),
     ) -> None:
         self.tools: dict[str, Tool] = {}
+        self._place = place
+        self._say = say
         self._servers = {
-            name: Server(name, config, place, say, self._changed)
+            name: self._server(name, config)
             for name, config in configs.items()
             # What another layer only switches off, or on, has nothing to connect to.
             if config.type or config.command or config.url
         }
         self._pins = pins
         self._approve = approve
-        self._say = say
         self._taken = frozenset(taken)
         self._connect: Connect | None = None
-        self._stale = False
+        self._stale = True
         self._arranging = asyncio.Lock()
         self._refused: set[tuple[str, str]] = set()
         self._names: dict[str, list[str]] = {}
@@ -120,6 +124,29 @@ class Servers:
             for server in self._servers.values()
         ]
 
+    def config(self, name: str) -> McpConfig | None:
+        """Return a server's block; None when there is no such server."""
+        return self._servers[name].config if name in self._servers else None
+
+    async def put(self, name: str, config: McpConfig) -> None:
+        """Have a server until the instance ends, in place of the one of that name. Raises as `ready`."""
+        await self.renew(name, config)
+        await self.ready()
+
+    async def renew(self, name: str, config: McpConfig | None) -> None:
+        """Have a server, or none, in place of the one of that name; it is connected when it is needed."""
+        old = self._servers.pop(name, None) if config is None else self._servers.get(name)
+        if config is not None:
+            self._servers[name] = self._server(name, config)
+        self._changed()
+        if old is not None:
+            await old.close(_GRACE)
+
+    async def resources(self) -> dict[str, list[Plain]]:
+        """Return what connected servers offer to read, by server, as they describe it. Raises as `ready`."""
+        await self.ready()
+        return await offered_by(self._servers)
+
     async def changes(self, name: str) -> dict[str, str]:
         """Return the tools of a connected server that read otherwise than approved, each with the difference."""
         server = self._servers[name]
@@ -155,6 +182,9 @@ class Servers:
         assert self._connect is not None
         return self._connect
 
+    def _server(self, name: str, config: McpConfig) -> Server:
+        return Server(name, config, self._place, self._say, self._changed)
+
     def _changed(self) -> None:
         self._stale = True
 
@@ -174,7 +204,7 @@ class Servers:
         left_out: dict[str, list[str]] = {}
         for server in self._servers.values():
             pinned = await self._pinned(server.name)
-            for one in server.definitions:
+            for one in await self._offered(server, pinned, ask):
                 name = tool_name(server.name, one.tool)
                 fault = self._fault(name, found) or await self._unapproved(
                     server.name, one, name, pinned, ask
@@ -192,6 +222,27 @@ class Servers:
         self.tools.clear()
         self.tools.update(found)
         self._names, self._left_out = names, left_out
+
+    async def _offered(
+        self, server: Server, pinned: Mapping[str, str], ask: Question | None
+    ) -> Sequence[Definition]:
+        """Return what a server offers; of one that is slow to start, what it offered last, as it was approved.
+
+        So each request begins as the one before it, also the first after a restart (issue 7, item 9).
+        """
+        if ask is None:
+            return server.definitions
+        kept = await self._pins.get(_OFFERED + server.name) or {}
+        if server.is_starting:
+            server.capabilities = kept.get("capabilities", {})
+            names = kept.get("tools", [])
+            return [definition.approved(name, pinned[name]) for name in names if name in pinned]
+        if server.state == "connected":
+            capabilities: Plain = {name: {} for name in server.capabilities}
+            now = {"tools": [one.tool for one in server.definitions], "capabilities": capabilities}
+            if now != kept:
+                await self._pins.set(_OFFERED + server.name, now)
+        return server.definitions
 
     def _fault(self, name: str, found: Mapping[str, Tool]) -> str | None:
         """Why a tool may not have this name."""

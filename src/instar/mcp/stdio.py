@@ -117,8 +117,10 @@ async def started(config: McpConfig, place: Place) -> AsyncIterator[Child]:
         finally:
             # Also when this is cancelled a second time: the child's group ends with its task.
             running.cancel()
-            await asyncio.wait([running])
-            child.close()
+            try:
+                await asyncio.wait([running])
+            finally:
+                child.close()
 
 
 async def _run(config: McpConfig, place: Place, child: Child, stdin: int) -> None:

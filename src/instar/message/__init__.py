@@ -39,6 +39,7 @@ from instar.message.info import (
     text_of,
     visible,
 )
+from instar.message.origin import PERSON, Origin
 from instar.message.part import (
     PART_TYPES,
     AgentPart,
@@ -77,6 +78,7 @@ from instar.message.renew import renew
 
 __all__ = [
     "PART_TYPES",
+    "PERSON",
     "APIError",
     "APIErrorData",
     "AgentPart",
@@ -98,6 +100,7 @@ __all__ = [
     "MessageOutputLengthError",
     "MessagePath",
     "ModelRef",
+    "Origin",
     "OverflowData",
     "Part",
     "PartBase",

@@ -17,10 +17,11 @@ from instar.message.part import (
     Part,
     TextPart,
     Tokens,
+    UnknownPart,
     decode_part,
     part_to_plain,
 )
-from instar.wire import Plain, Wire, copy, decode, to_plain
+from instar.wire import Plain, Wire, copy, decode, encode, to_plain
 
 
 class FileDiff(Wire):
@@ -111,6 +112,11 @@ class WithParts(msgspec.Struct):
     def to_plain(self) -> Plain:
         """Return ``{"info": …, "parts": […]}`` as detached plain values."""
         return {"info": to_plain(self.info), "parts": [part_to_plain(part) for part in self.parts]}
+
+    def to_json(self) -> bytes:
+        """Return what `to_plain` does as JSON bytes."""
+        known = UnknownPart not in map(type, self.parts)
+        return encode(self) if known else encode(self.to_plain())
 
     def copy(self) -> "WithParts":
         """Return an independent deep copy. Raises as `decode_with_parts`, where a plugin put something else in."""

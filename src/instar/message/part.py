@@ -4,7 +4,7 @@ Source: seed 004 section 2, seed 002 "Message Parts", opencode 1.18's OpenAPI do
 Times are milliseconds since the epoch.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -12,20 +12,23 @@ from instar import wire
 from instar.message.error import APIError
 from instar.wire import Plain, Wire
 
+Time = Annotated[int, msgspec.Meta(ge=0)]
+"""Milliseconds since the epoch; a part of an older time is one that cannot be read."""
+
 
 class Span(Wire):
     """When something started and, once it has, ended."""
 
-    start: int
-    end: int | None = None
+    start: Time
+    end: Time | None = None
 
 
 class ToolSpan(Wire):
     """When a tool ran; `compacted` is when its output was cleared from the model's view."""
 
-    start: int
-    end: int
-    compacted: int | None = None
+    start: Time
+    end: Time
+    compacted: Time | None = None
 
 
 class Created(Wire):

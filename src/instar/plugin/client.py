@@ -7,8 +7,10 @@ in-process runtime implements it; HTTP and the bridge will. Results are detached
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
+from instar.api.session import ShellBody
 from instar.event import AskedBy, Event, PermissionAsked, Question, QuestionAsked, SessionStatus, Todo
-from instar.message import FileDiff, ModelRef, Rule, Session, WithParts
+from instar.message import FileDiff, KnownPart, ModelRef, Origin, Rule, Session, SessionModel, WithParts
+from instar.plugin.aside import Apart, Aside
 from instar.plugin.request import (
     Answer,
     CommandBody,
@@ -28,8 +30,8 @@ Messages = list[WithParts]
 class SessionClient(Protocol):
     """Sessions and their messages."""
 
-    async def create(self, body: SessionBody | None = None) -> Session:
-        """Make a session in the client's directory."""
+    async def create(self, body: SessionBody | None = None, session_id: str | None = None) -> Session:
+        """Make a session in the client's directory, under an id of its own or one that is given and free."""
         ...
 
     async def get(self, session_id: str) -> Session:
@@ -67,24 +69,36 @@ class SessionClient(Protocol):
         archived: int | None = None,
         metadata: Plain | None = None,
         permission: Sequence[Rule] = (),
+        agent: str | None = None,
+        model: SessionModel | None = None,
     ) -> Session:
-        """Change a session's title or metadata, or put it away (`archived` in ms, 0 takes it out again).
+        """Change a session's title, metadata, agent or model, or put it away (`archived` in ms, 0 takes it out again).
 
         `permission` are rules that are added to the session's own: the last that matches decides. Raises `NotFound`.
         """
         ...
 
     async def revert(
-        self, session_id: str, message_id: str | None = None, part_id: str | None = None
+        self,
+        session_id: str,
+        message_id: str | None = None,
+        part_id: str | None = None,
+        *,
+        files: bool = True,
     ) -> Reverted:
         """Take a session and the files that it changed back to before a message (the person's last one) or a part.
 
-        The messages stay until the next prompt. Raises `NotFound`, and `Invalid` while a turn runs.
+        Without `files` those stay as they are. The messages stay until the next prompt. Raises `NotFound`, and
+        `Invalid` while a turn runs.
         """
         ...
 
     async def unrevert(self, session_id: str) -> Reverted:
         """Undo `revert`, the files with it. Raises as `revert`."""
+        ...
+
+    async def settle(self, session_id: str) -> None:
+        """Drop for good what a session was taken back from, as its next prompt would. Raises as `revert`."""
         ...
 
     async def fork(self, session_id: str, message_id: str | None = None) -> Session:
@@ -106,6 +120,10 @@ class SessionClient(Protocol):
         """Delete a message, or one part of it; files stay as they are. Raises as `revert`."""
         ...
 
+    async def put_part(self, session_id: str, part: KnownPart) -> KnownPart:
+        """Change a part of a message; its type stays. Raises as `revert`."""
+        ...
+
     async def delete(self, session_id: str) -> None:
         """Delete a session with all that belongs to it. Raises `NotFound`."""
         ...
@@ -114,15 +132,18 @@ class SessionClient(Protocol):
         """Return the session's messages, oldest first. Raises `NotFound`."""
         ...
 
-    async def prompt(self, session_id: str, body: PromptBody) -> WithParts:
+    async def prompt(self, session_id: str, body: PromptBody, origin: Origin | None = None) -> WithParts:
         """Save the prompt, run the turn, and return its last answer (the user message with `no_reply`).
+
+        `origin` says for whom; without it a door speaks for a person and a plugin for itself. Limits, accounting
+        and what goes on from here follow it.
 
         Raises `NotFound`, `Invalid`, or the refusal of a `chat.message` hook as `Invalid`. Not from inside
         a hook: there, queue with `follow_up`.
         """
         ...
 
-    async def prompt_async(self, session_id: str, body: PromptBody) -> None:
+    async def prompt_async(self, session_id: str, body: PromptBody, origin: Origin | None = None) -> None:
         """Save the prompt and start the turn, without waiting for it. Raises as `prompt`."""
         ...
 
@@ -134,8 +155,29 @@ class SessionClient(Protocol):
         """
         ...
 
-    async def follow_up(self, session_id: str, body: PromptBody, source: str) -> None:
-        """Queue a prompt durably; the session's loop takes it up when it has nothing else to do."""
+    async def shell(self, session_id: str, body: ShellBody) -> WithParts:
+        """Run a person's own shell command and return the message that holds what it printed.
+
+        Nobody is asked for a permission and no model is called; the next prompt's reads it. Raises `NotFound`, `Busy`
+        while a turn runs, and `Invalid`.
+        """
+        ...
+
+    async def wait(self, session_id: str) -> None:
+        """Return when no turn runs in a session. Raises `NotFound`."""
+        ...
+
+    async def follow_up(
+        self, session_id: str, body: PromptBody, source: str, origin: Origin | None = None
+    ) -> None:
+        """Queue a prompt durably; the session's loop takes it up when it has nothing else to do.
+
+        Without `origin` it has that of the turn that runs, or that ran last.
+        """
+        ...
+
+    async def origin(self, session_id: str) -> Origin:
+        """Return where the message comes from that the session answers now, or answered last. Raises `NotFound`."""
         ...
 
     async def abort(self, session_id: str) -> bool:
@@ -146,8 +188,13 @@ class SessionClient(Protocol):
         """Return what each session that is not idle does."""
         ...
 
-    async def summarize(self, session_id: str, model: ModelRef | None = None) -> None:
-        """Summarise the session's history by hand. Raises `NotFound`."""
+    async def summarize(
+        self, session_id: str, model: ModelRef | None = None, origin: Origin | None = None
+    ) -> None:
+        """Summarise the session's history, booked for `origin` as a prompt is.
+
+        Raises `NotFound`, and `Invalid` when there is nothing to summarise or a turn runs.
+        """
         ...
 
 
@@ -224,9 +271,29 @@ class Client(Protocol):
         ...
 
     async def generate(
-        self, *, system: Sequence[str], prompt: str, model: ModelRef | None = None, cause: str
+        self,
+        *,
+        system: Sequence[str],
+        prompt: str,
+        model: ModelRef | None = None,
+        cause: str,
+        session_id: str = "",
+        origin: Origin | None = None,
     ) -> Answer:
-        """Make one model call without a session, tools or hooks (capability ``generate``)."""
+        """Make one model call without a session, tools or hooks (capability ``generate``).
+
+        It is booked as `cause`, for the session `session_id` if it is made for one. `origin` as in `prompt`; for
+        a session without it, that of its turn.
+        """
+        ...
+
+    async def aside(self, aside: Aside) -> Apart:
+        """Let a model work for a moment in a session apart (capability ``aside``).
+
+        No hook of any origin fires in it, it is in no list, nobody hears of it, and it begins no other. Cancelling
+        ends it within a second, with all that it started. Raises `NotFound`, and `Invalid` for a model or a tool
+        that cannot be had.
+        """
         ...
 
     def events(self) -> AsyncIterator[Event]:
@@ -239,6 +306,10 @@ class Client(Protocol):
 
     async def config(self) -> Plain:
         """Return the merged configuration, secrets masked."""
+        ...
+
+    async def agents(self) -> list[str]:
+        """Return the names of the agents, built-in ones first."""
         ...
 
     async def tools(self) -> list[str]:

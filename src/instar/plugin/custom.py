@@ -1,14 +1,14 @@
-"""A person's own tools: Python files in ``tool/`` and ``tools/`` of the configuration folders.
+"""A person's own tools: files in ``tool/`` and ``tools/`` of the configuration folders.
 
-A file offers each public `Tool` that it makes: one called ``tool`` (or ``default``) goes by the file's name,
+A Python file offers each public `Tool` that it makes: one called ``tool`` (or ``default``) goes by the file's name,
 any other by ``<file>_<name>`` (opencode's rule). An async function ``execute`` beside a ``description`` and
-``parameters`` is the short form.
+``parameters`` is the short form. Files in JavaScript are loaded as plugins are (`instar.plugin.load`), in their child.
 """
 
 import inspect
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -20,28 +20,33 @@ from instar.plugin.tool import Tool
 log = logging.getLogger("instar.plugin")
 
 FOLDERS = ("tool", "tools")
+SCRIPTS = (".ts", ".js")
+"""Endings of what is JavaScript: opencode 1.18.33 takes no others from these folders."""
 _DEFAULT = ("tool", "default")
 
 
 class Found(msgspec.Struct, frozen=True):
-    """The tools by name, and a sentence for each file that was left out."""
+    """The tools by name, and a sentence for each file that was left out; `failed` are those with a mistake."""
 
     tools: dict[str, Tool]
     notices: list[str]
     untrusted: list[str]
+    failed: list[Path]
 
 
 def load_tools(folders: Iterable[Path], trusted: Callable[[Path], bool]) -> Found:
     """Load the tools of configuration folders, lowest first; of two with one name the later counts.
 
     `trusted` says of a configuration folder whether its code may run. A file that fails is named, and its
-    neighbours still load.
+    neighbours still load. What is JavaScript is not loaded here.
     """
-    found = Found({}, [], [])
+    found = Found({}, [], [], [])
     for folder in folders:
         for path in _files(folder):
             if not trusted(folder):
                 found.untrusted.append(f"{path} was left out: an untrusted project may not run code")
+                continue
+            if path.suffix in SCRIPTS:
                 continue
             try:
                 found.tools.update(_tools(module_from_file(path), path.stem))
@@ -49,13 +54,28 @@ def load_tools(folders: Iterable[Path], trusted: Callable[[Path], bool]) -> Foun
                 reason = str(error) if isinstance(error, LoadError) else f"{type(error).__name__}: {error}"
                 log.error("failed to load tool file=%s reason=%s", path, reason, exc_info=error)
                 found.notices.append(f"tool {path} is skipped: {reason}")
+                found.failed.append(path)
     return found
+
+
+def tool_files(folders: Iterable[Path]) -> list[Path]:
+    """Return the files in which tools may be, in either language; those of a folder in the order of their names."""
+    return [path for folder in folders for path in _files(folder)]
+
+
+def tools_of(path: Path, tools: Mapping[str, Tool]) -> dict[str, Tool]:
+    """Return those of `tools` that a file called `path` had made."""
+    return {
+        name: tool for name, tool in tools.items() if name == path.stem or name.startswith(f"{path.stem}_")
+    }
 
 
 def _files(folder: Path) -> Iterator[Path]:
     for name in FOLDERS:
-        for path in sorted((folder / name).glob("*.py")):
-            if path.is_file() and not path.name.startswith(("_", ".")):
+        for path in sorted((folder / name).glob("[!.]*")):
+            # Python's own convention; opencode takes every name.
+            private = path.suffix == ".py" and path.name.startswith("_")
+            if path.suffix in (".py", *SCRIPTS) and path.is_file() and not private:
                 yield path
 
 
@@ -82,9 +102,14 @@ def _short(module: ModuleType) -> Tool:
     return Tool(description or "", parameters, execute)
 
 
-def _check(name: str, tool: Tool) -> None:
+def check_name(name: str) -> None:
+    """Raise `LoadError` for what no model would take as a tool's name."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         raise LoadError(f"{name!r} cannot be a tool's name: letters, digits, _ and - are allowed, 64 at most")
+
+
+def _check(name: str, tool: Tool) -> None:
+    check_name(name)
     if not isinstance(tool.description, str) or not tool.description.strip():
         raise LoadError(f"the tool {name} has no description, and the model needs one")
     if not isinstance(tool.parameters, dict) or tool.parameters.get("type") != "object":

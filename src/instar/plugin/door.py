@@ -6,8 +6,9 @@ discarded, ``plugin.error`` is published, and the next plugin runs. A plugin fai
 in the output, or does not return in time.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -15,9 +16,9 @@ import msgspec
 from instar.bus import Bus
 from instar.event import PluginError, make
 from instar.plugin.forward import forward
-from instar.plugin.hookpoint import NOT_POINTS, HookPoint, HookPoints
+from instar.plugin.hookpoint import NOT_POINTS, HookPoint, HookPoints, Refused
 from instar.plugin.interface import Hooks
-from instar.plugin.outcome import detached, fill, json_copy
+from instar.plugin.outcome import detached, fill, json_copy, taken
 from instar.plugin.patience import DISPOSE, PATIENCE, in_time
 from instar.plugin.tool import Tool
 from instar.wire import Plain
@@ -28,21 +29,18 @@ O = TypeVar("O")  # noqa: E741
 log = logging.getLogger("instar.plugin")
 
 
-class Refused(Exception):
-    """A plugin refused an action at a gate; the text is its reason."""
-
-    def __init__(self, plugin: str, hook: str, reason: str) -> None:
-        super().__init__(reason)
-        self.plugin = plugin
-        self.hook = hook
-
-
 class Loaded(msgspec.Struct, frozen=True):
-    """A plugin that runs: its name, what it subscribed to, and the seconds that a call of it may take."""
+    """A plugin that runs: its name, what it subscribed to, and the seconds that a call of it may take.
+
+    `mark` is which code it was loaded from, with which options (`instar.plugin.load.Mark`); None: nothing loads it.
+    `host` is what runs it where that is not Python (`instar.plugin.hosts.PluginHost`).
+    """
 
     name: str
     hooks: Hooks
     patience: float | None = PATIENCE
+    mark: Any = None
+    host: Any = None
 
 
 class Plugins:
@@ -52,17 +50,41 @@ class Plugins:
         self._bus = bus
         self._points = points
         self._loaded: list[Loaded] = []
+        self._hearing: dict[int, tuple[Loaded, asyncio.Task[None]]] = {}
         self._odd: set[tuple[str, str]] = set()
+        self._left: list[Any] = []
 
-    def add(self, name: str, hooks: Hooks) -> None:
-        """Register a plugin's hooks. Names that are no hook point are logged and never called.
+    def add(self, name: str, hooks: Hooks, mark: Any = None, host: Any = None) -> None:
+        """Register a plugin's hooks.
 
         ``timeout`` gives the seconds that one call may take; None says that the plugin keeps limits of its own.
         """
-        for key in hooks:
-            if key not in NOT_POINTS and self._points.find(key) is None:
-                log.warning("unknown hook plugin=%s hook=%s: it is never called", name, key)
-        self._loaded.append(Loaded(name, hooks, hooks.get("timeout", PATIENCE)))
+        self._loaded.append(Loaded(name, hooks, hooks.get("timeout", PATIENCE), mark, host))
+
+    def warn(self) -> None:
+        """Log the names that plugins subscribed to and nobody declared: they are never called.
+
+        Call it once all are loaded, since a plugin may declare what an earlier one subscribes to.
+        """
+        for plugin in self._loaded:
+            for key in plugin.hooks:
+                if key not in NOT_POINTS and self._points.find(key) is None:
+                    log.warning("unknown hook plugin=%s hook=%s: it is never called", plugin.name, key)
+
+    @property
+    def loaded(self) -> list[Loaded]:
+        """The plugins, in registration order."""
+        return list(self._loaded)
+
+    def others(self, loaded: Iterable[Loaded] = ()) -> "Plugins":
+        """Return other plugins of the same instance, which nobody calls until they `stand`."""
+        found = Plugins(self._bus, self._points)
+        found._loaded = list(loaded)
+        return found
+
+    def stand(self, loaded: Iterable[Loaded]) -> None:
+        """Put these in the place of those that are here, all at once: a point that is being run ends as it began."""
+        self._loaded = list(loaded)
 
     @property
     def names(self) -> list[str]:
@@ -73,16 +95,17 @@ class Plugins:
         """Whether anybody subscribed to `point`: ask before preparing an output that costs something."""
         return any(True for _ in self._handlers(point))
 
-    async def trigger(self, point: HookPoint[I, O], given: I, output: O) -> O:
+    async def trigger(
+        self, point: HookPoint[I, O], given: I, output: O, saw: Callable[[str, O], None] | None = None
+    ) -> O:
         """Run every plugin's handler of `point`, put what they made into `output` and return it.
 
+        `saw` is told of the output as each plugin, by name, left it; it must not change it.
         Raises `Refused` when the point is a gate and a handler failed.
         """
         for plugin, handler in self._handlers(point):
             try:
-                working = detached(output)
-                await in_time(handler(given, working), plugin.patience)
-                found = detached(working)
+                found = await _handled(handler, given, output, plugin.patience)
             except Exception as error:
                 if point.gate:
                     reason = _reason(error)
@@ -91,6 +114,8 @@ class Plugins:
                 self._report(plugin.name, point.name, error)
             else:
                 fill(output, found)
+                if saw is not None:
+                    saw(plugin.name, output)
         return output
 
     def tools(self) -> dict[str, Tool]:
@@ -104,6 +129,10 @@ class Plugins:
                     self._odd.add((plugin.name, str(name)))
                     self._report(plugin.name, "tool", TypeError(f"the tool {name!r} is no Tool"))
         return found
+
+    def owners(self) -> dict[str, str]:
+        """Return the name of the plugin that each plugin's tool comes from, by the tool's name."""
+        return {name: one.name for one in self._loaded for name in dict(one.hooks.get("tool") or {})}
 
     def registered(self, key: str) -> list[tuple[str, Any]]:
         """Return what plugins registered under ``auth`` or ``provider``, each with the plugin's name."""
@@ -132,19 +161,57 @@ class Plugins:
                 config.update(found)
         return problems
 
-    async def forward(self) -> None:
-        """Give every bus event to every plugin's ``event`` hook, in order, until the bus closes."""
-        hears = [plugin for plugin in self._loaded if "event" in plugin.hooks]
-        await forward(self._bus, [(one.name, one.hooks["event"], one.patience) for one in hears])
+    def hear(self) -> None:
+        """Give every bus event from now on to every plugin's ``event`` hook, in order, until the bus closes.
+
+        Called again it lets those hear that came since, and those that are gone no more.
+        """
+        hears = {id(one): one for one in self._loaded if one.hooks.get("event") is not None}
+        for gone in self._hearing.keys() - hears.keys():
+            self._hearing.pop(gone)[1].cancel()
+        for key, one in hears.items():
+            if key not in self._hearing:
+                listening = forward(self._bus, [(one.name, one.hooks["event"], one.patience)])
+                self._hearing[key] = one, asyncio.create_task(listening, name=f"events for {one.name}")
+
+    async def heard(self, grace: float) -> None:
+        """Wait, so many seconds, until every plugin has heard what was published before the bus was closed."""
+        listening = [task for _, task in self._hearing.values()]
+        if listening:
+            await asyncio.wait(listening, timeout=grace)
+        for task in listening:
+            task.cancel()
 
     async def dispose(self) -> None:
         """Tell every plugin that the instance ends; each gets a few seconds."""
         for plugin in self._loaded:
-            if "dispose" in plugin.hooks:
-                try:
-                    await in_time(plugin.hooks["dispose"](), DISPOSE)
-                except Exception as error:
-                    self._report(plugin.name, "dispose", error)
+            await self.end(plugin)
+        for host in tuple(self._left):
+            await self.close_host(host)
+
+    async def end(self, plugin: Loaded) -> None:
+        """Tell one plugin that it is needed no more; it gets a few seconds. A failure is published.
+
+        What ran it, and runs no other now, is one of `left` until it is closed: its tools may be at work still.
+        """
+        if plugin.hooks.get("dispose") is not None:
+            try:
+                await in_time(plugin.hooks["dispose"](), DISPOSE)
+            except Exception as error:
+                self._report(plugin.name, "dispose", error)
+        if plugin.host is not None and plugin.host.release(plugin.hooks):
+            self._left.append(plugin.host)
+
+    @property
+    def left(self) -> list[Any]:
+        """The hosts (`instar.plugin.hosts`) whose plugins have all ended."""
+        return list(self._left)
+
+    async def close_host(self, host: Any) -> None:
+        """Close one of `left`."""
+        await host.close()
+        if host in self._left:
+            self._left.remove(host)
 
     @property
     def hears_events(self) -> bool:
@@ -162,6 +229,15 @@ class Plugins:
         message = _reason(error)
         log.error("plugin failed plugin=%s hook=%s error=%s", plugin, hook, message, exc_info=error)
         self._bus.publish(make(PluginError(plugin=plugin, hook=hook, message=message)))
+
+
+async def _handled(handler: Callable[..., Any], given: Any, output: O, patience: float | None) -> O:
+    """Return the output as a handler leaves it. Raises `Unsound`, and what the handler raises."""
+    if getattr(handler, "crosses", False):
+        return taken(output, await in_time(handler(given, output), patience))
+    working = detached(output)
+    await in_time(handler(given, working), patience)
+    return detached(working)
 
 
 def unsound(hooks: Any) -> str | None:

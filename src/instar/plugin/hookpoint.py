@@ -24,6 +24,15 @@ class HookPoint(msgspec.Struct, Generic[I, O], frozen=True):
     aliases: tuple[str, ...] = ()
 
 
+class Refused(Exception):
+    """A plugin refused an action at a gate; the text is its reason."""
+
+    def __init__(self, plugin: str, hook: str, reason: str) -> None:
+        super().__init__(reason)
+        self.plugin = plugin
+        self.hook = hook
+
+
 class HookPoints:
     """The declared hook points by name; a plugin may add its own with `declare`."""
 
@@ -31,9 +40,12 @@ class HookPoints:
         self._by_name: dict[str, HookPoint[Any, Any]] = {}
 
     def declare(self, point: HookPoint[I, O]) -> HookPoint[I, O]:
-        """Add a hook point. Raises `ValueError` when one of its names is taken."""
+        """Add a hook point; the same one may be declared again, by the plugin of another instance.
+
+        Raises `ValueError` when one of its names is another one's.
+        """
         for name in (point.name, *point.aliases):
-            if name in self._by_name:
+            if self._by_name.get(name, point) != point:
                 raise ValueError(f"hook point {name!r} is declared twice")
             self._by_name[name] = point
         return point

@@ -5,40 +5,69 @@ the module itself) with ``id`` and ``server``, or as V0, public async functions 
 without an ``id`` goes by its own name.
 """
 
+import hashlib
 import importlib
+import importlib.machinery
 import importlib.util
 import inspect
 import logging
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from instar.flagship import flagship_name
-from instar.plugin.door import Plugins, unsound
+from instar.plugin.door import Loaded, Plugins, unsound
+from instar.plugin.hosts import Hosts
 from instar.plugin.interface import Hooks, PluginFunction, PluginInput
-from instar.plugin.locate import LoadError, Located, locate
-from instar.plugin.patience import PATIENCE, in_time
+from instar.plugin.locate import JAVASCRIPT, TOOLS, LoadError, Located, locate
+from instar.plugin.patience import PATIENCE, Exited, in_time
 from instar.wire import Plain
 
-__all__ = ["LoadError", "Spec", "distinct", "load", "module_from_file"]
+__all__ = ["LoadError", "Mark", "Spec", "digest", "digest_of_files", "distinct", "load", "module_from_file"]
 
 log = logging.getLogger("instar.plugin")
 
+_MOST: Final = 2_000
+"""Files of a folder that are looked at."""
+
 
 class Spec(msgspec.Struct, frozen=True):
-    """One plugin to load: a package's, module's or flagship's name or a file's absolute path, with its options."""
+    """One plugin to load: a package's, module's or flagship's name or a file's absolute path, with its options.
+
+    `tools`: it is a JavaScript file of a person's own tools (`instar.plugin.custom`).
+    """
 
     target: str
     options: Plain = msgspec.field(default_factory=dict)
+    tools: bool = False
 
     @property
     def identity(self) -> str:
         """What makes two specs the same plugin, as far as their text tells."""
-        return flagship_name(self.target) or self.target
+        return self.place().identity if self.tools else flagship_name(self.target) or self.target
+
+    def place(self) -> Located:
+        """Return where its code is. Raises `LoadError`."""
+        if self.tools:
+            return Located(TOOLS, path=Path(self.target), host=JAVASCRIPT, tools=True)
+        return locate(self.target)
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """Which plugin was loaded: its `identity` (`Located.identity`), its options, and the digest of what it is made of.
+
+    The code of an installed Python package has none: it does not change while a process runs.
+    """
+
+    identity: str
+    options: Plain
+    digest: str = ""
 
 
 def distinct(specs: Sequence[Spec]) -> list[Spec]:
@@ -52,40 +81,120 @@ async def load(
     plugins: Plugins,
     make_input: Callable[[str], PluginInput],
     patience: float = PATIENCE,
+    before: Sequence[Loaded] = (),
+    digest_of: Callable[[Located], str] | None = None,
 ) -> list[str]:
     """Load `specs` into `plugins` in order and return a sentence for each that failed.
 
     `make_input` builds the input for a plugin's name. A plugin that fails, or that takes longer than `patience`
     seconds, is logged and skipped; its neighbours still load. One that is named in two ways loads once.
+
+    Of those that were loaded `before`, one with the same mark is not loaded again, and one whose successor fails stays.
+    `digest_of` gives the digest of a mark (`digest` unless given).
     """
     failures: list[str] = []
-    places: dict[str, tuple[Spec, Located]] = {}
+    steps = list[_Step]()
     for spec in distinct(specs):
         try:
-            place = locate(spec.target)
-            identity = place.identity
+            place = spec.place()
+            mark = Mark(place.identity, spec.options, (digest_of or digest)(place))
         except Exception as error:
             failures.append(_said(spec, error))
             continue
-        places.pop(identity, None)
-        places[identity] = (spec, place)
-    for spec, place in places.values():
-        try:
-            await _load_one(place, spec.options, plugins, make_input, patience)
-        except Exception as error:
-            failures.append(_said(spec, error))
+        steps = [one for one in steps if one.mark.identity != mark.identity]
+        old = [one for one in before if isinstance(one.mark, Mark) and one.mark.identity == mark.identity]
+        steps.append(_Step(spec, place, mark, old))
+    hosts = Hosts(plugins, make_input, patience)
+    try:
+        hosts.begin([step.place for step in steps if not step.stands])
+        for step in steps:
+            failures += await _taken(step, plugins, hosts, make_input, patience)
+    finally:
+        await hosts.close_unused(plugins.loaded)
+    plugins.warn()
     return failures
 
 
-def _said(spec: Spec, error: Exception) -> str:
+class _Step(msgspec.Struct, frozen=True):
+    """One plugin to load, and what was loaded of it before."""
+
+    spec: Spec
+    place: Located
+    mark: Mark
+    old: list[Loaded]
+
+    @property
+    def stands(self) -> bool:
+        """Whether it is loaded already, from the same code with the same options."""
+        return bool(self.old) and self.old[0].mark == self.mark
+
+
+async def _taken(
+    step: _Step,
+    plugins: Plugins,
+    hosts: Hosts,
+    make_input: Callable[[str], PluginInput],
+    patience: float,
+) -> list[str]:
+    """Take one plugin in; return a sentence where that failed."""
+    if step.stands:
+        plugins.stand([*plugins.loaded, *step.old])
+        return []
+    try:
+        if step.place.host:
+            await hosts.load(step.place, step.spec.options, step.mark)
+        else:
+            await _load_one(step.place, step.mark, plugins, make_input, patience)
+    except Exception as error:
+        plugins.stand([*plugins.loaded, *step.old])
+        return [_said(step.spec, error, stays=bool(step.old))]
+    return []
+
+
+def digest(place: Located) -> str:
+    """Return what the code of a plugin is known by: of an npm package its name and version, of a folder all its files.
+
+    It is empty for a Python module.
+    """
+    if place.path is None:
+        return place.module if place.host else ""
+    if place.host and place.path.is_dir():
+        return digest_of_files(islice(_files(place.path), _MOST))
+    folder = place.path if place.path.is_dir() else place.path.parent
+    whole = place.path.is_dir() or place.path.name == "__init__.py"
+    return digest_of_files(sorted(folder.rglob("*.py")) if whole else [place.path])
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The files of a JavaScript plugin's folder, without the packages that it counts on."""
+    for at, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in ("node_modules", ".git"))
+        yield from (Path(at, name) for name in sorted(names))
+
+
+def digest_of_files(files: Iterable[Path]) -> str:
+    """Return what files are known by: their names and what they hold."""
+    found = hashlib.sha256()
+    for file in files:
+        found.update(str(file).encode("utf-8", "surrogateescape") + b"\0")
+        try:
+            found.update(hashlib.sha256(file.read_bytes()).digest())
+        except OSError as error:
+            found.update(type(error).__name__.encode())
+    return found.hexdigest()
+
+
+def _said(spec: Spec, error: Exception, *, stays: bool = False) -> str:
     reason = str(error) if isinstance(error, LoadError) else f"{type(error).__name__}: {error}"
-    log.error("failed to load plugin=%s reason=%s", spec.target, reason, exc_info=error)
-    return f"plugin {spec.target} is skipped: {reason}"
+    what = "tool" if spec.tools else "plugin"
+    log.error("failed to load %s=%s reason=%s", what, spec.target, reason, exc_info=error)
+    skipped = "is not loaded again, and stays as it was" if stays else "is skipped"
+    return f"{what} {spec.target} {skipped}: {reason}"
 
 
 async def _load_one(
     place: Located,
-    options: Plain,
+    mark: Mark,
     plugins: Plugins,
     make_input: Callable[[str], PluginInput],
     patience: float,
@@ -95,7 +204,7 @@ async def _load_one(
     for function in functions:
         given = make_input(name)
         try:
-            hooks = await in_time(function(given, options), patience)
+            hooks = await in_time(function(given, mark.options), patience)
             problem = None if hooks is None else unsound(hooks)
             if problem is not None:
                 raise LoadError(problem)
@@ -104,14 +213,17 @@ async def _load_one(
             raise
         ready.append(hooks or {})
     for hooks in ready:
-        plugins.add(name, hooks)
+        plugins.add(name, hooks, mark)
 
 
 def _offered(place: Located) -> Any:
     """The module, or what an entry point names in it."""
     if place.path is not None:
         return module_from_file(place.path)
-    offered: Any = importlib.import_module(place.module)
+    try:
+        offered: Any = importlib.import_module(place.module)
+    except SystemExit as error:
+        raise Exited(error) from error
     for part in filter(None, place.attribute.split(".")):
         if not hasattr(offered, part):
             raise LoadError(f"{place.module} has no {place.attribute!r}, which its entry point names")
@@ -127,17 +239,35 @@ def module_from_file(path: Path) -> ModuleType:
         raise LoadError(f"there is no file {path}")
     name = f"instar_plugin_{path.stem}_{abs(hash(str(path)))}"
     folder = [str(path.parent)] if path.name == "__init__.py" else None
-    found = importlib.util.spec_from_file_location(name, path, submodule_search_locations=folder)
+    old = {key: sys.modules.pop(key) for key in [*sys.modules] if f"{key}.".startswith(f"{name}.")}
+    loader = _Anew(name, str(path)) if old else None
+    found = importlib.util.spec_from_file_location(
+        name, path, loader=loader, submodule_search_locations=folder
+    )
     if found is None or found.loader is None:
         raise LoadError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(found)
+    importlib.invalidate_caches()
     sys.modules[name] = module
     try:
         found.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
+    except BaseException as error:
+        # What was loaded before goes on, and finds its own parts.
+        for key in [one for one in sys.modules if f"{one}.".startswith(f"{name}.")]:
+            del sys.modules[key]
+        sys.modules.update(old)
+        if isinstance(error, SystemExit):
+            raise Exited(error) from error
         raise
     return module
+
+
+class _Anew(importlib.machinery.SourceFileLoader):
+    """Reads a file that was loaded before: its bytecode on disk is told apart by size and second alone."""
+
+    def get_code(self, fullname: str) -> Any:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
 
 
 def _functions(offered: Any, fallback: str) -> tuple[str, list[PluginFunction]]:

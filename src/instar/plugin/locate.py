@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP: Final = "instar.plugins"
-_JAVASCRIPT: Final = (".js", ".ts", ".mjs", ".cjs", ".mts")
+JAVASCRIPT: Final = "instar.jshost"
+"""The module that runs plugins which are JavaScript; imported when there is one."""
+TOOLS: Final = "tools"
+"""Under which name the tools of the configuration folders stand among the plugins."""
+_JAVASCRIPT: Final = (".js", ".ts", ".mjs", ".cjs", ".mts", ".cts", ".tsx", ".jsx")
+_INDEX: Final = ("package.json", *(f"index{ending}" for ending in (".ts", ".tsx", ".js", ".mjs", ".cjs")))
+_NPM: Final = re.compile(
+    r"(?P<name>(?:@[a-z0-9~-][a-z0-9._~-]*/)?[a-z0-9~-][a-z0-9._~-]*)(?:@(?P<version>[^@\s:/]+))?"
+)
 _PIN: Final = re.compile(r"(?P<name>.+?)(?:==|(?<=.)@)(?P<version>[^@=]+)")
 
 
@@ -27,19 +35,29 @@ class LoadError(Exception):
 
 
 class Located(msgspec.Struct, frozen=True):
-    """A plugin's code: a `path`, or a `module` and what of it is the plugin. `name` is what the plugin goes by."""
+    """A plugin's code: a `path`, or a `module` and what of it is the plugin. `name` is what the plugin goes by.
+
+    `host` is the module that runs it where that is not Python; `module` is then an npm package with its version.
+    `tools`: it is a file of tools, no plugin.
+    """
 
     name: str
     path: Path | None = None
     module: str = ""
     attribute: str = ""
+    host: str = ""
+    tools: bool = False
 
     @property
     def identity(self) -> str:
         """What makes two places the same plugin: the file that holds the code."""
+        if self.tools:
+            return f"{TOOLS}:{self.path}"
         if self.path is not None:
-            file = self.path / "__init__.py" if self.path.is_dir() else self.path
+            file = self.path / "__init__.py" if self.path.is_dir() and not self.host else self.path
             return str(file.resolve())
+        if self.host:
+            return f"npm:{self.name}"
         found = importlib.util.find_spec(self.module)
         where = found.origin if found is not None and found.origin else self.module
         return f"{Path(where).resolve() if found and found.has_location else where}" + (
@@ -53,8 +71,10 @@ def locate(target: str) -> Located:
     if flagship is not None:
         return Located(flagship, module=FLAGSHIPS[flagship].module)
     path = Path(unquote(target.removeprefix("file://")) if target.startswith("file://") else target)
-    if path.suffix in _JAVASCRIPT:
-        raise LoadError("it is JavaScript, which this version of instar does not run")
+    if path.is_absolute() and _is_javascript(path):
+        if not path.exists():
+            raise LoadError(f"there is no file {path}")
+        return Located(path.stem, path=path, host=JAVASCRIPT)
     if path.is_absolute():
         file = path / "__init__.py" if path.is_dir() else path
         if not file.is_file():
@@ -63,7 +83,37 @@ def locate(target: str) -> Located:
     return _package(target)
 
 
+def npm_name(spec: str) -> str:
+    """Return the name of an npm package without its version. Raises `LoadError` for what cannot be one."""
+    found = _NPM.fullmatch(spec)
+    if found is None:
+        raise LoadError(f"{spec!r} is no name of an npm package, as in npm:name@1.2")
+    return found["name"]
+
+
+def is_npm(target: str) -> bool:
+    """Whether a name that is no Python package's here is taken as an npm package's: only npm's spelling will do."""
+    return target.startswith(("npm:", "@")) or ("_" not in target and _NPM.fullmatch(target) is not None)
+
+
+def _is_javascript(path: Path) -> bool:
+    if path.suffix in _JAVASCRIPT:
+        return True
+    return (
+        path.is_dir()
+        and not (path / "__init__.py").exists()
+        and any((path / name).is_file() for name in _INDEX)
+    )
+
+
+def _npm(spec: str) -> Located:
+    name = npm_name(spec)
+    return Located(name, module=spec if spec != name else f"{name}@latest", host=JAVASCRIPT)
+
+
 def _package(target: str) -> Located:
+    if target.startswith(("npm:", "@")):
+        return _npm(target.removeprefix("npm:"))
     pinned = _PIN.fullmatch(target)
     bare, version = (pinned["name"], pinned["version"]) if pinned else (target, None)
     point = _entry_point(bare)
@@ -71,6 +121,8 @@ def _package(target: str) -> Located:
         _check_version(target, point.dist.name if point.dist else bare, version)
         return Located(point.name, module=point.module, attribute=point.attr)
     if not _is_module(bare):
+        if is_npm(target):
+            return _npm(target)
         raise LoadError(
             f"there is no Python package or module {bare!r} here; instar installs nothing by itself: "
             f"pip install {bare}, or name a file by its path"

@@ -4,7 +4,7 @@ A handler works on a copy. What it made of it is taken over only if it is sound,
 what it keeps and changes later changes nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from types import UnionType
 from typing import Any, Final, TypeVar, get_args
@@ -45,6 +45,26 @@ def detached(output: O) -> O:
             values[name] = take(getattr(output, name))
         except _UNSOUND as error:
             raise Unsound(f"what it left in `{name}` cannot be used: {error}") from error
+    made: O = kind(**values)
+    _keep_rest(output, made)
+    return made
+
+
+def taken(output: O, changes: Mapping[str, Any]) -> O:
+    """Return `output` with `changes`, by wire names; None takes a field away. Raises `Unsound` as `detached`.
+
+    For a handler that was given no copy, since its output crossed over to another process. What it did not change,
+    single messages of a list too, stays the same object; what no field is called is left out, as opencode does.
+    """
+    kind: Any = type(output)
+    values = {name: getattr(output, name) for name, _ in _fields(kind)}
+    for (name, take), key in zip(_fields(kind), kind.__struct_encode_fields__, strict=True):
+        if key not in changes:
+            continue
+        try:
+            values[name] = _kept(values[name], changes[key]) if take is _messages else take(changes[key])
+        except _UNSOUND as error:
+            raise Unsound(f"what it left in `{key}` cannot be used: {error}") from error
     made: O = kind(**values)
     _keep_rest(output, made)
     return made
@@ -92,6 +112,14 @@ def _messages(value: Any) -> list[WithParts]:
     if not isinstance(value, list | tuple):
         raise TypeError(f"expected a list of messages, found {_name(value)}")
     return [one.copy() if isinstance(one, WithParts) else decode_with_parts(_object(one)) for one in value]
+
+
+def _kept(known: list[WithParts], value: Any) -> list[WithParts]:
+    """The messages of `value`, where those of `known` stand as they are."""
+    if not isinstance(value, list):
+        raise TypeError(f"expected a list of messages, found {_name(value)}")
+    own = {id(one) for one in known}
+    return [one if id(one) in own else decode_with_parts(_object(one)) for one in value]
 
 
 def _message(value: Any, kind: Any) -> Any:

@@ -24,17 +24,33 @@ class Late(Exception):
     """Code that did not return in time, or that was cancelled from within; the text says which."""
 
 
+class Exited(Exception):
+    """Code that asked for the end of the program (``sys.exit``): it would end every plugin, and instar."""
+
+    def __init__(self, error: SystemExit) -> None:
+        code = "" if error.code is None else repr(error.code)
+        super().__init__(f"it called sys.exit({code}), which would end instar: that is not done here")
+
+
+async def kept(work: Awaitable[Any]) -> Any:
+    """Return what `work` gives. Raises `Exited`, and what the work raises."""
+    try:
+        return await work
+    except SystemExit as error:
+        raise Exited(error) from error
+
+
 async def in_time(work: Any, seconds: float | None) -> Any:
     """Return what `work`, an awaitable or already the result, gives; None seconds are as many as it wants.
 
     When the caller is cancelled, the work is cancelled too, and has `GRACE` seconds to end. Raises `Late`,
-    and what the work raises.
+    `Exited`, and what the work raises.
     """
     if not inspect.isawaitable(work):
         return work
     if seconds is None:
         return await _own_limits(work)
-    task: asyncio.Task[Any] = asyncio.ensure_future(work)
+    task: asyncio.Task[Any] = asyncio.ensure_future(kept(work))
     try:
         await asyncio.wait([task], timeout=seconds)
     except asyncio.CancelledError:
@@ -50,7 +66,7 @@ async def in_time(work: Any, seconds: float | None) -> Any:
 
 async def _own_limits(work: Awaitable[Any]) -> Any:
     try:
-        return await work
+        return await kept(work)
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is None or task.cancelling():

@@ -2,6 +2,8 @@
 
 from typing import Any, Literal
 
+import msgspec
+
 from instar.message import Assistant, Part, User
 from instar.wire import Plain, Wire
 
@@ -29,9 +31,15 @@ class StepInput(Wire):
 
 
 class StepOutput(Wire):
-    """System prompt of this one step: `system`, when set, replaces what would be sent."""
+    """System prompt of this one step: `system`, when set, replaces what would be sent.
+
+    `stop`, when set, ends the turn before the model is called; people read it. The tools named in `without` are not
+    offered in this step, and a call to one of them answers that there is no such tool.
+    """
 
     system: list[str] | None = None
+    stop: str | None = None
+    without: list[str] = msgspec.field(default_factory=list)
 
 
 class CompletedInput(Wire):

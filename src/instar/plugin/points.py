@@ -134,7 +134,7 @@ class DefinitionOutput(Wire):
 
 
 class ToolCallInput(Wire):
-    """A tool call: the tool's name as the model used it, its session and its id."""
+    """A tool call: the tool's name as it is registered, also where the model used an alias, its session and its id."""
 
     tool: str
     session_id: str
@@ -142,9 +142,14 @@ class ToolCallInput(Wire):
 
 
 class ArgsOutput(Wire):
-    """The arguments; what stands here after the hooks is validated again and run."""
+    """The arguments; what stands here after the hooks is validated again and run.
+
+    `ask`, when set, is shown to the person who is asked for permission; a call that needs none asks for its own
+    name then. `permission.ask` still decides whether anybody is asked.
+    """
 
     args: Plain
+    ask: str | None = None
 
 
 class PermissionInput(Wire):

@@ -1,74 +1,24 @@
 """What a client sends and gets: the bodies of requests, their results, and why one cannot be carried out."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
-from instar.message import ModelRef, Rule, Session
-from instar.wire import Plain, Wire
+from instar.api.request import Busy, CommandBody, Invalid, NotFound, PromptBody, SessionBody
+from instar.message import ModelRef, Session
 
-
-class NotFound(Exception):
-    """There is no such session, message or agent; the text names it."""
-
-
-class Invalid(Exception):
-    """A request cannot be carried out as it is; the text says what and why."""
-
-
-class Busy(Invalid):
-    """A request that a session cannot carry out while it works; `why` goes on after its id."""
-
-    def __init__(self, session_id: str, why: str) -> None:
-        super().__init__(f"session {session_id} is busy and {why}")
-        self.session_id = session_id
-
-
-class PromptBody(Wire):
-    """The body of a prompt: opencode's ``POST /session/{id}/message``."""
-
-    message_id: str | None = None
-    model: ModelRef | None = None
-    agent: str | None = None
-    no_reply: bool | None = None
-    tools: dict[str, bool] | None = None
-    format: Plain | None = None
-    system: str | None = None
-    variant: str | None = None
-    parts: list[Plain]
-
-    @classmethod
-    def text(cls, text: str, *, synthetic: bool | None = None, **fields: Any) -> "PromptBody":
-        """Return a prompt of one text part."""
-        part: Plain = {"type": "text", "text": text}
-        if synthetic is not None:
-            part["synthetic"] = synthetic
-        return cls(parts=[part], **fields)
-
-
-class CommandBody(Wire):
-    """The body of a command: opencode's ``POST /session/{id}/command``. `parts` are files beside its prompt."""
-
-    command: str
-    arguments: str = ""
-    message_id: str | None = None
-    agent: str | None = None
-    model: str | None = None
-    variant: str | None = None
-    parts: list[Plain] | None = None
-
-
-class SessionBody(Wire):
-    """The body of a new session: opencode's ``POST /session``."""
-
-    parent_id: str | None = msgspec.field(default=None, name="parentID")
-    title: str | None = None
-    agent: str | None = None
-    model: Plain | None = None
-    metadata: Plain | None = None
-    permission: list[Rule] | None = None
-    workspace_id: str | None = None
+__all__ = [
+    "Answer",
+    "Busy",
+    "CommandBody",
+    "Done",
+    "Invalid",
+    "NotFound",
+    "PromptBody",
+    "Reverted",
+    "SessionBody",
+    "Task",
+]
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,8 +63,9 @@ class Reverted(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a single model call returned."""
+    """What a single model call returned; `model` is ``provider/model``."""
 
     text: str
     cost: float | None
     tokens: int
+    model: str = ""

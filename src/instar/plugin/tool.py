@@ -1,7 +1,7 @@
 """A tool, as plugins and the core define it, and what its code is given when it runs."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,15 +11,16 @@ from instar.message import FilePart, WithParts
 from instar.wire import Plain
 
 if TYPE_CHECKING:
+    from instar.children import Children
     from instar.plugin.client import Client
-    from instar.process import Processes
 
 
 class Ask(msgspec.Struct, frozen=True):
     """A permission that a call needs.
 
     `permission` is the rule name, `patterns` what is touched, `always` what an `always` answer will
-    cover, `metadata` what a person is shown. `aliases` are other names of the same permission.
+    cover, `metadata` what a person is shown. `aliases` are other names of the same permission. `anew`: an `always`
+    answer that was given earlier does not answer it, since a hook wants a person to see this very call.
     """
 
     permission: str
@@ -27,6 +28,7 @@ class Ask(msgspec.Struct, frozen=True):
     always: Sequence[str] = ("*",)
     metadata: Plain = msgspec.field(default_factory=dict)
     aliases: Sequence[str] = ()
+    anew: bool = False
 
 
 class ToolResult(msgspec.Struct):
@@ -68,7 +70,7 @@ class ToolContext(Protocol):
     directory: Path
     worktree: Path
     client: "Client"
-    process: "Processes"
+    process: "Children"
 
     def metadata(self, *, title: str | None = None, metadata: Plain | None = None) -> None:
         """Show people how the call gets on: merged into the running part and published."""
@@ -80,6 +82,25 @@ class ToolContext(Protocol):
 
     async def environment(self, cwd: Path) -> dict[str, str]:
         """Return the environment of a child for the model, after `shell.env`."""
+        ...
+
+    async def tools(self) -> "Mapping[str, Tool]":
+        """Return the tools that `invoke` takes, by name: all that this agent may have now, but this tool itself.
+
+        Those that came up since the step began are among them. Descriptions and parameters are as `tool.definition`
+        left them.
+        """
+        ...
+
+    async def invoke(self, name: str, args: Plain) -> ToolResult:
+        """Call another tool as the model would: schema, hooks, loops and permissions count under that tool's name.
+
+        Hooks are told a call id of its own: this call's, a dot and a number. People see it in this call's part: what
+        the tool shows while it runs, and in the metadata `invoked` a list of `tool`, `callID` and `input`. The
+        result is cut already. A tool that was invoked cannot invoke. Raises `ToolFailure` with what the model would
+        have read, `PermissionDenied` where it was not allowed: let that through, since the person may want
+        the turn to end.
+        """
         ...
 
 

@@ -10,24 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from instar.wire import Wire
-
-
-class WorkspaceInfo(Wire):
-    """A workspace as it is kept: opencode's ``Workspace``.
-
-    `type` names the adapter. `extra` is the adapter's own, JSON-ready. `time_used` (ms) is when a session was
-    last made in it. `branch` and `directory` are set where they mean something.
-    """
-
-    id: str
-    type: str
-    name: str
-    branch: str | None = None
-    directory: str | None = None
-    extra: Any = None
-    project_id: str
-    time_used: int = msgspec.field(default_factory=int)
+from instar.api.workspace import WorkspaceInfo
 
 
 class LocalTarget(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ descendant that makes a session of its own escapes the group; the shield of a la
 """
 
 from instar.process.child import DRAIN, GRACE, Feed
-from instar.process.confine import Confinement, Wrapped
+from instar.process.confine import Confinement, Ending, Wrapped
 from instar.process.kept import MIB, SPILL_LIMIT
 from instar.process.output import Output, ProcessError
 from instar.process.processes import Processes
@@ -17,6 +17,7 @@ __all__ = [
     "MIB",
     "SPILL_LIMIT",
     "Confinement",
+    "Ending",
     "Feed",
     "Output",
     "ProcessError",

@@ -6,15 +6,21 @@ import signal as signals
 from collections.abc import Callable
 from typing import BinaryIO
 
-from instar.process.child import Child
+from instar.process.child import Child, Feed
 from instar.process.group import send
+from instar.process.reason import Seen
 
 
 class Call:
-    """A transport of one call; `over` is called once when the child lets go of it."""
+    """A transport of one call; `over` is called once when the child lets go of it.
+
+    `failed` says why a program did not start although its process had begun: the error's number and what was seen of
+    its file.
+    """
 
     def __init__(self, child: Child, number: int, over: Callable[["Call"], None]) -> None:
         self.number = number
+        self.failed: tuple[int, Seen] | None = None
         self.begun: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
         self._child = child
         self._over = over
@@ -24,18 +30,34 @@ class Call:
         self._pipes: dict[int, asyncio.BaseTransport] = {}
         self._closed = False
 
-    def open(self, merge: bool) -> list[int]:
-        """Open the pipes and return the script's ends: 0, 1 and 2."""
-        reading, feed = os.pipe()
-        out, writing = os.pipe()
-        self._ours = {0: os.fdopen(feed, "wb", 0), 1: os.fdopen(out, "rb", 0)}
-        if merge:
-            return [reading, writing, writing]
-        errors, complaining = os.pipe()
-        self._ours[2] = os.fdopen(errors, "rb", 0)
-        return [reading, writing, complaining]
+    def open(self, stdin: Feed, merge: bool) -> list[int]:
+        """Open the pipes and return the program's ends: 0, 1 and 2. Raises `OSError`."""
+        theirs: list[int] = []
+        try:
+            theirs.append(self._feed(stdin))
+            theirs.append(self._pipe(1))
+            theirs.append(theirs[1] if merge else self._pipe(2))
+        except OSError:
+            for descriptor in theirs:
+                os.close(descriptor)
+            raise
+        return theirs
 
-    async def connect(self, stdin: bytes) -> None:
+    def _pipe(self, fd: int) -> int:
+        reading, writing = os.pipe()
+        self._ours[fd] = os.fdopen(reading, "rb", 0)
+        return writing
+
+    def _feed(self, stdin: Feed) -> int:
+        if isinstance(stdin, int):
+            return os.dup(stdin)
+        if not stdin:
+            return os.open(os.devnull, os.O_RDWR)
+        reading, feed = os.pipe()
+        self._ours[0] = os.fdopen(feed, "wb", 0)
+        return reading
+
+    async def connect(self, stdin: Feed) -> None:
         """Read its output and write `stdin`, in the background."""
         loop = asyncio.get_running_loop()
         for fd, file in self._ours.items():
@@ -43,6 +65,7 @@ class Call:
                 feed, _ = await loop.connect_write_pipe(lambda: _Pipe(self, 0), file)
                 self._pipes[0] = feed
                 # A script that stops reading breaks the pipe, which is its right.
+                assert isinstance(stdin, bytes)
                 feed.write(stdin)
                 feed.write_eof()
             else:
@@ -59,6 +82,10 @@ class Call:
         self._pid = pid
         if not self.begun.done():
             self.begun.set_result(pid)
+
+    def fail(self, number: int, seen: Seen) -> None:
+        """The program did not start: the error's `number` and what was `seen` of its file."""
+        self.failed = number, seen
 
     def exit(self, code: int) -> None:
         """The fork has ended; one that never said its number did not begin."""

@@ -114,12 +114,12 @@ class Child(asyncio.SubprocessProtocol):
         """Whether it has not exited."""
         return not self._exited.done()
 
-    def output(self, started: float, timed_out: bool) -> Output:
-        """Return what it did, once it has ended."""
+    def output(self, started: float, timed_out: bool, signal: int | None = None) -> Output:
+        """Return what it did, once it has ended; `signal` is the one that ended the program behind a confinement."""
         assert self._transport is not None
         out, err = self._streams[1], self._streams[2]
         code = self._transport.get_returncode()
-        killed = signals.SIGKILL if code is None else -code if code < 0 else None
+        killed = signals.SIGKILL if code is None else -code if code < 0 else signal
         return Output(
             code=None if killed else code,
             signal=int(killed) if killed else None,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import builtins
 import contextlib
+import ctypes
 import errno
 import gc
 import os
@@ -23,6 +24,7 @@ from typing import Any, NoReturn
 Request = Any  # a JSON object; see zygote
 
 _INTERRUPTED = -1
+_LIBC = ctypes.CDLL(None)
 _LONG = 1 << 63
 _FAILED_FLUSH = 120
 
@@ -38,9 +40,8 @@ def prepare(request: Request, descriptors: list[int], changes: dict[str, str | N
     os.environ.update({name: value for name, value in env.items() if changes.get(name, value) is not None})
     os.chdir(request["cwd"])
     if request["comm"]:
-        # A name is a courtesy to whoever reads a list of processes.
-        with contextlib.suppress(OSError), open("/proc/self/comm", "wb", buffering=0) as file:
-            file.write(os.fsencode(request["comm"])[:15])
+        # PR_SET_NAME: a courtesy to whoever reads a list of processes. Behind a shield /proc may not be written.
+        _LIBC.prctl(15, os.fsencode(request["comm"])[:15], 0, 0, 0)
 
 
 def plainly(request: Request) -> NoReturn:
@@ -111,7 +112,9 @@ def _status(error: SystemExit) -> int:
     if isinstance(value, int):
         if -_LONG <= value < _LONG:
             return value & 0xFF
-        # What the interpreter says to a larger number depends on its version.
+        # What the interpreter says to a larger number depends on its version, and on this module being there.
+        if threading.active_count() == 1:
+            sys.modules.pop("threading", None)
         raise error
     if sys.stderr is not None:
         with contextlib.suppress(Exception):

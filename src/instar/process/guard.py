@@ -46,6 +46,7 @@ class Guard:
         self._pid = 0
         self._pipe = -1
         self._groups: dict[Child, int] = {}
+        self._refused = False
 
     def soon(self, child: Child) -> asyncio.TimerHandle:
         """Guard `child` if it still runs in a moment; cancel what is returned when it is over."""
@@ -73,7 +74,7 @@ class Guard:
         group = child.pid
         if group is None or not child.running:
             return
-        if not self._pid:
+        if not self._pid and not self._refused:
             self._start()
         self._groups[child] = group
         self._say(f"+ {group}")
@@ -101,7 +102,8 @@ class Guard:
         except (OSError, NotImplementedError) as error:
             # Children are still ended by instar itself; only its own sudden death leaves them.
             os.close(writing)
-            log.debug("guard=none reason=%s", error)
+            self._refused = True
+            log.warning("guard=none reason=%s; if instar is killed, what it started lives on", error)
         finally:
             os.close(reading)
 

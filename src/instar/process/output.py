@@ -26,4 +26,11 @@ class Output(msgspec.Struct, frozen=True):
 
 
 class ProcessError(Exception):
-    """A child that could not be started; the text says which program, and why."""
+    """A child that could not be started; the text says which program, and why.
+
+    `closing`: only because the runtime is shutting down, which says nothing of the program.
+    """
+
+    def __init__(self, text: str, *, closing: bool = False) -> None:
+        super().__init__(text)
+        self.closing = closing

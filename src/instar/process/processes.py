@@ -10,13 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from instar.process.call import Call
 from instar.process.child import Child, Feed, Launch, Transport, plainly, whole
-from instar.process.confine import Confinement, Wrapped
+from instar.process.confine import Confinement, Ending, Shared, Wrapped
 from instar.process.guard import Guard
 from instar.process.kept import MIB, Kept
+from instar.process.launcher import request
 from instar.process.mark import marked
 from instar.process.output import Output, ProcessError
-from instar.process.reason import program
+from instar.process.reason import program, told
 from instar.process.warm import Warm
 
 _POLICY = "instar.sandbox.landlock"
@@ -57,29 +59,35 @@ class Processes:
         `spill` the whole stdout (up to `SPILL_LIMIT`) goes to that file once it exceeds `limit`. `merge` sends
         stderr into stdout. `on_output` sees each chunk of stdout as it comes; what it raises ends the
         child and is raised here. `confine` says what it may reach. `warm`: a Python script given bytes to read may
-        be run by an interpreter that has already started. Cancelling ends the group, within a second, before
-        it is passed on.
+        be run by an interpreter that has already started, behind the same confinement. Cancelling ends the group,
+        within a second, before it is passed on.
 
-        Raises `ProcessError` when the program cannot be started, or after `close`.
+        Raises `ProcessError` when the program cannot be started, confined or not, or after `close`.
         """
         if self._closed:
-            raise ProcessError(f"cannot start {program(argv)}: the runtime is shutting down")
+            raise ProcessError(f"cannot start {program(argv)}: the runtime is shutting down", closing=True)
         mark = self._mark()
         child = Child(Kept(limit, spill), Kept(limit), on_output, mark)
         start = _Start(argv, cwd, marked(env, mark), stdin, merge, confine)
         self._children.add(child)
         started = time.monotonic()
-        guarding = self._guard.soon(child)
+        guarding: asyncio.TimerHandle | None = None
+        ending = Ending()
         try:
-            await whole(child.start(start.launch(self._warm if warm else None), merge))
+            await whole(child.start(start.launch(self._warm, scripts=warm), merge))
+            guarding = self._guard.soon(child)  # not before: one that is slow to start would be passed over
             timed_out = not await child.exit(timeout)
+            ending = start.wrapped.ending()
         finally:
             await whole(child.end())
-            guarding.cancel()
+            if guarding is not None:
+                guarding.cancel()
             self._guard.over(child)
             self._children.discard(child)
             start.wrapped.after()
-        return child.output(started, timed_out)
+        if ending.failure:
+            raise ProcessError(ending.failure)
+        return child.output(started, timed_out, ending.signal)
 
     async def close(self) -> None:
         """End every child that still runs, with its group; later calls of `run` are refused."""
@@ -109,30 +117,41 @@ class _Start:
         self._argv, self._cwd, self._env = argv, cwd, env
         self._stdin, self._merge, self._confine = stdin, merge, confine
 
-    def launch(self, warm: Warm | None) -> Launch:
-        """Return the launch."""
+    def launch(self, warm: Warm, *, scripts: bool) -> Launch:
+        """Return the launch; `scripts`: a warm interpreter may run it."""
 
         async def launch(child: Child) -> Transport:
-            found = None if warm is None else await self._warmly(warm, child)
-            return found or await self._plainly(child)
+            found = await self._warmly(warm, child) if scripts else None
+            return found or await self._launched(warm, child) or await self._plainly(child)
 
         return launch
 
     async def _plainly(self, child: Child) -> Transport:
         if self._confine is not None:
             self.wrapped = self._confine.wrap(self._argv, self._cwd, self._env)
-        argv, env, pass_fds, _ = self.wrapped
+        argv, env, pass_fds, *_ = self.wrapped
         return await plainly(argv, self._stdin, self._merge, cwd=self._cwd, env=env, pass_fds=pass_fds)(child)
+
+    async def _launched(self, warm: Warm, child: Child) -> Transport | None:
+        launcher = None if self._confine is None else warm.launcher(self._env, self._confine)
+        if launcher is None or launcher.shared is None:
+            return None
+        asked = request(self._argv, self._cwd, self._env, launcher.shared)
+        call = None if asked is None else await launcher.launch(child, asked, self._stdin, self._merge)
+        if call is not None:
+            self.wrapped = self.wrapped._replace(ending=lambda: self._ending(call))
+        return call
+
+    def _ending(self, call: Call) -> Ending:
+        return Ending() if call.failed is None else Ending(failure=told(self._argv, *call.failed))
 
     async def _warmly(self, warm: Warm, child: Child) -> Transport | None:
         # Without bytes its standard input would not be a pipe, which a script can see.
         if not isinstance(self._stdin, bytes) or not self._stdin:
             return None
-        policy = self._policy()
-        if policy is None:
-            return None
-        interpreter = warm.ready(self._argv, self._cwd, self._env)
-        if interpreter is None:
+        interpreter = warm.ready(self._argv, self._cwd, self._env, self._confine)
+        policy = None if interpreter is None else _policy(interpreter.shared)
+        if interpreter is None or policy is None:
             return None
         path = self._argv[0]
         request = {
@@ -146,14 +165,14 @@ class _Start:
         request["comm"] = os.path.basename(path) if "/" in interpreter.interpreter.name else ""
         return await interpreter.launch(child, request, self._stdin, self._merge)
 
-    def _policy(self) -> dict[str, Any] | None:
-        """What of a request confines it; None: a warm child cannot be confined so."""
-        if self._confine is None:
-            return {}
-        policy, applies = self._confine.policy(), _applies()
-        if policy is None or applies is None:
-            return None
-        return {"policy": base64.b64encode(policy).decode(), "apply": applies}
+
+def _policy(shared: Shared | None) -> dict[str, Any] | None:
+    """What of a request confines a fork; None: it could not be."""
+    policy = b"" if shared is None else shared.policy()
+    if not policy:
+        return {}
+    applies = _applies()
+    return None if applies is None else {"policy": base64.b64encode(policy).decode(), "apply": applies}
 
 
 @functools.cache

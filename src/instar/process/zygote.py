@@ -1,7 +1,7 @@
 """A warm interpreter: started once, it forks for each call and runs a script as a fresh start would have.
 
-This file is run by the interpreter that the script names, not imported by instar: ``python zygote.py FD``, where FD is
-a SEQPACKET socket. It uses the standard library of Python 3.8 and later alone. Messages are JSON:
+This file is run by the interpreter that the script names, not imported by instar: ``python zygote.py``, with a
+SEQPACKET socket as standard input. It uses the standard library of Python 3.8 and later alone. Messages are JSON:
 
 - to us: the environment that we were given; then calls ``{"id", "path", "argv", "env", "cwd", "comm", "policy"?,
   "apply"?}`` with three descriptors, which become 0, 1 and 2; ``{"end": id}`` when a run is over and its group is gone.
@@ -147,10 +147,11 @@ class Zygote:
             self.forked.prepare(request, descriptors, self.changes)
             if apply is not None:
                 apply(base64.b64decode(request["policy"]))
+            # One that nobody hears was given up: the script may run elsewhere by now.
+            self.control.send(json.dumps({"id": request["id"], "pid": os.getpid()}).encode())
         except BaseException:
             # Not begun: the parent reports the end of a fork that never said its number.
             os._exit(126)
-        self.say(id=request["id"], pid=os.getpid())
         self.control.close()
 
     def say(self, **message: Any) -> None:
@@ -249,6 +250,14 @@ def _adopt() -> None:
         ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
 
 
+def _give_input() -> None:
+    """Give this process an empty standard input, from which its forks cannot reach the socket."""
+    reading, writing = os.pipe()
+    os.close(writing)
+    os.dup2(reading, 0)
+    os.close(reading)
+
+
 def _refusal() -> str | None:
     """Why this interpreter cannot serve, None when it can."""
     if sys.version_info < (3, 8):  # noqa: UP036 - that of the script, not instar's
@@ -275,8 +284,8 @@ def _watched() -> list[str]:
 
 def main() -> None:
     """Say hello, and serve. What the way here (a shim, the locale) changed in the environment, forks change too."""
-    control = socket.socket(fileno=int(sys.argv[1]))
-    control.set_inheritable(False)
+    control = socket.socket(fileno=os.dup(0))
+    _give_input()
     given, now = json.loads(control.recv(_MESSAGE)), dict(os.environ)
     changes = {name: now.get(name) for name in given.keys() | now.keys() if given.get(name) != now.get(name)}
     _adopt()

@@ -12,7 +12,15 @@ import msgspec
 from instar.message import CacheTokens, Tokens
 from instar.provider.failure import Endpoint
 from instar.provider.incoming import Incoming
-from instar.provider.protocol import Delta, Finish, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStart
+from instar.provider.protocol import (
+    Delta,
+    Finish,
+    ReasoningDelta,
+    TextDelta,
+    Told,
+    ToolCallDelta,
+    ToolCallStart,
+)
 from instar.wire import Plain
 
 MAX_CALLS: Final = 256
@@ -139,10 +147,14 @@ class Answer:
         if chunk.usage and isinstance(chunk.usage, dict):
             self._usage = chunk.usage
         if chunk.choices:
-            return self._choice(chunk.choices[0])
+            return [*self._told(chunk), *self._choice(chunk.choices[0])]
         if self._body.whole is not None:
             raise self._endpoint.malformed(data, "no choices in it")
-        return []
+        return self._told(chunk)
+
+    def _told(self, chunk: _Chunk) -> list[Delta]:
+        """What a stream says of its usage; of a whole body the `Finish` does."""
+        return [Told(tokens(self._usage))] if chunk.usage and self._body.whole is None else []
 
     def _choice(self, choice: _Choice) -> list[Delta]:
         if choice.error or choice.finish_reason == "error":

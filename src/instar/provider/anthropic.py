@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from instar.provider.anthropic_answer import Answer
-from instar.provider.anthropic_convert import Converter, system_blocks, tool_list
+from instar.provider.anthropic_convert import Converter, conversation, sent, system_blocks, tool_list
 from instar.provider.connection import Call, Connections, Patience, check_key, joined, merged
 from instar.provider.failure import Endpoint, secrets_in
 from instar.provider.protocol import Delta, Model, Request
@@ -43,7 +43,7 @@ class Anthropic:
         endpoint = _endpoint(request)
         check_key(request, endpoint)
         patience = Patience.of(request.model.settings)
-        call = Call(endpoint, _url(request.model), _headers(request), self.body(request))
+        call = Call(endpoint, _url(request.model), _headers(request), self.body(request), request.model.fetch)
         async with aclosing(self._connections.exchange(call, patience, Answer(endpoint))) as deltas:
             async for delta in deltas:
                 yield delta
@@ -53,7 +53,7 @@ class Anthropic:
         await self._connections.close()
 
     def body(self, request: Request) -> bytes:
-        """Return the request's JSON: the same bytes for the same request.
+        """Return the request's JSON: the same bytes for the same request; `Request.sent` is told of it.
 
         Tools and system come first, as they do in the cache's prefix.
         """
@@ -63,10 +63,14 @@ class Anthropic:
             wire["tools"] = msgspec.Raw(tool_list(request.tools))
         if system := system_blocks(request.system):
             wire["system"] = msgspec.Raw(system)
-        wire["messages"] = msgspec.Raw(self._converter(model).json(request.messages))
+        kept = self._converter(model).kept(request.messages)
+        wire["messages"] = msgspec.Raw(conversation(kept))
         wire["stream"] = True
         wire |= parameters(request)
-        return encode({key: value for key, value in wire.items() if value is not None})
+        data = encode({key: value for key, value in wire.items() if value is not None})
+        if request.sent is not None:
+            request.sent(sent(request, kept, data))
+        return data
 
     def _converter(self, model: Model) -> Converter:
         key = (model.ref, model.attachment)

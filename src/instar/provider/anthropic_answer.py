@@ -18,6 +18,7 @@ from instar.provider.protocol import (
     ReasoningDelta,
     ReasoningStart,
     TextDelta,
+    Told,
     ToolCallDelta,
     ToolCallStart,
 )
@@ -113,6 +114,7 @@ class Answer:
                 return self._end(event.index)
             case "message_start":
                 self._count((event.message or {}).get("usage"))
+                return [Told(tokens(self._usage))]
             case "message_delta":
                 self._reason = (event.delta or {}).get("stop_reason") or self._reason
                 self._count(event.usage)

@@ -30,7 +30,7 @@ from instar.message import (
 )
 from instar.provider import convert
 from instar.provider.anthropic_answer import METADATA
-from instar.provider.protocol import ToolSpec
+from instar.provider.protocol import Piece, Request, Sent, ToolSpec, piece
 from instar.wire import Plain, encode
 
 MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
@@ -44,12 +44,12 @@ Turn = tuple[str, list[bytes]]
 """A role and the JSON of its blocks."""
 
 
-class _Kept(msgspec.Struct, frozen=True):
-    """A message's turns, the values that they were made of, and their size in bytes."""
+class Kept(msgspec.Struct, frozen=True):
+    """A message's turns, the values that they were made of, and the piece of the prefix that they are."""
 
     made_of: list[Any]
     turns: list[Turn]
-    size: int
+    piece: Piece
 
 
 class Converter:
@@ -62,51 +62,75 @@ class Converter:
     def __init__(self, ref: str, *, attachment: bool = False) -> None:
         self._ref = ref
         self._attachment = attachment
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, Kept] = {}
         self._bytes = 0
 
     def json(self, messages: list[WithParts]) -> bytes:
         """Return the JSON array of the conversation, the last two user turns marked."""
-        turns = merged([turn for message in messages for turn in self._turns(message)])
-        asked = [index for index, (role, _) in enumerate(turns) if role == "user"][-2:]
-        pieces = [_turn(turn, marked=index in asked) for index, turn in enumerate(turns)]
-        return b"[" + b",".join(pieces) + b"]"
+        return conversation(self.kept(messages))
 
-    def _turns(self, message: WithParts) -> list[Turn]:
+    def kept(self, messages: list[WithParts]) -> list[Kept]:
+        """Return the messages that something is sent of, as turns."""
+        return [kept for message in messages if (kept := self._message(message)).piece.size]
+
+    def _message(self, message: WithParts) -> Kept:
         made_of = [convert.values_of(message), [_given(part) for part in message.parts]]
         kept = self._kept.get(message.info.id)
         if kept is not None and kept.made_of == made_of:
-            return kept.turns
+            return kept
         turns = [
             (role, [encode(block) for block in blocks])
             for role, blocks in turns_of(message, self._ref, attachment=self._attachment)
         ]
-        size = sum(len(block) for _, blocks in turns for block in blocks)
-        self._keep(message.info.id, _Kept(made_of, turns, size), kept)
-        return turns
+        said = b"".join(b"".join([role.encode(), *blocks]) for role, blocks in turns if blocks)
+        new = Kept(made_of, turns, piece(message.info.id, said))
+        self._keep(message.info.id, new, kept)
+        return new
 
-    def _keep(self, message_id: str, new: _Kept, old: _Kept | None) -> None:
-        if new.size > _KEPT_BYTES // 8:
+    def _keep(self, message_id: str, new: Kept, old: Kept | None) -> None:
+        if new.piece.size > _KEPT_BYTES // 8:
             return
-        self._bytes += new.size - (old.size if old else 0)
+        self._bytes += new.piece.size - (old.piece.size if old else 0)
         self._kept[message_id] = new
         while self._bytes > _KEPT_BYTES:
-            self._bytes -= self._kept.pop(next(iter(self._kept))).size
+            self._bytes -= self._kept.pop(next(iter(self._kept))).piece.size
+
+
+def conversation(messages: list[Kept]) -> bytes:
+    """Return the JSON array of a conversation whose messages are turns already, the last two user turns marked."""
+    turns = merged([turn for kept in messages for turn in kept.turns])
+    asked = [index for index, (role, _) in enumerate(turns) if role == "user"][-2:]
+    pieces = [_turn(turn, marked=index in asked) for index, turn in enumerate(turns)]
+    return b"[" + b",".join(pieces) + b"]"
+
+
+def sent(request: Request, messages: list[Kept], body: bytes) -> Sent:
+    """Return what Anthropic's cache compares of a request whose messages are turns already."""
+    tools = [piece(tool.name, data) for tool, data in zip(request.tools, _tools(request.tools), strict=True)]
+    system = piece("", b"".join(_system(request.system)))
+    return Sent(tools, system, [kept.piece for kept in messages], body)
 
 
 def system_blocks(system: list[str]) -> bytes:
     """Return the system prompt's texts as a JSON array of blocks, the last one marked; empty without any."""
-    blocks = [encode(_text(text)) for text in system if text.strip()]
+    blocks = _system(system)
     return _array(blocks, marked=True) if blocks else b""
+
+
+def _system(system: list[str]) -> list[bytes]:
+    return [encode(_text(text)) for text in system if text.strip()]
 
 
 def tool_list(tools: list[ToolSpec]) -> bytes:
     """Return tools as a JSON array in the order given, the last one marked."""
-    found = [
+    return _array(_tools(tools), marked=True)
+
+
+def _tools(tools: list[ToolSpec]) -> list[bytes]:
+    return [
         encode({"name": tool.name, "description": tool.description, "input_schema": _schema(tool.parameters)})
         for tool in tools
     ]
-    return _array(found, marked=True)
 
 
 def merged(turns: list[Turn]) -> list[Turn]:

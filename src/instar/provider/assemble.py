@@ -13,6 +13,7 @@ from instar.provider.catalogue import Catalogue, Entry, Vendor
 from instar.provider.library import INSTALL, KINDS, is_installed
 from instar.provider.protocol import Model, ModelCost, ModelLimit
 from instar.secret import Secret
+from instar.wire import Plain
 
 log = logging.getLogger("instar.provider")
 
@@ -89,6 +90,18 @@ def assemble(
         interleaved=asked.interleaved,
         variants={name: given for name, given in asked.variants.items() if isinstance(given, dict)},
         wire_id=asked.id or "",
+    )
+
+
+def extended(
+    block: ProviderConfig, models: Mapping[str, ModelConfig], options: Plain, headers: Mapping[str, str]
+) -> ProviderConfig:
+    """Return a provider's block with more models, options and headers, which win over its own."""
+    return msgspec.structs.replace(
+        block,
+        models={**block.models, **models},
+        options={**block.options, **options},
+        headers={**block.headers, **headers},
     )
 
 

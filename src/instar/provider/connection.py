@@ -6,6 +6,7 @@ byte of an answer, 300000), ``timeout`` (the whole call, none), each `false` for
 """
 
 import asyncio
+import importlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -13,9 +14,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from instar.plugin.fetch import Fetch, FetchFailed
+from instar.provider import estimate
 from instar.provider.catalogue import vendor_wanting_key
 from instar.provider.failure import MAX_BODY, Endpoint, secrets_in
-from instar.provider.protocol import Delta, Model, ProviderError, Request
+from instar.provider.protocol import Delta, Finish, Model, ProviderError, Request
 from instar.wire import Plain
 
 if TYPE_CHECKING:
@@ -27,12 +30,13 @@ _DRAIN: Final = 0.25
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One request to send: `endpoint` is what errors may say of `url`."""
+    """One request to send: `endpoint` is what errors may say of `url`; `fetch` sends it, a connection otherwise."""
 
     endpoint: Endpoint
     url: str
     headers: dict[str, str]
     content: bytes
+    fetch: Fetch | None = None
 
 
 class Patience(msgspec.Struct, frozen=True):
@@ -82,7 +86,7 @@ class Connections:
     """One client for a scheme and host: connections are kept and used again between calls."""
 
     def __init__(self) -> None:
-        self._clients: dict[str, httpx2.AsyncClient] = {}
+        self._clients: dict[tuple[str, Fetch | None], httpx2.AsyncClient] = {}
 
     @asynccontextmanager
     async def opened(self, call: Call, patience: Patience) -> AsyncIterator["httpx2.Response"]:
@@ -90,7 +94,7 @@ class Connections:
         http = _http()
         endpoint = call.endpoint
         try:
-            client = self._client(call.url)
+            client = self._client(call)
             sent = client.build_request(
                 "POST",
                 call.url,
@@ -104,6 +108,8 @@ class Connections:
             raise endpoint.network(f"no answer began within {patience.first:g} s") from None
         except (http.TransportError, http.InvalidURL, http.TooManyRedirects) as error:
             raise _unreachable(endpoint, error) from None
+        except FetchFailed as error:
+            raise endpoint.error(f"the plugin whose login calls {endpoint.url} failed: {error}") from None
         except UnicodeEncodeError as error:
             what = "a header or the key holds a character that HTTP cannot send"
             raise endpoint.error(f"{what}: {error.reason}") from None
@@ -119,16 +125,19 @@ class Connections:
 
         Close it (`contextlib.aclosing`) where it may be left early: that closes the connection.
         """
+        said = 0
         async with self.opened(call, patience) as response:
             pieces = chunks(response, call.endpoint, patience)
             async for data in pieces:
                 for delta in answer.feed(data):
+                    said += estimate.size(delta)
                     yield delta
                 if answer.done:
                     await drain(pieces)
                     break
         for delta in answer.close():
-            yield delta
+            said += estimate.size(delta)
+            yield estimate.counted(delta, call.content, said) if isinstance(delta, Finish) else delta
 
     async def close(self) -> None:
         """Close every kept connection."""
@@ -136,15 +145,17 @@ class Connections:
         for client in clients:
             await client.aclose()
 
-    def _client(self, url: str) -> "httpx2.AsyncClient":
+    def _client(self, call: Call) -> "httpx2.AsyncClient":
         """One client for a scheme and host; without TLS none of its 0.15 s of set-up is spent."""
-        parts = urlsplit(url)
-        key = f"{parts.scheme}://{parts.netloc}"
+        parts = urlsplit(call.url)
+        key = f"{parts.scheme}://{parts.netloc}", call.fetch
         client = self._clients.get(key)
         if client is None or client.is_closed:
             http = _http()
             limits = http.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=60)
-            client = http.AsyncClient(verify=parts.scheme != "http", limits=limits)
+            client = http.AsyncClient(
+                verify=parts.scheme != "http", limits=limits, transport=_transport(call.fetch)
+            )
             self._clients[key] = client
         return client
 
@@ -160,7 +171,7 @@ def check_key(request: Request, endpoint: Endpoint) -> None:
     """Raise `ProviderError` for a call that its vendor is sure to refuse: no key, and no header in its place."""
     model = request.model
     vendor = vendor_wanting_key(model.provider_id, model.url)
-    if vendor is None or model.api_key or secrets_in(model.headers | request.headers):
+    if vendor is None or model.api_key or model.fetch or secrets_in(model.headers | request.headers):
         return
     how = f"instar auth login {model.provider_id}, or set {vendor.env[0]}"
     raise endpoint.error(f"{model.provider_id} has no key: {how}", kind="auth")
@@ -247,6 +258,11 @@ def _seconds(value: Any, default: float | None) -> float | None:
     if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
         return value / 1000
     return default
+
+
+def _transport(fetch: Fetch | None) -> Any:
+    """What sends in the place of a connection, None for nothing; imported where a plugin's login needs it."""
+    return None if fetch is None else importlib.import_module("instar.provider.fetched").Fetched(fetch)
 
 
 def _http() -> Any:

@@ -4,7 +4,8 @@
   ``ctx["auth"]`` what is kept of a login (None for nothing). The models come back by name, each as a model block of the
   configuration; those that are new or differ are added.
 - ``auth``: ``{"provider": ..., "loader": async (get_auth, provider) -> options, "methods": [...]}``. The loader is
-  called where a login is kept; its options (``api_key``, ``base_url``, ``headers``, others) go over the provider's.
+  called where a login is kept; its options (``api_key``, ``base_url``, ``headers``, others) go over the provider's,
+  and its ``fetch`` (`plugin.fetch`) sends the provider's calls. None is no options.
   The methods are what ``instar auth login`` offers.
 """
 
@@ -18,7 +19,9 @@ from instar.config import ModelConfig
 from instar.plugin.door import Plugins
 from instar.plugin.outcome import json_copy
 from instar.plugin.patience import PATIENCE, in_time
+from instar.provider.assemble import SCRIPTED
 from instar.provider.keys import Keys
+from instar.provider.library import KINDS
 from instar.provider.resolve import Models
 from instar.secret import Secret
 from instar.wire import Plain
@@ -65,16 +68,30 @@ async def _add_login(models: Models, hook: Mapping[str, Any], keys: Keys) -> Non
     async def kept() -> Plain | None:
         return keys.entry(provider_id)
 
-    given = _mapping(await in_time(loader(kept, models.info(provider_id)), PATIENCE), "options")
+    found = await in_time(loader(kept, models.info(provider_id)), PATIENCE)
+    # opencode's own loaders, and published ones, say so that there is nothing to add.
+    given = {} if found is None else _mapping(found, "options")
     options = {_SPELT.get(key, key): value for key, value in given.items()}
     key = options.pop("apiKey", None)
     headers = msgspec.convert(options.pop("headers", None) or {}, dict[str, str])
-    if callable(options.pop("fetch", None)):
-        raise ValueError("`fetch` is not called here; set what the request needs by the chat.headers hook")
+    fetch = options.pop("fetch", None)
+    if fetch is not None:
+        _demand_sender(models, provider_id, fetch)
     options = json_copy(options)
     if key:
         options["apiKey"] = key if isinstance(key, Secret) else Secret(msgspec.convert(key, str))
-    models.add(provider_id, options=options, headers=headers)
+    models.add(provider_id, options=options, headers=headers, fetch=fetch)
+
+
+def _demand_sender(models: Models, provider_id: str, fetch: Any) -> None:
+    """Raise `ValueError` for a `fetch` that cannot send the calls of the provider's models."""
+    if not callable(fetch):
+        raise ValueError(f"`fetch` is {fetch!r}: expected a function")
+    through = {model.protocol for model in models.list(everything=True) if model.provider_id == provider_id}
+    if through & {*KINDS, SCRIPTED}:
+        raise ValueError(
+            f"`fetch` cannot send the calls of {provider_id}: instar makes no HTTP requests of its own there"
+        )
 
 
 def _name(hook: Mapping[str, Any], key: str) -> str:

@@ -35,7 +35,7 @@ from instar.message import (
     UnknownPart,
     WithParts,
 )
-from instar.provider.protocol import Model, ToolSpec
+from instar.provider.protocol import Model, Piece, Request, Sent, ToolSpec, piece
 from instar.wire import Plain, encode
 
 INTERRUPTED: Final = "[Tool execution was interrupted]"
@@ -49,11 +49,12 @@ RETURNED: Final = "Files that the tool calls above returned:"
 _KEPT_BYTES: Final = 16 << 20
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class Kept(msgspec.Struct, frozen=True):
     """A message's JSON, and the values that it was made of: equal values, equal bytes."""
 
     made_of: list[Any]
     json: bytes
+    piece: Piece
 
 
 class Converter:
@@ -66,30 +67,33 @@ class Converter:
     def __init__(self, *, attachment: bool = False, reasoning_field: str | None = None) -> None:
         self._attachment = attachment
         self._field = reasoning_field
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, Kept] = {}
         self._bytes = 0
 
     def json(self, system: list[str], messages: list[WithParts]) -> bytes:
         """Return the JSON array of the whole conversation, the system prompt as its one first message."""
-        pieces = [encode(message) for message in system_messages(system)]
-        pieces += [piece for message in messages if (piece := self._message(message))]
-        return b"[" + b",".join(pieces) + b"]"
+        return conversation(system, self.kept(messages))
+
+    def kept(self, messages: list[WithParts]) -> list[Kept]:
+        """Return the messages that something is sent of, converted."""
+        return [kept for message in messages if (kept := self._message(message)).json]
 
     def plain(self, system: list[str], messages: list[WithParts]) -> list[Plain]:
         """Return the same conversation as plain values."""
         return msgspec.json.decode(self.json(system, messages), type=list[dict[str, Any]])
 
-    def _message(self, message: WithParts) -> bytes:
+    def _message(self, message: WithParts) -> Kept:
         made_of = values_of(message)
         kept = self._kept.get(message.info.id)
         if kept is not None and kept.made_of == made_of:
-            return kept.json
+            return kept
         wire = convert(message, attachment=self._attachment, reasoning_field=self._field)
         data = b",".join([encode(item) for item in wire])
-        self._keep(message.info.id, _Kept(made_of, data), kept)
-        return data
+        new = Kept(made_of, data, piece(message.info.id, data))
+        self._keep(message.info.id, new, kept)
+        return new
 
-    def _keep(self, message_id: str, new: _Kept, old: _Kept | None) -> None:
+    def _keep(self, message_id: str, new: Kept, old: Kept | None) -> None:
         if len(new.json) > _KEPT_BYTES // 8:
             return
         self._bytes += len(new.json) - (len(old.json) if old else 0)
@@ -97,6 +101,22 @@ class Converter:
         while self._bytes > _KEPT_BYTES:
             oldest = next(iter(self._kept))
             self._bytes -= len(self._kept.pop(oldest).json)
+
+
+def conversation(system: list[str], messages: list[Kept]) -> bytes:
+    """Return the JSON array of a conversation whose messages are converted already."""
+    head = [encode(message) for message in system_messages(system)]
+    return b"[" + b",".join([*head, *(kept.json for kept in messages)]) + b"]"
+
+
+def sent(request: Request, messages: list[Kept], body: bytes = b"") -> Sent:
+    """Return what a provider's cache compares of a request whose messages are converted already."""
+    tools = [
+        piece(spec.name, encode(tool))
+        for spec, tool in zip(request.tools, tool_list(request.tools), strict=True)
+    ]
+    system = piece("", b"".join(encode(message) for message in system_messages(request.system)))
+    return Sent(tools, system, [kept.piece for kept in messages], body)
 
 
 def system_messages(system: list[str]) -> list[Plain]:

@@ -3,7 +3,7 @@
 from typing import Final
 
 from instar.provider.failure import Endpoint
-from instar.provider.sse import EventStream, EventTooLongError
+from instar.sse import EventStream, EventTooLongError
 
 MAX_WHOLE: Final = 32 << 20
 """Bytes of an answer that does not stream."""

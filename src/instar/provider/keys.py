@@ -7,7 +7,7 @@ stand. A file that others may read is refused, and so is one that is damaged: no
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,10 @@ class Keys:
         with self._changing() as entries:
             return entries.pop(provider_id, None) is not None
 
+    def secrets(self) -> Sequence[Secret]:
+        """Return every text that is kept here, under whatever name. Raises `KeysError`."""
+        return [*self._keys.values(), *_texts(self._read())]
+
     @cached_property
     def _keys(self) -> dict[str, Secret]:
         return {
@@ -92,3 +96,13 @@ class Keys:
         if not isinstance(data, dict):
             raise KeysError(f'{self.file}: expected {{"provider": {{"key": "…"}}}}; mend it, or delete it')
         return data
+
+
+def _texts(value: Any) -> Iterator[Secret]:
+    """The texts of a login but those that say what it is."""
+    if isinstance(value, str):
+        yield Secret(value)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if key != "type":
+                yield from _texts(item)

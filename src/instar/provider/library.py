@@ -19,6 +19,7 @@ import msgspec
 
 from instar.message import CacheTokens, Tokens
 from instar.provider.connection import Patience
+from instar.provider.convert import Converter, sent
 from instar.provider.failure import Endpoint, secrets_in
 from instar.provider.library_convert import history, metadata_of
 from instar.provider.protocol import (
@@ -67,6 +68,7 @@ class Library:
 
     def __init__(self) -> None:
         self._models: dict[str, tuple[Model, Any]] = {}
+        self._converter = Converter(attachment=True)
         self._opened = AsyncExitStack()
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
@@ -74,6 +76,9 @@ class Library:
         endpoint = _endpoint(request)
         patience = Patience.of(request.model.settings)
         answer = Answer()
+        if request.sent is not None:
+            # The library writes the body; our own form of the same messages changes where theirs does.
+            request.sent(sent(request, self._converter.kept(request.messages)))
         events = self._events(request, endpoint, patience)
         try:
             while True:

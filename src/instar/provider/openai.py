@@ -15,7 +15,7 @@ import msgspec
 
 from instar.provider.answer import Answer
 from instar.provider.connection import Call, Connections, Patience, check_key, joined, merged
-from instar.provider.convert import Converter, reasoning_field, tool_list
+from instar.provider.convert import Converter, conversation, reasoning_field, sent, tool_list
 from instar.provider.failure import Endpoint, secrets_in
 from instar.provider.protocol import Delta, Model, Request
 from instar.wire import Plain, encode
@@ -48,7 +48,7 @@ class OpenAI:
         endpoint = _endpoint(request)
         check_key(request, endpoint)
         patience = Patience.of(request.model.settings)
-        call = Call(endpoint, _url(request.model), _headers(request), self.body(request))
+        call = Call(endpoint, _url(request.model), _headers(request), self.body(request), request.model.fetch)
         async with aclosing(self._connections.exchange(call, patience, Answer(endpoint))) as deltas:
             async for delta in deltas:
                 yield delta
@@ -69,11 +69,12 @@ class OpenAI:
 
 
 def body(request: Request, converter: Converter) -> bytes:
-    """Return the request's JSON, as `converter` turns its messages."""
+    """Return the request's JSON, as `converter` turns its messages, and tell `Request.sent` of it."""
     model = request.model
+    messages = converter.kept(request.messages)
     wire: Plain = {
         "model": model.wire_id or model.id,
-        "messages": msgspec.Raw(converter.json(request.system, request.messages)),
+        "messages": msgspec.Raw(conversation(request.system, messages)),
     }
     if request.tools:
         wire["tools"] = tool_list(request.tools)
@@ -85,7 +86,10 @@ def body(request: Request, converter: Converter) -> bytes:
     wire |= _parameters(request)
     for name, value in (model.options | request.options).items():
         wire[_BODY_NAMES.get(name, name)] = value
-    return encode({key: value for key, value in wire.items() if value is not None})
+    data = encode({key: value for key, value in wire.items() if value is not None})
+    if request.sent is not None:
+        request.sent(sent(request, messages, data))
+    return data
 
 
 def _parameters(request: Request) -> Plain:
@@ -99,6 +103,9 @@ def _parameters(request: Request) -> Plain:
     cached = model.settings.get("setCacheKey", _is_openai(model))
     if cached and request.session_id:
         found["prompt_cache_key"] = request.session_id
+    if _is_claude_at_openrouter(model):
+        # Claude caches nothing without a mark; OpenRouter sets one on the last block of each request for this.
+        found["cache_control"] = {"type": "ephemeral"}
     return found
 
 
@@ -113,6 +120,11 @@ def _reasons(model: Model) -> bool:
 
 def _is_openai(model: Model) -> bool:
     return (urlsplit(model.url).hostname or "").endswith("api.openai.com")
+
+
+def _is_claude_at_openrouter(model: Model) -> bool:
+    host = urlsplit(model.url).hostname or ""
+    return f".{host}".endswith(".openrouter.ai") and (model.wire_id or model.id).startswith("anthropic/")
 
 
 def _headers(request: Request) -> dict[str, str]:

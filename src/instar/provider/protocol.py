@@ -3,12 +3,14 @@
 A provider converts messages to its wire form at this boundary and nowhere else (design habit 3).
 """
 
-from collections.abc import AsyncIterator
-from typing import Any, Literal, Protocol
+from collections.abc import AsyncIterator, Callable
+from hashlib import blake2b
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
 from instar.message import Tokens, WithParts
+from instar.plugin.fetch import Fetch
 from instar.secret import Secret
 from instar.wire import Plain, Wire
 
@@ -58,6 +60,8 @@ class Model(msgspec.Struct, frozen=True):
     """More options by name: ``variants.high`` of the model's block (opencode's ``variant``)."""
     wire_id: str = ""
     """The provider's own name for the model where it is not `id`."""
+    fetch: Fetch | None = None
+    """What sends its calls where a plugin's login does that itself."""
 
     @property
     def ref(self) -> str:
@@ -71,6 +75,32 @@ class ToolSpec(msgspec.Struct, frozen=True):
     name: str
     description: str
     parameters: Plain
+
+
+class Piece(NamedTuple):
+    """A tool, the system prompt or a message as it is sent: its name or id, a digest of its bytes, their number."""
+
+    name: str
+    digest: bytes
+    size: int
+
+
+def piece(name: str, data: bytes) -> Piece:
+    """Return the piece of these bytes."""
+    return Piece(name, blake2b(data, digest_size=16).digest(), len(data))
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """What a request puts before a provider's cache, in the order in which caches compare: tools, system, messages.
+
+    Marks of breakpoints are left out, since no cache compares them; so are messages that nothing is sent of.
+    `body` is the whole body of the HTTP request, empty where an adapter does not write it itself.
+    """
+
+    tools: list[Piece]
+    system: Piece
+    messages: list[Piece]
+    body: bytes = b""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -90,6 +120,8 @@ class Request(msgspec.Struct, frozen=True):
     purpose: str = "turn"
     tool_choice: Literal["auto", "required"] = "auto"
     """``required``: the model must call one of the tools."""
+    sent: Callable[[Sent], None] | None = None
+    """Told of what is sent, before it is."""
 
 
 class TextDelta(msgspec.Struct, frozen=True):
@@ -143,7 +175,13 @@ class Finish(msgspec.Struct, frozen=True):
     tokens: Tokens
 
 
-Delta = TextDelta | ReasoningStart | ReasoningDelta | ToolCallStart | ToolCallDelta | Finish
+class Told(msgspec.Struct, frozen=True):
+    """What the call has used so far, told before the answer is whole: it is booked also when that is cut short."""
+
+    tokens: Tokens
+
+
+Delta = TextDelta | ReasoningStart | ReasoningDelta | ToolCallStart | ToolCallDelta | Told | Finish
 
 
 class ProviderError(Exception):

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from instar.config import Config, ModelConfig, ProviderConfig
+from instar.plugin.fetch import Fetch
 from instar.provider.anthropic import Anthropic
 from instar.provider.assemble import (
     HOW,
@@ -20,6 +21,7 @@ from instar.provider.assemble import (
     UnknownModel,
     UnspokenProtocol,
     assemble,
+    extended,
     nearest,
     protocol_of,
     without_moved,
@@ -30,6 +32,7 @@ from instar.provider.keys import Keys
 from instar.provider.library import KINDS, Library
 from instar.provider.openai import OpenAI
 from instar.provider.protocol import Model, Provider
+from instar.provider.record import recorded
 from instar.provider.scripted import Scripted, script_path, shipped_names
 from instar.secret import Secret, masked
 from instar.wire import Plain
@@ -61,6 +64,7 @@ class Models:
         self._given = self._config = without_moved(config, self._catalogue)
         self._found: dict[str, Model] = {}
         self._adapters: dict[str, Provider] = {}
+        self._fetches: dict[str, Fetch | None] = {}
 
     def find(self, ref: str) -> Model:
         """Return the model of a reference; its id may hold further slashes. Raises `UnknownModel`.
@@ -79,17 +83,13 @@ class Models:
         models: Mapping[str, ModelConfig] = MappingProxyType({}),
         options: Plain | None = None,
         headers: Mapping[str, str] = MappingProxyType({}),
+        fetch: Fetch | None = None,
     ) -> None:
-        """Add what a plugin gives: models by name, and options and headers over those of the configuration."""
-        block = self._block(provider_id)
-        block = msgspec.structs.replace(
-            block,
-            models={**block.models, **models},
-            options={**block.options, **(options or {})},
-            headers={**block.headers, **headers},
-        )
+        """Add what a plugin gives: models by name, options and headers over the configuration's, what sends calls."""
+        block = extended(self._block(provider_id), models, options or {}, headers)
         blocks = {**self._config.provider, provider_id: block}
         self._config = msgspec.structs.replace(self._config, provider=blocks)
+        self._fetches[provider_id] = fetch or self._fetches.get(provider_id)
         self._found.clear()
 
     def is_foreign(self, provider_id: str) -> bool:
@@ -118,10 +118,10 @@ class Models:
         if self._config.model:
             return self.find(self._config.model)
         unspoken = None
-        for provider_id in self._usable():
+        for provider_id in self.usable():
             if provider_id in self._config.foreign:
                 continue
-            name = self._default_name(provider_id)
+            name = self.default_name(provider_id)
             try:
                 if name is not None:
                     return self.find(f"{provider_id}/{name}")
@@ -158,7 +158,7 @@ class Models:
         Callable are those of a provider block, of a provider whose key is set, and the scripted ones. A
         model whose protocol is not spoken, or that has no address, is left out.
         """
-        ids = self._known() if everything else [*self._usable(), SCRIPTED]
+        ids = self._known() if everything else [*self.usable(), SCRIPTED]
         return [model for provider_id in dict.fromkeys(ids) for model in self._callable(provider_id)]
 
     def provider(self, model: Model) -> Provider:
@@ -178,7 +178,7 @@ class Models:
         if name == SCRIPTED:
             return Scripted(self._environment)
         adapters: dict[str, type[Provider]] = {"anthropic": Anthropic, "library": Library}
-        return adapters.get(name, OpenAI)()
+        return recorded(adapters.get(name, OpenAI)(), self._environment)
 
     def _place(self, ref: str) -> tuple[str, str]:
         """The provider and the model's name that a reference means."""
@@ -208,7 +208,7 @@ class Models:
             and provider_id not in self._config.foreign
             and name in self._names(provider_id)
         ]
-        usable = set(self._usable()) if len(listing) > 1 else set()
+        usable = set(self.usable()) if len(listing) > 1 else set()
         return [provider_id for provider_id in listing if provider_id in usable] or listing
 
     def _make(self, provider_id: str, model_id: str) -> Model:
@@ -219,19 +219,20 @@ class Models:
                 f"unknown provider {provider_id!r}{self._nearest(f'{provider_id}/{model_id}')}"
             )
         own = block.models.get(model_id)
-        entry = vendor.models.get(model_id) if vendor else None
+        asked = own or ModelConfig()
+        entry = vendor.models.get(asked.id or model_id) if vendor else None  # what is called is what costs
         if not self._accepts(provider_id, model_id):
             raise UnknownModel(
                 f"unknown model {provider_id}/{model_id}{self._nearest(f'{provider_id}/{model_id}')}; a model that "
                 f'is not listed works once the configuration names it: provider.{provider_id}.models."{model_id}": {{}}'
             )
-        asked = own or ModelConfig()
         scripted = provider_id == SCRIPTED
         protocol = SCRIPTED if scripted else protocol_of(provider_id, block, asked, vendor, entry)
         source = "config" if own is not None else "catalogue" if entry is not None else "unlisted"
         place = Place(provider_id, model_id, protocol, self._url(provider_id, block, asked, protocol), source)
         entry = entry or (_FREE if scripted else _BLANK)
-        return assemble(place, block, asked, entry, self._key(provider_id, block))
+        model = assemble(place, block, asked, entry, self._key(provider_id, block))
+        return msgspec.structs.replace(model, fetch=self._fetches.get(provider_id))
 
     def _accepts(self, provider_id: str, model_id: str) -> bool:
         """Whether the provider has such a model, or is one whose models nobody can list."""
@@ -285,8 +286,8 @@ class Models:
             return False
         return enabled is None or provider_id in enabled
 
-    def _usable(self) -> Iterator[str]:
-        """Providers that can be called, the person's own first: with a block that leads somewhere, or a key."""
+    def usable(self) -> Iterator[str]:
+        """Yield providers that can be called, the person's own first: with a block that leads somewhere, or a key."""
         ordered = [*self._given.provider, *self._catalogue.providers, *self._config.provider]
         for provider_id in dict.fromkeys(ordered):
             if provider_id == SCRIPTED or not self._allowed(provider_id):
@@ -297,7 +298,7 @@ class Models:
             if own_server or self._key(provider_id, block or ProviderConfig()):
                 yield provider_id
 
-    def _default_name(self, provider_id: str) -> str | None:
+    def default_name(self, provider_id: str) -> str | None:
         """The model that a provider is used with when nobody names one."""
         block = self._given.provider.get(provider_id)
         if block is not None and block.models:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from instar.provider.convert import Converter, tool_list
+from instar.provider.convert import Converter, sent, tool_list
 from instar.provider.place import Place, Sight, applies, find_place, is_compacted
 from instar.provider.player import Cue, Player, counted
 from instar.provider.protocol import Delta, Finish, Model, ProviderError, Request, TextDelta
@@ -40,10 +40,14 @@ class Scripted:
         self._played: dict[str, int] = {}
         self._failed: dict[tuple[str, int, int], int] = {}
         self._asides: dict[tuple[str, str], int] = {}
+        self._converter = Converter()
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         """Play the next answer. Raises `ProviderError` for a mistake in the script or an unmet `expect:`."""
         self._record(request)
+        if request.sent is not None:
+            # What Chat Completions would be sent: the runtime notices a broken prefix with this model too.
+            request.sent(sent(request, self._converter.kept(request.messages)))
         await asyncio.sleep(0)
         script = self._script(request.model)
         place = find_place(script, request.messages, request.model)

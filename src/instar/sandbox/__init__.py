@@ -1,8 +1,8 @@
 """The shield and the sandbox: how a child is started that must not reach everything its person can.
 
 A `Shield` leaves everything as the person has it, but for what is guarded; a `Sandbox` shows a copy of a
-workspace and nothing else. Both are `Confinement`s for `Processes.run`. `find_level` says what this machine can do.
-What they are used for is not known here.
+workspace, or the workspace read-only, and nothing else. Both are `Confinement`s for `Processes.run`. `find_level` says
+what this machine can do. What they are used for is not known here.
 """
 
 from instar.sandbox.box import Limits, Sandbox
@@ -10,6 +10,7 @@ from instar.sandbox.copies import Copy, copy_of
 from instar.sandbox.environment import bare, environment, is_secret_name
 from instar.sandbox.guard import Guard, Places, own_places
 from instar.sandbox.level import Level
+from instar.sandbox.live import Live
 from instar.sandbox.probe import find_level
 from instar.sandbox.shield import Shield
 
@@ -18,6 +19,7 @@ __all__ = [
     "Guard",
     "Level",
     "Limits",
+    "Live",
     "Places",
     "Sandbox",
     "Shield",

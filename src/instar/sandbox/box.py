@@ -1,9 +1,11 @@
-"""The sandbox: a place for code that nobody has read, with its own copy of a workspace and nothing else.
+"""The sandbox: a child has a workspace, or a copy of it, and nothing else of its person's.
 
-Source: issue 5, item 2. `docs/sandbox.md` says what is held at which level and what is not.
+Source: issue 5, item 2; issue 6 (what a script was granted).
+`docs/sandbox.md` says what is held at which level and what is not.
 """
 
 import os
+import platform
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,13 +14,15 @@ from typing import Final
 import msgspec
 
 from instar.process import ProcessError
-from instar.process.confine import Wrapped
+from instar.process.confine import Shared, Wrapped
 from instar.process.kept import MIB
 from instar.sandbox import bubblewrap, landlock, seccomp
 from instar.sandbox.copies import Copy
 from instar.sandbox.environment import bare
 from instar.sandbox.guard import kernel_switches
 from instar.sandbox.level import Level
+from instar.sandbox.live import Live
+from instar.sandbox.view import View
 
 _PROGRAMS: Final = (
     "/usr",
@@ -35,6 +39,12 @@ _SETTINGS: Final = (
     *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime"),
     *("/etc/timezone", "/etc/mime.types", "/etc/ssl/certs", "/etc/python3"),
 )
+_NETWORK: Final = (
+    *("/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/nsswitch.conf", "/etc/gai.conf"),
+    *("/etc/services", "/etc/protocols", "/etc/ssl/openssl.cnf", "/etc/ssl/cert.pem"),
+    *("/etc/ca-certificates", "/etc/pki/tls/certs", "/etc/pki/ca-trust", "/etc/crypto-policies"),
+)
+"""What a program needs to find a host and to believe it: not all of /etc/ssl, where private keys lie too."""
 _DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _READ: Final = landlock.EXECUTE | landlock.READ_FILE | landlock.READ_DIR
 _ALL: Final = _READ | landlock.WRITE | landlock.IOCTL_DEV
@@ -60,17 +70,17 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Sandbox(msgspec.Struct, frozen=True):
-    """A `Confinement` for code that nobody has read, on a `Copy` of a workspace.
+    """A `Confinement` to a place: a `Copy` of a workspace, for code that nobody has read, or the workspace, `Live`.
 
-    The child sees system programs, this Python and `readable`, read-only, and the copy; it has no network, and of the
-    environment only what `bare` leaves and `keep` names. With bubblewrap the copy stands at the workspace's own path,
-    there is a /tmp of its own, and every process ends with the first one. With Landlock alone the copy stands where
-    it lies (`copy.folder`), and what leaves the process group is for the caller to end. At the level "none" `wrap`
-    refuses.
+    The child sees system programs, this Python and `readable`, read-only, and the place; of the environment it has only
+    what `bare` leaves and `keep` names, and no network unless the place gives it. With bubblewrap the place stands at
+    the workspace's own path, there is a /tmp of its own, and every process ends with the first one. With Landlock
+    alone a copy stands where it lies (`copy.folder`), and what leaves the process group is for the caller to end. At
+    the level "none" `wrap` refuses.
     """
 
     level: Level
-    copy: Copy
+    place: Copy | Live
     limits: Limits = Limits()
     readable: tuple[Path, ...] = ()
     keep: frozenset[str] = frozenset()
@@ -78,57 +88,55 @@ class Sandbox(msgspec.Struct, frozen=True):
     def wrap(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Wrapped:
         """Return the command that runs `argv` in the sandbox; `cwd` is a folder of the workspace or of the copy.
 
-        Raises `ProcessError` when there is no sandbox on this machine, or `cwd` lies outside the copy.
+        Raises `ProcessError` when there is no sandbox on this machine, `cwd` lies outside, or a folder cannot be given
+        to write.
         """
         if self.level.name == "none":
             raise ProcessError(
                 f"there is no sandbox on this machine: {self.level.missing}; {self.level.todo}"
             )
-        inside = self._inside(cwd)
-        if self.level.name == "bubblewrap":
-            kept = bare(env, _TMP, self.keep)
-            return bubblewrap.command(
-                self.level.program,
-                [*self._mounts(), *self.level.final],
-                argv,
-                cwd=str(inside),
-                env=kept,
-                seccomp=seccomp.program(seccomp.SANDBOX),
-                policy=self._held(kept),
+        view = self.place.view(self.level, cwd)
+        try:
+            made = (
+                self._mounted(argv, env, view)
+                if self.level.name == "bubblewrap"
+                else self._alone(argv, env, view)
             )
-        home = self.copy.scratch / "tmp"
-        home.mkdir(exist_ok=True)
-        kept = bare(env, str(home), self.keep)
-        opened = [bubblewrap.memory(self._alone(kept, home))]
-        enter = ["/bin/sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", str(inside), *argv]
-        started = bubblewrap.launch(opened[0], enter)
-        return Wrapped(started, kept, tuple(opened), bubblewrap.closing(opened))
+        except BaseException:
+            view.after()
+            raise
 
-    def policy(self) -> bytes | None:
+        def after() -> None:
+            made.after()
+            view.after()
+
+        return made._replace(pass_fds=(*made.pass_fds, *view.descriptors), after=after)
+
+    def shared(self, env: Mapping[str, str]) -> Shared | None:
         """Return None: what nobody has read does not run in a process that was forked from another."""
         return None
 
-    def _inside(self, cwd: Path) -> Path:
-        real = cwd.resolve()
-        for folder in (self.copy.source, self.copy.folder):
-            if real.is_relative_to(folder):
-                return self.copy.folder / real.relative_to(folder)
-        raise ProcessError(f"cannot start a sandboxed child in {cwd}: it lies outside {self.copy.source}")
+    def _mounted(self, argv: Sequence[str], env: Mapping[str, str], view: View) -> Wrapped:
+        kept = bare(env, _TMP, self.keep)
+        return bubblewrap.command(
+            self.level.program,
+            [*self._mounts(view), *self.level.final],
+            argv,
+            cwd=str(view.cwd),
+            seccomp=_filter(seccomp.INET if view.inet else seccomp.LOCAL, needed=view.network),
+            policy=self._held(kept),
+        )
 
-    def _mounts(self) -> list[str]:
-        words = ["--unshare-all", "--new-session", "--proc", "/proc", "--dev", "/dev"]
+    def _mounts(self, view: View) -> list[str]:
+        words = ["--unshare-all", *(["--share-net"] if view.network else []), "--new-session"]
+        words += ["--proc", "/proc", "--dev", "/dev"]
         for place in ("/dev/shm", _TMP):  # noqa: S108
             words += ["--size", str(self.limits.temporary), "--tmpfs", place]
         for path in map(Path, _PROGRAMS):
             words += ["--symlink", str(path.readlink()), str(path)] if path.is_symlink() else _shown(path)
-        for path in (*map(Path, _SETTINGS), *_python(), *self.readable):
+        for path in (*self._settings(view), *_python(), *self.readable):
             words += _shown(path)
-        words += _shown(bubblewrap.LAUNCHER)
-        source, changes = str(self.copy.source), str(self.copy.changes)
-        if self.copy.work is not None:
-            words += ["--overlay-src", source, "--overlay", changes, str(self.copy.work), source]
-        else:
-            words += ["--bind", changes, source]
+        words += [*_shown(bubblewrap.LAUNCHER), *view.mounts]
         # Root in a namespace of its own is still the kernel's root where these files are concerned.
         kernel = [path for path in kernel_switches() if path.is_relative_to("/proc")]
         words += [word for path in kernel for word in _shown(path)]
@@ -136,31 +144,47 @@ class Sandbox(msgspec.Struct, frozen=True):
 
     def _held(self, env: Mapping[str, str]) -> bytes:
         if self.level.landlock >= 2:
-            return bubblewrap.lock(env, self._resources())
-        return landlock.encode(limits=self._resources(), restore=_locale(env))
+            return bubblewrap.lock(env, self._resources(), stay=True)
+        return landlock.encode(limits=self._resources(), env=env, stay=True)
 
-    def _alone(self, env: Mapping[str, str], home: Path) -> bytes:
-        programs = (*map(Path, (*_PROGRAMS, *_SETTINGS)), *_python(), *self.readable)
-        own = [str(self.copy.changes), str(home)]
-        return landlock.encode(
+    def _alone(self, argv: Sequence[str], env: Mapping[str, str], view: View) -> Wrapped:
+        programs = (*map(Path, _PROGRAMS), *self._settings(view), *_python(), *self.readable)
+        policy = landlock.encode(
             fs=_ALL,
             rules=[
-                (_READ, [str(path.resolve()) for path in programs]),
+                (_READ, [*(str(path.resolve()) for path in programs), *view.read]),
+                (landlock.READ_DIR, view.listed),
                 (landlock.READ_FILE | landlock.WRITE_FILE, list(_DEVICES)),
-                (_ALL & ~landlock.MAKE_BLOCK & ~landlock.MAKE_CHAR, own),
+                (_ALL & ~landlock.MAKE_BLOCK & ~landlock.MAKE_CHAR, [*view.write, str(view.home)]),
             ],
-            net=landlock.TCP,
+            net=0 if view.network else landlock.TCP,
             scope=landlock.ABSTRACT_SOCKETS | landlock.SIGNALS,
             limits=self._resources(),
-            seccomp=seccomp.program((*seccomp.SANDBOX, *seccomp.NO_SOCKETS)),
+            seccomp=_filter(seccomp.INET if view.network else (), needed=True),
             drop=range(64),
-            restore=_locale(env),
+            env=bare(env, str(view.home), self.keep),
+            cwd=str(view.cwd),
         )
+        return bubblewrap.launched(policy, argv)
+
+    def _settings(self, view: View) -> list[Path]:
+        return [Path(path) for path in (*_SETTINGS, *(_NETWORK if view.network else ()))]
 
     def _resources(self) -> dict[str, int]:
         limits = self.limits
         sizes = {"CPU": limits.cpu, "AS": limits.memory, "FSIZE": limits.file, "NOFILE": limits.files}
         return {**sizes, "NPROC": limits.processes, "CORE": 0}
+
+
+def _filter(families: tuple[int, ...], *, needed: bool) -> bytes:
+    """The filter of system calls. `needed`: nothing else keeps a child from the sockets that are not of `families`."""
+    made = seccomp.program(seccomp.SANDBOX, families=families)
+    if needed and not made:
+        raise ProcessError(
+            f"there is no such sandbox on this machine: which sockets a program opens cannot be limited on"
+            f" {platform.machine()}; use x86_64 or aarch64, or bubblewrap without the network"
+        )
+    return made
 
 
 def _python() -> list[Path]:
@@ -171,7 +195,3 @@ def _python() -> list[Path]:
 
 def _shown(path: Path) -> list[str]:
     return ["--ro-bind-try", str(path), str(path)] if path.exists() else []
-
-
-def _locale(env: Mapping[str, str]) -> dict[str, str | None]:
-    return {"LC_CTYPE": env.get("LC_CTYPE")}

@@ -74,15 +74,16 @@ def guard(hidden: Iterable[Path], readonly: Iterable[Path], writable: Iterable[P
 
     A path below a hidden one is left out, unless it is readable or writable again by being named itself.
     """
-    lists = [[_real(path) for path in paths] for paths in (hidden, readonly, writable)]
+    links: dict[Path, bool] = {}
+    lists = [[_real(path, links) for path in paths] for paths in (hidden, readonly, writable)]
     gaps = tuple(dict.fromkeys(gap for paths in lists for _, found in paths for gap in found))
     real = [_sorted(path for path, _ in paths) for paths in lists]
     held = {*real[0], *real[1]}
+    above = {folder for path in held for folder in path.parents if folder != folder.parent}
     anchors = _sorted(
-        above
-        for path in held
-        for above in path.parents
-        if not below(above, sorted(held)) and above != above.parent and above.is_dir() and _movable(above)
+        folder
+        for folder in above
+        if held.isdisjoint((folder, *folder.parents)) and folder.is_dir() and _movable(folder)
     )
     return Guard(real[0], real[1], real[2], anchors, gaps)
 
@@ -127,18 +128,19 @@ def _movable(folder: Path) -> bool:
     return os.access(folder.parent, os.W_OK)
 
 
-def _real(path: Path) -> tuple[Path, list[str]]:
-    """The real path, and the links on the way that somebody could replace."""
+def _real(path: Path, links: dict[Path, bool]) -> tuple[Path, list[str]]:
+    """The real path, and the links on the way that somebody could replace; `links` remembers what is one."""
     made, gaps = Path("/"), []
     for part in path.absolute().parts[1:]:
-        link = made / part
-        if link.is_symlink():
+        link = made / part if part != ".." else made.parent
+        if link not in links:
+            links[link] = link.is_symlink()
+        if links[link]:
             if os.access(made, os.W_OK):
                 gaps.append(f"{path}: {link} is a link that can be replaced; name the folder itself")
-            made = link.resolve()
-        else:
-            made = made.parent if part == ".." else link
-    return made.resolve(), gaps
+            link = link.resolve()
+        made = link
+    return made, gaps
 
 
 def _sorted(paths: Iterable[Path]) -> tuple[Path, ...]:

@@ -2,14 +2,19 @@
 
 Only the standard library is imported here, and nothing of instar: this file is also run by itself, as
 ``python -I -S landlock.py FD PROGRAM ARG…``, which applies the policy that it reads from the descriptor and
-then becomes the program; a warm process of another Python may load it by its path.
+then becomes the program; a warm process of another Python may load it by its path. ``confine.pl`` does the same sooner.
 
 A policy is a dict in Python's marshal format 2 (`encode`), which every Python 3 reads without a module: ``fs`` the
 file rights that are taken away, ``rules`` a list of ``(rights, [path…])`` that gives them back below paths, ``net``
 and ``scope`` Landlock's masks of those names, ``limits`` soft and hard resource limits by name (``{"CPU": 10}``),
-``seccomp`` a filter's bytes, ``drop`` capabilities by number that root loses, ``restore`` variables to set or unset
-(None) before the program starts. Rights that this kernel does not know are left out; that Landlock is missing
-altogether is an error.
+``seccomp`` a filter's bytes, ``drop`` capabilities by number that root loses, ``env`` the program's whole environment
+as a list of pairs (None: as it is), ``cwd`` its folder (None: where it stands). ``stay``, 1 or 0: fork, and wait as the
+program's parent. Rights that this kernel does not know are left out; that Landlock is missing altogether is an error.
+
+What the exit code does not tell is appended to the policy's own file (at most a program that root runs in a sandbox
+can open that, and say so of its own end): ``start ERRNO FILE RUNS LINE`` when it did not start (whether it is a regular
+file, and may be run, 1 or 0; its first line in hexadecimal, empty of a name without a slash), ``signal NUMBER`` when
+it was waited for and a signal ended it. `instar.sandbox.report` reads it.
 """
 
 from __future__ import annotations
@@ -42,16 +47,19 @@ ABSTRACT_SOCKETS, SIGNALS = 1, 2
 _CREATE, _ADD, _RESTRICT = 444, 445, 446  # one number on every architecture
 _VERSION = 1
 _NO_NEW_PRIVS, _SET_SECCOMP, _FILTER, _DROP_BOUND = 38, 22, 2, 24
+_PARENT_DIES, _DUMPABLE = 1, 4
 _CAPABILITY_VERSION = 0x20080522
 _KNOWN = ((1, (1 << 13) - 1), (2, REFER), (3, TRUNCATE), (5, IOCTL_DEV))
 """Which ABI brought which file rights."""
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC.syscall.restype = ctypes.c_long
 
 
 def abi() -> int:
     """Return the version of Landlock that this kernel offers; 0: none, or it is switched off."""
     if sys.platform != "linux":
         return 0
-    return max(0, int(_libc().syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))))
+    return max(0, int(_LIBC.syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))))
 
 
 def encode(
@@ -63,36 +71,39 @@ def encode(
     limits: Mapping[str, int] | None = None,
     seccomp: bytes = b"",
     drop: Sequence[int] = (),
-    restore: Mapping[str, str | None] | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: str | None = None,
+    stay: bool = False,
 ) -> bytes:
-    """Return a policy for `apply`; the module's docstring says what the fields mean."""
+    """Return a policy for `apply` and `main`; the module's docstring says what the fields mean."""
     given = [(rights, list(paths)) for rights, paths in rules]
     policy = {"fs": fs, "rules": given, "net": net, "scope": scope, "limits": dict(limits or {})}
-    policy |= {"seccomp": seccomp, "drop": list(drop)}
-    return marshal.dumps({**policy, "restore": dict(restore or {})}, 2)
+    policy |= {"seccomp": seccomp, "drop": list(drop), "cwd": cwd, "stay": int(stay)}
+    return marshal.dumps({**policy, "env": None if env is None else list(env.items())}, 2)
 
 
 def apply(policy: bytes) -> None:
     """Confine the calling thread and all that it starts by `policy`. There is no way back.
 
-    Raises `OSError` when a part of it cannot be applied; the caller must then not go on to the program.
+    `cwd` and `stay` are left to `main`. Raises `OSError` when a part of it cannot be applied; the caller must then not
+    go on to the program.
     """
     asked = marshal.loads(policy)  # noqa: S302 - made by `encode`
     for name, limit in asked["limits"].items():
         _limit(getattr(resource, f"RLIMIT_{name}"), limit)
-    libc = _libc()
-    _check(libc.prctl(_NO_NEW_PRIVS, *(ctypes.c_ulong(value) for value in (1, 0, 0, 0))), "no_new_privs")
+    _process_control(_NO_NEW_PRIVS, 1)
     if asked["drop"] and os.geteuid() == 0:
-        _drop(libc, asked["drop"])
+        _drop(asked["drop"])
     if asked["fs"] or asked["net"] or asked["scope"]:
-        _restrict(libc, asked)
+        _restrict(asked)
     if asked["seccomp"]:
-        _filter(libc, asked["seccomp"])
-    for name, value in asked["restore"].items():
-        os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
+        _filter(asked["seccomp"])
+    if asked["env"] is not None:
+        os.environ.clear()
+        os.environ.update(asked["env"])
 
 
-def _restrict(libc: Any, asked: Mapping[str, Any]) -> None:
+def _restrict(asked: Mapping[str, Any]) -> None:
     version = abi()
     if not version:
         raise OSError("this kernel has no Landlock, or it is switched off")
@@ -103,19 +114,19 @@ def _restrict(libc: Any, asked: Mapping[str, Any]) -> None:
     if not any(attributes):
         return
     ruleset = _check(
-        libc.syscall(_CREATE, ctypes.byref(attributes), ctypes.c_size_t(24), ctypes.c_uint32(0)),
+        _LIBC.syscall(_CREATE, ctypes.byref(attributes), ctypes.c_size_t(24), ctypes.c_uint32(0)),
         "landlock_create_ruleset",
     )
     try:
         for rights, paths in asked["rules"]:
             for path in paths:
-                _allow(libc, ruleset, path, rights & known & asked["fs"])
-        _check(libc.syscall(_RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint32(0)), "landlock_restrict_self")
+                _allow(ruleset, path, rights & known & asked["fs"])
+        _check(_LIBC.syscall(_RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint32(0)), "landlock_restrict_self")
     finally:
         os.close(ruleset)
 
 
-def _allow(libc: Any, ruleset: int, path: str, rights: int) -> None:
+def _allow(ruleset: int, path: str, rights: int) -> None:
     """Give `rights` back below `path`. A path that is gone or a link gets none: what was meant is not there."""
     try:
         beneath = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -126,7 +137,7 @@ def _allow(libc: Any, ruleset: int, path: str, rights: int) -> None:
         rights &= ~0 if stat.S_ISDIR(mode) else OF_FILES
         if rights and not stat.S_ISLNK(mode):
             rule = rights.to_bytes(8, sys.byteorder) + beneath.to_bytes(4, sys.byteorder)
-            result = libc.syscall(_ADD, ctypes.c_int(ruleset), ctypes.c_int(1), rule, ctypes.c_uint32(0))
+            result = _LIBC.syscall(_ADD, ctypes.c_int(ruleset), ctypes.c_int(1), rule, ctypes.c_uint32(0))
             # Sockets, pipes and files of some kernel file systems cannot carry a rule: they get no right.
             if result < 0 and stat.S_ISDIR(mode):
                 _check(result, f"landlock_add_rule {path}")
@@ -134,39 +145,33 @@ def _allow(libc: Any, ruleset: int, path: str, rights: int) -> None:
         os.close(beneath)
 
 
-def _drop(libc: Any, capabilities: Sequence[int]) -> None:
+def _drop(capabilities: Sequence[int]) -> None:
     """Take capabilities from root, for this process and for what it becomes. What this kernel lacks is not there."""
     for one in capabilities:
-        libc.prctl(_DROP_BOUND, ctypes.c_ulong(one), *(ctypes.c_ulong(0) for _ in range(3)))
+        _LIBC.prctl(_DROP_BOUND, ctypes.c_ulong(one), *(ctypes.c_ulong(0) for _ in range(3)))
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
     sets = (ctypes.c_uint32 * 6)()
-    _check(libc.capget(ctypes.byref(header), ctypes.byref(sets)), "capget")
+    _check(_LIBC.capget(ctypes.byref(header), ctypes.byref(sets)), "capget")
     for one in capabilities:
         # Effective, permitted and inheritable, 32 bits each, then the same again for the upper half.
         for index in range(3):
             sets[one // 32 * 3 + index] &= ~(1 << one % 32) & 0xFFFFFFFF
-    _check(libc.capset(ctypes.byref(header), ctypes.byref(sets)), "capset")
+    _check(_LIBC.capset(ctypes.byref(header), ctypes.byref(sets)), "capset")
 
 
-def _filter(libc: Any, program: bytes) -> None:
+def _filter(program: bytes) -> None:
     class Program(ctypes.Structure):
         _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
     loaded = Program(len(program) // 8, program)
     pointer = ctypes.cast(ctypes.byref(loaded), ctypes.c_void_p)
-    _check(libc.prctl(_SET_SECCOMP, ctypes.c_ulong(_FILTER), pointer, ctypes.c_ulong(0), 0), "seccomp")
+    _check(_LIBC.prctl(_SET_SECCOMP, ctypes.c_ulong(_FILTER), pointer, ctypes.c_ulong(0), 0), "seccomp")
 
 
 def _limit(which: int, limit: int) -> None:
     hard = resource.getrlimit(which)[1]
     limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
     resource.setrlimit(which, (limit, limit))
-
-
-def _libc() -> Any:
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.syscall.restype = ctypes.c_long
-    return libc
 
 
 def _check(result: int, what: str) -> int:
@@ -182,21 +187,71 @@ def main(argv: Sequence[str]) -> None:
     Exit code 126: the policy could not be applied and nothing was run; 127: the program could not be started.
     """
     descriptor = int(argv[0])
+    os.set_inheritable(descriptor, False)
     try:
         policy = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
-        os.closerange(3, 1 << 20)
         # Python ignores these two for itself; a program must find them as the kernel sets them.
         for signal in (13, 25):
-            _libc().signal(ctypes.c_int(signal), ctypes.c_void_p(0))
+            _LIBC.signal(ctypes.c_int(signal), ctypes.c_void_p(0))
         apply(policy)
-    except (OSError, ValueError, KeyError, EOFError, TypeError) as error:
+        # Last: a path of the policy may lead through an inherited descriptor.
+        os.closerange(3, descriptor)
+        os.closerange(descriptor + 1, 1 << 20)
+        asked = marshal.loads(policy)  # noqa: S302 - made by `encode`
+        if asked["cwd"] is not None:
+            os.chdir(asked["cwd"])
+        if asked["stay"]:
+            _stay(descriptor)
+    except (OSError, ValueError, KeyError, EOFError, TypeError, AttributeError) as error:
         os.write(2, f"instar: not started, it could not be confined: {error}\n".encode())
         os._exit(126)
     try:
         os.execvp(argv[1], list(argv[1:]))  # noqa: S606 - the program is started as it is, on purpose
-    except OSError as error:
-        os.write(2, f"instar: cannot start {argv[1]}: {error.strerror}\n".encode(errors="replace"))
+    except (OSError, ValueError) as error:
+        number = getattr(error, "errno", None) or 0
+        _report(descriptor, f"start {number} {_seen(argv[1])}")
+        os.write(2, f"instar: cannot start {argv[1]}: {os.strerror(number)}\n".encode(errors="replace"))
         os._exit(127)
+
+
+def _stay(descriptor: int) -> None:
+    """Fork, and stay as the parent: whoever started this process sees a signal only as an exit code."""
+    # Not dumpable: the program, which is not so, cannot open the descriptors of this process.
+    _process_control(_DUMPABLE, 0)
+    parent = os.getpid()
+    child = os.fork()
+    if not child:
+        # A signal at the parent's death does not pass to a fork.
+        _process_control(_PARENT_DIES, 9)
+        if os.getppid() != parent:
+            os._exit(126)
+        return
+    os.closerange(0, 3)
+    status = os.waitpid(child, 0)[1]
+    if not os.WIFSIGNALED(status):
+        os._exit(os.WEXITSTATUS(status))
+    _report(descriptor, f"signal {os.WTERMSIG(status)}")
+    os._exit(128 + os.WTERMSIG(status))
+
+
+def _process_control(what: int, value: int) -> None:
+    _check(_LIBC.prctl(what, *(ctypes.c_ulong(given) for given in (value, 0, 0, 0))), "prctl")
+
+
+def _report(descriptor: int, text: str) -> None:
+    os.pwrite(descriptor, text.encode(), os.fstat(descriptor).st_size)
+
+
+def _seen(name: str) -> str:
+    """What a report says of a program: ``FILE RUNS LINE``."""
+    if "/" not in name or not os.path.isfile(name):  # noqa: PTH113 - pathlib takes 5 ms to import
+        return "0 0 "
+    try:
+        with open(name, "rb") as file:  # noqa: PTH123
+            line = file.readline(256)
+    except OSError:
+        line = b""
+    return f"1 {int(os.access(name, os.X_OK))} {line.hex()}"
 
 
 if __name__ == "__main__":

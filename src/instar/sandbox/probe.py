@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from instar.process import Output, ProcessError, Processes
-from instar.process.confine import Confinement
+from instar.process.confine import Confinement, Wrapped
 from instar.sandbox import landlock, seccomp
 from instar.sandbox.box import Sandbox
 from instar.sandbox.bubblewrap import find_program
@@ -68,6 +68,20 @@ async def _find(processes: Processes, environment: Mapping[str, str], at_most: N
         return Level("none", missing=f"{missing}; {without}", todo=todo)
 
 
+class _Once(msgspec.Struct, frozen=True):
+    """A confinement that is tried: nothing stays behind it for a next child, which never comes."""
+
+    confine: Confinement
+
+    def wrap(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Wrapped:
+        """Return what the confinement itself returns."""
+        return self.confine.wrap(argv, cwd, env)
+
+    def shared(self, env: Mapping[str, str]) -> None:
+        """Return nothing: no interpreter and no launcher is kept."""
+        return
+
+
 @contextmanager
 def _folder() -> Iterator[Path]:
     """A temporary folder with something to guard and something to copy."""
@@ -104,7 +118,7 @@ async def _fails(
 ) -> str:
     try:
         done: Output = await processes.run(
-            ["/bin/sh", "-c", script], cwd=cwd, env=environment, timeout=_PATIENCE, confine=confine
+            ["/bin/sh", "-c", script], cwd=cwd, env=environment, timeout=_PATIENCE, confine=_Once(confine)
         )
     except (ProcessError, OSError) as error:
         return str(error)

@@ -55,8 +55,13 @@ SANDBOX: Final = (
 )
 """What a sandboxed child may not call."""
 
-NO_SOCKETS: Final = ("socket",)
-"""More for a sandbox that has no network namespace; socket pairs stay, which event loops need."""
+INET: Final = (2, 10)
+"""The families of sockets of the internet's two protocols."""
+LOCAL: Final = (1, *INET, 16)
+"""More for a network namespace of its own: sockets by paths, and the kernel's about that network.
+
+Others are left out because no namespace holds them: those of a virtual machine's host lead out.
+"""
 
 _NEW_USER: Final = 0x10000000
 _TYPING: Final = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
@@ -67,8 +72,13 @@ _REFUSE: Final = 0x00050000 | errno.EPERM
 _MISSING: Final = 0x00050000 | errno.ENOSYS
 
 
-def program(refused: tuple[str, ...], machine: str = platform.machine()) -> bytes:
-    """Return the filter that refuses the calls `refused`, and new user namespaces; empty for an unknown `machine`."""
+def program(
+    refused: tuple[str, ...], machine: str = platform.machine(), families: tuple[int, ...] | None = None
+) -> bytes:
+    """Return the filter that refuses the calls `refused`, and new user namespaces; empty for an unknown `machine`.
+
+    Of sockets it allows those of `families`, else all; socket pairs stay in any case, which event loops need.
+    """
     if machine not in _MACHINES:
         return b""
     architecture, numbers = _MACHINES[machine]
@@ -82,6 +92,10 @@ def program(refused: tuple[str, ...], machine: str = platform.machine()) -> byte
     ]
     for name in refused:
         code += [_step(_EQUAL, numbers[name], 0, 1), _step(_RETURN, _REFUSE)]
+    if families is not None:
+        count = len(families)
+        known = [_step(_EQUAL, family, count - index, 0) for index, family in enumerate(families)]
+        code += _argument(numbers["socket"], 0, [*known, _step(_RETURN, _REFUSE)])
     code += [_step(_EQUAL, numbers["clone3"], 0, 1), _step(_RETURN, _MISSING)]
     for name in ("unshare", "clone"):
         code += _argument(numbers[name], 0, [_step(_SET, _NEW_USER, 0, 1), _step(_RETURN, _REFUSE)])

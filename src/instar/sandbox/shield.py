@@ -4,6 +4,7 @@ Source: issue 5, item 1. `docs/sandbox.md` says what is held at which level and 
 """
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import msgspec
 from instar.process import ProcessError
 from instar.process.confine import Wrapped
 from instar.sandbox import bubblewrap, landlock, seccomp
+from instar.sandbox.grants import Grants, grants
 from instar.sandbox.guard import Guard, below, doors, guard, kernel_switches
 from instar.sandbox.level import Level
 
@@ -34,60 +36,126 @@ class Shield(msgspec.Struct, frozen=True):
 
     def wrap(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Wrapped:
         """Return the command that runs `argv` shielded. Raises `ProcessError` when a guarded path cannot be guarded."""
-        if self.level.name == "bubblewrap":
-            return self._mounted(argv, cwd, env)
-        policy = self.policy(env)
-        if policy is None:
-            return Wrapped(list(argv), env)
-        opened = [bubblewrap.memory(policy)]
-        return Wrapped(bubblewrap.launch(opened[0], argv), env, tuple(opened), bubblewrap.closing(opened))
+        return self.raised(env).wrap(argv, cwd, env)
 
-    def policy(self, env: Mapping[str, str] | None = None) -> bytes | None:
-        """Return the Landlock policy at the level "landlock", else None.
+    def shared(self, env: Mapping[str, str]) -> "Raised | None":
+        """Return the shield as of now, behind which forks of one process are confined as fresh children are.
 
-        At the level "bubblewrap" a process that forks shielded children is itself to be started by `wrap`: what it
-        forks is behind the same mounts, at no cost. `env` is the environment that the launcher leaves as it was.
+        None where a fork could not be kept from tracing the process that it was forked from: bubblewrap without the
+        Landlock inside.
         """
-        if self.level.name != "landlock":
+        if self.level.name == "bubblewrap" and not self._locks():
             return None
+        return self.raised(env)
+
+    def raised(self, env: Mapping[str, str]) -> "Raised":
+        """Return the shield as of now. Raises `ProcessError` when a guarded path cannot be guarded."""
+        if self.level.name == "none":
+            return Raised(self.level)
         found = self.guard()
-        closed = (*found.hidden, *found.readonly, *kernel_switches(), *_block_devices())
-        rules = [
-            (landlock.READ_FILE, _granted(found.hidden, (*found.readonly, *found.writable))),
-            (landlock.WRITE, _granted(closed, found.writable)),
-        ]
-        return landlock.encode(
-            fs=landlock.READ_FILE | landlock.WRITE,
-            rules=rules,
-            scope=landlock.ABSTRACT_SOCKETS,
-            seccomp=seccomp.program(seccomp.SHIELD),
-            drop=list(bubblewrap.CAPABILITIES.values()),
-            restore=_locale(env),
-        )
+        if self.level.name == "landlock":
+            return Raised(self.level, grants=grants(found))
+        _make_missing((*found.hidden, *found.readonly))
+        words, points = _mounts(found, env)
+        words = [*bubblewrap.everything(), *words, *self.level.final]
+        return Raised(self.level, tuple(words), tuple(points), locks=self._locks())
 
     def guard(self) -> Guard:
         """Return what is guarded, by real paths, as of now; its `gaps` are what this shield cannot hold."""
         return guard(self.hidden, self.readonly, self.writable)
 
-    def _mounted(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Wrapped:
-        found = self.guard()
-        _make_missing((*found.hidden, *found.readonly))
-        arguments = [*bubblewrap.everything(), *_mounts(found, env), *self.level.final]
-        lock = self.inside and self.level.landlock >= 6
+    def _locks(self) -> bool:
+        return self.inside and self.level.landlock >= 6
+
+
+class Raised(msgspec.Struct, frozen=True):
+    """A shield as of one moment.
+
+    `mounts` are bubblewrap's arguments and `points` where these mount; `grants` is what Landlock alone is told.
+
+    `locks`: Landlock stands behind the mounts too. Two of equal value confine alike, as long as the `state` of a
+    process behind one of them stays as it was.
+    """
+
+    level: Level
+    mounts: tuple[str, ...] = ()
+    points: tuple[str, ...] = ()
+    grants: Grants = Grants((), ())
+    locks: bool = False
+
+    def wrap(
+        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], *, lasting: bool = False
+    ) -> Wrapped:
+        """Return the command that runs `argv` behind this; `lasting`: it ends by itself when instar is gone."""
+        return self._wrap(argv, str(cwd), env, lasting=lasting)
+
+    def _wrap(
+        self, argv: Sequence[str] | None, cwd: str, env: Mapping[str, str], *, lasting: bool
+    ) -> Wrapped:
+        if self.level.name == "none":
+            return Wrapped(list(argv or ()), env)
+        if self.level.name == "landlock":
+            return bubblewrap.launched(self._policy(env), argv)
+        # What confines starts without the variables of the child: some change how a program starts.
         return bubblewrap.command(
             self.level.program,
-            arguments,
+            self.mounts,
             argv,
-            cwd=str(cwd),
-            env=env,
+            cwd=cwd,
             seccomp=seccomp.program(seccomp.SHIELD),
-            policy=bubblewrap.lock(env) if lock else b"",
-            quick=bubblewrap.locked(argv, env) if lock else None,
+            policy=self._inside(env, stay=not lasting),
+            lasting=lasting,
+        )
+
+    def launcher(self) -> Wrapped | None:
+        """Return the command of a process that starts programs behind this; None where it cannot be had.
+
+        It is `confine.pl`, which says how it is talked to.
+        """
+        if self.level.name == "none" or bubblewrap.quick() is None:
+            return None
+        return self._wrap(None, "/", {}, lasting=True)
+
+    def policy(self) -> bytes:
+        """Return what a fork of a process behind this adds: it can then not trace that process, nor others there."""
+        return b"" if self.level.name == "none" else bubblewrap.lock()
+
+    def state(self, pid: int) -> bytes:
+        """Return what must stay as it is of the process `pid` behind this: its mounts.
+
+        Raises `OSError` when they cannot be seen or one of this shield's is not among them. A mount goes when what it
+        lies on is deleted outside, and moves when that is renamed. A rule of Landlock holds its file for good, and
+        which file a name leads to is part of `grants`.
+        """
+        if not self.mounts:
+            return b""
+        mounted = Path(f"/proc/{pid}/mountinfo").read_bytes()
+        there = {line.split(b" ", 5)[4] for line in mounted.splitlines()}
+        missing = [
+            point
+            for point in self.points
+            if _escaped(point) not in there and _escaped(os.path.realpath(point)) not in there
+        ]
+        if missing:
+            raise OSError(f"{missing[0]} is no longer guarded")
+        return mounted
+
+    def _inside(self, env: Mapping[str, str], *, stay: bool) -> bytes:
+        return bubblewrap.lock(env, stay=stay) if self.locks else landlock.encode(env=env, stay=stay)
+
+    def _policy(self, env: Mapping[str, str]) -> bytes:
+        return landlock.encode(
+            fs=landlock.READ_FILE | landlock.WRITE,
+            rules=self.grants.rules,
+            scope=landlock.ABSTRACT_SOCKETS,
+            seccomp=seccomp.program(seccomp.SHIELD),
+            drop=list(bubblewrap.CAPABILITIES.values()),
+            env=env,
         )
 
 
-def _mounts(found: Guard, env: Mapping[str, str]) -> list[str]:
-    """The mounts of a guard from the shallow to the deep, so that one inside another lies over it."""
+def _mounts(found: Guard, env: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """The mounts of a guard from the shallow to the deep, so that one inside another lies over it; and their places."""
     home = Path(env.get("HOME") or "/")
     masked = [path for path in doors(env, home) if not below(path, found.hidden)]
     shown = _kept_of_doors(env, masked)
@@ -104,7 +172,12 @@ def _mounts(found: Guard, env: Mapping[str, str]) -> list[str]:
         kinds += [(len(path.parts), rank, path, words(str(path))) for path in paths]
     ordered = [word for *_, words in sorted(kinds, key=lambda kind: kind[:3]) for word in words]
     closed = [word for path in (*hidden, *masked) if path.is_dir() for word in ("--remount-ro", str(path))]
-    return ordered + closed
+    return ordered + closed, [str(path) for _, _, path, _ in kinds]
+
+
+def _escaped(path: str) -> bytes:
+    """A path as the kernel's list of mounts has it."""
+    return re.sub(rb"[ \t\n\\]", lambda one: b"\\%03o" % ord(one[0]), os.fsencode(path))
 
 
 def _hide(path: str) -> list[str]:
@@ -132,44 +205,3 @@ def _make_missing(paths: Iterable[Path]) -> None:
             raise ProcessError(
                 f"cannot guard {path}: it does not exist and cannot be made ({error.strerror}); make the folder"
             ) from error
-
-
-def _granted(closed: Sequence[Path], opened: Sequence[Path]) -> list[str]:
-    """Every path that leads to nothing closed, as high up as that is so; and what is opened again inside."""
-    if not closed:
-        return ["/"]
-    return [*_beside(Path("/"), frozenset(closed)), *(str(path) for path in opened)]
-
-
-def _beside(folder: Path, closed: frozenset[Path]) -> list[str]:
-    above = {parent for path in closed for parent in path.parents}
-    found, todo = [], [folder]
-    while todo:
-        here = todo.pop()
-        if here in closed:
-            continue
-        if here not in above:
-            found.append(str(here))
-            continue
-        try:
-            with os.scandir(here) as entries:
-                todo += [here / entry.name for entry in entries if not entry.is_symlink()]
-        except OSError:
-            continue
-    return found
-
-
-def _block_devices() -> list[Path]:
-    """The devices that hold file systems, for root, who could write past every rule on paths."""
-    if os.geteuid() != 0:
-        return []
-    return [
-        path
-        for path in Path("/dev").iterdir()
-        if path.is_block_device() or path.name in ("mem", "port", "kmem")
-    ]
-
-
-def _locale(env: Mapping[str, str] | None) -> dict[str, str | None]:
-    """The launcher's Python may set this variable for itself (PEP 538); the program must find it as it was."""
-    return {} if env is None else {"LC_CTYPE": env.get("LC_CTYPE")}

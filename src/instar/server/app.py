@@ -1,7 +1,4 @@
-"""Every route, and the handler that carries it out on the runtime of the request's directory."""
-
-import asyncio
-from collections.abc import Awaitable, Callable
+"""Every operation that the server carries out, as one ASGI application."""
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -10,92 +7,102 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from instar import __version__
-from instar.server.answers import AnswerRoutes
-from instar.server.definitions import DefinitionRoutes
-from instar.server.errors import answer_for, refusal, reply
-from instar.server.history import HistoryRoutes
+from instar.plugin.route import operation, operations
+from instar.server.contributed import PATH, Contributed, declared
+from instar.server.errors import refusal
 from instar.server.instances import Instances
-from instar.server.request import Finder
-from instar.server.sessions import SessionRoutes
-from instar.server.stream import EventStream
-
-Handler = Callable[[Request], Awaitable[Response]]
-
-
-class Api:
-    """The handlers, over the runtimes of one server. `closing` ends the event streams."""
-
-    def __init__(self, instances: Instances, closing: asyncio.Event) -> None:
-        self._finder = Finder(instances)
-        self._closing = closing
-
-    def routes(self) -> list[Route]:
-        """Return every route. A fixed path stands before the pattern that would match it too."""
-        sessions = SessionRoutes(self._finder)
-        history = HistoryRoutes(self._finder)
-        answers = AnswerRoutes(self._finder)
-        defined = DefinitionRoutes(self._finder)
-        return [
-            _route("/global/health", self.health, "GET"),
-            _route("/event", self.events, "GET"),
-            _route("/agent", defined.agents, "GET"),
-            _route("/command", defined.commands, "GET"),
-            _route("/session", sessions.list, "GET"),
-            _route("/session", sessions.create, "POST"),
-            _route("/session/status", sessions.status, "GET"),
-            _route("/session/{id}", sessions.get, "GET"),
-            _route("/session/{id}", sessions.delete, "DELETE"),
-            _route("/session/{id}", history.change, "PATCH"),
-            _route("/session/{id}/revert", history.revert, "POST"),
-            _route("/session/{id}/unrevert", history.unrevert, "POST"),
-            _route("/session/{id}/fork", history.fork, "POST"),
-            _route("/session/{id}/diff", history.diff, "GET"),
-            _route("/session/{id}/summarize", history.summarize, "POST"),
-            _route("/session/{id}/children", history.children, "GET"),
-            _route("/session/{id}/todo", history.todo, "GET"),
-            _route("/session/{id}/message/{message}", history.message, "GET"),
-            _route("/session/{id}/message/{message}", history.remove_message, "DELETE"),
-            _route("/session/{id}/message/{message}/part/{part}", history.remove_part, "DELETE"),
-            _route("/session/{id}/message", sessions.messages, "GET"),
-            _route("/session/{id}/message", sessions.prompt, "POST"),
-            _route("/session/{id}/prompt_async", sessions.prompt_async, "POST"),
-            _route("/session/{id}/command", sessions.command, "POST"),
-            _route("/session/{id}/abort", sessions.abort, "POST"),
-            _route("/session/{id}/permissions/{permission}", answers.respond, "POST"),
-            _route("/permission", answers.permissions, "GET"),
-            _route("/permission/{id}/reply", answers.permit, "POST"),
-            _route("/question", answers.questions, "GET"),
-            _route("/question/{id}/reply", answers.answer, "POST"),
-            _route("/question/{id}/reject", answers.dismiss, "POST"),
-        ]
-
-    async def health(self, request: Request) -> Response:
-        """GET /global/health."""
-        return reply({"healthy": True, "version": __version__})
-
-    async def events(self, request: Request) -> Response:
-        """GET /event."""
-        runtime = await self._finder.runtime(request)
-        runtime.watch()
-        return EventStream(runtime.instance.bus, self._closing)
+from instar.server.openapi import document
+from instar.server.routes.answers import AnswerRoutes
+from instar.server.routes.api_answers import ApiAnswerRoutes
+from instar.server.routes.api_history import ApiHistoryRoutes
+from instar.server.routes.api_sessions import ApiSessionRoutes
+from instar.server.routes.catalog import CatalogRoutes
+from instar.server.routes.config import ConfigRoutes
+from instar.server.routes.credentials import Begun, CredentialRoutes
+from instar.server.routes.definitions import DefinitionRoutes
+from instar.server.routes.events import EventRoutes
+from instar.server.routes.files import FileRoutes, FileSystemRoutes
+from instar.server.routes.history import HistoryRoutes
+from instar.server.routes.instances import InstanceRoutes
+from instar.server.routes.mcp import McpRoutes
+from instar.server.routes.metrics import MetricsRoutes
+from instar.server.routes.projects import CopyRoutes, ProjectRoutes, WorktreeRoutes
+from instar.server.routes.providers import ProviderRoutes
+from instar.server.routes.pty import ApiPtyRoutes, PtyRoutes
+from instar.server.routes.sessions import SessionRoutes
+from instar.server.routes.stats import StatsRoutes
+from instar.server.routes.sync import SyncRoutes
+from instar.server.routes.tui import TuiRoutes
+from instar.server.routes.vcs import VcsRoutes
+from instar.server.routes.workspaces import WorkspaceRoutes
+from instar.server.routing import ANY, routes
+from instar.server.sockets import sockets
+from instar.wire import Plain
 
 
-def application(api: Api) -> Starlette:
-    """Return the ASGI application, without the guard."""
-    return Starlette(routes=api.routes(), exception_handlers={HTTPException: _http_error})
+class GlobalRoutes:
+    """What is about the server."""
+
+    @operation("GET", "/global/health", "global.health", scoped=False)
+    async def health(self) -> Plain:
+        """Say that the server is well, and its version."""
+        return {"healthy": True, "version": __version__}
+
+    @operation("GET", "/doc", "global.doc", scoped=False)
+    async def doc(self) -> Plain:
+        """Get this document."""
+        own = [bound for family in families() for bound in operations(family)]
+        return document([*own, *(bound for bounds in declared().values() for bound in bounds)])
 
 
-def _route(path: str, handler: Handler, method: str) -> Route:
-    async def endpoint(request: Request) -> Response:
-        try:
-            return await handler(request)
-        except Exception as error:
-            return answer_for(error)
+def families() -> list[object]:
+    """Return what carries operations out, one object for each family."""
+    begun = Begun()
+    return [
+        GlobalRoutes(),
+        EventRoutes(),
+        SyncRoutes(),
+        DefinitionRoutes(),
+        ConfigRoutes(),
+        CredentialRoutes(begun),
+        ProviderRoutes(begun),
+        CatalogRoutes(),
+        McpRoutes(),
+        InstanceRoutes(),
+        SessionRoutes(),
+        HistoryRoutes(),
+        AnswerRoutes(),
+        ApiSessionRoutes(),
+        ApiHistoryRoutes(),
+        ApiAnswerRoutes(),
+        StatsRoutes(),
+        MetricsRoutes(),
+        FileRoutes(),
+        FileSystemRoutes(),
+        VcsRoutes(),
+        ProjectRoutes(),
+        WorktreeRoutes(),
+        CopyRoutes(),
+        WorkspaceRoutes(),
+        PtyRoutes(),
+        ApiPtyRoutes(),
+        TuiRoutes(),
+    ]
 
-    return Route(path, endpoint, methods=[method])
+
+def application(instances: Instances) -> Starlette:
+    """Return the ASGI application over the runtimes of one server, without the guard."""
+    bounds = [bound for family in families() for bound in operations(family)]
+    contributed = Route(PATH, Contributed(instances, bounds).carry, methods=ANY)
+    return Starlette(
+        routes=[*routes(bounds, instances), *sockets(bounds, instances), contributed],
+        exception_handlers={HTTPException: _http_error},
+    )
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     name = "NotFoundError" if error.status_code == 404 else "BadRequest"
-    return refusal(error.status_code, name, f"{request.method} {request.url.path}: {error.detail}")
+    answer = refusal(error.status_code, name, f"{request.method} {request.url.path}: {error.detail}")
+    answer.headers.update(error.headers or {})
+    return answer

@@ -1,7 +1,8 @@
 """Error answers in opencode's form (the reference's section 4)."""
 
 import logging
-from typing import Literal
+import re
+from typing import Final, Literal
 
 from starlette.responses import Response
 
@@ -11,6 +12,9 @@ from instar.document import DocumentError
 from instar.plugin import Busy, Invalid, NotFound
 
 log = logging.getLogger("instar.server")
+
+_UNFORESEEN: Final = "Unexpected server error. Check server logs for details."
+_SESSION: Final = re.compile(r"/api/session/(ses_[^/]+)")
 
 Kind = Literal["Params", "Headers", "Query", "Body", "Payload"]
 
@@ -24,6 +28,28 @@ class BadRequest(Exception):
         self.status = status
 
 
+class Forbidden(Exception):
+    """A request that only a person may make, of whom nobody knows that they are one."""
+
+
+class Formed(Exception):
+    """An error whose answer has a form of its own in opencode's document."""
+
+    def __init__(self, status: int, form: wire.Plain) -> None:
+        super().__init__(str(form.get("message", "")))
+        self.status = status
+        self.form = form
+
+
+class Missing(Exception):
+    """A permission or question that does not wait; `tag` is opencode's name for that."""
+
+    def __init__(self, tag: str, request_id: str, message: str) -> None:
+        super().__init__(message)
+        self.tag = tag
+        self.request_id = request_id
+
+
 def reply(value: object, status: int = 200) -> Response:
     """Return an answer with a JSON body."""
     return Response(wire.encode(value), status, media_type="application/json")
@@ -34,14 +60,22 @@ def refusal(status: int, name: str, message: str, **more: object) -> Response:
     return reply({"name": name, "data": {"message": message, **more}}, status)
 
 
-def missing(tag: str, request_id: str, message: str) -> Response:
-    """Return opencode's answer for a permission or question that does not wait; `tag` names which."""
-    return reply({"_tag": tag, "requestID": request_id, "message": message}, 404)
+def answer_for(error: Exception, path: str = "") -> Response:
+    """Return the answer that tells of an exception. What nobody foresaw is logged under the answer's ref.
 
-
-def answer_for(error: Exception) -> Response:
-    """Return the answer that tells of an exception. What nobody foresaw is logged under the answer's ref."""
+    `path` is the request's: opencode's newer routes (``/api/…``) have another form for the same errors. All others
+    answer in the named form, as a real opencode does, also where its document names only a tagged one.
+    """
+    newer = _tagged(error, path) if path.startswith("/api/") else None
+    if newer is not None:
+        return newer
     match error:
+        case Missing(tag=tag, request_id=request_id):
+            return reply({"_tag": tag, "requestID": request_id, "message": str(error)}, 404)
+        case Formed():
+            return reply(error.form, error.status)
+        case Forbidden():
+            return refusal(403, "ForbiddenError", str(error))
         case NotFound():
             return refusal(404, "NotFoundError", str(error))
         case BadRequest():
@@ -52,7 +86,29 @@ def answer_for(error: Exception) -> Response:
         case Invalid() | ConfigError() | DocumentError():
             return refusal(400, "BadRequest", str(error))
         case _:
-            ref = ids.new("err")
-            log.error("request failed ref=%s", ref, exc_info=error)
-            text = "Unexpected server error. Check server logs for details."
-            return refusal(500, "UnknownError", text, ref=ref)
+            return refusal(500, "UnknownError", _UNFORESEEN, ref=_logged(error))
+
+
+def _tagged(error: Exception, path: str) -> Response | None:
+    """Return the answer in the form of opencode's newer routes; None for an error that has one form everywhere."""
+    text, session = str(error), _SESSION.match(path)
+    match error:
+        case Missing() | Formed() | Busy():
+            return None
+        case NotFound() if session is not None:
+            return reply({"_tag": "SessionNotFoundError", "sessionID": session[1], "message": text}, 404)
+        case NotFound() | Forbidden():
+            return None
+        case BadRequest():
+            return reply({"_tag": "InvalidRequestError", "message": text, "kind": error.kind}, error.status)
+        case Invalid() | ConfigError() | DocumentError():
+            return reply({"_tag": "InvalidRequestError", "message": text}, 400)
+        case _:
+            return reply({"_tag": "UnknownError", "message": _UNFORESEEN, "ref": _logged(error)}, 500)
+
+
+def _logged(error: Exception) -> str:
+    """Log what nobody foresaw, with its traceback; return the ref that the answer and the line share."""
+    ref = ids.new("err")
+    log.error("request failed ref=%s", ref, exc_info=error)
+    return ref

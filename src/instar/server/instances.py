@@ -2,13 +2,29 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextvars import Context
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from instar import approval, question
-from instar.plugin import Invalid, NotFound
+from instar.event import GlobalDisposed, make
+from instar.flagship import stands_by
+from instar.paths import Paths
+from instar.plugin import Invalid, NotFound, Server
+from instar.process import Processes
+from instar.project import discover, is_folder
 from instar.runtime import Options, Runtime
+from instar.server.counters import Counters
+from instar.server.feed import Feed, Published
+from instar.server.ticket import Tickets
+from instar.settings import read_settings
+from instar.surroundings import Serving, header
+from instar.trust import Trust
 from instar.wire import Plain
+
+if TYPE_CHECKING:
+    from instar.client import AsyncClient
 
 log = logging.getLogger("instar.server")
 
@@ -16,13 +32,39 @@ log = logging.getLogger("instar.server")
 class Instances:
     """Runtimes by the real path of their directory. `default` is used where a request names none."""
 
-    def __init__(self, default: Path, environment: Mapping[str, str], flags: Plain | None = None) -> None:
-        self.url: str | None = None
+    def __init__(
+        self,
+        default: Path,
+        environment: Mapping[str, str],
+        flags: Plain | None = None,
+        http: "Callable[[Runtime], AsyncClient] | None" = None,
+        serve: Callable[[Runtime], Serving] | None = None,
+    ) -> None:
+        self._http, self._serve = http, serve
+        self._server: Server | None = None
+        self.feed = Feed()
+        self.counters = Counters()
+        self.tickets = Tickets()
         self._default = default.resolve()
         self._environment = environment
         self._flags = flags or {}
         self._open: dict[Path, asyncio.Task[Runtime]] = {}
+        self._ending: dict[Path, asyncio.Task[None]] = {}
         self._closing = False
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The environment that the server was started with."""
+        return self._environment
+
+    @property
+    def paths(self) -> Paths:
+        """The person's folders."""
+        return Paths.from_environment(self._environment)
+
+    def answer_at(self, url: str, password: str | None) -> None:
+        """Tell the plugins of runtimes that are opened from now on where the server is, and how it lets them in."""
+        self._server = Server(url, None if password is None else header(password))
 
     async def get(self, directory: str | None) -> Runtime:
         """Return the runtime of a directory, opening it if need be.
@@ -34,7 +76,9 @@ class Instances:
         if self._closing:
             raise Invalid("the server is shutting down")
         if path not in self._open:
-            self._open[path] = asyncio.create_task(self._start(path), name=f"open {path}")
+            # In a context of its own: what the runtime goes on doing is not the work of the request that opened it.
+            starting = self._start(path, self._ending.get(path))
+            self._open[path] = asyncio.create_task(starting, name=f"open {path}", context=Context())
         opening = self._open[path]
         try:
             # Shielded: one client that goes away must not take the runtime from the others.
@@ -44,56 +88,123 @@ class Instances:
                 del self._open[path]
             raise
 
+    async def stand_by(self) -> None:
+        """Open the default directory's runtime if a plugin is to work there without being asked (a heartbeat).
+
+        One that does not open is said in the log; the requests that need it say it again.
+        """
+        try:
+            if await self._is_awaited():
+                await self.get(None)
+        except Exception as error:
+            log.error("instance not opened directory=%s: %s", self._default, error)
+
+    async def _is_awaited(self) -> bool:
+        if stands_by((), self._environment, self._flags):
+            return True
+        project = await discover(self._default, Processes())
+        trust = Trust(self.paths, self._environment)
+        read = read_settings(self._default, project, self.paths, self._environment, {}, trust)
+        return stands_by([entry.target for entry in read.plugins], self._environment, self._flags)
+
     async def of_session(self, session_id: str, directory: str | None) -> Runtime:
         """Return the runtime of a session's own directory, which may be another than the request's.
 
         A session lives in one runtime only, whatever directory a client names. Raises `NotFound`, and as `get`.
         """
         asked = await self.get(directory)
-        session = await asked.instance.store.session(session_id)
+        session = await asked.instance.store.whereabouts(session_id)
         if session is None:
             raise NotFound(f"Session not found: {session_id}")
         # A folder that is gone cannot be opened: then the request's own must do.
-        return await self.get(session.directory) if _is_folder(session.directory) else asked
+        return await self.get(session.directory) if is_folder(session.directory) else asked
 
     def opened(self) -> list[Runtime]:
         """Return the runtimes that are open now."""
         return [task.result() for task in self._open.values() if task.done() and not _failed(task)]
 
+    def may_dispose(self) -> None:
+        """Raise `Invalid` where the runtimes are somebody else's to close; asked before a change that needs it."""
+
+    async def dispose(self, directory: str | None) -> None:
+        """Close a directory's runtime, if it is open: its turns end as aborted, and the next request opens it anew.
+
+        Raises `Invalid` when there is no such directory.
+        """
+        await self._end(self._resolved(directory))
+
+    async def dispose_all(self) -> None:
+        """Close every runtime, all at once; each is opened anew by the next request that names its directory."""
+        await asyncio.gather(*(self._end(path) for path in tuple(self._open)))
+        self.feed.publish(Published.of(make(GlobalDisposed()), "global"))
+
+    async def drain(self, seconds: float) -> bool:
+        """Let no turn begin any more and wait for those that run, so many seconds; True when all have ended."""
+        draining = [asyncio.create_task(runtime.drain()) for runtime in self.opened()]
+        if not draining:
+            return True
+        try:
+            _, running = await asyncio.wait(draining, timeout=seconds)
+        finally:
+            for task in draining:
+                task.cancel()
+        return not running
+
     async def close(self) -> None:
         """End every turn and close every runtime, all at once; nothing is opened afterwards."""
         self._closing = True
-        opened = await asyncio.gather(*self._open.values(), return_exceptions=True)
-        runtimes = [runtime for runtime in opened if isinstance(runtime, Runtime)]
-        for failure in await asyncio.gather(
-            *(runtime.close() for runtime in runtimes), return_exceptions=True
-        ):
-            if isinstance(failure, BaseException):
-                log.error("closing failed", exc_info=failure)
+        await asyncio.gather(*(self._end(path) for path in tuple(self._open)))
+        await asyncio.gather(*self._ending.values())
+
+    async def _end(self, path: Path) -> None:
+        opening = self._open.pop(path, None)
+        if opening is not None:
+            # A request that comes meanwhile waits for this: two runtimes must not run the same sessions.
+            self._ending[path] = asyncio.create_task(self._closed(path, opening), name=f"close {path}")
+        if path in self._ending:
+            # Shielded: a client that goes away must not leave a runtime half closed.
+            await asyncio.shield(self._ending[path])
+
+    async def _closed(self, path: Path, opening: "asyncio.Task[Runtime]") -> None:
+        try:
+            await asyncio.wait([opening])
+            if not _failed(opening):
+                await opening.result().close()
+                log.info("instance closed directory=%s", path)
+        except Exception as error:
+            log.error("closing failed directory=%s", path, exc_info=error)
+        finally:
+            if self._ending.get(path) is asyncio.current_task():
+                del self._ending[path]
 
     def _resolved(self, directory: str | None) -> Path:
         if not directory:
             return self._default
-        if not _is_folder(directory):
+        if not is_folder(directory):
             raise Invalid(f"there is no folder {directory!r}; name one by its absolute path")
         return Path(directory).resolve()
 
-    async def _start(self, path: Path) -> Runtime:
+    async def _start(self, path: Path, before: "asyncio.Task[None] | None") -> Runtime:
+        if before is not None:
+            await asyncio.wait([before])
         # What is asked waits for a client's answer, also for a client that is yet to come (as in opencode).
-        options = Options(path, self._environment, self._flags, approval.relayed, question.relayed)
+        asked = approval.relayed, question.relayed
+        options = Options(
+            path,
+            self._environment,
+            self._flags,
+            *asked,
+            http=self._http,
+            server=self._server,
+            serve=self._serve,
+        )
         runtime = await Runtime.open(options)
-        runtime.server_url = self.url
+        self.feed.join(runtime)
+        self.counters.join(runtime)
         for notice in [*runtime.untrusted, *runtime.notices]:
             log.warning("notice directory=%s: %s", path, notice)
         log.info("instance opened directory=%s", path)
         return runtime
-
-
-def _is_folder(name: str) -> bool:
-    try:
-        return "\0" not in name and name.startswith("/") and Path(name).is_dir()
-    except OSError:  # a name that is too long, or a folder that may not be looked into
-        return False
 
 
 def _failed(opening: "asyncio.Task[Runtime]") -> bool:

@@ -27,10 +27,16 @@ def find_password(environment: Mapping[str, str], path: Path) -> Password:
     The file is the person's own, mode 0600; one that others can read, or an empty one, is replaced. Raises
     `OSError` when it cannot be written.
     """
+    return known_password(environment, path) or Password(Secret(_make(path)), str(path))
+
+
+def known_password(environment: Mapping[str, str], path: Path) -> Password | None:
+    """Return the password as `find_password` does, or None where it would make one."""
     for name in VARIABLES:
         if environment.get(name):
             return Password(Secret(environment[name]), f"${name}")
-    return Password(Secret(_kept(path) or _make(path)), str(path))
+    kept = _kept(path)
+    return None if kept is None else Password(Secret(kept), str(path))
 
 
 def _kept(path: Path) -> str | None:

@@ -6,6 +6,7 @@ index remembers. Callers that ask at the same moment share one answer.
 
 import asyncio
 import logging
+import os
 import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -145,8 +146,8 @@ class Snapshot:
         """Whether `cleanup` has something to do: a day has passed since it, or since the first snapshot."""
         if self._shadow is None:
             return False
-        marks = (self._shadow.folder / name for name in ("cleaned", "HEAD"))
-        newest = max((mark.stat().st_mtime for mark in marks if mark.exists()), default=None)
+        marks = (os.path.join(self._shadow.folder, name) for name in ("cleaned", "HEAD"))  # noqa: PTH118 - asked each turn
+        newest = max(filter(None, map(_changed, marks)), default=None)
         return newest is not None and time.time() - newest > _DAY
 
     @property
@@ -269,3 +270,11 @@ async def _entries(shadow: Shadow, tree: str) -> dict[str, str] | None:
 
 def _lines(names: Sequence[str]) -> bytes:
     return b"".join(name.encode() + b"\0" for name in names)
+
+
+def _changed(path: str) -> float | None:
+    """When a file was changed last, or None where there is none."""
+    try:
+        return os.stat(path).st_mtime  # noqa: PTH116 - as above
+    except OSError:
+        return None

@@ -1,5 +1,8 @@
 """Where sessions, messages, parts and our own records live; all the SQL of the project."""
 
+from instar.store.booked import Share, Sum, Usage
+from instar.store.history import Stored
+from instar.store.projects import PutProject
 from instar.store.protocol import (
     DropAsk,
     DropFollowUp,
@@ -9,12 +12,13 @@ from instar.store.protocol import (
     FollowUp,
     Insert,
     Lease,
+    PruneValues,
     PutApproval,
     PutAsk,
     PutFollowUp,
     PutMessage,
+    PutOrigin,
     PutPart,
-    PutProject,
     PutSession,
     PutTodos,
     PutUsage,
@@ -22,7 +26,6 @@ from instar.store.protocol import (
     Recorded,
     Store,
     StoreError,
-    Usage,
     Write,
 )
 
@@ -35,10 +38,12 @@ __all__ = [
     "FollowUp",
     "Insert",
     "Lease",
+    "PruneValues",
     "PutApproval",
     "PutAsk",
     "PutFollowUp",
     "PutMessage",
+    "PutOrigin",
     "PutPart",
     "PutProject",
     "PutSession",
@@ -46,8 +51,11 @@ __all__ = [
     "PutUsage",
     "PutValue",
     "Recorded",
+    "Share",
     "Store",
     "StoreError",
+    "Stored",
+    "Sum",
     "Usage",
     "Write",
 ]

@@ -25,6 +25,8 @@ _LEDGER: Final = """CREATE TABLE IF NOT EXISTS instar_migration (
   version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL,
   instar text NOT NULL, time_applied integer NOT NULL)"""
 _BUSY_MS: Final = 5000
+_CHECKPOINT: Final = 4000
+"""Pages of 4 KiB in the log after which it is brought into the database: each time the disk is waited for."""
 
 
 class Migration(NamedTuple):
@@ -73,6 +75,7 @@ def prepare(path: Path, synchronous: Synchronous, steps: tuple[Migration, ...]) 
         _use_wal(connection)
         connection.execute(f"PRAGMA synchronous = {synchronous}")
         connection.execute("PRAGMA journal_size_limit = 67108864")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT}")
         _apply(connection, missing)
     except StoreError:
         connection.close()
@@ -97,13 +100,16 @@ def _use_wal(connection: sqlite3.Connection) -> None:
             return
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """Return a connection with the settings that readers and the writer share. Raises `sqlite3.Error`."""
+def connect(path: Path, *, waits: int = _BUSY_MS, cache: int = 4000) -> sqlite3.Connection:
+    """Return a connection with the settings that readers and the writer share. Raises `sqlite3.Error`.
+
+    It `waits` so many ms for another process' lock, and keeps `cache` KiB of pages.
+    """
     connection = sqlite3.connect(
-        path, timeout=_BUSY_MS / 1000, isolation_level=None, check_same_thread=False, cached_statements=64
+        path, timeout=waits / 1000, isolation_level=None, check_same_thread=False, cached_statements=64
     )
     connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA cache_size = -4000")
+    connection.execute(f"PRAGMA cache_size = -{cache}")
     return connection
 
 

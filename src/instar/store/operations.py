@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from instar import ids
-from instar.event import Event, encode_properties
+from instar.event import Event
 from instar.store import rows
 from instar.store.migrate import statements
+from instar.store.projects import PutProject, values_of
 from instar.store.protocol import (
     DropAsk,
     DropFollowUp,
@@ -15,12 +16,13 @@ from instar.store.protocol import (
     DropPart,
     DropSession,
     Insert,
+    PruneValues,
     PutApproval,
     PutAsk,
     PutFollowUp,
     PutMessage,
+    PutOrigin,
     PutPart,
-    PutProject,
     PutSession,
     PutTodos,
     PutUsage,
@@ -34,12 +36,16 @@ Operation = tuple[str, Any]
 
 
 class Commit(NamedTuple):
-    """One commit, encoded: what to run, and the rows of its sync events, ``(aggregate, id, type, data)``."""
+    """One commit, encoded: what to run, and the rows of its sync events, ``(aggregate, id, type, data)``.
+
+    `announced` are these events themselves, to be told their numbers.
+    """
 
     operations: list[Operation]
     events: list[tuple[str, str, str, str]]
     dropped: list[str]
     """Sessions whose events go too: of a deleted session nothing stays, as in opencode."""
+    announced: list[Event]
 
     def run(self, connection: sqlite3.Connection) -> int:
         """Run it within the transaction; return the last sequence number given out, or 0."""
@@ -59,9 +65,11 @@ class Commit(NamedTuple):
         for aggregate, count in counts.items():
             (end,) = connection.execute(sql["advance"], (aggregate, count)).fetchall()[0]
             following[aggregate] = end - count
-        for aggregate, event_id, kind, data in self.events:
+        for (aggregate, event_id, kind, data), announced in zip(self.events, self.announced, strict=True):
             following[aggregate] += 1
             connection.execute(sql["put_event"], (event_id, aggregate, following[aggregate], kind, data))
+            # Told again if the transaction is tried again; published only once one was committed.
+            announced.number(following[aggregate])
         return following[self.events[-1][0]]
 
 
@@ -74,9 +82,8 @@ def encode_commit(writes: Sequence[Write], events: Sequence[Event], now: int) ->
     for write in writes:
         operations.extend(_ENCODE[type(write)](write, now))
     dropped = [write.id for write in writes if isinstance(write, DropSession)]
-    return Commit(
-        operations, [_event(event) for event in events if event.declared.version is not None], dropped
-    )
+    durable = [event for event in events if event.declared.version is not None]
+    return Commit(operations, [_event(event) for event in durable], dropped, durable)
 
 
 def _event(event: Event) -> tuple[str, str, str, str]:
@@ -84,7 +91,7 @@ def _event(event: Event) -> tuple[str, str, str, str]:
     if session_id is None:
         raise StoreError(f"a {event.type} event is durable but names no session")
     kind = f"{event.type}.{event.declared.version}"
-    return session_id, event.id, kind, encode_properties(event.properties).decode()
+    return session_id, event.id, kind, event.payload().decode()
 
 
 def _put_session(write: PutSession, now: int) -> Iterable[Operation]:
@@ -109,12 +116,17 @@ def _insert(write: Insert, now: int) -> Iterable[Operation]:
 
 
 def _put_project(write: PutProject, now: int) -> Iterable[Operation]:
-    yield "put_project", {"id": write.id, "worktree": write.worktree, "vcs": write.vcs, "now": write.now}
+    yield "put_project", values_of(write)
 
 
 def _put_follow_up(write: PutFollowUp, now: int) -> Iterable[Operation]:
     item = write.follow_up
-    yield "put_follow_up", (item.id, item.session_id, item.source, rows.json_text(item.prompt), item.created)
+    prompt, origin = rows.json_text(item.prompt), rows.origin_text(item.origin)
+    yield "put_follow_up", (item.id, item.session_id, item.source, prompt, item.created, origin)
+
+
+def _put_origin(write: PutOrigin, now: int) -> Iterable[Operation]:
+    yield "put_origin", (write.message_id, write.session_id, rows.json_text(write.origin))
 
 
 def _put_ask(write: PutAsk, now: int) -> Iterable[Operation]:
@@ -126,6 +138,11 @@ def _put_value(write: PutValue, now: int) -> Iterable[Operation]:
         yield "drop_value", (write.plugin, write.key)
     else:
         yield "put_value", (write.plugin, write.key, rows.json_text(write.value))
+
+
+def _prune_values(write: PruneValues, now: int) -> Iterable[Operation]:
+    # No key has a larger character.
+    yield "prune_values", (write.plugin, write.prefix, f"{write.prefix}\U0010ffff", write.keep)
 
 
 def _put_approval(write: PutApproval, now: int) -> Iterable[Operation]:
@@ -143,6 +160,8 @@ def _put_todos(write: PutTodos, now: int) -> Iterable[Operation]:
 
 def _put_usage(write: PutUsage, now: int) -> Iterable[Operation]:
     yield "put_usage", rows.usage_row(write.usage)
+    for row in rows.spent_rows(write.usage):
+        yield "add_spent", row
 
 
 def _drop(name: str) -> Callable[[Any, int], Iterable[Operation]]:
@@ -161,9 +180,11 @@ _ENCODE: Final[dict[type, Callable[[Any, int], Iterable[Operation]]]] = {
     PutFollowUp: _put_follow_up,
     PutAsk: _put_ask,
     PutValue: _put_value,
+    PruneValues: _prune_values,
     PutApproval: _put_approval,
     PutTodos: _put_todos,
     PutUsage: _put_usage,
+    PutOrigin: _put_origin,
     DropSession: _drop("drop_session"),
     DropMessage: _drop("drop_message"),
     DropPart: _drop("drop_part"),

@@ -5,13 +5,18 @@ then its events are published in order. Rows of our own live in our own tables, 
 schemas forbid extra fields (design section 5).
 """
 
+import asyncio
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from instar.api.project import Project
 from instar.event import Event, Todo
-from instar.message import Message, Part, Rule, Session, Tokens, WithParts
+from instar.message import Message, Origin, Part, Rule, Session, WithParts
+from instar.store.booked import Share, Sum, Usage
+from instar.store.history import Stored
+from instar.store.projects import PutProject
 from instar.wire import Plain
 
 
@@ -40,6 +45,14 @@ class Insert(msgspec.Struct, frozen=True):
     """
 
     row: PutSession | PutMessage | PutPart
+
+
+class PutOrigin(msgspec.Struct, frozen=True):
+    """Keep where a message comes from; one without a row is a person's."""
+
+    message_id: str
+    session_id: str
+    origin: Origin
 
 
 class DropSession(msgspec.Struct, frozen=True):
@@ -72,6 +85,7 @@ class FollowUp(msgspec.Struct, frozen=True):
     source: str
     prompt: Plain
     created: int
+    origin: Origin = Origin()
 
 
 class PutFollowUp(msgspec.Struct, frozen=True):
@@ -86,21 +100,20 @@ class DropFollowUp(msgspec.Struct, frozen=True):
     id: str
 
 
-class PutProject(msgspec.Struct, frozen=True):
-    """Insert or update the row of a project; `worktree` is ``/`` outside a repository."""
-
-    id: str
-    worktree: str
-    vcs: str | None
-    now: int
-
-
 class PutValue(msgspec.Struct, frozen=True):
     """Set a plugin's value for a key; JSON-ready. `None` deletes it."""
 
     plugin: str
     key: str
     value: Any
+
+
+class PruneValues(msgspec.Struct, frozen=True):
+    """Delete a plugin's values whose keys start with `prefix`, but for the `keep` with the last keys."""
+
+    plugin: str
+    prefix: str
+    keep: int
 
 
 class PutApproval(msgspec.Struct, frozen=True):
@@ -131,19 +144,6 @@ class PutTodos(msgspec.Struct, frozen=True):
     todos: Sequence[Todo]
 
 
-class Usage(msgspec.Struct, frozen=True):
-    """Tokens and cost (US dollars, None where the price is unknown) of one model call and its cause."""
-
-    session_id: str
-    message_id: str | None
-    cause: str
-    provider_id: str
-    model_id: str
-    tokens: Tokens
-    cost: float | None
-    created: int
-
-
 class PutUsage(msgspec.Struct, frozen=True):
     """Book one model call."""
 
@@ -155,6 +155,7 @@ Write = (
     | PutMessage
     | PutPart
     | Insert
+    | PutOrigin
     | DropSession
     | DropMessage
     | DropPart
@@ -162,6 +163,7 @@ Write = (
     | DropFollowUp
     | PutProject
     | PutValue
+    | PruneValues
     | PutApproval
     | PutAsk
     | DropAsk
@@ -194,19 +196,49 @@ class StoreError(Exception):
     """The store cannot do what was asked; the text says why and what to do."""
 
 
+class Whereabouts(NamedTuple):
+    """A session's directory, and when it was changed last (ms)."""
+
+    directory: str
+    updated: int
+
+
 class Store(Protocol):
     """Where sessions live. Every method may raise `StoreError`; reads see every finished commit."""
 
-    async def commit(self, writes: Sequence[Write], events: Sequence[Event] = ()) -> int:
-        """Write all of it in one transaction, then publish `events` in order.
+    def commit(self, writes: Sequence[Write], events: Sequence[Event] = ()) -> asyncio.Future[int]:
+        """Write all of it, as it stands at the call, in one transaction; then publish `events` in order.
 
+        Commits keep their order, also those that nobody awaits, which share a transaction with what follows.
         Sync events become rows with the next sequence number of their session. Returns the last sequence
         number given out, or 0 when none was. Nothing is published when the transaction fails.
         """
         ...
 
+    def tell(self, event: Event) -> None:
+        """Publish an event that is not kept: now, or after the commits that were asked for before it."""
+        ...
+
+    async def settled(self) -> None:
+        """Return once all commits that were asked for are told of, or have failed."""
+        ...
+
     async def events_since(self, session_id: str, seq: int, limit: int = 1000) -> list[Recorded]:
         """Return durable events of a session after `seq`, in order, at most `limit`."""
+        ...
+
+    async def events_after(
+        self, last: str | int, directory: str | None = None, limit: int = 500
+    ) -> list[Stored]:
+        """Return durable events of all sessions, or of a directory's, after `last`: an event's id or a place."""
+        ...
+
+    async def projects(self, project_id: str | None = None) -> list[Project]:
+        """Return the projects that are known, or the one with this id; last updated first."""
+        ...
+
+    async def whereabouts(self, session_id: str) -> Whereabouts | None:
+        """Return where a session lives and when it was changed last, or None: what is asked before each use."""
         ...
 
     async def session(self, session_id: str) -> Session | None:
@@ -255,6 +287,14 @@ class Store(Protocol):
 
     async def usage(self, session_id: str | None = None, since: int = 0) -> list[Usage]:
         """Return booked model calls from `since` (ms) on, oldest first."""
+        ...
+
+    async def sums(self, shares: Sequence[Share]) -> list[Sum]:
+        """Return what booked calls come to, for each share, without a look at the calls themselves."""
+        ...
+
+    async def origins(self, session_id: str) -> dict[str, Origin]:
+        """Return where a session's messages come from, by their ids; a person's are left out."""
         ...
 
     async def lease(self, session_id: str, owner: str, ttl: int) -> Lease | None:

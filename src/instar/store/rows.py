@@ -14,6 +14,7 @@ from instar.message import (
     Assistant,
     CacheTokens,
     Message,
+    Origin,
     Part,
     Session,
     Tokens,
@@ -23,7 +24,8 @@ from instar.message import (
     encode_part,
     unknown_part,
 )
-from instar.store.protocol import StoreError, Usage
+from instar.store.booked import Usage
+from instar.store.protocol import StoreError
 from instar.wire import Plain
 
 Row = tuple[Any, ...]
@@ -163,16 +165,56 @@ def usage_row(usage: Usage) -> Row:
         tokens.cache.write,
     )
     names = (usage.session_id, usage.message_id, usage.cause, usage.provider_id, usage.model_id)
-    return *names, *counts, usage.cost, usage.created
+    whose = (usage.origin, usage.origin_id, usage.source, usage.agent, usage.turn_id, usage.root_id)
+    return *names, *counts, usage.cost, usage.created, *whose
 
 
 def usage_of(row: Row) -> Usage:
     """Return the booked model call of a row."""
-    session_id, message_id, cause, provider_id, model_id, *counts, cost, created = row
-    total, given, taken, reasoning, read, write = counts
+    total, given, taken, reasoning, read, write = row[5:11]
     cache = CacheTokens(read=read, write=write)
     tokens = Tokens(total=total, input=given, output=taken, reasoning=reasoning, cache=cache)
-    return Usage(session_id, message_id, cause, provider_id, model_id, tokens, cost, created)
+    session_id, message_id, cause, provider_id, model_id = row[:5]
+    return Usage(session_id, message_id, cause, provider_id, model_id, tokens, *row[11:])
+
+
+def spent_rows(usage: Usage) -> list[Row]:
+    """Return what a booked call adds to the running sums: ``(scope, key, hour, tokens, cost, unpriced)``.
+
+    `hour` counts hours since the epoch; it is 0 where no time matters.
+    """
+    tokens = usage.tokens
+    spent = tokens.input + tokens.output + tokens.reasoning + tokens.cache.read + tokens.cache.write
+    hour = hour_of(usage.created)
+    added = (spent, usage.cost or 0.0, int(usage.cost is None))
+    causes = dict.fromkeys(name for name in (usage.origin, usage.source, usage.cause) if name)
+    found: list[Row] = [("day", "", hour, *added)]
+    found += [("cause", cause, hour, *added) for cause in causes]
+    if root := usage.root_id or usage.session_id:
+        found.append(("session", root, 0, *added))
+    if usage.origin_id:
+        found.append(("origin", f"{usage.origin}:{usage.origin_id}", 0, *added))
+    return found
+
+
+def hour_of(time: int) -> int:
+    """Return the hour, since the epoch, that a time (ms) stands in."""
+    return time // 3_600_000
+
+
+def origin_text(origin: Origin) -> str | None:
+    """Return an origin as JSON; None for a person's, which has no row."""
+    return None if origin == Origin() else json_text(origin)
+
+
+def origin_of(text: str | None) -> Origin:
+    """Return the origin that `origin_text` made. What cannot be read is nobody's we know, so not a person's."""
+    if text is None:
+        return Origin()
+    try:
+        return wire.decode(text, Origin)
+    except msgspec.DecodeError:
+        return Origin("unknown")
 
 
 def json_text(value: Any) -> str:

@@ -4,20 +4,23 @@ What `commit` is given is encoded before it first waits, so the rows are those o
 are published as the objects they are: do not change what they hold before `commit` returns.
 """
 
+import asyncio
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from instar import wire
+from instar.api.project import Project
 from instar.event import Event, MessageUpdated, PartUpdated, Todo, make
 from instar.message import (
     Assistant,
     ErrorText,
     Message,
     MessageAbortedError,
+    Origin,
     Part,
     Rule,
     Session,
@@ -28,7 +31,8 @@ from instar.message import (
     ToolSpan,
     WithParts,
 )
-from instar.store import rows
+from instar.store import history, projects, rows
+from instar.store.booked import Share, Sum, Usage
 from instar.store.migrate import Synchronous, migrations, prepare, statements
 from instar.store.operations import encode_commit
 from instar.store.protocol import (
@@ -39,10 +43,12 @@ from instar.store.protocol import (
     PutPart,
     Recorded,
     StoreError,
-    Usage,
+    Whereabouts,
     Write,
 )
-from instar.store.writer import Readers, Writer
+from instar.store.writer import Near, Readers, Writer
+
+T = TypeVar("T")
 
 _ENDED = "Tool execution was interrupted: the process that ran it ended."
 _CUT = "The answer was interrupted: the process that wrote it ended."
@@ -69,6 +75,7 @@ class SqliteStore:
         self._path = path
         self._writer = Writer(path, partial(prepare, path, synchronous, migrations()), publish)
         self._readers = Readers(path)
+        self._near = Near(path)
 
     async def start(self) -> None:
         """Open the file. Raises `StoreError`."""
@@ -77,9 +84,10 @@ class SqliteStore:
     async def close(self) -> None:
         """Finish what was begun and let go of the database. May be called twice."""
         self._readers.close()
+        self._near.close()
         await self._writer.close()
 
-    async def commit(self, writes: Sequence[Write], events: Sequence[Event] = ()) -> int:
+    def commit(self, writes: Sequence[Write], events: Sequence[Event] = ()) -> asyncio.Future[int]:
         """Write all of it in one transaction, then publish `events` in order (see `Store.commit`).
 
         Deleting a session deletes its events; the ``session.deleted`` event itself gets its number and is
@@ -89,15 +97,39 @@ class SqliteStore:
             encoded = encode_commit(writes, events, _now())
         except (TypeError, ValueError, RecursionError) as error:
             raise StoreError(f"what was to be stored cannot be written as JSON: {error}") from error
-        return int(await self._writer.submit(encoded.run, tuple(events)))
+        return self._writer.submit(encoded.run, tuple(events))
+
+    def tell(self, event: Event) -> None:
+        """Publish an event that is not kept, after what is being committed."""
+        self._writer.tell(event)
+
+    async def settled(self) -> None:
+        """Return once all commits that were asked for are told of, or have failed."""
+        await self._writer.settled()
 
     async def events_since(self, session_id: str, seq: int, limit: int = 1000) -> list[Recorded]:
         """Return durable events of a session after `seq`, in order, at most `limit`."""
         return await self._read(_recorded, "events", (session_id, seq, limit))
 
+    async def events_after(
+        self, last: str | int, directory: str | None = None, limit: int = 500
+    ) -> list[history.Stored]:
+        """Return durable events of all sessions, or of a directory's, that were stored after `last`."""
+        found = await self._readers.submit(partial(history.after, statements(), last, directory, limit))
+        return list(found)
+
+    async def projects(self, project_id: str | None = None) -> list[Project]:
+        """Return the projects that are known, or the one with this id; last updated first."""
+        return await self._read(projects.project_of, "projects", {"id": project_id})
+
+    async def whereabouts(self, session_id: str) -> Whereabouts | None:
+        """Return a session's directory and when it was changed last, or None."""
+        found = await self._look(Whereabouts._make, "whereabouts", (session_id,))
+        return found[0] if found else None
+
     async def session(self, session_id: str) -> Session | None:
         """Return a session, or None."""
-        found = await self._read(rows.session_of, "session", (session_id,))
+        found = await self._look(rows.session_of, "session", (session_id,))
         return found[0] if found else None
 
     async def sessions(
@@ -126,7 +158,7 @@ class SqliteStore:
 
     async def follow_ups(self, session_id: str) -> list[FollowUp]:
         """Return what waits in a session's queue, oldest first."""
-        return await self._read(_follow_up, "follow_ups", (session_id,))
+        return await self._look(_follow_up, "follow_ups", (session_id,))
 
     async def asks(self, session_id: str | None = None) -> list[PutAsk]:
         """Return permission questions that nobody answered yet, oldest first."""
@@ -155,6 +187,21 @@ class SqliteStore:
         if session_id is None:
             return await self._read(rows.usage_of, "usage", (since,))
         return await self._read(rows.usage_of, "session_usage", (session_id, since))
+
+    async def sums(self, shares: Sequence[Share]) -> list[Sum]:
+        """Return what booked calls come to, for each share, without a look at the calls themselves."""
+        found: list[Sum] = await self._readers.submit(partial(_sums, shares))
+        return found
+
+    async def origins(self, session_id: str) -> dict[str, Origin]:
+        """Return where a session's messages come from, by their ids; a person's are left out."""
+        found = await self._read(tuple, "origins", (session_id,))
+        return {message_id: rows.origin_of(text) for message_id, text in found}
+
+    async def ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        """Let one of `instar.store.statistics` read the database, in one read transaction."""
+        answer: T = await self._readers.submit(question)
+        return answer
 
     async def lease(self, session_id: str, owner: str, ttl: int) -> Lease | None:
         """Take or renew the right to run a session for `ttl` ms; None when another holds it.
@@ -203,6 +250,14 @@ class SqliteStore:
         found: list[Any] = await self._readers.submit(work)
         return found
 
+    async def _look(self, shape: Callable[[rows.Row], Any], name: str, parameters: Any) -> list[Any]:
+        """Read a few rows that a key names, at once unless somebody holds the file."""
+        try:
+            found = self._near.read(partial(_fetch, name, parameters))
+        except BlockingIOError:
+            return await self._read(shape, name, parameters)
+        return [shape(row) for row in found]
+
 
 def _now() -> int:
     return time.time_ns() // 1_000_000
@@ -249,14 +304,21 @@ def _interrupted(state: Any, now: int) -> ToolError:
     return ToolError(input=state.input, error=_ENDED, metadata=metadata, time=ToolSpan(start=start, end=now))
 
 
+def _sums(shares: Sequence[Share], connection: sqlite3.Connection) -> list[Sum]:
+    return [
+        Sum(*_fetch("spent", (share.scope, share.key, rows.hour_of(share.since)), connection)[0])
+        for share in shares
+    ]
+
+
 def _recorded(row: rows.Row) -> Recorded:
     seq, event_id, session_id, kind, data = row
     return Recorded(seq, event_id, session_id, kind, wire.parse(data))
 
 
 def _follow_up(row: rows.Row) -> FollowUp:
-    follow_up_id, session_id, source, prompt, created = row
-    return FollowUp(follow_up_id, session_id, source, wire.parse(prompt), created)
+    follow_up_id, session_id, source, prompt, created, origin = row
+    return FollowUp(follow_up_id, session_id, source, wire.parse(prompt), created, rows.origin_of(origin))
 
 
 def _ask(row: rows.Row) -> PutAsk:

@@ -23,6 +23,8 @@ Work = Callable[[sqlite3.Connection], Any]
 _GROUP: Final = 256
 """At most so many commits share one transaction."""
 _READERS: Final = 2
+_NEAR_CACHE: Final = 512
+"""KiB of pages that `Near` keeps."""
 
 
 class _Job:
@@ -30,7 +32,9 @@ class _Job:
 
     __slots__ = ("events", "failure", "future", "result", "work")
 
-    def __init__(self, work: Work, future: "asyncio.Future[Any]", events: Sequence[Event] = ()) -> None:
+    def __init__(
+        self, work: Work | None, future: "asyncio.Future[Any]", events: Sequence[Event] = ()
+    ) -> None:
         self.work = work
         self.future = future
         self.events = events
@@ -56,19 +60,36 @@ class Writer:
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._closing = False
+        self._under_way = 0
 
     async def start(self) -> None:
         """Open the database. Raises `StoreError`."""
         threading.Thread(target=self._run, name="instar-store-writer", daemon=True).start()
         await self._opened
 
-    def submit(self, work: Work, events: Sequence[Event] = ()) -> "asyncio.Future[Any]":
+    def tell(self, event: Event) -> None:
+        """Publish an event of which nothing is kept: at once, or after what was submitted before it.
+
+        Nobody is refused: a turn that ends while the store is closed says so still.
+        """
+        if self._under_way and not self._closing:
+            self.submit(None, (event,))
+        else:
+            self._announce(event)
+
+    def submit(self, work: Work | None, events: Sequence[Event] = ()) -> "asyncio.Future[Any]":
         """Queue `work`; the future has its result once it is durable and `events` were published."""
         if self._closing:
             raise closed(self._path)
         future: asyncio.Future[Any] = self._loop.create_future()
+        self._under_way += 1
         self._queue.put(_Job(work, future, events))
         return future
+
+    async def settled(self) -> None:
+        """Return once all that was submitted has been done, or has failed, and is announced."""
+        if self._under_way and not self._closing:
+            await asyncio.gather(self.submit(None), return_exceptions=True)
 
     async def close(self) -> None:
         """Finish what was submitted, then close the connection."""
@@ -114,6 +135,7 @@ class Writer:
 
     def _deliver(self, jobs: list[_Job]) -> None:
         for job in jobs:
+            self._under_way -= 1
             if job.failure is not None:
                 _fail(job.future, job.failure)
                 continue
@@ -165,7 +187,7 @@ class Readers:
             try:
                 connection = connection or connect(self._path)
                 connection.execute("BEGIN")
-                job.result = job.work(connection)
+                job.result = None if job.work is None else job.work(connection)
             except Exception as error:  # the reader outlives it, the caller gets it
                 job.failure = _plain_failure(error, self._path)
             finally:
@@ -177,6 +199,38 @@ class Readers:
                 break  # the loop is closed
         if connection is not None:
             connection.close()
+
+
+class Near:
+    """A connection of the event loop's own, for a few rows that are found by their key.
+
+    A thread takes longer to be woken than such a row to be read: it stands in this process' memory or in the
+    system's. What another process locks is not waited for here.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection: sqlite3.Connection | None = None
+        self._closing = False
+
+    def read(self, work: Work) -> Any:
+        """Return what `work` gives. Raises `BlockingIOError` where it would have to wait, and `StoreError`."""
+        if self._closing:
+            raise closed(self._path)
+        try:
+            if self._connection is None:
+                self._connection = connect(self._path, waits=0, cache=_NEAR_CACHE)
+            return work(self._connection)
+        except sqlite3.Error as error:
+            if _is_locked(error):
+                raise BlockingIOError(str(error)) from error
+            raise explain(error, self._path) from error
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._closing = True
+        if self._connection is not None:
+            self._connection.close()
 
 
 def closed(path: Path) -> StoreError:
@@ -203,10 +257,12 @@ def _perform(connection: sqlite3.Connection, jobs: list[_Job], path: Path) -> No
 
 def _transaction(connection: sqlite3.Connection, jobs: list[_Job]) -> Exception | None:
     """Do the jobs and commit; or undo them all and return what went wrong."""
+    if not any(job.work for job in jobs):
+        return None
     try:
         connection.execute("BEGIN IMMEDIATE")
         for job in jobs:
-            job.result = job.work(connection)
+            job.result = None if job.work is None else job.work(connection)
         connection.execute("COMMIT")
     except Exception as error:  # the writer outlives whatever happens, the callers get it
         if connection.in_transaction:

@@ -51,7 +51,7 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     changes = patch.parse(args["patchText"])
     async with AsyncExitStack() as stack:
         for path in sorted(_touched(changes, ctx), key=lambda path: str(place.real(path))):
-            await stack.enter_async_context(place.alone(path))
+            await stack.enter_async_context(place.alone(path, ctx))
         # In a thread, shielded: an abort must not leave some of the files changed.
         effects = await asyncio.to_thread(_effects, changes, ctx)
         await asyncio.shield(asyncio.to_thread(_write, effects))

@@ -76,6 +76,11 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     )
 
 
+def sessions(process: Processes) -> list[str]:
+    """Return the ids of the sessions that have started commands, ended ones included."""
+    return list(_SHELLS.get(process, {}))
+
+
 async def end(process: Processes, session_id: str) -> None:
     """End every command of a session that is going away."""
     shells = _SHELLS.get(process, {}).pop(session_id, {})

@@ -54,7 +54,7 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     if old == new:
         raise ToolFailure("oldString and newString are the same: there is nothing to change.")
     textfile.encoded(new)
-    async with place.alone(path):
+    async with place.alone(path, ctx):
         seen.check(path, ctx)
         stamp = seen.stamp(path)
         before = await asyncio.to_thread(_before, path, old)

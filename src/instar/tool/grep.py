@@ -66,11 +66,11 @@ async def _readable(found: search.Found, ctx: ToolContext) -> tuple[search.Found
     """
     kept, lines, hidden = [], 0, 0
     for path, matches in found.files:
-        *_, ask = place.asks("read", Path(path), ctx, {"filepath": path})
         try:
+            *_, ask = place.asks("read", Path(path), ctx, {"filepath": path})
             await ctx.ask(ask)
-        except PermissionDenied as refusal:
-            if refusal.stop:
+        except ToolFailure as refusal:
+            if isinstance(refusal, PermissionDenied) and refusal.stop:
                 raise
             hidden, lines = hidden + 1, lines + len(matches)
         else:

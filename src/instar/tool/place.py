@@ -48,7 +48,11 @@ def shown(path: Path, ctx: ToolContext) -> str:
 
 
 def asks(permission: str, path: Path, ctx: ToolContext, metadata: Plain) -> list[Ask]:
-    """Return what touching the file `path` needs: `permission` for it, and more when it lies outside."""
+    """Return what touching the file `path` needs: `permission` for it, and more when it lies outside.
+
+    Raises `ToolFailure` for a guarded one, and for a loop of symlinks.
+    """
+    guarded(path, ctx, writing=permission == "edit")
     patterns = list(dict.fromkeys(shown(one, ctx) for one in (path, real(path))))
     return [*outside(path, ctx), Ask(permission, patterns, ["*"], metadata)]
 
@@ -56,8 +60,9 @@ def asks(permission: str, path: Path, ctx: ToolContext, metadata: Plain) -> list
 def outside(path: Path, ctx: ToolContext) -> list[Ask]:
     """Return the ask for a file or folder that lies outside the directory and the worktree; else nothing.
 
-    Raises `ToolFailure` for a loop of symlinks.
+    Raises `ToolFailure` for a hidden one, and for a loop of symlinks.
     """
+    guarded(path, ctx, writing=False)
     return outside_all([path], ctx)
 
 
@@ -80,12 +85,23 @@ def outside_all(paths: Iterable[Path], ctx: ToolContext) -> list[Ask]:
     return [Ask("external_directory", patterns, patterns, metadata)]
 
 
+def guarded(path: Path, ctx: ToolContext, *, writing: bool) -> None:
+    """Raise `ToolFailure` when no tool may read, or write, what is at `path` (issue 5, item 1)."""
+    refusal = ctx.process.refusal(real(path), writing=writing)
+    if refusal is not None:
+        raise ToolFailure(refusal)
+
+
 @asynccontextmanager
-async def alone(path: Path) -> AsyncIterator[None]:
-    """Hold `path` for one change at a time: calls of one step run together and may edit the same file."""
+async def alone(path: Path, ctx: ToolContext) -> AsyncIterator[None]:
+    """Hold `path` for one change at a time: calls of one step run together and may edit the same file.
+
+    Raises `ToolFailure` for a guarded one: since it was asked about, a link may have come to lead there.
+    """
     key = (str(real(path)), id(asyncio.get_running_loop()))
     lock = _LOCKS.setdefault(key, asyncio.Lock())
     async with lock:
+        guarded(path, ctx, writing=True)
         yield
 
 

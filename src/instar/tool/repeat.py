@@ -1,21 +1,50 @@
 """Whether a model turns in a circle: the same call for the third time (opencode's ``doom_loop``)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from instar.message import ToolPart, User, WithParts
+from instar.wire import Plain
 
 TIMES: Final = 3
 """How many identical calls make a loop."""
 
+INVOKED: Final = "invoked"
+"""The metadata of a call whose tool made others (`ToolContext.invoke`): a list of `tool`, `callID` and `input`."""
 
-def is_loop(history: Sequence[WithParts], part: ToolPart) -> bool:
+
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+def is_loop(
+    history: Sequence[WithParts],
+    part: ToolPart,
+    asked: ToolPart | None = None,
+    registered: Mapping[str, str] = _NONE,
+) -> bool:
     """Whether `part`, in the newest message of `history`, is the third call in a row with its tool and input.
 
-    Or the third in its message, whatever stands between. What a person said last begins a new count.
+    Or the third in its message, whatever stands between. What a person said last begins a new count. `asked` is a
+    call that the tool of `part` makes: it counts as made where `part` stands, and so do those that others made.
+    `registered` are the names behind aliases: calls of one tool are alike, by whichever name.
     """
-    same = [_same(one, part) for one in _before(history, part)]
-    in_message = sum(_same(one, part) for one in _in_message(history, part))
+
+    def made(tool: str, given: Plain) -> tuple[str, Plain]:
+        return registered.get(tool, tool), given
+
+    def is_made(one: ToolPart) -> bool:
+        return wanted in [made(*call) for call in _calls(one)]
+
+    asked = asked or part
+    wanted = made(asked.tool, asked.state.input)
+    own = [
+        made(*one[1:]) == wanted
+        for one in reversed(_invoked(part))
+        if asked is not part and one[0] != asked.call_id
+    ]
+    same = own + [is_made(one) for one in _before(history, part)]
+    in_message = sum(own) + sum(is_made(one) for one in _in_message(history, part))
     return (len(same) >= TIMES - 1 and all(same[: TIMES - 1])) or in_message >= TIMES - 1
 
 
@@ -40,5 +69,13 @@ def _in_message(history: Sequence[WithParts], part: ToolPart) -> list[ToolPart]:
     return []
 
 
-def _same(one: ToolPart, other: ToolPart) -> bool:
-    return one.tool == other.tool and one.state.input == other.state.input
+def _calls(part: ToolPart) -> list[tuple[str, Plain]]:
+    """A call, and those that its tool made."""
+    return [(part.tool, part.state.input), *(one[1:] for one in _invoked(part))]
+
+
+def _invoked(part: ToolPart) -> list[tuple[str, str, Plain]]:
+    """The calls that the tool of a part made: id, tool, input. Metadata may come from anywhere."""
+    found = (getattr(part.state, "metadata", None) or {}).get(INVOKED)
+    made = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    return [(str(one.get("callID")), str(one.get("tool")), one.get("input") or {}) for one in made]

@@ -53,8 +53,11 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
         model=command.model if command else None,
     )
 
+    shown: Plain = {"parentSessionId": ctx.session_id}
+
     def started(session: Session) -> None:
-        ctx.metadata(title=args["description"], metadata={"sessionId": session.id})
+        shown["sessionId"] = session.id
+        ctx.metadata(title=args["description"], metadata=dict(shown))
 
     try:
         done = await ctx.client.session.task(task, started)
@@ -65,7 +68,7 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     if done.error is not None:
         lines += ["<task_error>", done.error, "</task_error>"]
     lines += ["<task_result>", done.text, "</task_result>", "</task>"]
-    return ToolResult("\n".join(lines), args["description"], {"sessionId": done.session_id})
+    return ToolResult("\n".join(lines), args["description"], {**shown, "sessionId": done.session_id})
 
 
 def _by_command(ctx: ToolContext) -> SubtaskPart | None:

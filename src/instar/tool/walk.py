@@ -1,15 +1,16 @@
 """Lists and searches files where there is no ripgrep, with ripgrep's output and the same rules.
 
-Run as a program of its own (``python -I -S walk.py files ROOT``, ``… grep PATTERN ROOT [NAMES]``), so
-that a regular expression that never ends can be ended; it imports the standard library only. Rules
-(ripgrep's, and git's): what ``.gitignore`` and ``.ignore`` say from the repository's root down (only
-inside a repository), never ``.git``, hidden files included, links not followed, files above
-`MAX_FILE_BYTES` and binary files not searched.
+Run as a program of its own (``python -I -S walk.py files ROOT``, ``… grep PATTERN ROOT [NAMES]``,
+``… json PATTERN ROOT``), so that a regular expression that never ends can be ended; it imports the
+standard library only. Rules (ripgrep's, and git's): what ``.gitignore`` and ``.ignore`` say from the
+repository's root down (only inside a repository), never ``.git``, hidden files included, links not
+followed, files above `MAX_FILE_BYTES` and binary files not searched.
 """
 
 # A walk of a hundred thousand files on pathlib takes three times as long.
 # ruff: noqa: PTH110, PTH112, PTH118, PTH120, PTH123, PTH202
 
+import json
 import os
 import re
 import stat
@@ -110,18 +111,22 @@ def files(root: str) -> Iterator[str]:
 
 def search(path: str, expression: re.Pattern[str]) -> Iterator[tuple[int, str]]:
     """The lines of a text file that match, with their numbers; none of a large, binary or unreadable file."""
-    try:
-        if os.path.getsize(path) > MAX_FILE_BYTES:
-            return
-        data = _bytes(path, MAX_FILE_BYTES)
-    except OSError:
-        return
-    if b"\0" in data[:SNIFF]:
-        return
-    text = data.removeprefix(b"\xef\xbb\xbf").decode(errors="replace").removesuffix("\n")
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(_text(path).decode(errors="replace").removesuffix("\n").split("\n"), 1):
         if expression.search(line.removesuffix("\r")):
             yield number, line
+
+
+def records(path: str, expression: re.Pattern[str]) -> Iterator[str]:
+    """The lines of a text file that match, each as ripgrep's ``--json`` prints it."""
+    offset = 0
+    for number, raw in enumerate(_text(path).splitlines(keepends=True), 1):
+        line = raw.decode(errors="replace")
+        found = [_submatch(line, one) for one in expression.finditer(line.rstrip("\r\n"))]
+        if found:
+            texts = {"path": {"text": path}, "lines": {"text": line}}
+            places = {"line_number": number, "absolute_offset": offset, "submatches": found}
+            yield json.dumps({"type": "match", "data": {**texts, **places}})
+        offset += len(raw)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -136,6 +141,10 @@ def main(arguments: Sequence[str]) -> int:
     except (re.error, OverflowError) as error:
         sys.stderr.write(f"regex parse error: {error}\n")
         return 2
+    if arguments[0] == "json":
+        for path in sorted(files(arguments[2])):
+            out.writelines(record.encode() + b"\n" for record in records(path, expression))
+        return 0
     names = Glob(arguments[3]) if len(arguments) > 3 else None
     count = 0
     for path in files(arguments[2]):
@@ -144,6 +153,20 @@ def main(arguments: Sequence[str]) -> int:
                 count += 1
                 out.write(os.fsencode(path) + b"\0" + f"{number}:{line}\n".encode(errors="replace"))
     return 0 if count else 1
+
+
+def _text(path: str) -> bytes:
+    """What a text file holds; nothing of a large, binary or unreadable one."""
+    try:
+        data = _bytes(path, MAX_FILE_BYTES) if os.path.getsize(path) <= MAX_FILE_BYTES else b""
+    except OSError:
+        return b""
+    return b"" if b"\0" in data[:SNIFF] else data.removeprefix(b"\xef\xbb\xbf")
+
+
+def _submatch(line: str, found: re.Match[str]) -> dict[str, object]:
+    start, end = (len(line[:at].encode(errors="replace")) for at in found.span())
+    return {"match": {"text": found[0]}, "start": start, "end": end}
 
 
 def _above(root: str) -> tuple[Rules, bool]:

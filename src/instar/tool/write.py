@@ -30,13 +30,15 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     """Write. Raises `ToolFailure` when the place cannot hold the file; what was there is then as it was."""
     path, content = place.locate(args["filePath"], ctx), args["content"]
     name, data = place.shown(path, ctx), textfile.encoded(args["content"])
-    async with place.alone(path):
+    async with place.alone(path, ctx):
         seen.check(path, ctx, must=True)
         before = await asyncio.to_thread(textfile.preview, path)
         exists = await asyncio.to_thread(textfile.replace, path, data)
         seen.note(path, ctx, seen.stamp(path))
     await ctx.client.publish(event.make(event.FileEdited(file=str(path))))
-    metadata = {"filepath": str(path), "exists": exists, "diff": diff.unified(name, before, content)}
+    # Without `diagnostics` opencode's terminal shows a line in place of what was written.
+    change = {"diff": diff.unified(name, before, content), "diagnostics": {}}
+    metadata = {"filepath": str(path), "exists": exists, **change}
     return ToolResult("Wrote file successfully.", name, metadata)
 
 

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from instar import git
-from instar.event import FileWatcherUpdated, ProjectTime, ProjectUpdated, VcsBranchUpdated, make
+from instar.event import FileWatcherUpdated, ProjectTime, VcsBranchUpdated, make
 from instar.instance import Instance
 from instar.process import ProcessError
+from instar.projects import Projects, told
 from instar.store import PutProject, PutValue
 from instar.watch.notice import Batch, Notice, Unwatched
 from instar.watch.tree import Changes, Tree
@@ -134,18 +135,14 @@ async def announce_project(instance: Instance) -> None:
     key = f"project:{project.id}"
     now = time.time_ns() // 1_000_000
     known: dict[str, Any] = await store.value("instar", key) or {}
-    told = {"worktree": str(project.main_worktree), "vcs": project.vcs, "created": known.get("created", now)}
-    if known == told:
+    state = {"worktree": str(project.main_worktree), "vcs": project.vcs, "created": known.get("created", now)}
+    if known == state:
         return
-    happened = ProjectUpdated(
-        id=project.id,
-        worktree=str(project.main_worktree),
-        vcs=project.vcs,
-        time=ProjectTime(created=told["created"], updated=now),
-        sandboxes=[],
-    )
+    # With the name and all else that a person gave it; what clients are told is what they find when they ask.
+    current = await Projects(instance).current()
+    current.time = ProjectTime(created=current.time.created, updated=now)
     row = PutProject(project.id, str(project.main_worktree), project.vcs, now)
-    await store.commit([row, PutValue("instar", key, told)], [make(happened)])
+    await store.commit([row, PutValue("instar", key, state)], [make(told(current))])
 
 
 def _tell(loop: asyncio.AbstractEventLoop, told: asyncio.Queue[_Told], batch: _Told) -> None:

@@ -6,12 +6,12 @@ folder, and into what nobody wants to hear of.
 
 import os
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from instar.watch.tree import Changes, Tree, collapse
+from instar.watch.tree import Changes, collapse
 
 if TYPE_CHECKING:
     from watchfiles._rust_notify import RustNotify
@@ -36,6 +36,24 @@ class Unwatched(Exception):
     """A folder is not watched, or no longer; the text says why and what to do."""
 
 
+class Watched(Protocol):
+    """What is watched: its `folders`, and what happened there (`Tree`). `root` is the folder without which it ends."""
+
+    @property
+    def root(self) -> str:
+        """The folder that holds all of it."""
+
+    @property
+    def folders(self) -> list[str]:
+        """The folders that are watched."""
+
+    def read(self) -> Changes:
+        """Look at everything again."""
+
+    def settle(self, paths: Iterable[str]) -> tuple[Changes, bool]:
+        """Return what happened to `paths`, and whether there may be more folders."""
+
+
 class Notice(threading.Thread):
     """Watches `tree`, and the files `marks`, until `stop`; `tell` is called in this thread with each batch.
 
@@ -44,9 +62,13 @@ class Notice(threading.Thread):
     """
 
     def __init__(
-        self, tree: Tree, marks: frozenset[str], tell: Callable[[Batch | Unwatched | None], None]
+        self,
+        tree: Watched,
+        marks: frozenset[str],
+        tell: Callable[[Batch | Unwatched | None], None],
+        name: str = "instar-watch",
     ) -> None:
-        super().__init__(name="instar-watch", daemon=True)
+        super().__init__(name=name, daemon=True)
         self._tree = tree
         self._marks = marks
         self._tell = tell

@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from instar.children import Children
 from instar.message import WithParts, decode_with_parts
+from instar.paths import Paths
 from instar.plugin import Host, PluginInput, Project, Registry, ToolResult, points
+from instar.plugins.evolve.safe import Unkept
 from instar.plugins.evolve.server import server
 from instar.process import Processes
 
@@ -98,7 +101,7 @@ class Kit:
 
     @property
     def host(self) -> Any:
-        return Peer, Values, plugin_input
+        return Peer, Unkept, plugin_input
 
     user = staticmethod(lambda *args, **fields: user(*args, **fields))
     answer = staticmethod(lambda *args, **fields: answer(*args, **fields))
@@ -151,25 +154,6 @@ async def processes() -> AsyncIterator[Processes]:
     await found.close()
 
 
-class Values:
-    """A plugin's key-value store."""
-
-    def __init__(self) -> None:
-        self.held: dict[str, Any] = {}
-
-    async def get(self, key: str) -> Any:
-        return self.held.get(key)
-
-    async def set(self, key: str, value: Any) -> None:
-        if value is None:
-            self.held.pop(key, None)
-        else:
-            self.held[key] = value
-
-    async def list(self, prefix: str = "") -> dict[str, Any]:
-        return {key: value for key, value in self.held.items() if key.startswith(prefix)}
-
-
 class Sessions:
     """Sessions with a fixed history; follow-ups are kept."""
 
@@ -207,7 +191,7 @@ class Context:
 class Running:
     """evolve at work in a host: its hooks, as the core would call them."""
 
-    def __init__(self, client: Peer, values: Values, hooks: Any, registry: Registry) -> None:
+    def __init__(self, client: Peer, values: Unkept, hooks: Any, registry: Registry) -> None:
         self.client, self.values, self.hooks, self.registry = client, values, hooks, registry
 
     @property
@@ -215,8 +199,17 @@ class Running:
         return self.hooks["tool"]
 
     @property
+    def engine(self) -> Any:
+        """The engine, as evolve's commands have it."""
+        return self.hooks["dispose"].__self__.engine
+
+    async def accept(self, *paths: str) -> list[str]:
+        """Take over what was changed by hand, as ``instar evolve accept`` does; without paths all of it."""
+        return list((await self.engine.back.accept(paths or None)).files)
+
+    @property
     def problems(self) -> list[str]:
-        return self.registry.views["evolve"].values["problems"]()  # type: ignore[no-any-return]
+        return self.registry.views["evolve"].children["problems"].read("")  # type: ignore[no-any-return]
 
     async def step(self, session: str = "ses_1") -> None:
         given = points.StepInput(session_id=session, agent="build", step=1)
@@ -251,7 +244,9 @@ class Running:
         return ask
 
 
-def plugin_input(client: Any, values: Any, environment: dict[str, str], **fields: Any) -> PluginInput:
+def plugin_input(
+    client: Any, values: Any, environment: dict[str, str], children: Children, **fields: Any
+) -> PluginInput:
     async def trigger(point: Any, given: Any, output: Any) -> Any:
         return output
 
@@ -262,8 +257,10 @@ def plugin_input(client: Any, values: Any, environment: dict[str, str], **fields
         directory=Path("/"),
         worktree=Path("/"),
         server_url=lambda: None,
-        shell=Processes(),
+        shell=None,
+        children=children,
         kv=values,
+        data=Paths.from_environment(environment).of_plugin("evolve"),
         host=Host("test", "0", frozenset({"follow_ups"})),
         registry=fields.get("registry") or Registry(),
         config={},
@@ -272,6 +269,7 @@ def plugin_input(client: Any, values: Any, environment: dict[str, str], **fields
         declare_hook=lambda point: point,
         trigger=trigger,
         trusted=trusted,
+        halted=lambda: 0,
     )
 
 
@@ -279,14 +277,33 @@ Start = Callable[..., Any]
 
 
 @pytest.fixture
-async def start() -> AsyncIterator[Start]:
+async def children(processes: Processes) -> AsyncIterator[Callable[[dict[str, str]], Children]]:
+    """Makes what starts a plugin's children for a person with this environment."""
+    made: list[Children] = []
+
+    def make(environment: dict[str, str]) -> Children:
+        made.append(Children(processes, Paths.from_environment(environment), environment))
+        return made[-1]
+
+    yield make
+    for one in made:
+        await one.close()
+
+
+@pytest.fixture
+async def start(children: Callable[[dict[str, str]], Children]) -> AsyncIterator[Start]:
     """Start evolve on a workspace; `values` carries what a restart finds."""
     started: list[Running] = []
 
-    async def begin(root: Path, values: Values | None = None, **environment: str) -> Running:
-        client, values, registry = Peer(), values or Values(), Registry()
-        given = {"PATH": "/usr/bin:/bin:/usr/local/bin", "INSTAR_WORKSPACE": str(root), **environment}
-        hooks = await server(plugin_input(client, values, given, registry=registry), {})
+    async def begin(root: Path, values: Unkept | None = None, **environment: str) -> Running:
+        client, values, registry = Peer(), values or Unkept(), Registry()
+        given = {
+            "PATH": "/usr/bin:/bin:/usr/local/bin",
+            "INSTAR_WORKSPACE": str(root),
+            "HOME": str(root.parent / "home"),
+            **environment,
+        }
+        hooks = await server(plugin_input(client, values, given, children(given), registry=registry), {})
         running = Running(client, values, hooks, registry)
         if hooks:
             started.append(running)

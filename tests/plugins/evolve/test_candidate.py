@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from instar.plugins.evolve import candidate, discovery, script
-from instar.plugins.evolve.workspace import Workspace
+from instar.plugin import ToolFailure
+from instar.plugins.evolve.gate import testing
 
-LIVE = discovery.Registration("hello.py", "hello", "hello_test.py")
 BOT = """\
 #!/bin/sh
 case "$1" in
@@ -16,6 +15,7 @@ discover) echo '{"name": "bot", "test": "bot_test.sh", "tools": []}';;
 *) printf '{"error": "unknown hook: %s"}\\n' "$1"; exit 1;;
 esac
 """
+CHANGED = BOT + "# changed\n"
 
 
 @pytest.fixture
@@ -30,48 +30,45 @@ def bot(kit, root):
     return root
 
 
-async def check(
-    processes, root: Path, file: str, content: str, live=None, timeout: float = 10.0, **environment: str
-):
-    given = {"PATH": os.environ["PATH"], **environment}
-    place = script.Place(root, script.environment(given, root), timeout)
-    return await candidate.check(processes, Workspace(root), candidate.Candidate(file, content, live), place)
-
-
-async def refusal(kit, processes, root: Path, file: str, content: str, **fields) -> str:
+async def refusal(kit, running, root: Path, file: str, content: str) -> str:
     """The refusal's text; nothing in the workspace may have changed."""
     before = kit.files(root)
-    with pytest.raises(candidate.Refused) as error:
-        await check(processes, root, file, content, **fields)
+    with pytest.raises(ToolFailure) as error:
+        await running.call("evolve_hook_write", file=file, content=content)
     assert kit.files(root) == before
+    assert str(error.value).endswith("The workspace is as it was.")
     return str(error.value)
 
 
-async def test_a_candidate_that_passes_gives_its_registration_and_the_tests_output(kit, processes, hello):
+async def passes(running, file: str, content: str):
+    """What validation tells of a candidate that would be installed."""
+    result = await running.call("evolve_hook_validate", file=file, content=content)
+    assert result.title == f"hooks/{file}: passed"
+    return result
+
+
+async def test_validation_tries_a_candidate_as_an_install_does_and_changes_nothing(kit, start, hello):
+    running = await start(hello)
     before = kit.files(hello)
-    text = (hello / "hooks" / "hello.py").read_text().replace("def note_list", "def note_names")
-    said = await refusal(kit, processes, hello, "hello.py", text, live=LIVE)
-    assert "its test tests/hello_test.py failed: exit code 1" in said
-    assert "note_list" in said
-    good = (hello / "hooks" / "hello.py").read_text().replace("There are no notes yet.", "No notes.")
-    verdict = await check(processes, hello, "hello.py", good, LIVE)
-    assert [tool.full for tool in verdict.registration.tools] == [
-        "hello_note_list",
-        "hello_note_read",
-        "hello_note_write",
-    ]
-    assert verdict.test_output is not None
-    assert "OK" in verdict.test_output
+    text = (hello / "hooks" / "hello.py").read_text()
+    broken = text.replace("def note_list", "def note_names")
+    said = await running.call("evolve_hook_validate", file="hello.py", content=broken)
+    assert "its test tests/hello_test.py failed: exit code 1" in said.output
+    assert "note_list" in said.output
+    good = text.replace("There are no notes yet.", "No notes.")
+    result = await passes(running, "hello.py", good)
+    assert "hooks/hello.py would be installed: its test tests/hello_test.py passed." in result.output
+    assert "OK" in result.metadata["test_output"]
     assert kit.files(hello) == before
 
 
-async def test_a_syntax_error_is_refused_with_what_the_interpreter_said(kit, processes, hello):
-    said = await refusal(
-        kit, processes, hello, "hello.py", "#!/usr/bin/env python3\ndef broken(:\n", live=LIVE
-    )
+async def test_a_syntax_error_is_refused_with_what_the_interpreter_said(kit, start, hello):
+    running = await start(hello)
+    said = await refusal(kit, running, hello, "hello.py", "#!/usr/bin/env python3\ndef broken(:\n")
     assert "does not answer discover" in said
     assert "SyntaxError" in said
     assert "def broken(:" in said
+    assert "(refused at the stage parse)" in said
 
 
 @pytest.mark.parametrize(
@@ -88,85 +85,103 @@ async def test_a_syntax_error_is_refused_with_what_the_interpreter_said(kit, pro
     ],
 )
 async def test_a_candidate_keeps_its_name_and_test_and_registers_well_formed_tools(
-    kit, processes, bot, answer, says
+    kit, start, bot, answer, says
 ):
-    live = discovery.Registration("bot.sh", "bot", "bot_test.sh")
-    text = f"#!/bin/sh\necho '{answer}'\n"
-    assert says in await refusal(kit, processes, bot, "bot.sh", text, live=live)
+    said = await refusal(kit, await start(bot), bot, "bot.sh", f"#!/bin/sh\necho '{answer}'\n")
+    assert says in said
+    assert "(refused at the stage parse)" in said
 
 
-async def test_a_missing_test_and_one_without_its_run_bit_are_refused_and_say_what_to_do(kit, processes, bot):
+async def test_a_missing_test_and_one_without_its_run_bit_are_refused_and_say_what_to_do(kit, start, bot):
     (bot / "tests" / "bot_test.sh").chmod(0o644)
-    assert "missing its run bit: chmod +x tests/bot_test.sh" in await refusal(
-        kit, processes, bot, "bot.sh", BOT
-    )
+    running = await start(bot)
+    said = await refusal(kit, running, bot, "bot.sh", CHANGED)
+    assert "missing its run bit: chmod +x tests/bot_test.sh" in said
     (bot / "tests" / "bot_test.sh").unlink()
-    assert "tests/bot_test.sh is missing" in await refusal(kit, processes, bot, "bot.sh", BOT)
+    await running.accept("tests/bot_test.sh")
+    said = await refusal(kit, running, bot, "bot.sh", CHANGED)
+    assert "tests/bot_test.sh is missing" in said
+    assert "(refused at the stage test)" in said
 
 
-async def test_a_test_that_hangs_is_ended_and_the_candidate_refused(kit, processes, bot):
+@pytest.mark.parametrize("how", ["gone", "changed", "without its run bit"])
+async def test_a_candidate_meets_the_accepted_test_whatever_was_done_to_it_by_hand(kit, start, bot, how):
+    running = await start(bot)
+    test = bot / "tests" / "bot_test.sh"
+    if how == "gone":
+        test.unlink()
+    elif how == "changed":
+        test.write_text("#!/bin/sh\nexit 7\n")
+    else:
+        test.chmod(0o644)
+    result = await passes(running, "bot.sh", CHANGED)
+    assert "INSTAR_WORKSPACE=" in result.metadata["test_output"]
+    await running.step()
+    assert any(problem.startswith("tests/bot_test.sh ") for problem in running.problems)
+
+
+async def test_a_test_that_hangs_is_ended_and_the_candidate_refused(kit, start, bot):
     kit.script(bot / "tests", "bot_test.sh", "#!/bin/sh\nsleep 60\n")
-    assert "longer than hook_timeout (300 ms)" in await refusal(
-        kit, processes, bot, "bot.sh", BOT, timeout=0.3
-    )
+    kit.script(bot / "config", "evolve.jsonc", '{"hook_timeout": 600}', mode=0o644)
+    said = await refusal(kit, await start(bot), bot, "bot.sh", CHANGED)
+    assert "longer than hook_timeout (600 ms)" in said
 
 
-async def test_of_a_long_test_output_the_end_is_kept(kit, processes, bot):
+async def test_of_a_long_test_output_the_end_is_kept(kit, start, bot):
     kit.script(
         bot / "tests",
         "bot_test.sh",
         "#!/bin/sh\nhead -c 50000 /dev/zero | tr '\\0' x; echo the end; exit 1\n",
     )
-    said = await refusal(kit, processes, bot, "bot.sh", BOT)
-    assert said.endswith("the end\n")
-    assert len(said) < candidate.SHOWN + 300
+    said = await refusal(kit, await start(bot), bot, "bot.sh", CHANGED)
+    assert "the end\n" in said
+    assert len(said) < testing.SHOWN + 400
 
 
-async def test_without_a_registered_test_only_discover_is_tried(processes, bot, tmp_path):
-    ran = tmp_path / "ran"
-    (bot / "tests" / "bot_test.sh").write_text(f"#!/bin/sh\ntouch {ran}\n")
-    verdict = await check(processes, bot, "bot.sh", '#!/bin/sh\necho \'{"name": "bot"}\'\n')
-    assert verdict.test_output is None
-    assert not ran.exists()
+async def test_without_a_registered_test_only_discover_is_tried(kit, start, bot):
+    kit.script(bot / "hooks", "bot.sh", '#!/bin/sh\necho \'{"name": "bot"}\'\n')
+    kit.script(bot / "tests", "bot_test.sh", "#!/bin/sh\nexit 1\n")
+    result = await passes(await start(bot), "bot.sh", '#!/bin/sh\necho \'{"name": "bot"}\' # changed\n')
+    assert result.metadata["test_output"] is None
+    assert "it registers no test, so only its discover was tried" in result.output
 
 
-async def test_the_test_runs_in_the_copy_without_the_persons_keys(processes, bot):
-    verdict = await check(
-        processes, bot, "bot.sh", BOT, OPENAI_API_KEY="key", GH_TOKEN="t", SOME_SETTING="s", LANG="C.UTF-8"
-    )
-    printed = (verdict.test_output or "").splitlines()
-    folder = Path(printed[0])
+async def test_the_test_runs_in_the_copy_without_the_persons_keys(start, bot):
+    keys = {"OPENAI_API_KEY": "key", "GH_TOKEN": "t", "SOME_SETTING": "s", "LANG": "C.UTF-8"}
+    result = await passes(await start(bot, **keys), "bot.sh", CHANGED)
+    printed = result.metadata["test_output"].splitlines()
     said = dict(line.split("=", 1) for line in printed[1:] if "=" in line)
-    assert folder.name == "workspace"
-    assert folder != bot
-    assert not folder.exists()
-    assert said["INSTAR_WORKSPACE"] == said["OPENCODE_EVOLVE_WORKSPACE"] == str(folder)
-    assert said["HOME"] == str(folder.parent)
-    assert said["TMPDIR"] == str(folder.parent / "tmp")
+    assert said["INSTAR_WORKSPACE"] == said["OPENCODE_EVOLVE_WORKSPACE"] == printed[0]
+    assert said["HOME"] == said["TMPDIR"] != os.environ["HOME"]
     assert said["LANG"] == "C.UTF-8"
     assert said.keys() & {"OPENAI_API_KEY", "GH_TOKEN", "SOME_SETTING"} == set()
 
 
-async def test_a_candidate_that_writes_in_its_workspace_writes_in_the_copy(kit, processes, bot):
+async def test_a_candidate_that_writes_in_its_workspace_writes_in_the_copy(kit, start, bot):
     (bot / "state.txt").write_text("before")
-    text = BOT.replace("case", "echo broken >state.txt; echo x >hooks/new.sh; case", 1)
+    running = await start(bot)
     before = kit.files(bot)
-    await check(processes, bot, "bot.sh", text)
+    await passes(
+        running, "bot.sh", BOT.replace("case", "echo broken >state.txt; echo x >hooks/new.sh; case", 1)
+    )
     assert kit.files(bot) == before
 
 
-async def test_what_a_test_made_read_only_is_removed_too(processes, bot, tmp_path, monkeypatch):
+async def test_what_a_test_made_read_only_is_removed_too(start, bot, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "t"))
     monkeypatch.setenv("TMPDIR", str(tmp_path / "t"))
     (tmp_path / "t").mkdir()
     (bot / "tests" / "bot_test.sh").write_text(
-        "#!/bin/sh\nmkdir d && touch d/f && chmod -R a-w d && chmod 0 d\n"
+        "#!/bin/sh\nmkdir d && touch d/f && chmod -R a-w d && chmod 0 d && pwd\n"
     )
-    await check(processes, bot, "bot.sh", BOT)
-    assert list((tmp_path / "t").iterdir()) == []
+    running = await start(bot)
+    held = sorted((tmp_path / "t").iterdir())
+    await passes(running, "bot.sh", CHANGED)
+    assert sorted((tmp_path / "t").iterdir()) == held
 
 
-async def test_a_candidates_discover_is_given_the_prompts_as_every_hook_is(processes, bot):
-    (bot / "prompts").mkdir()
-    (bot / "prompts" / "chat.md").write_text("Be kind.")
-    assert await check(processes, bot, "bot.sh", """#!/bin/sh\ngrep -q '"chat":"Be kind."'\n""")
+async def test_a_candidates_discover_is_given_the_prompts_as_every_hook_is(kit, start, bot):
+    kit.script(bot / "prompts", "chat.md", "Be kind.", mode=0o644)
+    told = 'discover) grep -q \'"chat":"Be kind."\' || exit 3; echo'
+    assert BOT.count("discover) echo") == 1
+    await passes(await start(bot), "bot.sh", BOT.replace("discover) echo", told))

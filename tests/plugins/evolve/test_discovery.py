@@ -65,10 +65,27 @@ def test_a_test_that_is_not_a_bare_file_name_is_a_problem(test):
         (None, {"trait": "SOUL.md"}, ["*"]),
         ("trait", {"trait": "SOUL.md"}, ["SOUL.md"]),
         (["old", "new"], {"old": "a.md", "new": "b.md"}, ["a.md", "b.md"]),
-        ("trait", {}, ["*"]),
+        ("trait", {}, ["(not understood) trait: nothing"]),
         ("trait", {"trait": ["a", "b"]}, ["a", "b"]),
         ("trait", {"trait": True}, ["true"]),
+        ("trait", {"trait": None}, ["(not understood) trait: nothing"]),
+        ("trait", {"trait": ""}, ["(not understood) trait: nothing"]),
+        ("trait", {"trait": []}, ["(not understood) trait: nothing"]),
+        ("trait", {"trait": ["a", None]}, ["a", "(not understood) trait: nothing"]),
+        ("trait", {"trait": [["a"], "b"]}, ["a", "b"]),
+        ("trait", {"trait": {"a": 1}}, ['{"a":1}', '(not understood) trait: {"a":1}']),
+        ("trait", {"trait": "SOUL*"}, ["SOUL*", "(not understood) trait: SOUL*"]),
+        ("trait", {"trait": 5}, ["5"]),
+        ("trait", {"trait": 5.0}, ["5.0", "5"]),
+        ("trait", {"trait": 5.5}, ["5.5"]),
+        (["old", "new"], {"old": "a.md"}, ["a.md", "(not understood) new: nothing"]),
         ("trait", {"trait": "./x/../SOUL.md"}, ["./x/../SOUL.md", "SOUL.md"]),
+        ("trait", {"trait": "SOUL.md/"}, ["SOUL.md/", "SOUL.md"]),
+        ("trait", {"trait": "SOUL.md/."}, ["SOUL.md/.", "SOUL.md"]),
+        ("trait", {"trait": "a//b.md"}, ["a//b.md", "a/b.md"]),
+        ("trait", {"trait": "//a/b.md"}, ["//a/b.md", "/a/b.md"]),
+        ("trait", {"trait": "/a/b.md"}, ["/a/b.md"]),
+        ("trait", {"trait": "/"}, ["/"]),
         ("trait", {"trait": "https://x/../y"}, ["https://x/../y"]),
     ],
 )
@@ -99,3 +116,16 @@ def test_no_script_takes_the_name_of_one_of_evolves_own_tools():
     dropped, (problem,) = discovery.collisions([found])
     assert dropped == {"evolve_hook_write"}
     assert "evolve has a tool of that name" in problem
+
+
+@pytest.mark.parametrize(
+    ("names", "patterns", "kept"),
+    [
+        ([], ["*"], ["*"]),
+        (["trait"], ["SOUL.md", "HUMOR.md"], ["SOUL.md", "HUMOR.md"]),
+        (["trait"], ["*", "a?", "b"], ["b"]),
+        (["trait"], ["*"], []),
+    ],
+)
+def test_an_always_answer_covers_what_was_asked_about_and_no_wildcard_of_the_models(names, patterns, kept):
+    assert discovery.remembered(names, patterns) == kept

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.running import having
 
 from instar.plugin import ToolFailure
 
@@ -36,6 +37,11 @@ async def test_the_registered_test_guards_a_script_that_was_broken_by_hand_also_
     again = await start(hello, values=running.values)
     untested = text.replace('"test": "hello_test.py"', '"test": None')
     said = await refused(kit, again, hello, "evolve_hook_write", file="hello.py", content=untested)
+    assert "hooks/hello.py was changed, behind the gate" in said
+    assert "a person must accept or restore it first" in said
+    await again.accept()
+    assert "hello_note_list" not in again.tools
+    said = await refused(kit, again, hello, "evolve_hook_write", file="hello.py", content=untested)
     assert "must keep the test 'hello_test.py'" in said
     await again.call("evolve_hook_write", file="hello.py", content=text)
     assert "hello_note_list" in again.tools
@@ -57,11 +63,23 @@ async def test_a_file_that_somebody_changes_while_its_candidate_is_tested_is_not
     path = hello / "hooks" / "hello.py"
     text = path.read_text()
     test = hello / "tests" / "hello_test.py"
-    test.write_text(f"#!/bin/sh\necho '# by hand' >>{path}\n")
+    test.write_text("#!/bin/sh\nexec sleep 1.4711\n")
     running = await start(hello)
-    with pytest.raises(ToolFailure, match="changed by somebody else meanwhile"):
-        await running.call("evolve_hook_edit", file="hello.py", oldString=HEAD, newString=ADDED)
+    change = running.call("evolve_hook_edit", file="hello.py", oldString=HEAD, newString=ADDED)
+    changing = asyncio.create_task(change)
+    while not await asyncio.to_thread(having, "1.4711"):
+        await asyncio.sleep(0.02)
+    path.write_text(text + "# by hand\n")
+    with pytest.raises(
+        ToolFailure, match=r"^nothing was changed: hooks/hello\.py was changed, behind the gate"
+    ):
+        await changing
     assert path.read_text() == text + "# by hand\n"
+    last, *_ = running.engine.books.chronicle.read().entries
+    assert (last.kind, last.by, last.stage, last.files) == ("refused", "agent", "install", ["hooks/hello.py"])
+    assert "hooks/hello.py was changed, behind the gate" in last.text
+    (told,) = [one.properties for one in running.client.published if one.type == "evolve.refused"]
+    assert (told.file, told.stage) == ("hooks/hello.py", "install")
 
 
 async def test_changes_at_the_same_time_are_made_one_after_another(kit, start, hello):
@@ -87,7 +105,22 @@ async def test_a_change_is_installed_also_when_git_cannot_commit_it(kit, start, 
     assert any("index.lock" in problem for problem in running.problems)
 
 
-async def test_a_cancelled_tool_run_ends_at_once_and_what_it_changed_goes_into_the_next_commit(
+async def test_what_somebody_changed_while_its_commit_was_owed_is_not_committed(kit, start, hello):
+    running = await start(hello)
+    lock, prompt = hello / ".git" / "index.lock", hello / "prompts" / "chat.md"
+    lock.write_text("")
+    await running.call("evolve_prompt_write", file="chat.md", content="by the gate")
+    lock.unlink()
+    prompt.write_text("by hand")
+    await running.call("hello_note_write", name="n", text="t")
+    assert kit.git(hello, "show", "--name-only", "--format=").split() == ["notes/n.md"]
+    prompt.write_text("by the gate")
+    await running.call("hello_note_write", name="n", text="u")
+    shown = kit.git(hello, "log", "-2", "--name-only", "--format=%s").split()
+    assert shown == ["hello_note_write", "notes/n.md", "evolve_prompt_write", "chat.md", "prompts/chat.md"]
+
+
+async def test_a_cancelled_tool_run_ends_at_once_and_what_it_changed_is_committed_with_the_next_one(
     kit, start, root
 ):
     text = """\
@@ -98,6 +131,7 @@ async def test_a_cancelled_tool_run_ends_at_once_and_what_it_changed_goes_into_t
     esac
     """
     kit.script(root / "hooks", "a.sh", text)
+    kit.script(root / "prompts", "chat.md", "1", mode=0o644)
     running = await start(root)
     task = asyncio.ensure_future(running.call("a_slow"))
     while not (root / "half.md").exists():
@@ -106,11 +140,9 @@ async def test_a_cancelled_tool_run_ends_at_once_and_what_it_changed_goes_into_t
     done, _ = await asyncio.wait([task], timeout=1)
     assert done == {task}
     assert task.cancelled()
+    assert kit.git(root, "status", "--porcelain") == "?? half.md\n"
     await running.call("a_quick")
-    (root / "prompts").mkdir()
-    (root / "prompts" / "chat.md").write_text("1")
-    await running.call("evolve_prompt_write", file="chat.md", content="2")
-    assert kit.git(root, "show", "--name-only", "--format=").split() == ["half.md", "prompts/chat.md"]
+    assert kit.git(root, "show", "--name-only", "--format=%s").split() == ["a_slow", "half.md"]
 
 
 async def test_a_tool_run_that_fails_is_committed_too(kit, start, root):

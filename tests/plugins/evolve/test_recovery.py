@@ -43,6 +43,7 @@ async def test_recover_replaces_the_prompt_of_this_step_without_freezing_it_and_
     assert "a.sh mutate_request: ended with exit code 3" in said
     assert "sorry" in said
     kit.shell(root, "a.sh", mutate_request=MANAGED % "mended")
+    await running.accept()
     assert await running.system() == ["mended", "works"]
 
 
@@ -50,10 +51,10 @@ async def test_a_failing_tool_is_an_error_for_the_model_and_its_emergency_prompt
     start, root, failing, kit
 ):
     kit.shell(root, "b.sh", mutate_request="{}")
-    running = await start(root)
     (root / "hooks" / "a.sh").write_text(
         (root / "hooks" / "a.sh").read_text().replace("*) echo", "mutate_request) ;;\n*) echo")
     )
+    running = await start(root)
     with pytest.raises(
         ToolFailure, match=r"a\.sh execute_tool: ended with exit code 3 after \d+ ms; it printed: sorry"
     ):

@@ -18,7 +18,7 @@ async def test_a_script_without_its_run_bit_is_said_and_not_run(kit, start, root
     assert "a.sh is missing its run bit: chmod +x" in running.problems[0]
 
 
-async def test_a_script_that_changed_on_disk_is_discovered_again_at_the_next_step(kit, start, root):
+async def test_what_changed_on_disk_is_discovered_again_once_it_is_accepted(kit, start, root):
     kit.shell(root, "a.sh", discover='{"tools": [{"name": "one"}]}')
     running = await start(root)
     tools = running.tools
@@ -26,15 +26,35 @@ async def test_a_script_that_changed_on_disk_is_discovered_again_at_the_next_ste
     kit.shell(root, "b.sh", discover='{"tools": [{"name": "three"}]}')
     await running.step()
     assert running.tools is tools
-    assert [name for name in tools if not name.startswith("evolve_")] == ["a_two", "b_three"]
+    assert scripts_tools(tools) == ["a_one"]
+    assert kit.calls(root, "b.sh", "discover") == []
+    assert await running.accept() == ["hooks/a.sh", "hooks/b.sh"]
+    assert running.tools is tools
+    assert scripts_tools(tools) == ["a_two", "b_three"]
     await running.step()
     assert len(kit.calls(root, "b.sh", "discover")) == 1
 
 
-async def test_a_script_that_breaks_on_disk_loses_its_tools_rather_than_offering_old_ones(kit, start, root):
+def scripts_tools(tools) -> list[str]:
+    return [name for name in tools if not name.startswith("evolve_")]
+
+
+async def test_a_script_that_breaks_on_disk_goes_on_as_it_was_accepted(kit, start, root):
+    kit.shell(root, "a.sh", discover='{"tools": [{"name": "one"}]}', execute_tool='{"result": "one"}')
+    running = await start(root)
+    kit.script(root / "hooks", "a.sh", "#!/bin/sh\nexit 3\n")
+    await running.step()
+    assert (await running.call("a_one")).output == "one"
+    assert "hooks/a.sh was changed, behind the gate" in running.problems[0]
+
+
+async def test_a_script_that_is_accepted_broken_loses_its_tools_rather_than_offering_old_ones(
+    kit, start, root
+):
     kit.shell(root, "a.sh", discover='{"tools": [{"name": "one"}]}')
     running = await start(root)
     kit.script(root / "hooks", "a.sh", "#!/bin/sh\nexit 3\n")
+    await running.accept()
     await running.step()
     assert "a_one" not in running.tools
     assert "its tools are left out" in running.problems[0]

@@ -2,9 +2,10 @@
 
 import logging
 
+import msgspec
 import pytest
 
-from instar.plugin import ToolFailure, points
+from instar.plugin import ToolFailure, event, message, points
 from instar.plugins.evolve import plugin
 from instar.plugins.evolve.server import server
 
@@ -25,25 +26,29 @@ async def test_everything_it_subscribes_to_is_a_declared_hook_point(start, root)
 # -- which workspace ----------------------------------------------------------------------------------
 
 
-async def test_a_workspace_that_nobody_trusted_runs_nothing_and_says_so(kit, tmp_path, caplog):
+async def test_a_workspace_that_nobody_trusted_runs_nothing_and_says_so(kit, tmp_path, children, caplog):
     kit.shell(tmp_path / "home" / "workspace", "a.sh", discover="{}")
     peer, values, plugin_input = kit.host
-    given = plugin_input(peer(), values(), {"HOME": str(tmp_path / "home")})
+    environment = {"HOME": str(tmp_path / "home")}
+    given = plugin_input(peer(), values(), environment, children(environment))
     assert await server(given, {}) == {}
     (record,) = caplog.records
     assert "is not trusted: instar trust" in record.getMessage()
     assert kit.calls(tmp_path / "home" / "workspace", "a.sh", "discover") == []
 
 
-async def test_a_workspace_named_by_the_flag_or_trusted_runs(kit, root, tmp_path):
+async def test_a_workspace_named_by_the_flag_or_trusted_runs(kit, root, children):
     kit.shell(root, "a.sh", discover="{}")
     peer, values, plugin_input = kit.host
     for fields, options in [
         ({"flags": {"workspace": str(root)}}, {}),
         ({"trusted": lambda folder: folder == root}, {"workspace": str(root)}),
     ]:
-        given = plugin_input(peer(), values(), {"PATH": "/usr/bin:/bin"}, **fields)
-        assert "evolve_datetime" in (await server(given, options))["tool"]
+        environment = {"PATH": "/usr/bin:/bin", "HOME": str(root.parent / "home")}
+        given = plugin_input(peer(), values(), environment, children(environment), **fields)
+        hooks = await server(given, options)
+        assert "evolve_datetime" in hooks["tool"]
+        await hooks["dispose"]()
 
 
 async def test_a_workspace_that_does_not_exist_is_said(start, tmp_path, caplog):
@@ -65,6 +70,9 @@ async def test_broken_settings_at_the_start_keep_evolve_off_until_they_are_mende
     assert "evolve.jsonc:2:19: heartbeat_ms: expected a whole number" in running.problems[0]
     assert "evolve is off" in running.problems[0]
     (root / "config" / "evolve.jsonc").write_text("{}")
+    assert await running.system() == ["base"]
+    assert "config/evolve.jsonc was changed, behind the gate" in running.problems[1]
+    await running.accept()
     assert await running.system() == ["managed"]
     assert "a_t" in running.tools
     assert running.problems == []
@@ -76,7 +84,7 @@ async def test_a_setting_that_means_nothing_is_a_problem_until_it_is_gone(start,
     running = await start(root)
     assert "unknown setting 'hook_timout' is ignored; did you mean 'hook_timeout'?" in running.problems[0]
     (root / "config" / "evolve.jsonc").write_text("{}")
-    await running.step()
+    await running.accept()
     assert running.problems == []
 
 
@@ -86,7 +94,8 @@ async def test_what_a_failing_script_printed_is_told_on_one_line_as_it_reads(kit
     assert "it printed: first second; its tools" in running.problems[0]
 
 
-async def test_settings_that_break_later_change_nothing(kit, start, root):
+@pytest.mark.parametrize("how", ["changed by hand", "accepted"])
+async def test_settings_that_break_later_change_nothing(kit, start, root, how):
     kit.script(
         root / "hooks",
         "a.sh",
@@ -96,8 +105,12 @@ async def test_settings_that_break_later_change_nothing(kit, start, root):
     (root / "config" / "evolve.jsonc").write_text('{"hook_timeout": 200}')
     running = await start(root)
     (root / "config" / "evolve.jsonc").write_text('{"hook_timeout": 60000, oops}')
-    await running.step()
-    assert "the last good ones stay" in running.problems[0]
+    if how == "accepted":
+        await running.accept()
+        assert "the last good ones stay" in running.problems[0]
+    else:
+        await running.step()
+        assert "config/evolve.jsonc was changed, behind the gate" in running.problems[0]
     with pytest.raises(ToolFailure, match=r"hook_timeout \(200 ms\)"):
         await running.call("a_t")
 
@@ -126,6 +139,8 @@ async def test_the_system_prompt_replaces_the_hosts_is_frozen_per_session_and_su
     assert await running.system() == ["first", "second"]
     kit.shell(root, "a.sh", mutate_request=JSON % "changed")
     assert await running.system() == ["first", "second"]
+    assert await running.accept() == ["hooks/a.sh"]
+    assert await running.system() == ["first", "second"]
     again = await start(root, values=running.values)
     assert await again.system() == ["first", "second"]
     assert await again.system("ses_2") == ["changed", "second"]
@@ -137,6 +152,7 @@ async def test_an_empty_answer_leaves_the_sessions_own_prompt_alone_for_good(kit
     running = await start(root)
     assert await running.system() == ["base"]
     kit.shell(root, "a.sh", mutate_request=JSON % "late")
+    await running.accept()
     assert await running.system() == ["base"]
 
 
@@ -172,13 +188,19 @@ async def test_a_deleted_session_is_forgotten(kit, start, root):
     kit.shell(root, "a.sh", mutate_request=JSON % "managed")
     running = await start(root)
     await running.system()
-    assert "system:ses_1" in running.values.held
+    assert await running.values.get("system:ses_1") is not None
 
-    class Gone:
-        type, session_id = "session.deleted", "ses_1"
-
-    await running.hooks["event"](Gone())
-    assert "system:ses_1" not in running.values.held
+    info = message.Session(
+        id="ses_1",
+        slug="s",
+        project_id="p",
+        directory="/",
+        title="t",
+        version="1",
+        time=message.SessionTime(created=1, updated=1),
+    )
+    await running.hooks["event"](event.make(event.SessionDeleted(session_id="ses_1", info=info)))
+    assert await running.values.get("system:ses_1") is None
 
 
 # -- answers, idle, tools observed ---------------------------------------------------------------------
@@ -236,11 +258,64 @@ async def test_idle_makes_the_session_go_on(kit, start, root):
     assert (given["session"], given["answer"]) == ({"id": "ses_1", "agent": "build"}, "done")
 
 
-async def test_idle_is_not_asked_after_a_failed_answer_and_an_empty_one_ends_the_turn(kit, start, root):
+async def test_what_a_script_changes_on_idle_is_committed_also_when_it_fails(kit, start, root):
+    text = """\
+    #!/bin/sh
+    case "$1" in
+    idle) echo "$1" >>notes.md; test -e fails && exit 3; echo '{}';;
+    discover) echo '{}';;
+    *) printf '{"error": "unknown hook: %s"}\\n' "$1"; exit 1;;
+    esac
+    """
+    kit.script(root / "hooks", "a.sh", text)
+    running = await start(root)
+    said = kit.answer({"type": "text", "text": "done"})
+    await running.end_turn(said)
+    assert kit.git(root, "status", "--porcelain") == ""
+    subject, *_ = kit.git(root, "log", "-1", "--format=%B").splitlines()
+    assert subject == "idle"
+    assert "Session: ses_1" in kit.git(root, "log", "-1", "--format=%B")
+    (root / "fails").touch()
+    await running.end_turn(said)
+    assert kit.git(root, "show", "--name-only", "--format=%s").split() == ["idle", "notes.md"]
+    assert kit.git(root, "log", "--format=%s").splitlines() == ["idle", "idle", "initial"]
+
+
+async def test_what_a_script_changes_as_it_observes_evolves_own_tools_is_committed(kit, start, root):
+    text = """\
+    #!/bin/sh
+    case "$1" in
+    tool_before|tool_after) echo "$1" >>notes.md; echo '{}';;
+    discover) echo '{}';;
+    *) printf '{"error": "unknown hook: %s"}\\n' "$1"; exit 1;;
+    esac
+    """
+    kit.script(root / "hooks", "a.sh", text)
+    running = await start(root)
+    call = {"tool": "evolve_datetime", "session_id": "ses_1", "call_id": "call_1"}
+    before = points.ToolCallInput(**call)
+    await running.hooks["tool.execute.before"](before, points.ArgsOutput(args={}))
+    await running.call("evolve_datetime")
+    after = points.ToolAfterInput(**call, args={})
+    output = points.ToolAfterOutput(title="", output="now", metadata={})
+    await running.hooks["tool.execute.after"](after, output)
+    assert kit.git(root, "status", "--porcelain") == ""
+    assert kit.git(root, "log", "--format=%s").splitlines() == ["tool_after", "tool_before", "initial"]
+
+
+async def test_idle_is_asked_after_a_final_answer_only_and_an_empty_one_ends_the_turn(kit, start, root):
     kit.shell(root, "a.sh", idle="{}")
     running = await start(root)
     failed = kit.answer(error={"name": "UnknownError", "data": {"message": "x"}})
     assert await running.end_turn(failed) == []
+    state = {"status": "completed", "input": {}, "output": "x", "title": "", "metadata": {}}
+    called = {
+        "type": "tool",
+        "callID": "1",
+        "tool": "bash",
+        "state": {**state, "time": {"start": 1, "end": 2}},
+    }
+    assert await running.end_turn(kit.answer({"type": "text", "text": "I look."}, called)) == []
     assert kit.calls(root, "a.sh", "idle") == []
     assert await running.end_turn(kit.answer({"type": "text", "text": "done"})) == []
     assert len(kit.calls(root, "a.sh", "idle")) == 1
@@ -281,8 +356,8 @@ async def test_an_observing_script_that_fails_refuses_nothing_and_is_not_recover
 # -- compaction ---------------------------------------------------------------------------------------
 
 
-async def compact(running) -> str | None:
-    output = points.CompactingOutput(context=[])
+async def compact(running, prompt: str | None = None) -> str | None:
+    output = points.CompactingOutput(context=[], prompt=prompt)
     await running.hooks["experimental.session.compacting"](points.CompactingInput(session_id="ses_1"), output)
     return output.prompt
 
@@ -298,8 +373,45 @@ async def test_compacting_gives_the_scripts_prompt_else_compaction_md(kit, start
     assert given["session"] == {"id": "ses_1"}
     assert given["history"][0]["role"] == "user"
     kit.shell(root, "a.sh", compacting="{}")
+    await running.accept()
     assert await compact(running) == "the default"
 
 
 async def test_without_a_script_or_a_file_the_hosts_own_compaction_prompt_stays(start, root):
     assert await compact(await start(root)) is None
+
+
+async def test_a_prompt_that_another_plugin_gave_goes_before_compaction_md_and_after_the_scripts(
+    kit, start, root
+):
+    (root / "prompts").mkdir()
+    (root / "prompts" / "compaction.md").write_text("the default")
+    running = await start(root)
+    assert await compact(running, "another plugin's") == "another plugin's"
+    kit.shell(root, "a.sh", compacting='{"prompt": "mine"}')
+    await running.accept()
+    assert await compact(running, "another plugin's") == "mine"
+
+
+@pytest.mark.parametrize("hook", ["mutate_request", "compacting"])
+async def test_the_history_is_written_as_json_once_however_many_scripts_are_given_it(
+    kit, start, root, monkeypatch, hook
+):
+    for name in ("a.sh", "b.sh", "c.sh"):
+        kit.shell(root, name, **{hook: "{}"})
+    running = await start(root)
+    running.client.session.history = [kit.user("a needle")]
+    encode, written = msgspec.json.encode, []
+
+    def counting(value, **how):
+        # One that stands in a value as JSON already is not written again.
+        if "a needle" in repr(value):
+            written.append(value)
+        return encode(value, **how)
+
+    monkeypatch.setattr(msgspec.json, "encode", counting)
+    await (running.system() if hook == "mutate_request" else compact(running))
+    assert len(written) == 1
+    for name in ("a.sh", "b.sh", "c.sh"):
+        (given,) = kit.calls(root, name, hook)
+        assert given["history"][0]["parts"][0]["text"] == "a needle"

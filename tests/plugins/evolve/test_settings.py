@@ -46,6 +46,7 @@ def test_slashes_inside_a_string_are_no_comment(tmp_path):
         ('{"heartbeat_ms": true}', "expected a whole number, found true"),
         ('{"hook_timeout": 0}', "expected a whole number of at least 1, found 0"),
         ('{"heartbeat_cleanup": "delete"}', "expected one of none, new, archive, compact"),
+        ('{"heartbeat_skip_active": 1}', "expected true or false, found 1"),
         ('{"heartbeat_cleanup_count": 0.5}', "whole number of at least 1 or null, found 0.5"),
         ('{"model": "gpt"}', 'expected "provider/model"'),
         ('{"heartbeat_agent": null}', "expected a text, found null"),
@@ -59,6 +60,12 @@ def test_a_mistake_names_its_place_what_was_expected_and_what_was_found(tmp_path
         load(tmp_path, text)
     assert says in str(error.value)
     assert "evolve.jsonc" in str(error.value)
+
+
+@pytest.mark.parametrize("given", ["-1", "-2", "-1800000"])
+def test_any_negative_interval_switches_the_heartbeat_off(tmp_path, given):
+    assert load(tmp_path, f'{{"heartbeat_ms": {given}}}').settings.heartbeat_ms == int(given)
+    assert load(tmp_path, "{}", EVOLVE_HEARTBEAT_MS=given).settings.heartbeat_ms == int(given)
 
 
 def test_variables_win_over_the_file(tmp_path):

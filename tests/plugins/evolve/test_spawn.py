@@ -11,6 +11,7 @@ import pytest
 
 from instar.plugin import points
 from instar.plugins.evolve import script, settings
+from instar.plugins.evolve.workspace import VARIABLES
 
 LINE = f"#!{os.path.realpath(sys.executable)}\n"
 PARENT = """import json, sys
@@ -40,7 +41,7 @@ ODD = {
 
 
 def place(root: Path, warm: bool) -> script.Place:
-    return script.Place(root, script.environment({"PATH": os.environ["PATH"]}, root), 10.0, warm)
+    return script.Place(root, {"PATH": os.environ["PATH"], **dict.fromkeys(VARIABLES, str(root))}, 10.0, warm)
 
 
 async def heat(kit, processes, root: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from instar.plugin import ToolFailure
 from instar.plugins.evolve import discovery
+from instar.plugins.evolve.heartbeat.schedule import State
 
 ADDED = '''
 @tool(who="Whom to greet.")
@@ -67,9 +68,13 @@ async def test_the_story_a_failing_change_is_refused_a_passing_one_is_installed_
     assert kit.git(hello, "log", "--format=%s").splitlines() == ["evolve_hook_edit hello.py", "initial"]
     assert kit.git(hello, "show", "--name-only", "--format=").split() == ["hooks/hello.py"]
     assert kit.git(hello, "status", "--porcelain") == ""
-    assert [found.properties.file for found in running.client.published] == [
-        str(hello / "hooks" / "hello.py")
-    ]
+    refusal, change, edited = running.client.published
+    assert (refusal.type, refusal.properties.stage) == ("evolve.refused", "test")
+    assert refusal.properties.file == "hooks/hello.py"
+    assert "note_list has no description" in refusal.properties.message
+    assert (change.type, change.properties.files) == ("evolve.installed", ["hooks/hello.py"])
+    assert (change.properties.epoch, change.properties.session_id) == (2, "ses_1")
+    assert (edited.type, edited.properties.file) == ("file.edited", str(hello / "hooks" / "hello.py"))
 
     greeting = await running.call("hello_greet", who="Ada")
     assert greeting.output == "Hello, Ada! $& costs \\1"
@@ -100,10 +105,20 @@ async def test_every_own_tool_has_a_schema_that_holds_and_describes_every_proper
     assert own["evolve_prompt_write"].parameters["properties"]["file"]["enum"] == stages
 
 
-async def test_the_tools_that_take_a_hook_file_are_left_out_while_there_is_none(start, root):
+async def test_all_tools_are_there_while_there_is_no_script_and_say_so(start, root):
     running = await start(root)
-    assert {name for name in running.tools if "hook" in name} == {"evolve_hook_list"}
+    assert set(running.tools) == discovery.OWN
+    assert "enum" not in running.tools["evolve_hook_read"].parameters["properties"]["file"]
     assert (await running.call("evolve_hook_list")).output == "(no hook scripts)"
+    with pytest.raises(ToolFailure, match=r"there is no hooks/x\.py"):
+        await running.call("evolve_hook_read", file="x.py")
+
+
+async def test_all_tools_are_there_when_the_only_script_is_broken(kit, start, root):
+    kit.script(root / "hooks", "a.sh", "#!/bin/sh\nexit 3\n")
+    running = await start(root)
+    assert set(running.tools) == discovery.OWN
+    assert running.tools["evolve_hook_write"].parameters["properties"]["file"]["enum"] == ["a.sh"]
 
 
 async def test_own_tools_go_by_each_scripts_prefix_unless_a_script_has_a_tool_of_that_name(kit, start, root):
@@ -124,6 +139,14 @@ async def test_the_date_is_in_utc(start, root):
     said = (await (await start(root)).call("evolve_datetime")).output
     assert said.endswith("Z")
     assert abs(datetime.fromisoformat(said) - datetime.now(UTC)) < timedelta(minutes=1)
+
+
+async def test_the_time_of_the_last_heartbeat_is_told_in_utc(start, root):
+    running = await start(root)
+    assert (await running.call("evolve_heartbeat_time")).output == "never"
+    begun = int(datetime(2026, 3, 1, 12, 30, tzinfo=UTC).timestamp() * 1000)
+    running.engine.books.heartbeat.change(lambda state: (State(last=begun), []), begun)
+    assert (await running.call("evolve_heartbeat_time")).output == "2026-03-01T12:30:00.000Z"
 
 
 async def test_hooks_and_prompts_are_listed_and_read_by_lines(kit, start, hello):
@@ -165,7 +188,8 @@ async def test_no_new_file_is_created(kit, start, hello):
     running = await start(hello)
     for tool, file in [("evolve_prompt_write", "recover.md"), ("evolve_hook_write", "new.py")]:
         said = await refused(kit, running, hello, tool, file=file, content="#!/bin/sh\n")
-        assert re.search("cannot create new files|new hook scripts cannot be created", said)
+        assert said.startswith(f"there is no {'prompts' if file == 'recover.md' else 'hooks'}/{file};")
+        assert said.endswith('(a person allows it by "evolve": {"create": "allow"})')
 
 
 @pytest.mark.parametrize("file", ["../config/evolve.jsonc", "/etc/hostname", "..", ".git", "link.md", "a\0b"])

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from instar.plugin import wire
+from instar.plugin import permission, wire
 from instar.plugins.evolve import parameters, protocol
 
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -23,7 +23,7 @@ PREFIX: Final = "evolve"
 OWN: Final = frozenset(
     f"{PREFIX}_{name}"
     for name in (
-        "datetime",
+        *("datetime", "heartbeat_time", "tool_list", "tool_invoke", "log", "rollback", "pending"),
         *(f"hook_{verb}" for verb in ("list", "read", "write", "edit", "validate")),
         *(f"prompt_{verb}" for verb in ("list", "read", "write", "edit")),
     )
@@ -105,19 +105,37 @@ def collisions(registrations: Sequence[Registration]) -> tuple[set[str], list[st
 
 
 def patterns(tool: ScriptTool, args: Mapping[str, Any]) -> list[str]:
-    """Return what a call touches, for the permission rules: the values of the arguments that it names.
+    """Return what a call touches, for the permission rules: the values of the arguments that it names."""
+    return asked_about(tool.patterns, args)
 
-    A list counts item by item. Of a path with ``.`` or ``..`` in it both spellings are asked about, so
-    that ``./SOUL.md`` is not a way round a rule about ``SOUL.md``.
+
+def asked_about(names: Iterable[str], args: Mapping[str, Any]) -> list[str]:
+    """Return the values of these arguments as patterns; ``*`` without names.
+
+    A list counts item by item. Of a path with ``.``, ``..``, two slashes or one at its end both spellings are asked
+    about, so that ``./SOUL.md`` and ``SOUL.md/`` are no way round a rule about ``SOUL.md``. What no rule can name
+    (nothing at all, an object, a wildcard) is in doubt (`permission.DOUBT`): a rule about some values may be about it.
     """
-    found: list[str] = []
-    for name in tool.patterns:
-        value = args.get(name)
-        for item in value if isinstance(value, list) else [value]:
-            if item is not None:
-                text = protocol.as_text(item)
-                found += [text, _plain_path(text)]
+    found = [text for name in names for text in _texts(name, args.get(name))]
     return list(dict.fromkeys(found)) or ["*"]
+
+
+def remembered(names: Sequence[str], patterns: Iterable[str]) -> list[str]:
+    """Return those of `asked_about` that an `always` answer may cover: a wildcard in one would cover others too."""
+    return [one for one in patterns if not set(one) & set("*?")] if names else ["*"]
+
+
+def _texts(name: str, value: Any) -> list[str]:
+    if isinstance(value, list) and value:
+        return [text for item in value for text in _texts(name, item)]
+    text = protocol.as_text(value)
+    if value in (None, "", []):
+        return [f"{permission.DOUBT}{name}: nothing"]
+    if isinstance(value, Mapping) or set(text) & set("*?["):
+        return [text, f"{permission.DOUBT}{name}: {text}"]
+    if isinstance(value, float) and value.is_integer():
+        return [text, str(int(value))]
+    return [text, _plain_path(text)]
 
 
 def _tool(prefix: str, definition: Any) -> ScriptTool:
@@ -134,10 +152,10 @@ def _tool(prefix: str, definition: Any) -> ScriptTool:
     return ScriptTool(name, full, description, schema, _patterns(definition.get("permission"), schema))
 
 
-def _patterns(permission: Any, schema: wire.Plain) -> tuple[str, ...]:
-    if permission is None:
+def _patterns(asks: Any, schema: wire.Plain) -> tuple[str, ...]:
+    if asks is None:
         return ()
-    named = permission.get("arg") if isinstance(permission, Mapping) else None
+    named = asks.get("arg") if isinstance(asks, Mapping) else None
     names = [named] if isinstance(named, str) else named
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise BadTool('permission: expected {"arg": "name"} or {"arg": ["name", …]}')
@@ -172,5 +190,9 @@ def _files(twins: Sequence[Registration]) -> str:
 
 
 def _plain_path(text: str) -> str:
-    dotted = "://" not in text and any(piece in (".", "..") for piece in text.split("/")[:-1])
-    return posixpath.normpath(text) if dotted else text
+    pieces = text.removeprefix("/").split("/")
+    if "://" in text or text == "/" or not set(pieces) & {"", ".", ".."}:
+        return text
+    plain = posixpath.normpath(text)
+    # Two slashes in front mean something of their own by POSIX, and nothing here.
+    return plain[1:] if plain.startswith("//") else plain

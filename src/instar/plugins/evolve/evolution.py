@@ -1,250 +1,294 @@
-"""Evolving: installing a tested change of a hook script or a prompt, and committing what a tool run changed.
+"""Evolving: a candidate that has passed the gate is installed, one that would reach more waits for a person.
 
-One evolution of a workspace at a time. The order is check, install (atomic), discover, commit; a candidate
-that is refused leaves the workspace as it was, byte for byte.
+One change of a workspace at a time. Whoever makes it, it is one transaction (`install`): one commit, one epoch.
+Source: issue 6; seed 000 "hook protocol".
 """
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import msgspec
 
-from instar.plugin import Client, ToolContext, ToolFailure, document, event, process
-from instar.plugins.evolve import candidate, discovery, edit, script, tree
-from instar.plugins.evolve.history import Commit, History
-from instar.plugins.evolve.scripts import Scripts
-from instar.plugins.evolve.workspace import OutsideWorkspace, Workspace
+from instar.plugins.evolve import edit
+from instar.plugins.evolve.books import Books
+from instar.plugins.evolve.candidate import Candidate, Refused, text
+from instar.plugins.evolve.gate import judge, pending
+from instar.plugins.evolve.gate.judge import Verdict
+from instar.plugins.evolve.ground import Ground
+from instar.plugins.evolve.history import trailers
+from instar.plugins.evolve.history.commits import Commit
+from instar.plugins.evolve.history.pins import BadPin
+from instar.plugins.evolve.ledger import vault
+from instar.plugins.evolve.ledger.install import whole
+from instar.plugins.evolve.making import Cause, Making, NotChanged, called_by, commit_of, explained
+from instar.plugins.evolve.points import CandidateInput
+from instar.plugins.evolve.probation import prediction
+from instar.plugins.evolve.probation.observer import Observer
+from instar.plugins.evolve.probation.prediction import Prediction
+from instar.plugins.evolve.scene import Change, Scenes
+from instar.plugins.evolve.trial import File
 
-log = logging.getLogger("instar.evolve")
+_FROZEN = "frozen"
 
-Change = Callable[[str], str]
-"""From a file's text to its new text; may raise `edit.NoEdit`."""
+Progress = Callable[[str], None]
+"""Hears of each stage of the gate as it begins."""
+
+
+class Waits(NotChanged):
+    """A candidate that waits for a person under the id `id`."""
+
+    def __init__(self, id: str, text: str) -> None:  # noqa: A002 - the word that a person types
+        super().__init__(text)
+        self.id = id
 
 
 class Installed(msgspec.Struct, frozen=True):
-    """An evolution: what it changed, what its test printed, and its commit (None: git failed)."""
+    """A change that went live: its commit (None: git failed) and what the gate found (None: it was not asked)."""
 
-    file: str
+    path: str
     diff: str
-    verdict: candidate.Verdict | None
-    commit: Commit | None
-
-
-class Recorded(msgspec.Struct):
-    """What a tool run changed; filled in when the run is over."""
-
-    files: list[str] = msgspec.field(default_factory=list)
+    epoch: int
+    verdict: Verdict | None = None
     commit: Commit | None = None
 
 
 class Evolution:
-    """Changes of one workspace. `refresh` is called when a script was installed."""
+    """Changes of one workspace, one at a time: `lock` is held meanwhile.
+
+    `object` returns why another plugin objects to a candidate that passed its trials, "" when none does.
+    """
 
     def __init__(
         self,
-        processes: process.Processes,
-        workspace: Workspace,
-        scripts: Scripts,
-        history: History,
-        client: Client,
-        place: Callable[[], script.Place],
-        refresh: Callable[[], Awaitable[None]],
+        books: Books,
+        ground: Ground,
+        scenes: Scenes,
+        making: Making,
+        observer: Observer,
+        object: Callable[[CandidateInput], Awaitable[str]],  # noqa: A002 - the verb
     ) -> None:
-        self._processes = processes
-        self._client = client
-        self._place = place
-        self._refresh = refresh
-        self._lock = asyncio.Lock()
-        self._watched: dict[str, dict[str, tree.Scan]] = {}
-        self._running: dict[str, str] = {}
-        self.workspace = workspace
-        self.scripts = scripts
-        self.history = history
+        self._books = books
+        self._ground = ground
+        self._scenes = scenes
+        self._making = making
+        self._observer = observer
+        self._object = object
+        self.lock = asyncio.Lock()
 
-    async def try_hook(self, file: str, content: str) -> candidate.Verdict:
-        """Check a candidate without installing it. Raises `candidate.Refused` and `ToolFailure`."""
-        self._script(file)
-        return await self._check(file, content)
+    # -- by the gate -----------------------------------------------------------------------------------
 
-    async def change_hook(self, file: str, change: Change, tool: str, context: ToolContext) -> Installed:
-        """Change a hook script if its candidate passes. Raises `ToolFailure` otherwise."""
-        async with self._lock:
-            path = self._script(file)
-            before, after = _changed(path, change)
+    async def validate(self, path: str, content: str) -> Verdict:
+        """Take a new whole text of a file through the gate without installing it.
+
+        Raises `Refused` and `NotChanged`.
+        """
+        return await self._judged(self._scenes.candidate(path, lambda before: content))
+
+    async def change(
+        self,
+        path: str,
+        change: Change,
+        cause: Cause,
+        expect: Prediction | None = None,
+        also: Mapping[str, File] | None = None,
+    ) -> Installed:
+        """Change the file at `path` of the workspace, if its candidate passes the gate.
+
+        Raises `Refused`, `Waits` when a person must allow it first, and `NotChanged`.
+        """
+        async with self.lock:
+            await self.may_change(path, cause)
+            candidate = self._scenes.candidate(path, change, expect, also)
             try:
-                verdict = await self._check(file, after)
-            except candidate.Refused as error:
-                raise ToolFailure(
-                    f"hooks/{file} was not changed: {error}\n\nThe workspace is as it was."
-                ) from None
-            commit = await self._install(path, before, after, tool, context)
-            await self._refresh()
-            return Installed(file, edit.diff(f"hooks/{file}", before, after), verdict, commit)
-
-    async def change_prompt(self, file: str, change: Change, tool: str, context: ToolContext) -> Installed:
-        """Change an existing prompt. Raises `ToolFailure`."""
-        async with self._lock:
-            path = self.prompt(file)
-            before, after = _changed(path, change)
-            commit = await self._install(path, before, after, tool, context)
-            return Installed(file, edit.diff(f"prompts/{file}", before, after), None, commit)
-
-    def prompt(self, file: str) -> Path:
-        """Return the path of a prompt, which need not exist. Raises `ToolFailure`."""
-        try:
-            return self.workspace.resolve(self.workspace.prompts, file)
-        except OutsideWorkspace as error:
-            raise ToolFailure(str(error)) from None
-
-    def hook(self, file: str) -> Path:
-        """Return the path of a file in ``hooks/``. Raises `ToolFailure`."""
-        try:
-            return self.workspace.resolve(self.workspace.hooks, file)
-        except OutsideWorkspace as error:
-            raise ToolFailure(str(error)) from None
-
-    @asynccontextmanager
-    async def recording(self, tool: str, session_id: str, call_id: str) -> AsyncIterator[Recorded]:
-        """Commit what the body changes in the workspace, also when it fails."""
-        self._running[call_id] = tool
-        try:
-            before = await asyncio.to_thread(self.history.scan)
-            recorded = Recorded()
-            try:
-                yield recorded
-            except asyncio.CancelledError:
-                # No time for git now: what is owed goes into the next commit.
-                self.history.changed(before)
+                verdict = await self._judged(candidate)
+                await self._heard(candidate, verdict, cause)
+            except Refused as error:
+                await self._making.refused(path, cause, error.stage, str(error))
                 raise
-            except BaseException:
-                await self._record(before, recorded, tool, session_id, call_id)
-                raise
-            await self._record(before, recorded, tool, session_id, call_id)
-        finally:
-            self._running.pop(call_id, None)
+            if verdict.raised:
+                raise await self._waits(candidate, verdict, cause)
+            return await whole(self._install(candidate, verdict, cause))
 
-    async def watch(self, tool: str, session_id: str, call_id: str) -> None:
-        """Remember what stands in the workspace before a call of a tool that is not evolve's own."""
-        self._running[call_id] = tool
-        self._watched.setdefault(session_id, {})[call_id] = await asyncio.to_thread(self.history.scan)
+    async def approve(
+        self,
+        id: str,  # noqa: A002 - the word that a person types
+        who: str,
+        said: Progress = lambda stage: None,
+    ) -> Installed:
+        """Install what waits under `id`: a person allows what it raises. It is judged once more before.
 
-    async def watched(self, tool: str, session_id: str, call_id: str) -> None:
-        """Commit what a call that was watched has changed (seed 000: "after tool execution")."""
-        before = self._watched.get(session_id, {}).pop(call_id, None)
-        if before is not None:
-            await self._commit(before, Recorded(), tool, session_id, call_id)
-        self._running.pop(call_id, None)
+        Raises `pending.NotPending`, `Refused` and `NotChanged`.
+        """
+        async with self.lock:
+            entry = await asyncio.to_thread(self._books.pending.get, id)
+            proposal, cause = entry.proposal, _cause(entry.proposal.cause)
+            path, live = proposal.file, self._making.sha(proposal.file)
+            if why := entry.stale(live):
+                raise pending.NotPending(why)
+            also = {name: File(new.encode(), 0o755) for name, new in proposal.also.items()}
+            expect = _prediction(proposal.prediction)
+            candidate = self._scenes.candidate(path, lambda before: proposal.content, expect, also)
+            verdict = await self._judged(candidate, said)
+            # The decision is kept once it can be carried out: what is refused now waits as it did.
+            if not entry.is_of(self._proposal(candidate, verdict, cause)):
+                raise NotChanged(
+                    f"{id} would reach something else now than was approved: {'; '.join(verdict.raised) or 'nothing'}; "
+                    "let it be proposed again"
+                )
+            await asyncio.to_thread(self._books.pending.decide, id, True, who, live)
+            ordered = msgspec.structs.replace(cause, by="person")
+            self._making.happened("approved", ordered, [path], f"{id} by {who}")
+            installed = await whole(self._install(candidate, verdict, ordered))
+            await asyncio.to_thread(self._books.pending.remove, id)
+            return installed
 
-    async def unwatch(self, session_id: str) -> None:
-        """Owe what the calls of a turn that was aborted have changed to the next commit."""
-        for call_id, before in self._watched.pop(session_id, {}).items():
-            self._running.pop(call_id, None)
-            await asyncio.to_thread(self.history.changed, before)
+    async def reject(self, id: str, who: str, why: str = "") -> pending.PendingEntry:  # noqa: A002 - as above
+        """Refuse what waits under `id` for good. Raises `pending.NotPending`."""
+        path = (await asyncio.to_thread(self._books.pending.get, id)).proposal.file
+        entry = await asyncio.to_thread(self._books.pending.decide, id, False, who, self._making.sha(path))
+        self._making.happened("rejected", Cause(by="person"), [entry.proposal.file], why or f"{id} by {who}")
+        return entry
 
-    async def _record(
-        self, before: tree.Scan, recorded: Recorded, tool: str, session_id: str, call_id: str
-    ) -> None:
-        await self._commit(before, recorded, tool, session_id, call_id)
-        if recorded.files:
-            await self._announce(recorded.commit.files if recorded.commit else recorded.files)
+    # -- freezing --------------------------------------------------------------------------------------
 
-    async def _commit(
-        self, before: tree.Scan, recorded: Recorded, tool: str, session_id: str, call_id: str
-    ) -> None:
-        async with self._lock:
-            recorded.files = await asyncio.to_thread(self.history.changed, before)
-            if recorded.files:
-                text = message(tool, "", session_id, call_id, self._beside(call_id))
-                recorded.commit = await self.history.commit([], text)
+    async def freeze(self, why: str = "") -> None:
+        """Change nothing until a person thaws it. Raises `OSError`."""
+        self._books.keep(_FROZEN, {"why": why or "a person froze it"})
+        self._making.happened("frozen", Cause(by="person"), [], why)
 
-    def _beside(self, call_id: str) -> dict[str, str]:
-        """The other calls that run now: a change that is found may as well be theirs."""
-        return {other: tool for other, tool in self._running.items() if other != call_id}
+    async def thaw(self) -> None:
+        """Let evolve change again what was frozen by a person, or by too many failures. Raises `OSError`."""
+        self._books.keep(_FROZEN, None)
+        self._observer.thaw()
+        self._making.happened("thawed", Cause(by="person"), [], "")
 
-    async def _check(self, file: str, content: str) -> candidate.Verdict:
-        live = await self.scripts.live(file)
-        attempt = candidate.Candidate(file, content, live)
-        verdict = await candidate.check(self._processes, self.workspace, attempt, self._place())
-        others = [one for one in self.scripts.registrations if one.file != file]
-        _, problems = discovery.collisions([*others, verdict.registration])
-        clashes = [problem for problem in problems if file in problem]
-        if clashes:
-            raise candidate.Refused("\n".join(clashes))
-        return verdict
+    async def frozen(self) -> str:
+        """Return why nothing may change now; empty when it may."""
+        if self._books.safe is not None:
+            return self._books.safe.why
+        kept = self._books.note(_FROZEN)
+        if isinstance(kept, dict):
+            return f"changes are frozen: {kept.get('why')}; a person can end it with: instar evolve thaw"
+        return self._observer.frozen() or await self._ground.frozen()
 
-    async def _install(
-        self, path: Path, before: str, after: str, tool: str, context: ToolContext
-    ) -> Commit | None:
-        """Put the new text in place and commit it; refuse when somebody changed the file meanwhile."""
-        if _read(path) != before:
-            raise ToolFailure(f"{path.name} was changed by somebody else meanwhile: read it again")
+    async def may_change(self, path: str, cause: Cause) -> None:
+        """Raise `NotChanged` when the file may not be changed now by whoever wants to; a person always may."""
+        if cause.by == "person":
+            return
+        why = await self.frozen()
+        if why:
+            raise NotChanged(f"{path} was not changed: {why}")
         try:
-            document.atomic_write(path, after.encode())
-        except OSError as error:
-            raise ToolFailure(f"{path.name} could not be written: {error}; it is as it was") from None
-        file = path.relative_to(self.workspace.root).as_posix()
-        log.info("evolution=installed file=%s tool=%s session=%s", file, tool, context.session_id)
-        commit = await self.history.commit(
-            [file], message(tool, path.name, context.session_id, context.call_id)
-        )
-        await self._announce([file])
-        return commit
+            pin = self._books.pins.find(path)
+        except BadPin as error:
+            raise NotChanged(f"{path} was not changed: {error}") from None
+        if pin is not None:
+            raise NotChanged(f"{path} was not changed: it is pinned by {pin.by or 'a person'}")
 
-    def _script(self, file: str) -> Path:
-        path = self.hook(file)
-        if not path.exists():
-            raise ToolFailure(f"there is no hooks/{file}; new hook scripts cannot be created")
-        if self.scripts.find(file) is None:
-            raise ToolFailure(
-                f"hooks/{file} is missing its run bit, so it is no hook script: chmod +x {path}"
+    # -- the parts -------------------------------------------------------------------------------------
+
+    async def _judged(self, candidate: Candidate, said: Progress = lambda stage: None) -> Verdict:
+        scene = await self._scenes.scene(candidate)
+        return await judge.judge(candidate, scene, await self._ground.bench(), said)
+
+    async def _heard(self, candidate: Candidate, verdict: Verdict, cause: Cause) -> None:
+        """Let other plugins refuse what passed its trials. Raises `Refused`."""
+        before = None if candidate.before is None else text(candidate.before.content)
+        after = text(candidate.after.content)
+        why = await self._object(
+            CandidateInput(
+                path=candidate.path,
+                before=before,
+                after=after,
+                diff=edit.diff(candidate.path, before or "", after),
+                raised=list(verdict.raised),
+                tool=cause.tool,
+                session_id=cause.session,
+                call_id=cause.call,
+                agent=cause.agent,
             )
-        return path
+        )
+        if why:
+            raise Refused("hooks", why)
 
-    async def _announce(self, files: list[str]) -> None:
-        for file in files:
-            properties = event.FileEdited(file=str(self.workspace.root / file))
-            await self._client.publish(event.make(properties))
+    async def _install(self, candidate: Candidate, verdict: Verdict, cause: Cause) -> Installed:
+        """Make a candidate live that may be."""
+        books, path = self._books, candidate.path
+        old, new = self._making.sha(path), vault.sha256(candidate.after.content)
+        if verdict.held is not None and verdict.settled is not None:
+            # First, so that no crash leaves a version of the agent's that runs as the person's own.
+            books.grants.expect(candidate.file, new, verdict.held, old, verdict.settled)
+        said = trailers.Trailers(
+            by="person" if cause.by == "person" else "",
+            epoch=books.ledger.next_epoch,
+            gate=[f"{stage.name}: {stage.found} ({stage.ms} ms)" for stage in verdict.stages],
+            cost=verdict.ms,
+            expect="" if candidate.expect is None else msgspec.json.encode(candidate.expect).decode(),
+        )
+        tool = cause.tool or "instar evolve"
+        try:
+            with explained():
+                books.own.leave(candidate.changes)
+            with self._observer.trying(path, old, new, candidate.expect):
+                changed = await self._making.make(
+                    candidate.changes, f"{tool} {candidate.file}", called_by(cause, said), "install"
+                )
+        except NotChanged as error:
+            await self._making.refused(path, cause, "install", str(error))
+            raise
+        if verdict.settled is not None:
+            books.grants.settle(candidate.file, verdict.settled)
+        await self._making.installed(changed, cause, verdict.ms)
+        before = "" if candidate.before is None else text(candidate.before.content)
+        diff = edit.diff(path, before, text(candidate.after.content))
+        return Installed(path, diff, changed.epoch, verdict, commit_of(changed))
+
+    async def _waits(self, candidate: Candidate, verdict: Verdict, cause: Cause) -> NotChanged:
+        """Let a candidate wait for a person."""
+        proposal = self._proposal(candidate, verdict, cause)
+        try:
+            entry = await asyncio.to_thread(self._books.pending.put, proposal)
+        except pending.NotPending as error:
+            return NotChanged(f"{candidate.path} was not changed: {error}")
+        raised = "\n".join(f"- {sentence}" for sentence in verdict.raised)
+        if entry.state == "rejected":
+            return NotChanged(
+                f"{candidate.path} was not changed: a person has rejected just this ({entry.id}).\n{raised}"
+            )
+        await self._making.refused(
+            candidate.path, cause, "authority", f"it waits for a person as {entry.id}: {raised}"
+        )
+        return Waits(
+            entry.id,
+            f"{candidate.path} was not changed: it passed its trials, but it would reach more than it may:\n{raised}\n"
+            f"It waits for a person as {entry.id} (instar evolve approve {entry.id}). Propose it without that to have "
+            "it installed at once.",
+        )
+
+    def _proposal(self, candidate: Candidate, verdict: Verdict, cause: Cause) -> pending.Proposal:
+        before = "" if candidate.before is None else text(candidate.before.content)
+        after = text(candidate.after.content)
+        return pending.Proposal(
+            file=candidate.path,
+            base=self._making.sha(candidate.path),
+            content=after,
+            raised=verdict.raised,
+            cause=pending.Cause(cause.session, cause.call, cause.tool, cause.agent, cause.message),
+            also={path: text(file.content) for path, file in candidate.also.items()},
+            diff=edit.diff(candidate.path, before, after),
+            test=verdict.test or "",
+            replay=verdict.replay.text() if verdict.replay is not None else "",
+            prediction=msgspec.to_builtins(candidate.expect),
+        )
 
 
-def message(
-    tool: str, subject: str, session_id: str, call_id: str, beside: Mapping[str, str] | None = None
-) -> str:
-    """Return the message of a commit: which tool, on what, and in its body which session and call.
-
-    `beside` are calls, by id with their tool, that ran at the same time and may have made the change.
-    """
-    others = beside or {}
-    first = f"{', '.join(dict.fromkeys([tool, *others.values()]))} {subject}".strip()
-    also = "".join(f"\nAlso running: {name} {other}" for other, name in others.items())
-    return f"{first}\n\nSession: {session_id}\nCall: {call_id}{also}"
+def _cause(kept: pending.Cause) -> Cause:
+    return Cause(
+        "agent", kept.tool or "", kept.session or "", kept.call or "", kept.agent or "", kept.message or ""
+    )
 
 
-def _changed(path: Path, change: Change) -> tuple[str, str]:
-    before = _read(path)
-    try:
-        after = change(before)
-    except edit.NoEdit as error:
-        raise ToolFailure(f"{path.name}: {error}") from None
-    if after == before:
-        raise ToolFailure(f"{path.name} already says exactly that: nothing to change")
-    try:
-        after.encode()
-    except UnicodeEncodeError as error:
-        raise ToolFailure(f"{path.name}: the new text is not valid Unicode: {error.reason}") from None
-    return before, after
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_bytes().decode()
-    except FileNotFoundError:
-        raise ToolFailure(
-            f"there is no {path.parent.name}/{path.name}; evolve cannot create new files"
-        ) from None
-    except UnicodeDecodeError as error:
-        raise ToolFailure(f"{path.name} is not UTF-8 text (byte {error.start})") from None
-    except OSError as error:
-        raise ToolFailure(f"{path.name} cannot be read: {error.strerror}") from None
+def _prediction(kept: Any) -> Prediction | None:
+    """The prediction of a proposal, which was valid when it was made."""
+    return None if kept is None else prediction.restore(kept)

@@ -22,6 +22,8 @@ class Prompts:
     def text(self, stage: str) -> str:
         """Return the text of one stage, empty when it has no file that can be read."""
         name = f"{stage}.md"
+        if not self._workspace.holds(f"prompts/{name}"):
+            return ""
         try:
             path = self._workspace.resolve(self._workspace.prompts, name)
             version = signature(path)

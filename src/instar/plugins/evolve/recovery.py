@@ -4,9 +4,11 @@ Source: seed 000 "recover", issue 2 item 9. `recover` itself failing recovers no
 """
 
 import logging
+from collections.abc import Awaitable, Callable
 
-from instar.plugin import Client, NotFound, PromptBody
+from instar.plugin import Client, NotFound, PromptBody, ids
 from instar.plugins.evolve import protocol, script
+from instar.plugins.evolve.effects import Effects
 from instar.plugins.evolve.scripts import Scripts
 
 log = logging.getLogger("instar.evolve")
@@ -14,13 +16,17 @@ log = logging.getLogger("instar.evolve")
 SOURCE = "evolve.recover"
 """The source of the follow-ups that recovery queues."""
 
+Queue = Callable[[str], Awaitable[bool]]
+"""Takes what recovery wants said to a session; whether it will be."""
+
 
 class Recovery:
     """Emergency prompts by session."""
 
-    def __init__(self, scripts: Scripts, client: Client) -> None:
+    def __init__(self, scripts: Scripts, client: Client, effects: Effects) -> None:
         self._scripts = scripts
         self._client = client
+        self._effects = effects
         self._system: dict[str, list[str]] = {}
         self._said: dict[str, dict[tuple[str, str], str]] = {}
 
@@ -28,16 +34,24 @@ class Recovery:
         """Return the system prompt that replaces this step's, once; empty when nothing failed."""
         return self._system.pop(session_id, [])
 
-    async def failed(self, session_id: str, agent: str | None, failure: script.ScriptFailure) -> bool:
+    async def failed(
+        self,
+        session_id: str,
+        agent: str | None,
+        failure: script.ScriptFailure,
+        queue: Queue | None = None,
+    ) -> bool:
         """Recover from one failed call: keep the system prompt for the step, queue the user message.
 
         A script that fails at every step queues its message once, until the same hook of it succeeds, and
         the same text once for all its hooks.
-        Returns whether a message was queued.
+        `queue` takes the message in place of the session's own queue. Returns whether a message was queued.
         """
         if failure.hook in protocol.OBSERVATIONAL:
             return False
         answer = await self._ask(failure)
+        key = ids.new("evt")
+        await self._effects.carry_out("recover", session_id, answer, key=key, source=failure.script)
         system = protocol.texts(answer, "system") or self._scripts.prompts.default("recover")
         kept = self._system.get(session_id, [])
         if system:
@@ -49,6 +63,8 @@ class Recovery:
         if not user or known:
             return False
         said[mark] = user
+        if queue is not None:
+            return await queue(user)
         return await self._queue(session_id, PromptBody.text(user, synthetic=True, agent=agent))
 
     def succeeded(self, session_id: str, hook: str) -> None:

@@ -5,91 +5,141 @@ Source: seed 000 "hook protocol". A timeout ends the script's whole process grou
 
 import json
 import logging
-import re
 import signal
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
 from instar.plugin import process, wire
 from instar.plugins.evolve import protocol
-from instar.plugins.evolve.workspace import VARIABLES
 
 log = logging.getLogger("instar.evolve")
 
 OUTPUT_LIMIT: Final = 10_000_000
 """Bytes that one call may print; more is a failure."""
-_CREDENTIAL = re.compile(
-    r"((^|_)KEY|APIKEY|ACCESSKEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|_PAT|_AUTH)$",
-    re.IGNORECASE,
-)
 _STDERR_LINES = 50
 _TAIL = 2000
+
+
+Kind = Literal["crash", "signal", "timeout", "malformed", "flood", "unstarted"]
+"""How a call fails: an exit code other than 0, a signal, its time, no lines of JSON, too many, or it did not start."""
 
 
 class ScriptFailure(Exception):
     """A call that failed. The text says which script, which hook, how long, why and what it printed."""
 
-    def __init__(self, script: str, hook: str, why: str, *, printed: str = "", seconds: float = 0.0) -> None:
+    def __init__(
+        self,
+        script: str,
+        hook: str,
+        why: str,
+        *,
+        kind: Kind = "crash",
+        printed: str = "",
+        seconds: float = 0.0,
+    ) -> None:
         said = f"; it printed: {protocol.clip(printed)}" if printed else ""
         super().__init__(f"{script} {hook}: {why} after {seconds * 1000:.0f} ms{said}")
         self.script, self.hook, self.why = script, hook, why
-        self.printed, self.seconds = printed, seconds
+        self.kind, self.printed, self.seconds = kind, printed, seconds
 
 
 class UnknownHook(Exception):
     """The script said that it does not answer this hook: no failure (issue 2)."""
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Where scripts run: the workspace (or a copy of it), their environment, and seconds a call.
+class Called(msgspec.Struct, frozen=True):
+    """One call that came to an end: its input, and what it answered, or how it failed.
 
-    `warm`: a Python script may be run by an interpreter that has already started (issue 5, item 5).
+    `at` is its beginning in ms since the epoch, `ms` its length. `kind` is None for an answer, "unknown" where it
+    does not know the hook, else how it failed.
+    """
+
+    hook: str
+    stdin: bytes
+    at: int
+    ms: float
+    answer: protocol.Answer = {}
+    kind: Kind | Literal["unknown"] | None = None
+    why: str = ""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where scripts run: the workspace, their environment, and seconds a call.
+
+    `warm`: a Python script may be run by an interpreter that has already started (issue 5, item 5). `confine` says what
+    it may reach; None: what its person may.
     """
 
     root: Path
     environment: Mapping[str, str]
     timeout: float
     warm: bool = False
+    confine: process.Confinement | None = None
 
 
-def environment(given: Mapping[str, str], root: Path, passed: Collection[str] = ()) -> dict[str, str]:
-    """Return the environment of a hook script: `given` without credentials, and the workspace's name.
+class Run(Protocol):
+    """Starts a script, in the workspace or in a trial. Raises `process.ProcessError`."""
 
-    Names that end like a credential (_KEY, TOKEN, SECRET, PASSWORD …) are left out unless they stand in
-    `passed`: the model writes these scripts.
-    """
-    kept = {name: value for name, value in given.items() if name in passed or not _CREDENTIAL.search(name)}
-    return kept | dict.fromkeys(VARIABLES, str(root))
+    async def __call__(
+        self, argv: Sequence[str], *, stdin: bytes, timeout: float, limit: int
+    ) -> process.Output:
+        """Run `argv` to its end."""
+        ...
 
 
 async def call(
-    processes: process.Processes, path: Path, hook: str, fields: wire.Plain, place: Place
+    processes: process.Processes,
+    path: Path,
+    hook: str,
+    fields: wire.Plain,
+    place: Place,
+    told: Callable[[Called], None] = lambda called: None,
 ) -> protocol.Answer:
     """Call `hook` of the script at `path` with `fields` on its standard input, and return its answer.
 
-    Log lines and standard error go to the log. Raises `ScriptFailure` and `UnknownHook`.
+    Log lines and standard error go to the log; `told` hears of a call that came to its end. Raises `ScriptFailure` and
+    `UnknownHook`.
     """
+    run = partial(
+        processes.run, cwd=place.root, env=place.environment, warm=place.warm, confine=place.confine
+    )
+    return await ask(run, path, hook, fields, place.timeout, told)
+
+
+async def ask(
+    run: Run,
+    path: Path,
+    hook: str,
+    fields: wire.Plain,
+    timeout: float,
+    told: Callable[[Called], None] = lambda called: None,
+) -> protocol.Answer:
+    """Do as `call` does, with the script started by `run`. `told` hears of a call that came to its end."""
     try:
         payload = msgspec.json.encode({"hook": hook, **fields})
     except (ValueError, TypeError) as error:
         raise _fail(path.name, hook, f"its input could not be written as JSON ({error})") from None
+    at = int(time.time() * 1000)
     try:
-        output = await processes.run(
-            [str(path), hook],
-            cwd=place.root,
-            env=place.environment,
-            stdin=payload,
-            timeout=place.timeout,
-            limit=OUTPUT_LIMIT + 1,
-            warm=place.warm,
-        )
+        output = await run([str(path), hook], stdin=payload, timeout=timeout, limit=OUTPUT_LIMIT + 1)
+        _log_stderr(path.name, hook, output.stderr)
+        answer = _answer(path, hook, output, timeout)
     except process.ProcessError as error:
-        raise _fail(path.name, hook, f"could not be started: {error}") from None
-    _log_stderr(path.name, hook, output.stderr)
-    answer = _answer(path, hook, output, place.timeout)
+        if not error.closing:
+            told(Called(hook, payload, at, 0.0, kind="unstarted", why=str(error)))
+        raise _fail(path.name, hook, f"could not be started: {error}", kind="unstarted") from None
+    except UnknownHook:
+        told(Called(hook, payload, at, output.duration * 1000, kind="unknown"))
+        raise
+    except ScriptFailure as error:
+        told(Called(hook, payload, at, output.duration * 1000, kind=error.kind, why=error.why))
+        raise
+    told(Called(hook, payload, at, output.duration * 1000, answer))
     log.debug("script=%s hook=%s ms=%.0f keys=%s", path.name, hook, output.duration * 1000, ",".join(answer))
     return answer
 
@@ -99,10 +149,13 @@ def _answer(path: Path, hook: str, output: process.Output, timeout: float) -> pr
     printed = output.stdout[-_TAIL:] + b"\n" + output.stderr[-_TAIL:]
     if output.code and protocol.says_unknown(printed, hook):
         raise UnknownHook(f"{path.name} does not answer {hook}")
+    if why and len(output.stdout) > OUTPUT_LIMIT:
+        # Millions of lines, which take seconds to read and say nothing more.
+        raise _failed(path, hook, output, why)
     try:
         parsed = protocol.parse(output.stdout)
     except protocol.Malformed as error:
-        raise _failed(path, hook, output, why or str(error)) from None
+        raise _failed(path, hook, output, why or str(error), "malformed") from None
     for line in parsed.logs:
         log.info("script=%s hook=%s log=%s", path.name, hook, show(line))
     if why and output.code and protocol.unknown_hook(parsed.answer, hook):
@@ -122,13 +175,28 @@ def _ended_badly(output: process.Output, timeout: float) -> str | None:
     return f"ended with exit code {output.code}" if output.code else None
 
 
-def _failed(path: Path, hook: str, output: process.Output, why: str) -> ScriptFailure:
+def _failed(
+    path: Path, hook: str, output: process.Output, why: str, kind: Kind | None = None
+) -> ScriptFailure:
     printed = (output.stdout[:_TAIL] + b"\n" + output.stderr[-_TAIL:]).decode(errors="replace").strip()
-    return _fail(path.name, hook, why + _hint(path), printed=printed, seconds=output.duration)
+    kind = _kind(output) or kind or "crash"
+    return _fail(path.name, hook, why + _hint(path), kind=kind, printed=printed, seconds=output.duration)
 
 
-def _fail(script: str, hook: str, why: str, *, printed: str = "", seconds: float = 0.0) -> ScriptFailure:
-    failure = ScriptFailure(script, hook, why, printed=printed, seconds=seconds)
+def _kind(output: process.Output) -> Kind | None:
+    if output.timed_out:
+        return "timeout"
+    if output.signal is not None:
+        return "signal"
+    if len(output.stdout) > OUTPUT_LIMIT:
+        return "flood"
+    return "crash" if output.code else None
+
+
+def _fail(
+    script: str, hook: str, why: str, *, kind: Kind = "crash", printed: str = "", seconds: float = 0.0
+) -> ScriptFailure:
+    failure = ScriptFailure(script, hook, why, kind=kind, printed=printed, seconds=seconds)
     log.warning(
         "script=%s hook=%s failed=%s ms=%.0f printed=%s",
         script,
@@ -168,5 +236,5 @@ def _signal_name(number: int) -> str:
 
 
 def show(value: Any) -> str:
-    """Return a value as JSON for a log line."""
-    return json.dumps(value, ensure_ascii=False, default=str)
+    """Return a value as JSON for a log line, which is UTF-8 also where a file's name is not."""
+    return json.dumps(value, ensure_ascii=False, default=str).encode(errors="backslashreplace").decode()

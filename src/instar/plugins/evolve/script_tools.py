@@ -4,26 +4,23 @@ Source: seed 000 "execute_tool" and "tool permissions". A call goes only to the 
 under the tool's unprefixed name.
 """
 
-import logging
 from collections.abc import Iterable
-from typing import Any
 
 from instar.plugin import Ask, Tool, ToolContext, ToolFailure, ToolResult, wire
 from instar.plugins.evolve import discovery, protocol, script
-from instar.plugins.evolve.evolution import Evolution
+from instar.plugins.evolve.effects import KEYS, Effects
+from instar.plugins.evolve.engine import Engine
 from instar.plugins.evolve.recovery import Recovery
 
-log = logging.getLogger("instar.evolve")
 
-
-def build(evolution: Evolution, recovery: Recovery, left_out: Iterable[str]) -> dict[str, Tool]:
+def build(engine: Engine, recovery: Recovery, effects: Effects, left_out: Iterable[str]) -> dict[str, Tool]:
     """Return the tools of every script by full name, without those `left_out`."""
     left = set(left_out)
     found: dict[str, Tool] = {}
-    for registration in evolution.scripts.registrations:
+    for registration in engine.scripts.registrations:
         for tool in registration.tools:
             if tool.full not in left:
-                call = _Call(evolution, recovery, registration.file, tool)
+                call = _Call(engine, recovery, effects, registration.file, tool)
                 found[tool.full] = Tool(
                     description=tool.description,
                     parameters=tool.parameters,
@@ -38,34 +35,41 @@ class _Call:
     """One tool of one script."""
 
     def __init__(
-        self, evolution: Evolution, recovery: Recovery, file: str, tool: discovery.ScriptTool
+        self, engine: Engine, recovery: Recovery, effects: Effects, file: str, tool: discovery.ScriptTool
     ) -> None:
-        self._evolution = evolution
+        self._engine = engine
         self._recovery = recovery
+        self._effects = effects
         self._file = file
         self._tool = tool
 
     def permissions(self, args: wire.Plain, context: ToolContext) -> list[Ask]:
         patterns = discovery.patterns(self._tool, args)
-        return [Ask(self._tool.full, patterns, patterns, metadata=dict(args))]
+        return [
+            Ask(
+                self._tool.full,
+                patterns,
+                discovery.remembered(self._tool.patterns, patterns),
+                metadata=dict(args),
+            )
+        ]
 
     async def execute(self, args: wire.Plain, context: ToolContext) -> ToolResult:
-        evolution, full = self._evolution, self._tool.full
-        async with evolution.recording(full, context.session_id, context.call_id) as recorded:
+        full = self._tool.full
+        async with self._engine.recording.recording(full, context.session_id, context.call_id) as recorded:
             answer = await self._ask(args, context)
-        log_effects(self._file, "execute_tool", context.session_id, answer)
+            key, source = context.call_id, self._file
+            await self._effects.carry_out("execute_tool", context.session_id, answer, key=key, source=source)
         if "result" not in answer and answer.get("error"):
             raise ToolFailure(protocol.text(answer, "error"))
-        metadata: wire.Plain = {
-            key: answer[key] for key in ("modified", "notify", "actions") if key in answer
-        }
+        metadata: wire.Plain = {name: answer[name] for name in KEYS if name in answer}
         if recorded.files:
             metadata["commit"] = recorded.commit.id if recorded.commit else None
         output = protocol.text(answer, "result") if "result" in answer else "done"
         return ToolResult(output, self._tool.name, metadata)
 
     async def _ask(self, args: wire.Plain, context: ToolContext) -> protocol.Answer:
-        scripts = self._evolution.scripts
+        scripts = self._engine.scripts
         entry = scripts.find(self._file)
         if entry is None:
             raise ToolFailure(f"hooks/{self._file}, which owns {self._tool.full}, is gone or not executable")
@@ -83,12 +87,3 @@ class _Call:
             raise ToolFailure(str(error)) from None
         self._recovery.succeeded(context.session_id, "execute_tool")
         return answer
-
-
-def log_effects(what: str, hook: str, session_id: str, answer: dict[str, Any]) -> None:
-    """Log what a script says it changed, and the notifications and actions that it asks for."""
-    for key in ("modified", "notify", "actions"):
-        if answer.get(key):
-            log.info(
-                "script=%s hook=%s session=%s %s=%s", what, hook, session_id, key, script.show(answer[key])
-            )

@@ -4,7 +4,10 @@ Scripts run one after another in alphabetical order (seed 000 "composability").
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -23,22 +26,57 @@ class Outcome(msgspec.Struct, frozen=True):
     failures: Sequence[script.ScriptFailure]
 
 
-class Scripts:
-    """Registered scripts. `place` says where and how they run now."""
+class Stage(Protocol):
+    """Where the scripts of a workspace run now."""
 
-    def __init__(
-        self, processes: process.Processes, workspace: Workspace, kv: KV, place: Callable[[], script.Place]
-    ) -> None:
+    async def stand(self) -> Workspace:
+        """Return the workspace to run them in, checked just now. Raises `NoScripts` where nothing may be run."""
+        ...
+
+    def version(self, path: str) -> str:
+        """Return the accepted hash of a file."""
+        ...
+
+    async def place(self, file: str, root: Path) -> script.Place:
+        """Return how ``hooks/FILE`` is started in `root`."""
+        ...
+
+    def resting(self, file: str, hook: str) -> bool:
+        """Whether the script is not asked for this hook now, since it failed too often."""
+        ...
+
+    def told(self, file: str, called: script.Called) -> None:
+        """Hear of a call that came to its end."""
+        ...
+
+    def registered(self, said: discovery.Registration) -> discovery.Registration:
+        """Return what a script registers, as far as it was granted that."""
+        ...
+
+    def allowed(self, file: str, answer: protocol.Answer) -> protocol.Answer:
+        """Return an answer without the actions that its script was not granted."""
+        ...
+
+
+class NoScripts(Exception):
+    """No script may be run now; the text says why and what to do."""
+
+
+class Scripts:
+    """Registered scripts, as they run on `stage`."""
+
+    def __init__(self, processes: process.Processes, kv: KV, stage: Stage, start: Workspace) -> None:
         self._processes = processes
-        self._workspace = workspace
         self._kv = kv
-        self._place = place
+        self._stage = stage
         self._silent: set[tuple[str, tuple[int, int, int, int], str]] = set()
         self._known: dict[str, tuple[tuple[int, int, int, int], discovery.Registration]] = {}
         self._failed: dict[str, script.ScriptFailure] = {}
         self._unrecovered: list[script.ScriptFailure] = []
+        self._stopped = ""
         self.entries: list[Entry] = []
-        self.prompts = Prompts(workspace)
+        self.workspace = start
+        self.prompts = Prompts(start)
 
     @property
     def registrations(self) -> list[discovery.Registration]:
@@ -53,7 +91,8 @@ class Scripts:
     @property
     def problems(self) -> list[str]:
         """What is wrong with the scripts, a sentence each."""
-        said = [entry.problem for entry in self.entries if entry.problem]
+        said = [self._stopped] if self._stopped else []
+        said += [entry.problem for entry in self.entries if entry.problem]
         failed = [self._failed[entry.name] for entry in self.entries if entry.name in self._failed]
         said += [f"{failure}; its tools are left out" for failure in failed]
         return said + [problem for one in self.registrations for problem in one.problems]
@@ -67,8 +106,13 @@ class Scripts:
         return next((entry for entry in self.runnable() if entry.name == file), None)
 
     async def refresh(self) -> bool:
-        """Look at ``hooks/`` again and call `discover` on what changed; whether anything did."""
-        entries = self._workspace.hook_files()
+        """Look where scripts run and call `discover` on what changed there; whether anything did."""
+        await self.look()
+        return await self.discover()
+
+    async def discover(self) -> bool:
+        """Call `discover` on what changed in ``hooks/``, where `look` found it; whether anything did."""
+        entries = [] if self._stopped else self.workspace.hook_files()
         if entries == self.entries:
             return False
         for entry in entries:
@@ -102,13 +146,23 @@ class Scripts:
 
     def answers(self, hook: str) -> list[Entry]:
         """Return the scripts that may answer `hook`: all but those that said they do not know it."""
-        return [entry for entry in self.runnable() if (entry.name, entry.signature, hook) not in self._silent]
+        return [
+            entry
+            for entry in self.runnable()
+            if (entry.name, entry.signature, hook) not in self._silent
+            and not self._stage.resting(entry.name, hook)
+        ]
 
     async def call(self, entry: Entry, hook: str, fields: wire.Plain) -> protocol.Answer:
         """Call one script. Raises `ScriptFailure`, and `UnknownHook`, which is remembered."""
+        entry = await self._now(entry, hook)
         given = {**fields, "prompts": self.prompts.all()}
+        place = await self._stage.place(entry.name, self.workspace.root)
         try:
-            return await script.call(self._processes, entry.path, hook, given, self._place())
+            answer = await script.call(
+                self._processes, entry.path, hook, given, place, partial(self._stage.told, entry.name)
+            )
+            return self._stage.allowed(entry.name, answer)
         except script.UnknownHook:
             self._silent.add((entry.name, entry.signature, hook))
             raise
@@ -126,6 +180,27 @@ class Scripts:
                 failures.append(error)
         return Outcome(protocol.merge(answers), failures)
 
+    async def look(self) -> None:
+        """Look where scripts run now: in the workspace, or in its last good tree."""
+        try:
+            found = await self._stage.stand()
+        except NoScripts as error:
+            if str(error) != self._stopped:
+                log.error("evolve=stopped problem=%s", script.show(str(error)))
+            self._stopped = str(error)
+            return
+        self._stopped = ""
+        if found is not self.workspace:
+            self.workspace, self.prompts = found, Prompts(found)
+
+    async def _now(self, entry: Entry, hook: str) -> Entry:
+        """The script as it may be run at this moment: what stands there was looked at before each call (issue 6)."""
+        await self.look()
+        if self._stopped:
+            raise script.ScriptFailure(entry.name, hook, f"was not called: {self._stopped}", kind="unstarted")
+        path = self.workspace.hooks / entry.name
+        return entry if path == entry.path else msgspec.structs.replace(entry, path=path)
+
     def _version(self, file: str) -> tuple[int, int, int, int] | None:
         known = self._known.get(file)
         return None if known is None else known[0]
@@ -142,6 +217,8 @@ class Scripts:
             self._failed[entry.name] = error
             self._unrecovered.append(error)
         registration = discovery.register(entry.name, answer)
+        if entry.name not in self._failed:
+            registration = self._stage.registered(registration)
         self._known[entry.name] = (entry.signature, registration)
         for problem in registration.problems:
             log.warning("script=%s problem=%s", entry.name, script.show(problem))

@@ -33,6 +33,7 @@ class Model(msgspec.Struct, frozen=True):
 class Settings(msgspec.Struct, frozen=True):
     """Seed 000 "configuration". Times in milliseconds; `heartbeat_ms` below 1 means no heartbeat.
 
+    `heartbeat_skip_active`: a heartbeat is skipped while another session works.
     `pass_environment` names variables that hook scripts get although they look like credentials.
     `spawn` says whether Python scripts may be run by an interpreter that has already started.
     """
@@ -45,6 +46,7 @@ class Settings(msgspec.Struct, frozen=True):
     heartbeat_cleanup: Cleanup = "none"
     heartbeat_cleanup_count: int | None = None
     heartbeat_cleanup_tokens: int | None = None
+    heartbeat_skip_active: bool = True
     pass_environment: tuple[str, ...] = ()
     spawn: Spawn = "warm"
 
@@ -120,7 +122,7 @@ def _parsed(key: str, given: str) -> Any:
         return [name for name in given.replace(",", " ").split() if name]
     if given == "null":
         return None
-    if given.startswith("{") or key in _NUMBERS:
+    if given.startswith("{") or key in _JSON:
         try:
             return msgspec.json.decode(given)
         except msgspec.DecodeError:
@@ -128,13 +130,13 @@ def _parsed(key: str, given: str) -> Any:
     return given
 
 
-def _whole(low: int, *, null: bool = False) -> Callable[[Any], int | None]:
+def _whole(low: int | None = None, *, null: bool = False) -> Callable[[Any], int | None]:
     def read(value: Any) -> int | None:
         if value is None and null:
             return None
-        if isinstance(value, int) and not isinstance(value, bool) and value >= low:
+        if isinstance(value, int) and not isinstance(value, bool) and (low is None or value >= low):
             return value
-        kind = "a whole number" if low < 0 else f"a whole number of at least {low}"
+        kind = "a whole number" if low is None else f"a whole number of at least {low}"
         raise ValueError(f"expected {kind}{' or null' if null else ''}")
 
     return read
@@ -171,6 +173,12 @@ def _model(value: Any) -> Model | None:
     raise ValueError('expected "provider/model", {"providerID", "modelID"} or null')
 
 
+def _flag(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise ValueError("expected true or false")
+
+
 def _names(value: Any) -> tuple[str, ...]:
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return tuple(value)
@@ -179,17 +187,22 @@ def _names(value: Any) -> tuple[str, ...]:
 
 _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "model": _model,
-    "heartbeat_ms": _whole(-1),
+    "heartbeat_ms": _whole(),
     "hook_timeout": _whole(1),
     "heartbeat_title": _text,
     "heartbeat_agent": _text,
     "heartbeat_cleanup": _cleanup,
     "heartbeat_cleanup_count": _whole(1, null=True),
     "heartbeat_cleanup_tokens": _whole(1, null=True),
+    "heartbeat_skip_active": _flag,
     "pass_environment": _names,
     "spawn": _spawn,
 }
-_NUMBERS: Final = ("heartbeat_ms", "hook_timeout", "heartbeat_cleanup_count", "heartbeat_cleanup_tokens")
+_JSON: Final = (
+    *("heartbeat_ms", "hook_timeout", "heartbeat_cleanup_count", "heartbeat_cleanup_tokens"),
+    "heartbeat_skip_active",
+)
+"""Settings whose value in the environment is JSON."""
 
 
 def _unknown(path: Path, text: str, key: str) -> str:

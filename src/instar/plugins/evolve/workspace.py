@@ -11,6 +11,12 @@ import msgspec
 STAGES: Final = ("preamble", "chat", "heartbeat", "compaction", "recover")
 """The prompts that the protocol knows, each ``prompts/<stage>.md`` (issue 2)."""
 
+GUARDED: Final = ("hooks", "prompts", "tests", "evals", "config", ".git")
+"""The folders of a workspace that no child for the model may change (issue 5, item 1)."""
+
+SCRIPTS_OWN: Final = ("traits", "notes", "state")
+"""The folders of a workspace that its scripts may write, shielded ones too (issue 5, item 1)."""
+
 VARIABLES: Final = ("INSTAR_WORKSPACE", "OPENCODE_EVOLVE_WORKSPACE")
 """Environment variables that name the workspace, the first one that is set wins."""
 
@@ -58,10 +64,14 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Workspace:
-    """The folder, resolved, and its parts as seed 000 lays them out."""
+    """The folder, resolved, and its parts as seed 000 lays them out.
 
-    def __init__(self, root: Path) -> None:
+    `files`: only these paths of the guarded folders are looked at; None: all that stand there.
+    """
+
+    def __init__(self, root: Path, files: frozenset[str] | None = None) -> None:
         self.root = root.resolve()
+        self._files = files
         self.hooks = self.root / "hooks"
         self.prompts = self.root / "prompts"
         self.tests = self.root / "tests"
@@ -69,12 +79,19 @@ class Workspace:
 
     def hook_files(self) -> list[Entry]:
         """Return the files of ``hooks/`` in alphabetical order, without hidden and ``__`` ones."""
-        return _entries(self.hooks)
+        return self._entries(self.hooks)
 
     def prompt_files(self) -> list[str]:
         """Return the names that a prompt may have: the stages, then what else stands in ``prompts/``."""
         stages = [f"{stage}.md" for stage in STAGES]
-        return stages + [entry.name for entry in _entries(self.prompts) if entry.name not in stages]
+        return stages + [entry.name for entry in self._entries(self.prompts) if entry.name not in stages]
+
+    def holds(self, path: str) -> bool:
+        """Whether the file at `path` may be looked at."""
+        return self._files is None or path in self._files
+
+    def _entries(self, folder: Path) -> list[Entry]:
+        return [one for one in _entries(folder) if self.holds(f"{folder.name}/{one.name}")]
 
     def resolve(self, folder: Path, name: str) -> Path:
         """Return the path of the file `name` in `folder`; the file need not exist.

@@ -1,9 +1,14 @@
 -- Every statement that the SQLite store runs, by name. Lines before the first name are comments.
 
 -- name: put_project
-INSERT INTO project (id, worktree, vcs, time_created, time_updated, sandboxes)
-VALUES (:id, :worktree, :vcs, :now, :now, '[]')
-ON CONFLICT (id) DO UPDATE SET worktree = excluded.worktree, vcs = excluded.vcs, time_updated = excluded.time_updated;
+INSERT INTO project (
+  id, worktree, vcs, name, icon_url, icon_url_override, icon_color, commands, time_created, time_updated, sandboxes)
+VALUES (:id, :worktree, :vcs, :name, :url, :override, :color, :commands, :now, :now, '[]')
+ON CONFLICT (id) DO UPDATE SET
+  worktree = excluded.worktree, vcs = excluded.vcs, time_updated = excluded.time_updated,
+  name = coalesce(excluded.name, name), icon_url = coalesce(excluded.icon_url, icon_url),
+  icon_url_override = coalesce(excluded.icon_url_override, icon_url_override),
+  icon_color = coalesce(excluded.icon_color, icon_color), commands = coalesce(excluded.commands, commands);
 
 -- name: put_session
 INSERT INTO session (
@@ -81,9 +86,14 @@ DELETE FROM message WHERE id = ?;
 DELETE FROM part WHERE id = ?;
 
 -- name: put_follow_up
-INSERT INTO instar_follow_up (id, session_id, source, prompt, time_created) VALUES (?, ?, ?, ?, ?)
+INSERT INTO instar_follow_up (id, session_id, source, prompt, time_created, origin) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET
-  source = excluded.source, prompt = excluded.prompt, time_created = excluded.time_created;
+  source = excluded.source, prompt = excluded.prompt, time_created = excluded.time_created,
+  origin = excluded.origin;
+
+-- name: put_origin
+INSERT INTO instar_origin (message_id, session_id, data) VALUES (?, ?, ?)
+ON CONFLICT (message_id) DO UPDATE SET data = excluded.data;
 
 -- name: drop_follow_up
 DELETE FROM instar_follow_up WHERE id = ?;
@@ -102,6 +112,12 @@ ON CONFLICT (plugin, key) DO UPDATE SET value = excluded.value;
 -- name: drop_value
 DELETE FROM instar_value WHERE plugin = ? AND key = ?;
 
+-- name: prune_values
+DELETE FROM instar_value WHERE plugin = ?1 AND key IN (
+  SELECT key FROM instar_value WHERE plugin = ?1 AND key >= ?2 AND key < ?3
+  ORDER BY key DESC LIMIT -1 OFFSET ?4
+);
+
 -- name: put_approval
 INSERT INTO permission (id, project_id, action, resource, time_created, time_updated) VALUES (?1, ?2, ?3, ?4, ?5, ?5)
 ON CONFLICT (project_id, action, resource) DO UPDATE SET time_updated = excluded.time_updated;
@@ -116,8 +132,15 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6);
 -- name: put_usage
 INSERT INTO instar_usage (
   session_id, message_id, cause, provider_id, model_id, tokens_total, tokens_input, tokens_output,
-  tokens_reasoning, tokens_cache_read, tokens_cache_write, cost, time_created)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+  tokens_reasoning, tokens_cache_read, tokens_cache_write, cost, time_created,
+  origin, origin_id, source, agent, turn_id, root_id)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: add_spent
+INSERT INTO instar_spent (scope, key, hour, calls, tokens, cost, unpriced) VALUES (?, ?, ?, 1, ?, ?, ?)
+ON CONFLICT (scope, key, hour) DO UPDATE SET
+  calls = calls + 1, tokens = tokens + excluded.tokens, cost = cost + excluded.cost,
+  unpriced = unpriced + excluded.unpriced;
 
 -- name: advance
 INSERT INTO event_sequence (aggregate_id, seq) VALUES (?1, ?2)
@@ -138,6 +161,14 @@ SELECT owner, fence, time_expires FROM instar_lease WHERE session_id = ? AND tim
 
 -- name: release_lease
 UPDATE instar_lease SET time_expires = 0 WHERE session_id = ? AND owner = ? AND fence = ?;
+
+-- name: projects
+SELECT id, worktree, vcs, name, icon_url, icon_url_override, icon_color, time_created, time_updated, time_initialized,
+  commands
+FROM project WHERE :id IS NULL OR id = :id ORDER BY time_updated DESC, id;
+
+-- name: whereabouts
+SELECT directory, time_updated FROM session WHERE id = ?;
 
 -- name: session
 SELECT s.id, project_id, workspace_id, parent_id, slug, directory, path, title, version, share_url,
@@ -183,8 +214,20 @@ ORDER BY time_created, id;
 -- name: events
 SELECT seq, id, aggregate_id, type, data FROM event WHERE aggregate_id = ? AND seq > ? ORDER BY seq LIMIT ?;
 
+-- name: event_place
+SELECT rowid FROM event WHERE id = ?;
+
+-- name: event_place_by_time
+SELECT coalesce(min(rowid) - 1, (SELECT coalesce(max(rowid), 0) FROM event)) FROM event WHERE id > ? AND id < ?;
+
+-- name: events_after
+SELECT e.rowid, e.seq, e.id, e.aggregate_id, e.type, e.data, s.directory, s.project_id
+FROM event e JOIN session s ON s.id = e.aggregate_id
+WHERE e.rowid > :place AND (:directory IS NULL OR s.directory = :directory)
+ORDER BY e.rowid LIMIT :limit;
+
 -- name: follow_ups
-SELECT id, session_id, source, prompt, time_created FROM instar_follow_up WHERE session_id = ? ORDER BY position;
+SELECT id, session_id, source, prompt, time_created, origin FROM instar_follow_up WHERE session_id = ? ORDER BY position;
 
 -- name: asks
 SELECT id, session_id, properties FROM instar_ask WHERE ?1 IS NULL OR session_id = ?1 ORDER BY position;
@@ -203,10 +246,19 @@ SELECT key, value FROM instar_value WHERE plugin = ? AND key >= ? ORDER BY key;
 
 -- name: usage
 SELECT session_id, message_id, cause, provider_id, model_id, tokens_total, tokens_input, tokens_output,
-  tokens_reasoning, tokens_cache_read, tokens_cache_write, cost, time_created
+  tokens_reasoning, tokens_cache_read, tokens_cache_write, cost, time_created,
+  origin, origin_id, source, agent, turn_id, root_id
 FROM instar_usage WHERE time_created >= ? ORDER BY time_created, position;
 
 -- name: session_usage
 SELECT session_id, message_id, cause, provider_id, model_id, tokens_total, tokens_input, tokens_output,
-  tokens_reasoning, tokens_cache_read, tokens_cache_write, cost, time_created
+  tokens_reasoning, tokens_cache_read, tokens_cache_write, cost, time_created,
+  origin, origin_id, source, agent, turn_id, root_id
 FROM instar_usage WHERE session_id = ? AND time_created >= ? ORDER BY time_created, position;
+
+-- name: spent
+SELECT ifnull(sum(calls), 0), ifnull(sum(tokens), 0), ifnull(sum(cost), 0.0), ifnull(sum(unpriced), 0)
+FROM instar_spent WHERE scope = ? AND key = ? AND hour >= ?;
+
+-- name: origins
+SELECT message_id, data FROM instar_origin WHERE session_id = ?;

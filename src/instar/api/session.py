@@ -1,0 +1,146 @@
+"""Queries, bodies and answers of the routes of sessions, and of what waits for a person in them."""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from instar import ids
+from instar.message import Assistant, KnownPart, ModelRef, Rule, Session, User
+from instar.wire import Plain, Wire
+
+
+class MessageWithParts(Wire):
+    """A message and its parts, oldest first."""
+
+    info: User | Assistant
+    parts: list[KnownPart]
+
+
+class SessionQuery(Wire):
+    """Narrows a list: `roots` without sub-agents' sessions, `start` (ms) changed since, `search` in titles.
+
+    `path` is a folder below the worktree, "" the worktree itself: sessions that work there or deeper. Without it
+    `directory` names their folder, unless `scope` is ``project``.
+    """
+
+    roots: bool = False
+    start: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    search: str = ""
+    limit: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    scope: Literal["project"] | None = None
+    path: str | None = None
+    directory: str | None = None
+
+
+class MessageQuery(Wire):
+    """A page of messages: the newest `limit` of those older than `before` (the ``x-next-cursor`` of another page)."""
+
+    limit: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    before: str | None = None
+
+
+class GlobalQuery(Wire):
+    """Narrows the list of all projects' sessions; `cursor` is the ``x-next-cursor`` of the page before."""
+
+    roots: bool = False
+    start: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    cursor: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    search: str = ""
+    limit: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    archived: bool = False
+    directory: str | None = None
+
+
+class ProjectSummary(Wire):
+    """The project that a session belongs to."""
+
+    id: str
+    name: str | None = None
+    worktree: str
+
+
+class GlobalSession(Session):
+    """A session of any project, with its project; null for one that nobody knows any more."""
+
+    project: ProjectSummary | None = msgspec.field(default_factory=lambda: None)
+
+
+class ShellBody(Wire):
+    """A person's own shell command: as which agent and model what it prints is told to the model."""
+
+    message_id: ids.MessageID | None = None
+    agent: str
+    model: ModelRef | None = None
+    command: str
+
+
+class InitBody(Wire):
+    """With which model the project's ``AGENTS.md`` is written, and the id of the prompt for it."""
+
+    model_id: str
+    provider_id: str
+    message_id: ids.MessageID
+
+
+class DiffQuery(Wire):
+    """Asks for what one prompt's turn changed, not the whole session."""
+
+    message_id: ids.MessageID | None = None
+
+
+class RevertBody(Wire):
+    """To before which message, or part of it, a session and its files are taken back."""
+
+    message_id: ids.MessageID
+    part_id: ids.PartID | None = None
+
+
+class ForkBody(Wire):
+    """Up to which message, left out, a session's messages are copied; without one, all of them."""
+
+    message_id: ids.MessageID | None = None
+
+
+class SummarizeBody(Wire):
+    """The model that summarises. `auto` is read and makes no difference: a person asks here."""
+
+    provider_id: str
+    model_id: str
+    auto: bool = False
+
+
+class ChangedTime(Wire):
+    """The times that a client may set, in ms."""
+
+    archived: float | None = None
+
+
+class ChangeBody(Wire):
+    """What a client may change of a session; `permission` rules are added to its own."""
+
+    title: str | None = None
+    metadata: Plain | None = None
+    permission: list[Rule] | None = None
+    time: ChangedTime | None = None
+
+
+PermissionReply = Literal["once", "always", "reject"]
+
+
+class PermissionBody(Wire):
+    """An answer to a permission; `message` tells the model why it was rejected."""
+
+    reply: PermissionReply
+    message: str | None = None
+
+
+class ResponseBody(Wire):
+    """An answer to a permission in opencode's older form."""
+
+    response: PermissionReply
+
+
+class AnswersBody(Wire):
+    """An answer to questions: for each the labels chosen, or what was typed."""
+
+    answers: list[list[str]]

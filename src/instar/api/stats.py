@@ -1,0 +1,215 @@
+"""Answers and queries of instar's own part of the interface: what was used, what may be used, what was stopped."""
+
+from typing import Annotated
+
+import msgspec
+
+from instar import ids
+from instar.wire import Wire
+
+
+class CacheTokens(msgspec.Struct, frozen=True):
+    """Tokens of the input that a provider's cache served (`read`) or took (`write`)."""
+
+    read: int
+    write: int
+
+
+class SpentTokens(msgspec.Struct, frozen=True):
+    """Tokens of some calls; `input` are those that no cache served or took."""
+
+    input: int
+    output: int
+    reasoning: int
+    cache: CacheTokens
+
+
+class SpentSum(msgspec.Struct, frozen=True, kw_only=True):
+    """The sum of some calls: `cached` is the share of the input that a cache served (0 to 1; None without input).
+
+    `cost` is in US dollars; `unpriced` calls, whose price is not known, are not in it.
+    """
+
+    calls: int
+    sessions: int
+    tokens: SpentTokens
+    cached: float | None
+    cost: float
+    unpriced: int
+
+
+class SpentLine(SpentSum, frozen=True, kw_only=True):
+    """The sum of the calls that have the same `key`; `title` is that of a session."""
+
+    key: str
+    title: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class EvolutionSum(SpentSum, frozen=True, kw_only=True):
+    """What the steps used in which the agent changed itself; `kind` says what became of the changes.
+
+    `unknown` of them belong to messages that were deleted.
+    """
+
+    kind: str
+    unknown: int
+
+
+class CacheBreaks(msgspec.Struct, frozen=True):
+    """How often a plugin changed a block that a prompt cache held, and the bytes that were sent anew for it."""
+
+    plugin: str
+    block: str
+    times: int
+    lost: int
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    """What model calls used and cost, as ``instar stats --json`` prints it; times in ms.
+
+    `first` and `last` are the times of the calls, `by` holds a table for each word that was asked for, `unpriced` the
+    calls of models whose price is not known, `tools` how often which tool was called, where that was asked for.
+    """
+
+    since: int
+    until: int | None
+    first: int
+    last: int
+    total: SpentSum
+    by: dict[str, list[SpentLine]]
+    unpriced: dict[str, int]
+    evolution: list[EvolutionSum]
+    cache_breaks: list[CacheBreaks]
+    tools: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
+
+
+class StatsQuery(Wire):
+    """Which calls count, as the options of ``instar stats``.
+
+    `by`: words to sum by, with commas between them (day, session, agent, model, cause, origin). `days`: the last so
+    many, 0 is today. `since`, `until`: a day or a time, as 2026-01-31 or 2026-01-31T12:00. `session`: an id, or its
+    beginning. `project`: a folder of it or its id; empty: that of the directory. `tools`: also how often which tool
+    was called.
+    """
+
+    by: str = ""
+    days: Annotated[int, msgspec.Meta(ge=0, le=100_000)] | None = None
+    since: str | None = None
+    until: str | None = None
+    session: str = ""
+    project: str | None = None
+    tools: bool = False
+
+
+class LimitsQuery(Wire):
+    """`session`: the limit of its tree is told too."""
+
+    session: ids.SessionID | None = None
+
+
+class Used(msgspec.Struct, frozen=True):
+    """What calls came to: `unpriced` of them had no known price."""
+
+    calls: int
+    tokens: int
+    cost: float
+    unpriced: int
+
+
+class Room(msgspec.Struct, frozen=True):
+    """The most tokens and US dollars, or what is left of them; None: there is no limit."""
+
+    tokens: int | None
+    cost: float | None
+
+
+class Limit(msgspec.Struct, frozen=True):
+    """A limit by its path in the settings: the `most`, what was `used` of it so far, and what is `left`."""
+
+    path: str
+    most: Room
+    used: Used
+    left: Room
+
+
+class LimitsReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be used here, and what was.
+
+    `steps` and `minutes` (None: no limit) are those of a turn, `calls` those in a row without a person, `failures`
+    those in a row after which what no person asked for waits; `waiting` are the providers for which it waits now, with
+    the seconds that are left. `heartbeat` is what one beat may use. `limits` look back 24 hours, a session's to its
+    beginning.
+    """
+
+    steps: int
+    minutes: float | None
+    calls: int
+    failures: int
+    waiting: dict[str, float]
+    heartbeat: Room
+    limits: list[Limit]
+
+
+class StopBody(Wire):
+    """`all`: everywhere, not only in the directory's project."""
+
+    all: bool = False
+
+
+class StopMade(msgspec.Struct, frozen=True):
+    """A stop: the folder that it covers (``*``: every one), when (ms), and where what is automatic goes on since."""
+
+    id: str
+    scope: str
+    time: int
+    resumed: tuple[str, ...] = ()
+
+
+class StoppedSession(msgspec.Struct, frozen=True):
+    """A session that ran when the stop came, and whether its turn has ended."""
+
+    id: str
+    title: str
+    directory: str
+    host: str
+    pid: int | None
+    ended: bool
+
+
+class QueuedPrompts(msgspec.Struct, frozen=True):
+    """How many prompts of one source wait in a session's queue."""
+
+    session_id: str
+    title: str
+    directory: str
+    source: str
+    count: int
+
+
+class StopReport(msgspec.Struct, frozen=True):
+    """What a stop did. `elsewhere` counts sessions that run where it does not hold.
+
+    `problem` says why it could not be told what ran.
+    """
+
+    stop: StopMade
+    sessions: list[StoppedSession]
+    waiting: list[QueuedPrompts]
+    elsewhere: int = 0
+    problem: str = ""
+
+
+class StopsReport(msgspec.Struct, frozen=True):
+    """The last stop of each scope, oldest first; a person made each.
+
+    `halted` is the time (ms) of the one that still keeps what is automatic from beginning in the directory; 0: none.
+    """
+
+    stops: list[StopMade]
+    halted: int
+
+
+class Resumed(msgspec.Struct, frozen=True):
+    """The scope in which what is automatic goes on."""
+
+    resumed: str

@@ -1,0 +1,75 @@
+"""A server for what plugins start themselves: on loopback, with a password of its own, from its first request on.
+
+Source: issue 11, paragraph 1: `client` of a JavaScript plugin asks instar's server, also where none runs.
+"""
+
+import asyncio
+import secrets
+import socket
+from typing import TYPE_CHECKING, Any, Final
+
+from instar.plugin import Server
+from instar.secret import Secret
+from instar.surroundings import header
+
+if TYPE_CHECKING:
+    from instar.runtime import Runtime
+
+_HOST: Final = "127.0.0.1"
+
+
+class OwnServer:
+    """The address stands at once, and the server behind it starts when somebody connects. Open it in an event loop."""
+
+    def __init__(self, runtime: "Runtime") -> None:
+        self._runtime = runtime
+        self._password = secrets.token_urlsafe(24)
+        self._socket = socket.create_server((_HOST, 0), backlog=64)
+        self._socket.setblocking(False)
+        self._serving: asyncio.Task[None] | None = None
+        self._server: Any = None
+        self.server = Server(f"http://{_HOST}:{self._socket.getsockname()[1]}", header(self._password))
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._socket, self._knocked)
+
+    async def close(self) -> None:
+        """Stop listening, and end what is being answered."""
+        self._loop.remove_reader(self._socket)
+        if self._serving is not None:
+            # One that has not begun to serve looks at nothing: it is cancelled.
+            if self._server is None or not self._server.started:
+                self._serving.cancel()
+            else:
+                self._server.should_exit = True
+            await asyncio.wait([self._serving])
+        self._socket.close()
+
+    def _knocked(self) -> None:
+        self._loop.remove_reader(self._socket)
+        self._serving = asyncio.create_task(self._serve(), name="plugins' own server")
+
+    async def _serve(self) -> None:
+        # Start-up time: uvicorn and Starlette are for plugins that ask.
+        import uvicorn
+
+        from instar.server.app import application
+        from instar.server.connection import Connection
+        from instar.server.guard import Guard
+        from instar.server.listen import Server as Quiet
+        from instar.server.within import Only
+
+        app = Guard(application(Only(self._runtime)), hostname=_HOST, password=Secret(self._password))
+        self._server = Quiet(
+            uvicorn.Config(
+                app,
+                http=Connection,
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                lifespan="off",
+                ws="none",
+                server_header=False,
+                timeout_graceful_shutdown=1,
+            )
+        )
+        await self._server.serve(sockets=[self._socket])

@@ -1,0 +1,20 @@
+"""Made by tests/client/generator.py from the server's operations; change those instead."""
+
+from instar.api.catalog import AgentV2Info
+from instar.api.location import Located
+from instar.client.connection import AsyncConnection
+from instar.client.request import Request
+
+
+class V2AgentCalls:
+    """``v2.agent``."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def list(self) -> Located[list[AgentV2Info]]:
+        """List the agents."""
+        answer: Located[list[AgentV2Info]] = await self._connection.ask(
+            Request("GET", "/api/agent"), Located[list[AgentV2Info]]
+        )
+        return answer

@@ -1,0 +1,20 @@
+"""Made by tests/client/generator.py from the server's operations; change those instead."""
+
+from instar.api.catalog import SkillV2Info
+from instar.api.location import Located
+from instar.client.connection import AsyncConnection
+from instar.client.request import Request
+
+
+class V2SkillCalls:
+    """``v2.skill``."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def list(self) -> Located[list[SkillV2Info]]:
+        """List the skills."""
+        answer: Located[list[SkillV2Info]] = await self._connection.ask(
+            Request("GET", "/api/skill"), Located[list[SkillV2Info]]
+        )
+        return answer

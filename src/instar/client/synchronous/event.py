@@ -1,0 +1,26 @@
+"""Made by tests/client/generator.py from the server's operations; change those instead."""
+
+from collections.abc import Iterator
+
+from instar.client.connection import Connection
+from instar.client.request import Request
+from instar.event import Event
+
+
+class EventCalls:
+    """``event``."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def subscribe(
+        self, *, last_event_id: str | None = None, directory: str | None = None, workspace: str | None = None
+    ) -> Iterator[Event]:
+        """Follow a directory's events."""
+        return self._connection.events(
+            Request(
+                "GET",
+                "/event",
+                query={"lastEventID": last_event_id, "directory": directory, "workspace": workspace},
+            )
+        )

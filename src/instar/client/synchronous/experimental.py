@@ -1,0 +1,24 @@
+"""Made by tests/client/generator.py from the server's operations; change those instead."""
+
+from instar.client.connection import Connection
+from instar.client.synchronous.experimental_capabilities import ExperimentalCapabilitiesCalls
+from instar.client.synchronous.experimental_console import ExperimentalConsoleCalls
+from instar.client.synchronous.experimental_control_plane import ExperimentalControlPlaneCalls
+from instar.client.synchronous.experimental_project_copy import ExperimentalProjectCopyCalls
+from instar.client.synchronous.experimental_resource import ExperimentalResourceCalls
+from instar.client.synchronous.experimental_session import ExperimentalSessionCalls
+from instar.client.synchronous.experimental_workspace import ExperimentalWorkspaceCalls
+
+
+class ExperimentalCalls:
+    """``experimental``."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.capabilities = ExperimentalCapabilitiesCalls(connection)
+        self.console = ExperimentalConsoleCalls(connection)
+        self.control_plane = ExperimentalControlPlaneCalls(connection)
+        self.project_copy = ExperimentalProjectCopyCalls(connection)
+        self.resource = ExperimentalResourceCalls(connection)
+        self.session = ExperimentalSessionCalls(connection)
+        self.workspace = ExperimentalWorkspaceCalls(connection)

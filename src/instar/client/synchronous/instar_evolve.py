@@ -1,0 +1,94 @@
+"""Made by tests/client/generator.py from the server's operations; change those instead."""
+
+from instar.client.connection import Connection
+from instar.client.request import Request
+from instar.client.shapes.evolve import (
+    EvolveStatus,
+    Listing,
+    Made,
+    PendingEntry,
+    Pin,
+    PinBody,
+    ReasonBody,
+    Rejected,
+    RollbackBody,
+    Shown,
+    Timeline,
+)
+
+
+class InstarEvolveCalls:
+    """``instar.evolve``."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def status(self) -> EvolveStatus:
+        """Tell how the workspace stands: scripts, history, what is on probation or waits, what is wrong."""
+        answer: EvolveStatus = self._connection.ask(Request("GET", "/instar/evolve"), EvolveStatus)
+        return answer
+
+    def log(self, *, limit: int = 20, offset: int = 0, session: str = "", file: str = "") -> Timeline:
+        """List changes, refusals and orders, newest first."""
+        answer: Timeline = self._connection.ask(
+            Request(
+                "GET",
+                "/instar/evolve/log",
+                query={"limit": limit, "offset": offset, "session": session, "file": file},
+            ),
+            Timeline,
+        )
+        return answer
+
+    def show(self, ref: str) -> Shown:
+        """Show one change: its cause, what the gate said, and its diff."""
+        answer: Shown = self._connection.ask(Request("GET", "/instar/evolve/log/{}", (ref,)), Shown)
+        return answer
+
+    def pins(self) -> list[Pin]:
+        """List the files that the agent may not change."""
+        answer: list[Pin] = self._connection.ask(Request("GET", "/instar/evolve/pin"), list[Pin])
+        return answer
+
+    def candidates(self, *, all: bool = False) -> Listing:
+        """List the changes that wait for a person, since they would reach more, with their diffs and reasons."""
+        answer: Listing = self._connection.ask(
+            Request("GET", "/instar/evolve/candidate", query={"all": all}), Listing
+        )
+        return answer
+
+    def candidate(self, candidate_id: str) -> PendingEntry:
+        """Show a change that waits: its diff, what it would reach, its test's output, its replay."""
+        answer: PendingEntry = self._connection.ask(
+            Request("GET", "/instar/evolve/candidate/{}", (candidate_id,)), PendingEntry
+        )
+        return answer
+
+    def rollback(self, body: RollbackBody | None = None) -> Made:
+        """Take a change back, by a new commit."""
+        answer: Made = self._connection.ask(Request("POST", "/instar/evolve/rollback", body=body), Made)
+        return answer
+
+    def pin(self, body: PinBody) -> Pin:
+        """Keep the agent from changing a file, or what is in it if it is a folder."""
+        answer: Pin = self._connection.ask(Request("POST", "/instar/evolve/pin", body=body), Pin)
+        return answer
+
+    def unpin(self, *, file: str) -> Pin:
+        """Let the agent change a file again."""
+        answer: Pin = self._connection.ask(Request("DELETE", "/instar/evolve/pin", query={"file": file}), Pin)
+        return answer
+
+    def approve(self, candidate_id: str) -> Made:
+        """Let a change reach what it asks for, and install it; it is tried once more before."""
+        answer: Made = self._connection.ask(
+            Request("POST", "/instar/evolve/candidate/{}/approve", (candidate_id,)), Made
+        )
+        return answer
+
+    def reject(self, candidate_id: str, body: ReasonBody | None = None) -> Rejected:
+        """Refuse a change for good: just this one is not asked about again."""
+        answer: Rejected = self._connection.ask(
+            Request("POST", "/instar/evolve/candidate/{}/reject", (candidate_id,), body=body), Rejected
+        )
+        return answer

@@ -1,0 +1,347 @@
+"""The JavaScript host of one instance: it starts the child on need, loads plugins in it, and starts it anew."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from instar import wire
+from instar.event import PluginError, make
+from instar.jshost.adapter import Adapter
+from instar.jshost.child import Child, answers
+from instar.jshost.engine import Engine, demand_new, find_engine, version_of
+from instar.jshost.functions import revived
+from instar.jshost.hooks import PATIENCE, hooks_of
+from instar.jshost.package import Packages
+from instar.jshost.peer import JavaScriptError
+from instar.jshost.tool import Call
+from instar.jshost.tunnel import Tunnel
+from instar.message import WithParts
+from instar.paths import Paths
+from instar.plugin import Hooks, PluginInput
+from instar.plugin.custom import check_name
+from instar.plugin.load import LoadError
+from instar.plugin.locate import Located
+from instar.plugin.patience import Late, in_time
+from instar.wire import Plain
+
+log = logging.getLogger("instar.jshost")
+
+_DEATHS: Final = 3
+"""Ends of the child within `_WHILE` after which it is left alone for as long."""
+_WHILE: Final = 60.0
+_PING: Final = 2.0
+"""Seconds that a child has to show that it is alive, once something took too long."""
+_LOADING: Final = 45.0
+"""Seconds that a module and its plugins may take to load, their own limits included."""
+_MOST_NAMED: Final = 100
+
+
+class Module(msgspec.Struct):
+    """A plugin module that is loaded: what the child is told of it, its plugins' hooks, and why it is no more.
+
+    `give` makes a plugin's input; what a module contributes goes by the name that its code gives it.
+    """
+
+    load: Plain
+    give: Callable[[str], PluginInput]
+    name: str
+    hooks: list[Hooks] = []
+    broken: str = ""
+    given: PluginInput | None = None
+
+    def input(self, name: str) -> PluginInput:
+        """Return what the module is given as `name`, made once: what one of that name contributed gives way then."""
+        if self.given is None:
+            self.name, self.given = name, self.give(name)
+        return self.given
+
+
+class JavaScript:
+    """The plugins of one instance that are JavaScript; `given` is any plugin's input."""
+
+    def __init__(self, given: PluginInput) -> None:
+        self._given = given
+        cache = Paths.from_environment(given.environment).cache
+        self._packages = Packages(cache / "npm", given.children, given.environment)
+        self._tunnel = Tunnel(given)
+        self._modules: dict[str, Module] = {}
+        self._calls: dict[int, Call] = {}
+        self._logins: dict[str, Callable[[], Awaitable[Any]]] = {}
+        self._numbers = 0
+        self._engine: Engine | None = None
+        self._child: Child | None = None
+        self._starting = asyncio.Lock()
+        self._deaths: deque[float] = deque(maxlen=_DEATHS)
+        self._named: set[tuple[str, str, str]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._checks: list[asyncio.Task[None]] = []
+        self._closed = False
+
+    def begin(self, places: Sequence[Located]) -> None:
+        """Start the child, and get what is to be installed for `places`, beside whatever else is done.
+
+        What goes wrong is said by `load`.
+        """
+        try:
+            self._find()
+        except LoadError:
+            return
+        self._do(self._begun())
+        for place in places:
+            if place.path is None:
+                self._do(self._fetched(place))
+
+    async def load(
+        self, place: Located, options: Plain, make_input: Callable[[str], PluginInput], patience: float
+    ) -> list[tuple[str, Hooks]]:
+        """Load a module and return the name and hooks of each plugin that it offers. Raises `LoadError`.
+
+        A file of tools is one plugin, which has nothing else.
+        """
+        self._find()
+        # Not a matter of the plugin's own patience: a registry may be slow.
+        target = await self._packages.target(place)
+        key = str(len(self._modules))
+        load = {"key": key, "target": str(target), "file": place.path is not None, "options": options}
+        load |= {"tools": True} if place.tools else {}
+        module = self._modules[key] = Module({**load, "timeout": PATIENCE}, make_input, place.name)
+        try:
+            found = await in_time(self._load(module), min(patience, _LOADING))
+            for name in found["plugins"][0]["tools"] if place.tools else ():
+                check_name(name)
+        except (JavaScriptError, LoadError, Late) as error:
+            module.broken = str(error)
+            raise LoadError(str(error)) from error
+        module.input(found["id"] or place.name)
+        module.hooks = [hooks_of(self, one) for one in found["plugins"]]
+        return [(module.name, hooks) for hooks in module.hooks]
+
+    def release(self, hooks: Hooks) -> bool:
+        """Forget a plugin: a child that is started anew has it no more. Returns whether none is left."""
+        for module in self._modules.values():
+            module.hooks = [one for one in module.hooks if one is not hooks]
+        return not any(module.hooks for module in self._modules.values())
+
+    @property
+    def is_up(self) -> bool:
+        """Whether its child runs."""
+        return self._child is not None and not self._child.gone
+
+    @property
+    def runs(self) -> str:
+        """The program that runs it, ``bun`` or ``node``; "" before it was started."""
+        return "" if self._child is None else str(self._child.about.get("runtime", ""))
+
+    async def request(self, method: str, params: Plain) -> Any:
+        """Ask the child, which is started anew when it has ended. Raises `JavaScriptError`."""
+        child = await self._ready(params)
+        return await self._asked(child, method, params)
+
+    async def tell(self, method: str, params: Plain) -> None:
+        """Tell the child something. Raises `JavaScriptError` when there is none."""
+        (await self._ready(params)).peer.notify(method, params)
+
+    async def send_messages(self, params: Plain, messages: Sequence[WithParts]) -> Plain | None:
+        """Let a hook change messages, of which the child is sent what it lacks. Raises `JavaScriptError`."""
+        child = await self._ready(params)
+        found: Plain | None = await self._asked(
+            child, "messages", {**params, **child.histories.patch(messages)}
+        )
+        return found
+
+    async def run_tool(self, call: Call, params: Plain) -> Plain:
+        """Run a tool. Cancelled, its signal is aborted. Raises `JavaScriptError`."""
+        self._numbers += 1
+        number = self._numbers
+        self._calls[number] = call
+        try:
+            found: Plain = await self.request("tool", {**params, "call": number})
+            return found
+        finally:
+            del self._calls[number]
+
+    def keep_login(self, plugin: str, get_auth: Callable[[], Awaitable[Any]]) -> None:
+        """Let a plugin's login ask `get_auth` what is kept of it."""
+        self._logins[plugin] = get_auth
+
+    async def close(self) -> None:
+        """End the child and all that is under way."""
+        self._closed = True
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._packages.close()
+        if self._child is not None:
+            await self._child.close("the instance ends")
+        await self._tunnel.close()
+
+    # -- the child -----------------------------------------------------------------------------------
+
+    async def _fetched(self, place: Located) -> None:
+        with contextlib.suppress(LoadError):
+            await self._packages.target(place)
+
+    async def _begun(self) -> None:
+        try:
+            await self._up()
+        except (LoadError, JavaScriptError) as error:
+            log.info("the JavaScript host did not start: %s", error)
+
+    def _find(self) -> None:
+        if self._engine is None:
+            self._engine = find_engine(self._given.environment)
+
+    async def _ready(self, params: Plain) -> Child:
+        module = (
+            self._modules[str(params.get("plugin", "")).partition(".")[0]] if "plugin" in params else None
+        )
+        child = await self._up()
+        if module is not None and module.broken:
+            raise JavaScriptError(f"it could not be loaded again: {module.broken}")
+        return child
+
+    async def _up(self) -> Child:
+        """Return the child; one that has ended is started anew, with every module that was loaded."""
+        async with self._starting:
+            # What is asked of a child that is about to be ended would fail with it.
+            while self._checks:
+                await asyncio.wait([self._checks.pop()])
+            if self._child is not None and not self._child.gone:
+                return self._child
+            if self._closed:
+                raise JavaScriptError("the instance ends")
+            if self._child is not None:
+                self._demand_rest()
+                log.warning("the JavaScript host is started again")
+            assert self._engine is not None
+            self._child = child = await self._started(self._engine)
+            log.info("the JavaScript host runs: %s %s", child.about["runtime"], child.about["version"])
+            for module in [one for one in self._modules.values() if one.hooks and not one.broken]:
+                try:
+                    await in_time(self._asked(child, "load", module.load), _LOADING)
+                except (JavaScriptError, Late) as error:
+                    module.broken = str(error)
+                    log.error("failed to load again plugin=%s reason=%s", module.name, error)
+            return child
+
+    async def _started(self, engine: Engine) -> Child:
+        given = self._given
+        try:
+            child = await Child.start(engine, given, self._answer, self._greeting())
+        except JavaScriptError:
+            # Asked only now: starting it for its version would double the time of each start.
+            demand_new(engine, await version_of(engine, given.environment, given.children, given.directory))
+            raise
+        try:
+            demand_new(engine, child.about["version"])
+        except LoadError:
+            await child.close("it is too old")
+            raise
+        return child
+
+    def _demand_rest(self) -> None:
+        """Raise `JavaScriptError` while a child that ends again and again is left alone."""
+        now = time.monotonic()
+        if len(self._deaths) == _DEATHS and now - self._deaths[0] < _WHILE:
+            raise JavaScriptError(
+                f"the JavaScript host ended {_DEATHS} times within {_WHILE:g} s and is left alone for a while; "
+                "the log says why"
+            )
+        self._deaths.append(now)
+
+    def _greeting(self) -> Plain:
+        given = self._given
+        return {
+            "directory": str(given.directory),
+            "worktree": str(given.worktree),
+            "project": {
+                "id": given.project.id,
+                "worktree": str(given.worktree),
+                **({"vcs": given.project.vcs} if given.project.vcs else {}),
+            },
+            **self._server(),
+        }
+
+    def _server(self) -> Plain:
+        server = None if self._given.server is None else self._given.server()
+        return {
+            "url": None if server is None else server.url,
+            "authorization": None if server is None else server.authorization,
+        }
+
+    async def _load(self, module: Module) -> Plain:
+        child = await self._up()
+        found: Plain = await self._asked(child, "load", module.load)
+        return found
+
+    async def _asked(self, child: Child, method: str, params: Plain) -> Any:
+        try:
+            return await child.peer.request(method, params)
+        except asyncio.CancelledError:
+            self._checks.append(self._do(self._suspect(child)))
+            raise
+
+    async def _suspect(self, child: Child) -> None:
+        """End a child that does not answer: code that never awaits cannot be stopped otherwise."""
+        if not child.gone and not await answers(child, _PING):
+            await child.close("it answered nothing any more and was ended")
+
+    # -- what the child asks ---------------------------------------------------------------------------
+
+    async def _answer(self, method: str, params: Plain) -> Any:
+        match method:
+            case "ask":
+                await self._running(params["call"]).ask(params)
+            case "metadata":
+                if (call := self._calls.get(params["call"])) is not None:
+                    call.show(params)
+            case "login":
+                return wire.to_plain(await self._logins[params["plugin"]]())
+            case "failed":
+                await self._failed(params)
+            case "workspace":
+                module = self._modules[params["plugin"]]
+                adapter = Adapter(revived(self, params["adapter"]))
+                given = module.input(params["id"] or module.name)
+                given.registry.register_workspace(params["type"], adapter)
+            case "server":
+                return self._server()
+            case "http":
+                return await self._tunnel.carry(params)
+            case "package":
+                return str(await self._packages.offered(params["name"]))
+            case _:
+                raise JavaScriptError(f"there is no method {method}")
+        return None
+
+    def _running(self, number: Any) -> Call:
+        if (call := self._calls.get(number)) is None:
+            raise JavaScriptError("the call is over")
+        return call
+
+    async def _failed(self, params: Plain) -> None:
+        """Name a plugin that failed where nobody waits for it: once for each hook, event type and text."""
+        module = self._modules.get(str(params.get("plugin") or "").partition(".")[0])
+        name = "JavaScript" if module is None else module.name
+        hook, kind, text = str(params["hook"]), str(params.get("event", "")), str(params["message"])
+        log.error("plugin failed plugin=%s hook=%s event=%s error=%s", name, hook, kind, text)
+        # A failing observer of plugin.error must not publish the next one for ever.
+        if (
+            kind != "plugin.error"
+            and len(self._named) < _MOST_NAMED
+            and (name, kind, text) not in self._named
+        ):
+            self._named.add((name, kind, text))
+            await self._given.client.publish(make(PluginError(plugin=name, hook=hook, message=text)))
+
+    def _do(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

@@ -1,0 +1,109 @@
+"""The books: all that evolve keeps on a workspace, in instar's own data folder, where no child can write or read."""
+
+import re
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from instar.plugin import Means, PluginInput, document, process, sandbox
+from instar.plugins.evolve.config import EvolveConfig
+from instar.plugins.evolve.gate.checkout import Checkouts
+from instar.plugins.evolve.gate.pending import Pending
+from instar.plugins.evolve.gate.record import Bounds, Records
+from instar.plugins.evolve.grants import Grants
+from instar.plugins.evolve.heartbeat.book import Book as Beats
+from instar.plugins.evolve.history.chronicle import Chronicle
+from instar.plugins.evolve.history.commits import History
+from instar.plugins.evolve.history.pins import Pins
+from instar.plugins.evolve.history.revision import Revisions
+from instar.plugins.evolve.ledger.goodtree import GoodTree
+from instar.plugins.evolve.ledger.install import Installer
+from instar.plugins.evolve.ledger.ledger import Ledger
+from instar.plugins.evolve.ledger.own import Own
+from instar.plugins.evolve.ledger.repository import Repository
+from instar.plugins.evolve.safe import Safe
+
+
+class Books:
+    """The books of the workspace `root`. `shown` are the folders of them that children may read.
+
+    `safe` is set where only what a person left is to run.
+    """
+
+    def __init__(
+        self,
+        given: PluginInput | Means,
+        processes: process.Processes,
+        root: Path,
+        history: History,
+        config: EvolveConfig,
+    ) -> None:
+        folder = given.data / "workspaces" / _key(root)
+        self.folder = folder
+        good, safe = folder / "good", folder / "safe"
+        self.shown = (good, safe)
+        self.ledger = Ledger(folder / "ledger", root)
+        self.repository = Repository(processes, root)
+        self.installer = Installer(self.ledger, self.repository, history.commit)
+        self.tree = GoodTree(self.ledger, self.repository, good)
+        self.grants = Grants(folder / "grants" / "grants.json")
+        self.pending = Pending(folder / "pending")
+        self.chronicle = Chronicle(folder)
+        self.pins = Pins(folder, config.pins)
+        self.revisions = Revisions(processes, root)
+        self.own = Own(folder / "own" / "own.json", self.ledger, self.repository, self.revisions)
+        self.safe: Safe | None = None
+        self._safe_tree = GoodTree(self.ledger, self.repository, safe)
+        self.checkouts = Checkouts(processes, root, folder / "checkouts")
+        self.records = Records(
+            folder / "records",
+            lambda: [*(secret.reveal() for secret in given.children.secrets()), *_secret(given.environment)],
+            Bounds(calls=config.replay_records),
+        )
+        self.heartbeat = Beats(folder / "heartbeat")
+        self._notes = folder / "notes"
+
+    def begin_safe(self) -> Safe:
+        """Let only what a person left run from now on."""
+        self.safe = Safe(self.ledger, self.own, self._safe_tree)
+        return self.safe
+
+    async def content(self, path: str, sha: str) -> bytes | None:
+        """Return a version of a file by its hash, from the vault or from git; None where no copy is left."""
+        return self.ledger.vault.get(sha) or await self.repository.content(path, sha)
+
+    def note(self, name: str) -> Any:
+        """Return the JSON value that was kept under `name`; None when there is none, or it is damaged."""
+        try:
+            return msgspec.json.decode(self._bytes(name) or b"")
+        except msgspec.DecodeError:
+            return None
+
+    def keep(self, name: str, value: Any) -> None:
+        """Keep a JSON value under `name`. Raises `OSError`."""
+        encoded = msgspec.json.encode(value)
+        with document.locked(self._notes):
+            # The state of calls is kept at each step, and most of its parts stay as they were: a write waits for
+            # the disk, twice.
+            if self._bytes(name) != encoded:
+                document.atomic_write(self._notes / f"{name}.json", encoded, mode=0o600)
+
+    def _bytes(self, name: str) -> bytes | None:
+        try:
+            return (self._notes / f"{name}.json").read_bytes()
+        except OSError:
+            return None
+
+
+def _key(root: Path) -> str:
+    """A folder's name for a workspace: its own, so that a person finds it, and its path's hash."""
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", root.name)[:40] or "root"
+    return f"{name}-{sha256(str(root.resolve()).encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
+
+
+def _secret(variables: Mapping[str, str]) -> list[str]:
+    """The values of the person's variables that look like secrets: scripts may be given them (`evolve.env`)."""
+    return [value for name, value in variables.items() if sandbox.is_secret_name(name)]

@@ -1,0 +1,137 @@
+"""``instar evolve accept`` and ``restore``: files of a workspace that somebody changed behind the gate's back."""
+
+import sys
+from collections.abc import Callable
+from typing import Literal
+
+import click
+import msgspec
+
+from instar.plugins.evolve import edit
+from instar.plugins.evolve.candidate import text
+from instar.plugins.evolve.cli import named, output, work
+from instar.plugins.evolve.cli.named import Named
+from instar.plugins.evolve.engine import Engine
+from instar.plugins.evolve.history.trailers import counted, plain
+from instar.plugins.evolve.ledger.ledger import Departure
+from instar.plugins.evolve.ledger.standing import NotPlain, Version
+from instar.plugins.evolve.made import Made
+from instar.plugins.evolve.making import NotChanged
+
+_LONGEST = 100_000
+"""Characters of a diff that are shown."""
+
+Order = Literal["accept", "restore"]
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """A departure as it is shown: what stands there (None: nothing that can be read), and its diff.
+
+    `readable` is whether it could be accepted.
+    """
+
+    departure: Departure
+    stands: Version | None
+    diff: str
+    readable: bool = True
+
+
+class Nothing(msgspec.Struct, frozen=True):
+    """There was nothing to do."""
+
+    files: list[str] = []
+
+
+@click.command()
+@named.workspace
+@click.argument("files", nargs=-1)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@output.as_json
+@click.pass_context
+def accept(ctx: click.Context, files: tuple[str, ...], yes: bool, as_json: bool) -> None:
+    """Take over FILES (default: all) as they stand: they run from now on. What was changed is shown first."""
+    _order(ctx, "accept", files, yes=yes, as_json=as_json)
+
+
+@click.command()
+@named.workspace
+@click.argument("files", nargs=-1)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@output.as_json
+@click.pass_context
+def restore(ctx: click.Context, files: tuple[str, ...], yes: bool, as_json: bool) -> None:
+    """Put the accepted version of FILES (default: all) back. What was changed is shown first; new files stay."""
+    _order(ctx, "restore", files, yes=yes, as_json=as_json)
+
+
+def _order(ctx: click.Context, order: Order, files: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
+    found = named.find_for_order(ctx)
+    paths = [found.path(file) for file in files]
+    if not yes and not sys.stdin.isatty():
+        raise click.UsageError(
+            f"there is no terminal to ask on: look with instar evolve status, then {order} --yes"
+        )
+    made = output.play(_carry(found, order, paths, None if yes else click.confirm, quiet=as_json))
+    if made is None:
+        output.emit(Nothing(), f"there is nothing to {order}", json=as_json)
+        return
+    output.emit(made, made.text("accepted" if order == "accept" else "restored"), json=as_json)
+
+
+async def _carry(
+    found: Named, order: Order, paths: list[str], ask: Callable[..., bool] | None, *, quiet: bool
+) -> Made | None:
+    """Show what departed, ask, and do it; None where nothing has departed for which it can be done.
+
+    Where no file was named, those are left out that cannot be accepted, or were never accepted. Raises `NotChanged`.
+    """
+    async with work.ledger(found) as (engine, _):
+        shown = _shown(engine, paths)
+        if shown and not quiet:
+            click.echo("\n".join(_lines(one) for one in shown))
+        if not paths:
+            known = engine.books.ledger.files
+            shown = [
+                one for one in shown if (one.readable if order == "accept" else one.departure.path in known)
+            ]
+        if not shown:
+            return None
+        if ask is not None and not ask(f"{order} {counted(len(shown), 'file')}?", err=True):
+            raise NotChanged("nothing was changed")
+        chosen = [one.departure.path for one in shown]
+        if _shown(engine, chosen) != shown:
+            raise NotChanged("nothing was changed: the files were changed again while you looked at them")
+        back = engine.back
+        changed = await (back.accept(chosen) if order == "accept" else back.restore(chosen))
+        return Made.of(engine, changed.files, changed.epoch, changed.commit)
+
+
+def _shown(engine: Engine, paths: list[str]) -> list[Shown]:
+    """What departed of `paths`, or at all. Raises `NotChanged` for a path that has not."""
+    departed = {one.path: one for one in engine.books.ledger.check() if one.kind != "installing"}
+    for path in paths:
+        if path not in departed:
+            raise NotChanged(
+                f"{path} is as it was accepted, or there is no such file in hooks, prompts, tests, evals or config"
+            )
+    return [_look(engine, one) for path, one in departed.items() if not paths or path in paths]
+
+
+def _look(engine: Engine, one: Departure) -> Shown:
+    ledger = engine.books.ledger
+    try:
+        stands = ledger.stand(one.path)
+    except (NotPlain, OSError) as error:
+        return Shown(one, None, f"it cannot be accepted: {error}", readable=False)
+    before = ledger.good(one.path) or b""
+    after = b"" if stands is None else ledger.vault.get(stands.sha) or b""
+    if b"\0" in before or b"\0" in after:
+        return Shown(one, stands, f"no text: {len(before)} bytes were accepted, {len(after)} stand there")
+    return Shown(one, stands, edit.diff(one.path, text(before), text(after)))
+
+
+def _lines(one: Shown) -> str:
+    diff = plain(one.diff).rstrip("\n")
+    left = len(diff) - _LONGEST
+    cut = f"\n... {left} more characters" if left > 0 else ""
+    return f"{plain(one.departure.text)}\n{diff[:_LONGEST]}{cut}\n"

@@ -1,0 +1,226 @@
+"""``instar evolve validate``, ``replay`` and ``bisect``: trials by hand, in the sandbox. They install nothing."""
+
+import os
+import stat
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import msgspec
+
+from instar.plugins.evolve.candidate import Candidate, Refused
+from instar.plugins.evolve.cli import named, output, work
+from instar.plugins.evolve.cli.named import Named
+from instar.plugins.evolve.cli.work import Work
+from instar.plugins.evolve.gate import judge
+from instar.plugins.evolve.gate.judge import Scene, Stage, Verdict
+from instar.plugins.evolve.gate.report import Report
+from instar.plugins.evolve.history.bisect import TIMEOUT, Bisect, Found, Look
+from instar.plugins.evolve.history.revision import INITIAL
+from instar.plugins.evolve.history.trailers import plain
+from instar.plugins.evolve.making import NotChanged
+from instar.plugins.evolve.scene import Scenes
+from instar.plugins.evolve.trial import File
+from instar.plugins.evolve.workspace import STAGES, visible
+
+_SHOWN = 1000
+"""Changed answers that ``replay`` shows at most."""
+
+_file = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """What became of a candidate: `refused` by `stage` with `text`, or the `stages` that it passed.
+
+    `raised` is what a person would have to allow, `test` and `replay` what they printed.
+    """
+
+    file: str
+    refused: bool
+    stage: str = ""
+    text: str = ""
+    stages: tuple[Stage, ...] = ()
+    raised: tuple[str, ...] = ()
+    test: str = ""
+    replay: dict[str, Any] | None = None
+
+
+class _Set(NamedTuple):
+    candidate: Candidate
+    scene: Scene
+
+
+@click.command()
+@named.workspace
+@_file
+@output.as_json
+@click.pass_context
+def validate(ctx: click.Context, file: Path, as_json: bool) -> None:
+    """Take FILE through the gate in place of the hook script, or the prompt, of its name.
+
+    It is a prompt if it ends in .md or its folder is called prompts. A file of the workspace itself is tried with
+    all that stands there now. Nothing is installed. Exit code 1: it would be refused.
+    """
+    found = named.find(ctx)
+    path, stands = _place(found, file)
+    file_ = _read(file)
+    try:
+        verdict = output.play(_validate(found, path, file_, stands=stands))
+    except _Refusal as refusal:
+        error = refusal.error
+        if as_json:
+            output.emit(Tried(path, True, error.stage, str(error)), "", json=True)
+            raise click.exceptions.Exit(1) from None
+        output.fail(f"{path} would be refused: {error}")
+    output.emit(_tried(path, verdict), _passed(path, verdict), json=as_json)
+
+
+@click.command()
+@named.workspace
+@_file
+@output.as_json
+@click.pass_context
+def replay(ctx: click.Context, file: Path, as_json: bool) -> None:
+    """Run past calls with FILE and with what is live, and show each answer that differs.
+
+    FILE is named as for validate. Exit code 1: it would be refused.
+    """
+    found = named.find(ctx)
+    path, stands = _place(found, file)
+    report = output.play(_replay(found, path, _read(file), stands=stands))
+    output.emit(report.plain(), report.text(), json=as_json)
+    if report.refusal is not None:
+        raise click.exceptions.Exit(1)
+
+
+@click.command()
+@named.workspace
+@click.argument("command")
+@click.option(
+    "--good", metavar="REF", default=INITIAL, show_default=True, help="A change at which it passed."
+)
+@click.option("--bad", metavar="REF", default="HEAD", show_default=True, help="A change at which it fails.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=TIMEOUT,
+    show_default=True,
+    help="Seconds that one run may take.",
+)
+@output.as_json
+@click.pass_context
+def bisect(ctx: click.Context, command: str, good: str, bad: str, timeout: float, as_json: bool) -> None:
+    """Find the change after which the shell command COMMAND began to fail, by runs in sandboxed copies.
+
+    A run's exit code 0 is good, 125 says that it cannot be told, and any other is bad.
+    """
+    found = output.play(_bisect(named.find(ctx), command, good, bad, timeout))
+    output.emit(found, found.text(), json=as_json)
+    if not found.suspects:
+        raise click.exceptions.Exit(1)
+
+
+class _Refusal(Exception):
+    """A candidate that the gate refused: the command's answer, not its failure."""
+
+    def __init__(self, error: Refused) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+async def _validate(found: Named, path: str, file: File, *, stands: bool) -> Verdict:
+    async with work.scripts(found) as at:
+        tried = await _set(at, path, file, stands=stands)
+        try:
+            return await judge.judge(
+                tried.candidate, tried.scene, await at.engine.ground.bench(), output.stage
+            )
+        except Refused as error:
+            raise _Refusal(error) from None
+
+
+async def _replay(found: Named, path: str, file: File, *, stands: bool) -> Report:
+    async with work.scripts(found) as at:
+        candidate, scene = await _set(at, path, file, stands=stands)
+        before = candidate.before
+        if before is None:
+            raise NotChanged(f"{path} has no accepted version, so there are no calls to run again")
+        bench = await at.engine.ground.bench()
+        output.stage("replay")
+        return await judge.replayed(candidate, before, scene, bench, _SHOWN)
+
+
+async def _bisect(found: Named, command: str, good: str, bad: str, timeout: float) -> Found:
+    def progress(look: Look) -> None:
+        click.echo(plain(look.line()), err=True)
+
+    async with work.ledger(found) as (engine, means):
+        bench = await engine.ground.bench()
+        search = Bisect(means.processes, found.root, bench.trials, timeout=timeout, progress=progress)
+        return await search.run(command, good, bad)
+
+
+async def _set(at: Work, path: str, file: File, *, stands: bool) -> _Set:
+    """The candidate and its scene. Raises `NotChanged` for a file that the workspace does not have."""
+    books = at.engine.books
+    accepted, content = books.ledger.files.get(path), books.ledger.good(path)
+    before = None if accepted is None or content is None else File(content, accepted.mode)
+    if before is None and not stands and not _may_be_new(at, path):
+        kind = "hook script" if path.startswith("hooks/") else "prompt"
+        raise NotChanged(f"the workspace has no {kind} {path}")
+    mode = file.mode if stands or before is None else before.mode
+    if path.startswith("hooks/"):
+        mode |= stat.S_IXUSR
+    candidate = Candidate(path, before, File(file.content, mode))
+    scenes = Scenes(books, at.engine.ground, at.engine.scripts, at.engine.config)
+    scene = await scenes.scene(candidate)
+    return _Set(candidate, msgspec.structs.replace(scene, restored={}) if stands else scene)
+
+
+def _may_be_new(at: Work, path: str) -> bool:
+    stages = [f"prompts/{stage}.md" for stage in STAGES]
+    return path in stages or at.engine.config.create == "allow"
+
+
+def _place(found: Named, file: Path) -> tuple[str, bool]:
+    """Which file of the workspace FILE is tried in place of, and whether it is that one."""
+    real = Path(os.path.realpath(file.parent)) / file.name
+    folder = "prompts" if file.suffix == ".md" or real.parent.name == "prompts" else "hooks"
+    stands = real.is_relative_to(found.root)
+    path = real.relative_to(found.root).as_posix() if stands else f"{folder}/{file.name}"
+    if path.count("/") != 1 or not path.startswith(("hooks/", "prompts/")) or not visible(file.name):
+        output.fail(
+            f"{path} is neither a hook script nor a prompt: name a file of hooks/ or prompts/, or a new version"
+        )
+    return path, stands
+
+
+def _read(file: Path) -> File:
+    with output.failing():
+        content, mode = file.read_bytes(), file.stat().st_mode & 0o777
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        output.fail(f"{file} is not UTF-8 text (byte {error.start})")
+    return File(content, mode)
+
+
+def _tried(path: str, verdict: Verdict) -> Tried:
+    replayed = None if verdict.replay is None else verdict.replay.plain()
+    return Tried(path, False, "", "", verdict.stages, verdict.raised, (verdict.test or "").rstrip(), replayed)
+
+
+def _passed(path: str, verdict: Verdict) -> str:
+    """What the stages found, and what would happen with the file."""
+    told = [verdict.test, verdict.replay.text() if verdict.replay is not None else "", verdict.score]
+    lines = [one.rstrip() for one in told if one and one.strip()]
+    how = next((stage.found for stage in verdict.stages if stage.name == "test"), "")
+    if verdict.registration is not None:
+        test = verdict.registration.test
+        how = f"tests/{test} passed" if test else "no test is registered, so only discover was tried"
+    how = how or "there was no test to try it with"
+    if verdict.raised:
+        lines += [f"{path} would wait for a person ({how}):", *(f"- {one}" for one in verdict.raised)]
+    else:
+        lines.append(f"{path} would be installed: {how}")
+    return "\n".join(lines)

@@ -1,0 +1,81 @@
+"""``instar evolve pending``, ``approve`` and ``reject``: changes that would reach more, on which a person decides."""
+
+import click
+
+from instar.plugins.evolve import person
+from instar.plugins.evolve.cli import named, output, work
+from instar.plugins.evolve.cli.named import Named
+from instar.plugins.evolve.gate.pending import Listing, PendingEntry, report
+from instar.plugins.evolve.history import timeline
+from instar.plugins.evolve.history.trailers import one_line
+from instar.plugins.evolve.made import Made
+from instar.plugins.evolve.person import Rejected
+
+
+@click.command()
+@named.workspace
+@click.argument("id", required=False)
+@click.option("--all", "rejected", is_flag=True, help="Also what was rejected.")
+@output.as_json
+@click.pass_context
+def pending(ctx: click.Context, id: str | None, rejected: bool, as_json: bool) -> None:  # noqa: A002
+    """List the changes that wait for a person; with ID show one: its diff, its test's output, its replay."""
+    found = named.find(ctx)
+    if id is not None:
+        entry = output.play(_entry(found, id))
+        output.emit(entry, report(entry), json=as_json)
+        return
+    listed = output.play(_listed(found, rejected=rejected))
+    text = "\n".join([*map(_line, listed.entries), *(f"problem: {one}" for one in listed.problems)])
+    output.emit(listed, text or "nothing waits", json=as_json)
+
+
+@click.command()
+@named.workspace
+@click.argument("id")
+@output.as_json
+@click.pass_context
+def approve(ctx: click.Context, id: str, as_json: bool) -> None:  # noqa: A002
+    """Let the change ID reach what it asks for, and install it. It is tried once more before."""
+    made = output.play(_approve(named.find_for_order(ctx), id))
+    output.emit(made, made.text("installed"), json=as_json)
+
+
+@click.command()
+@named.workspace
+@click.argument("id")
+@click.option("--reason", default="", help="Why; it stands in the log.")
+@output.as_json
+@click.pass_context
+def reject(ctx: click.Context, id: str, reason: str, as_json: bool) -> None:  # noqa: A002
+    """Refuse the change ID for good: just this one is not asked about again."""
+    entry = output.play(_reject(named.find_for_order(ctx), id, reason))
+    file = entry.proposal.file
+    output.emit(Rejected(entry.id, file), f"rejected {entry.id}: {file} stays as it is", json=as_json)
+
+
+async def _entry(found: Named, id: str) -> PendingEntry:  # noqa: A002
+    async with work.books(found) as (engine, _):
+        return engine.books.pending.get(id)
+
+
+async def _listed(found: Named, *, rejected: bool) -> Listing:
+    async with work.books(found) as (engine, _):
+        return person.pending(engine, rejected=rejected)
+
+
+async def _approve(found: Named, id: str) -> Made:  # noqa: A002
+    async with work.books(found) as (engine, _):
+        engine.books.pending.get(id)  # nothing is run for an id that is none
+    async with work.scripts(found) as at:
+        return await person.approve(at.engine, id, output.stage)
+
+
+async def _reject(found: Named, id: str, why: str) -> PendingEntry:  # noqa: A002
+    async with work.books(found) as (engine, _):
+        return await person.reject(engine, id, why)
+
+
+def _line(one: PendingEntry) -> str:
+    raised = one_line("; ".join(one.proposal.raised))
+    return f"{one.id}  {timeline.moment(one.time)}  {one.state}  {one_line(one.proposal.file)}: {raised}"

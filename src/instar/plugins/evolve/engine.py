@@ -1,0 +1,185 @@
+"""The engine: all of evolve on one workspace but the sessions, for the plugin and for its commands alike."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from instar.plugin import Means, PluginInput, event, process
+from instar.plugins.evolve import config, protocol, script
+from instar.plugins.evolve.books import Books
+from instar.plugins.evolve.config import EvolveConfig
+from instar.plugins.evolve.discovery import Registration
+from instar.plugins.evolve.evolution import Evolution
+from instar.plugins.evolve.gate import authority
+from instar.plugins.evolve.ground import Ground
+from instar.plugins.evolve.history.commits import History
+from instar.plugins.evolve.ledger.goodtree import NotServed, Served
+from instar.plugins.evolve.ledger.lock import Busy
+from instar.plugins.evolve.making import Cause, Making
+from instar.plugins.evolve.points import CANDIDATE, asker
+from instar.plugins.evolve.probation.observer import Observer
+from instar.plugins.evolve.recording import Recording
+from instar.plugins.evolve.safe import Safe, Unkept
+from instar.plugins.evolve.scene import Scenes
+from instar.plugins.evolve.scripts import NoScripts, Scripts
+from instar.plugins.evolve.taking_back import Return
+from instar.plugins.evolve.workspace import Workspace
+
+log = logging.getLogger("instar.evolve")
+
+
+class Engine:
+    """evolve on the workspace `root`; `real` is that folder, where scripts run may be its last good tree.
+
+    `publish` sends the properties of an event. `refresh` is called when something was installed; it calls
+    `scripts.refresh`. `safe`: what a person left runs, none of the agent's changes, and nothing is changed.
+    """
+
+    def __init__(
+        self,
+        given: PluginInput | Means,
+        root: Path,
+        processes: process.Processes,
+        publish: Callable[[Any], Awaitable[None]],
+        refresh: Callable[[], Awaitable[None]],
+        *,
+        safe: bool = False,
+    ) -> None:
+        self.problem = ""
+        self.config = self._config(given)
+        self.real = self._standing = Workspace(root)
+        root = self.real.root
+        self.history = History(processes, root)
+        self.books = Books(given, processes, root, self.history, self.config)
+        self.ground = Ground(given, root, processes, self.books, self.config)
+        self.observer = Observer(self.books, self.config, self.version)
+        self.safe = self.books.begin_safe() if safe else None
+        self.scripts = Scripts(processes, Unkept() if safe else given.kv, self, self.real)
+        self.making = Making(self.books, publish, refresh)
+        scenes = Scenes(self.books, self.ground, self.scripts, self.config)
+        self.evolution = Evolution(
+            self.books, self.ground, scenes, self.making, self.observer, asker(given, CANDIDATE)
+        )
+        lock, may_change = self.evolution.lock, self.evolution.may_change
+        self.back = Return(self.books, self.making, self.observer, lock, may_change)
+        self.recording = Recording(self.history, lock, self._announcing(publish))
+        self._served: Served | None = None
+        self._told: list[str] = []
+
+    async def open(self) -> list[str]:
+        """Make the repository, load the ledger, and end what a crash cut short; return what was found and done."""
+        await self.history.prepare()
+        try:
+            notices = await self.books.installer.open()
+        except Busy as error:
+            notices = [str(error)]
+        for notice in notices:
+            log.warning("evolve=ledger notice=%s", script.show(notice))
+        self.history.guarded = self._guarded
+        if self.safe is None:
+            await self.history.keep_in(self.books.folder / "owed" / "owed.json")
+        await self.books.own.open()
+        if self.safe is not None:
+            self._told_safe(self.safe)
+        return notices
+
+    async def close(self) -> None:
+        """Keep what is not kept yet."""
+        self.observer.flush()
+        await self.books.records.close()
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong with the workspace, a sentence each."""
+        departed = [] if self._served is None else [one.text for one in self._served.departures]
+        lost = [] if self._served is None else [f"no copy of {path} is left" for path in self._served.lost]
+        own = [self.problem, self.history.problem]
+        return [text for text in own if text] + departed + lost + self.books.ledger.notices
+
+    # -- what scripts ask of their stage ---------------------------------------------------------------
+
+    async def stand(self) -> Workspace:
+        """Look at the workspace, and return it or its last good tree. Raises `NoScripts`."""
+        try:
+            served = await (self.safe or self.books.tree).serve()
+        except NotServed as error:
+            raise NoScripts(str(error)) from None
+        before, self._served = self._served, served
+        texts = [one.text for one in served.departures]
+        if texts != self._told:
+            self._told = texts
+            for text in texts:
+                log.warning("evolve=departed problem=%s", script.show(text))
+        if before is None or (served.root, served.files) != (before.root, before.files):
+            self._standing = Workspace(served.root, served.files)
+        return self._standing
+
+    def version(self, path: str) -> str:
+        """Return the hash of the version of a file that runs; "" for none."""
+        found = (self.books.ledger if self.safe is None else self.safe).files.get(path)
+        return "" if found is None else found.sha
+
+    async def place(self, file: str, root: Path) -> script.Place:
+        """Return how ``hooks/FILE`` is started in `root`."""
+        return await self.ground.place(file, self.version(f"hooks/{file}"), root)
+
+    def resting(self, file: str, hook: str) -> bool:
+        """Whether the script is not asked for this hook now, since it failed too often."""
+        return self.observer.resting(file, hook, self.version(f"hooks/{file}"))
+
+    def told(self, file: str, called: script.Called) -> None:
+        """Hear of a call that came to its end."""
+        if self._standing.root != self.real.root:
+            (self.safe or self.books.tree).gather()
+        if self.safe is not None:
+            return
+        version = self.version(f"hooks/{file}")
+        self.observer.told(file, version, self.history.head, self.ground.names, called)
+
+    def registered(self, said: Registration) -> Registration:
+        """Return what a script registers, as far as it is what was judged in its trial."""
+        held = self.ground.held(said.file, self.version(f"hooks/{said.file}"))
+        return said if held is None else held.keeps(said, self.ground.granted())
+
+    def allowed(self, file: str, answer: protocol.Answer) -> protocol.Answer:
+        """Return an answer without the actions that its script was not granted (issue 6, stage 5)."""
+        if not answer.get("actions"):
+            return answer
+        held = self.ground.held(file, self.version(f"hooks/{file}"))
+        granted = None if held is None else held.authority.actions
+        if granted is None:
+            return answer
+        kept = [one for one in answer["actions"] if authority.used({"actions": [one]}) <= granted]
+        if len(kept) < len(answer["actions"]):
+            log.warning("script=%s actions=refused granted=%s", file, ",".join(sorted(granted)) or "none")
+        return {**answer, "actions": kept}
+
+    # -- the parts -------------------------------------------------------------------------------------
+
+    def _config(self, given: PluginInput | Means) -> EvolveConfig:
+        """The person's settings; what cannot be read freezes the workspace."""
+        try:
+            return config.read(given.config)
+        except msgspec.ValidationError as error:
+            self.problem = f'the settings under "evolve" cannot be used ({error}): nothing is changed'
+            return EvolveConfig(frozen=True)
+
+    def _told_safe(self, safe: Safe) -> None:
+        log.warning("evolve=safe why=%s", script.show(safe.why))
+        self.making.happened("safe", Cause(by="person"), [], safe.why)
+
+    def _guarded(self) -> set[str]:
+        """The files that no tool run commits: those that somebody changed behind the gate's back."""
+        return {one.path for one in self.books.ledger.check()}
+
+    def _announcing(
+        self, publish: Callable[[Any], Awaitable[None]]
+    ) -> Callable[[list[str]], Awaitable[None]]:
+        async def announce(files: list[str]) -> None:
+            for file in files:
+                await publish(event.FileEdited(file=str(self.real.root / file)))
+
+        return announce

@@ -1,0 +1,279 @@
+"""Authority: what a script can reach as instar starts it, and whether a candidate would reach more.
+
+Issue 6, stage 5. Pure functions over one value. Only what instar holds counts, never what a script says of itself.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from instar.plugins.evolve.discovery import ScriptTool
+from instar.plugins.evolve.gate.manifest import ACTION, OPEN, Limits, Manifest, covers
+
+Hold = Literal["sandbox", "shield", "unbounded"]
+HOLDS: Final = ("sandbox", "shield", "unbounded")
+"""How a script is held, from the least to the most that it can reach.
+
+`sandbox`: to its manifest. `shield`: it writes all but the guarded places, uses the network and reads the person's
+files. `unbounded`: as the person, either since the script is their own or since this machine enforces no sandbox.
+"""
+_REACHES: Final = {
+    "sandbox": "is held to a sandbox",
+    "shield": "is held by the shield alone: it writes everywhere but in the guarded places, uses the network and "
+    "reads your files, without limits",
+    "unbounded": "runs unbounded, as you: nothing holds it",
+}
+_UNITS: Final = {"cpu": " s", "memory": " bytes", "processes": "", "seconds": " s"}
+_NONE: Final[frozenset[str]] = frozenset()
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """What no script has a say in: the variables that the person's settings name, and whether this machine has a
+    sandbox that is enforced.
+    """
+
+    env: frozenset[str]
+    enforced: bool
+
+
+class Authority(msgspec.Struct, frozen=True):
+    """What a script can reach.
+
+    `env` names the variables that it is given whatever they hold. `write` are folders of the workspace, None for all
+    that `hold` leaves. A limit that is None is none. `actions` are what instar does for it, None for every action.
+    `tools`: by full name the arguments that a tool asks a person about, as a set; no tool is one that asks nothing.
+
+    The law: ``a <= b`` when on every axis `a` reaches no more than `b`, that is
+
+    - `hold`: a's stands no later in `HOLDS` than b's;
+    - `env`, `actions`: a's names are among b's;
+    - `network`: a has none, or b has it;
+    - `write`: each folder of a is one of b's or lies in one;
+    - `limits`: each of a's is no higher than b's;
+    - `tools`: each tool that b names asks in a about at least what it asks about in b.
+
+    It is a partial order: reflexive, transitive, and two that are each ``<=`` the other reach the same. It is one of
+    grants, which name each tool that ever asked (`settled` makes a candidate one): compared with what is
+    live alone, a tool could be removed in one step and come back in the next, asking nothing.
+    """
+
+    hold: Hold
+    env: frozenset[str] = _NONE
+    network: bool = True
+    write: frozenset[str] | None = None
+    limits: Limits = OPEN
+    actions: frozenset[str] | None = _NONE
+    tools: dict[str, frozenset[str]] = {}
+
+    def __le__(self, other: "Authority") -> bool:
+        return not _more(other, self)
+
+    def now(self, seen: Iterable[str], terms: Terms) -> "Authority":
+        """Return what a successor that the agent makes inherits from this live version, as things are today.
+
+        `seen` are the actions in the live version's recorded answers: a person's own script may use every one, and
+        leaves its successor those that it was seen to use. Variables that the person's settings name are
+        given to every script that is held to no manifest.
+        """
+        actions = frozenset(seen) if self.actions is None else self.actions
+        env = self.env if self.hold == "sandbox" else terms.env
+        return msgspec.structs.replace(self, actions=actions, env=env)
+
+    def using(self, actions: Iterable[str]) -> "Authority":
+        """Return the same with these actions too: those that a candidate was seen to use in its trials."""
+        if self.actions is None:
+            return self
+        return msgspec.structs.replace(self, actions=self.actions | frozenset(actions))
+
+
+def own(tools: Iterable[ScriptTool], terms: Terms) -> Authority:
+    """Return the authority of a script that a person wrote, or accepted by hand: the first grant."""
+    return Authority("unbounded", terms.env, actions=None, tools=asking(tools))
+
+
+def created(terms: Terms) -> Authority:
+    """Return the first grant of a script that the agent may create: the shield, and no action."""
+    return Authority("shield", terms.env)
+
+
+def shielded(grant: Authority) -> Authority:
+    """Return a grant that is held by the shield instead of a manifest; its variables, actions and tools stay."""
+    return msgspec.structs.replace(grant, hold="shield", network=True, write=None, limits=OPEN)
+
+
+def asked(
+    tools: Iterable[ScriptTool], manifest: Manifest | None, grant: Authority, terms: Terms
+) -> Authority:
+    """Return the authority that a candidate would have, before what it was seen to use (`Authority.using`).
+
+    `grant` is the live version's as of now (`Authority.now`): a candidate without a manifest has its actions. Where
+    no sandbox is enforced a manifest holds nothing but variables and actions, which instar gives itself.
+    """
+    named = asking(tools)
+    if manifest is None:
+        hold: Hold = "shield" if terms.enforced else "unbounded"
+        return Authority(hold, terms.env, actions=grant.actions, tools=named)
+    if not terms.enforced:
+        return Authority("unbounded", manifest.env, actions=manifest.actions, tools=named)
+    return Authority(
+        "sandbox",
+        manifest.env,
+        manifest.network,
+        manifest.write,
+        manifest.limits,
+        manifest.actions,
+        named,
+    )
+
+
+def asking(tools: Iterable[ScriptTool]) -> dict[str, frozenset[str]]:
+    """Return what each tool asks a person about, by its full name."""
+    return {tool.full: frozenset(tool.patterns) for tool in tools}
+
+
+def used(answer: Mapping[str, Any]) -> frozenset[str]:
+    """Return the actions that a hook's answer asks for, by type; what is no action's name asks for nothing."""
+    found = answer.get("actions")
+    kinds = (
+        (item.get("type") for item in found if isinstance(item, Mapping)) if isinstance(found, list) else ()
+    )
+    return frozenset(kind for kind in kinds if isinstance(kind, str) and ACTION.fullmatch(kind))
+
+
+def raises(grant: Authority, candidate: Authority, others: Iterable[Authority] = ()) -> list[str]:
+    """Return a sentence on each thing in which `candidate` would reach more than `grant`; empty: ask nobody.
+
+    Empty exactly when ``settled(grant, candidate) <= grant``. `grant` is what `after` said last, taken through
+    `Authority.now`; one that still has every action, a person's own, leaves none here. A new tool raises
+    nothing, unless a script of `others` (the grants of the workspace's other scripts) had one of its name
+    that asked about more: moving a tool from script to script is no way to stop its questions.
+    """
+    if grant.actions is None:
+        grant = msgspec.structs.replace(grant, actions=_NONE)
+    moved = _moved(grant, candidate, others)
+    return _more(grant, settled(grant, candidate)) + [
+        _dropped(name, asked_before, candidate.tools[name]) for name, asked_before in moved.items()
+    ]
+
+
+def after(
+    grant: Authority, candidate: Authority, approved: bool, others: Iterable[Authority] = ()
+) -> Authority:
+    """Return the grant once the gate is done with `candidate`, which is installed if it raises nothing or a person
+    `approved` it, and else leaves `grant` as it was.
+
+    So the grant follows what is live downwards by itself and upwards with a person alone. A version that is rolled
+    back to was granted before: the grant is then ``after(grant, its authority, approved=True)``.
+    """
+    if not approved and raises(grant, candidate, others):
+        return grant
+    return settled(grant, candidate)
+
+
+def settled(grant: Authority, candidate: Authority) -> Authority:
+    """Return `candidate` as a grant: with what tools of `grant` asked about that it does not have."""
+    tools = {**grant.tools, **candidate.tools}
+    return msgspec.structs.replace(candidate, tools={name: args for name, args in tools.items() if args})
+
+
+def describe(authority: Authority) -> list[str]:
+    """Return sentences on what `authority` reaches, for a person."""
+    said = [f"it {_REACHES[authority.hold]}"]
+    if authority.hold == "sandbox":
+        folders = "everywhere" if authority.write is None else _list(authority.write) or "nowhere"
+        said.append(f"it uses {'the' if authority.network else 'no'} network")
+        said.append(f"it writes {folders} in the workspace")
+        said += [
+            f"its limit for {name} is {value}{_UNITS[name]}" for name, value in _limits(authority) if value
+        ]
+    if authority.env:
+        said.append(f"it is given the variables {_list(authority.env)}")
+    actions = "every action" if authority.actions is None else _list(authority.actions)
+    if actions:
+        said.append(f"it may use {actions}")
+    asks = {name: args for name, args in authority.tools.items() if args}
+    return said + [f"its tool {_plain(name)} asks about {_list(asks[name])}" for name in sorted(asks)]
+
+
+def _more(grant: Authority, candidate: Authority) -> list[str]:
+    rising = HOLDS.index(candidate.hold) > HOLDS.index(grant.hold)
+    said = [f"it {_REACHES[candidate.hold]} (granted: it {_REACHES[grant.hold]})"] if rising else []
+    if not rising:  # that says it all
+        said += [*_more_places(grant, candidate), *_more_limits(grant, candidate)]
+    return [*said, *_more_names(grant, candidate), *_more_tools(grant, candidate)]
+
+
+def _more_places(grant: Authority, candidate: Authority) -> list[str]:
+    said = []
+    if candidate.network and not grant.network:
+        said.append("it would use the network")
+    if grant.write is not None:
+        more = _uncovered(candidate.write, grant.write)
+        if more:
+            said.append(
+                f"it would write {more} in the workspace (granted: {_list(grant.write) or 'nowhere'})"
+            )
+    return said
+
+
+def _uncovered(wanted: frozenset[str] | None, granted: frozenset[str]) -> str:
+    if wanted is None:
+        return "everywhere but in the guarded folders"
+    return _list(inner for inner in wanted if not any(covers(outer, inner) for outer in granted))
+
+
+def _more_names(grant: Authority, candidate: Authority) -> list[str]:
+    said = []
+    if candidate.env - grant.env:
+        said.append(f"it would be given the variables {_list(candidate.env - grant.env)}")
+    if grant.actions is not None:
+        if candidate.actions is None:
+            said.append("it would be able to use every action")
+        elif candidate.actions - grant.actions:
+            said.append(f"it would use the actions {_list(candidate.actions - grant.actions)}")
+    return said
+
+
+def _more_limits(grant: Authority, candidate: Authority) -> list[str]:
+    said = []
+    for (name, granted), (_, wanted) in zip(_limits(grant), _limits(candidate), strict=True):
+        if granted is not None and (wanted is None or wanted > granted):
+            now = "no limit" if wanted is None else f"{wanted}{_UNITS[name]}"
+            said.append(f"its limit for {name} would become {now} (granted: {granted}{_UNITS[name]})")
+    return said
+
+
+def _more_tools(grant: Authority, candidate: Authority) -> list[str]:
+    return [
+        _dropped(name, args, candidate.tools.get(name, _NONE))
+        for name, args in sorted(grant.tools.items())
+        if args - candidate.tools.get(name, _NONE)
+    ]
+
+
+def _moved(grant: Authority, candidate: Authority, others: Iterable[Authority]) -> dict[str, frozenset[str]]:
+    """What other scripts' tools of the candidate's new names asked about, where the candidate asks less."""
+    new = {name: args for name, args in candidate.tools.items() if name not in grant.tools}
+    before: dict[str, frozenset[str]] = {}
+    for other in others:
+        for name in new.keys() & other.tools.keys():
+            before[name] = before.get(name, _NONE) | other.tools[name]
+    return {name: before[name] for name in sorted(before) if before[name] - new[name]}
+
+
+def _dropped(name: str, before: frozenset[str], kept: frozenset[str]) -> str:
+    return f"its tool {_plain(name)} would no longer ask about {_list(before - kept)}"
+
+
+def _limits(authority: Authority) -> list[tuple[str, int | None]]:
+    return [(name, getattr(authority.limits, name)) for name in _UNITS]
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(_plain(name) for name in sorted(names))
+
+
+def _plain(name: str) -> str:
+    """A name as a person can tell it from others that look like it: quoted in ASCII unless it is plain."""
+    return name if name.isascii() and name.isprintable() and not set(name) & set(", ") else ascii(name)

@@ -1,0 +1,246 @@
+"""The gate: the stages that a candidate passes in order; the first that fails refuses it (issue 6).
+
+Parse, test, replay, score, authority. Nothing here writes in the workspace or asks a person.
+"""
+
+import stat
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from instar.plugins.evolve.candidate import Candidate, Refused, text
+from instar.plugins.evolve.discovery import Registration, collisions
+from instar.plugins.evolve.gate import authority, parse, replay, score, testing
+from instar.plugins.evolve.gate.authority import Authority, Terms
+from instar.plugins.evolve.gate.checkout import Checkouts
+from instar.plugins.evolve.gate.record import Record
+from instar.plugins.evolve.gate.report import Report
+from instar.plugins.evolve.grants import Held
+from instar.plugins.evolve.history.trailers import counted
+from instar.plugins.evolve.trial import Changes, File, NoTrial, Trials
+from instar.plugins.evolve.workspace import visible
+
+_WHOLE: Final = 60.0
+"""Seconds that the evals of one candidate may take in all."""
+
+
+class Bench(msgspec.Struct, frozen=True):
+    """Where and how candidates are tried: `timeout` in seconds a start, `replay_seconds` for a whole replay."""
+
+    trials: Trials
+    checkouts: Checkouts
+    timeout: float
+    replay_seconds: float = 10.0
+    strict: bool = False
+
+
+class Scene(msgspec.Struct, frozen=True):
+    """What is live around a candidate.
+
+    `root` is the workspace, `restored` what puts departed files back in a copy of it. `live` is what its script last
+    registered, `others` the workspace's other scripts, `hooks` the live scripts by file name, `prompts` by stage.
+    `records` are past calls, newest first, `unread` a sentence on each that could not be read. `grant` is what its
+    script was granted (None: a prompt), `neighbours` what the others were.
+    """
+
+    root: Path
+    restored: Changes
+    live: Registration | None
+    others: Sequence[Registration]
+    hooks: Mapping[str, File]
+    prompts: Mapping[str, str]
+    records: Sequence[Record]
+    terms: Terms
+    unread: Sequence[str] = ()
+    grant: Authority | None = None
+    neighbours: Sequence[Authority] = ()
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """One stage that was passed: what it found, in a line, and the ms that it took."""
+
+    name: str
+    found: str
+    ms: int
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """A candidate that passed. `raised` is what a person must allow first; empty: it may be installed.
+
+    `registration` is what its script registers, None for a prompt; `test` what its test printed, None without one.
+    `settled` is the script's grant once it is installed.
+    """
+
+    stages: tuple[Stage, ...]
+    registration: Registration | None = None
+    test: str | None = None
+    replay: Report | None = None
+    score: str = ""
+    raised: tuple[str, ...] = ()
+    held: Held | None = None
+    settled: Authority | None = None
+
+    @property
+    def ms(self) -> int:
+        """What the gate took."""
+        return sum(stage.ms for stage in self.stages)
+
+
+async def judge(
+    candidate: Candidate, scene: Scene, bench: Bench, said: Callable[[str], None] = lambda stage: None
+) -> Verdict:
+    """Take a candidate through the stages. `said` hears of each as it begins. Raises `Refused`."""
+    return await _Judge(candidate, scene, bench, said).verdict()
+
+
+async def replayed(candidate: Candidate, before: File, scene: Scene, bench: Bench, shown: int = 5) -> Report:
+    """Replay past calls with a candidate and with `before`, what is live; at most `shown` changed answers are shown.
+
+    Raises `NoTrial`.
+    """
+    if candidate.is_hook:
+        live, mine = replay.of_hook(candidate.file, before, candidate.after)
+    else:
+        stage = candidate.file.removesuffix(".md")
+        live, mine = replay.of_prompt(stage, text(before.content), text(candidate.after.content), scene.hooks)
+    plan = replay.Plan(
+        live=live,
+        candidate=mine,
+        timeout=bench.timeout,
+        limit=bench.replay_seconds,
+        strict=bench.strict,
+        shown=shown,
+    )
+    return await replay.replay(bench.trials, bench.checkouts, scene.records, plan, scene.unread)
+
+
+class _Judge:
+    def __init__(self, candidate: Candidate, scene: Scene, bench: Bench, said: Callable[[str], None]) -> None:
+        self._candidate = candidate
+        self._scene = scene
+        self._bench = bench
+        self._said = said
+        self._stages: list[Stage] = []
+        self._registered: parse.Registered | None = None
+        self._test: str | None = None
+        self._replay: Report | None = None
+        self._score = ""
+
+    async def verdict(self) -> Verdict:
+        """Run the stages in order."""
+        await self._stage("parse", self._parse)
+        await self._stage("test", self._run_tests)
+        await self._stage("replay", self._run_replay)
+        await self._stage("score", self._run_evals)
+        if self._registered is None or self._scene.grant is None:
+            return Verdict(tuple(self._stages), None, self._test, self._replay, self._score)
+        return await self._weighed(self._registered, self._scene.grant)
+
+    async def _stage(self, name: str, work: Callable[[], Awaitable[str]]) -> None:
+        """Run one stage; what it returns goes into the report, an empty text means that there was nothing to do."""
+        self._said(name)
+        begun = time.monotonic()
+        try:
+            found = await work()
+        except NoTrial as error:
+            raise Refused(name, str(error)) from None
+        if found:
+            self._stages.append(Stage(name, found, round((time.monotonic() - begun) * 1000)))
+
+    async def _parse(self) -> str:
+        candidate, scene = self._candidate, self._scene
+        if not candidate.is_hook:
+            return parse.profile(candidate) if candidate.is_profile else parse.prompt(candidate)
+        trial = self._bench.trials.copy(scene.root, self._changed())
+        async with trial as opened:
+            self._registered = await parse.hook(
+                opened, candidate, scene.live, scene.prompts, self._bench.timeout
+            )
+        mine = self._registered.registration
+        _, problems = collisions([*scene.others, mine])
+        clashes = [problem for problem in problems if candidate.file in problem]
+        if clashes:
+            raise Refused("parse", "\n".join(clashes))
+        return f"it registers {counted(len(mine.tools), 'tool')}"
+
+    async def _run_tests(self) -> str:
+        candidate, scene = self._candidate, self._scene
+        if self._registered is not None:
+            tests = [self._registered.registration.test]
+        else:
+            tests = [one.test for one in scene.others]
+        names = [test for test in dict.fromkeys(tests) if test]
+        printed = []
+        for name in names:
+            # A copy of its own for each: what ran before must not have touched the test.
+            async with self._bench.trials.copy(scene.root, self._changed()) as trial:
+                printed.append(await testing.run(trial, scene.root, name, self._bench.timeout))
+        if not names:
+            return ""
+        self._test = "\n".join(printed)
+        passed = f"{', '.join(f'tests/{name}' for name in names)} passed"
+        return f"its test {passed}" if candidate.is_hook else passed
+
+    async def _run_replay(self) -> str:
+        before, scene = self._candidate.before, self._scene
+        # No script is given a profile: past calls would answer as they did.
+        if before is None or not scene.records or self._candidate.is_profile:
+            return ""
+        report = self._replay = await replayed(self._candidate, before, scene, self._bench)
+        if report.refusal is not None:
+            raise Refused("replay", report.text())
+        if report.total and not report.replayed:
+            raise Refused(
+                "replay",
+                f"none of the recorded calls came to an end within {report.limit:g} s: make it faster",
+            )
+        return report.text().partition("\n")[0]
+
+    async def _run_evals(self) -> str:
+        evals = self._evals()
+        if not evals:
+            return ""
+        contest = score.Contest(
+            self._scene.root, self._candidate.path, self._changed(), self._scene.restored, evals
+        )
+        report = await score.score(self._bench.trials, contest, timeout=self._bench.timeout, seconds=_WHOLE)
+        if report.refusal is not None:
+            raise Refused("score", report.refusal)
+        self._score = report.text()
+        return f"{counted(len(evals), 'eval')} no worse"
+
+    def _evals(self) -> list[str]:
+        """The accepted evals: one that was taken away by hand still judges, one that was put there does not."""
+        found = set(score.find(self._scene.root))
+        for path, file in self._scene.restored.items():
+            folder, _, name = path.partition("/")
+            if folder == score.FOLDER and "/" not in name:
+                found.discard(name)
+                if file is not None and file.mode & stat.S_IXUSR and visible(name):
+                    found.add(name)
+        return sorted(found)
+
+    async def _weighed(self, registered: parse.Registered, grant: Authority) -> Verdict:
+        """The last stage: what the candidate would reach, beside what was granted."""
+        scene, tools = self._scene, registered.registration.tools
+        used = self._replay.candidate.actions if self._replay is not None else frozenset()
+        asked = authority.asked(tools, registered.manifest, grant, scene.terms).using(used)
+        raised = authority.raises(grant, asked, scene.neighbours)
+        found = "more than was granted: a person decides" if raised else "no more than was granted"
+        self._stages.append(Stage("authority", found, 0))
+        return Verdict(
+            tuple(self._stages),
+            registered.registration,
+            self._test,
+            self._replay,
+            self._score,
+            tuple(raised),
+            Held(asked, registered.manifest, registered.registration.name, registered.registration.test),
+            authority.after(grant, asked, approved=True, others=scene.neighbours),
+        )
+
+    def _changed(self) -> dict[str, File | None]:
+        return {**self._scene.restored, **self._candidate.changes}

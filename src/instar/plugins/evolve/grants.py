@@ -1,0 +1,147 @@
+"""Grants: what each script was granted, and how each of its versions is held, kept outside the workspace.
+
+A version that the agent made is known here by its hash before it is installed; every other one is a person's own.
+Source: issue 5, item 1; issue 6, stage 5.
+"""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from instar.plugin import document
+from instar.plugins.evolve.discovery import Registration
+from instar.plugins.evolve.gate.authority import Authority
+from instar.plugins.evolve.gate.manifest import Manifest
+
+_MOST: Final = 200
+"""Versions of one file that are remembered; older ones are taken for the agent's without a manifest."""
+
+
+class Held(msgspec.Struct, frozen=True):
+    """How a version that the agent made is held: its authority, and the manifest that its script asked for.
+
+    `name` and `test` are what it registered in its trial; an empty name: it had none.
+    """
+
+    authority: Authority
+    manifest: Manifest | None = None
+    name: str = ""
+    test: str | None = None
+
+    def keeps(self, said: Registration, grants: Iterable[Authority]) -> Registration:
+        """Return what the live version registers, as far as it is what was judged.
+
+        A script can tell a trial from a session, and register otherwise there: it keeps the name and the test of its
+        trial, and a tool that asks about less than in it, or less than one of that name in `grants` where the trial had
+        none, is left out. Authority is never what `discover` says (issue 6, stage 5).
+        """
+        if not self.name:
+            return said
+        if said.name != self.name:
+            problem = f"{said.file}: it was tried as {self.name!r} and registers {said.name!r}: its tools are left out"
+            return Registration(said.file, self.name, self.test, (), (*said.problems, problem))
+        kept, problems = [], [*said.problems]
+        for tool in said.tools:
+            silent = self._asked(tool.full, grants) - set(tool.patterns)
+            if silent:
+                asked = ", ".join(sorted(silent))
+                problems.append(
+                    f"{said.file}: tool {tool.full} is left out: it does not ask about {asked}, as it must"
+                )
+            else:
+                kept.append(tool)
+        return Registration(said.file, said.name, self.test, tuple(kept), tuple(problems))
+
+    def _asked(self, tool: str, grants: Iterable[Authority]) -> frozenset[str]:
+        judged = self.authority.tools.get(tool)
+        if judged is not None:
+            return judged
+        return frozenset().union(*(one.tools.get(tool, frozenset()) for one in grants))
+
+
+class Granted(msgspec.Struct, frozen=True):
+    """One script: what it was granted last, the newest version that a person made, and those of the agent's.
+
+    `touched` once a version of the agent's has gone live.
+    """
+
+    grant: Authority
+    own: str | None = None
+    versions: dict[str, Held] = {}
+    touched: bool = False
+
+
+class Grants:
+    """The grants of one workspace, in `file`. What it holds is read again when another process has changed it."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._read: tuple[tuple[int, int, int] | None, dict[str, Granted]] = (None, {})
+
+    def of(self, script: str) -> Granted | None:
+        """Return what is known of ``hooks/SCRIPT``; None: the agent never changed it.
+
+        Raises `document.DocumentError` and `OSError` when the file cannot be read: nothing may be assumed then.
+        """
+        return self._all().get(script)
+
+    def others(self, script: str) -> list[Authority]:
+        """Return the grants of the workspace's other scripts."""
+        return [known.grant for name, known in self._all().items() if name != script]
+
+    def all(self) -> list[Authority]:
+        """Return the grants of all scripts."""
+        return [known.grant for known in self._all().values()]
+
+    def held(self, script: str, version: str) -> Held | None:
+        """Return how this version is held; None where it is a person's own and was never the agent's to change."""
+        known = self.of(script)
+        if known is None:
+            return None
+        found = known.versions.get(version)
+        if found is None and not known.touched:
+            return None
+        return found or Held(msgspec.structs.replace(known.grant, hold="shield"))
+
+    def expect(self, script: str, version: str, held: Held, live: str, grant: Authority) -> None:
+        """Know a version before it is installed, in the place of `live`, which was granted `grant`."""
+
+        def change(known: Granted | None) -> Granted:
+            versions = {} if known is None else dict(known.versions)
+            mine = live if known is None or live not in versions else known.own
+            versions.pop(version, None)
+            newest = list(versions.items())[-(_MOST - 1) :]
+            kept = grant if known is None else known.grant
+            touched = known is not None and known.touched
+            return Granted(kept, mine or None, {**dict(newest), version: held}, touched)
+
+        self._change(script, change)
+
+    def settle(self, script: str, grant: Authority) -> None:
+        """Take note of what a script is granted now that its version is live."""
+        self._change(
+            script,
+            lambda known: msgspec.structs.replace(known or Granted(grant), grant=grant, touched=True),
+        )
+
+    def _change(self, script: str, change: Callable[[Granted | None], Granted]) -> None:
+        with document.locked(self._file.parent):
+            found = dict(self._all())
+            found[script] = change(found.get(script))
+            document.atomic_write(self._file, msgspec.json.encode(found), mode=0o600)
+
+    def _all(self) -> dict[str, Granted]:
+        try:
+            status = self._file.stat()
+        except FileNotFoundError:
+            return {}
+        mark = (status.st_ino, status.st_size, status.st_mtime_ns)
+        if self._read[0] != mark:
+            try:
+                found = msgspec.json.decode(self._file.read_bytes(), type=dict[str, Granted])
+            except msgspec.MsgspecError as error:
+                raise document.DocumentError(str(self._file), 1, 1, f"expected grants: {error}") from None
+            self._read = (mark, found)
+        return self._read[1]

@@ -1,0 +1,279 @@
+"""One beat: the hook is asked, its session prompted, and afterwards cleaned (seed 000 "heartbeat", issue 7, item 1)."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import msgspec
+
+from instar.plugin import Client, Invalid, NotFound, Origin, PromptBody, event, ids, message
+from instar.plugins.evolve import protocol
+from instar.plugins.evolve.engine import Engine
+from instar.plugins.evolve.heartbeat import cleanup, memory, schedule, words
+from instar.plugins.evolve.heartbeat.place import Place
+from instar.plugins.evolve.heartbeat.schedule import Begun, Outcome
+from instar.plugins.evolve.heartbeat.words import Words
+from instar.plugins.evolve.points import HeartbeatInput
+from instar.plugins.evolve.rounds import Rounds
+from instar.plugins.evolve.scripts import Outcome as Answered
+from instar.plugins.evolve.settings import Model, Settings
+
+log = logging.getLogger("instar.evolve")
+
+HOOK = "heartbeat"
+NAME = "heartbeat"
+"""The name of a beat's origin, and of the commits of what scripts change in one."""
+
+
+_TOOLS: Final[Mapping[str, bool]] = MappingProxyType({"question": False})
+"""A beat asks nobody: it would wait for an answer, and so would those after it. Each process offers it the same."""
+
+
+class Spent(msgspec.Struct, frozen=True):
+    """What a beat used, in tokens of all kinds and US dollars, and how its last answer ended, "" for well."""
+
+    tokens: int = 0
+    cost: float = 0.0
+    error: str = ""
+    interrupted: str = ""
+
+
+class Beat:
+    """Runs beats of one workspace, one at a time.
+
+    `settings` are those in use, None while there are none. `refresh` takes up what changed in the workspace.
+    `keep_system` makes texts a session's own system prompt. `object` returns why another plugin objects to a beat.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        engine: Engine,
+        rounds: Rounds,
+        place: Place,
+        *,
+        settings: Callable[[], Settings | None],
+        refresh: Callable[[], Awaitable[None]],
+        keep_system: Callable[[str, list[str]], Awaitable[None]],
+        object: Callable[[HeartbeatInput], Awaitable[str]],  # noqa: A002 - the verb
+    ) -> None:
+        self._client = client
+        self._engine = engine
+        self._scripts = engine.scripts
+        self._rounds = rounds
+        self._place = place
+        self._settings = settings
+        self._refresh = refresh
+        self._keep_system = keep_system
+        self._object = object
+
+    async def __call__(self, begun: Begun) -> Outcome:
+        """Run a beat, and return what became of it."""
+        await self._refresh()
+        settings = self._settings()
+        if settings is None:
+            return Outcome(skipped="the settings in config/evolve.jsonc cannot be used")
+        if not self._scripts.answers(HOOK) and not self._default():
+            return Outcome(skipped=_NOTHING)
+        try:
+            return await self._beat(begun, settings)
+        except (Invalid, NotFound) as error:
+            about = "heartbeat_agent: " if "no agent" in str(error) else ""
+            return Outcome(self._place.id, error=f"{about}{error}")
+
+    async def _beat(self, begun: Begun, settings: Settings) -> Outcome:
+        session = await self._place.find()
+        known = "" if session is None else session.id
+        async with self._engine.recording.recording(NAME, known, f"{NAME} {begun.number}"):
+            answered = await self._rounds.call(HOOK, await self._input(known))
+            if not (answered.answer or answered.failures or self._default()):
+                return Outcome(skipped=_UNSAID if self._scripts.answers(HOOK) else _NOTHING)
+            session = session or await self._place.make(settings)
+            said = await self._words(begun, session.id, settings, answered)
+            if said is not None:
+                self._write_down()
+        failed = "; ".join(map(str, answered.failures))
+        if said is None:
+            return Outcome(session.id, skipped="" if failed else _UNSAID, error=failed)
+        if said.problem:
+            log.warning("heartbeat=%d problem=%r", begun.number, said.problem)
+            return Outcome(session.id, error="; ".join(filter(None, [failed, said.problem])))
+        why = await self._object(
+            HeartbeatInput(
+                number=begun.number, session_id=session.id, system=list(said.system), user=said.user
+            )
+        )
+        if why:
+            return Outcome(session.id, skipped=why, error=failed)
+        if said.system:
+            await self._keep_system(session.id, said.system)
+        spent = await self._prompt(session.id, said.user, settings, self._origin(begun))
+        cleaned = await self._clean(begun, session.id, settings, spent.tokens)
+        return Outcome(
+            session.id,
+            spent.tokens,
+            spent.cost,
+            error="; ".join(filter(None, [failed, spent.error])),
+            interrupted=spent.interrupted,
+            cleaned=cleaned,
+        )
+
+    async def _input(self, own: str) -> dict[str, Any]:
+        """What the hook is given: the sessions that are open, and the heartbeat's own history."""
+        doors = self._client.session
+        sessions, doing = await doors.list(), await doors.status()
+        history = await self._rounds.history(own) if own else []
+        return {
+            "sessions": words.open_sessions(sessions, doing, own),
+            "history": protocol.once(history),
+        }
+
+    async def _words(
+        self, begun: Begun, session_id: str, settings: Settings, answered: Answered
+    ) -> Words | None:
+        """What is sent. What recovery wants said goes with the beat: one prompt, and one turn that is accounted for."""
+        emergency: list[str] = []
+
+        async def queue(text: str) -> bool:
+            emergency.append(text)
+            return True
+
+        # A book that was lost counts from 0 again.
+        key = f"{NAME} {begun.number} {begun.at}"
+        await self._rounds.settle(
+            HOOK,
+            session_id,
+            settings.heartbeat_agent,
+            answered,
+            key=key,
+            recover_by=queue,
+            origin=self._origin(begun),
+        )
+        users = [*emergency, protocol.text(answered.answer, "user")]
+        answer = {**answered.answer, "user": "\n".join(filter(str.strip, users))}
+        # A hook that failed has not chosen to leave the default as it is.
+        default = [] if answered.failures and not emergency else self._default()
+        return words.compose(answer, default)
+
+    async def _prompt(self, session_id: str, text: str, settings: Settings, origin: Origin) -> Spent:
+        message_id = ids.new("msg")
+        agent, model = settings.heartbeat_agent, settings.model or await self._last(settings)
+        body = PromptBody.text(
+            text, synthetic=True, agent=agent, model=_ref(model), message_id=message_id, tools=dict(_TOOLS)
+        )
+        async with _limits(self._client, session_id) as limited:
+            try:
+                await self._client.session.prompt(session_id, body, origin=origin)
+            except Invalid as error:
+                if model is None or settings.model is not None or model.model_id not in str(error):
+                    raise
+                # Scripts may write down a model too: one that is none must not keep the heart from beating.
+                log.warning("heartbeat=model problem=%r", f"{memory.FILE}: {error}")
+                body.model = None
+                await self._client.session.prompt(session_id, body, origin=origin)
+        spent = await self._spent(session_id, message_id)
+        if limited and not spent.interrupted:
+            spent = msgspec.structs.replace(spent, error=limited[-1])
+        return spent
+
+    async def _spent(self, session_id: str, message_id: str) -> Spent:
+        history = await self._client.session.messages(session_id)
+        begin = next((at for at, one in enumerate(history) if one.info.id == message_id), len(history))
+        answers = [one.info for one in history[begin:] if isinstance(one.info, message.Assistant)]
+        if not answers:
+            return Spent(error="the model was not asked")
+        tokens, cost = sum(_all(one.tokens) for one in answers), sum(one.cost for one in answers)
+        error = answers[-1].error
+        if isinstance(error, message.MessageAbortedError):
+            return Spent(tokens, cost, interrupted=f"its turn was ended: {error.data.message}")
+        return Spent(tokens, cost, error="" if error is None else _told(error))
+
+    async def _clean(
+        self, begun: Begun, session_id: str, settings: Settings, tokens: int
+    ) -> schedule.Decision:
+        tally = schedule.tallied(self._engine.books.heartbeat.state.tally, session_id, tokens)
+        verdict = cleanup.decide(
+            settings.heartbeat_cleanup,
+            settings.heartbeat_cleanup_count,
+            settings.heartbeat_cleanup_tokens,
+            tally,
+            busy=session_id in await self._client.session.status(),
+        )
+        origin = self._origin(begun)
+        # With an id of its own: a beat that used up `limits.heartbeat` may be the one that needs a shorter session.
+        origin = Origin(origin.name, f"{origin.id}/cleanup")
+        return await self._place.clean(session_id, verdict, origin)
+
+    def _write_down(self) -> None:
+        """Write into the workspace which model was used last, with what the beat commits."""
+        try:
+            memory.write_down(self._engine.books, self._engine.real.root)
+        except (memory.Unusable, OSError) as error:
+            log.warning("heartbeat=model problem=%r", str(error))
+
+    async def _last(self, settings: Settings) -> Model | None:
+        """The model that was used last; None where the agent has one of its own, or it is not known."""
+        agents = (await self._client.config()).get("agent")
+        agent = agents.get(settings.heartbeat_agent) if isinstance(agents, dict) else None
+        if isinstance(agent, dict) and agent.get("model"):
+            return None
+        try:
+            return memory.last_model(self._engine.real.root)
+        except memory.Unusable as error:
+            log.warning("heartbeat=model problem=%r", str(error))
+            return None
+
+    def _default(self) -> list[str]:
+        return self._scripts.prompts.default("heartbeat")
+
+    def _origin(self, begun: Begun) -> Origin:
+        # Other workspaces count their beats too.
+        return Origin(NAME, f"{self._engine.books.folder.name}/{begun.number}")
+
+
+_NOTHING = "no script answers `heartbeat`, and prompts/heartbeat.md says nothing"
+_UNSAID = "the `heartbeat` hooks gave nothing to send, and prompts/heartbeat.md says nothing"
+
+
+@contextlib.asynccontextmanager
+async def _limits(client: Client, session_id: str) -> AsyncIterator[list[str]]:
+    """Gather what limits say that end the session's turn in here."""
+    found: list[str] = []
+    idle = asyncio.Event()
+
+    async def listen() -> None:
+        async for happened in client.events():
+            given = happened.properties
+            if getattr(given, "session_id", None) != session_id:
+                continue
+            if isinstance(given, event.LimitReached) and given.ends:
+                found.append(given.message)
+            elif isinstance(given, event.SessionIdle):
+                idle.set()
+
+    task = asyncio.create_task(listen())
+    # It listens from its first step on.
+    await asyncio.sleep(0)
+    try:
+        yield found
+        # Idle is published before a turn counts as over, and limits before that.
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(idle.wait(), 1)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _ref(model: Model | None) -> message.ModelRef | None:
+    return None if model is None else message.ModelRef(provider_id=model.provider_id, model_id=model.model_id)
+
+
+def _all(tokens: message.Tokens) -> int:
+    return tokens.input + tokens.output + tokens.reasoning + tokens.cache.read + tokens.cache.write
+
+
+def _told(error: message.MessageError) -> str:
+    return str(getattr(error.data, "message", "") or error.name)

@@ -1,0 +1,106 @@
+"""Which model was used last: ``state/evolve.json`` in the workspace (seed 000 "workspace layout", issue 7, item 1).
+
+Scripts may write there too, so what is read is held to its form, and keys that are not ours are kept. Nothing is read
+or written through a link.
+"""
+
+import logging
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from instar.plugins.evolve.books import Books
+from instar.plugins.evolve.ledger import place, standing, vault
+from instar.plugins.evolve.ledger.journal import Piece
+from instar.plugins.evolve.ledger.standing import Version
+from instar.plugins.evolve.settings import Model
+
+log = logging.getLogger("instar.evolve")
+
+FILE: Final = "state/evolve.json"
+LARGEST: Final = 1 << 20
+"""Bytes of the file; a larger one is left alone."""
+
+_KEY: Final = "model"
+_NOTE: Final = "model"
+"""The note in the books."""
+_NAME: Final = re.compile(r"[\w.:/@+~-]{1,200}")
+
+
+class Unusable(Exception):
+    """The file is there and cannot be used; the text says where, why and what to do. It is left as it is."""
+
+
+def last_model(root: Path) -> Model | None:
+    """Return the model that was used last in the workspace at `root`; None where that is not known.
+
+    Raises `Unusable`. The name is not known to be one that a provider has.
+    """
+    found = _read(root).get(_KEY)
+    if not isinstance(found, dict):
+        return None
+    names = [found.get("providerID"), found.get("modelID")]
+    if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in names):
+        return None
+    return Model(*map(str, names))
+
+
+def note(books: Books, model: Model) -> None:
+    """Keep in mind which model a person used, until the next beat writes it down.
+
+    A workspace that never beats gets no file of ours. What cannot be kept is logged.
+    """
+    said = _plain(model)
+    kept = books.note(_NOTE)
+    if isinstance(kept, dict) and kept.get(_KEY) == said:
+        return
+    try:
+        books.keep(_NOTE, {_KEY: said, "written": False})
+    except OSError as error:
+        log.warning("heartbeat=model problem=%r", str(error))
+
+
+def write_down(books: Books, root: Path) -> None:
+    """Write down what `note` has kept, once: what a script writes there afterwards stands. Raises as `remember`."""
+    kept = books.note(_NOTE)
+    if not isinstance(kept, dict) or kept.get("written") is not False:
+        return
+    said = kept[_KEY]
+    remember(root, Model(said["providerID"], said["modelID"]))
+    books.keep(_NOTE, {**kept, "written": True})
+
+
+def remember(root: Path, model: Model) -> bool:
+    """Write down the model that was used; False where it stood there already. Raises `Unusable` and `OSError`."""
+    data = _read(root)
+    said = _plain(model)
+    if data.get(_KEY) == said:
+        return False
+    content = msgspec.json.format(msgspec.json.encode({**data, _KEY: said}), indent=2) + b"\n"
+    place.put(root, Piece(FILE, None, Version(vault.sha256(content), 0o644, len(content))), content)
+    return True
+
+
+def _plain(model: Model) -> dict[str, str]:
+    return {"providerID": model.provider_id, "modelID": model.model_id}
+
+
+def _read(root: Path) -> dict[str, Any]:
+    path = root / FILE
+    if path.parent.is_symlink():
+        raise Unusable(f"{path.parent} is a symbolic link: make it a folder")
+    try:
+        if path.lstat().st_size > LARGEST:
+            raise Unusable(f"{path} is larger than {LARGEST >> 20} MiB: make it smaller, or delete it")
+        data = msgspec.json.decode(standing.read(root, FILE, keep=True).data or b"")
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, standing.NotPlain) as error:
+        raise Unusable(f"{path} cannot be read ({error}): mend or delete it") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Unusable(f"{path} is not JSON ({error}): mend or delete it") from None
+    if not isinstance(data, dict):
+        raise Unusable(f"{path} should hold a JSON object: mend or delete it")
+    return data

@@ -1,0 +1,213 @@
+"""The scheduler: it waits, and begins the beats that `schedule` decides on.
+
+One task. A beat is written down as begun before it runs, so that no crash makes it run twice; what cannot be written
+does not begin. Cancelling the task (Ctrl-C, the end of instar) cancels a beat that runs and writes that down.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from instar.plugins.evolve.heartbeat import schedule
+from instar.plugins.evolve.heartbeat.book import Book
+from instar.plugins.evolve.heartbeat.owner import Owner
+from instar.plugins.evolve.heartbeat.schedule import Begun, Outcome, State, Turned
+
+log = logging.getLogger("instar.evolve")
+
+LOOK: Final = 1.0
+"""Seconds after which a waiting scheduler looks whether another process asked for a beat, paused, or died."""
+
+STOPPED: Final = "instar stop"
+"""Why heartbeats are paused after one."""
+
+_JUMP: Final = 2000
+"""Ms by which the wall clock may differ from the steady one before that counts as a clock that was set."""
+
+
+class Clock(Protocol):
+    """The time, as the scheduler is given it."""
+
+    def wall(self) -> int:
+        """Return the time in ms since 1970."""
+        ...
+
+    def steady(self) -> float:
+        """Return seconds that no setting of the clock changes; they go on while the machine sleeps."""
+        ...
+
+    async def pause(self, wake: asyncio.Event, seconds: float) -> None:
+        """Wait until `wake` is set, `seconds` at most."""
+        ...
+
+
+class SystemClock:
+    """The machine's own time."""
+
+    def wall(self) -> int:
+        """Return the time in ms since 1970."""
+        return time.time_ns() // 1_000_000
+
+    def steady(self) -> float:
+        """Return the seconds since the machine was started, its sleep among them."""
+        return time.clock_gettime(_STEADY)
+
+    async def pause(self, wake: asyncio.Event, seconds: float) -> None:
+        """Wait until `wake` is set, `seconds` at most."""
+        try:
+            async with asyncio.timeout(seconds):
+                await wake.wait()
+        except TimeoutError:
+            return
+
+
+# A machine that wakes from sleep would look like one whose clock was set; only Linux counts its sleep.
+_STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class Scheduler:
+    """Beats on one workspace, for as long as this process is the one that may.
+
+    `beat` runs one beat and returns what became of it. `every` is the interval in ms as the settings have it now (below
+    1: off). `busy` says why a beat may not run now, "" when it may; it is asked only when one is due. `halted` is the
+    time in ms of the ``instar stop`` that holds, 0 for none.
+    """
+
+    def __init__(
+        self,
+        book: Book,
+        owner: Owner,
+        beat: Callable[[Begun], Awaitable[Outcome]],
+        every: Callable[[], int],
+        busy: Callable[[], Awaitable[str]],
+        clock: Clock | None = None,
+        look: float = LOOK,
+        halted: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._book = book
+        self._owner = owner
+        self._run_beat = beat
+        self._every = every
+        self._busy = busy
+        self._clock = clock or SystemClock()
+        self._look = look
+        self._halted = halted
+        self._wake = asyncio.Event()
+        self._anchor = (0, 0.0)
+
+    async def run(self) -> None:
+        """Beat until this is cancelled. A book that cannot be read or written is said, and tried again."""
+        try:
+            while True:
+                try:
+                    await self._live()
+                except OSError as error:
+                    log.error("heartbeat=stuck problem=%r", str(error))
+                await self._pause(self._look)
+        finally:
+            self._owner.release()
+
+    def wake(self) -> None:
+        """Look now: the settings changed, or somebody asked for a beat, paused or resumed."""
+        self._wake.set()
+
+    # -- what a person asks for; another process may do the same on a book of its own ------------------------
+
+    def ask(self) -> None:
+        """Ask for a beat now. Raises `schedule.Refused` and `OSError`."""
+        self._change(schedule.ask)
+        self.wake()
+
+    def pause(self, why: str) -> None:
+        """Let no beat begin until `resume`. Raises `OSError`."""
+        self._change(lambda state, now: schedule.pause(state, now, why))
+        self.wake()
+
+    def resume(self) -> None:
+        """End a pause. Raises `OSError`."""
+        self._change(schedule.resume)
+        self.wake()
+
+    # -- the task ---------------------------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        """Hold the right to beat and use it; returns when another process has it."""
+        if not self._owner.held:
+            if not self._owner.take():
+                return
+            self._anchor = (self._clock.wall(), self._clock.steady())
+            self._change(schedule.opened)
+        while True:
+            state = await self._turn()
+            if state.beat is not None:
+                await self._beat(state.beat)
+                continue
+            left = schedule.wait(state, self._clock.wall())
+            await self._pause(self._look if left is None else min(left / 1000, self._look))
+
+    async def _turn(self) -> State:
+        self._measure()
+        every, state, now = self._every(), self._book.state, self._clock.wall()
+        if schedule.set_every(state, every, now).state != state:
+            state = self._change(lambda state, now: schedule.set_every(state, every, now))
+        if state.paused is None and self._halted():
+            # A person ends that, as any pause; so it must outlast this process.
+            state = self._change(lambda state, now: schedule.pause(state, now, STOPPED))
+        if not schedule.is_due(state, now):
+            return state
+        busy = await self._why_not()
+        return self._change(lambda state, now: schedule.passed(state, now, busy))
+
+    async def _why_not(self) -> str:
+        try:
+            return await self._busy()
+        except Exception as error:
+            log.exception("heartbeat=skipped")
+            return f"it could not be told whether other sessions are busy: {error}"
+
+    def _measure(self) -> None:
+        """See whether the clock was set since the last look."""
+        wall, steady = self._anchor
+        self._anchor = now, _ = (self._clock.wall(), self._clock.steady())
+        by = now - wall - round((self._anchor[1] - steady) * 1000)
+        if abs(by) > _JUMP:
+            log.warning("heartbeat=clock set_by_ms=%d", by)
+            self._change(lambda state, at: schedule.moved(state, at, by))
+
+    async def _beat(self, begun: Begun) -> None:
+        try:
+            outcome = await self._run_beat(begun)
+        except asyncio.CancelledError:
+            self._cut_short()
+            raise
+        except Exception as error:
+            log.exception("heartbeat=%d failed", begun.number)
+            outcome = Outcome(error=f"{type(error).__name__}: {error}")
+        self._measure()
+        while True:
+            try:
+                self._change(lambda state, now: schedule.ended(state, now, outcome))
+                return
+            except OSError as error:
+                # It ran; as long as that is not written, no other may begin.
+                log.error("heartbeat=%d unwritten=%r", begun.number, str(error))
+                await self._pause(self._look)
+
+    def _cut_short(self) -> None:
+        try:
+            self._change(
+                lambda state, now: schedule.interrupted(state, now, "instar ended, or ended the beat")
+            )
+        except OSError as error:
+            # Whoever takes over finds a beat without its end, and writes that down.
+            log.error("heartbeat=cancelled unwritten=%r", str(error))
+
+    def _change(self, turn: Callable[[State, int], Turned]) -> State:
+        now = self._clock.wall()
+        return self._book.change(lambda state: turn(state, now), now)
+
+    async def _pause(self, seconds: float) -> None:
+        await self._clock.pause(self._wake, seconds)
+        self._wake.clear()

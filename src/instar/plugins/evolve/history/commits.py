@@ -1,0 +1,202 @@
+"""The workspace's git history: its own repository, the `initial` snapshot, a commit per tool run.
+
+Only what a tool run changed is committed; what the person has staged or left uncommitted stays as it is.
+Git missing or failing costs the commit, never the tool run: it is owed (`debts`), and paid when git works again.
+Source: seed 000 "git integration"; issue 7, item 7.
+"""
+
+import asyncio
+import logging
+import tempfile
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Final
+
+from instar.plugin import git, process
+from instar.plugins.evolve.history import tree
+from instar.plugins.evolve.history.debts import Debt, Debts
+from instar.plugins.evolve.history.gitdir import Locked
+from instar.plugins.evolve.history.plumbing import Commit, Made, Moved, Plumbing
+from instar.plugins.evolve.history.revision import INITIAL
+
+log = logging.getLogger("instar.evolve")
+
+__all__ = ["Commit", "History", "is_repository"]
+
+_MARK: Final = "# written by instar when it made this repository\n"
+_EXCLUDED: Final = _MARK + "__pycache__/\n*.pyc\n"
+_OPTIMISTIC: Final = 2
+"""Attempts that keep the person's git waiting for a moment only; later ones hold it from their start."""
+_PAUSE: Final = 0.05
+
+
+class History:
+    """The repository at `root`. `problem` holds what git said when it last failed, until it works again.
+
+    `guarded` gives the files that no tool run commits. `patience`: seconds to wait for another git's lock.
+    """
+
+    def __init__(self, processes: process.Processes, root: Path, *, patience: float = 1.0) -> None:
+        self._root = root
+        self._git = Plumbing(processes, root)
+        self._patience = patience
+        self._debts = Debts()
+        self.problem: str | None = None
+        self.guarded: Callable[[], set[str]] = set
+        self.head: str | None = None
+        """The newest commit, as far as it was made here; None before the first one."""
+
+    async def prepare(self) -> None:
+        """Make the workspace a repository of its own, with what stands in it as the `initial` commit.
+
+        A workspace that is one already is left as it is; one inside another repository gets its own.
+        """
+        if is_repository(self._root) and not await self._is_half_made():
+            await self._look()
+            return
+        try:
+            await self._git.text("init", "--quiet")
+            exclude = self._root / ".git" / "info" / "exclude"
+            exclude.parent.mkdir(exist_ok=True)
+            exclude.write_text(_EXCLUDED)
+            made = await self._patiently(sorted(self.scan()), INITIAL)
+            if made.commit is None:
+                await self._git.text("commit", "--quiet", "--allow-empty", "--message", INITIAL)
+            await self._look()
+        except (git.GitError, process.ProcessError, OSError) as error:
+            self._failed("make the workspace a git repository", error)
+
+    async def keep_in(self, file: Path) -> None:
+        """Keep what is owed in `file`, and pay what an earlier process owed there."""
+        self._debts.keep_in(file)
+        await self.settle()
+
+    def scan(self) -> tree.Scan:
+        """Return what stands in the workspace."""
+        return tree.scan(self._root)
+
+    def changed(self, before: tree.Scan) -> list[str]:
+        """Return the files that differ from `before`, without those that somebody changed behind the gate."""
+        after = self.scan()
+        found = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+        departed = self.guarded() if found else set()
+        return [path for path in found if path not in departed]
+
+    def owe(self, files: Collection[str], message: str) -> None:
+        """Owe the commit of these files: there is no time for it now."""
+        self._debts.add(files, message)
+        self._debts.save()
+
+    async def commit(self, files: Collection[str], message: str) -> Commit | None:
+        """Commit these files as they stand, after what is owed; None when nothing differs or git failed.
+
+        Of what is owed a file that somebody changed behind the gate since waits until a person accepts it.
+        """
+        self._debts.add(files, message)
+        return await self._pay(set(files))
+
+    async def settle(self) -> None:
+        """Make the commits that are owed, as far as git works."""
+        if self._debts:
+            await self._pay(set())
+
+    async def entries(self, limit: int) -> list[str]:
+        """Return the newest `limit` commits, one line each, newest first. Raises `git.GitError`."""
+        try:
+            text = await self._git.text("log", f"--max-count={limit}", "--date=iso", "--format=%h %ad %s")
+        except git.GitError as error:
+            if "does not have any commits yet" in str(error):
+                return []
+            raise
+        return text.splitlines()
+
+    async def _pay(self, fresh: set[str]) -> Commit | None:
+        """Make a commit of each debt, the oldest first; return that of the newest. `fresh`: files judged just now."""
+        made, waits = None, dict[str, str]()
+        try:
+            made, waits = await self._pay_each(fresh)
+            if made is not None and waits:
+                # What was in their way may be gone with the newest.
+                _, waits = await self._pay_each(fresh)
+        except (git.GitError, process.ProcessError, OSError) as error:
+            owed = sorted({path for debt in self._debts.all() for path in debt.files})
+            self._failed(f"commit {', '.join(owed)}", error)
+            made = None
+        else:
+            self.problem = None
+            if waits:
+                reasons = "; ".join(f"{path}: {why}" for path, why in sorted(waits.items()))
+                self._failed(f"commit {', '.join(sorted(waits))}", git.GitError(reasons))
+        self._debts.save()
+        return made
+
+    async def _pay_each(self, fresh: set[str]) -> tuple[Commit | None, dict[str, str]]:
+        made, waits = None, dict[str, str]()
+        for debt in self._debts.all():
+            made, waiting = await self._pay_one(debt, fresh)
+            waits |= waiting
+        return made, waits
+
+    async def _pay_one(self, debt: Debt, fresh: set[str]) -> tuple[Commit | None, dict[str, str]]:
+        departed = self.guarded() - fresh
+        wanted = [path for path in debt.files if path not in departed]
+        if not wanted:
+            return None, {}
+        made = await self._patiently(wanted, debt.message)
+        self.head = made.head or self.head
+        self._debts.left(debt, [path for path in debt.files if path in departed or path in made.waiting])
+        return made.commit, made.waiting
+
+    async def _patiently(self, wanted: list[str], message: str) -> Made:
+        """Commit, anew where the person uses git at the same time; once git has failed it is asked only once."""
+        patience = 0.0 if self.problem else self._patience
+        deadline = time.monotonic() + patience
+        attempt = 0
+        while True:
+            attempt += 1
+            first = attempt > _OPTIMISTIC
+            try:
+                with tempfile.TemporaryDirectory(prefix="instar-index-") as folder:
+                    return await self._git.commit(
+                        wanted, message, Path(folder), first=first, patience=patience
+                    )
+            except Moved:
+                if time.monotonic() > deadline and first:
+                    raise
+            except Locked:
+                raise
+            except git.GitError as error:
+                locked = ".lock': File exists" in str(error)
+                freed = self._git.folder.freed(error)
+                if not freed and (not locked or time.monotonic() > deadline):
+                    raise
+                await asyncio.sleep(_PAUSE)
+
+    async def _look(self) -> None:
+        try:
+            self.head = (await self._git.text("rev-parse", "--verify", "HEAD")).strip()
+        except (git.GitError, process.ProcessError):
+            self.head = None
+
+    async def _is_half_made(self) -> bool:
+        """Whether instar made this repository and was ended before its first commit."""
+        try:
+            marked = (self._root / ".git" / "info" / "exclude").read_text(errors="replace").startswith(_MARK)
+        except OSError:
+            return False
+        if marked:
+            await self._look()
+        return marked and self.head is None
+
+    def _failed(self, what: str, error: Exception) -> None:
+        problem = f"git could not {what}: {error}"
+        if problem != self.problem:
+            log.warning("git=failed problem=%r", problem)
+        self.problem = problem
+
+
+def is_repository(root: Path) -> bool:
+    """Whether `root` is one of its own. An empty ``.git`` is none: a shield makes one to have something to guard."""
+    mark = root / ".git"
+    return mark.is_file() or (mark / "HEAD").exists()

@@ -1,0 +1,327 @@
+"""Making one commit of some files of a workspace, by git's plumbing, beside whatever the person does with git.
+
+The commit is put together in an index of its own on top of HEAD. Then the person's index takes the same entries and
+the branch moves, both or neither. Source: seed 000 "git integration"; issue 7, item 7.
+"""
+
+import contextlib
+import logging
+import os
+import stat
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from instar.plugin import git, process
+from instar.plugins.evolve.history.gitdir import GitFolder
+from instar.plugins.evolve.workspace import GUARDED
+
+log = logging.getLogger("instar.evolve")
+
+_NONE: Final = "0" * 40
+_SECONDS: Final = 20.0
+"""What one git command may take: changes wait for it."""
+_SETTINGS: Final = {
+    "core.safecrlf": "false",
+    "core.splitIndex": "false",
+    "i18n.commitEncoding": "utf-8",
+}
+"""Settings of a person's that would refuse a file, litter the git folder or garble a message."""
+_ASIDE: Final = {"core.sparseCheckout": "false", "index.sparse": "false"}
+"""Those of an index of ours: what a person's checkout leaves out is part of a commit all the same."""
+
+LARGEST: Final = 100 << 20
+"""Bytes of a file that is committed: each tool run waits for git, and common hosts refuse a larger one."""
+_MANY: Final = 500
+"""Paths that are too many for arguments."""
+
+
+class Entry(NamedTuple):
+    """A file in git: its mode (0: no file), the id of its content, and whether HEAD has nothing at its path."""
+
+    mode: int
+    blob: str
+    is_new: bool = False
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """A commit that was made: its short id and the files in it, relative to the workspace."""
+
+    id: str
+    files: list[str]
+
+
+class Moved(git.GitError):
+    """The person used git in between: begin anew."""
+
+
+class Made(msgspec.Struct, frozen=True):
+    """A commit (None where nothing differs), its whole id, and why files are not in it: path to reason."""
+
+    commit: Commit | None
+    head: str
+    waiting: dict[str, str]
+
+
+class Plumbing:
+    """Git in the workspace `root`."""
+
+    def __init__(self, processes: process.Processes, root: Path) -> None:
+        self._processes = processes
+        self._root = root
+        self.folder = GitFolder(root)
+
+    async def commit(
+        self, wanted: Sequence[str], message: str, aside: Path, *, first: bool, patience: float
+    ) -> Made:
+        """Commit these paths as they stand; `aside` is a folder for what is made meanwhile.
+
+        `first`: hold the person's index from the start, so that nobody comes in between. Raises `git.GitError`
+        (`Moved`, `gitdir.Locked`), `process.ProcessError` and `OSError`; then nothing has changed.
+        """
+        theirs = aside / "theirs"
+        if not first:
+            return await self._commit(wanted, message, aside, self.folder.index(theirs, patience))
+        async with self.folder.index(theirs, patience):
+            return await self._commit(wanted, message, aside, None)
+
+    async def _commit(
+        self,
+        wanted: Sequence[str],
+        message: str,
+        aside: Path,
+        lock: contextlib.AbstractAsyncContextManager[None] | None,
+    ) -> Made:
+        self._refuse_under_way()
+        parent = (await self.text("rev-parse", "--verify", "--quiet", "HEAD", check=False)).strip()
+        against = f"{parent}^{{tree}}" if parent else await self._empty_tree()
+        alone = await self._left_alone(wanted)
+        wanted = [path for path in wanted if path not in alone]
+        staged = await self._staged(against, wanted)
+        tree, changed, waiting = await self._tree(wanted, parent, against, aside / "one")
+        other = {path for path in changed if staged.get(path, changed[path]) != changed[path]}
+        staging = [path for path in other if not is_guarded(path)]
+        if staging:
+            waiting = dict.fromkeys(staging, "you have staged another version of it: commit or unstage that")
+            rest = [path for path in wanted if path not in staging]
+            tree, changed, more = await self._tree(rest, parent, against, aside / "two")
+            waiting |= more
+        if not changed:
+            return Made(None, parent, waiting)
+        parents = ["-p", parent] if parent else []
+        commit = (await self.text("commit-tree", tree, *parents, "-F", "-", stdin=message)).strip()
+        self._refuse_under_way()
+        async with lock or contextlib.nullcontext():
+            if lock is not None and await self._staged(against, wanted) != staged:
+                raise Moved("the index was changed meanwhile")
+            # A guarded file that the person has staged otherwise stays staged so: HEAD has what went live.
+            follow = {path: one for path, one in changed.items() if path not in other or one.is_new}
+            lines = [_line(path, one) for path, one in follow.items()]
+            await self._stage(lines, {"GIT_INDEX_FILE": str(aside / "theirs")})
+            await self._move(commit, parent, message)
+        short = (await self.text("rev-parse", "--short", commit)).strip()
+        log.info("git=committed id=%s files=%s", short, ",".join(changed))
+        return Made(Commit(short, list(changed)), commit, waiting)
+
+    def _refuse_under_way(self) -> None:
+        begun = self.folder.under_way()
+        if begun:
+            raise git.GitError(f"a {begun} of yours is not finished: it waits until that has ended")
+
+    async def _move(self, commit: str, parent: str, message: str) -> None:
+        """Let HEAD's branch name the commit, if it still names `parent`."""
+        subject = message.partition("\n")[0]
+        try:
+            await self.text("update-ref", "-m", f"commit: {subject}", "HEAD", commit, parent or _NONE)
+        except git.GitError as error:
+            said = str(error)
+            if "but expected" in said or "reference already exists" in said:
+                raise Moved(said) from None
+            raise
+
+    async def _tree(
+        self, wanted: Sequence[str], parent: str, against: str, index: Path
+    ) -> tuple[str, dict[str, Entry], dict[str, str]]:
+        """Return the tree of HEAD with these paths as they stand, what it changes, and what could not be taken.
+
+        Guarded files are taken byte for byte, whatever ignore files and attributes say: who writes in the workspace
+        must not decide what its history holds of them.
+        """
+        aside = {"GIT_INDEX_FILE": str(index)}
+        await self.text("read-tree", parent or "--empty", env=aside)
+        guarded = [path for path in wanted if is_guarded(path)]
+        await self._stage(await self._entries_of(guarded), aside)
+        waiting = await self._take([path for path in wanted if not is_guarded(path)], aside)
+        tree = (await self.text("write-tree", env=aside)).strip()
+        told = await self.bytes("diff-tree", "-r", "-z", "--no-renames", "--raw", against, tree)
+        return tree, _changes(told), waiting
+
+    async def _staged(self, against: str, wanted: Collection[str]) -> dict[str, Entry]:
+        """The entries of these paths in the person's index that are not as HEAD has them."""
+        asked = ("diff-index", "--cached", "-z", "--no-renames", "--raw", against)
+        told = await self.bytes(*asked, "--", *_few(wanted))
+        return {path: entry for path, entry in _changes(told).items() if path in wanted}
+
+    async def _left_alone(self, wanted: Collection[str]) -> set[str]:
+        """The files whose changes the person told git not to see: marked so, and not by a sparse checkout."""
+        told = os.fsdecode(await self.bytes("ls-files", "-v", "-z", "--", *_few(wanted)))
+        marks = {entry[2:]: entry[0] for entry in told.split("\0") if entry}
+        marked = {path for path in wanted if not is_guarded(path) and _is_marked(marks.get(path, "H"))}
+        if "S" not in (marks[path] for path in marked):
+            return marked
+        sparse = await self.text("config", "--bool", "core.sparseCheckout", check=False)
+        return {path for path in marked if marks[path] != "S" or sparse.strip() != "true"}
+
+    async def _entries_of(self, paths: Sequence[str]) -> list[bytes]:
+        """The lines of an index for these paths as they stand, their contents stored as they are."""
+        found = dict[str, Entry]()
+        plain = dict[str, int]()
+        for path in paths:
+            place = self._root / path
+            try:
+                status = place.lstat()
+            except (FileNotFoundError, NotADirectoryError):
+                found[path] = Entry(0, _NONE)
+                continue
+            mode = 0o100755 if status.st_mode & stat.S_IXUSR else 0o100644
+            if stat.S_ISLNK(status.st_mode):
+                found[path] = Entry(0o120000, await self._stored(os.fsencode(place.readlink())))
+            elif "\n" in path or path.startswith('"'):
+                found[path] = Entry(mode, await self._stored(place.read_bytes()))
+            else:
+                plain[path] = mode
+        if plain:
+            names = b"".join(os.fsencode(path) + b"\n" for path in plain)
+            told = await self.bytes("hash-object", "-w", "--no-filters", "--stdin-paths", stdin=names)
+            blobs = told.decode().split()
+            found |= {
+                path: Entry(mode, blob) for (path, mode), blob in zip(plain.items(), blobs, strict=True)
+            }
+        return [_line(path, entry) for path, entry in found.items()]
+
+    async def _stored(self, data: bytes) -> str:
+        return (await self.bytes("hash-object", "-w", "--no-filters", "--stdin", stdin=data)).decode().strip()
+
+    async def _take(self, paths: Sequence[str], aside: Mapping[str, str]) -> dict[str, str]:
+        """Take other files into the index `aside` as git does, ignored ones left out; return what it cannot take."""
+        if not paths:
+            return {}
+        asked = ("status", "--porcelain", "-z", "--untracked-files=all", "--", *_few(paths))
+        try:
+            states = _states(os.fsdecode(await self.bytes(*asked, env=aside)))
+            states = [path for path in states if path in set(paths)]
+        except git.GitError:
+            # It cannot read one of them: which one is found below.
+            states = list(paths)
+        large = {path for path in states if self._size(path) > LARGEST}
+        waiting = dict.fromkeys(large, f"it is larger than {LARGEST >> 20} MiB: list it in .gitignore")
+        states = [path for path in states if path not in large]
+        if not states or await self._taken(states, aside):
+            return waiting
+        # One by one: what a tool left lying about must not keep the rest from its commit.
+        left = [path for path in states if not await self._taken([path], aside)]
+        return waiting | dict.fromkeys(left, "it cannot be stored as it stands")
+
+    def _size(self, path: str) -> int:
+        """Bytes of what stands there; 0 where that cannot be told."""
+        try:
+            return (self._root / path).lstat().st_size
+        except OSError:
+            return 0
+
+    async def _taken(self, paths: Sequence[str], aside: Mapping[str, str]) -> bool:
+        names = b"".join(os.fsencode(path) + b"\0" for path in paths)
+        take = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
+        try:
+            await self.bytes(*take, stdin=names, env={**aside, **_variables(_SETTINGS | _ASIDE)})
+        except git.GitError:
+            return False
+        return True
+
+    async def _stage(self, lines: Sequence[bytes], env: Mapping[str, str]) -> None:
+        if lines:
+            await self.bytes("update-index", "-z", "--index-info", stdin=b"".join(lines), env=env)
+
+    async def _empty_tree(self) -> str:
+        return (await self.text("hash-object", "-t", "tree", "--stdin")).strip()
+
+    async def text(self, *args: str, stdin: str = "", **how: Any) -> str:
+        """Run git and return what it prints as text; all else as `bytes`."""
+        return (await self.bytes(*args, stdin=os.fsencode(stdin), **how)).decode(errors="replace")
+
+    async def bytes(
+        self, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None, check: bool = True
+    ) -> bytes:
+        """Run git in the workspace's own repository. Raises `git.GitError` and `process.ProcessError`."""
+        for name in (".gitattributes", ".gitignore"):
+            with contextlib.suppress(FileNotFoundError):
+                if stat.S_ISFIFO((self._root / name).lstat().st_mode):
+                    # Git would wait for it until its time is over.
+                    raise git.GitError(f"{self._root / name} is a pipe, so git cannot be asked: delete it")
+        given = {
+            # Names are names: a file called ``:(top)x`` or ``*`` is not a pattern.
+            "GIT_LITERAL_PATHSPECS": "1",
+            "GIT_CEILING_DIRECTORIES": str(self._root.parent),
+            **_variables(_SETTINGS),
+            **(env or {}),
+        }
+        if args[0] != "init":
+            # Where a person's settings say that it has no files, or has them elsewhere.
+            given["GIT_WORK_TREE"] = str(self._root)
+        return await git.git_bytes(
+            self._processes, self._root, *args, env=given, stdin=stdin, check=check, timeout=_SECONDS
+        )
+
+
+def is_guarded(path: str) -> bool:
+    """Whether a path lies in a guarded folder of the workspace. Python's caches are nobody's work."""
+    folder, *rest = path.split("/")
+    return bool(rest) and folder in GUARDED and "__pycache__" not in rest
+
+
+def _is_marked(tag: str) -> bool:
+    """Whether a tag of ``git ls-files -v`` says skip-worktree (S) or assume-unchanged (a small letter)."""
+    return tag == "S" or tag.islower()
+
+
+def _few(paths: Collection[str]) -> Collection[str]:
+    """Paths as arguments; none, which means all, where they are too many."""
+    return paths if len(paths) <= _MANY else ()
+
+
+def _variables(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings of git as variables: those come after every file."""
+    found = {"GIT_CONFIG_COUNT": str(len(settings))}
+    for at, (name, value) in enumerate(settings.items()):
+        found |= {f"GIT_CONFIG_KEY_{at}": name, f"GIT_CONFIG_VALUE_{at}": value}
+    return found
+
+
+def _states(status: str) -> list[str]:
+    """Read ``git status --porcelain -z``: the paths; of a rename both ends."""
+    found = []
+    fields = iter(status.split("\0"))
+    for field in fields:
+        if len(field) > 3:
+            found.append(field[3:])
+            if field[0] in "RC" or field[1] in "RC":
+                found.append(next(fields))
+    return found
+
+
+def _line(path: str, entry: Entry) -> bytes:
+    """A line of ``git update-index --index-info``; the mode 0 takes the path out."""
+    return b"%o %s\t%s\0" % (entry.mode, entry.blob.encode(), os.fsencode(path))
+
+
+def _changes(raw: bytes) -> dict[str, Entry]:
+    """Read ``git diff-tree --raw -z`` and its like: what stands at each path afterwards."""
+    fields = iter(raw.split(b"\0"))
+    found = {}
+    for about in fields:
+        if about.startswith(b":"):
+            before, mode, _, blob, _ = about.decode().split(" ")
+            found[os.fsdecode(next(fields))] = Entry(int(mode, 8), blob, before == ":000000")
+    return found

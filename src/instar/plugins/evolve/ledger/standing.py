@@ -1,0 +1,208 @@
+"""What stands in the guarded folders of a workspace: listed by `lstat`, read and hashed without trust.
+
+Nothing here follows a link, waits for a pipe or reads a file of any length: whoever changed the workspace may have
+put anything in a file's place (issue 6, "It cannot be bricked"). Strings and `os` functions on purpose: 2,000 files
+are listed before a hook script is called.
+"""
+# ruff: noqa: PTH118
+
+import contextlib
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+FOLDERS: Final = ("hooks", "prompts", "tests", "evals", "config")
+"""The folders whose files are code or decide how code is judged; all that is in them is guarded."""
+
+LARGEST: Final = 64 << 20
+"""Bytes of a file that may be accepted."""
+
+MOST: Final = 20_000
+"""Files and folders that are looked at; a workspace that holds more has departed."""
+
+_CACHE: Final = "__pycache__"
+_CHUNK: Final = 1 << 20
+_SETTLED_NS: Final = 50_000_000
+_COARSE_NS: Final = 2_000_000_000
+
+Signature = tuple[int, int, int, int, int]
+"""What tells one version of a file from the next: inode, size, mode, mtime and ctime in ns."""
+
+
+class NotPlain(Exception):
+    """What stands there cannot be read as a file; the text says what it is."""
+
+
+class Standing(NamedTuple):
+    """One thing that stands in a guarded folder. `kind`: file, link, or why it is neither, in words."""
+
+    kind: str
+    signature: Signature
+
+
+class Version(msgspec.Struct, frozen=True):
+    """One version of a guarded file: its hash (SHA-256, hexadecimal), permission bits and size in bytes.
+
+    `link`: the file is a symbolic link with this text, and the rest is about the file that it leads to.
+    """
+
+    sha: str
+    mode: int
+    size: int
+    link: str | None = None
+
+    def same_mode(self, mode: int) -> bool:
+        """Whether `mode` lets the same be run: its run bit and its set-id bits, as a checkout by git keeps them."""
+        return bool(self.mode & 0o111) == bool(mode & 0o111) and self.mode & 0o7000 == mode & 0o7000
+
+
+class Content(NamedTuple):
+    """A file's bytes or, where they were not asked for, only their hash (SHA-256, hexadecimal)."""
+
+    sha: str
+    mode: int
+    size: int
+    signature: Signature
+    data: bytes | None
+
+
+def scan(root: Path, *, caches: bool = False) -> dict[str, Standing]:
+    """Return all in the guarded folders but plain folders, by path in the workspace.
+
+    Python's ``__pycache__`` is passed over unless `caches`: interpreters write there whenever they please.
+    """
+    found: dict[str, Standing] = {}
+    folders = list(FOLDERS)
+    for folder in FOLDERS:
+        with contextlib.suppress(OSError):
+            info = os.lstat(os.path.join(root, folder))
+            if not stat.S_ISDIR(info.st_mode):
+                found[folder] = Standing(_kind(info, "a guarded folder must be a folder"), sign(info))
+                folders.remove(folder)
+    while folders:
+        _list(str(root), folders.pop(), folders, found, caches)
+        if len(found) + len(folders) > MOST:
+            found[FOLDERS[0]] = Standing(f"the guarded folders hold more than {MOST} entries", _NOWHERE)
+            break
+    return found
+
+
+def sign(info: os.stat_result) -> Signature:
+    """Return the signature of what `info` is about."""
+    return (info.st_ino, info.st_size, info.st_mode, info.st_mtime_ns, info.st_ctime_ns)
+
+
+def settled(signature: Signature) -> bool:
+    """Whether a later change would show in the signature: not while its clock may still stand at the same tick.
+
+    A file system that counts in whole seconds gets two of them.
+    """
+    changed = signature[4]
+    tick = _COARSE_NS if changed % 1_000_000_000 == 0 else _SETTLED_NS
+    return time.time_ns() - changed > tick
+
+
+def read(root: Path, path: str, *, keep: bool = False, follow: bool = False) -> Content:
+    """Hash the file at `path` below `root`, and return its bytes too if `keep`.
+
+    A link is not followed unless `follow`. Raises `NotPlain` for all but a regular file of at most `LARGEST` bytes
+    that nobody writes to meanwhile, and `OSError`.
+    """
+    full = os.path.join(root, path)
+    for _ in range(3):
+        found = _read(full, keep, follow)
+        if found is not None:
+            return found
+    raise NotPlain("it is being written to")
+
+
+_NOWHERE: Final = (0, 0, 0, 0, 0)
+
+
+def _read(full: str, keep: bool, follow: bool) -> Content | None:
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | (0 if follow else os.O_NOFOLLOW)
+    handle = os.open(full, flags)
+    try:
+        info = os.fstat(handle)
+        if not stat.S_ISREG(info.st_mode):
+            raise NotPlain(_kind(info, "it must be a file"))
+        if info.st_size > LARGEST:
+            raise NotPlain(f"it is larger than {LARGEST >> 20} MiB")
+        data, digest = _bytes(handle, info.st_size, keep)
+        same = sign(os.fstat(handle)) == sign(info)
+    finally:
+        os.close(handle)
+    if not same:
+        return None
+    return Content(digest, stat.S_IMODE(info.st_mode), info.st_size, sign(info), data)
+
+
+def _bytes(handle: int, size: int, keep: bool) -> tuple[bytes | None, str]:
+    digest, chunks, left = hashlib.sha256(), list[bytes](), size + 1
+    while left > 0 and (data := os.read(handle, min(_CHUNK, left))):
+        digest.update(data)
+        left -= len(data)
+        if keep:
+            chunks.append(data)
+    return b"".join(chunks) if keep else None, digest.hexdigest()
+
+
+def _list(root: str, folder: str, folders: list[str], found: dict[str, Standing], caches: bool) -> None:
+    try:
+        with os.scandir(os.path.join(root, folder)) as entries:
+            for entry in entries:
+                path = f"{folder}/{entry.name}"
+                if not entry.is_dir(follow_symlinks=False):
+                    _add(entry, path, found)
+                elif caches or entry.name != _CACHE:
+                    folders.append(path)
+                if len(found) > MOST:
+                    return
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        found[folder] = Standing(f"the folder cannot be read ({error.strerror})", _NOWHERE)
+
+
+def _add(entry: "os.DirEntry[str]", path: str, found: dict[str, Standing]) -> None:
+    try:
+        info = entry.stat(follow_symlinks=False)
+    except OSError:
+        return  # gone since the folder was listed
+    mode = info.st_mode
+    kind = (
+        "file" if stat.S_ISREG(mode) else "link" if stat.S_ISLNK(mode) else _kind(info, "it must be a file")
+    )
+    if kind in ("file", "link") and not _is_text(path):
+        kind = "its name is not UTF-8"
+    found[path] = Standing(kind, sign(info))
+
+
+def _is_text(path: str) -> bool:
+    if path.isascii():
+        return True
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+_KINDS: Final[tuple[tuple[Callable[[int], bool], str], ...]] = (
+    (stat.S_ISREG, "a file"),
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISLNK, "a symbolic link"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+)
+
+
+def _kind(info: os.stat_result, wanted: str) -> str:
+    name = next((name for test, name in _KINDS if test(info.st_mode)), "a device")
+    return f"it is {name}; {wanted}"

@@ -1,0 +1,1 @@
+"""How what was installed does in its first calls, what was predicted of it, and when trying stops."""

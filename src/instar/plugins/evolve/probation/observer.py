@@ -1,0 +1,199 @@
+"""What the calls of scripts tell: records for the replay, probation, and pauses for scripts that keep failing.
+
+Issue 6, stage 3, "on probation" and "Around it". The states are pure; this keeps them.
+"""
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
+
+import msgspec
+
+from instar.plugins.evolve import script
+from instar.plugins.evolve.books import Books
+from instar.plugins.evolve.config import EvolveConfig
+from instar.plugins.evolve.gate.record import Failure, Record
+from instar.plugins.evolve.probation import state as probation
+from instar.plugins.evolve.probation import supervisor
+from instar.plugins.evolve.probation.prediction import Prediction
+
+log = logging.getLogger("instar.evolve")
+T = TypeVar("T")
+
+_PROBATION: Final = "probation"
+_ATTEMPTS: Final = "attempts"
+_PAUSES: Final = "pauses"
+_READERS: Final = {
+    "mutate_request": ("preamble", "chat"),
+    "heartbeat": ("heartbeat",),
+    "compacting": ("compaction",),
+    "recover": ("recover",),
+}
+"""Which prompts a hook is given for: a call of it counts as one of theirs."""
+_FAILURES: Final[dict[str, Failure]] = {
+    "timeout": "timeout",
+    "malformed": "malformed",
+    "unknown": "unknown",
+}
+
+
+class Observer:
+    """Keeps what calls tell of one workspace. `version` gives the accepted hash of a path, None without one."""
+
+    def __init__(self, books: Books, config: EvolveConfig, version: Callable[[str], str | None]) -> None:
+        self._books = books
+        self._version = version
+        self._limits = probation.Limits(config.probation_failures, config.probation_calls)
+        self._probation = _read(lambda: probation.load(books.note(_PROBATION)), probation.Probation())
+        attempts = _read(lambda: supervisor.load_attempts(books.note(_ATTEMPTS)), supervisor.Attempts())
+        self._attempts = supervisor.settled(attempts, _now())
+        self._pauses = _read(lambda: supervisor.load_pauses(books.note(_PAUSES)), supervisor.Pauses())
+        self._dirty = False
+
+    # -- calls -----------------------------------------------------------------------------------------
+
+    def told(
+        self, file: str, version: str, commit: str | None, names: tuple[str, ...], called: script.Called
+    ) -> None:
+        """Take in one call of ``hooks/FILE``. It waits for nothing."""
+        failure: Failure | None = None if called.kind is None else _FAILURES.get(called.kind, "crash")
+        record = Record(
+            script=file,
+            hook=called.hook,
+            at=called.at,
+            stdin=called.stdin,
+            duration=round(called.ms),
+            names=names,
+            commit=commit,
+            answer=called.answer if failure is None else None,
+            failure=failure,
+        )
+        self._books.records.add(record)
+        self._rest(file, version, called)
+        silent = called.kind is None and not called.answer
+        ended = probation.Ended(
+            called.hook, "silent" if silent else called.kind, called.ms, called.answer, called.why
+        )
+        if called.hook == "discover" and called.kind is None:
+            return  # each start asks for it: fifty starts are no fifty calls
+        self._count(f"hooks/{file}", version, ended)
+        if called.kind == "unknown":
+            return  # that a script does not know a hook is nothing that a prompt brings about
+        for stage in _READERS.get(called.hook, ()):
+            prompt = self._version(f"prompts/{stage}.md")
+            if prompt is not None:
+                self._count(f"prompts/{stage}.md", prompt, ended)
+
+    def resting(self, file: str, hook: str, version: str) -> bool:
+        """Whether the script is given a pause from this hook, since it failed too often in a row."""
+        return hook != "discover" and supervisor.resting(self._pauses, file, hook, version, _now()) > 0
+
+    def _rest(self, file: str, version: str, called: script.Called) -> None:
+        if called.kind in (None, "unknown"):
+            self._pauses = supervisor.answered(self._pauses, file, called.hook, version)
+            return
+        if called.hook == "discover":
+            return
+        self._pauses, said = supervisor.faltered(
+            self._pauses, file, called.hook, version, _now(), supervisor.Patience()
+        )
+        self._dirty = True
+        if said:
+            log.warning("script=%s resting=%s", file, script.show(said))
+
+    def _count(self, path: str, version: str, ended: probation.Ended) -> None:
+        before = self._probation
+        self._probation, verdict = probation.called(before, path, version, ended, _now(), self._limits)
+        self._dirty = self._dirty or self._probation is not before
+        if verdict is not None:
+            log.info("probation=%s verdict=%s", path, script.show(getattr(verdict, "why", "") or "kept"))
+            self.save()
+
+    # -- changes ---------------------------------------------------------------------------------------
+
+    def installed(self, path: str, before: str, version: str, expect: Prediction | None) -> None:
+        """Put a version on trial."""
+        self._probation = probation.installed(self._probation, path, before, version, _now(), expect)
+        self.save()
+
+    @contextlib.contextmanager
+    def trying(self, path: str, before: str, version: str, expect: Prediction | None) -> Iterator[None]:
+        """Put a version on trial before the block makes it live, so that no crash leaves it on none.
+
+        Where the block raises, the file's trial is again what it was.
+        """
+        known = self._probation.files.get(path)
+        self.installed(path, before, version, expect)
+        try:
+            yield
+        except Exception:
+            others = {name: one for name, one in self._probation.files.items() if name != path}
+            mine = {} if known is None else {path: known}
+            self._probation = probation.Probation({**others, **mine})
+            self.save()
+            raise
+
+    def placed(self, path: str, version: str | None) -> None:
+        """Take what a person put there as kept; None: it is gone."""
+        self._probation = (
+            probation.removed(self._probation, path)
+            if version is None
+            else probation.placed(self._probation, path, version)
+        )
+        self.save()
+
+    def owed(self) -> list[probation.RollBack]:
+        """Return the rollbacks that were decided and not done. Ask under the lock of changes."""
+        before = self._probation
+        self._probation, _ = probation.passed(before, _now(), self._limits)
+        if self._probation is not before:
+            self.save()
+        return probation.owed(self._probation)
+
+    def rolled_back(self, one: probation.RollBack) -> None:
+        """Take note of a rollback; too many in a short time freeze the workspace."""
+        self._probation = probation.rolled_back(self._probation, one.file, one.version)
+        self._attempts = supervisor.failed(self._attempts, _now(), supervisor.Intensity(), one.why)
+        self.save()
+
+    def frozen(self) -> str | None:
+        """Return why nothing is changed for a while; None when it may be."""
+        return supervisor.frozen(self._attempts, _now())
+
+    def thaw(self) -> None:
+        """Let evolve try again: no attempt that was counts any more."""
+        self._attempts = supervisor.Attempts()
+        self.save()
+
+    def describe(self, path: str) -> str | None:
+        """Return how the trial of a file stands; None when it is not on trial."""
+        return probation.describe(self._probation, path, _now(), self._limits)
+
+    def save(self) -> None:
+        """Keep the states. A disk that refuses costs them, never the call."""
+        self._dirty = False
+        try:
+            self._books.keep(_PROBATION, probation.dump(self._probation))
+            self._books.keep(_ATTEMPTS, msgspec.to_builtins(self._attempts))
+            self._books.keep(_PAUSES, msgspec.to_builtins(self._pauses))
+        except OSError as error:
+            log.warning("evolve=books problem=%s", script.show(str(error)))
+
+    def flush(self) -> None:
+        """Keep the states if a call has changed them."""
+        if self._dirty:
+            self.save()
+
+
+def _read(load: Callable[[], T], empty: T) -> T:
+    try:
+        return load()
+    except ValueError as error:
+        log.warning("evolve=books problem=%s", script.show(str(error)))
+        return empty
+
+
+def _now() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,248 @@
+"""evolve's operations of the HTTP interface, under ``/instar/evolve`` and ``/instar/heartbeat`` (issue 10, item 3).
+
+They answer what ``instar evolve`` and ``instar heartbeat`` print with ``--json``, and do what those do: an order is a
+person's, and refused as there.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+
+from instar.plugin import Invalid, NotFound, operation, wire
+from instar.plugins.evolve import person, status
+from instar.plugins.evolve.engine import Engine
+from instar.plugins.evolve.gate.pending import Listing, NotPending, PendingEntry
+from instar.plugins.evolve.heartbeat import report
+from instar.plugins.evolve.heartbeat.report import HeartbeatStatus, Paused
+from instar.plugins.evolve.heartbeat.schedule import BeatEntry
+from instar.plugins.evolve.history import timeline
+from instar.plugins.evolve.history.commits import is_repository
+from instar.plugins.evolve.history.pins import Pin
+from instar.plugins.evolve.history.revision import NoSuchChange
+from instar.plugins.evolve.history.timeline import Page, Shown, Timeline
+from instar.plugins.evolve.made import Made
+from instar.plugins.evolve.person import Rejected
+from instar.plugins.evolve.status import EvolveStatus
+
+_SHOWN: Final = 20
+_MOST: Final = 1000
+"""Changes of one answer."""
+_LONGEST: Final = 4000
+"""Characters of a file's name, and of a reason."""
+_STOPPED: Final = (
+    "an instar stop keeps heartbeats from beginning: resume that first (POST /instar/stop/resume)"
+)
+
+
+class LogQuery(wire.Wire):
+    """Which changes: `limit` after the newest `offset`, those of a `file` of the workspace, those of a `session`."""
+
+    limit: Annotated[int, msgspec.Meta(ge=1, le=_MOST)] = _SHOWN
+    offset: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
+    session: str = ""
+    file: str = ""
+
+
+class RollbackBody(wire.Wire):
+    """The change to take back: the start of a commit's id, HEAD, HEAD~2, or an epoch such as @12; "" is the newest."""
+
+    ref: Annotated[str, msgspec.Meta(max_length=200)] = ""
+
+
+class PinBody(wire.Wire):
+    """A file or folder by its path in the workspace."""
+
+    file: Annotated[str, msgspec.Meta(max_length=_LONGEST)]
+
+
+class PinQuery(wire.Wire):
+    """As in the body that made the pin."""
+
+    file: str
+
+
+class CandidateQuery(wire.Wire):
+    """`all`: also what was rejected."""
+
+    all: bool = False
+
+
+class ReasonBody(wire.Wire):
+    """Why; it stands in the log."""
+
+    reason: Annotated[str, msgspec.Meta(max_length=_LONGEST)] = ""
+
+
+class EvolveRoutes:
+    """What is asked of evolve. `problems` are those of its settings, `source` names what chose the workspace.
+
+    `ready`: whether the settings can be used; without that evolve is off. `halted` is that of `PluginInput`.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        source: str,
+        environment: Mapping[str, str],
+        *,
+        ready: Callable[[], bool],
+        problems: Callable[[], list[str]],
+        halted: Callable[[], int],
+    ) -> None:
+        self._engine = engine
+        self._source = source
+        self._environment = environment
+        self._ready = ready
+        self._problems = problems
+        self._halted = halted
+
+    # -- looking ---------------------------------------------------------------------------------------
+
+    @operation("GET", "/instar/evolve", "instar.evolve.status", errors=(404,))
+    async def status(self) -> EvolveStatus:
+        """Tell how the workspace stands: scripts, history, what is on probation or waits, what is wrong."""
+        engine = self._engine
+        if not self._ready():
+            problems = [*self._problems(), *status.departed(engine)]
+            return status.unread(engine.real, self._source, list(dict.fromkeys(problems)))
+        return await status.read(engine, engine.scripts, self._source, self._problems())
+
+    @operation("GET", "/instar/evolve/log", "instar.evolve.log", errors=(404,))
+    async def log(self, query: LogQuery) -> Timeline:
+        """List changes, refusals and orders, newest first."""
+        self._demand_history()
+        books = self._engine.books
+        wanted = Page(query.limit, query.offset, query.file, query.session)
+        return await timeline.page(books.revisions, books.chronicle, wanted)
+
+    @operation("GET", "/instar/evolve/log/{ref}", "instar.evolve.show", errors=(404,))
+    async def show(self, ref: str) -> Shown:
+        """Show one change: its cause, what the gate said, and its diff.
+
+        It is named by the start of its commit's id, as HEAD or HEAD~2, by its epoch such as @12, or as initial.
+        """
+        self._demand_history()
+        with _answered():
+            return await timeline.show(self._engine.books.revisions, self._engine.books.chronicle, ref)
+
+    @operation("GET", "/instar/evolve/pin", "instar.evolve.pins", errors=(404,))
+    async def pins(self) -> list[Pin]:
+        """List the files that the agent may not change."""
+        with _answered():
+            return self._engine.books.pins.all()
+
+    @operation("GET", "/instar/evolve/candidate", "instar.evolve.candidates", errors=(404,))
+    async def candidates(self, query: CandidateQuery) -> Listing:
+        """List the changes that wait for a person, since they would reach more, with their diffs and reasons."""
+        return person.pending(self._engine, rejected=query.all)
+
+    @operation("GET", "/instar/evolve/candidate/{candidateID}", "instar.evolve.candidate", errors=(404,))
+    async def candidate(self, candidate_id: str) -> PendingEntry:
+        """Show a change that waits: its diff, what it would reach, its test's output, its replay."""
+        return self._pending(candidate_id)
+
+    # -- orders ----------------------------------------------------------------------------------------
+
+    @operation("POST", "/instar/evolve/rollback", "instar.evolve.rollback", errors=(404,), order=True)
+    async def rollback(self, body: RollbackBody | None = None) -> Made:
+        """Take a change back, by a new commit."""
+        with _answered():
+            return await person.roll_back(self._engine, (body or RollbackBody()).ref)
+
+    @operation("POST", "/instar/evolve/pin", "instar.evolve.pin", errors=(404,), order=True)
+    async def pin(self, body: PinBody) -> Pin:
+        """Keep the agent from changing a file, or what is in it if it is a folder."""
+        with _answered():
+            return person.pin(self._engine, body.file)
+
+    @operation("DELETE", "/instar/evolve/pin", "instar.evolve.unpin", errors=(404,), order=True)
+    async def unpin(self, query: PinQuery) -> Pin:
+        """Let the agent change a file again."""
+        with _answered():
+            return person.unpin(self._engine, query.file)
+
+    @operation(
+        "POST",
+        "/instar/evolve/candidate/{candidateID}/approve",
+        "instar.evolve.approve",
+        errors=(404,),
+        order=True,
+    )
+    async def approve(self, candidate_id: str) -> Made:
+        """Let a change reach what it asks for, and install it; it is tried once more before."""
+        self._pending(candidate_id)
+        with _answered():
+            if not self._ready():
+                raise Invalid(next(iter(self._problems()), "evolve's settings cannot be used"))
+            return await person.approve(self._engine, candidate_id)
+
+    @operation(
+        "POST",
+        "/instar/evolve/candidate/{candidateID}/reject",
+        "instar.evolve.reject",
+        errors=(404,),
+        order=True,
+    )
+    async def reject(self, candidate_id: str, body: ReasonBody | None = None) -> Rejected:
+        """Refuse a change for good: just this one is not asked about again."""
+        self._pending(candidate_id)
+        with _answered():
+            entry = await person.reject(self._engine, candidate_id, (body or ReasonBody()).reason)
+            return Rejected(entry.id, entry.proposal.file)
+
+    # -- the heartbeat ---------------------------------------------------------------------------------
+
+    @operation("GET", "/instar/heartbeat", "instar.heartbeat.status", errors=(404,))
+    async def heartbeat(self) -> HeartbeatStatus:
+        """Tell of the next and the last heartbeats, their session, what was skipped and why."""
+        chosen, problems = report.chosen(self._engine, self._config, self._environment)
+        return report.status(self._engine, chosen, problems, self._halted())
+
+    @operation("POST", "/instar/heartbeat/now", "instar.heartbeat.now", errors=(404,), order=True)
+    async def beat(self) -> BeatEntry:
+        """Let the heart beat now; answers when the beat is over."""
+        with _answered():
+            person.demand_live(self._engine)
+            chosen, problems = report.chosen(self._engine, self._config, self._environment)
+            report.demand_on(chosen, problems, self._config)
+            return await report.ask(self._engine.books.heartbeat)
+
+    @operation("POST", "/instar/heartbeat/pause", "instar.heartbeat.pause", errors=(404,), order=True)
+    async def pause(self, body: ReasonBody | None = None) -> Paused:
+        """Let no heartbeat begin until they are resumed; one that runs goes on."""
+        return report.pause(self._engine.books.heartbeat, (body or ReasonBody()).reason)
+
+    @operation("POST", "/instar/heartbeat/resume", "instar.heartbeat.resume", errors=(404,), order=True)
+    async def resume(self) -> Paused:
+        """Let heartbeats go on; what came due meanwhile is skipped. A stop must have been resumed before."""
+        if self._halted():
+            raise Invalid(_STOPPED)
+        return report.resume(self._engine.books.heartbeat, 0, lambda: None)
+
+    @property
+    def _config(self) -> Path:
+        return self._engine.real.config
+
+    def _pending(self, candidate_id: str) -> PendingEntry:
+        try:
+            return self._engine.books.pending.get(candidate_id)
+        except NotPending as error:
+            raise NotFound(str(error)) from None
+
+    def _demand_history(self) -> None:
+        if not is_repository(self._engine.real.root):
+            raise NotFound(person.NO_REPOSITORY.format(self._engine.real.root))
+
+
+@contextlib.contextmanager
+def _answered() -> Iterator[None]:
+    """Turn what evolve refuses into an error answer that says why."""
+    try:
+        yield
+    except NoSuchChange as error:
+        raise NotFound(str(error)) from None
+    except person.FAILURES as error:
+        raise Invalid(str(error)) from None

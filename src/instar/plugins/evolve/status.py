@@ -1,0 +1,141 @@
+"""How a workspace stands: what it is made of, what goes on in it, what is wrong; for commands and the server."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from instar.plugin import git, process
+from instar.plugins.evolve import discovery
+from instar.plugins.evolve.engine import Engine
+from instar.plugins.evolve.gate.pending import PendingEntry
+from instar.plugins.evolve.history.commits import is_repository
+from instar.plugins.evolve.history.trailers import one_line
+from instar.plugins.evolve.ledger.ledger import Departure
+from instar.plugins.evolve.scripts import Scripts
+from instar.plugins.evolve.workspace import Workspace
+
+_NO_REPOSITORY: Final = "no repository yet; evolve makes it when it runs"
+_WIDTH: Final = 4000
+"""Characters of one line."""
+
+
+class HookScript(msgspec.Struct, frozen=True):
+    """A hook script as `status` shows it; the rest is unknown when it was not run."""
+
+    file: str
+    name: str | None = None
+    test: str | None = None
+    tools: list[str] = []
+
+    def text(self) -> str:
+        """Return it as one line."""
+        if not self.name:
+            return f"{self.file} (not run)"
+        return f"{self.file}: name {self.name}, test {self.test or 'none'}, tools {', '.join(self.tools) or 'none'}"
+
+
+class WaitingChange(msgspec.Struct, frozen=True):
+    """A change that waits for a person, and what it would reach."""
+
+    id: str
+    file: str
+    raised: tuple[str, ...]
+
+
+class EvolveStatus(msgspec.Struct, frozen=True):
+    """How a workspace stands. `active` says whether evolve would be on, and so whether scripts were run.
+
+    `epoch` is None for a workspace that evolve has not worked on yet, `level` how far children are confined here,
+    `frozen` why nothing may change ("": it may), `probation` how the trial of each file stands.
+    """
+
+    workspace: str
+    source: str
+    active: bool
+    scripts: list[HookScript]
+    history: str | None
+    problems: list[str]
+    epoch: int | None = None
+    level: str | None = None
+    frozen: str = ""
+    departures: list[Departure] = []
+    probation: dict[str, str] = {}
+    waiting: list[WaitingChange] = []
+
+    def text(self) -> str:
+        """Return it for a terminal."""
+        lines = [("workspace", f"{self.workspace} ({self.source})")]
+        lines += [("script", one.text()) for one in self.scripts]
+        lines += [] if self.history is None else [("history", self.history)]
+        if self.epoch is not None:
+            lines += [("epoch", str(self.epoch)), ("sandbox", str(self.level))]
+        lines += [("probation", f"{file}: {said}") for file, said in self.probation.items()]
+        lines += [("waits", f"{one.id} {one.file}: {'; '.join(one.raised)}") for one in self.waiting]
+        lines += [("problem", problem) for problem in self.problems]
+        return "\n".join(f"{name:11}{one_line(said, _WIDTH)}" for name, said in lines)
+
+
+def unread(workspace: Workspace, source: str, problems: Sequence[str]) -> EvolveStatus:
+    """Return what can be said of a workspace of which nothing is run; `source` is what named it."""
+    files = [HookScript(f"hooks/{entry.name}") for entry in workspace.hook_files()]
+    return EvolveStatus(str(workspace.root), source, False, files, None, list(problems))
+
+
+def departed(engine: Engine) -> list[str]:
+    """Return a sentence on each file that was changed behind the gate's back."""
+    ledger = engine.books.ledger
+    return [one.text for one in ledger.check()] if ledger.is_known() else []
+
+
+async def read(engine: Engine, scripts: Scripts, source: str, problems: Sequence[str]) -> EvolveStatus:
+    """Return how a workspace stands whose `scripts` are discovered; `problems` are those of its settings."""
+    ledger = engine.books.ledger
+    seen = ledger.is_known()
+    frozen = await engine.evolution.frozen()
+    said = [frozen, *engine.problems, *scripts.problems, *_tests_missing(scripts)]
+    collisions = discovery.collisions(scripts.registrations)[1]
+    paths = sorted(ledger.files)
+    waiting = engine.books.pending.list()
+    return EvolveStatus(
+        workspace=str(engine.real.root),
+        source=source,
+        active=True,
+        scripts=[_script(one) for one in scripts.registrations],
+        history=await _newest(engine),
+        problems=list(
+            dict.fromkeys([*problems, *(text for text in said if text), *collisions, *waiting.problems])
+        ),
+        epoch=ledger.epoch if seen else None,
+        level=(await engine.ground.level()).name if seen else None,
+        frozen=frozen,
+        departures=ledger.check() if seen else [],
+        probation={path: trial for path in paths if (trial := engine.observer.describe(path)) is not None},
+        waiting=[_waiting(one) for one in waiting.entries if one.state == "waiting"],
+    )
+
+
+def _script(one: discovery.Registration) -> HookScript:
+    test = f"tests/{one.test}" if one.test else None
+    return HookScript(f"hooks/{one.file}", one.name, test, [tool.full for tool in one.tools])
+
+
+def _waiting(one: PendingEntry) -> WaitingChange:
+    return WaitingChange(one.id, one.proposal.file, one.proposal.raised)
+
+
+def _tests_missing(scripts: Scripts) -> list[str]:
+    return [
+        f"hooks/{one.file}: its test tests/{one.test} is missing, so no change of it can go live"
+        for one in scripts.registrations
+        if one.test and not (scripts.workspace.tests / one.test).is_file()
+    ]
+
+
+async def _newest(engine: Engine) -> str:
+    if not is_repository(engine.real.root):
+        return _NO_REPOSITORY
+    try:
+        return next(iter(await engine.history.entries(1)), "no commits yet")
+    except (git.GitError, process.ProcessError) as error:
+        return str(error).splitlines()[0]

@@ -1,0 +1,32 @@
+"""evolve's own tools: the way out of a broken script, there whatever state the scripts are in.
+
+Names and parameters: seed 000 "builtin tools"; `tool_list`, `tool_invoke`, `log`, `rollback`, `pending`: issue 7.
+"""
+
+from collections.abc import Sequence
+
+from instar.plugin import Tool
+from instar.plugins.evolve.discovery import PREFIX
+from instar.plugins.evolve.engine import Engine
+from instar.plugins.evolve.tools import clock, definition, hooks, invoke, past, prompts
+
+
+def build(engine: Engine, prefixes: Sequence[str], taken: Sequence[str]) -> dict[str, Tool]:
+    """Return evolve's own tools by full name.
+
+    `prefixes` are the names of the scripts, under which each tool goes too unless that name is `taken` by
+    a tool of a script.
+    """
+
+    def aliases(name: str) -> tuple[str, ...]:
+        named = (f"{prefix}_{name}" for prefix in prefixes if prefix != PREFIX)
+        return tuple(alias for alias in named if alias not in taken)
+
+    made = (
+        hooks.tools(engine)
+        | prompts.tools(engine)
+        | clock.tools(engine)
+        | past.tools(engine, aliases)
+        | invoke.tools(taken)
+    )
+    return {f"{PREFIX}_{name}": definition.named(name, made[name], aliases(name)) for name in sorted(made)}

@@ -1,0 +1,75 @@
+"""How evolve's own tools are put together: schema, names and what is asked before a call."""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from instar.plugin import Ask, Tool, ToolContext, ToolResult, wire
+from instar.plugins.evolve.discovery import PREFIX, asked_about, remembered
+from instar.plugins.evolve.making import Cause
+
+Execute = Callable[[wire.Plain, ToolContext], Awaitable[ToolResult]]
+Permissions = Callable[[wire.Plain, ToolContext], Sequence[Ask]]
+
+
+class Definition(msgspec.Struct, frozen=True):
+    """A tool without its name. `about` is the argument whose value is asked about; "" for the tool as a whole."""
+
+    description: str
+    parameters: wire.Plain
+    execute: Execute
+    about: str = ""
+    repeatable: bool = False
+
+
+def tool(
+    description: str,
+    properties: wire.Plain,
+    execute: Execute,
+    *,
+    optional: Sequence[str] = (),
+    about: str = "",
+    repeatable: bool = False,
+) -> Definition:
+    """Return a tool with these properties, all of them required but the `optional` ones."""
+    schema: wire.Plain = {
+        "type": "object",
+        "properties": properties,
+        "required": [name for name in properties if name not in optional],
+        "additionalProperties": False,
+    }
+    return Definition(description, schema, execute, about, repeatable)
+
+
+def named(name: str, made: Definition, aliases: tuple[str, ...]) -> Tool:
+    """Return the tool under its full name and its other ones."""
+    full = f"{PREFIX}_{name}"
+    return Tool(
+        description=made.description,
+        parameters=made.parameters,
+        execute=made.execute,
+        permissions=_permissions(full, made.about, aliases),
+        aliases=aliases,
+        exact_first=True,
+        repeatable=made.repeatable,
+    )
+
+
+def cause_of(name: str, context: ToolContext) -> Cause:
+    """Return what a change is put down to that a call of the tool `name`, without its prefix, makes."""
+    return Cause(
+        tool=f"{PREFIX}_{name}",
+        session=context.session_id,
+        call=context.call_id,
+        agent=context.agent,
+        message=context.message_id,
+    )
+
+
+def _permissions(full: str, about: str, aliases: tuple[str, ...]) -> Permissions:
+    def ask(args: wire.Plain, context: ToolContext) -> list[Ask]:
+        names = [about] if about else []
+        patterns = asked_about(names, args)
+        return [Ask(full, patterns, remembered(names, patterns), metadata=dict(args), aliases=aliases)]
+
+    return ask

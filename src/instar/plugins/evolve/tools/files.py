@@ -1,0 +1,143 @@
+"""What the tools on hook scripts and on prompts share: reading by lines, and changing through the gate."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from instar.plugin import ToolContext, ToolFailure, ToolResult, wire
+from instar.plugins.evolve import edit
+from instar.plugins.evolve.candidate import Refused
+from instar.plugins.evolve.engine import Engine
+from instar.plugins.evolve.evolution import Installed
+from instar.plugins.evolve.gate.judge import Verdict
+from instar.plugins.evolve.making import NotChanged
+from instar.plugins.evolve.probation import prediction
+from instar.plugins.evolve.scene import Change
+from instar.plugins.evolve.tools.definition import cause_of
+from instar.plugins.evolve.trial import File
+from instar.plugins.evolve.workspace import OutsideWorkspace
+
+CONTENT: Final = {"type": "string", "description": "The new whole text of the file."}
+WINDOW: Final = {
+    "offset": {"type": "integer", "minimum": 1, "description": "The line to start from, counted from 1."},
+    "limit": {
+        "type": "integer",
+        "minimum": 1,
+        "description": f"How many lines to read (default {edit.READ_LIMIT}).",
+    },
+}
+EDIT: Final = {
+    "oldString": {"type": "string", "description": "The text to replace, exactly as it stands in the file."},
+    "newString": {"type": "string", "description": "The text to put in its place, taken literally."},
+    "replaceAll": {"type": "boolean", "description": "Replace every occurrence (default false)."},
+}
+OPTIONAL: Final = ("offset", "limit", "replaceAll", "expect", "test")
+"""Properties of these tools that may be left out."""
+NEW_FILE: Final = {"type": "string", "description": "The file's name; a new name makes a new file."}
+
+
+class Files:
+    """What the tools on one folder share; the core has validated the arguments."""
+
+    folder = ""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def read(self, args: wire.Plain, context: ToolContext) -> ToolResult:
+        """Read a file by lines. Raises `ToolFailure`."""
+        path = self._path(args)
+        if not self._engine.version(path):
+            if self.folder == "prompts":
+                return ToolResult("(empty)", title=path)
+            raise ToolFailure(f"there is no {path}")
+        return window(self._engine.scripts.workspace.root / path, args)
+
+    async def _change(self, args: wire.Plain, name: str, change: Change, context: ToolContext) -> Installed:
+        path = self._path(args)
+        cause = cause_of(name, context)
+        try:
+            expect = prediction.parse(args["expect"]) if args.get("expect") is not None else None
+            return await self._engine.evolution.change(path, change, cause, expect, _also(args))
+        except prediction.Unfit as error:
+            raise ToolFailure(f"{path} was not changed: {error}") from None
+        except Refused as error:
+            raise ToolFailure(
+                f"{path} was not changed: {error}\n\n(refused at the stage {error.stage}) The workspace is as it was."
+            ) from None
+        except NotChanged as error:
+            raise ToolFailure(str(error)) from None
+
+    def _path(self, args: wire.Plain) -> str:
+        real = self._engine.real
+        name = str(args["file"])
+        try:
+            real.resolve(real.root / self.folder, name)
+        except OutsideWorkspace as error:
+            raise ToolFailure(str(error)) from None
+        return f"{self.folder}/{name}"
+
+
+def named(description: str, files: Sequence[str]) -> wire.Plain:
+    """Return the schema of a file's name: one of `files`, any where there is none (providers refuse an empty list)."""
+    only: wire.Plain = {"enum": list(files)} if files else {}
+    return {"type": "string", **only, "description": description}
+
+
+def window(path: Path, args: wire.Plain) -> ToolResult:
+    """Return lines of a file. Raises `ToolFailure`."""
+    try:
+        text = path.read_bytes().decode(errors="replace")
+        shown = edit.window(text, args.get("offset", 1), args.get("limit", edit.READ_LIMIT))
+    except edit.NoEdit as error:
+        raise ToolFailure(f"{path.name}: {error}") from None
+    except OSError as error:
+        raise ToolFailure(f"{path.name} cannot be read: {error.strerror}") from None
+    return ToolResult(shown, title=f"{path.parent.name}/{path.name}")
+
+
+def editing(args: wire.Plain) -> Change:
+    """Return the replacement that an edit asks for."""
+    everywhere = bool(args.get("replaceAll", False))
+    return lambda text: edit.replace(text, args["oldString"], args["newString"], everywhere=everywhere)[0]
+
+
+def verdict_text(verdict: Verdict) -> str:
+    """Return what the gate found, a sentence a stage, with the whole replay where it says more."""
+    said = []
+    if verdict.registration is not None and verdict.registration.test is None:
+        said.append("it registers no test, so only its discover was tried.")
+    said += [f"{stage.found}." for stage in verdict.stages if stage.name in ("test", "score")]
+    if verdict.replay is not None and verdict.replay.total:
+        said.append(verdict.replay.text())
+    said += [f"It would reach more: {sentence}." for sentence in verdict.raised]
+    return "\n".join(said)
+
+
+def _also(args: Mapping[str, Any]) -> dict[str, File]:
+    """The test that a new script brings, under the script's own stem."""
+    if args.get("test") is None:
+        return {}
+    stem, _, suffix = str(args["file"]).rpartition(".")
+    name = f"{stem}_test.{suffix}" if stem else f"{suffix}_test"
+    return {f"tests/{name}": File(str(args["test"]).encode(), 0o755)}
+
+
+def commit_text(installed: Installed) -> str:
+    """Return the commit of a change in brackets, or that there is none."""
+    return (
+        f" (commit {installed.commit.id})"
+        if installed.commit
+        else " (not committed: git failed, see the log)"
+    )
+
+
+def metadata(installed: Installed) -> wire.Plain:
+    """Return what people are shown of a change."""
+    return {
+        "file": installed.path.partition("/")[2],
+        "diff": installed.diff,
+        "commit": installed.commit.id if installed.commit else None,
+        "epoch": installed.epoch,
+        "test_output": installed.verdict.test if installed.verdict is not None else None,
+    }

@@ -1,0 +1,113 @@
+"""Listing, reading, writing, editing and validating hook scripts."""
+
+from typing import Final
+
+from instar.plugin import ToolContext, ToolResult, wire
+from instar.plugins.evolve.candidate import Refused
+from instar.plugins.evolve.engine import Engine
+from instar.plugins.evolve.making import NotChanged
+from instar.plugins.evolve.probation import prediction
+from instar.plugins.evolve.scene import Change
+from instar.plugins.evolve.tools.definition import Definition, tool
+from instar.plugins.evolve.tools.files import (
+    CONTENT,
+    EDIT,
+    NEW_FILE,
+    OPTIONAL,
+    WINDOW,
+    Files,
+    commit_text,
+    editing,
+    metadata,
+    named,
+    verdict_text,
+)
+
+_TEST: Final = {
+    "type": "string",
+    "description": "For a new script: the text of its test, which its discover registers as STEM_test.SUFFIX.",
+}
+_GATE: Final = (
+    "It is tried first: its discover, its own test in a sandboxed copy, and past calls replayed; and it is installed "
+    "only if that passes. New tools can be called in the next step."
+)
+_CREATES: Final = " A new script needs a test."
+
+
+def tools(engine: Engine) -> dict[str, Definition]:
+    """Return the tools by name."""
+    own = _Hooks(engine)
+    files = [entry.name for entry in engine.scripts.runnable()]
+    creates = engine.config.create == "allow"
+    file = named("Which hook script.", files)
+    written = NEW_FILE if creates else file
+    test: wire.Plain = {"test": _TEST} if creates else {}
+    return {
+        "hook_list": tool("List the hook scripts of the workspace.", {}, own.list),
+        "hook_read": tool(
+            "Read a hook script.", {"file": file, **WINDOW}, own.read, optional=OPTIONAL, about="file"
+        ),
+        "hook_write": tool(
+            f"Replace a hook script by a new whole text. {_GATE}{_CREATES if creates else ''}",
+            {"file": written, "content": CONTENT, **test, "expect": prediction.SCHEMA},
+            own.write,
+            optional=OPTIONAL,
+            about="file",
+        ),
+        "hook_edit": tool(
+            f"Replace a text in a hook script by another. {_GATE}",
+            {"file": file, **EDIT, "expect": prediction.SCHEMA},
+            own.edit,
+            optional=OPTIONAL,
+            about="file",
+        ),
+        "hook_validate": tool(
+            "Take a new whole text of a hook script through the gate, without installing it.",
+            {"file": file, "content": CONTENT},
+            own.validate,
+            about="file",
+        ),
+    }
+
+
+class _Hooks(Files):
+    """The hook tools' code."""
+
+    folder = "hooks"
+
+    async def list(self, args: wire.Plain, context: ToolContext) -> ToolResult:
+        lines = [entry.problem or entry.name for entry in self._engine.scripts.entries]
+        return ToolResult("\n".join(lines) or "(no hook scripts)", title="hooks/")
+
+    async def write(self, args: wire.Plain, context: ToolContext) -> ToolResult:
+        return await self._told(args, "hook_write", lambda text: str(args["content"]), context)
+
+    async def edit(self, args: wire.Plain, context: ToolContext) -> ToolResult:
+        return await self._told(args, "hook_edit", editing(args), context)
+
+    async def validate(self, args: wire.Plain, context: ToolContext) -> ToolResult:
+        path = self._path(args)
+        try:
+            verdict = await self._engine.evolution.validate(path, str(args["content"]))
+        except (Refused, NotChanged) as error:
+            return ToolResult(f"{path} would be refused: {error}", title=f"{path}: refused")
+        metadata = {"file": str(args["file"]), "test_output": verdict.test, "raises": list(verdict.raised)}
+        would = "would wait for a person" if verdict.raised else "would be installed"
+        return ToolResult(f"{path} {would}: {verdict_text(verdict)}", f"{path}: passed", metadata)
+
+    async def _told(self, args: wire.Plain, name: str, change: Change, context: ToolContext) -> ToolResult:
+        file = str(args["file"])
+        known = {
+            tool.full for one in self._engine.scripts.registrations if one.file == file for tool in one.tools
+        }
+        installed = await self._change(args, name, change, context)
+        registration = installed.verdict.registration if installed.verdict is not None else None
+        now = [tool.full for tool in registration.tools] if registration is not None else []
+        verdict = verdict_text(installed.verdict) if installed.verdict is not None else ""
+        text = f"Installed {installed.path}{commit_text(installed)}: {verdict}"
+        fresh, gone = [tool for tool in now if tool not in known], sorted(known.difference(now))
+        if fresh:
+            text += f"\nNew tools, from the next step on: {', '.join(fresh)}"
+        if gone:
+            text += f"\nTools that are gone: {', '.join(gone)}"
+        return ToolResult(text, installed.path, metadata(installed) | {"tools": now})

@@ -1,0 +1,247 @@
+"""Trials: where code that nobody has read runs, in a copy of the workspace and in a sandbox.
+
+Issue 5, item 2. What a trial changes is thrown away with it.
+"""
+
+import asyncio
+import os
+import stat
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from instar.plugin import process, sandbox
+from instar.plugins.evolve.history import tree
+from instar.plugins.evolve.workspace import VARIABLES
+
+_PLAIN: Final = frozenset(VARIABLES)
+_PATIENCE: Final = 30.0
+_LEFT_OUT: Final = frozenset((".git",))
+_CODE: Final = ("hooks", "tests", "evals")
+T = TypeVar("T")
+
+
+class NoTrial(Exception):
+    """No trial can be made here; the text says why and what to do."""
+
+
+class File(msgspec.Struct, frozen=True):
+    """A file's bytes and its permission bits."""
+
+    content: bytes
+    mode: int = 0o644
+
+
+Changes = Mapping[str, File | None]
+"""What is different in a copy: by path in the workspace the new file, or None for one that is gone."""
+
+
+class Trial:
+    """One copy. `root` is the workspace's path as a child in the copy sees it."""
+
+    def __init__(self, trials: "Trials", copy: sandbox.Copy) -> None:
+        self._trials = trials
+        self._copy = copy
+        self.root = copy.folder
+
+    def changed(self, path: str) -> Path | None:
+        """Return where a file that differs from the workspace's stands, seen from outside; None where none does."""
+        found = self._copy.changes / path
+        return found if os.path.lexists(found) else None
+
+    def watch(self) -> Callable[[], list[str]]:
+        """Watch the code in the copy: what is returned tells which files of it were changed from now on, by path.
+
+        Code are the files of hooks/, tests/ and evals/ without Python's caches. New ones do not count. One that was put
+        back counts: a test that was read while it stood otherwise proves nothing.
+        """
+        before = self._code()
+
+        def changed() -> list[str]:
+            after = self._code()
+            there = [path for path in after if path in before or os.path.lexists(self._copy.source / path)]
+            touched = [path for path in there if before.get(path) != after[path]]
+            return sorted({*touched, *(before.keys() - after.keys())})
+
+        return changed
+
+    def _code(self) -> dict[str, tuple[int, ...]]:
+        """What differs after any change of a file, by path; of an overlay only what stands in the copy itself."""
+        found: dict[str, tuple[int, ...]] = {}
+        for name in _CODE:
+            todo = [self._copy.changes / name]
+            while todo:
+                path = todo.pop()
+                with suppress(FileNotFoundError):
+                    info = path.lstat()
+                    if stat.S_ISDIR(info.st_mode) and path.name != "__pycache__":
+                        todo += path.iterdir()
+                    elif not stat.S_ISDIR(info.st_mode):
+                        # The time of the inode's change is not for a program to set. What hides a file in an overlay is
+                        # one inode for many, whose time changes with each mount.
+                        mark = (0, 0) if stat.S_ISCHR(info.st_mode) else (info.st_ino, info.st_ctime_ns)
+                        found[str(path.relative_to(self._copy.changes))] = (*mark, info.st_mode)
+        return found
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        timeout: float,
+        limit: int = process.MIB,
+        merge: bool = False,
+        env: Mapping[str, str] | None = None,
+    ) -> process.Output:
+        """Run `argv` in the copy to its end: with no network, no home, no key, and limits on what it uses.
+
+        `argv[0]` is an absolute path below `root`, or a program's name. `env` is set over the few variables that a
+        sandbox leaves. Raises `process.ProcessError` when it cannot be started.
+        """
+        return await self._trials.run(
+            self._copy, argv, dict(env or {}), stdin=stdin, timeout=timeout, limit=limit, merge=merge
+        )
+
+
+class Trials:
+    """Makes trials at one level of confinement.
+
+    `environment` is the person's, of which a sandbox leaves `PATH`, locale and time zone. `unsafe`: where the machine
+    has no sandbox, run in a plain copy as the person; else `copy` refuses there.
+    """
+
+    def __init__(
+        self,
+        processes: process.Processes,
+        level: sandbox.Level,
+        environment: Mapping[str, str],
+        limits: sandbox.Limits | None = None,
+        unsafe: bool = False,
+    ) -> None:
+        self._processes = processes
+        self._level = level
+        self._environment = environment
+        self._limits = limits or sandbox.Limits()
+        self._unsafe = unsafe
+
+    @property
+    def enforced(self) -> bool:
+        """Whether a sandbox holds what is tried."""
+        return self._level.name != "none"
+
+    @asynccontextmanager
+    async def copy(self, source: Path, changes: Changes) -> AsyncIterator[Trial]:
+        """Copy `source` without ``.git``, with `changes` made, for as long as the context is open.
+
+        Raises `NoTrial` where there is no sandbox, and when the copy cannot be made.
+        """
+        if not self.enforced and not self._unsafe:
+            raise NoTrial(
+                f"there is no sandbox on this machine ({self._level.missing}): {self._level.todo}; or let "
+                'untested code run as you by "evolve": {"unsafe": true} in your own instar.json'
+            )
+        held = ExitStack()
+        try:
+            copy = await self._made(held, source)
+            try:
+                await asyncio.to_thread(_write, copy.changes, changes)
+                await self._delete(copy, [path for path, file in changes.items() if file is None])
+            except OSError as error:
+                raise NoTrial(f"the workspace could not be copied: {error}") from None
+            yield Trial(self, copy)
+        finally:
+            # In a thread, and waited for also when this is cancelled: what is left would fill the disk.
+            await _whole(asyncio.ensure_future(asyncio.to_thread(held.close)))
+
+    async def run(
+        self,
+        copy: sandbox.Copy,
+        argv: Sequence[str],
+        env: dict[str, str],
+        *,
+        stdin: bytes,
+        timeout: float,
+        limit: int,
+        merge: bool,
+    ) -> process.Output:
+        """Run in a copy; `Trial.run` is the way to it."""
+        named = dict.fromkeys(VARIABLES, str(copy.folder))
+        given = {**self._environment, **named, **env}
+        confine: sandbox.Sandbox | None = None
+        if self.enforced:
+            keep = _PLAIN | frozenset(env)
+            confine = sandbox.Sandbox(self._level, copy, self._limits, keep=keep)
+        else:
+            home = copy.scratch / "tmp"
+            home.mkdir(exist_ok=True)
+            given = sandbox.bare(given, str(home), _PLAIN | frozenset(env))
+        return await self._processes.run(
+            argv,
+            cwd=copy.folder,
+            env=given,
+            stdin=stdin,
+            timeout=timeout,
+            limit=limit,
+            merge=merge,
+            confine=confine,
+        )
+
+    async def _made(self, held: ExitStack, source: Path) -> sandbox.Copy:
+        beside = None if self._level.overlay else tree.place_for_copy(source)
+        making = asyncio.ensure_future(
+            asyncio.to_thread(
+                lambda: held.enter_context(
+                    sandbox.copy_of(source, self._level, Path(beside) if beside else None, _LEFT_OUT)
+                )
+            )
+        )
+        try:
+            copy = await _whole(making)
+        except OSError as error:
+            raise NoTrial(f"the workspace could not be copied: {error}") from None
+        if self._level.overlay:
+            # A character device 0:0 hides what lies below it.
+            for name in _LEFT_OUT:
+                with suppress(OSError):
+                    os.mknod(copy.changes / name, stat.S_IFCHR, os.makedev(0, 0))
+        return copy
+
+    async def _delete(self, copy: sandbox.Copy, paths: Sequence[str]) -> None:
+        if not paths:
+            return
+        if self._level.overlay:
+            argv = ["rm", "-rf", "--", *paths]
+            await self.run(copy, argv, {}, stdin=b"", timeout=_PATIENCE, limit=process.MIB, merge=True)
+            return
+        for path in paths:
+            (copy.changes / path).unlink(missing_ok=True)
+
+
+def _write(folder: Path, changes: Changes) -> None:
+    for path, file in changes.items():
+        if file is not None:
+            target = folder / path
+            for above in reversed(target.relative_to(folder).parents[:-1]):
+                if (folder / above).is_symlink():
+                    # It would lead out of the copy.
+                    (folder / above).unlink()
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)
+            target.write_bytes(file.content)
+            target.chmod(file.mode)
+
+
+async def _whole(work: "asyncio.Future[T]") -> T:
+    """Wait for a thread to its end, also when cancelled meanwhile; then pass the cancellation on."""
+    cancelled: asyncio.CancelledError | None = None
+    while not work.done():
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    return work.result()

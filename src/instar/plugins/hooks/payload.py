@@ -1,0 +1,124 @@
+"""What a rule is told of an event: JSON on stdin with both dialects' names, and variables (issue 8, item 2). Pure.
+
+The values are copies: what an evaluator does with them changes nothing here. They hold what the event holds and no
+settings, so no secret of ours.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from instar.plugins.hooks.event import Dialect, Event
+from instar.plugins.hooks.names import View, views
+
+LONGEST: Final = 256 << 10
+"""Characters of one text in a tool's response; arguments and prompts stay whole, since a guard must see all of them."""
+DEEPEST: Final = 100
+"""Levels of maps and lists in a value that is told."""
+
+
+def payloads(event: Event, dialect: Dialect) -> list[tuple[View | None, dict[str, Any]]]:
+    """Return what a rule of `dialect` is told, each with the view of the tool's call that it holds.
+
+    One, but for a patch in a foreign dialect: there one for each file, and each is put to the rule (see
+    `instar.plugins.hooks.names.views`).
+    """
+    if event.tool is None:
+        return [(None, _payload(event, dialect, None))]
+    return [(view, _payload(event, dialect, view)) for view in views(event.tool, dialect, event.directory)]
+
+
+def encode(told: Mapping[str, Any]) -> bytes:
+    """Return a payload as it stands on stdin: one line of JSON."""
+    return json.dumps(told, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+def environment(event: Event, view: View | None, project: Path) -> dict[str, str]:
+    """Return the variables that both dialects' scripts read, beside those that a child has anyway."""
+    found = {
+        "CLAUDE_PROJECT_DIR": str(project),
+        "OPENHANDS_PROJECT_DIR": str(project),
+        "OPENHANDS_SESSION_ID": event.session_id,
+        "OPENHANDS_EVENT_TYPE": event.name,
+        "AI_AGENT": "instar",
+        "INSTAR_PROJECT_DIR": str(project),
+        "INSTAR_SESSION_ID": event.session_id,
+        "INSTAR_HOOK_EVENT": event.name,
+    }
+    if view is not None:
+        found |= {"OPENHANDS_TOOL_NAME": view.name, "INSTAR_TOOL_NAME": event.tool.name if event.tool else ""}
+    return {name: value.replace("\0", "") for name, value in found.items()}
+
+
+def cut(value: Any, longest: int = LONGEST) -> Any:
+    """Return a detached plain copy, longer texts cut in the middle with a note of how much is missing."""
+    return _plain(value, longest, 0)
+
+
+def _payload(event: Event, dialect: Dialect, view: View | None) -> dict[str, Any]:
+    fields = {key: _plain(value, None, 0) for key, value in event.fields.items()}
+    told: dict[str, Any] = {
+        "hook_event_name": event.name,
+        "event_type": event.name,
+        "session_id": event.session_id,
+        "cwd": str(event.directory),
+        "working_dir": str(event.directory),
+        "transcript_path": event.transcript_path,
+        "permission_mode": event.permission_mode,
+        "tool_name": None,
+        "tool_input": None,
+        "tool_response": None,
+        "message": fields.get("prompt"),
+        "metadata": {"reason": "agent_finished"} if event.name == "Stop" else None,
+        **fields,
+    }
+    if event.name in ("Stop", "SubagentStop"):
+        told.setdefault("stop_hook_active", False)
+    if event.agent_id:
+        told["agent_id"] = event.agent_id
+    if event.agent:
+        told.setdefault("agent_type", event.agent)
+    if view is not None and event.tool is not None:
+        told |= {"tool_name": view.name, "tool_input": _plain(view.input, None, 0)}
+        told["tool_use_id"] = event.tool.call_id
+        told["tool_response"] = _response(event, dialect)
+        if event.tool.error is not None:
+            told["error"] = cut(event.tool.error)
+        if event.tool.duration is not None:
+            told["duration_ms"] = event.tool.duration
+    return told
+
+
+def _response(event: Event, dialect: Dialect) -> dict[str, Any] | None:
+    """What came back: as the tool has it, and beside it in the shape that scripts of the dialect look into."""
+    tool = event.tool
+    if tool is None or (tool.response is None and tool.error is None):
+        return None
+    told: dict[str, Any] = cut(dict(tool.response or {}))
+    failed = tool.error is not None
+    text = str(told.get("output", "")) or cut(tool.error or "")
+    if dialect == "openhands":
+        told |= {"content": [{"type": "text", "text": text}], "is_error": failed}
+    elif dialect == "claude" and tool.name == "bash":
+        told |= {"stdout": text, "stderr": "", "interrupted": False}
+    return told
+
+
+def _plain(value: Any, longest: int | None, depth: int) -> Any:
+    if isinstance(value, str):
+        return _cut(value, longest)
+    if depth >= DEEPEST:
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item, longest, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item, longest, depth + 1) for item in value]
+    return value if value is None or isinstance(value, bool | int | float) else str(value)
+
+
+def _cut(text: str, longest: int | None) -> str:
+    if longest is None or len(text) <= longest:
+        return text
+    half = longest // 2
+    return f"{text[:half]}\n(… {len(text) - 2 * half} characters were left out …)\n{text[-half:]}"

@@ -1,0 +1,176 @@
+"""Which rules of a project a person has seen: those that stood in its files when they trusted the folder.
+
+The law: nothing that the model can write loosens a guard. It can write files of a project that are not there yet, and
+those of another project; they hold from the next start. So the list of trusted folders keeps a digest of each file's
+rules, and what a rule that is not among them allows or rewrites does not count; what it refuses does.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from instar.plugin import document
+from instar.plugins.hooks.rule import Agent, Http, Rule
+
+LARGEST: Final = 4 << 20
+"""Bytes of a file that is looked into."""
+MOST: Final = 1000
+"""Files of agents in one folder that are looked at."""
+FILES: Final = (
+    ".instar/hooks.json",
+    ".openhands/hooks.json",
+    ".claude/settings.json",
+    ".claude/settings.local.json",
+)
+"""The files of rules of a folder."""
+
+_SETTINGS: Final = ("opencode.json", "opencode.jsonc", "instar.json", "instar.jsonc")
+_FOLDERS: Final = (".opencode", ".instar")
+_AGENTS: Final = ("agent", "agents", "mode", "modes")
+_VARIABLES: Final = ("OPENCODE_CONFIG", "INSTAR_CONFIG")
+_DOTTED: Final = (*_FOLDERS, ".openhands", ".claude")
+
+Known = Callable[[Path], Mapping[str, str] | None]
+"""`PluginInput.seen`."""
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Return the files of `folder` that hold rules, by their names from it, each with the digest of its rules."""
+    found = {path: digest(path) for path in _files(folder)}
+    return {path.relative_to(folder).as_posix(): value for path, value in found.items() if value}
+
+
+def digest(path: Path) -> str:
+    """Return what the rules of a file are known by.
+
+    Empty where there are none, where it cannot be read, and where they bring another file's text.
+    Of what else stands in the file nothing counts, nor its layout; of an agent's file all of the front matter does.
+    """
+    try:
+        if path.stat().st_size > LARGEST:
+            return ""
+        text = document.read_text(path)
+        data = _front(text) if path.suffix == ".md" else _rules(document.parse_jsonc(text, str(path)), path)
+    except (OSError, document.DocumentError, RecursionError):
+        return ""
+    told = json.dumps(data) if data else ""
+    # What such a reference brings may change while the rule stays as it is.
+    return hashlib.sha256(told.encode()).hexdigest() if told and "{file:" not in told else ""
+
+
+class Seen:
+    """What a person vouched for in `folders`, a project's, and what is theirs anyway: `own` files."""
+
+    def __init__(self, folders: Sequence[Path], known: Known, own: Iterable[Path]) -> None:
+        self._folders, self._known = folders, known
+        self._own = {*own}
+        self._new: dict[str, bool] = {}
+
+    def is_new(self, source: str) -> bool:
+        """Whether a project's file holds rules that nobody has seen as they stand there now."""
+        if source not in self._new:
+            self._new[source] = source.startswith("/") and self._is_new(Path(source))
+        return self._new[source]
+
+    def was_vouched(self, source: str) -> bool:
+        """Whether a person vouched for rules of a project's file, and it holds others now, or none."""
+        path = Path(source)
+        if not source.startswith("/") or path in self._own:
+            return False
+        if not any(path.is_relative_to(folder) for folder in self._folders):
+            return False
+        now = digest(path)
+        for folder in path.parents:
+            known = self._known(folder)
+            if known is None:
+                return False
+            told = known.get(path.relative_to(folder).as_posix())
+            if told:
+                return told != now
+        return False
+
+    def problems(self) -> list[str]:
+        """Return what a person should know: which files are new, and which are gone; a sentence each."""
+        new = [
+            f"{source}: its rules are not those that you trusted: they can refuse, and what they allow or rewrite does"
+            f" not count; read them, then: instar trust {_owner(Path(source))}"
+            for source, is_new in self._new.items()
+            if is_new
+        ]
+        gone = [
+            f"{folder / name}: its rules, which you trusted, are gone; where that is right: instar trust {folder}"
+            for folder in self._folders
+            for name in self._known(folder) or ()
+            if not digest(folder / name)
+        ]
+        return [*new, *gone]
+
+    def _is_new(self, path: Path) -> bool:
+        if path in self._own or not any(path.is_relative_to(folder) for folder in self._folders):
+            return False
+        now = digest(path)
+        for folder in path.parents:
+            known = self._known(folder)
+            if known is None:
+                return False
+            if now and known.get(path.relative_to(folder).as_posix()) == now:
+                return False
+        return True
+
+
+def own_files(home: Path, environment: Mapping[str, str], directory: Path) -> list[Path]:
+    """Return the files that are the person's wherever they lie: those at home, and those that variables name."""
+    named = [directory / Path(environment[name]).expanduser() for name in _VARIABLES if environment.get(name)]
+    return [*(home / name for name in FILES), *named]
+
+
+def held_back(rule: Rule) -> Rule:
+    """Return a rule that nobody has seen as it may run: it lets nothing pass, tells no secret and changes nothing."""
+    settings = rule.settings
+    if isinstance(settings, Http):
+        settings = msgspec.structs.replace(settings, variables=())
+    elif isinstance(settings, Agent):
+        settings = msgspec.structs.replace(settings, write=False, network=False)
+    return msgspec.structs.replace(rule, settings=settings, new=True)
+
+
+def _files(folder: Path) -> list[Path]:
+    places = (folder, *(folder / name for name in _FOLDERS))
+    named = [*(folder / name for name in FILES), *(place / name for place in places for name in _SETTINGS)]
+    for place in (folder / name / kind for name in _FOLDERS for kind in _AGENTS):
+        named += sorted(place.rglob("*.md"))[:MOST]
+    return named
+
+
+def _rules(data: Any, path: Path) -> list[Any]:
+    """The keys of a file under which rules stand, or may."""
+    if not isinstance(data, dict):
+        return []
+    if path.name == "hooks.json" and "hooks" not in data:
+        return sorted(data.items())
+    found = []
+    for key, value in data.items():
+        root = str(key).partition(".")[0]
+        if root == "hooks" or (root in ("agent", "mode") and "hooks" in json.dumps([key, value])):
+            found.append([key, value])
+    return sorted(found, key=lambda pair: str(pair[0]))
+
+
+def _front(text: str) -> str:
+    """The front matter of an agent's file that has rules in it; empty: it has none."""
+    lines = text.removeprefix("\ufeff").splitlines()
+    if not lines or lines[0].rstrip() != "---":
+        return ""
+    end = next((at for at, line in enumerate(lines[1:], 1) if line.rstrip() == "---"), len(lines))
+    front = "\n".join(lines[1:end])
+    return front if "hooks" in front else ""
+
+
+def _owner(path: Path) -> Path:
+    """The folder that a person trusts for a file in it, or in a folder of settings in it."""
+    inner = [folder for folder in path.parents if folder.name in _DOTTED]
+    return inner[0].parent if inner else path.parent

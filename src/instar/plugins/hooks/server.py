@@ -1,0 +1,189 @@
+"""The plugin function: the rules in force, on the core's hook points. What no rule speaks of is not subscribed to."""
+
+import logging
+from typing import Any, Final
+
+from instar.plugin import Hooks, PluginInput, Value, View, event, points, wire
+from instar.plugins.hooks import record
+from instar.plugins.hooks.armed import Armed, arm, home_of
+from instar.plugins.hooks.calls import Calls, Denied, event_of, said
+from instar.plugins.hooks.evaluate import Means
+from instar.plugins.hooks.report import place_of
+from instar.plugins.hooks.routes import HooksRoutes
+from instar.plugins.hooks.runner import Runner
+from instar.plugins.hooks.sessions import Sessions
+from instar.plugins.hooks.turns import Turns
+
+log = logging.getLogger("instar.hooks")
+
+id = "hooks"  # noqa: A001 - the name that a V1 plugin module must export
+
+_TEXTS: Final[wire.Plain] = {"type": "array", "items": {"type": "string"}}
+_NOTICED: Final = {"permission.asked": "permission_prompt", "session.idle": "idle_prompt"}
+
+
+async def server(input: PluginInput, options: wire.Plain | None = None) -> Hooks:  # noqa: A002 - opencode's name
+    """Read the rules and return what they listen to; nothing, when there are none.
+
+    Should that fail, everything is refused that a rule might have refused: a plugin that is skipped guards nothing.
+    """
+    try:
+        armed = arm(input)
+        hooks = HooksPlugin(input, armed).hooks() if armed.rules else {}
+    except Exception as error:
+        log.error("the rules of hooks cannot be armed", exc_info=error)
+        return _closed(f"{type(error).__name__}: {error}")
+    try:
+        input.registry.add_view(_view(armed))
+        input.registry.add_routes(HooksRoutes(place_of(armed, input), input.data, input.client))
+    except Exception as error:
+        # To look at them is no reason to do without them.
+        log.error("the rules of hooks cannot be shown", exc_info=error)
+    return hooks
+
+
+def _closed(reason: str) -> Hooks:
+    async def refuse(given: Any, output: Any) -> None:
+        raise Denied(
+            f"the rules of hooks cannot be armed ({reason}), so nothing is let through; mend them, or switch them off:"
+            " hook_settings.enabled: false"
+        )
+
+    return {"chat.message": refuse, "tool.execute.before": refuse}
+
+
+class HooksPlugin:
+    """The rules of one instance at work."""
+
+    def __init__(self, given: PluginInput, armed: Armed) -> None:
+        self._input = given
+        self._armed = armed
+        self._record = record.Record(given.data)
+        means = Means(
+            children=given.children,
+            environment=given.environment,
+            project=place_of(armed, given).project,
+            home=home_of(given.environment),
+            settings=armed.settings,
+            client=given.client,
+        )
+        self._runner = Runner(armed, means, self._record, given.kv, self._publish)
+        self._sessions = Sessions(given.client)
+        self._calls = Calls(given, self._runner, self._sessions)
+        self._turns = Turns(given, self._runner, self._sessions, self._record)
+
+    def hooks(self) -> Hooks:
+        """Return the handlers that the rules need, and those that keep the books."""
+        wanted = {
+            "Stop": self._turns.stopped,
+            "PreCompact": self._turns.compacting,
+            "PostCompact": self._turns.compacted,
+            "Notification": self._noticed,
+            "Evolve": self._candidate,
+            "Heartbeat": self._beat,
+        }
+        of_events = {_POINTS[name]: one for name, one in wanted.items() if self._runner.hears(name)}
+        return {
+            "session.start": self._started,
+            "session.end": self._turns.ended,
+            "chat.message": self._turns.prompted,
+            "message.completed": self._turns.completed,
+            "step.before": self._turns.step,
+            "subagent.start": self._turns.subagent_started,
+            "subagent.stop": self._turns.subagent_stopped,
+            "tool.execute.before": self._calls.before,
+            "permission.ask": self._calls.ask,
+            "tool.execute.after": self._calls.after,
+            "tool.execute.failure": self._calls.failed,
+            **of_events,
+            # Each rule has a time of its own.
+            "timeout": None,
+            "dispose": self._dispose,
+        }
+
+    async def _started(self, given: points.SessionStartInput, output: points.Empty) -> None:
+        """Record under which rules a session is used, before any of them runs."""
+        if (changed := self._armed.changed()) is not None:
+            self._armed.problems.append(changed)
+            log.warning("hooks=problem %s", changed)
+        armed = event.HooksArmed(
+            session_id=given.session_id, rules=self._armed.labels, problems=list(self._armed.problems)
+        )
+        self._record.add(armed)
+        await self._input.client.publish(event.make(armed))
+        await self._turns.started(given, output)
+
+    async def _noticed(self, happened: event.Event) -> None:
+        """Tell the rules of Notification that a person is waited for."""
+        kind = _NOTICED.get(happened.type)
+        if kind is None or happened.session_id is None:
+            return
+        session = await self._sessions.of(happened.session_id)
+        if isinstance(happened.properties, event.PermissionAsked):
+            asked = happened.properties
+            text = f"instar needs your permission: {asked.permission} on {', '.join(asked.patterns)}"
+        elif session.agent_id:
+            return  # a sub-agent that is done waits for nobody
+        else:
+            text = "instar waits for you"
+        fields = {"notification_type": kind, "message": text}
+        await self._runner.fire(event_of("Notification", session, self._input.directory, fields))
+
+    async def _candidate(self, given: Any, output: points.Empty) -> None:
+        """Put a candidate of evolve to the rules of Evolve, before it is installed."""
+        session = await self._sessions.of(given.session_id)
+        fields = {
+            "files": [given.path],
+            **{name: getattr(given, name) for name in ("path", "before", "after", "diff", "raised")},
+            "tool": given.tool,
+        }
+        decision = await self._runner.fire(event_of("Evolve", session, self._input.directory, fields))
+        if decision.action in ("deny", "ask"):
+            raise Denied(said(decision) or decision.stop_reason or "A hook refused the candidate.")
+
+    async def _beat(self, given: Any, output: Any) -> None:
+        """Tell the rules of Heartbeat that a beat is about to prompt."""
+        session = await self._sessions.of(given.session_id)
+        fields = {"title": f"heartbeat {given.number}", "number": given.number, "prompt": given.user}
+        decision = await self._runner.fire(event_of("Heartbeat", session, self._input.directory, fields))
+        if decision.action in ("deny", "ask"):
+            raise Denied(said(decision) or decision.stop_reason or "A hook refused the heartbeat.")
+
+    async def _dispose(self) -> None:
+        await self._runner.close()
+        self._turns.close()
+
+    async def _publish(self, ran: event.HooksRan) -> None:
+        await self._input.client.publish(event.make(ran))
+
+
+_POINTS: Final = {
+    "Stop": "turn.end",
+    "PreCompact": "experimental.session.compacting",
+    "PostCompact": "compaction.after",
+    "Notification": "event",
+    "Evolve": "evolve.candidate",
+    "Heartbeat": "evolve.heartbeat",
+}
+"""The hook point, of the core or of another plugin, at which an event happens."""
+
+
+def _view(armed: Armed) -> View:
+    return View(
+        "hooks",
+        "The rules of hooks that are in force, and what is wrong with their files.",
+        {
+            "rules": Value(
+                doc="The rules in force, each with the event that it is for.",
+                read=lambda session_id: armed.labels,
+                kind=_TEXTS,
+                scope="instance",
+            ),
+            "problems": Value(
+                doc="What is wrong with files of rules, a sentence each.",
+                read=lambda session_id: list(armed.problems),
+                kind=_TEXTS,
+                scope="instance",
+            ),
+        },
+    )

@@ -1,0 +1,168 @@
+"""What may be kept and what goes out: JSON's types alone, bounded over the whole value (issue 9, item 3).
+
+Pure. Texts of refusals come without ``Error: ``: the caller knows what was asked.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import Any, Final
+
+from instar.plugin import secret
+from instar.plugins.self.refusal import Refusal
+
+ELEMENTS: Final = 1024
+"""Elements of a value, over the whole of it: a text counts by its length, anything else is one (seed 001)."""
+LEVELS: Final = 10
+"""Maps and lists inside each other (seed 001)."""
+KEY: Final = 256
+"""Characters of a key of a map."""
+_INTEGER: Final = 2**63
+"""Whole numbers are below it: what JSON's readers agree on."""
+OUT: Final = 200_000
+"""Elements of what a reader or a method returned, of which the answer shows the beginning."""
+OUT_LEVELS: Final = 32
+"""Maps and lists inside each other in what a reader or a method returned."""
+
+
+def kept(value: Any) -> Any:
+    """Return a detached copy of a value that may be kept. Raises `Refusal` with the reason."""
+    _Count().look(value, 0)
+    return _copied(value)
+
+
+class _Count:
+    """The elements of one value; a cyclic one ends at the levels."""
+
+    def __init__(self) -> None:
+        self.elements = 0
+
+    def look(self, value: Any, levels: int) -> None:
+        """Count a value that stands inside `levels` maps and lists. Raises `Refusal`."""
+        kind = type(value)
+        if kind in (dict, list):
+            if levels >= LEVELS:
+                raise _Whole(f"value nesting too deep (max {LEVELS} levels)")
+            self._add(0 if value else 1)
+            self._items(value, levels)
+        elif kind is str:
+            self._add(max(1, len(value)))
+        else:
+            self._add(1)
+        fault = _fault(value)
+        if fault:
+            raise Refusal(fault)
+
+    def _items(self, value: Any, levels: int) -> None:
+        named = value.items() if type(value) is dict else enumerate(value)
+        for name, item in named:
+            where = f"list[{name}]" if type(value) is list else _key(name)
+            try:
+                self.look(item, levels + 1)
+            except _Whole:
+                raise
+            except Refusal as inner:
+                raise Refusal(f"{where} contains {inner}") from None
+
+    def _add(self, elements: int) -> None:
+        self.elements += elements
+        if self.elements > ELEMENTS:
+            raise _Whole(f"value too large (max {ELEMENTS} total elements)")
+
+
+class _Whole(Refusal):
+    """A refusal of a value as a whole, wherever it was noticed."""
+
+
+def _key(name: Any) -> str:
+    if type(name) is not str:
+        raise Refusal(f"dict key must be str, got {type(name).__name__}")
+    if len(name) > KEY:
+        raise Refusal(f"dict key too long (max {KEY} characters)")
+    if _is_half(name):
+        raise Refusal("dict key is not text (half a surrogate pair)")
+    return f"dict key {name!r}"
+
+
+def _fault(value: Any) -> str | None:
+    """What keeps a value itself from being kept."""
+    kind = type(value)
+    if kind in (bool, dict, list) or value is None:
+        return None
+    if kind is int:
+        return None if abs(value) < _INTEGER else "unsupported int (more than 64 bits)"
+    if kind is float:
+        return None if math.isfinite(value) else f"unsupported float {value} (not JSON)"
+    if kind is str:
+        return "unsupported str (half a surrogate pair)" if _is_half(value) else None
+    # Not before the exact types: what is callable is asked of a class, never of the value.
+    return "cannot store callable values" if callable(value) else f"unsupported type {kind.__name__}"
+
+
+def _is_half(text: str) -> bool:
+    return any("\ud800" <= one <= "\udfff" for one in text)
+
+
+def _copied(value: Any) -> Any:
+    if type(value) is dict:
+        return {name: _copied(item) for name, item in value.items()}
+    return [_copied(item) for item in value] if type(value) is list else value
+
+
+# -- what goes out -----------------------------------------------------------------------------------
+
+
+def detached(value: Any) -> Any:
+    """Return a copy of plain data as it is. Raises `Refusal` for anything else, and where a `Secret` stands in it."""
+    return _Out((), secret_too=False).plain(value, 0)
+
+
+def shown(value: Any, secrets: Iterable[secret.Secret] = (), name: str = "") -> Any:
+    """Return a detached copy of what a reader returned, in which no secret stands.
+
+    Masked are a `Secret`, what a key (or `name`, under which the value stands) calls one, and each of `secrets`
+    inside of a text. Raises `Refusal` for anything but plain data, naming its type only.
+    """
+    copied = _Out(tuple(secrets)).plain(value, 0)
+    return secret.masked({name: copied})[name]
+
+
+class _Out:
+    """One value that goes out."""
+
+    def __init__(self, secrets: tuple[secret.Secret, ...], *, secret_too: bool = True) -> None:
+        self._secrets = secrets
+        self._secret_too = secret_too
+        self._left = OUT
+
+    def plain(self, value: Any, levels: int) -> Any:
+        """Return a copy of a value that stands inside `levels` maps and lists. Raises `Refusal`."""
+        self._left -= 1
+        if levels > OUT_LEVELS:
+            raise Refusal(f"it is nested too deep (max {OUT_LEVELS} levels)")
+        if self._left < 0:
+            raise Refusal(f"it is too large (max {OUT:,} elements)")
+        kind = type(value)
+        if kind is dict:
+            return {self._name(name): self.plain(item, levels + 1) for name, item in value.items()}
+        if kind in (list, tuple):
+            return [self.plain(item, levels + 1) for item in value]
+        return self._single(value)
+
+    def _name(self, name: Any) -> str:
+        if type(name) not in (str, int):
+            raise Refusal(f"it has a key of type {type(name).__name__}, which is not plain data")
+        return secret.redact(str(name), self._secrets)
+
+    def _single(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is str:
+            return secret.redact(value, self._secrets)
+        if kind is secret.Secret and self._secret_too:
+            return secret.MASK
+        if kind is float and not math.isfinite(value):
+            return str(value)
+        if kind is int and abs(value) >= _INTEGER:
+            return "an int of more than 64 bits"
+        if kind in (int, float, bool) or value is None:
+            return value
+        raise Refusal(f"it holds a {kind.__name__}, which is not plain data")

@@ -1,0 +1,161 @@
+"""The plugin function: the tool `self`, its watchdog, and what it keeps for each session."""
+
+import logging
+from typing import Any, Final
+
+from instar.plugin import Hooks, PluginInput, Value, View, event, points, secret, wire
+from instar.plugins.self import changing
+from instar.plugins.self.access import Access, Change
+from instar.plugins.self.note import Notes
+from instar.plugins.self.profile import Start
+from instar.plugins.self.routes import SelfRoutes
+from instar.plugins.self.state import States
+from instar.plugins.self.tool import SelfTool
+from instar.plugins.self.tree import Tree
+from instar.plugins.self.watching import watch
+
+log = logging.getLogger("instar.self")
+
+SWITCH: Final = "tools.self_evolution"
+"""The setting that switches it on (seed 001 "Enabling")."""
+
+
+async def server(input: PluginInput, options: wire.Plain | None = None) -> Hooks:  # noqa: A002 - opencode's name
+    """Offer the tool `self`; nothing unless the settings switch it on, however the plugin came to be loaded."""
+    tools = input.config.get("tools")
+    if not (isinstance(tools, dict) and tools.get("self_evolution") is True):
+        log.warning("self=inactive reason=%s is not true", SWITCH)
+        input.registry.stands_idle(f"the settings do not say {SWITCH}: true")
+        return {}
+    tuned = Self(input)
+    input.registry.add_routes(tuned.routes())
+    return tuned.hooks()
+
+
+class Self:
+    """self at work on one instance."""
+
+    def __init__(self, given: PluginInput) -> None:
+        self._input = given
+        self._states = States()
+        self._from_environment = list(secret.secrets_in(dict(given.environment)))
+        given.registry.add_view(self._view())
+        self._access = Access(self._tree, self._states, self._secrets, self._publish)
+        self._notes = Notes(given.kv, self._access)
+        named = given.flags.get("profile")
+        chosen = bool(given.flags.get("model"))
+        self._start = Start(str(named), self._access, self._is_child, chosen) if named else None
+        self._tools = {"self": SelfTool(self._access, list(self._tree().top)).tool()}
+
+    def hooks(self) -> Hooks:
+        """Return what self does at which hook point."""
+        return {
+            "tool": self._tools,
+            "chat.message": self._prompted,
+            "step.before": self._step,
+            "tool.execute.before": self._call,
+            "tool.execute.after": self._called,
+            "subagent.start": self._subagent,
+            "session.end": self._end,
+            "event": self._heard,
+        }
+
+    def routes(self) -> SelfRoutes:
+        """Return what the server asks of self."""
+        given = self._input
+        return SelfRoutes(self._access, self._notes, given.kv, given.client, str(given.directory))
+
+    def _tree(self) -> Tree:
+        return Tree(self._input.registry.views.values())
+
+    def _secrets(self) -> list[secret.Secret]:
+        return [*self._from_environment, *self._input.children.secrets()]
+
+    async def _publish(self, change: Change) -> None:
+        told = event.SelfModified(
+            session_id=change.caller.session_id,
+            call_id=change.caller.call_id,
+            path=change.path,
+            old=change.old,
+            new=change.new,
+        )
+        self._notes.heard(change)
+        await self._input.client.publish(event.make(told))
+
+    async def _prompted(self, given: points.ChatMessageInput, output: points.ChatMessageOutput) -> None:
+        # Before the first step, whose model is chosen by then; a step says why a profile cannot be used, and ends.
+        if self._start is not None:
+            await self._start.begin(given.session_id)
+
+    async def _step(self, given: points.StepInput, output: points.StepOutput) -> None:
+        if self._start is not None and (why := await self._start.begin(given.session_id)):
+            output.stop = why
+            return
+        await watch(self._access, given.session_id)
+        await self._notes.keep(given.session_id)
+        output.without += list(self._states.of(given.session_id).unregistered)
+
+    async def _call(self, given: points.ToolCallInput, output: points.ArgsOutput) -> None:
+        await watch(self._access, given.session_id)
+
+    async def _called(self, given: points.ToolAfterInput, output: points.ToolAfterOutput) -> None:
+        if given.tool in self._tools:
+            self._notes.due(given.session_id)
+
+    async def _is_child(self, session_id: str) -> bool:
+        return (await self._input.client.session.get(session_id)).parent_id is not None
+
+    async def _subagent(self, given: points.SubagentStartInput, output: points.SubagentStartOutput) -> None:
+        """Give a new sub-agent a copy of what its caller set; what it sets itself stays its own.
+
+        One that is asked again gets what guards alone, where that is tighter than what it has.
+        """
+        if not given.resumed:
+            self._states.inherit(given.session_id, given.child_id)
+        tree = self._tree()
+        for path in list(self._states.of(given.session_id).changed):
+            found = tree.find(tuple(path.split(".")))
+            if found is None or not isinstance(found.node, Value) or found.node.write is None:
+                continue
+            value = await self._access.raw(path, found.node.read, given.session_id)
+            if given.resumed and not await self._tightens(path, found.node, value, given.child_id):
+                continue
+            self._access.write(path, found.node, value, given.child_id)
+            self._states.of(given.child_id).changed[path] = value
+
+    async def _tightens(self, path: str, guard: Value, value: Any, session_id: str) -> bool:
+        """Whether a value is a guard's, and tighter than what a session has."""
+        if guard.guard is None:
+            return False
+        return changing.is_tighter(guard, await self._access.raw(path, guard.read, session_id), value)
+
+    async def _end(self, given: points.SessionEndInput, output: points.Empty) -> None:
+        if given.reason == "deleted":
+            await self._notes.forget(given.session_id)
+        else:
+            await self._notes.keep(given.session_id, over=True)
+        self._states.drop(given.session_id)
+        if self._start is not None:
+            self._start.forget(given.session_id)
+
+    async def _heard(self, happened: event.Event) -> None:
+        # Also of a session that was not used in this process, for which no session.end comes.
+        if isinstance(happened.properties, event.SessionDeleted):
+            await self._notes.forget(happened.properties.info.id)
+
+    def _view(self) -> View:
+        """What was done with the tool in a session, by number and name."""
+        state = self._states.of
+        values: dict[str, Any] = {
+            "reads": Value(doc="How often the session looked.", read=lambda one: state(one).reads),
+            "calls": Value(doc="How often it called a method.", read=lambda one: state(one).calls),
+            "changes": Value(doc="How many changes were made in it.", read=lambda one: state(one).changes),
+            "unregistered": Value(
+                doc="The tools that it took away from itself.", read=lambda one: list(state(one).unregistered)
+            ),
+            "changed": Value(doc="The paths that it set.", read=lambda one: list(state(one).changed)),
+            "snapshots": Value(
+                doc="The names of its snapshots.", read=lambda one: state(one).snapshots.names
+            ),
+        }
+        return View("self", "What was done with this tool in the session.", values)

@@ -1,0 +1,125 @@
+"""Projects as clients know them: the ones that were worked in, with what a person gave them."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from instar import wire
+from instar.api.project import Project, ProjectBody
+from instar.api.request import NotFound
+from instar.event import ProjectUpdated, make
+from instar.git import git_bytes
+from instar.instance import Instance
+from instar.live import now
+from instar.plugin import WorkspaceInfo
+from instar.project import Project as Found
+from instar.store import PutProject
+
+
+class UnknownProject(NotFound):
+    """There is no project of this id."""
+
+    def __init__(self, project_id: str) -> None:
+        super().__init__(f"Project not found: {project_id}")
+        self.project_id = project_id
+
+
+def told(project: Project) -> ProjectUpdated:
+    """Return what clients are told of a project whose fields changed: all of it."""
+    plain = wire.to_plain(project)
+    return ProjectUpdated(
+        id=project.id,
+        worktree=project.worktree,
+        vcs=project.vcs,
+        name=project.name,
+        icon=plain.get("icon"),
+        commands=plain.get("commands"),
+        time=project.time,
+        sandboxes=project.sandboxes,
+    )
+
+
+class Projects:
+    """The projects of the store, as seen from one instance."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._store = instance.store
+
+    async def current(self) -> Project:
+        """Return the instance's project; it is known from now on."""
+        found = self._instance.project
+        known = await self._store.projects(found.id)
+        if not known:
+            row = PutProject(found.id, str(found.main_worktree), found.vcs, now())
+            await self._store.commit([row])
+            known = await self._store.projects(found.id)
+        (project,) = await self._filled(known)
+        return _as_found(project, found)
+
+    async def list(self) -> Sequence[Project]:
+        """Return the projects that were worked in, last used first."""
+        return await self._filled(await self._store.projects())
+
+    async def get(self, project_id: str) -> Project:
+        """Return a project. Raises `UnknownProject`."""
+        if project_id == self._instance.project.id:
+            return await self.current()
+        (found,) = await self._filled(await self._known(project_id))
+        return found
+
+    async def update(self, project_id: str, body: ProjectBody) -> Project:
+        """Change what a person gave a project; what `body` leaves out stays. Raises `UnknownProject`."""
+        if project_id == self._instance.project.id:
+            await self.current()
+        (known,) = await self._filled(await self._known(project_id))
+        row = PutProject(known.id, known.worktree, known.vcs, now(), body.name, body.icon, body.commands)
+        changed = _merged(known, row)
+        await self._store.commit([row], [make(told(changed))])
+        return await self.get(project_id)
+
+    async def begin_repository(self) -> None:
+        """Make the directory a git repository, if it lies in none. Raises `GitError` and `ProcessError`."""
+        if self._instance.project.vcs is None:
+            await git_bytes(
+                self._instance.processes, self._instance.directory, "init", "--quiet", "--template="
+            )
+
+    async def _known(self, project_id: str) -> Sequence[Project]:
+        known = await self._store.projects(project_id)
+        if not known:
+            raise UnknownProject(project_id)
+        return known
+
+    async def _filled(self, projects: Sequence[Project]) -> Sequence[Project]:
+        """Projects with the folders of their workspaces."""
+        kept = (await self._store.values("instar", "workspace:")).values()
+        infos = [info for value in kept if (info := _workspace(value)) is not None]
+        for project in projects:
+            project.sandboxes = [
+                info.directory for info in infos if info.project_id == project.id and info.directory
+            ]
+        return projects
+
+
+def _workspace(value: object) -> WorkspaceInfo | None:
+    try:
+        return msgspec.convert(value["info"], WorkspaceInfo) if isinstance(value, dict) else None
+    except (msgspec.ValidationError, KeyError):  # whoever works with workspaces says so
+        return None
+
+
+def _as_found(project: Project, found: Found) -> Project:
+    """What is there now counts: folders without a commit share one row."""
+    return wire.replace(project, worktree=str(found.main_worktree), vcs=found.vcs)
+
+
+def _merged(known: Project, row: PutProject) -> Project:
+    changed = wire.copy(known)
+    changed.time.updated = row.now
+    changed.name = known.name if row.name is None else row.name
+    changed.commands = row.commands or known.commands
+    if row.icon is not None:
+        given = {name: value for name, value in msgspec.structs.asdict(row.icon).items() if value is not None}
+        changed.icon = row.icon if known.icon is None else msgspec.structs.replace(known.icon, **given)
+    return changed

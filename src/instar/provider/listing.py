@@ -1,0 +1,146 @@
+"""Providers and models as the API shows them, of the catalogue, the settings and what plugins added."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from instar.api.provider import (
+    CacheCost,
+    Capabilities,
+    ConfigProviders,
+    Cost,
+    Interleaved,
+    Limit,
+    Media,
+    Model,
+    ModelApi,
+    Provider,
+    ProviderList,
+)
+from instar.config import Config
+from instar.provider import protocol
+from instar.provider.assemble import PACKAGES, SCRIPTED, UnknownModel
+from instar.provider.resolve import Models
+from instar.secret import MASK, disclosed
+
+_NPM: Final = {name: package for package, name in reversed(PACKAGES.items())}
+"""A package of opencode's for each protocol: the first that speaks it."""
+
+Found = dict[str, list[protocol.Model]]
+"""Models by their provider's id."""
+
+
+def chosen(config: Config) -> list[str]:
+    """Return the references of models in the settings."""
+    refs = [config.model, config.small_model, *(agent.model for agent in config.agent.values())]
+    return [ref for ref in dict.fromkeys(refs) if ref]
+
+
+def connected(models: Models, chosen: Iterable[str] = ()) -> Found:
+    """Return the models that can be called now, the scripted ones last.
+
+    `chosen` are references of the settings: a model that its provider does not list is shown once it is named.
+    """
+    found: Found = {provider_id: [] for provider_id in [*models.usable(), SCRIPTED]}
+    for model in models.list():
+        found[model.provider_id].append(model)
+    for ref in chosen:
+        try:
+            model = models.find(ref)
+        except UnknownModel:  # whoever asks for it reads why
+            continue
+        listed = found.get(model.provider_id)
+        if listed is not None and model.id not in [one.id for one in listed]:
+            listed.append(model)
+    return {name: listed for name, listed in found.items() if listed}
+
+
+def config_providers(models: Models, chosen: Iterable[str] = ()) -> ConfigProviders:
+    """Return the providers that can be called, and the model to begin with of each."""
+    found = connected(models, chosen)
+    return ConfigProviders(providers=_providers(models, found), default=_defaults(models, found))
+
+
+def provider_list(models: Models, chosen: Iterable[str] = ()) -> ProviderList:
+    """Return every provider that is known, those first that can be called."""
+    usable = connected(models, chosen)
+    found = {name: list(listed) for name, listed in usable.items()}
+    for model in models.list(everything=True):
+        if model.provider_id not in usable:
+            found.setdefault(model.provider_id, []).append(model)
+    return ProviderList(
+        all=_providers(models, found), default=_defaults(models, found), connected=list(usable)
+    )
+
+
+def package(model: protocol.Model) -> str:
+    """Return the package with which opencode would call a model."""
+    return _NPM.get(model.protocol, model.protocol)
+
+
+def shown(model: protocol.Model) -> Model:
+    """Return a model as the API shows it, without its key."""
+    return Model(
+        id=model.id,
+        provider_id=model.provider_id,
+        api=ModelApi(id=model.wire_id or model.id, url=disclosed(model.url), npm=package(model)),
+        name=model.name,
+        capabilities=_capabilities(model),
+        cost=cost(model),
+        limit=Limit(context=model.limit.context, input=model.limit.input, output=model.limit.output),
+        status="active",
+        options=disclosed(model.options),
+        headers=dict.fromkeys(model.headers, MASK),
+        release_date="",
+        variants=disclosed(model.variants),
+    )
+
+
+def cost(model: protocol.Model) -> Cost:
+    """Return a model's prices; one that is not known reads 0, since the form has no other way."""
+    prices = model.cost
+    return Cost(
+        input=prices.input or 0,
+        output=prices.output or 0,
+        cache=CacheCost(read=prices.cache_read or 0, write=prices.cache_write or 0),
+    )
+
+
+def _providers(models: Models, found: Found) -> list[Provider]:
+    return [_provider(models, name, listed) for name, listed in found.items()]
+
+
+def _provider(models: Models, name: str, listed: Sequence[protocol.Model]) -> Provider:
+    info = models.info(name)
+    return Provider(
+        id=name,
+        name=info["name"],
+        source=info["source"],
+        env=list(dict.fromkeys(info["env"])),
+        options=disclosed(info["options"]),
+        models={model.id: shown(model) for model in listed},
+    )
+
+
+def _defaults(models: Models, found: Found) -> dict[str, str]:
+    return {name: _default(models.default_name(name), listed) for name, listed in found.items()}
+
+
+def _default(name: str | None, listed: Sequence[protocol.Model]) -> str:
+    return name if name in [model.id for model in listed] and name is not None else listed[0].id
+
+
+def _capabilities(model: protocol.Model) -> Capabilities:
+    return Capabilities(
+        temperature=model.temperature,
+        reasoning=model.reasoning,
+        attachment=model.attachment,
+        toolcall=model.tools,
+        input=Media(text=True, audio=False, image=model.attachment, video=False, pdf=model.attachment),
+        output=Media(text=True, audio=False, image=False, video=False, pdf=False),
+        interleaved=_interleaved(model.interleaved),
+    )
+
+
+def _interleaved(given: Any) -> bool | Interleaved:
+    field = given.get("field") if isinstance(given, dict) else given
+    return Interleaved(field=field) if isinstance(field, str) and field else field is True

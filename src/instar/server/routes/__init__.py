@@ -1,0 +1,1 @@
+"""What the server carries out, one module for each family of operations."""

@@ -1,0 +1,123 @@
+"""The routes of settings: those of a directory and the person's own, read and amended."""
+
+import asyncio
+import getpass
+from collections.abc import Iterable
+
+from instar import wire
+from instar.amendment import MaskedValue, Place, amend, own_file, own_settings, project_file
+from instar.api.config import Config
+from instar.api.fitting import fitted
+from instar.api.provider import ConfigProviders
+from instar.config import OPENCODE_KEYS, OWN_KEYS, ConfigError, unknown
+from instar.configured import keys_of
+from instar.instance import Instance
+from instar.plugin import Invalid
+from instar.plugin.route import operation
+from instar.provider.keys import KeysError
+from instar.provider.listing import chosen, config_providers
+from instar.secret import Secret, disclosed, secrets_in
+from instar.server.call import Call
+from instar.server.instances import Instances
+from instar.trust import Trust
+from instar.usage import LimitsError
+from instar.wire import Plain
+
+
+class ConfigRoutes:
+    """Settings. Keys and other secrets read ``***``; sent back so, they stay as they are.
+
+    To change them is an order: a plugin that settings name runs as the person does, outside of any shield.
+    """
+
+    @operation("GET", "/config", "config.get")
+    async def get(self, call: Call) -> Config:
+        """Get a directory's merged settings, in opencode's form."""
+        instance = (await call.runtime()).instance
+        blank: Plain = {"command": {}, "plugin": [], "mode": {}, "agent": {}, "username": _user()}
+        return _shown({**blank, **instance.config.data}, _secrets_of(instance))
+
+    @operation("PATCH", "/config", "config.update", order=True)
+    async def update(self, call: Call, body: Config) -> Config:
+        """Put settings into the directory's file, and end its instance, so that the next request has them.
+
+        Maps are joined, lists replaced; a mistake refuses the whole. Answers what was asked for.
+        """
+        runtime = await call.runtime()
+        changes = _changes(body)
+        place, secrets = project_file(runtime.instance.directory), _secrets_of(runtime.instance)
+        await _amended(call.instances, place, changes, secrets)
+        await call.instances.dispose(str(runtime.instance.directory))
+        return _shown(changes, ())
+
+    @operation("GET", "/global/config", "global.config.get", scoped=False)
+    async def get_own(self, call: Call) -> Config:
+        """Get the person's own settings, in opencode's form."""
+        return _own(call.instances)
+
+    @operation("PATCH", "/global/config", "global.config.update", scoped=False, order=True)
+    async def update_own(self, call: Call, body: Config) -> Config:
+        """Put settings into the person's own file, and end every instance.
+
+        As ``PATCH /config``; answers the person's own settings as they are then.
+        """
+        paths = call.instances.paths
+        place = own_file(paths.config_homes, paths.config)
+        await _amended(call.instances, place, _changes(body), _own_secrets(call.instances))
+        await call.instances.dispose_all()
+        return _own(call.instances)
+
+    @operation("GET", "/config/providers", "config.providers")
+    async def providers(self, call: Call) -> ConfigProviders:
+        """List the providers that can be called, with their models and the one to begin with."""
+        instance = (await call.runtime()).instance
+        return config_providers(instance.models, chosen(instance.config))
+
+
+async def _amended(instances: Instances, place: Place, changes: Plain, secrets: Iterable[Secret]) -> None:
+    instances.may_dispose()
+    environment, trust = instances.environment, Trust(instances.paths, instances.environment)
+    try:
+        await asyncio.to_thread(amend, place, changes, environment, trust, secrets)
+    except OSError as error:
+        raise Invalid(f"{place.path} cannot be written: {error.strerror}") from error
+    except (LimitsError, MaskedValue) as error:
+        raise Invalid(str(error)) from error
+
+
+def _changes(body: Config) -> Plain:
+    """What a body sets. Raises `ConfigError` for a key that looks like a known one; others are left out."""
+    data: Plain = wire.to_plain(body)
+    for key, near in unknown(data):
+        if near is not None:
+            raise ConfigError("the body", (key,), f"there is no such setting; did you mean {near}?")
+    return {key: value for key, value in data.items() if key in OPENCODE_KEYS or key in OWN_KEYS}
+
+
+def _own(instances: Instances) -> Config:
+    paths, environment = instances.paths, instances.environment
+    data = own_settings(paths, environment, Trust(paths, environment))
+    return _shown(data, [*secrets_in(data), *_own_secrets(instances)])
+
+
+def _own_secrets(instances: Instances) -> list[Secret]:
+    try:
+        kept = keys_of(instances.paths).secrets()
+    except KeysError:  # a file that cannot be read gave nobody a key
+        kept = []
+    return [*secrets_in(dict(instances.environment)), *kept]
+
+
+def _secrets_of(instance: Instance) -> list[Secret]:
+    return [*instance.children.secrets(), *secrets_in(dict(instance.environment))]
+
+
+def _shown(data: Plain, secrets: Iterable[Secret]) -> Config:
+    return fitted(disclosed(data, secrets))
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # an account without a name
+        return "unknown"

@@ -1,0 +1,146 @@
+"""The routes of MCP servers: how they are, others for as long as the instance lives, what they offer to read."""
+
+from typing import Final, NoReturn
+
+import msgspec
+
+from instar import approval, mcp_door, wire
+from instar.api.mcp import (
+    Authorization,
+    CodeBody,
+    McpBody,
+    McpResource,
+    MCPStatus,
+    McpUnsupportedOAuthError,
+    Removed,
+)
+from instar.config import McpConfig
+from instar.mcp import LinkError, Servers, Status
+from instar.plugin import Invalid
+from instar.plugin.route import operation
+from instar.server.call import Call
+from instar.server.errors import Formed
+
+_FORMS: Final = (McpUnsupportedOAuthError,)
+
+
+class McpRoutes:
+    """MCP servers. None of them is logged in to by OAuth here."""
+
+    @operation("GET", "/mcp", "mcp.status")
+    async def status(self, call: Call) -> dict[str, MCPStatus]:
+        """Tell how each MCP server is, once those are connected that can be."""
+        return await _statuses((await call.runtime()).mcp)
+
+    @operation("POST", "/mcp", "mcp.add")
+    async def add(self, call: Call, body: McpBody) -> dict[str, MCPStatus]:
+        """Add a server until the instance ends, in place of one of that name."""
+        runtime = await call.runtime()
+        runtime.mcp = runtime.mcp or mcp_door.registered(runtime.instance, approval.relayed)
+        plain = {**wire.to_plain(body.config)}
+        await _put(runtime.mcp, body.name, msgspec.convert(plain, McpConfig))
+        return await _statuses(runtime.mcp)
+
+    @operation("POST", "/mcp/{name}/connect", "mcp.connect", errors=(404,))
+    async def connect(self, call: Call, name: str) -> bool:
+        """Connect a server, also one that is switched off; true also where it failed (see ``GET /mcp``)."""
+        return await _switched(call, name, enabled=True)
+
+    @operation("POST", "/mcp/{name}/disconnect", "mcp.disconnect", errors=(404,))
+    async def disconnect(self, call: Call, name: str) -> bool:
+        """End a server's connection, and leave it off."""
+        return await _switched(call, name, enabled=False)
+
+    @operation("POST", "/mcp/{name}/auth", "mcp.auth.start", errors=(404,), forms=_FORMS)
+    async def start_login(self, call: Call, name: str) -> Authorization:
+        """Begin a login to a server; no server is logged in to here."""
+        await _known(call, name)
+        _refuse(name)
+
+    @operation("POST", "/mcp/{name}/auth/authenticate", "mcp.auth.authenticate", errors=(404,), forms=_FORMS)
+    async def authenticate(self, call: Call, name: str) -> MCPStatus:
+        """Log in to a server; no server is logged in to here."""
+        await _known(call, name)
+        _refuse(name)
+
+    @operation("POST", "/mcp/{name}/auth/callback", "mcp.auth.callback", errors=(404,))
+    async def end_login(self, call: Call, name: str, body: CodeBody) -> MCPStatus:
+        """End a login to a server; none is begun here."""
+        await _known(call, name)
+        raise Invalid(
+            f"no login to the MCP server {name!r} is under way: instar knows no OAuth for MCP servers"
+        )
+
+    @operation("DELETE", "/mcp/{name}/auth", "mcp.auth.remove", errors=(404,))
+    async def remove_login(self, call: Call, name: str) -> Removed:
+        """Forget a login to a server; none is kept here."""
+        await _known(call, name)
+        return Removed(success=True)
+
+    @operation("GET", "/experimental/resource", "experimental.resource.list")
+    async def resources(self, call: Call) -> dict[str, McpResource]:
+        """List what connected servers offer to read, by server and uri."""
+        servers = (await call.runtime()).mcp
+        try:
+            found = await servers.resources() if servers is not None else {}
+        except LinkError:  # without the SDK there is no server
+            return {}
+        return {
+            f"{name}:{one['uri']}": McpResource(
+                name=str(one.get("name") or one["uri"]),
+                uri=one["uri"],
+                description=_text(one.get("description")),
+                mime_type=_text(one.get("mimeType")),
+                client=name,
+            )
+            for name, listed in found.items()
+            for one in listed
+        }
+
+
+async def _statuses(servers: Servers | None) -> dict[str, MCPStatus]:
+    if servers is None:
+        return {}
+    missing = None
+    try:
+        await servers.ready()
+    except LinkError as error:
+        missing = str(error)
+    return {status.server: _shown(status, missing) for status in servers.status()}
+
+
+def _shown(status: Status, missing: str | None) -> MCPStatus:
+    if status.state in ("connected", "disabled"):
+        return MCPStatus(status=status.state)
+    return MCPStatus(status="failed", error=missing or status.error or f"it is {status.state}")
+
+
+async def _switched(call: Call, name: str, *, enabled: bool) -> bool:
+    servers, config = await _known(call, name)
+    if config.enabled != enabled or enabled:
+        await _put(servers, name, msgspec.structs.replace(config, enabled=enabled))
+    return True
+
+
+async def _put(servers: Servers, name: str, config: McpConfig) -> None:
+    try:
+        await servers.put(name, config)
+    except LinkError:  # said by its status
+        return
+
+
+async def _known(call: Call, name: str) -> tuple[Servers, McpConfig]:
+    servers = (await call.runtime()).mcp
+    config = servers.config(name) if servers is not None else None
+    if servers is None or config is None:
+        tag, said = "McpServerNotFoundError", f"MCP server not found: {name}"
+        raise Formed(404, {"_tag": tag, "name": name, "message": said})
+    return servers, config
+
+
+def _refuse(name: str) -> NoReturn:
+    raise Formed(400, {"error": f"MCP server {name} does not support OAuth"})
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

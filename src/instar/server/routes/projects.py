@@ -1,0 +1,212 @@
+"""The routes of projects, their worktrees and copies, and of sessions that move between them."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from instar import vcs
+from instar.api.project import (
+    CopyBody,
+    CopyRemoveBody,
+    MoveBody,
+    NameBody,
+    Named,
+    Project,
+    ProjectBody,
+    ProjectCopy,
+    ProjectDirectory,
+    Worktree,
+    WorktreeCreateInput,
+    WorktreeRemoveInput,
+    WorktreeResetInput,
+)
+from instar.checkout import Checkouts
+from instar.copies import Copies, CopyError, name_for
+from instar.git import GitError
+from instar.plugin import Invalid, NotFound
+from instar.plugin.route import operation
+from instar.process import ProcessError
+from instar.project import discover
+from instar.projects import Projects, UnknownProject
+from instar.runtime import Runtime
+from instar.server.call import Call
+from instar.server.errors import Formed
+
+
+class ProjectRoutes:
+    """The projects that were worked in."""
+
+    @operation("GET", "/project", "project.list")
+    async def projects(self, call: Call) -> list[Project]:
+        """List the projects, last used first."""
+        return [*await Projects((await call.runtime()).instance).list()]
+
+    @operation("GET", "/project/current", "project.current")
+    async def current(self, call: Call) -> Project:
+        """Get the directory's project."""
+        return await Projects((await call.runtime()).instance).current()
+
+    @operation("POST", "/project/git/init", "project.initGit")
+    async def begin(self, call: Call) -> Project:
+        """Make the directory a git repository; one that lies in a repository stays as it is."""
+        runtime = await call.runtime()
+        projects = Projects(runtime.instance)
+        if runtime.instance.project.vcs is not None:
+            return await projects.current()
+        try:
+            await projects.begin_repository()
+        except (GitError, ProcessError) as error:
+            raise Invalid(str(error)) from error
+        # What an instance knows of its project holds for its life.
+        await call.instances.dispose(str(runtime.instance.directory))
+        return await Projects((await call.runtime()).instance).current()
+
+    @operation("PATCH", "/project/{projectID}", "project.update", errors=(404,))
+    async def update(self, call: Call, project_id: str, body: ProjectBody) -> Project:
+        """Change a project's name, icon or commands; what is left out stays."""
+        try:
+            return await Projects((await call.runtime()).instance).update(project_id, body)
+        except UnknownProject as error:
+            tagged = {"_tag": "ProjectNotFoundError", "projectID": error.project_id, "message": str(error)}
+            raise Formed(404, tagged) from error
+
+    @operation("GET", "/project/{projectID}/directories", "project.directories")
+    async def directories(self, call: Call, project_id: str) -> list[ProjectDirectory]:
+        """List the folders of a project's repository; none of one that nobody knows, or that git will not read."""
+        instance = (await call.runtime()).instance
+        try:
+            if project_id == instance.project.id:
+                return await Copies(instance).folders(instance.project)
+            worktree = Path((await Projects(instance).get(project_id)).worktree)
+            project = await discover(worktree, instance.processes)
+            return await Copies(instance).folders(project) if project.id == project_id else []
+        except (UnknownProject, GitError, ProcessError):
+            return []
+
+
+class WorktreeRoutes:
+    """Worktrees that instar makes in its own folder, each with a branch."""
+
+    def __init__(self) -> None:
+        self._beginning: set[asyncio.Task[None]] = set()
+
+    @operation("GET", "/experimental/worktree", "worktree.list")
+    async def worktrees(self, call: Call) -> list[str]:
+        """List the worktrees' folders, oldest first."""
+        return [one.directory for one in await _checkouts(await call.runtime()).list()]
+
+    @operation("POST", "/experimental/worktree", "worktree.create")
+    async def create(self, call: Call, body: WorktreeCreateInput | None = None) -> Worktree:
+        """Make a worktree; the project's start command and the body's run in it once it is answered."""
+        runtime = await call.runtime()
+        body = body or WorktreeCreateInput()
+        if runtime.instance.project.vcs is None:
+            raise _failed("NotGit", "Worktrees are only supported for git projects")
+        try:
+            made = await _checkouts(runtime).create(body.name)
+        except Invalid as error:
+            raise _failed("CreateFailed", error) from error
+        commands = (await Projects(runtime.instance).current()).commands
+        wanted = [commands.start if commands is not None else None, body.start_command]
+        task = asyncio.create_task(_checkouts(runtime).begin(made, wanted), name="start command")
+        self._beginning.add(task)
+        task.add_done_callback(self._beginning.discard)
+        return made
+
+    @operation("DELETE", "/experimental/worktree", "worktree.remove")
+    async def remove(self, call: Call, body: WorktreeRemoveInput) -> bool:
+        """Remove a worktree with its branch and all that is only there; one that is gone is no mistake."""
+        try:
+            await _checkouts(await call.runtime()).remove(body.directory)
+        except (Invalid, NotFound) as error:
+            raise _failed("RemoveFailed", error) from error
+        return True
+
+    @operation("POST", "/experimental/worktree/reset", "worktree.reset")
+    async def reset(self, call: Call, body: WorktreeResetInput) -> bool:
+        """Make a worktree as the default branch is; all that was done in it is lost."""
+        try:
+            await _checkouts(await call.runtime()).reset(body.directory)
+        except (Invalid, NotFound) as error:
+            raise _failed("ResetFailed", error) from error
+        return True
+
+
+class CopyRoutes:
+    """Copies of a project in folders that the person names, and sessions that move there."""
+
+    @operation("POST", "/experimental/project/{projectID}/copy", "v2.projectCopy.create", order=True)
+    async def create(self, call: Call, project_id: str, body: CopyBody) -> ProjectCopy:
+        """Make a copy of the project's last commit in a new folder below the one that is named."""
+        copies = await _copies(call, project_id)
+        try:
+            folder = await copies.create(body.strategy, Path(body.directory), body.name)
+        except CopyError as error:
+            raise _copy_failed(error) from error
+        return ProjectCopy(directory=str(folder))
+
+    @operation("DELETE", "/experimental/project/{projectID}/copy", "v2.projectCopy.remove", status=204)
+    async def remove(self, call: Call, project_id: str, body: CopyRemoveBody) -> None:
+        """Remove a copy; without `force` one that holds work of its own stays."""
+        copies = await _copies(call, project_id)
+        try:
+            await copies.remove(Path(body.directory), force=body.force)
+        except CopyError as error:
+            raise _copy_failed(error) from error
+
+    @operation(
+        "POST",
+        "/experimental/project/{projectID}/copy/refresh",
+        "v2.projectCopy.refresh",
+        status=204,
+    )
+    async def refresh(self, call: Call, project_id: str) -> None:
+        """Look again which copies there are. There is nothing to do: they are looked for each time."""
+        await _copies(call, project_id)
+
+    @operation(
+        "POST",
+        "/experimental/project/{projectID}/copy/generate-name",
+        "experimental.projectCopy.generateName",
+    )
+    async def name(self, call: Call, project_id: str, body: NameBody) -> Named:
+        """Make a name for a copy of the first words of what it is wanted for; no model is asked."""
+        await call.runtime()
+        return Named(name=name_for(body.context))
+
+    @operation(
+        "POST",
+        "/experimental/control-plane/move-session",
+        "experimental.controlPlane.moveSession",
+        status=204,
+        scoped=False,
+    )
+    async def move(self, call: Call, body: MoveBody) -> None:
+        """Let a session go on in another folder of its project; with `moveChanges` the changed files go along."""
+        try:
+            runtime = await call.of_session(body.session_id)
+            changes: Any = "move" if body.move_changes else "stay"
+            await runtime.moves.move(body.session_id, Path(body.destination.directory), changes)
+        except (Invalid, NotFound, vcs.ApplyError) as error:
+            raise Formed(400, {"name": "MoveSessionError", "data": {"message": str(error)}}) from error
+
+
+def _checkouts(runtime: Runtime) -> Checkouts:
+    return Checkouts(runtime.instance, runtime.workspace)
+
+
+def _failed(kind: str, why: object) -> Formed:
+    return Formed(400, {"name": f"Worktree{kind}Error", "data": {"message": str(why)}})
+
+
+async def _copies(call: Call, project_id: str) -> Copies:
+    instance = (await call.runtime()).instance
+    if project_id != instance.project.id:
+        text = f"Project copy source not found: {instance.project.directory} is of another project"
+        raise _copy_failed(CopyError(text))
+    return Copies(instance)
+
+
+def _copy_failed(error: CopyError) -> Formed:
+    forced = {} if error.forced is None else {"forceRequired": error.forced}
+    return Formed(400, {"name": "ProjectCopyError", "data": {"message": str(error), **forced}})

@@ -1,0 +1,197 @@
+"""The routes of sessions: ``/session`` and what lies below it."""
+
+import contextlib
+import math
+from collections.abc import Mapping
+
+from instar import ids
+from instar.api.project import Project
+from instar.api.session import (
+    GlobalQuery,
+    GlobalSession,
+    InitBody,
+    MessageQuery,
+    ProjectSummary,
+    SessionQuery,
+    ShellBody,
+)
+from instar.event import SessionStatus
+from instar.message import Session, WithParts
+from instar.plugin import CommandBody, NotFound, PromptBody, SessionBody
+from instar.plugin.route import operation
+from instar.server.call import Call
+from instar.server.errors import BadRequest, Formed
+from instar.server.paging import USUAL, announce, before, mark_of
+
+
+class SessionRoutes:
+    """Sessions, their messages and turns."""
+
+    @operation("GET", "/session", "session.list")
+    async def sessions(self, call: Call, query: SessionQuery) -> list[Session]:
+        """List a project's sessions, archived ones too, last updated first; 100 unless `limit` says more."""
+        instance = (await call.runtime()).instance
+        found = await instance.store.sessions(instance.project.id, archived=True)
+        here = str(instance.directory) if query.directory else None
+        wanted = [one for one in found if _is_wanted(one, query) and _is_there(one, query, here)]
+        return wanted[: int(USUAL if query.limit is None else query.limit)]
+
+    @operation("GET", "/experimental/session", "experimental.session.list")
+    async def everywhere(self, call: Call, query: GlobalQuery) -> list[GlobalSession]:
+        """List the sessions of all projects, last updated first; 100 unless `limit` says more.
+
+        The header ``x-next-cursor`` names the next page.
+        """
+        instance = (await call.runtime()).instance
+        until = query.cursor or math.inf
+        found = [
+            one
+            for one in await instance.store.sessions(archived=query.archived)
+            if _is_wanted(one, query)
+            and one.time.updated < until
+            and (not query.directory or one.directory == str(instance.directory))
+        ]
+        page = found[: int(USUAL if query.limit is None else query.limit)]
+        announce(call, str(page[-1].time.updated) if 0 < len(page) < len(found) else None)
+        known = {project.id: project for project in await instance.store.projects()}
+        return [global_session(one, known) for one in page]
+
+    @operation("POST", "/session", "session.create")
+    async def create(self, call: Call, body: SessionBody | None = None) -> Session:
+        """Make a session."""
+        runtime = await call.runtime()
+        given = body or SessionBody()
+        try:
+            if given.parent_id is not None:
+                await call.of_session(given.parent_id)
+            return await runtime.session.create(given)
+        except NotFound as error:  # of the parent or the workspace: the document knows no 404 here
+            raise BadRequest(str(error)) from error
+
+    @operation("GET", "/session/status", "session.status")
+    async def status(self, call: Call) -> dict[str, SessionStatus]:
+        """Tell what each session does that is not idle."""
+        return await (await call.runtime()).session.status()
+
+    @operation("GET", "/session/{sessionID}", "session.get", errors=(404,))
+    async def get(self, call: Call, session_id: ids.SessionID) -> Session:
+        """Get a session."""
+        return await (await call.of_session(session_id)).session.get(session_id)
+
+    @operation("DELETE", "/session/{sessionID}", "session.delete", errors=(404,))
+    async def delete(self, call: Call, session_id: ids.SessionID) -> bool:
+        """Delete a session with all that belongs to it."""
+        await (await call.of_session(session_id)).session.delete(session_id)
+        return True
+
+    @operation("GET", "/session/{sessionID}/message", "session.messages", errors=(404,))
+    async def messages(self, call: Call, session_id: ids.SessionID, query: MessageQuery) -> list[WithParts]:
+        """List a session's messages, oldest first.
+
+        With a `limit` the newest ones; the headers ``link`` and ``x-next-cursor`` name the page before them.
+        """
+        sessions = (await call.of_session(session_id)).session
+        if not query.limit:
+            if query.before and query.limit is None:
+                raise Formed(400, {"_tag": "BadRequest"})
+            return await sessions.messages(session_id)
+        if query.before:
+            found = before(await sessions.messages(session_id), query.before)
+        else:
+            found = await sessions.messages(session_id, query.limit + 1)
+        page = found[-query.limit :]
+        announce(call, mark_of(page[0]) if len(found) > len(page) else None, link="before")
+        return page
+
+    @operation("POST", "/session/{sessionID}/message", "session.prompt", errors=(404,))
+    async def prompt(self, call: Call, session_id: ids.SessionID, body: PromptBody) -> WithParts:
+        """Send a prompt; answers when its turn is over and its events are sent."""
+        try:
+            return await (await call.of_session(session_id)).session.prompt(session_id, body)
+        finally:
+            await call.instances.feed.delivered(call.request.headers.get("user-agent", ""))
+
+    @operation("POST", "/session/{sessionID}/prompt_async", "session.prompt_async", status=204, errors=(404,))
+    async def prompt_async(self, call: Call, session_id: ids.SessionID, body: PromptBody) -> None:
+        """Send a prompt; answers when its turn has begun."""
+        await (await call.of_session(session_id)).session.prompt_async(session_id, body)
+
+    @operation("POST", "/session/{sessionID}/command", "session.command", errors=(404,))
+    async def command(self, call: Call, session_id: ids.SessionID, body: CommandBody) -> WithParts:
+        """Run a command; answers when its turn is over and its events are sent."""
+        try:
+            return await (await call.of_session(session_id)).session.command(session_id, body)
+        finally:
+            await call.instances.feed.delivered(call.request.headers.get("user-agent", ""))
+
+    @operation("POST", "/session/{sessionID}/shell", "session.shell", errors=(404, 409))
+    async def shell(self, call: Call, session_id: ids.SessionID, body: ShellBody) -> WithParts:
+        """Run a person's own shell command; answers with the message that holds what it printed."""
+        return await (await call.of_session(session_id)).session.shell(session_id, body)
+
+    @operation("POST", "/session/{sessionID}/init", "session.init", errors=(404,))
+    async def init(self, call: Call, session_id: ids.SessionID, body: InitBody) -> bool:
+        """Let the model write the project's AGENTS.md, as the command `init` does; answers when it has."""
+        model = f"{body.provider_id}/{body.model_id}"
+        command = CommandBody(command="init", arguments="", model=model, message_id=body.message_id)
+        await (await call.of_session(session_id)).session.command(session_id, command)
+        return True
+
+    @operation("POST", "/session/{sessionID}/share", "session.share", errors=(404,))
+    async def share(self, call: Call, session_id: ids.SessionID) -> Session:
+        """Refuse to share a session: nothing of it leaves this machine."""
+        await call.of_session(session_id)
+        raise BadRequest("instar has no service that sessions could be shared with; see `instar export`")
+
+    @operation("DELETE", "/session/{sessionID}/share", "session.unshare", errors=(404,))
+    async def unshare(self, call: Call, session_id: ids.SessionID) -> Session:
+        """Return a session as it is: none is shared."""
+        return await (await call.of_session(session_id)).session.get(session_id)
+
+    @operation("POST", "/experimental/session/{sessionID}/background", "experimental.session.background")
+    async def background(self, call: Call, session_id: ids.SessionID) -> bool:
+        """Say that no sub-agent was sent to the background: a task's call waits for its answer here."""
+        return False
+
+    @operation("POST", "/session/{sessionID}/abort", "session.abort")
+    async def abort(self, call: Call, session_id: ids.SessionID) -> bool:
+        """End a session's turn; true also where none runs, and where there is no such session."""
+        with contextlib.suppress(NotFound):
+            await (await call.of_session(session_id)).session.abort(session_id)
+        return True
+
+
+def global_session(session: Session, known: Mapping[str, Project]) -> GlobalSession:
+    """Return a session with its project, by what is known of projects; else by what the session says of its folder."""
+    fields = {name: getattr(session, name) for name in session.__struct_fields__}
+    project = known.get(session.project_id)
+    if project is not None:
+        whose = ProjectSummary(id=project.id, name=project.name, worktree=project.worktree)
+        return GlobalSession(**fields, project=whose)
+    worktree = worktree_of(session)
+    said = None if worktree is None else ProjectSummary(id=session.project_id, worktree=worktree)
+    return GlobalSession(**fields, project=said)
+
+
+def worktree_of(session: Session) -> str | None:
+    """Return the worktree that a session works in, which its folder lies in by its `path`; None where none is said."""
+    below = f"/{session.path}" if session.path else ""
+    if session.path is None or not session.directory.endswith(below):
+        return None
+    return session.directory.removesuffix(below) or "/"
+
+
+def _is_there(session: Session, query: SessionQuery, here: str | None) -> bool:
+    """Whether a session works where a query asks for; `here` is the folder that it names, as sessions name theirs."""
+    if query.path:
+        return session.path is not None and f"{session.path}/".startswith(f"{query.path.strip('/')}/")
+    return query.path == "" or query.scope == "project" or here in (None, session.directory)
+
+
+def _is_wanted(session: Session, query: SessionQuery | GlobalQuery) -> bool:
+    """Whether a query lets a session through."""
+    return (
+        (not query.roots or session.parent_id is None)
+        and (query.start is None or session.time.updated >= query.start)
+        and query.search.lower() in session.title.lower()
+    )

@@ -1,0 +1,101 @@
+"""instar's own operations on what was used, what may be used, and what a person stopped (issue 10, item 3)."""
+
+from pathlib import Path
+
+import msgspec
+
+from instar import allowance, figures, halting
+from instar.api.stats import (
+    LimitsQuery,
+    LimitsReport,
+    Resumed,
+    Stats,
+    StatsQuery,
+    StopBody,
+    StopReport,
+    StopsReport,
+)
+from instar.halt import EVERYWHERE, Stops, StopsError, scope_of
+from instar.live import now
+from instar.plugin import Invalid
+from instar.plugin.route import operation
+from instar.project import is_folder
+from instar.runtime import Runtime
+from instar.server.call import Call
+from instar.store.sqlite import SqliteStore
+from instar.store.statistics import Wanted
+
+
+class StatsRoutes:
+    """What calls used and cost, what is left, and the kill switch."""
+
+    @operation("GET", "/instar/stats", "instar.stats", errors=(404,))
+    async def stats(self, call: Call, query: StatsQuery) -> Stats:
+        """Tell what model calls used and cost, as ``instar stats``: all projects', or those that the query chooses."""
+        runtime = await call.runtime()
+        store, paths = store_of(runtime), runtime.instance.paths
+        since, until = figures.period(query.days, query.since, query.until)
+        wanted = Wanted(since=since, until=until)
+        if query.project is not None:
+            wanted = await _of_project(wanted, query.project, runtime.instance.directory)
+        if query.session:
+            wanted = msgspec.structs.replace(wanted, session=await figures.session(store, query.session))
+        by = figures.words(query.by) or ([] if query.tools else list(figures.OVERVIEW))
+        return figures.answer(await figures.gather(store, paths, wanted, by, tools=query.tools))
+
+    @operation("GET", "/instar/limits", "instar.limits", errors=(404,))
+    async def limits(self, call: Call, query: LimitsQuery) -> LimitsReport:
+        """Tell which limits are set, what was used of them, and what is left."""
+        if query.session is None:
+            return await allowance.told((await call.runtime()).instance, None, now())
+        runtime = await call.of_session(query.session)
+        live = await runtime.instance.sessions.open(query.session)
+        return await allowance.told(runtime.instance, live, now())
+
+    @operation("GET", "/instar/stop", "instar.stop.list")
+    async def stops(self, call: Call) -> StopsReport:
+        """List the stops that a person made, and whether one keeps what is automatic from beginning here."""
+        instance = (await call.runtime()).instance
+        try:
+            return halting.stops(instance.paths.data, instance.halt)
+        except StopsError as error:
+            raise Invalid(str(error)) from None
+
+    # A stop asks for no login: where nobody needs one, whoever can begin a turn may end it.
+    @operation("POST", "/instar/stop", "instar.stop.all")
+    async def stop(self, call: Call, body: StopBody | None = None) -> StopReport:
+        """End every turn in the directory's project, in whichever process it runs, as ``instar stop``."""
+        paths = (await call.runtime()).instance.paths
+        return await halting.stop(paths.data, paths.database, await _scope(call, body))
+
+    @operation("POST", "/instar/stop/resume", "instar.stop.resume", order=True)
+    async def resume(self, call: Call, body: StopBody | None = None) -> Resumed:
+        """Let what is automatic go on in the directory's project, whatever stopped it."""
+        scope = await _scope(call, body)
+        try:
+            Stops((await call.runtime()).instance.paths.data).resume(scope)
+        except StopsError as error:
+            raise Invalid(str(error)) from None
+        return Resumed(scope)
+
+
+def store_of(runtime: Runtime) -> SqliteStore:
+    """Return the store whose calls can be summed. Raises `Invalid` for another."""
+    store = runtime.instance.store
+    if not isinstance(store, SqliteStore):
+        raise Invalid("this server keeps no figures")
+    return store
+
+
+async def _of_project(wanted: Wanted, given: str, directory: Path) -> Wanted:
+    if not given:
+        return await figures.in_project(wanted, directory)
+    if is_folder(given):
+        return await figures.in_project(wanted, Path(given))
+    return msgspec.structs.replace(wanted, project=given)
+
+
+async def _scope(call: Call, body: StopBody | None) -> str:
+    if body is not None and body.all:
+        return EVERYWHERE
+    return scope_of((await call.runtime()).instance.directory)

@@ -1,0 +1,113 @@
+"""The routes of the repository that a directory lies in: its branches, what has changed, patches."""
+
+import logging
+
+from starlette.responses import Response
+
+from instar import vcs
+from instar.api.vcs import Applied, ApplyBody, VcsDiffQuery, VcsFileDiff, VcsFileStatus, VcsInfo
+from instar.git import GitError, head_branch
+from instar.instance import Instance
+from instar.plugin import Invalid
+from instar.plugin.route import operation
+from instar.process import ProcessError
+from instar.server.call import Call
+from instar.server.errors import Formed
+from instar.vcs import Repository
+
+log = logging.getLogger("instar.server")
+
+_DIFF = "text/x-diff; charset=utf-8"
+
+
+class VcsRoutes:
+    """What a client sees of a repository. Outside one there is no branch, and nothing has changed."""
+
+    @operation("GET", "/vcs", "vcs.get")
+    async def get(self, call: Call) -> VcsInfo:
+        """Get the branch that is checked out, and the default one.
+
+        Of a repository that git will not read the branch alone is told, as its ``HEAD`` names it.
+        """
+        instance = (await call.runtime()).instance
+        try:
+            branch = await vcs.checked_out(instance.processes, instance.project)
+            repository = await vcs.repository(instance.processes, instance.project)
+            default = None if repository is None else await vcs.default_branch(repository)
+        except (GitError, ProcessError) as error:
+            log.warning("the branches of %s cannot be read: %s", instance.directory, error)
+            return VcsInfo(branch=head_branch(instance.project.worktree))
+        return VcsInfo(branch=branch, default_branch=default)
+
+    @operation("GET", "/vcs/status", "vcs.status")
+    async def status(self, call: Call) -> list[VcsFileStatus]:
+        """List the files of the directory that differ from the last commit, new ones too."""
+        instance = (await call.runtime()).instance
+        repository = await _repository(instance)
+        if repository is None:
+            return []
+        try:
+            return await call.attended(vcs.status(repository, instance.project.directory))
+        except (GitError, ProcessError) as error:
+            raise Invalid(str(error)) from error
+
+    @operation("GET", "/vcs/diff", "vcs.diff")
+    async def diff(self, call: Call, query: VcsDiffQuery) -> list[VcsFileDiff]:
+        """Show how the files of the directory differ from the last commit, or from where the branch began.
+
+        On the default branch, or without one, nothing differs from where the branch began.
+        """
+        instance = (await call.runtime()).instance
+        repository = await _repository(instance)
+        if repository is None:
+            return []
+        try:
+            since = await _beginning(instance, repository) if query.mode == "branch" else "HEAD"
+            if since is None:
+                return []
+            base = None if since == "HEAD" else since
+            found = vcs.diff(repository, instance.project.directory, base, query.context)
+            return await call.attended(found)
+        except (GitError, ProcessError) as error:
+            raise Invalid(str(error)) from error
+
+    @operation("GET", "/vcs/diff/raw", "vcs.diff.raw", media=_DIFF)
+    async def raw(self, call: Call) -> Response:
+        """Get all that differs from the last commit as one patch, which `vcs.apply` takes."""
+        instance = (await call.runtime()).instance
+        repository = await _repository(instance)
+        if repository is None:
+            return Response(b"", headers={"Content-Type": _DIFF})
+        try:
+            patch = await call.attended(vcs.raw(repository, instance.project.directory))
+        except (GitError, ProcessError) as error:
+            raise Invalid(str(error)) from error
+        return Response(patch, headers={"Content-Type": _DIFF})
+
+    @operation("POST", "/vcs/apply", "vcs.apply", order=True)
+    async def apply(self, call: Call, body: ApplyBody) -> Applied:
+        """Apply a patch to the repository's files, whole or not at all."""
+        repository = await _repository((await call.runtime()).instance)
+        try:
+            await vcs.apply(repository, body.patch.encode(errors="replace"))
+        except vcs.ApplyError as error:
+            raise refused(error) from error
+        return Applied(applied=True)
+
+
+def refused(error: vcs.ApplyError) -> Formed:
+    """Return the answer of a patch that was not applied."""
+    return Formed(400, {"name": "VcsApplyError", "data": {"message": str(error), "reason": error.reason}})
+
+
+async def _repository(instance: Instance) -> Repository | None:
+    try:
+        return await vcs.repository(instance.processes, instance.project)
+    except (GitError, ProcessError) as error:
+        raise Invalid(str(error)) from error
+
+
+async def _beginning(instance: Instance, repository: Repository) -> str | None:
+    default = await vcs.default_branch(repository)
+    branch = await vcs.checked_out(instance.processes, instance.project)
+    return None if default is None or branch == default else await vcs.left_at(repository, default)

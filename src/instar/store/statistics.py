@@ -1,0 +1,204 @@
+"""What model calls used, summed by the database: for `instar stats`, fast with many calls.
+
+Every number comes from `instar_usage`, which keeps what deleted sessions spent. Issue 7, item 8.
+"""
+
+import json
+import sqlite3
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import msgspec
+
+
+class Spent(msgspec.Struct, frozen=True):
+    """The sum of some calls: tokens, US dollars, and how many `calls` had no known price.
+
+    `input` are tokens that no cache served or took. `sessions` is how many made the calls; single calls have none.
+    """
+
+    calls: int = 0
+    sessions: int = 0
+    input: int = 0
+    output: int = 0
+    reasoning: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    cost: float = 0.0
+    unpriced: int = 0
+
+    @property
+    def cached(self) -> float | None:
+        """The share of all input that a cache served, from 0 to 1; None without input."""
+        whole = self.input + self.cache_read + self.cache_write
+        return self.cache_read / whole if whole else None
+
+
+class Line(msgspec.Struct, frozen=True):
+    """The sum of the calls that have the same `key`, and the key's `label` for people."""
+
+    key: str
+    label: str
+    spent: Spent
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """Which calls are meant: from `since` to before `until` (ms), of a session and its sub-agents, of a project.
+
+    `project` is a project's id; `folder` takes in the sessions at and below it besides.
+    """
+
+    since: int = 0
+    until: int | None = None
+    session: str = ""
+    project: str = ""
+    folder: str = ""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A tool call of a session, to find the step that made it; `message` is that step's, "" where it is not known."""
+
+    session: str
+    call: str
+    message: str = ""
+
+
+_KEYS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {
+        "day": ("strftime('%Y-%m-%d', u.time_created / 1000, 'unixepoch', 'localtime')", "NULL"),
+        "session": ("u.session_id", "s.title"),
+        "agent": ("u.agent", "NULL"),
+        "model": ("u.provider_id || '/' || u.model_id", "NULL"),
+        "cause": ("u.cause", "NULL"),
+        "origin": ("u.origin || iif(u.source = '', '', ' > ' || u.source)", "NULL"),
+    }
+)
+BY: Final = tuple(_KEYS)
+"""What calls can be summed by. `cause` is what a call was for, `origin` who set it off and what made it go on."""
+
+_SUMS: Final = """count(*), count(DISTINCT nullif(u.session_id, '')), total(u.tokens_input), total(u.tokens_output),
+  total(u.tokens_reasoning), total(u.tokens_cache_read), total(u.tokens_cache_write), total(u.cost),
+  count(*) - count(u.cost)"""
+_FROM: Final = """FROM instar_usage u LEFT JOIN session s ON s.id = u.session_id
+WHERE u.time_created >= :since AND (:until IS NULL OR u.time_created < :until)
+  AND (:session = '' OR u.session_id = :session OR u.root_id = :session)
+  AND (:project = '' AND :folder = '' OR s.project_id = :project AND :project <> ''
+    OR :folder <> '' AND (s.directory = :folder OR substr(s.directory, 1, length(:folder) + 1) = :folder || '/'))"""
+
+
+class Metered(msgspec.Struct, frozen=True):
+    """The sum of the calls of a model that have the same origin, one of person, heartbeat, action, plugin …"""
+
+    provider: str
+    model: str
+    origin: str
+    calls: int
+    tokens: Mapping[str, int]
+    cost: float
+    unpriced: int
+
+    def plus(self, other: "Metered") -> "Metered":
+        """Return the sum of both; the names are this one's."""
+        tokens = {kind: count + other.tokens[kind] for kind, count in self.tokens.items()}
+        calls, cost, unpriced = (
+            self.calls + other.calls,
+            self.cost + other.cost,
+            self.unpriced + other.unpriced,
+        )
+        return Metered(self.provider, self.model, self.origin, calls, tokens, cost, unpriced)
+
+
+def metered(after: int, connection: sqlite3.Connection) -> tuple[int, list[Metered]]:
+    """Return the sums of the calls that were booked after a place in the book, by model and origin, and its end.
+
+    The first call asks for those after 0. Calls are only ever added, so each place is summed once.
+    """
+    (end,) = connection.execute("SELECT ifnull(max(position), 0) FROM instar_usage").fetchone()
+    statement = """SELECT provider_id, model_id, origin, count(*), total(tokens_input), total(tokens_output),
+  total(tokens_reasoning), total(tokens_cache_read), total(tokens_cache_write), total(cost), count(*) - count(cost)
+FROM instar_usage WHERE position > ? AND position <= ? GROUP BY 1, 2, 3 ORDER BY 4 DESC"""
+    kinds = ("input", "output", "reasoning", "cache_read", "cache_write")
+    rows = connection.execute(statement, (after, end))
+    found = [
+        Metered(
+            provider, model, origin, calls, dict(zip(kinds, map(int, tokens), strict=True)), cost, unpriced
+        )
+        for provider, model, origin, calls, *tokens, cost, unpriced in rows
+    ]
+    return end, found
+
+
+def total(wanted: Wanted, connection: sqlite3.Connection) -> tuple[Spent, int, int]:
+    """Return the sum of all calls that are wanted, and the times (ms) of the first and the last one, 0 without any."""
+    statement = f"SELECT {_SUMS}, ifnull(min(u.time_created), 0), ifnull(max(u.time_created), 0) {_FROM}"
+    row = connection.execute(statement, msgspec.structs.asdict(wanted)).fetchone()
+    return _spent(row[:-2]), row[-2], row[-1]
+
+
+def lines(by: str, wanted: Wanted, connection: sqlite3.Connection) -> list[Line]:
+    """Return the sums by one of `BY`: days in order, all else dearest first, then by tokens."""
+    key, label = _KEYS[by]
+    order = "1" if by == "day" else "total(u.cost) DESC, total(u.tokens_input + u.tokens_output) DESC, 1"
+    statement = f"SELECT {key}, {label}, {_SUMS} {_FROM} GROUP BY 1 ORDER BY {order}"
+    found = connection.execute(statement, msgspec.structs.asdict(wanted)).fetchall()
+    return [Line(row[0], row[1] or "", _spent(row[2:])) for row in found]
+
+
+def unpriced(wanted: Wanted, connection: sqlite3.Connection) -> dict[str, int]:
+    """Return how many calls of which models had no known price."""
+    statement = (
+        f"SELECT {_KEYS['model'][0]}, count(*) {_FROM} AND u.cost IS NULL GROUP BY 1 ORDER BY 2 DESC, 1"
+    )
+    return dict(connection.execute(statement, msgspec.structs.asdict(wanted)).fetchall())
+
+
+def tools(wanted: Wanted, connection: sqlite3.Connection) -> dict[str, int]:
+    """Return how often which tool was called, most often first; reads every part that is wanted."""
+    statement = """SELECT p.data ->> '$.tool', count(*) FROM part p JOIN session s ON s.id = p.session_id
+WHERE p.data ->> '$.type' = 'tool' AND p.time_created >= :since AND (:until IS NULL OR p.time_created < :until)
+  AND (:session = '' OR s.id = :session OR s.parent_id = :session)
+  AND (:project = '' AND :folder = '' OR s.project_id = :project AND :project <> ''
+    OR :folder <> '' AND (s.directory = :folder OR substr(s.directory, 1, length(:folder) + 1) = :folder || '/'))
+GROUP BY 1 ORDER BY 2 DESC, 1"""
+    return dict(connection.execute(statement, msgspec.structs.asdict(wanted)).fetchall())
+
+
+def of_steps(steps: Collection[Step], wanted: Wanted, connection: sqlite3.Connection) -> tuple[Spent, int]:
+    """Return what the steps that made these tool calls used, each once, and how many of the calls are unknown.
+
+    A call whose message is not named is unknown when that, or its session, was deleted.
+    """
+    found = {
+        (row[0], row[1]): row[2]
+        for row in _calls({step.session for step in steps if not step.message}, connection)
+    }
+    known = [step.message or found.get((step.session, step.call)) for step in steps]
+    ids = json.dumps(sorted({message for message in known if message is not None}))
+    statement = f"SELECT {_SUMS} {_FROM} AND u.message_id IN (SELECT value FROM json_each(:ids))"  # noqa: S608 - our own texts
+    row = connection.execute(statement, {**msgspec.structs.asdict(wanted), "ids": ids}).fetchone()
+    return _spent(row), known.count(None)
+
+
+def _calls(sessions: Collection[str], connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
+    """Each tool call of sessions: its session, its id and its message."""
+    statement = """SELECT session_id, data ->> '$.callID', message_id FROM part
+WHERE session_id IN (SELECT value FROM json_each(?)) AND data ->> '$.type' = 'tool'"""
+    return connection.execute(statement, (json.dumps(sorted(sessions)),)).fetchall()
+
+
+def _spent(row: Sequence[Any]) -> Spent:
+    # SQLite's `total` is a real number, also of whole ones.
+    calls, sessions, given, said, thought, read, written = map(int, row[:7])
+    return Spent(calls, sessions, given, said, thought, read, written, row[7], row[8])
+
+
+def sessions(text: str, connection: sqlite3.Connection) -> list[str]:
+    """Return the ids of the sessions that `text` may mean: an id, the beginning of one, or a slug.
+
+    Deleted sessions count while calls of theirs are booked.
+    """
+    statement = """SELECT id FROM session WHERE substr(id, 1, length(:text)) = :text OR slug = :text
+UNION SELECT session_id FROM instar_usage WHERE substr(session_id, 1, length(:text)) = :text ORDER BY 1"""
+    found = [row[0] for row in connection.execute(statement, {"text": text})]
+    return [text] if text in found else found

@@ -1,0 +1,211 @@
+"""One terminal: the pseudo terminal's two ends, its program, and what it has printed."""
+
+import asyncio
+import codecs
+import fcntl
+import os
+import struct
+import termios
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from instar import wire
+from instar.event import Pty
+from instar.process import Output, ProcessError, Processes
+from instar.terminal.scrollback import Scrollback
+
+ROWS: Final = 24
+COLUMNS: Final = 80
+MOST_INPUT: Final = 1024 * 1024
+"""Bytes that may wait for a program which does not read."""
+
+_LEAD: Final = 'exec 3>&1 <>"$1" >&0 2>&0 || exit 127; shift; echo "$$" >&3; exec 3>&-; exec "$@"'
+"""Opens the terminal, which makes it the new session's own, says the process id and becomes the program."""
+_REST: Final = 0.2
+"""Seconds for which the rest of the output is read after the program has exited."""
+_AT_ONCE: Final = 64 * 1024
+_LARGEST: Final = 65535
+
+
+class Full(Exception):
+    """More input waits than a program may be given that does not read it."""
+
+
+class Terminal:
+    """A running program and its terminal. Use it from one event loop.
+
+    `info` is what clients see of it; `lasting`: it is listed on after its program has exited.
+    """
+
+    def __init__(self, info: Pty, *, lasting: bool) -> None:
+        self.info = info
+        self.lasting = lasting
+        self.printed = Scrollback()
+        self._news = asyncio.Event()
+        self._over = False
+        self._master, self._slave = -1, -1
+        self._input = bytearray()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = asyncio.Event()
+        self._run: asyncio.Task[Output] | None = None
+        self._ending: asyncio.Task[None] | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will be printed."""
+        return self._over
+
+    async def start(
+        self, processes: Processes, env: Mapping[str, str], exited: Callable[["Terminal"], None]
+    ) -> None:
+        """Start the program of `info`; `exited` is called once it has ended by itself, with all that it printed read.
+
+        Raises `ProcessError` when it does not start, and `OSError` when the system has no terminal left.
+        """
+        self._master, self._slave = os.openpty()
+        os.set_blocking(self._master, False)
+        self.resize(ROWS, COLUMNS)
+        said: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        argv = ["/bin/sh", "-c", _LEAD, "sh", os.ttyname(self._slave), self.info.command, *self.info.args]
+        running = processes.run(argv, cwd=Path(self.info.cwd), env=env, on_output=_number(said))
+        self._run = asyncio.create_task(running)
+        asyncio.get_running_loop().add_reader(self._master, self._readable)
+        try:
+            begun: set[asyncio.Future[Any]] = {self._run, said}
+            await asyncio.wait(begun, return_when=asyncio.FIRST_COMPLETED)
+            if not said.done():
+                why = self._run.result().stderr.decode(errors="replace").strip()
+                raise ProcessError(f"cannot start {self.info.command}: {why or 'it ended at once'}")
+        except BaseException:
+            await self.end()
+            raise
+        self.info.pid = said.result()
+        self._ending = asyncio.create_task(self._wait(self._run, exited))
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Set the size, each 1 or more; the program is told of it. Nothing happens once it is over."""
+        if self._master >= 0:
+            size = struct.pack("HHHH", min(rows, _LARGEST), min(columns, _LARGEST), 0, 0)
+            fcntl.ioctl(self._master, termios.TIOCSWINSZ, size)
+
+    def write(self, data: bytes) -> None:
+        """Type `data`. Raises `Full` when the program has not read what was typed before."""
+        if self._master < 0:
+            return
+        if len(self._input) + len(data) > MOST_INPUT:
+            raise Full(f"{self.info.command} does not read its input")
+        self._input += data
+        self._type()
+
+    async def read(self, place: int, most: int) -> tuple[str, int]:
+        """Return what was printed from `place` on, waiting for it, and the place behind it; "" when it is over.
+
+        Raises `Lost` when that is not kept any more.
+        """
+        while place >= self.printed.end and not self._over:
+            await self._news.wait()
+        return self.printed.after(place, most)
+
+    async def end(self) -> None:
+        """End the program, with all that it started, and let go of the terminal."""
+        # A hangup first: a shell that ignores SIGTERM ends by it, with its jobs.
+        self._close()
+        for task in (self._ending, self._run):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait({task})
+                if not task.cancelled():
+                    task.exception()  # seen here: whoever waits for the end has no use for it
+
+    async def _wait(self, run: "asyncio.Task[Output]", exited: Callable[["Terminal"], None]) -> None:
+        try:
+            output = await asyncio.shield(run)
+            code = output.code if output.code is not None else 128 + (output.signal or 0)
+        except ProcessError:
+            code = 127
+        os.close(self._slave)
+        self._slave = -1
+        # With nobody else at it, the terminal is at its end when all of the output was read.
+        try:
+            await asyncio.wait_for(self._rest.wait(), _REST)
+        except TimeoutError:
+            self._rest.set()
+        self.info = wire.replace(self.info, status="exited", exit_code=code)
+        self._close()
+        exited(self)
+
+    def _readable(self) -> None:
+        try:
+            data = os.read(self._master, _AT_ONCE)
+        except BlockingIOError:
+            return
+        except OSError:  # nobody has the other end open
+            data = b""
+        if data:
+            self._print(self._decoder.decode(data))
+        else:
+            asyncio.get_running_loop().remove_reader(self._master)
+            self._rest.set()
+
+    def _print(self, text: str) -> None:
+        if text:
+            self.printed.add(text)
+            self._tell()
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def _type(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._input:
+                del self._input[: os.write(self._master, self._input[:_AT_ONCE])]
+        except BlockingIOError:
+            loop.add_writer(self._master, self._type)
+            return
+        except OSError:  # the program has gone
+            self._input.clear()
+        loop.remove_writer(self._master)
+
+    def _close(self) -> None:
+        if self._master >= 0:
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._master)
+            loop.remove_writer(self._master)
+            os.close(self._master)
+            self._master = -1
+        if self._slave >= 0:
+            os.close(self._slave)
+            self._slave = -1
+        self._input.clear()
+        if not self._over:
+            self._over = True
+            self._print(self._decoder.decode(b"", final=True))
+            self._tell()
+
+
+def _number(said: "asyncio.Future[int]") -> Callable[[bytes], None]:
+    """What takes the line that names the process id."""
+    line = bytearray()
+
+    def hear(data: bytes) -> None:
+        line.extend(data)
+        if line.endswith(b"\n") and not said.done():
+            said.set_result(int(line))
+
+    return hear
+
+
+def described(pty_id: str, title: str | None, command: str, args: Sequence[str], cwd: Path) -> Pty:
+    """Return what clients see of a terminal before its program has started."""
+    return Pty(
+        id=pty_id,
+        title=title or f"Terminal {pty_id[-4:]}",
+        command=command,
+        args=list(args),
+        cwd=str(cwd),
+        status="running",
+        pid=0,
+    )

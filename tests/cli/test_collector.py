@@ -1,0 +1,35 @@
+"""Garbage is left alone while the program starts, and collected as ever once it has."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+COUNTED = """
+import gc, json, sys
+
+seen = {"before": gc.get_threshold(), "full": 0}
+def collected(phase, info):
+    seen["full"] += phase == "start" and info["generation"] == 2 and not gc.get_freeze_count()
+def ended(code):
+    seen["after"], seen["frozen"], seen["code"] = gc.get_threshold(), gc.get_freeze_count(), code
+    sys.__stderr__.write(json.dumps(seen))
+
+from instar.cli import main
+gc.callbacks.append(collected)
+main(["run", "-m", "scripted/echo", "hi"], exit_with=ended)
+"""
+
+
+def test_a_start_is_not_searched_for_garbage_and_what_it_made_is_left_alone_afterwards(
+    tmp_path: Path, clean_environment: Mapping[str, str]
+) -> None:
+    env = {**clean_environment, "HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", COUNTED], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+    )
+    seen = json.loads(done.stderr.splitlines()[-1])
+    assert (seen["code"], seen["full"]) == (0, 0)
+    assert seen["after"] == seen["before"]
+    assert seen["frozen"] > 10_000

@@ -1,0 +1,11 @@
+import { record } from "./record"
+
+export default {
+  async server(_: unknown, options: any) {
+    return {
+      async "chat.message"() {
+        record(options, { hook: "chat.message" })
+      },
+    }
+  },
+}

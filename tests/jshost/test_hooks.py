@@ -1,0 +1,454 @@
+"""Hooks of JavaScript plugins: the same output seen by each plugin in turn, in both languages, and what goes wrong."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.turn import House, answer_of, results, said
+from tests.waiting import until
+
+from instar.event import PluginError
+from instar.jshost import hooks
+from instar.message import WithParts
+from instar.plugin import points
+
+Write = Callable[..., Path]
+
+HELLO = """
+== turn
+text: hello
+"""
+ECHO = """
+== turn
+tool: bash {"command": "echo hi"}
+== turn
+text: {{tool}}
+"""
+
+
+async def test_plugins_of_both_languages_change_one_output_in_the_order_of_registration(
+    house: House, write: Write
+) -> None:
+    house.says(HELLO)
+    js = "export const P = async () => ({ 'text.complete': async (i, o) => { o.text += ' NAME' } })"
+    python = "async def p(i, o):\n    async def c(g, o):\n        o.text += ' NAME'\n    return {'text.complete': c}\n"
+    names = ["one.js", "two.py", "three.js", "four.py"]
+    for name in names:
+        write((js if name.endswith("js") else python).replace("NAME", name), name, "own")
+    house.settings(plugin=[str(house.folder / "own" / name) for name in names])
+    door = await house.open()
+    assert said(await door.ask(await door.session(), "hi")) == "hello one.js two.py three.js four.py"
+
+
+async def test_every_hook_of_opencode_is_called_with_its_own_words(house: House, write: Write) -> None:
+    house.says(ECHO)
+    write("""
+        import { appendFileSync } from "node:fs"
+        const names = ["chat.message", "chat.params", "chat.headers", "permission.ask", "tool.execute.before",
+          "tool.execute.after", "shell.env", "experimental.chat.messages.transform",
+          "experimental.chat.system.transform", "experimental.text.complete", "tool.definition"]
+        export const All = async ({ directory }) => {
+          const note = (name) => async (input, output) =>
+            appendFileSync(directory + "/seen", `${name} ${Object.keys(input).sort()} ${Object.keys(output).sort()}\\n`)
+          return Object.fromEntries(names.map((name) => [name, note(name)]))
+        }
+    """)
+    door = await house.open()
+    assert said(await door.ask(await door.session(), "hi")) == "hi\n"
+    seen = set((house.folder / "seen").read_text().splitlines())
+    assert seen == {
+        "chat.message sessionID message,parts",
+        "chat.params agent,message,model,provider,purpose,sessionID options,temperature",
+        "chat.headers agent,message,model,provider,purpose,sessionID headers",
+        "tool.definition toolID description,jsonSchema,parameters",
+        "experimental.chat.messages.transform  messages",
+        "experimental.chat.system.transform model,purpose,sessionID system",
+        "tool.execute.before callID,sessionID,tool args",
+        "permission.ask always,callID,metadata,patterns,permission,sessionID,tool status",
+        "shell.env callID,cwd,sessionID env",
+        "tool.execute.after args,callID,sessionID,tool metadata,output,title",
+        "experimental.text.complete messageID,partID,sessionID text",
+    }
+
+
+async def test_what_hooks_change_reaches_the_model_and_the_tools(house: House, write: Write) -> None:
+    house.says(ECHO)
+    write("""
+        export const P = async () => ({
+          "chat.message": async (i, o) => { o.parts.push({ type: "text", text: "and this", synthetic: true }) },
+          "chat.params": async (i, o) => { o.temperature = 0.25; o.options.extra = 1 },
+          "experimental.chat.system.transform": async (i, o) => { o.system.push("Be brief.") },
+          "tool.definition": async (i, o) => {
+            if (i.toolID === "bash") o.jsonSchema = { ...o.jsonSchema, title: "T" }
+          },
+          "tool.execute.before": async (i, o) => { o.args.command = "echo $WORD" },
+          "shell.env": async (i, o) => { o.env.WORD = "changed" },
+          "tool.execute.after": async (i, o) => { o.output = o.output.trim() + "!" },
+        })
+    """)
+    door = await house.open()
+    assert said(await door.ask(await door.session(), "hi")) == "changed!"
+    first, *_ = house.requests()
+    assert first["system"][-1] == "Be brief."
+    assert "and this" in str(first["messages"])
+    assert first["params"]["temperature"] == 0.25
+    (bash,) = [tool for tool in first["tools"] if tool["function"]["name"] == "bash"]
+    assert bash["function"]["parameters"]["title"] == "T"
+
+
+GATE = "export const P = async () => ({ 'tool.execute.before': async (i, o) => { %s } })"
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("throw new Error('not today')", "not today"),
+        ("throw 'a text'", "a text"),
+        ("process.exit(3)", "it called process.exit(3)"),
+        ("process.kill(process.pid, 'SIGKILL'); await new Promise(() => {})", "it was ended by SIGKILL"),
+        ("o.args = 'no object'", "what it left in `args` cannot be used"),
+        ("o.args.self = o.args", "JSON"),
+        ("delete o.args", "what it left in `args` cannot be used"),
+    ],
+)
+async def test_a_gate_that_fails_refuses_the_call_and_the_turn_goes_on(
+    house: House, write: Write, body: str, reason: str
+) -> None:
+    house.says(ECHO)
+    write(GATE % body)
+    door = await house.open()
+    session = await door.session()
+    assert reason in said(await door.ask(session, "hi"))
+    (output,) = results(await door.stored(session))
+    assert reason in output
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("o.text = 7", "what it left in `text` cannot be used"),
+        ("o.text = 'half'; throw new Error('broken')", "broken"),
+        ("o.text = 10n", "BigInt"),
+        ("o.text = undefined", "what it left in `text` cannot be used"),
+    ],
+)
+async def test_a_change_that_makes_no_sense_is_discarded_and_said(
+    house: House, write: Write, body: str, reason: str
+) -> None:
+    house.says(HELLO)
+    write(
+        "export const P = async () => ({ 'text.complete': async (i, o) => { BODY } })".replace("BODY", body)
+    )
+    door = await house.open()
+    assert said(await door.ask(await door.session(), "hi")) == "hello"
+    (failed,) = door.of("plugin.error")
+    assert (failed.plugin, failed.hook) == ("mine", "experimental.text.complete")
+    assert reason in failed.message
+
+
+@pytest.mark.parametrize("work", ["await new Promise(() => {})", "while (true) {}"])
+async def test_a_hook_that_never_returns_is_ended_and_named_and_the_next_call_works(
+    house: House, write: Write, work: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("instar.jshost.host._PING", 0.2)
+    house.says("== turn\ntext: one\n== turn\ntext: two\n")
+    write(
+        """
+        export const P = async () => ({
+          timeout: 1,
+          "text.complete": async (i, o) => { if (o.text === "one") { WORK } o.text += "!" },
+        })
+    """.replace("WORK", work)
+    )
+    door = await house.open()
+    session = await door.session()
+    assert said(await door.ask(session, "hi")) == "one"
+    (failed,) = door.of("plugin.error")
+    assert failed.message == "it did not return within 1 s and was ended"
+    assert said(await door.ask(session, "hi")) == "two!"
+
+
+async def test_an_answer_that_comes_too_late_is_passed_over(house: House, write: Write) -> None:
+    house.says("== turn\ntext: one\n== turn\ntext: two\n== turn\ntext: three\n")
+    write("""
+        const child = Math.random()
+        let answer
+        const answered = new Promise((resolve) => { answer = resolve })
+        export const P = async () => ({ timeout: 2, "text.complete": async (i, o) => {
+          if (o.text === "one") return await answered
+          // The first call's answer is on its way before this one's.
+          answer()
+          await new Promise((done) => setImmediate(done))
+          o.text += child
+        } })
+    """)
+    door = await house.open()
+    session = await door.session()
+    one, two, three = [said(await door.ask(session, "hi")) for _ in range(3)]
+    assert one == "one"
+    assert two.removeprefix("two") == three.removeprefix("three") != ""
+
+
+def test_a_hook_has_thirty_seconds_unless_it_says_otherwise() -> None:
+    offered: dict[str, Any] = {"key": "0.0", "hooks": [], "tools": {}}
+    host: Any = None
+    assert hooks.hooks_of(host, offered)["timeout"] == 30
+    assert hooks.hooks_of(host, {**offered, "timeout": None})["timeout"] is None
+
+
+async def test_a_child_that_ends_again_and_again_is_left_alone(house: House, write: Write) -> None:
+    house.says("".join(f"== turn\ntext: {number}\n" for number in range(5)))
+    write("""
+        export const P = async () => ({ "text.complete": async () => process.kill(process.pid, "SIGKILL") })
+    """)
+    door = await house.open()
+    session = await door.session()
+    assert [said(await door.ask(session, "hi")) for _ in range(5)] == ["0", "1", "2", "3", "4"]
+    assert "is left alone for a while" in door.of("plugin.error")[-1].message
+
+
+async def test_what_a_plugin_prints_goes_to_the_log(
+    house: House, write: Write, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "instar.jshost")
+    house.says(HELLO)
+    write("""
+        export const P = async () => {
+          console.log("to stdout"); console.error("to stderr"); process.stdout.write("no end of line\\n")
+          return { "text.complete": async (i, o) => { console.log("in a hook") } }
+        }
+    """)
+    door = await house.open()
+    assert said(await door.ask(await door.session(), "hi")) == "hello"
+    for text in ("to stdout", "to stderr", "no end of line", "in a hook"):
+        await until(lambda text=text: f"printed line={text}" in caplog.text)
+
+
+async def test_events_come_in_order_and_a_slow_listener_holds_nothing_up(house: House, write: Write) -> None:
+    house.says(HELLO)
+    write("""
+        import { appendFileSync } from "node:fs"
+        export const P = async ({ directory }) => ({
+          event: async ({ event }) => {
+            appendFileSync(directory + "/events", event.type + "\\n")
+            if (event.type === "session.idle") throw new Error("bad listener")
+            await new Promise(() => {})
+          },
+        })
+    """)
+    door = await house.open()
+    await door.ask(await door.session(), "hi")
+    failed = await door.until(lambda event: isinstance(event.properties, PluginError))
+    assert failed.to_plain()["properties"] == {"plugin": "mine", "hook": "event", "message": "bad listener"}
+    heard = (house.folder / "events").read_text().splitlines()
+    types = door.types()
+    assert heard == types[types.index(heard[0]) :][: len(heard)]
+    assert {"session.created", "message.part.updated", "session.idle"} <= set(heard)
+
+
+LISTENER = "export const P = async () => ({ event: async ({ event }) => { if (%s) throw new Error(%s) } })"
+
+
+async def test_a_listener_that_fails_again_and_again_is_named_once_and_hears_of_that_without_an_end(
+    house: House, write: Write, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "instar.jshost")
+    house.says(HELLO + HELLO)
+    write(LISTENER % ("['session.idle', 'plugin.error'].includes(event.type)", "'again'"))
+    door = await house.open()
+    session = await door.session()
+    for count in (1, 2):
+        await door.ask(session, "hi")
+        await until(lambda count=count: caplog.text.count("event=session.idle error=again") == count)
+    await until(lambda: "event=plugin.error error=again" in caplog.text)
+    await door.runtime.close()
+    assert [one.message for one in door.of("plugin.error")] == ["again"]
+    assert caplog.text.count("event=plugin.error error=again") == 1
+
+
+async def test_of_a_listener_that_fails_each_time_in_another_way_some_failures_are_published(
+    house: House, write: Write, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("instar.jshost.host._MOST_NAMED", 2)
+    house.says(HELLO)
+    write(LISTENER % ("event.type !== 'plugin.error'", "Math.random()"))
+    door = await house.open()
+    await door.ask(await door.session(), "hi")
+    await until(lambda: caplog.text.count("plugin failed plugin=mine hook=event") > 3)
+    await door.runtime.close()
+    assert len(door.of("plugin.error")) == 2
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "o.messages = 7",
+        "o.messages = null",
+        "delete o.messages",
+        "o.messages.push(0)",
+        "o.messages.push(-1, 99)",
+        "o.messages.push(null)",
+        "o.messages.push({ info: {} })",
+        "o.messages[0].info.time = o",
+    ],
+)
+async def test_messages_that_are_none_are_discarded_and_said(house: House, write: Write, work: str) -> None:
+    house.says(HELLO)
+    write(
+        "export const P = async () => ({ 'chat.messages.transform': async (i, o) => { WORK } })".replace(
+            "WORK", work
+        )
+    )
+    door = await house.open()
+    assert said(await door.ask(await door.session(), "my question")) == "hello"
+    (failed,) = door.of("plugin.error")
+    assert failed.hook == "experimental.chat.messages.transform"
+    assert "what it left in `messages` cannot be used" in failed.message or "circular" in failed.message
+    assert str(house.requests()[0]["messages"]).count("my question") == 1
+
+
+async def test_a_config_hook_that_throws_or_never_ends_changes_nothing_and_is_named(
+    house: House, write: Write
+) -> None:
+    for name, work in {
+        "a": "throw new Error('no')",
+        "b": "await new Promise(() => {})",
+        "c": "process.exit(1)",
+    }.items():
+        write(
+            "export const P = async () => ({ timeout: LIMIT, config: async (c) => { c.username = 1; WORK } })".replace(
+                "WORK", work
+            ).replace("LIMIT", "1" if name == "b" else "30"),
+            f"{name}.js",
+        )
+    door = await house.open()
+    reasons = [one.partition(" changed is left out: ")[::2] for one in door.runtime.notices]
+    assert reasons == [
+        ("what the plugin a", "no"),
+        ("what the plugin b", "it did not return within 1 s and was ended"),
+        (
+            "what the plugin c",
+            "it called process.exit(1), which would end every plugin: that is not done here",
+        ),
+    ]
+    assert door.runtime.settings.config.data.get("username") != 1
+
+
+async def test_the_config_hook_changes_the_settings(house: House, write: Write) -> None:
+    write(
+        "export const P = async () => ({ config: async (c) => { c.agent = { poet: { prompt: 'Rhyme.' } } } })"
+    )
+    write("export const Q = async () => ({ config: async (c) => { c.agent = 7 } })", "other.js")
+    door = await house.open()
+    assert "poet" in await door.runtime.agents()
+    (notice,) = door.runtime.notices
+    assert notice.startswith("what the plugin other changed is left out:")
+
+
+async def test_messages_are_pushed_removed_and_changed_and_history_stays_as_it_was(
+    house: House, write: Write
+) -> None:
+    house.says("== turn\ntext: one\n== turn\ntext: two\n== turn\ntext: three\n")
+    write("""
+        let calls = 0
+        export const P = async () => ({
+          "experimental.chat.messages.transform": async (i, o) => {
+            calls += 1
+            if (calls === 2) { o.messages[0].parts[0].text = "CHANGED"; o.messages.splice(1, 1) } // the answer
+            if (calls === 3) { o.messages.push(structuredClone(o.messages[0])); o.messages[0].parts[0].text += "+" }
+          },
+        })
+    """)
+    door = await house.open()
+    session = await door.session()
+    for text in ("first", "second", "third"):
+        await door.ask(session, text)
+    sent = [[(one["role"], one["content"]) for one in request["messages"]] for request in house.requests()]
+    assert str(sent[0]).count("first") == 1
+    assert "CHANGED" in str(sent[1])
+    assert "one" not in str(sent[1])
+    assert "first+" in str(sent[2])
+    assert str(sent[2]).count("first") == 2
+    assert "one" in str(sent[2])
+    stored = await door.stored(session)
+    assert [said(one) for one in stored][::2] == ["first", "second", "third"]
+
+
+async def test_a_message_that_a_hook_adds_needs_no_ids(house: House, write: Write) -> None:
+    write("""
+        export const P = async () => ({
+          "experimental.chat.messages.transform": async (i, o) => {
+            o.messages[0].parts.push({ type: "text", text: "a part of mine" })
+            o.messages.push({ info: { role: "user" }, parts: [{ type: "text", text: "a message of mine" }] })
+          },
+        })
+    """)
+    house.says(HELLO)
+    door = await house.open()
+    await door.ask(await door.session(), "hi")
+    sent = str([one["content"] for one in house.requests()[0]["messages"]])
+    assert "a part of mine" in sent
+    assert "a message of mine" in sent
+    assert not door.of("plugin.error")
+
+
+async def test_dispose_is_called_at_the_end(house: House, write: Write) -> None:
+    write("""
+        import { writeFileSync } from "node:fs"
+        export const P = async ({ directory }) => ({ dispose: async () => { writeFileSync(directory + "/gone", "") } })
+    """)
+    door = await house.open()
+    await door.runtime.close()
+    assert (house.folder / "gone").exists()
+
+
+async def test_a_failure_outside_of_a_call_is_named_and_ends_nothing(house: House, write: Write) -> None:
+    house.says(HELLO)
+    write("""
+        export const P = async () => ({
+          "text.complete": async (i, o) => { o.text += "!"; setTimeout(() => { throw new Error("later") }, 1) },
+        })
+    """)
+    door = await house.open()
+    assert said(await door.ask(await door.session(), "hi")) == "hello!"
+    failed = await door.until(lambda event: isinstance(event.properties, PluginError))
+    assert failed.to_plain()["properties"]["message"] == "later"
+    assert failed.to_plain()["properties"]["plugin"] == "mine"
+    assert said(await door.ask(await door.session(), "hi")) == "hello!"
+
+
+async def test_a_transform_of_four_hundred_messages_is_sent_what_changed(house: House, write: Write) -> None:
+    write(
+        "const mark = async (i, o) => { o.messages.at(-1).info.mark = 1 }\n"
+        "export const P = async () => ({ 'chat.messages.transform': mark })"
+    )
+    house.says(HELLO)
+    door = await house.open()
+    session = await door.session()
+    answer = await door.ask(session, "hi")
+    assert answer_of(answer).error is None
+    user, assistant = await door.stored(session)
+    assistant.parts[0].text = "word " * 200  # type: ignore[union-attr]
+    messages = [user.copy() if number % 2 else assistant.copy() for number in range(400)]
+
+    async def transformed() -> tuple[float, list[WithParts]]:
+        output = points.MessagesOutput(messages=list(messages))
+        began = time.perf_counter()
+        await door.runtime.instance.plugins.trigger(points.MESSAGES, points.Empty(), output)
+        return time.perf_counter() - began, output.messages
+
+    first, _ = await transformed()
+    taken = []
+    for _ in range(5):
+        seconds, found = await transformed()
+        taken.append(seconds)
+        assert found[:-1] == messages[:-1]
+        assert found[0] is messages[0]
+        assert found[-1].to_plain()["info"]["mark"] == 1
+    # What is known there already is not sent again.
+    assert min(taken) < first
+    await asyncio.sleep(0)

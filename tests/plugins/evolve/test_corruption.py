@@ -1,0 +1,65 @@
+"""A sample of the campaign against corruption, which `python -m tests.campaign.corruption` runs at length."""
+
+import asyncio
+import tempfile
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from tests.campaign import corruption
+from tests.campaign.corruption import Damage
+
+from instar.process import Processes
+
+DAMAGES = st.lists(
+    st.builds(Damage, st.sampled_from(corruption.ACTIONS), *(st.integers(0, 1 << 30) for _ in range(3))),
+    min_size=1,
+    max_size=3,
+)
+
+
+class Stage:
+    """A world that synchronous tests can play in."""
+
+    def __init__(self, folder: str) -> None:
+        self._runner = asyncio.Runner()
+        self.world = self._runner.run(self._make(folder))
+
+    async def _make(self, folder: str) -> corruption.World:
+        self._processes = Processes()
+        world = corruption.World(corruption.Path(folder), self._processes)
+        await world.make()
+        return world
+
+    def play(self, damages: list[Damage]) -> None:
+        self._runner.run(self.world.play(damages))
+
+    def close(self) -> None:
+        self._runner.run(self._processes.close())
+        self._runner.close()
+
+
+@pytest.fixture
+def stage(person):
+    with tempfile.TemporaryDirectory(dir=corruption.MEMORY) as folder:
+        stage = Stage(folder)
+        yield stage
+        stage.close()
+
+
+# Not shrunk: a round that waits for something takes its time each time.
+@settings(
+    max_examples=80,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(DAMAGES)
+def test_whatever_is_damaged_an_accepted_version_of_every_file_serves_within_two_seconds(stage, damages):
+    stage.play(damages)
+
+
+def test_the_campaign_sees_a_version_that_was_never_accepted(stage):
+    stage.world.accepted["hooks/bot.sh"].clear()
+    with pytest.raises(AssertionError, match=r"hooks/bot\.sh"):
+        stage.play([Damage("append", 0, 0, 0)])

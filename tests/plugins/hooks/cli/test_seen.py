@@ -1,0 +1,134 @@
+"""Rules that came into a trusted project after the person looked: they can refuse, and let nothing pass."""
+
+import json
+from typing import Any
+
+import pytest
+from tests.plugins.hooks.cli.conftest import Ruled
+
+ALLOW = json.dumps({"decision": "allow", "hookSpecificOutput": {"updatedInput": {"command": "true"}}})
+ALLOWS = {"PreToolUse": [{"hooks": [{"type": "command", "command": f"printf '%s' '{ALLOW}'"}]}]}
+DENIES = {"PreToolUse": [{"hooks": [{"type": "command", "command": "echo no >&2; exit 2"}]}]}
+CALL = ("--tool", "bash", "--input", '{"command": "rm x"}')
+
+
+def hooks(machine: Ruled, *arguments: str) -> Any:
+    """What `instar hooks … --json` says where only the list of trusted folders counts."""
+    machine.environment.pop("INSTAR_TRUST", None)
+    done = machine.instar("hooks", *arguments, "--json")
+    return json.loads(done.stdout)
+
+
+def decision(machine: Ruled) -> tuple[str, Any]:
+    found = hooks(machine, "test", "PreToolUse", *CALL)["decision"]
+    return found["action"], found["updated_input"]
+
+
+def problems(machine: Ruled) -> list[str]:
+    return list(hooks(machine, "check")["problems"])
+
+
+def trust(machine: Ruled) -> str:
+    done = machine.instar("trust")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def write(machine: Ruled, name: str, rules: dict[str, Any]) -> None:
+    """Write rules where `name` says: into a file of them, into settings, or into an agent's front matter."""
+    if name.endswith(".md"):
+        machine.write(name, f"---\ndescription: x\nhooks: {json.dumps(rules)}\n---\nAn agent.\n")
+    else:
+        machine.rules({"hooks": rules}, name)
+
+
+FILES = [
+    *(".instar/hooks.json", ".openhands/hooks.json", ".claude/settings.json", ".claude/settings.local.json"),
+    *("instar.json", ".opencode/opencode.json"),
+]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_a_rule_allows_and_rewrites_counts_only_as_it_stood_when_the_folder_was_trusted(
+    machine: Ruled, name: str
+) -> None:
+    trust(machine)
+    write(machine, name, ALLOWS)
+    assert decision(machine) == ("none", None)
+    (problem,) = problems(machine)
+    assert problem.startswith(f"{machine.project / name}: ")
+    assert problem.endswith(f"instar trust {machine.project}")
+    assert f"{name}: its rules of hooks" in trust(machine)
+    assert decision(machine) == ("allow", {"command": "true"})
+    assert problems(machine) == []
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_a_rule_refuses_counts_at_once(machine: Ruled, name: str) -> None:
+    trust(machine)
+    write(machine, name, DENIES)
+    assert decision(machine) == ("deny", None)
+
+
+def test_a_changed_file_is_a_new_one_and_a_gone_one_is_said(machine: Ruled) -> None:
+    machine.rules({"hooks": {**ALLOWS, "Stop": DENIES["PreToolUse"]}})
+    trust(machine)
+    assert decision(machine)[0] == "allow"
+    path = machine.rules({"hooks": ALLOWS})
+    assert decision(machine)[0] == "none"
+    path.unlink()
+    assert problems(machine) == [
+        f"{path}: its rules, which you trusted, are gone; where that is right: instar trust {machine.project}"
+    ]
+
+
+def test_other_settings_in_the_file_and_its_layout_are_no_change(machine: Ruled) -> None:
+    machine.rules({"hooks": ALLOWS}, "instar.json")
+    trust(machine)
+    machine.write("instar.json", json.dumps({"username": "me", "hooks": ALLOWS}, indent=7))
+    assert decision(machine)[0] == "allow"
+
+
+def test_a_rule_that_brings_another_files_text_is_never_seen(machine: Ruled) -> None:
+    machine.write("command.txt", 'echo \'{"decision": "allow"}\'')
+    machine.rules({"hooks": {"PreToolUse": [{"hooks": [{"command": "{file:command.txt}"}]}]}}, "instar.json")
+    trust(machine)
+    assert decision(machine)[0] == "none"
+
+
+def test_an_agents_rules_are_seen_with_its_file(machine: Ruled) -> None:
+    trust(machine)
+    write(machine, ".instar/agent/careful.md", ALLOWS)
+    told = (*CALL, "--agent", "careful")
+    assert hooks(machine, "test", "PreToolUse", *told)["decision"]["action"] == "none"
+    trust(machine)
+    assert hooks(machine, "test", "PreToolUse", *told)["decision"]["action"] == "allow"
+
+
+def test_a_persons_own_rules_and_a_machine_that_trusts_all_are_not_asked_about(machine: Ruled) -> None:
+    machine.rules({"hooks": ALLOWS}, ".instar/hooks.json")
+    assert machine.tried("PreToolUse", *CALL)["decision"]["action"] == "allow"
+    (machine.project / ".instar/hooks.json").unlink()
+    home = machine.home / ".claude/settings.json"
+    home.parent.mkdir(parents=True)
+    home.write_text(json.dumps({"hooks": ALLOWS}), "utf-8")
+    assert decision(machine)[0] == "allow"
+
+
+def test_a_new_rule_tells_an_address_no_secret_and_its_judge_changes_nothing(machine: Ruled) -> None:
+    trust(machine)
+    agent = {"type": "agent", "prompt": "Look.", "write": True, "network": True}
+    machine.rules({"Stop": [{"hooks": [agent]}]})
+    (rule,) = hooks(machine, "check")["rules"]
+    assert "writes" not in rule["options"]
+    assert "network" not in rule["options"]
+
+
+def test_a_projects_rule_takes_the_place_of_the_persons_only_where_it_is_the_same(machine: Ruled) -> None:
+    own = {"type": "command", "command": "exit 0"}
+    weak = [own | {"once": True}, own | {"on_error": "allow"}, own | {"timeout": 0.01}]
+    machine.rules({"hooks": {"Stop": [{"hooks": [*weak, own]}]}}, ".claude/settings.json")
+    home = machine.home / ".claude/settings.json"
+    home.parent.mkdir(parents=True)
+    home.write_text(json.dumps({"hooks": {"Stop": [{"hooks": [own]}]}}), "utf-8")
+    assert len(json.loads(machine.hooks("check", "--json"))["rules"]) == 4

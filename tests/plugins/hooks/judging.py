@@ -1,0 +1,41 @@
+"""A session with a rule that asks a model, at an evaluator's own door: the rule, the event, what it works with."""
+
+from typing import Any
+
+from tests.plugins.hooks.making import event, rule
+from tests.turn import Door, House
+
+from instar.plugins.hooks.config import HookSettings
+from instar.plugins.hooks.evaluate import Means, evaluate
+from instar.plugins.hooks.event import Event
+from instar.plugins.hooks.outcome import Outcome
+from instar.plugins.hooks.rule import Rule
+
+
+def means(house: House, door: Door, **settings: Any) -> Means:
+    instance = door.runtime.instance
+    return Means(
+        children=instance.children,
+        environment=house.environment,
+        project=house.folder,
+        home=instance.paths.home,
+        settings=HookSettings(**settings),
+        client=door.runtime,
+    )
+
+
+async def asked(
+    house: House, door: Door, evaluator: str, happened: Event | None = None, **keys: Any
+) -> tuple[Outcome, Rule]:
+    """What a rule says of an event in a new session, not settled; `settings` are ``hook_settings``."""
+    settings = keys.pop("settings", {})
+    name = keys.pop("event", "Stop" if happened is None else happened.name)
+    one = rule(name, keys.pop("dialect", "instar"), evaluator, **keys)
+    if happened is None:
+        happened = event(name, directory=house.folder, fields={"last_assistant_message": "Done."})
+    session = await door.session()
+    given = Event(
+        **{field: getattr(happened, field) for field in Event.__struct_fields__ if field != "session_id"},
+        session_id=session,
+    )
+    return await evaluate(one, given, means(house, door, **settings)), one

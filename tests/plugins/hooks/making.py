@@ -1,0 +1,36 @@
+"""Rules and events for tests of the hooks plugin."""
+
+from pathlib import Path
+from typing import Any
+
+from instar.plugins.hooks.event import Event, ToolUse
+from instar.plugins.hooks.parse import Parsed, parse
+from instar.plugins.hooks.rule import Rule
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "command": {"type": "command", "command": "./check.sh"},
+    "http": {"type": "http", "url": "http://127.0.0.1:1/hook"},
+    "prompt": {"type": "prompt", "prompt": "Only safe things."},
+    "agent": {"type": "agent", "prompt": "Look and decide."},
+}
+
+
+def read(data: Any, dialect: str = "instar", source: str = "hooks.json", **more: Any) -> Parsed:
+    return parse(data, source, dialect, **more)
+
+
+def rule(event: str = "PreToolUse", dialect: str = "instar", evaluator: str = "command", **keys: Any) -> Rule:
+    """The rule that a file of the dialect gives; `matcher` stands in the group, all else in the rule."""
+    matcher = keys.pop("matcher", "*")
+    group = {"matcher": matcher, "hooks": [SETTINGS[evaluator] | keys]}
+    found = read({"hooks": {event: [group]}}, dialect)
+    assert not found.faults, found.faults
+    return found.rules[0]
+
+
+def event(name: str = "PreToolUse", tool: str | None = None, **keys: Any) -> Event:
+    """An event; `tool` with `input`, or `fields`."""
+    use = None
+    if tool is not None:
+        use = ToolUse(tool, keys.pop("input", {}), **keys.pop("use", {}))
+    return Event(name, "ses_1", Path(keys.pop("directory", "/project")), use, **keys)

@@ -1,0 +1,72 @@
+"""What the gates are told and what they do in a session, where a mistake would let something pass unseen."""
+
+from typing import Any
+
+import pytest
+from tests.plugins.hooks.making import rule
+from tests.plugins.hooks.test_server import CALLS, LOG, answer, arm, ran, seen
+from tests.turn import House, results
+
+from instar.plugin import Invalid, PromptBody
+from instar.plugins.hooks.request import headers_of
+from instar.plugins.hooks.seen import held_back
+
+pytest_plugins = ["tests.turn"]
+
+ENDS = """
+    == when ".*"
+    text: I am done.
+"""
+
+
+async def test_a_session_start_rule_that_ends_the_session_refuses_every_prompt(house: House) -> None:
+    arm(house, {"SessionStart": answer(**{"continue": False, "stopReason": "not on this machine"})})
+    house.says(ENDS)
+    door = await house.open()
+    session = await door.session()
+    for text in ("one", "two"):
+        with pytest.raises(Invalid, match="not on this machine"):
+            await door.client.prompt(session, PromptBody.text(text))
+    assert house.requests() == []
+
+
+async def test_a_persons_next_prompt_begins_with_no_stop_hook_active(house: House) -> None:
+    refuse = 'grep -q "\\"stop_hook_active\\": true" || { echo more >&2; exit 2; }'
+    arm(house, {"Stop": [LOG, refuse]})
+    door, session = await ran(house, ENDS)
+    await door.ask(session, "again")
+    assert [one["stop_hook_active"] for one in seen(house)] == [False, True, False, True]
+
+
+async def test_a_permission_request_is_told_the_input_that_will_run(house: House) -> None:
+    house.settings(permission={"bash": "ask"})
+    rewrite = answer(hookSpecificOutput={"updatedInput": {"command": "echo two > two.txt"}})
+    allow = answer(decision="allow").removeprefix("cat > /dev/null; ")
+    arm(house, {"PreToolUse": rewrite, "PermissionRequest": f"{LOG}; {allow}"})
+    await ran(house)
+    (told,) = seen(house)
+    assert (told["tool_name"], told["tool_input"]) == ("bash", {"command": "echo two > two.txt"})
+    assert told["permission"] == "bash"
+    assert (house.folder / "two.txt").exists()
+
+
+async def test_an_allow_does_not_answer_whether_a_circle_goes_on(house: House) -> None:
+    arm(house, {"PreToolUse": answer(decision="allow")})
+    call = '\n    == turn\n    tool: bash {"command": "echo x >> times.txt"}\n'
+    door, session = await ran(house, f"{call * 3}\n    == turn\n    text: done\n")
+    assert (house.folder / "times.txt").read_text() == "x\n" * 2, results(await door.stored(session))
+
+
+async def test_a_rewrite_of_a_call_that_another_rule_denies_runs_nothing(house: House) -> None:
+    rewrite: Any = answer(hookSpecificOutput={"updatedInput": {"command": "echo two > two.txt"}})
+    arm(house, {"PreToolUse": [rewrite, "exit 2"]}, ".claude/settings.json")
+    await ran(house, CALLS)
+    assert not (house.folder / "one.txt").exists()
+    assert not (house.folder / "two.txt").exists()
+
+
+def test_a_rule_that_nobody_has_seen_tells_its_address_no_variable() -> None:
+    keys = {"headers": {"x": "Bearer $TOKEN"}, "allowedEnvVars": ["TOKEN"]}
+    one = rule(evaluator="http", **keys)
+    assert headers_of(one.settings, {"TOKEN": "secret"}) == {"x": "Bearer secret"}
+    assert headers_of(held_back(one).settings, {"TOKEN": "secret"}) == {"x": "Bearer "}

@@ -1,0 +1,198 @@
+"""Attacks through a session: one scripted model makes them all, and the machine is looked at after each."""
+
+import json
+import os
+import shlex
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.sandbox.conftest import KEY, NAP, Home, running_as, state_of
+from tests.turn import Door, House, results
+
+Call = Callable[[str], str]
+"""What makes of an attack's shell program the section of the model's script that tries it."""
+
+REGISTERED = {"name": "siege", "test": "siege_test.sh"}
+TOOL = {"name": "run", "parameters": {"script": {"type": "string"}}}
+
+
+class Found(NamedTuple):
+    """What one attack left: what was guarded and is not as it was, what runs on, and what the model read."""
+
+    changed: list[str]
+    left: list[str]
+    output: str
+
+    @property
+    def through(self) -> bool:
+        """Whether it got past a guard."""
+        printed = "OPEN" in self.output.split() or KEY in self.output
+        return bool(self.changed or self.left or printed)
+
+
+def by_bash(script: str) -> str:
+    """The model's own bash."""
+    return _call("bash", {"timeout": 20000}, command=script)
+
+
+def by_tool(script: str) -> str:
+    """A tool of a hook script that the agent has made (`MADE`)."""
+    return _call("siege_run", {}, script=script)
+
+
+MADE = f"""\
+#!/bin/bash
+case "$1" in
+discover) printf '%s\\n' {shlex.quote(json.dumps({**REGISTERED, "tools": [TOOL]}))};;
+execute_tool) "$PY" -I -S -c '
+import json, subprocess, sys
+script = json.load(sys.stdin)["args"]["script"]
+one = subprocess.PIPE
+done = subprocess.run(["bash", "-c", script], stdout=one, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+print(json.dumps({{"result": done.stdout.decode(errors="replace") or "nothing"}}))';;
+*) printf '{{"error": "unknown hook: %s"}}\\n' "$1"; exit 1;;
+esac
+"""
+"""A hook script whose tool runs what it is given."""
+
+PERSONS = f"""\
+#!/bin/sh
+case "$1" in
+discover) printf '%s\\n' {shlex.quote(json.dumps(REGISTERED))};;
+*) printf '{{"error": "unknown hook: %s"}}\\n' "$1"; exit 1;;
+esac
+"""
+"""The same script as the person wrote it: it registers its test."""
+
+TEST = """\
+#!/bin/bash
+# A candidate that has an attack to make is refused afterwards, so that the next one finds the script as it was.
+cd "$INSTAR_WORKSPACE" && grep -q ATTACK hooks/siege.sh && { bash hooks/siege.sh attack 2>&1; exit 1; }
+exit 0
+"""
+"""Its registered test."""
+
+
+def by_candidate(variables: Mapping[str, str]) -> Call:
+    """A candidate, when its test runs it; `variables` are set in it, since a sandbox passes none."""
+    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
+    register = f'if [ "$1" = discover ]; then printf "%s\\n" {shlex.quote(json.dumps(REGISTERED))}; exit; fi'
+    begin = f"#!/bin/bash\n# ATTACK\n{register}\n"
+    return lambda script: _call(
+        "evolve_hook_write", {"file": "siege.sh"}, content=f"{begin}{exports}{script}\n"
+    )
+
+
+class Siege:
+    """A session on an evolve workspace, in which attacks are made one after another.
+
+    Between two of them what is not guarded is put back, so that each finds what the first one found.
+    """
+
+    def __init__(self, house: House, home: Home, level: str, variables: Mapping[str, str]) -> None:
+        self._house, self._home = house, home
+        self._before: dict[str, str] = {}
+        self._kept: dict[Path, set[str]] = {}
+        self._modes: dict[Path, int] = {}
+        self._found: list[tuple[list[str], list[str]]] = []
+        self._waiting = False
+        house.folder = home.workspace
+        settings = {"plugin": ["evolve"], "permission": {"*": "allow"}, "shield": {"level": level}}
+        settings |= {"limits": {"steps": 1000}}
+        house.environment |= {
+            **home.environment(),
+            "INSTAR_WORKSPACE": str(home.workspace),
+            "INSTAR_CONFIG_CONTENT": json.dumps(settings),
+            **variables,
+        }
+        for folder, name, text in (("hooks", "siege.sh", PERSONS), ("tests", "siege_test.sh", TEST)):
+            path = home.workspace / folder / name
+            path.write_text(text)
+            path.chmod(0o755)
+
+    async def run(self, call: Call, scripts: list[str], first: str = "") -> list[Found]:
+        """Make the attacks and return what each left; `first` are sections of the model's before them.
+
+        Raises `AssertionError` when a program that attacks nothing is not heard either: then none was.
+        """
+        sections = [*([first] if first else []), *map(call, [*scripts, 'echo "$((6 * 7)) heard"'])]
+        self._house.script.write_text("".join(sections) + "== turn\ntext: done\n")
+        door = await self._house.open()
+        self._kept = {folder: set(os.listdir(folder)) for folder in self._places()}
+        self._modes = {path: path.stat().st_mode for path in self._hooks()}
+        door.plugin({"tool.execute.before": self._look}, name="siege")
+        outputs = await self._played(door)
+        self._settle()
+        skipped = 1 if first else 0
+        assert len(self._found) == len(outputs) == len(sections), outputs[-1:]
+        pairs = zip(self._found, outputs, strict=True)
+        found = [Found(changed, left, output) for (changed, left), output in pairs]
+        assert "42 heard" in found[-1].output, found[-1].output
+        return found[skipped:-1]
+
+    async def _played(self, door: Door) -> list[str]:
+        session = await door.session()
+        await door.start(session, "go")
+        # As long as it takes: one attack waits for its background, and there are many.
+        await door.runtime.turns.wait(await door.live(session))
+        return results(await door.stored(session))
+
+    async def _look(self, given: Any, output: Any) -> None:
+        self._settle()
+        self._restore()
+        self._before = self._guarded()
+        self._waiting = True
+
+    def _settle(self) -> None:
+        if self._waiting:
+            after = self._guarded()
+            names = sorted(self._before.keys() | after.keys())
+            changed = [name for name in names if self._before.get(name) != after.get(name)]
+            self._found.append((changed, running_as(f"sleep {NAP}")))
+        self._waiting = False
+
+    def _guarded(self) -> dict[str, str]:
+        """All that is guarded but what instar itself writes meanwhile: its database, and commits of its own."""
+        home, repository = self._home, self._home.workspace / ".git"
+        folders = [path for path in home.readonly if path != repository]
+        of_git = [repository / name for name in ("config", "hooks", "info", "HEAD")]
+        found: dict[str, str] = {}
+        for path in (*folders, *of_git, home.config, home.data / "auth.json", home.data / "trust.json"):
+            below = state_of(path)
+            found |= {} if len(below) == 1 and path.is_dir() and not path.is_symlink() else below
+        log = repository / "logs/HEAD"
+        return found | {"commits of an attack": str(log.read_text().count("<a@b>") if log.exists() else 0)}
+
+    def _places(self) -> list[Path]:
+        return [self._home.path, self._home.workspace.parent, self._home.workspace]
+
+    def _hooks(self) -> list[Path]:
+        return sorted((self._home.workspace / "hooks").iterdir())
+
+    def _restore(self) -> None:
+        for folder in self._places():
+            for name in os.listdir(folder):
+                if name not in {*self._kept[folder], *("prompts", "evals", "config")}:
+                    _remove(folder / name)
+        for path, mode in self._modes.items():
+            # A file whose mode has changed has departed: scripts would run elsewhere from then on.
+            path.chmod(mode)
+        source = self._home.workspace / "src"
+        _remove(source)
+        source.mkdir()
+        (source / "main.py").write_text("code\n")
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _call(tool: str, args: Mapping[str, object], **texts: str) -> str:
+    lines = [f"== turn\ntool: {tool} {json.dumps(args)}\n"]
+    lines += [f"arg: {name} <<SIEGE\n{text}\nSIEGE\n" for name, text in texts.items()]
+    return "".join(lines)
