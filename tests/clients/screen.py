@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds after which a test gives up on what the screen shall show."""
 PAUSE = 0.05
 """Seconds between two looks at the screen: each starts a process."""

@@ -22,7 +22,7 @@ from instar.mcp import Place, Servers
 from instar.plugin import Ask
 from instar.process import Processes
 
-PATIENCE = 15.0
+PATIENCE = 60.0
 
 SDK = """
     import sys

@@ -43,11 +43,12 @@ async def test_a_missing_workdir_is_named(ctx: Any, call: Any) -> None:
 async def test_output_is_shown_while_the_command_runs(ctx: Any, call: Any, project: Path) -> None:
     # The command waits until what it printed was shown: the tool must not hold it back to the end.
     def release() -> None:
-        if ctx.shown[-1]["output"].endswith("second\n"):
-            (project / "go").touch()
+        (project / ctx.shown[-1]["output"].split()[-1]).touch()
 
     ctx.on_metadata = release
-    text = "echo first; sleep 0.02; echo second; until [ -e go ]; do sleep 0.01; done; echo done"
+    waiting = "until [ -e WORD ]; do sleep 0.01; done"
+    text = "; ".join(f"echo {word}; {waiting.replace('WORD', word)}" for word in ("first", "second"))
+    text += "; echo done"
     result = await call(bash.TOOL, ctx, command=text)
     assert result.output == "first\nsecond\ndone\n"
     assert ctx.shown[0] == {"output": "first\n"}
