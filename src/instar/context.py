@@ -214,6 +214,8 @@ async def _system_hook(
     if replaced:
         return system
     witness.system("", system)
+    if not instance.plugins.listens(points.SYSTEM):
+        return [text for text in system if text]
     given = points.SystemInput(session_id=turn.live.id, model=describe(turn.model), purpose="turn")
     output = await instance.plugins.trigger(
         points.SYSTEM, given, points.SystemOutput(system=system), witness.saw_system

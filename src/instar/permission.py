@@ -60,11 +60,9 @@ def decide(permissions: Sequence[str], patterns: Sequence[str], *rulesets: Itera
 
 def denied_outright(permissions: Sequence[str], *rulesets: Iterable[Rule]) -> bool:
     """Whether a tool need not be offered: the last rule on its name denies everything (`*`)."""
-    last: Rule | None = None
-    for rules in rulesets:
-        for rule in rules:
-            if any(matches(name, rule.permission) for name in permissions):
-                last = rule
+    flat = [rule for rules in rulesets for rule in rules]
+    fits = (rule for rule in reversed(flat) if any(matches(name, rule.permission) for name in permissions))
+    last = next(fits, None)
     return last is not None and last.pattern == "*" and last.action == "deny"
 
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT: Final = 10.0
 IDLE_TIMEOUT: Final = 300.0
+IDLE_CONNECTIONS: Final = 16
+"""So many are kept for the next calls: before each call httpcore2 asks the system whether one of them broke."""
 _DRAIN: Final = 0.25
 
 
@@ -152,7 +154,9 @@ class Connections:
         client = self._clients.get(key)
         if client is None or client.is_closed:
             http = _http()
-            limits = http.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=60)
+            limits = http.Limits(
+                max_connections=None, max_keepalive_connections=IDLE_CONNECTIONS, keepalive_expiry=60
+            )
             client = http.AsyncClient(
                 verify=parts.scheme != "http", limits=limits, transport=_transport(call.fetch)
             )
