@@ -29,6 +29,7 @@ from instar.prefix import (
     writes,
 )
 from instar.provider.convert import values_of
+from instar.provider.definition import Remembered
 from instar.provider.protocol import Request, Sent, ToolSpec
 from instar.wire import encode
 
@@ -57,7 +58,7 @@ class Witness:
 
     def spec(self, spec: ToolSpec) -> None:
         """A tool's definition as it stands before hooks."""
-        self._own[spec.name] = mark(encode([spec.description, spec.parameters]))
+        self._own[spec.name] = _definition(spec)
 
     def saw_definition(self, plugin: str, output: points.DefinitionOutput) -> None:
         """A plugin's hook on a tool's definition."""
@@ -200,6 +201,11 @@ def _count(before: Prefix | Note) -> int:
 
 def _size(sent: Sent) -> int:
     return sum(piece.size for piece in sent.tools)
+
+
+@Remembered
+def _definition(spec: ToolSpec) -> str:
+    return mark(encode([spec.description, spec.parameters]))
 
 
 def _marks(messages: Sequence[WithParts]) -> list[int]:

@@ -30,6 +30,7 @@ from instar.message import (
 )
 from instar.provider import convert
 from instar.provider.anthropic_answer import METADATA
+from instar.provider.definition import Remembered, Shown
 from instar.provider.protocol import Piece, Request, Sent, ToolSpec, piece
 from instar.wire import Plain, encode
 
@@ -106,7 +107,7 @@ def conversation(messages: list[Kept]) -> bytes:
 
 def sent(request: Request, messages: list[Kept], body: bytes) -> Sent:
     """Return what Anthropic's cache compares of a request whose messages are turns already."""
-    tools = [piece(tool.name, data) for tool, data in zip(request.tools, _tools(request.tools), strict=True)]
+    tools = [_tool(spec).piece for spec in request.tools]
     system = piece("", b"".join(_system(request.system)))
     return Sent(tools, system, [kept.piece for kept in messages], body)
 
@@ -123,14 +124,13 @@ def _system(system: list[str]) -> list[bytes]:
 
 def tool_list(tools: list[ToolSpec]) -> bytes:
     """Return tools as a JSON array in the order given, the last one marked."""
-    return _array(_tools(tools), marked=True)
+    return _array([_tool(spec).json for spec in tools], marked=True)
 
 
-def _tools(tools: list[ToolSpec]) -> list[bytes]:
-    return [
-        encode({"name": tool.name, "description": tool.description, "input_schema": _schema(tool.parameters)})
-        for tool in tools
-    ]
+@Remembered
+def _tool(spec: ToolSpec) -> Shown:
+    shown = {"name": spec.name, "description": spec.description, "input_schema": _schema(spec.parameters)}
+    return Shown.of(spec, encode(shown))
 
 
 def merged(turns: list[Turn]) -> list[Turn]:

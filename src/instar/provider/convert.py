@@ -35,6 +35,7 @@ from instar.message import (
     UnknownPart,
     WithParts,
 )
+from instar.provider.definition import Remembered, Shown
 from instar.provider.protocol import Model, Piece, Request, Sent, ToolSpec, piece
 from instar.wire import Plain, encode
 
@@ -111,10 +112,7 @@ def conversation(system: list[str], messages: list[Kept]) -> bytes:
 
 def sent(request: Request, messages: list[Kept], body: bytes = b"") -> Sent:
     """Return what a provider's cache compares of a request whose messages are converted already."""
-    tools = [
-        piece(spec.name, encode(tool))
-        for spec, tool in zip(request.tools, tool_list(request.tools), strict=True)
-    ]
+    tools = [_function(spec).piece for spec in request.tools]
     system = piece("", b"".join(encode(message) for message in system_messages(request.system)))
     return Sent(tools, system, [kept.piece for kept in messages], body)
 
@@ -128,19 +126,15 @@ def system_messages(system: list[str]) -> list[Plain]:
     return [{"role": "system", "content": text}] if text else []
 
 
-def tool_list(tools: list[ToolSpec]) -> list[Plain]:
-    """Return tools as Chat Completions functions, in the order given."""
-    return [
-        {
-            "type": "function",
-            "function": {
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": tool.parameters,
-            },
-        }
-        for tool in tools
-    ]
+def tool_list(tools: list[ToolSpec]) -> bytes:
+    """Return tools as a JSON array of Chat Completions functions, in the order given."""
+    return b"[" + b",".join([_function(spec).json for spec in tools]) + b"]"
+
+
+@Remembered
+def _function(spec: ToolSpec) -> Shown:
+    function = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
+    return Shown.of(spec, encode({"type": "function", "function": function}))
 
 
 def convert(

@@ -77,7 +77,7 @@ def body(request: Request, converter: Converter) -> bytes:
         "messages": msgspec.Raw(conversation(request.system, messages)),
     }
     if request.tools:
-        wire["tools"] = tool_list(request.tools)
+        wire["tools"] = msgspec.Raw(tool_list(request.tools))
         if request.tool_choice == "required":
             wire["tool_choice"] = "required"
     wire["stream"] = True

@@ -178,7 +178,7 @@ def received(request: Request) -> dict[str, Any]:
         "model": request.model.ref,
         "system": request.system,
         "messages": converter.plain([], request.messages),
-        "tools": tool_list(request.tools),
+        "tools": msgspec.Raw(tool_list(request.tools)),
         "tool_choice": request.tool_choice,
         "params": {
             "temperature": request.temperature,
