@@ -95,7 +95,7 @@ def application(instances: Instances) -> Starlette:
     bounds = [bound for family in families() for bound in operations(family)]
     contributed = Route(PATH, Contributed(instances, bounds).carry, methods=ANY)
     return Starlette(
-        routes=[*routes(bounds, instances), *sockets(bounds, instances), contributed],
+        routes=[routes(bounds, instances), *sockets(bounds, instances), contributed],
         exception_handlers={HTTPException: _http_error},
     )
 

@@ -4,15 +4,16 @@ A fixed path wins over a pattern that would match it too, also for a method that
 stands encoded in a part of the path (``%2F``) is that part's own, as with opencode's router.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from urllib.parse import quote, unquote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match, Route
-from starlette.types import Scope
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import Receive, Scope, Send
 
 from instar.plugin.route import Bound
 from instar.server.dispatch import Endpoint, endpoint
@@ -22,6 +23,8 @@ ANY: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE
 """Methods that reach a route, which says itself which of them it has."""
 _SLASH: Final = "\ue000"
 """Stands for an encoded slash while a path is looked up: a character that means nothing by itself."""
+_FOUND: Final = "instar.route"
+"""The key of a request's scope under which the route stands that matched."""
 
 
 class PathRoute(Route):
@@ -39,13 +42,50 @@ class PathRoute(Route):
         return match, {**found, **({"path_params": given} if parts else {})}
 
 
-def routes(bounds: Iterable[Bound], instances: Instances) -> list[PathRoute]:
+class Table(BaseRoute):
+    """All routes as one: only those are looked at whose path begins as the request's and has as many parts.
+
+    Of 150 paths one by one, each a regular expression, a request would wait a tenth of a millisecond.
+    """
+
+    def __init__(self, routes: Sequence[PathRoute]) -> None:
+        self._routes = routes
+        self._open = [route for route in routes if ":path}" in route.path]
+        self._alike: defaultdict[tuple[str, int], list[PathRoute]] = defaultdict(list)
+        for route in routes:
+            self._alike[_shape(route.path)].append(route)
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Match a request's path by the first route that does."""
+        if scope["type"] != "http":
+            return Match.NONE, {}
+        path = str(scope["path"])
+        # What is decoded to a slash makes more parts of the path than it has.
+        encoded = b"%" in (scope.get("raw_path") or b"")
+        alike = self._routes if encoded else [*self._alike.get(_shape(path), ()), *self._open]
+        for route in alike:
+            match, found = route.matches(scope)
+            if match is not Match.NONE:
+                return match, {**found, _FOUND: route}
+        return Match.NONE, {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request by the route that matched."""
+        await scope[_FOUND].handle(scope, receive, send)
+
+
+def _shape(path: str) -> tuple[str, int]:
+    first, _, _ = path[1:].partition("/")
+    return first, path.count("/")
+
+
+def routes(bounds: Iterable[Bound], instances: Instances) -> Table:
     """Return the routes of operations: fixed paths first."""
     paths: dict[str, dict[str, Endpoint]] = {}
     for bound in bounds:
         paths.setdefault(bound.operation.path, {})[bound.operation.method] = endpoint(bound, instances)
     fixed_first = sorted(paths, key=lambda path: path.count("{"))
-    return [PathRoute(path, _by_method(paths[path]), methods=ANY) for path in fixed_first]
+    return Table([PathRoute(path, _by_method(paths[path]), methods=ANY) for path in fixed_first])
 
 
 def allowed(methods: Iterable[str]) -> str:
