@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.turn import Door, House, answer_of, results
+from tests.waiting import SOON
 
 from instar.approval import Person, Verdict, always_once, relayed
 from instar.event import PermissionAsked
@@ -493,7 +494,7 @@ async def test_a_rejection_with_a_reason_leaves_the_other_calls_waiting(house: H
 async def test_an_abort_withdraws_what_waits(house: House) -> None:
     door, session = await begun(house)
     (waiting,) = await door.runtime.permission.list()
-    await asyncio.wait_for(door.client.abort(session), 2)
+    await asyncio.wait_for(door.client.abort(session), SOON)
     assert [given.reply for given in door.of("permission.replied")] == ["reject"]
     assert await door.runtime.permission.list() == []
     assert await door.runtime.instance.store.asks() == []

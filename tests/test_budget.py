@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.loopback import Loopback, hang, status, text
 from tests.turn import PATIENCE, Door, House, answer_of, said
-from tests.waiting import until
+from tests.waiting import SOON, until
 
 from instar.message import CacheTokens, Origin, Tokens
 from instar.plugin import PromptBody, points
@@ -112,7 +112,7 @@ async def test_a_call_that_waits_for_another_can_be_aborted(house: House, loopba
     await door.until(lambda event: event.type == "message.part.delta")
     await door.start(second, "go")
     await door.until(lambda event: len(door.of("message.updated")) >= 4)
-    await asyncio.wait_for(door.client.abort(second), 1)
+    await asyncio.wait_for(door.client.abort(second), SOON)
     assert len(loopback.asked) == 1
     await door.client.abort(first)
 

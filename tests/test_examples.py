@@ -153,7 +153,8 @@ async def test_the_query_tool_reads_and_does_nothing_else(
     house.says(f"== turn\ntool: sql_query {call}\n\n== turn\ntext: done\n")
     door = await house.open()
     module = next(sys.modules[name] for name in sys.modules if name.startswith("instar_plugin_sql_query"))
-    monkeypatch.setattr(module, "SECONDS", 0.1)
+    if "interrupted" in answer:
+        monkeypatch.setattr(module, "SECONDS", 0.1)
     session = await door.session()
     await door.ask(session, "go")
     (output,) = results(await door.stored(session))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.turn import Door, House, results
+from tests.waiting import SOON
 
 from instar.event import Option, Question, QuestionAsked
 from instar.plugin import Invalid, NotFound
@@ -93,7 +94,7 @@ async def test_an_abort_withdraws_the_question(house: House) -> None:
     session = await door.session()
     await door.start(session, "go")
     await door.until(lambda event: event.type == "question.asked")
-    await asyncio.wait_for(door.client.abort(session), 2)
+    await asyncio.wait_for(door.client.abort(session), SOON)
     assert len(door.of("question.rejected")) == 1
     assert await door.runtime.question.list() == []
 

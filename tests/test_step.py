@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.turn import TRAILING, House, answer_of, results, said, trace
+from tests.waiting import SOON
 
 from instar.message import APIError, ContentFilterError, ProviderAuthError, RetryPart, UnknownError
 from instar.plugin import points
@@ -176,7 +177,7 @@ async def test_a_wait_that_the_provider_asks_for_is_kept_to_and_an_abort_ends_it
     assert event.properties.status.next > time.time() * 1000 + 80_000  # type: ignore[attr-defined]
     started = time.monotonic()
     assert await door.client.abort(session)
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < SOON
     assert (await door.client.status()) == {}
 
 
@@ -184,10 +185,12 @@ async def test_a_wait_that_nobody_asked_for_begins_at_two_seconds(house: House) 
     house.says("== turn\nerror: 500 oops\n")
     door = await house.open()
     session = await door.session()
+    began = time.time() * 1000
     await door.start(session, "go")
     event = await door.until(lambda event: trace([event]) == ["status retry"])
-    left = event.properties.status.next - time.time() * 1000  # type: ignore[attr-defined]
-    assert 1500 < left <= 2500
+    again = event.properties.status.next  # type: ignore[attr-defined]
+    assert again > began + 1500
+    assert again - time.time() * 1000 <= 2500
     await door.client.abort(session)
 
 

@@ -53,7 +53,7 @@ async def test_what_a_hook_put_beside_the_prompt_is_not_its_subject(
 
 
 async def test_it_is_made_beside_the_turn(house: House) -> None:
-    house.says('== when ""\ntext: {{user}}\n\n== title\ndelay: 100ms\ntext: Late\n')
+    house.says('== when ""\ntext: {{user}}\n\n== title\ndelay: 4s\ntext: Late\n')
     door = await house.open()
     session = await door.session(title=None)
     assert said(await door.ask(session, "hi")) == "hi"

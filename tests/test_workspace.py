@@ -274,6 +274,8 @@ async def test_a_workspace_that_could_not_be_made_is_unmade_and_named(
     assert ("remove" in adapter.asked) is ("create" in adapter.asked)
     assert await door.runtime.workspace.list() == []
     adapter.does = {}
+    for name in ("SHORT", "LONG"):
+        monkeypatch.setattr(workspace, name, 20)
     await door.runtime.workspace.create("odd", name="x")
 
 

@@ -19,7 +19,7 @@ from instar.plugin import PromptBody, SessionBody
 from instar.runtime import Options, Runtime
 from instar.session import Live
 
-PATIENCE = 60.0
+PATIENCE = 30.0
 """Seconds that a test waits for what must happen."""
 
 

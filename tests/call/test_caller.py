@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.turn import House, calls_of, results, said
+from tests.waiting import SOON
 
 from instar.event import PermissionAsked
 from instar.halt import EVERYWHERE, Stops
@@ -325,7 +326,7 @@ async def test_an_abort_ends_what_was_invoked_and_keeps_what_it_had_shown(house:
         return getattr(part, "tool", "") == "relay" and "begun" in str(metadata.get("output"))
 
     await door.until(shown)
-    async with asyncio.timeout(1.5):
+    async with asyncio.timeout(SOON):
         await door.client.abort(session)
         await door.idle(session)
     (part,) = [part for message in await door.stored(session) for part in calls_of(message)]

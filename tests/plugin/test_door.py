@@ -245,9 +245,10 @@ async def test_a_plugin_with_limits_of_its_own_is_waited_for() -> None:
 
 @pytest.mark.parametrize("timeout", [5, None])
 async def test_a_handler_ends_with_the_turn_that_called_it(timeout: float | None) -> None:
-    ended = asyncio.Event()
+    began, ended = asyncio.Event(), asyncio.Event()
 
     async def hook(given: Any, output: Any) -> None:
+        began.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -255,7 +256,7 @@ async def test_a_handler_ends_with_the_turn_that_called_it(timeout: float | None
 
     plugins, heard = door({"text.complete": hook, "timeout": timeout})
     turn = asyncio.create_task(plugins.trigger(points.TEXT_COMPLETE, TEXT, points.TextOutput(text="a")))
-    await asyncio.sleep(0.01)
+    await began.wait()
     turn.cancel()
     with pytest.raises(asyncio.CancelledError):
         await turn

@@ -8,6 +8,7 @@ import re
 import msgspec
 import pytest
 from provider_words import KEY, assistant, call, loose, make_model, make_request, user
+from tests.waiting import SOON
 
 from instar.message import FilePart, ReasoningPart, Span, ToolCompleted, ToolSpan
 from instar.provider.anthropic import DEFAULT_OUTPUT, INTERLEAVED, Anthropic, parameters
@@ -263,10 +264,10 @@ async def test_cancelling_a_call_ends_it_at_once(server, adapter):
             began.set()
 
     task = asyncio.create_task(run())
-    await asyncio.wait_for(began.wait(), 5)
+    await asyncio.wait_for(began.wait(), SOON)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(task, 1)
+        await asyncio.wait_for(task, SOON)
 
 
 async def test_the_request_is_what_the_messages_api_asks_for(server, adapter):

@@ -5,6 +5,7 @@ import time
 import msgspec
 import pytest
 from provider_words import KEY, assistant, call, make_model, make_request, user
+from tests.waiting import SOON
 
 from instar.provider.openai import OpenAI, Patience
 from instar.provider.protocol import (
@@ -276,7 +277,7 @@ async def test_a_key_that_http_cannot_send_is_named_without_it(adapter):
     [
         ({"chunkTimeout": 50}, {"pieces": [*sse(text("Hel")), "hang"]}, "fell silent for 0.05 s"),
         ({"headerTimeout": 50}, {"pieces": GOOD, "before": 60}, "no answer began within 0.05 s"),
-        ({"timeout": 80}, {"pieces": [*sse(text("Hel")), "hang"]}, "took longer than 0.08 s"),
+        ({"timeout": 2500}, {"pieces": [*sse(text("Hel")), "hang"]}, "took longer than 2.5 s"),
         ({"timeout": 80}, {"pieces": GOOD, "before": 60}, "no answer began within 0.08 s"),
     ],
 )
@@ -311,12 +312,12 @@ async def test_cancelling_a_call_closes_its_connection(server, adapter):
             began.set()
 
     task = asyncio.create_task(run())
-    await asyncio.wait_for(began.wait(), 5)
+    await asyncio.wait_for(began.wait(), SOON)
     start = time.monotonic()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert time.monotonic() - start < 0.5
+    assert time.monotonic() - start < SOON
     (client,) = adapter._connections._clients.values()
     assert not client._transport._pool.connections
 

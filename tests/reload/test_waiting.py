@@ -83,11 +83,13 @@ async def test_a_session_that_lives_is_enough_of_a_reason(
 async def test_many_files_that_change_one_after_the_other_are_one_reload(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "QUIET", 0.2)
     door = await house.open()
     door.runtime.watch()
     write(house.folder / ".instar/agents/a.md", "You write.")
     await reloaded(door)
+    # Longer than a stall that comes between two of them.
+    monkeypatch.setattr(waiting, "QUIET", 2.0)
+    monkeypatch.setattr(waiting, "LONGEST", 30.0)
     for number in range(20):
         write(house.folder / f".instar/agents/poet{number}.md", "You write.")
         await asyncio.sleep(0)

@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from tests.waiting import SOON
 
 from instar.plugin.tool import PermissionDenied, ToolFailure
 from instar.tool import address, schema, webfetch
@@ -256,7 +257,7 @@ async def test_an_abort_ends_a_fetch(ctx: Any, site: Site) -> None:
     while not site.seen:
         await asyncio.sleep(0.005)
     running.cancel()
-    done, _ = await asyncio.wait([running], timeout=1)
+    done, _ = await asyncio.wait([running], timeout=SOON)
     assert done
 
 
