@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.running import lives
+from tests.waiting import SOON, quickest
 
 from instar.process import SPILL_LIMIT, Ending, ProcessError, Processes, Wrapped
 
@@ -22,7 +23,7 @@ async def processes() -> AsyncIterator[Processes]:
     await made.close()
 
 
-async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "the condition never came true"
@@ -44,7 +45,7 @@ async def test_a_child_prints_to_both_streams_and_its_exit_code_is_kept(
     assert output.stderr == b"err\n"
     assert not output.timed_out
     assert not output.truncated
-    assert 0 < output.duration < 5
+    assert 0 < output.duration < SOON
     assert output.size == len(output.stdout)
 
 
@@ -64,7 +65,7 @@ async def test_the_environment_is_the_one_given_or_our_own(
 
 
 async def test_a_child_without_stdin_reads_the_end_at_once(processes: Processes, tmp_path: Path) -> None:
-    assert (await processes.run(["cat"], cwd=tmp_path, timeout=5)).stdout == b""
+    assert (await processes.run(["cat"], cwd=tmp_path, timeout=20)).stdout == b""
 
 
 async def test_ten_megabytes_go_both_ways_without_a_deadlock(processes: Processes, tmp_path: Path) -> None:
@@ -76,7 +77,7 @@ async def test_ten_megabytes_go_both_ways_without_a_deadlock(processes: Processe
 
 async def test_a_child_that_closes_its_stdin_early_is_no_error(processes: Processes, tmp_path: Path) -> None:
     output = await processes.run(
-        ["sh", "-c", "exec 0<&-; echo done"], cwd=tmp_path, stdin=b"x" * (4 << 20), timeout=5
+        ["sh", "-c", "exec 0<&-; echo done"], cwd=tmp_path, stdin=b"x" * (4 << 20), timeout=20
     )
     assert (output.code, output.stdout) == (0, b"done\n")
 
@@ -87,7 +88,7 @@ async def test_a_child_can_be_given_an_open_descriptor_to_read_from(
     reading, writing = os.pipe()
     heard: list[bytes] = []
     running = asyncio.create_task(
-        processes.run(["cat"], cwd=tmp_path, stdin=reading, timeout=5, on_output=heard.append)
+        processes.run(["cat"], cwd=tmp_path, stdin=reading, timeout=20, on_output=heard.append)
     )
     for word in (b"one", b"two"):
         os.write(writing, word)
@@ -98,7 +99,7 @@ async def test_a_child_can_be_given_an_open_descriptor_to_read_from(
 
 
 async def test_a_script_can_open_its_stdin_again_by_name(processes: Processes, tmp_path: Path) -> None:
-    assert (await processes.run(["cat", "/dev/stdin"], cwd=tmp_path, stdin=b"{}", timeout=5)).stdout == b"{}"
+    assert (await processes.run(["cat", "/dev/stdin"], cwd=tmp_path, stdin=b"{}", timeout=20)).stdout == b"{}"
 
 
 async def test_a_flood_is_kept_up_to_the_limit_and_counted(processes: Processes, tmp_path: Path) -> None:
@@ -148,7 +149,7 @@ async def test_output_is_seen_as_it_comes(processes: Processes, tmp_path: Path) 
             os.close(os.open(fifo, os.O_WRONLY))
 
     await processes.run(
-        ["sh", "-c", "echo first; cat go; echo second"], cwd=tmp_path, on_output=on_output, timeout=5
+        ["sh", "-c", "echo first; cat go; echo second"], cwd=tmp_path, on_output=on_output, timeout=20
     )
     assert b"".join(seen) == b"first\nsecond\n"
 
@@ -168,11 +169,13 @@ async def test_a_signal_death_is_told_apart_from_an_exit_code(processes: Process
 
 
 async def test_a_hang_is_ended_with_its_grandchildren_and_keeps_its_output(
-    processes: Processes, tmp_path: Path
+    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A program that a busy machine holds up is not killed before it has heard SIGTERM.
+    monkeypatch.setattr("instar.process.child.GRACE", SOON)
     began = time.monotonic()
-    output = await processes.run(["sh", "-c", "echo $$; sleep 60 & echo $!; wait"], cwd=tmp_path, timeout=0.4)
-    assert time.monotonic() - began < 1.4
+    output = await processes.run(["sh", "-c", "echo $$; sleep 60 & echo $!; wait"], cwd=tmp_path, timeout=3)
+    assert time.monotonic() - began < SOON
     assert output.timed_out
     assert (output.code, output.signal) == (None, signal.SIGTERM)
     assert not any(lives(int(pid)) for pid in output.stdout.split())
@@ -181,17 +184,19 @@ async def test_a_hang_is_ended_with_its_grandchildren_and_keeps_its_output(
 async def test_a_child_that_ignores_sigterm_is_killed(processes: Processes, tmp_path: Path) -> None:
     ignore = "trap '' TERM; echo $$; while :; do sleep 0.05; done"
     began = time.monotonic()
-    output = await processes.run(["sh", "-c", ignore], cwd=tmp_path, timeout=0.4)
-    assert time.monotonic() - began < 1.5
+    output = await processes.run(["sh", "-c", ignore], cwd=tmp_path, timeout=3)
+    assert time.monotonic() - began < SOON
     assert (output.timed_out, output.signal) == (True, signal.SIGKILL)
     assert not lives(int(output.stdout))
 
 
 async def test_a_child_gets_a_moment_to_clean_up_before_it_is_killed(
-    processes: Processes, tmp_path: Path
+    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The moment is short: on a busy machine it may be over before the shell runs again.
+    monkeypatch.setattr("instar.process.child.GRACE", SOON)
     tidy = "trap 'echo tidy; exit 0' TERM; echo up; while :; do sleep 0.02; done"
-    output = await processes.run(["sh", "-c", tidy], cwd=tmp_path, timeout=0.4)
+    output = await processes.run(["sh", "-c", tidy], cwd=tmp_path, timeout=3)
     assert output.stdout == b"up\ntidy\n"
     assert (output.code, output.timed_out) == (0, True)
 
@@ -200,16 +205,21 @@ async def test_a_child_gets_a_moment_to_clean_up_before_it_is_killed(
 async def test_cancelling_ends_the_group_within_a_second_and_is_passed_on(
     processes: Processes, tmp_path: Path, trap: str
 ) -> None:
-    seen = bytearray()
     group = f"{trap} (while :; do sleep 0.05; done) & echo $$ $!; wait"
-    task = asyncio.create_task(processes.run(["sh", "-c", group], cwd=tmp_path, on_output=seen.extend))
-    await until(lambda: b"\n" in seen)
-    began = time.monotonic()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert time.monotonic() - began < 1.0
-    assert not any(lives(int(pid)) for pid in seen.split())
+
+    async def cancelled() -> float:
+        seen = bytearray()
+        task = asyncio.create_task(processes.run(["sh", "-c", group], cwd=tmp_path, on_output=seen.extend))
+        await until(lambda: b"\n" in seen)
+        began = time.monotonic()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        took = time.monotonic() - began
+        assert not any(lives(int(pid)) for pid in seen.split())
+        return took
+
+    assert await quickest(cancelled, 1.0) < 1.0
 
 
 async def test_cancelling_twice_still_leaves_nothing_running(processes: Processes, tmp_path: Path) -> None:
@@ -245,7 +255,7 @@ async def test_a_grandchild_that_holds_the_pipe_does_not_hang_us(
 ) -> None:
     began = time.monotonic()
     output = await processes.run(["sh", "-c", "sleep 60 & echo $!"], cwd=tmp_path)
-    assert time.monotonic() - began < 1.5
+    assert time.monotonic() - began < SOON
     assert output.code == 0
     assert not lives(int(output.stdout))
 
@@ -254,8 +264,8 @@ async def test_a_grandchild_in_a_session_of_its_own_does_not_hang_us_either(
     processes: Processes, tmp_path: Path
 ) -> None:
     began = time.monotonic()
-    output = await processes.run(["sh", "-c", "setsid sleep 3 & echo up"], cwd=tmp_path)
-    assert time.monotonic() - began < 1.5
+    output = await processes.run(["sh", "-c", "setsid sleep 60 & echo up"], cwd=tmp_path)
+    assert time.monotonic() - began < SOON
     assert (output.code, output.stdout) == (0, b"up\n")
 
 
@@ -300,8 +310,8 @@ async def test_runs_leave_no_descriptor_and_no_zombie(processes: Processes, tmp_
         await processes.run(["sh", "-c", "sleep 9"], cwd=tmp_path, stdin=b"x" * 200_000, timeout=0.05)
         with pytest.raises(ProcessError):
             await processes.run(["/no/such/program"], cwd=tmp_path, stdin=b"in")
-    await until(lambda: descriptors() <= before, 1)
-    await until(lambda: children() <= others, 1)
+    await until(lambda: descriptors() <= before)
+    await until(lambda: children() <= others)
 
 
 async def test_many_children_run_at_once(processes: Processes, tmp_path: Path) -> None:
@@ -354,13 +364,23 @@ async def test_a_folder_that_is_gone_is_named(processes: Processes, tmp_path: Pa
 
 
 async def test_the_event_loop_stays_free_while_a_child_floods(processes: Processes, tmp_path: Path) -> None:
-    task = asyncio.create_task(processes.run(["yes"], cwd=tmp_path, timeout=0.3, limit=1000))
-    turns = 0
-    while not task.done():
+    heard, turns = 0, 0
+
+    def on_output(data: bytes) -> None:
+        nonlocal heard
+        heard += len(data)
+
+    task = asyncio.create_task(
+        processes.run(["yes"], cwd=tmp_path, timeout=20, limit=1000, on_output=on_output)
+    )
+    while not task.done() and (turns <= 5 or heard <= 1_000_000):
         await asyncio.sleep(0.001)
         turns += 1
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert turns > 5
-    assert (await task).size > 1_000_000
+    assert heard > 1_000_000
 
 
 def test_children_end_when_the_event_loop_is_torn_down(tmp_path: Path) -> None:
@@ -383,14 +403,17 @@ async def test_a_python_child_starts_and_reads_json(processes: Processes, tmp_pa
     assert output.stdout == b"idle\n"
 
 
-DAEMON = "setsid -f sh -c 'echo $$; exec sleep 60 >/dev/null 2>&1 </dev/null'"
+DAEMON = (
+    "setsid -f sh -c 'echo $$; touch up; exec sleep 60 >/dev/null 2>&1 </dev/null'; "
+    "until [ -e up ]; do sleep 0.01; done"
+)
 
 
 @pytest.mark.parametrize("rest", ["", "; sleep 60"], ids=["at the exit", "at the time limit"])
 async def test_a_descendant_that_left_the_group_ends_too(
     processes: Processes, tmp_path: Path, rest: str
 ) -> None:
-    output = await processes.run(["sh", "-c", DAEMON + rest], cwd=tmp_path, timeout=0.5)
+    output = await processes.run(["sh", "-c", DAEMON + rest], cwd=tmp_path, timeout=3 if rest else 20)
     assert output.timed_out == bool(rest)
     await until(lambda: not lives(int(output.stdout)))
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.running import lives
+from tests.waiting import SOON, quickest
 
 from instar.process import Output, Processes, Wrapped
 from instar.process.warm import MOST
@@ -129,7 +130,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     made.close()
 
 
-def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "the condition never came true"
@@ -372,15 +373,19 @@ def test_what_a_fork_cannot_reproduce_starts_plainly(shared: Bench, given: dict[
 
 
 @pytest.mark.parametrize("confine", SHIELDS.values(), ids=SHIELDS.keys())
-def test_a_call_that_hangs_is_ended_with_its_children(shared: Bench, confine: Shield | None) -> None:
+def test_a_call_that_hangs_is_ended_with_its_children(
+    shared: Bench, confine: Shield | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A script that a busy machine holds up is not killed before it has heard SIGTERM.
+    monkeypatch.setattr("instar.process.child.GRACE", SOON)
     shared.heat(confine=confine)
     path = shared.script(
         "import os, subprocess, sys\n"
         "p = subprocess.Popen(['sleep', '60']); print(os.getpid(), p.pid, flush=True); p.wait()"
     )
     began = time.monotonic()
-    output = shared.call(path, timeout=0.4, confine=confine)
-    assert time.monotonic() - began < 1.5
+    output = shared.call(path, timeout=3, confine=confine)
+    assert time.monotonic() - began < 2 * SOON
     assert (output.timed_out, output.signal) == (True, signal.SIGTERM)
     assert not any(lives(int(pid)) for pid in output.stdout.split())
 
@@ -389,9 +394,9 @@ def test_cancelling_ends_a_warm_call_within_a_second(shared: Bench) -> None:
     path = shared.script(
         "import os, signal, time; signal.signal(15, signal.SIG_IGN); print(os.getpid(), flush=True); time.sleep(60)"
     )
-    heard = bytearray()
 
     async def cancelled() -> float:
+        heard = bytearray()
         call = asyncio.ensure_future(shared.calling(path, on_output=heard.extend))
         while b"\n" not in heard:
             await asyncio.sleep(0.005)
@@ -399,10 +404,11 @@ def test_cancelling_ends_a_warm_call_within_a_second(shared: Bench) -> None:
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        return time.monotonic() - began
+        took = time.monotonic() - began
+        assert not lives(int(heard))
+        return took
 
-    assert shared.runner.run(cancelled()) < 1.0
-    assert not lives(int(heard))
+    assert shared.runner.run(quickest(cancelled, 1.0)) < 1.0
 
 
 DAEMON = (

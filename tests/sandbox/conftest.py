@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.running import arguments, pids
+from tests.waiting import SOON
 
 from instar.process import Output, Processes
 from instar.sandbox import Copy, Level, Limits, Sandbox, Shield, copy_of, find_level
@@ -223,7 +224,7 @@ async def sandboxed(
 
 def assert_nothing_runs(command: str) -> None:
     """Killed is not yet gone: the kernel may take a moment."""
-    until = time.monotonic() + 1
+    until = time.monotonic() + SOON
     while running := running_as(command):
         assert time.monotonic() < until, running
         time.sleep(0.005)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.sandbox.conftest import Home, sandboxed, state_of
+from tests.waiting import take_quickest
 
 from instar.process import Processes
 from instar.sandbox import Level, copy_of, find_level
@@ -44,11 +45,15 @@ async def test_two_thousand_files_are_copied_in_no_time_by_an_overlay(
         folder = tmp_path / "ws" / f"d{number % 40}"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{number}.py").write_text("x = 1\n")
-    started = time.monotonic()
-    with copy_of(tmp_path / "ws", level) as made:
-        taken = time.monotonic() - started
-        assert not list(made.changes.iterdir())
-    assert taken < 0.05
+
+    def taken() -> float:
+        started = time.monotonic()
+        with copy_of(tmp_path / "ws", level) as made:
+            seconds = time.monotonic() - started
+            assert not list(made.changes.iterdir())
+        return seconds
+
+    assert take_quickest(taken, 0.05) < 0.05
 
 
 async def test_a_copy_is_gone_after_its_block_whatever_a_candidate_left(

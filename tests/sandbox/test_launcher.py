@@ -214,14 +214,17 @@ async def test_words_that_are_too_many_for_a_launcher_are_passed_on_all_the_same
 
 
 async def test_what_is_left_running_ends_with_the_run(launched: Launched) -> None:
-    done = await launched.by("sleep 60 & echo $!; setsid -f sh -c 'echo $$; exec sleep 60'; sleep 0.1")
+    done = await launched.by(
+        "sleep 60 & echo $!; setsid -f sh -c 'echo $$; touch src/up; exec sleep 60'; "
+        "until [ -e src/up ]; do sleep 0.01; done"
+    )
     left = [int(word) for word in done.stdout.split()]
     assert len(left) == 2
     await gone(*left)
 
 
 async def test_a_timeout_and_a_cancel_end_the_group(launched: Launched) -> None:
-    done = await launched.sh("sleep 60 & echo $!; trap '' TERM; wait; wait", timeout=0.3)
+    done = await launched.sh("sleep 60 & echo $!; trap '' TERM; wait; wait", timeout=3)
     assert done.timed_out
     await gone(int(done.stdout))
     heard: list[bytes] = []

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import statistics
 import subprocess
 import time
 
@@ -186,13 +185,13 @@ async def test_no_descriptor_is_left_open_by_many_children(
 async def test_a_shield_costs_less_than_a_person_notices(processes: Processes, home: Home) -> None:
     level = await find_level(processes, os.environ)
 
-    async def median(shield: Shield | None) -> float:
+    async def fastest(shield: Shield | None) -> float:
         taken = []
         for _ in range(9):
             started = time.monotonic()
             await processes.run(["true"], cwd=home.workspace, env=home.environment(), confine=shield)
             taken.append(time.monotonic() - started)
-        return statistics.median(taken)
+        return min(taken)
 
     # The budget is 15 ms on a quiet machine; tests share theirs.
-    assert await median(home.shield(level)) - await median(None) < 0.06
+    assert await fastest(home.shield(level)) - await fastest(None) < 0.06
