@@ -15,7 +15,7 @@ import pytest
 from tests import started
 from tests.running import arguments, pids
 
-PATIENCE = 60.0
+PATIENCE = 30.0
 """Seconds after which a test gives up on a process: only a hanging one takes that long."""
 
 COMMAND = [sys.executable, "-m", "instar"]

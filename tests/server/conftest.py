@@ -16,7 +16,7 @@ import httpx2
 import pytest
 from jsonschema import Draft202012Validator
 
-PATIENCE = 60.0
+PATIENCE = 30.0
 PASSWORD = "correct horse"
 LOGIN = ("opencode", PASSWORD)
 
