@@ -515,7 +515,7 @@ async def before(given, output):
             '{"tool.execute.before": before}',
         )
     )
-    one.do("open", patient={"look": 100, "ping": 100})
+    one.do("open", patient={"look": 1500, "ping": 1500})
     call = {"tool": "bash", "sessionID": SESSION, "callID": "c"}
     with pytest.raises(PlayError, match="instar's bridge is gone: it was ended by SIGKILL"):
         one.hook("tool.execute.before", call, {"args": {}})

@@ -182,7 +182,7 @@ async def test_one_that_does_not_load_again_is_named_and_the_others_work(
     write("export const Q = async () => ({ 'text.complete': async (i, o) => { o.text += '!' } })", "b.js")
     door = await house.open()
     if "Promise" in second:
-        monkeypatch.setattr("instar.jshost.host._LOADING", 2)
+        monkeypatch.setattr("instar.jshost.host._LOADING", 6)
     session = await door.session()
     assert said(await door.ask(session, "hi")) == "hello!"
     assert said(await door.ask(session, "hi")) == "hello!"

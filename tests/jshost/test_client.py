@@ -198,7 +198,7 @@ def test_a_plugin_that_waits_for_its_own_directory_before_that_is_open_is_answer
 async def test_a_plugin_that_waits_for_a_server_that_waits_for_it_is_one_line_that_says_so(
     house: House, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("instar.jshost.host.PATIENCE", 0.3)
+    monkeypatch.setattr("instar.jshost.host.PATIENCE", 3)
     write("export const P = async ({ serverUrl }) => { await fetch(new URL('/session', serverUrl)) }")
     silent = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{silent.getsockname()[1]}"
@@ -207,7 +207,7 @@ async def test_a_plugin_that_waits_for_a_server_that_waits_for_it_is_one_line_th
         (notice,) = runtime.notices
     silent.close()
     assert notice.endswith(
-        "is skipped: it did not return within 0.3 s: GET /session is not answered, "
+        "is skipped: it did not return within 3 s: GET /session is not answered, "
         "and the server of a directory answers once its plugins are loaded"
     )
 

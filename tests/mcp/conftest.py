@@ -22,7 +22,7 @@ from instar.mcp import Place, Servers
 from instar.plugin import Ask
 from instar.process import Processes
 
-PATIENCE = 60.0
+PATIENCE = 30.0
 
 SDK = """
     import sys
@@ -75,7 +75,7 @@ RAW = """
             for done in range(4):
                 send({"method": "notifications/progress", "params": {
                     "progressToken": request["params"]["_meta"]["progressToken"], "progress": done, "total": 4}})
-                time.sleep(0.1)
+                time.sleep(0.9)
         if name == "large":
             return {"content": [{"type": "text", "text": "x" * int(arguments["size"])}]}
         if name == "picture":

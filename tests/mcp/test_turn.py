@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests import started
 from tests.turn import PATIENCE, House, results, said
+from tests.waiting import SOON
 
 from instar.approval import Reply, always_once
 from instar.event import PermissionAsked
@@ -237,7 +238,7 @@ async def test_an_abort_ends_the_call_and_closing_ends_the_server(
     await door.start(session, "go")
     await door.running("notes_hang")
     await notes.until(lambda: any(one["method"] == "tools/call" for one in notes.sent()))
-    assert await asyncio.wait_for(door.client.abort(session), 1.0)
+    assert await asyncio.wait_for(door.client.abort(session), SOON)
     await notes.until(lambda: any(one["method"] == "notifications/cancelled" for one in notes.sent()))
     child = int((notes.folder / "child.pid").read_text())
     assert is_alive(child), "a server belongs to the instance, not to a turn"
@@ -251,7 +252,7 @@ async def test_an_abort_does_not_wait_for_a_server_that_hangs(house: House, note
     session = await door.session()
     await door.start(session, "go")
     await notes.until(notes.sent)
-    assert await asyncio.wait_for(door.client.abort(session), 1.0)
+    assert await asyncio.wait_for(door.client.abort(session), SOON)
 
 
 async def test_servers_of_a_folder_that_is_not_trusted_are_not_started(house: House, lab: Any) -> None:
