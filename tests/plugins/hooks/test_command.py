@@ -288,8 +288,8 @@ def test_the_answer_to_a_request_is_read_like_a_programs_output(status, action):
 
 @pytest.mark.parametrize("line", ['{"a":', "{", '{"a": "', "[", '{"a": [{'])
 def test_megabytes_of_broken_json_are_read_in_no_time(line):
-    started = time.monotonic()
+    started = time.thread_time()
     assert outcome(0, (line * 300_000), "claude").action == "none"
     assert outcome(0, (f"{line}\n" * 300_000), "claude").action == "none"
     assert outcome(2, (f"{line}\n" * 300_000), "claude").action == "deny"
-    assert time.monotonic() - started < 5
+    assert time.thread_time() - started < 5

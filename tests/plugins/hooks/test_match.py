@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.plugins.hooks.making import event, read, rule
+from tests.waiting import SOON
 
 from instar.plugin import permission
 from instar.plugins.hooks.match import matched
@@ -102,11 +103,12 @@ def test_a_catastrophic_expression_is_given_up_in_time_and_its_rule_runs():
     happened = event(tool="x" * 300)
     started = time.monotonic()
     assert meets(one, happened) is None
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < SOON
     started = time.monotonic()
-    for _ in range(200):
+    # Tried again each time it would take its 20 ms each time.
+    for _ in range(2000):
         assert meets(one, happened) is None
-    assert time.monotonic() - started < 2, "it is not tried again"
+    assert time.monotonic() - started < SOON, "it is not tried again"
 
 
 def test_a_name_that_is_longer_than_any_runs_the_rule_in_doubt():
@@ -210,9 +212,9 @@ def test_if_looks_at_files_addresses_and_names(text, tool, given, fits):
 
 
 def test_if_with_many_stars_does_not_take_long():
-    started = time.monotonic()
+    started = time.thread_time()
     condition("Edit(" + "**/" * 100 + "*a" * 80 + ")", "edit", filePath="/".join(["a" * 100] * 40))
-    assert time.monotonic() - started < 1
+    assert time.thread_time() - started < 1
 
 
 @pytest.mark.parametrize("matcher", ["(?R)|b", "(a(?1)?)*", "(?:foo){e<=5}", r"\L<words>"])

@@ -11,6 +11,7 @@ import pytest
 from tests.plugins.hooks.making import event, rule
 from tests.plugins.hooks.test_table import GATES, cases, words
 from tests.running import lives
+from tests.waiting import SOON
 
 from instar.children import Children
 from instar.paths import Paths
@@ -152,11 +153,11 @@ async def test_a_redirect_is_not_followed(means: Means, listening: Listening) ->
 
 
 async def test_the_time_is_wall_clock_and_takes_the_whole_group(means: Means) -> None:
-    one = rule(command="(sleep 60 & echo $! > child; wait) & wait", timeout=0.3)
+    one = rule(command="(sleep 60 & echo $! > child; wait) & wait", timeout=3)
     started = time.monotonic()
     outcome = await outcome_of(one, means)
-    assert time.monotonic() - started < 3
-    assert "longer than 0.3 s" in outcome.error
+    assert time.monotonic() - started < SOON
+    assert "longer than 3 s" in outcome.error
     pid = int((means.project / "child").read_text())
     assert not lives(pid)
 
@@ -170,7 +171,7 @@ async def test_cancelling_the_caller_ends_the_program(means: Means) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < SOON
     assert not lives(pid)
 
 
@@ -178,7 +179,7 @@ async def test_a_background_child_that_holds_the_output_holds_nobody_up(means: M
     started = time.monotonic()
     outcome = await outcome_of(rule(command="sleep 60 & echo no >&2; exit 2"), means)
     assert (outcome.action, outcome.reason) == ("deny", "no")
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < SOON
 
 
 async def test_arguments_are_given_without_a_shell(means: Means) -> None:

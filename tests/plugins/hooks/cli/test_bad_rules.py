@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.plugins.hooks.cli.conftest import Ruled
+from tests.waiting import SOON
 
 LS = '== turn\ntool: bash {"command": "touch ran"}\n== turn\ntext: {{tool}}\n'
 
@@ -86,7 +87,7 @@ def test_an_expression_that_would_take_for_ever_counts_as_fitting_and_what_it_al
     )
     began = time.monotonic()
     tried = machine.tried("PreToolUse", "--tool", "x" * 60)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 2 * SOON
     (one,) = tried["rules"]
     assert (one["doubt"], one["outcome"]["action"], tried["decision"]["action"]) == (True, "none", "none")
 
