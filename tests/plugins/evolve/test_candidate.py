@@ -122,9 +122,9 @@ async def test_a_candidate_meets_the_accepted_test_whatever_was_done_to_it_by_ha
 
 async def test_a_test_that_hangs_is_ended_and_the_candidate_refused(kit, start, bot):
     kit.script(bot / "tests", "bot_test.sh", "#!/bin/sh\nsleep 60\n")
-    kit.script(bot / "config", "evolve.jsonc", '{"hook_timeout": 600}', mode=0o644)
+    kit.script(bot / "config", "evolve.jsonc", '{"hook_timeout": 3000}', mode=0o644)
     said = await refusal(kit, await start(bot), bot, "bot.sh", CHANGED)
-    assert "longer than hook_timeout (600 ms)" in said
+    assert "longer than hook_timeout (3000 ms)" in said
 
 
 async def test_of_a_long_test_output_the_end_is_kept(kit, start, bot):

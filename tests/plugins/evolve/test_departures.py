@@ -133,7 +133,7 @@ async def test_settings_broken_on_disk_leave_the_last_good_ones_in_force_also_af
     workspace(root)
     config = root / "config" / "evolve.jsonc"
     config.parent.mkdir()
-    config.write_text('{"hook_timeout": 700}')
+    config.write_text('{"hook_timeout": 3000}')
     async with living(root) as live:
         config.write_text('{"hook_timeout": ')
         assert await live.said("bot_greet") == "hello"
@@ -142,7 +142,7 @@ async def test_settings_broken_on_disk_leave_the_last_good_ones_in_force_also_af
         values = live.values
     async with living(root, values=values) as again:
         assert await again.said("bot_greet") == "hello"
-        assert "hook_timeout (700 ms)" in await again.refused(bot(discover="sleep 60"))
+        assert "hook_timeout (3000 ms)" in await again.refused(bot(discover="sleep 60"))
 
 
 async def test_the_gates_own_settings_may_not_stand_in_the_workspace(root):

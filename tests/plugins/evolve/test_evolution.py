@@ -1,9 +1,12 @@
 """Evolving a workspace: tested, installed whole, committed; one change at a time."""
 
 import asyncio
+import os
+import signal
 
 import pytest
 from tests.running import having
+from tests.waiting import SOON
 
 from instar.plugin import ToolFailure
 
@@ -63,13 +66,15 @@ async def test_a_file_that_somebody_changes_while_its_candidate_is_tested_is_not
     path = hello / "hooks" / "hello.py"
     text = path.read_text()
     test = hello / "tests" / "hello_test.py"
-    test.write_text("#!/bin/sh\nexec sleep 1.4711\n")
+    test.write_text("#!/bin/sh\nsleep 1471.1\nexit 0\n")
     running = await start(hello)
     change = running.call("evolve_hook_edit", file="hello.py", oldString=HEAD, newString=ADDED)
     changing = asyncio.create_task(change)
-    while not await asyncio.to_thread(having, "1.4711"):
+    while not (naps := await asyncio.to_thread(having, "sleep", "1471.1")):
         await asyncio.sleep(0.02)
     path.write_text(text + "# by hand\n")
+    for nap in naps:
+        os.kill(nap, signal.SIGKILL)
     with pytest.raises(
         ToolFailure, match=r"^nothing was changed: hooks/hello\.py was changed, behind the gate"
     ):
@@ -137,7 +142,7 @@ async def test_a_cancelled_tool_run_ends_at_once_and_what_it_changed_is_committe
     while not (root / "half.md").exists():
         await asyncio.sleep(0.005)
     task.cancel()
-    done, _ = await asyncio.wait([task], timeout=1)
+    done, _ = await asyncio.wait([task], timeout=SOON)
     assert done == {task}
     assert task.cancelled()
     assert kit.git(root, "status", "--porcelain") == "?? half.md\n"

@@ -102,7 +102,7 @@ async def test_settings_that_break_later_change_nothing(kit, start, root, how):
         '#!/bin/sh\n[ $1 = discover ] && echo \'{"tools": [{"name": "t"}]}\' || sleep 60\n',
     )
     (root / "config").mkdir()
-    (root / "config" / "evolve.jsonc").write_text('{"hook_timeout": 200}')
+    (root / "config" / "evolve.jsonc").write_text('{"hook_timeout": 3000}')
     running = await start(root)
     (root / "config" / "evolve.jsonc").write_text('{"hook_timeout": 60000, oops}')
     if how == "accepted":
@@ -111,7 +111,7 @@ async def test_settings_that_break_later_change_nothing(kit, start, root, how):
     else:
         await running.step()
         assert "config/evolve.jsonc was changed, behind the gate" in running.problems[0]
-    with pytest.raises(ToolFailure, match=r"hook_timeout \(200 ms\)"):
+    with pytest.raises(ToolFailure, match=r"hook_timeout \(3000 ms\)"):
         await running.call("a_t")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.plugins.evolve.living import Living, bot, discover, living, workspace
 
-SLOW = '{"hook_timeout": 1000}'
+SLOW = '{"hook_timeout": 4000}'
 UNNAMED = discover(name="other")
 
 

@@ -103,7 +103,7 @@ async def test_a_candidate_may_be_no_worse_than_live_by_more_than_live_says(
         ('echo \'{"score": 1, "tolerance": -1}\'', "its tolerance must be 0 or more"),
         ('echo \'{"score": 1, "runs": 1000}\'', f"its runs 1 to {MAX_RUNS}"),
         (":", "it printed no score"),
-        ("sleep 60", "it took longer than 1 s"),
+        ("sleep 60", "it took longer than 3 s"),
         ("head -c 2000000 /dev/zero; echo; echo 1", "it printed more than"),
     ],
 )
@@ -111,7 +111,7 @@ async def test_an_eval_that_gives_no_score_refuses_the_candidate_and_says_what_i
     evals: Evals, candidate: str, said: str
 ) -> None:
     evals.write("evals/quality", PASS_ON)
-    report = await evals.compare(candidate, timeout=1)
+    report = await evals.compare(candidate, timeout=3 if candidate == "sleep 60" else 20)
     assert said in str(report.refusal)
     assert "with the live file" not in str(report.refusal)
 

@@ -79,7 +79,7 @@ def test_one_beats_another_takes_over_when_it_is_killed_and_no_beat_runs_twice(s
     last = start()
     wait_until(lambda: any(pid == last.pid for _, pid in runs(tmp_path)))
     last.send_signal(signal.SIGINT)
-    last.wait(10)
+    last.wait(30)
     entries = Book(tmp_path).entries()
     spans = [number for entry in entries for number in range(entry.number, entry.number + entry.times)]
     assert spans == list(range(spans[0], spans[-1] + 1))
