@@ -21,7 +21,7 @@ BAD = {
     "10 MB": (BIG, "printed more than 10000000 bytes", "xxxxx"),
     "not UTF-8": ("printf 'caf\\351\\n'", "is not UTF-8", "caf\N{REPLACEMENT CHARACTER}"),
     "exits 3": ("echo why >&2; exit 3", "exit code 3", "why"),
-    "hangs": ('echo \'{"log": "going to sleep"}\'; sleep 60', "hook_timeout (500 ms)", "going to sleep"),
+    "hangs": ('echo \'{"log": "going to sleep"}\'; sleep 60', "hook_timeout (2000 ms)", "going to sleep"),
     "a signal": ("echo soon; kill -9 $$", "signal 9 (SIGKILL)", "soon"),
 }
 
@@ -34,7 +34,7 @@ def test_a_script_that_misbehaves_stops_nothing_and_the_log_says_which_hook_how_
     person.shell(
         "good.sh", discover='{"tools": [{"name": "t"}]}', tool_after="{}", execute_tool='{"result": "ran"}'
     )
-    ran = person.run(STORY, EVOLVE_HOOK_TIMEOUT="500" if how == "hangs" else "20000")
+    ran = person.run(STORY, EVOLVE_HOOK_TIMEOUT="2000" if how == "hangs" else "20000")
     assert ran.stdout == "done\n"
     assert person.results() == ["out\n", "ran"]
     for hook in hooks:
@@ -51,7 +51,7 @@ def test_a_tool_whose_script_misbehaves_is_an_error_for_the_model_that_fits_its_
     code, why, _ = BAD[how]
     person.shell("bad.sh", discover='{"tools": [{"name": "t"}]}', execute_tool=f"$ {code}")
     person.run("== turn\ntool: bad_t {}\n== turn\ntext: done\n",
-               EVOLVE_HOOK_TIMEOUT="500" if how == "hangs" else "20000")  # fmt: skip
+               EVOLVE_HOOK_TIMEOUT="2000" if how == "hangs" else "20000")  # fmt: skip
     (result,) = person.results()
     assert why in result
     assert len(result) < 2000
@@ -86,7 +86,7 @@ def test_a_hanging_script_is_ended_with_all_that_it_started(person):
     # A number of this process: another run of the suite on the machine has its own.
     mark = f"313.{os.getpid()}"
     person.shell("a.sh", discover="{}", idle=f"$ sleep {mark} & sleep {mark}")
-    person.run("== turn\ntext: done\n", EVOLVE_HOOK_TIMEOUT="500")
+    person.run("== turn\ntext: done\n", EVOLVE_HOOK_TIMEOUT="3000")
     assert not having("sleep", mark)
 
 

@@ -76,14 +76,14 @@ def test_validate_prints_the_tests_output_and_installs_nothing(workspace):
     [
         ("#!/bin/sh\nif\n", "a.sh", "does not answer discover"),
         ("#!/bin/sh\necho '[]'\n", "a.sh", "not a list"),
-        ("#!/bin/sh\nsleep 60\n", "a.sh", "hook_timeout (300 ms)"),
+        ("#!/bin/sh\nsleep 60\n", "a.sh", "hook_timeout (3000 ms)"),
         ("caf\xe9", "a.sh", "is not UTF-8 text (byte 3)"),
         ("#!/bin/sh\n", "other.sh", "has no hook script hooks/other.sh"),
     ],
 )
 def test_validate_refuses_with_the_reason_and_ends_with_1(workspace, text, name, said):
     file = candidate(workspace, text, name)
-    ran = workspace.instar("evolve", "validate", file, code=1, EVOLVE_HOOK_TIMEOUT="300")
+    ran = workspace.instar("evolve", "validate", file, code=1, EVOLVE_HOOK_TIMEOUT="3000")
     assert said in ran.stderr
     assert workspace.copies() == []
 

@@ -159,7 +159,7 @@ def test_a_candidate_that_is_no_good_changes_nothing_and_the_model_is_told_why(b
 def test_a_test_that_cannot_pass_changes_nothing(bot, spoil, said):
     spoil(bot.root / "tests" / "bot_test.py")
     before = bot.files()
-    bot.environment["EVOLVE_HOOK_TIMEOUT"] = "700"
+    bot.environment["EVOLVE_HOOK_TIMEOUT"] = "3000"
     result = one(bot, "evolve_hook_write", file="bot.py", content=GROWN)
     assert said in result
     assert AS_IT_WAS in result

@@ -307,7 +307,7 @@ async def test_what_is_said_while_other_sessions_are_answered_is_told_at_the_end
     person.tell(STORY)
     door = await person.open()
     source, *others = await prompted(door, 4)
-    person.tell('== when "slow"\ndelay: 300ms\ntext: ok\n' + STORY)
+    person.tell('== when "slow"\ndelay: 4s\ntext: ok\n' + STORY)
     calls = len(person.requests())
     turns = [asyncio.create_task(door.ask(session, "slow")) for session in others]
     await until(lambda: len(person.requests()) == calls + 3)

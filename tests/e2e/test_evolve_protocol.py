@@ -374,5 +374,5 @@ def test_a_mistake_in_the_settings_names_line_and_column_and_evolve_stays_off(pe
 def test_an_environment_variable_wins_over_the_file(person):
     person.shell("a.sh", discover="{}", mutate_request="$ sleep 20")
     person.write("config/evolve.jsonc", '{"hook_timeout": 20000}')
-    ran = person.run(DONE, EVOLVE_HOOK_TIMEOUT="500")
-    assert ran.logged("script=a.sh", "hook=mutate_request", "hook_timeout (500 ms)")
+    ran = person.run(DONE, EVOLVE_HOOK_TIMEOUT="3000")
+    assert ran.logged("script=a.sh", "hook=mutate_request", "hook_timeout (3000 ms)")

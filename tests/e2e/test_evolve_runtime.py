@@ -6,7 +6,7 @@ import os
 
 import pytest
 from tests.running import having
-from tests.waiting import until
+from tests.waiting import SOON, until
 
 from instar.plugin import PromptBody
 
@@ -114,7 +114,7 @@ async def test_an_abort_in_the_middle_of_a_validation_installs_nothing_and_leave
     session = await door.session()
     await door.runtime.session.prompt_async(session, PromptBody.text("hi"))
     await until(lambda: having("sleep", NAP))
-    async with asyncio.timeout(1.0):
+    async with asyncio.timeout(SOON):
         await door.runtime.session.abort(session)
     await until(lambda: not person.copies())
     assert not having("sleep", NAP)

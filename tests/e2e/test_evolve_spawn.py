@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-BUSY = 20.0
-TIMEOUT = 1000
+BUSY = 60.0
+TIMEOUT = 3000
 """Milliseconds that a hook may take."""
 
 SCRIPT = f"""#!{os.path.realpath(sys.executable)}
