@@ -106,7 +106,7 @@ async def test_the_tail_of_a_summary_is_the_copys_own(door: Door) -> None:
 
 
 async def test_an_answer_that_is_still_being_written_is_left_out(door: Door, house: House) -> None:
-    house.says('== when ""\ntool: bash {"command": "sleep 30"}\n')
+    house.says('== when ""\ntool: bash {"command": "sleep 4711"}\n')
     session = await door.session()
     await door.start(session, "go")
     await door.running()

@@ -30,7 +30,7 @@ def side(house: House, tmp_path: Path) -> Path:
 
 
 async def test_a_session_does_not_move_while_its_turn_runs(house: House, side: Path) -> None:
-    house.says("== turn\ntext: hello\ndelay: 30s\n")
+    house.says("== turn\ntext: hello\ndelay: 90s\n")
     door = await house.open()
     session = await door.session()
     await door.start(session, "hi")

@@ -148,7 +148,7 @@ async def test_a_message_or_part_that_is_not_there_changes_nothing(door: Door, p
 
 
 async def test_a_session_that_works_is_not_changed(door: Door, house: House) -> None:
-    house.says('== when ""\ntool: bash {"command": "sleep 30"}\n')
+    house.says('== when ""\ntool: bash {"command": "sleep 4711"}\n')
     session = await door.session()
     await door.start(session, "go")
     await door.running()

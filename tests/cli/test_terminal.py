@@ -20,7 +20,7 @@ def test_text_streams_reasoning_is_dim_and_a_tool_line_has_title_and_time(machin
 
 
 def test_text_appears_while_the_model_still_speaks(machine, screen):
-    machine.script("== turn\ntext: first\ndelay: 30s\ntext: second\n")
+    machine.script("== turn\ntext: first\ndelay: 90s\ntext: second\n")
     terminal = screen("run", "-m", "scripted/test", "hello")
     terminal.wait_for("first")
     terminal.type("\x03")
