@@ -25,7 +25,7 @@ from instar.server.contributed import declared
 from instar.server.instances import Instances
 from instar.server.openapi import document
 
-PATIENCE = 60.0
+PATIENCE = 30.0
 
 
 class Asking:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 Found = TypeVar("Found")
 
-PATIENCE = 60.0
+PATIENCE = 30.0
 """Seconds after which a test gives up on what hangs."""
 PAUSE = 0.01
 SOON = 10.0

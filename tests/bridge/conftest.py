@@ -15,7 +15,7 @@ import instar.bridge
 
 HALF = Path(instar.bridge.__file__).parent / "opencode.mjs"
 PLAYER = Path(__file__).parent / "player.mjs"
-PATIENCE = 60.0
+PATIENCE = 30.0
 
 
 class PlayError(Exception):

@@ -23,7 +23,7 @@ from instar.message import ToolPart, WithParts, text_of
 from instar.plugin import PromptBody, SessionBody
 from instar.runtime import Options, Runtime
 
-PATIENCE = 60.0
+PATIENCE = 30.0
 """Seconds after which a test gives up on what hangs."""
 
 SEED_MINIMAL = """\
