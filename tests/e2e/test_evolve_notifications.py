@@ -246,7 +246,8 @@ async def test_what_a_person_took_back_is_not_dropped_by_a_message(person):
     await door.runtime.session.revert(other)
     await door.ask(source, "tell the others")
     await door.runtime.session.unrevert(other)
-    assert [text_of(one) for one in await door.history(other)] == ["hello", "ok"]
+    # The end of the other turn is heard of a moment later: it may be told by now, behind what was taken back.
+    assert [text_of(one) for one in await door.history(other)] in (["hello", "ok"], ["hello", "ok", DEFAULT])
     await door.ask(other, "well?")
     assert await notes(door, other) == [DEFAULT]
 

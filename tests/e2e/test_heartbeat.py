@@ -59,6 +59,13 @@ class Beats:
     def noted(self, name: str) -> Any:
         return json.loads((self.book.folder.parent / "notes" / f"{name}.json").read_text())
 
+    def used(self) -> str:
+        """The model that was noted as the one used last; "" before any was: plugins hear of it a moment later."""
+        try:
+            return str(self.noted("model")["model"]["modelID"])
+        except FileNotFoundError:
+            return ""
+
     def entries(self, *kinds: str) -> list[BeatEntry]:
         try:
             found = self.book.entries()
@@ -289,6 +296,7 @@ async def test_the_model_that_a_person_used_last_beats_after_a_restart_and_is_wr
     door = await person.open()
     prompt = PromptBody.text("hi", model=ModelRef(provider_id="scripted", model_id="y"))
     await door.runtime.session.prompt(await door.session(), prompt)
+    await until(lambda: beats.used() == "y")
     await door.runtime.close()
     kept = person.root / "state/evolve.json"
     assert not kept.exists()
@@ -302,7 +310,7 @@ async def test_the_model_that_a_person_used_last_beats_after_a_restart_and_is_wr
     entry = await beats.beat()
     assert (await beats.messages(door, entry))[-1].info.model_id == "z"
     await door.ask(await door.session())
-    await until(lambda: beats.noted("model")["model"]["modelID"] == "x")
+    await until(lambda: beats.used() == "x")
     await beats.beat()
     assert json.loads(kept.read_text()) == {"model": {"providerID": "scripted", "modelID": "x"}, "mine": 1}
 
@@ -316,14 +324,14 @@ async def test_only_a_persons_own_sessions_say_which_model_was_used_last(beats):
     door = await person.open()
     talk = await door.session()
     await door.ask(talk)
-    await until(lambda: beats.noted("model")["model"]["modelID"] == "x")
+    await until(lambda: beats.used() == "x")
     await beats.beat()
     child = await door.runtime.session.create(SessionBody(title="t", parent_id=talk))
     other = PromptBody.text("hi", model=ModelRef(provider_id="scripted", model_id="z"))
     await door.runtime.session.prompt(child.id, other)
     await door.runtime.session.summarize(talk)
     await beats.beat()
-    assert beats.noted("model")["model"]["modelID"] == "x"
+    assert beats.used() == "x"
 
 
 async def test_the_agents_own_model_comes_before_the_one_that_was_used_last(beats):
@@ -358,12 +366,13 @@ async def test_a_beat_that_is_due_while_another_session_works_is_skipped_with_th
     talk = await door.session()
     asking = asyncio.create_task(door.ask(talk))
     try:
-        (entry, *_) = await until(lambda: beats.entries("skipped"))
+        (entry, *_) = await until(lambda: [one for one in beats.entries("skipped") if talk in one.why])
     finally:
         await door.runtime.session.abort(talk)
         await asyncio.gather(asking, return_exceptions=True)
     assert entry.why == f"session {talk} (t) is busy"
-    assert (await until(lambda: beats.entries("ran")))[0].number > entry.number
+    # One may have run before the session began to work.
+    await until(lambda: [one for one in beats.entries("ran") if one.number > entry.number])
 
 
 async def test_a_session_of_another_instar_on_the_workspace_keeps_it_from_beating_too(beats):
@@ -393,9 +402,15 @@ async def test_the_setting_lets_it_beat_while_another_session_works(beats):
     door = await person.open()
     talk = await door.session()
     asking = asyncio.create_task(door.ask(talk))
+
+    async def working() -> bool:
+        return talk in await door.runtime.session.status()
+
     try:
-        assert await until(lambda: beats.entries("ran"))
-        assert list(await door.runtime.session.status()) == [talk]
+        await until(working)
+        number = beats.book.state.number
+        assert await until(lambda: [one for one in beats.entries("ran") if one.number >= number])
+        assert await working()
     finally:
         await door.runtime.session.abort(talk)
         await asyncio.gather(asking, return_exceptions=True)
