@@ -26,6 +26,7 @@ const client = {
 const project = { id: "p", worktree: directory }
 const input = { client, directory, worktree: directory, project, serverUrl: new URL("http://localhost:4096") }
 const asks = []
+const aborting = new AbortController()
 
 class Denied extends Error {}
 
@@ -38,7 +39,7 @@ const context = (given) => ({
   agent: "build",
   directory,
   worktree: directory,
-  abort: given.abortAfter === undefined ? new AbortController().signal : AbortSignal.timeout(given.abortAfter),
+  abort: aborting.signal,
   metadata: (shown) => asks.push({ shown }),
   ask: async (asked) => {
     asks.push(asked)
@@ -63,6 +64,7 @@ const commands = {
   config: async ({ config }) => (await hooks.config(config), config),
   event: ({ event }) => hooks.event({ event }),
   tool: ({ name, args, ...given }) => hooks.tool[name].execute(args, context(given)),
+  abort: () => aborting.abort(),
   seen: () => ({ logs, requests, asks }),
   dispose: () => hooks.dispose?.(),
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.bridge.conftest import HALF, Player, PlayError
+from tests.bridge.conftest import HALF, PATIENCE, Player, PlayError
 from tests.waiting import wait_until
 
 Start = Callable[..., Player]
@@ -170,6 +170,7 @@ async def greet(args, context):
     context.metadata(title="soon")
     return ToolResult(output="Hello, " + args["who"], title="greeted", metadata={"a": 1})
 async def wait(args, context):
+    note("began")
     try:
         await asyncio.Event().wait()
     finally:
@@ -204,9 +205,12 @@ def test_a_tool_asks_shows_and_answers_by_opencodes_means(player: Start) -> None
 def test_a_call_that_opencode_aborts_is_cancelled_in_python(player: Start, tmp_path: Path) -> None:
     one = player(TOOLS)
     one.do("open", routes={f"GET /session/{SESSION}/message": []})
+    call = one.begin("tool", name="wait", args={})
+    wait_until(lambda: notes(tmp_path / "project") == [["began"]])
+    one.do("abort")
     with pytest.raises(PlayError, match="it was aborted"):
-        one.do("tool", name="wait", args={}, abortAfter=200)
-    wait_until(lambda: notes(tmp_path / "project") == [["cancelled", True]])
+        call.result(PATIENCE)
+    wait_until(lambda: notes(tmp_path / "project") == [["began"], ["cancelled", True]])
 
 
 def test_messages_cross_over_once_and_then_what_changed_of_them(player: Start) -> None:
@@ -510,7 +514,7 @@ def test_a_bridge_that_answers_nothing_any_more_is_ended(player: Start, tmp_path
 async def before(given, output):
     note(os.getpid())
     import time
-    time.sleep(60)
+    time.sleep(4711)
 """,
             '{"tool.execute.before": before}',
         )
