@@ -165,19 +165,21 @@ def test_an_answer_at_another_client_takes_the_question_from_the_terminal(there,
 
 
 def test_ctrl_c_ends_the_turn_in_the_server(there, screen):
-    server = there('== turn\ntool: bash {"command": "sleep 600.25"}\n')
+    nap = f"sleep 600.{os.getpid()}"
+    server = there(f'== turn\ntool: bash {{"command": "{nap}"}}\n')
     shown = screen("run", "--auto", "--attach", server.url, "--dir", str(server.folder), "hello")
-    shown.wait_until(lambda: server.machine.runs("sleep 600.25"))
+    shown.wait_until(lambda: server.machine.runs(nap))
     os.kill(shown.pid, signal.SIGINT)
     assert shown.end() == 130
-    assert not server.machine.runs("sleep 600.25")
+    assert not server.machine.runs(nap)
     assert server.client.session.status() == {}
 
 
 def test_a_server_that_goes_away_in_the_middle_is_one_clear_line(there, screen):
-    server = there('== turn\ntool: bash {"command": "sleep 600.125"}\n')
+    nap = f"sleep 601.{os.getpid()}"
+    server = there(f'== turn\ntool: bash {{"command": "{nap}"}}\n')
     shown = screen("run", "--auto", "--attach", server.url, "--dir", str(server.folder), "hello")
-    shown.wait_until(lambda: server.machine.runs("sleep 600.125"))
+    shown.wait_until(lambda: server.machine.runs(nap))
     server.process.kill()
     assert shown.end() == 1
     assert "instar: " in shown.text
