@@ -5,8 +5,11 @@ is what it lists, and a line of ``log.jsonl`` is what it was sent.
 """
 
 import asyncio
+import contextlib
 import json
 import os
+import random
+import socket
 import sys
 import textwrap
 import time
@@ -173,7 +176,8 @@ class Lab:
         (self.folder / "tools.json").write_text(json.dumps(tools))
 
     def raw(self, *arguments: str, **more: Any) -> dict[str, Any]:
-        return {"type": "local", "command": [sys.executable, "raw_server.py", *arguments], **more}
+        command = [sys.executable, "raw_server.py", *arguments]
+        return {"type": "local", "command": command, "timeout": 15000, **more}
 
     def sdk(self, **more: Any) -> dict[str, Any]:
         return {"type": "local", "command": [sys.executable, "sdk_server.py"], "timeout": 15000, **more}
@@ -292,12 +296,13 @@ async def http(lab: Lab) -> AsyncIterator[Callable[..., Http]]:
 
 
 def _free_port() -> int:
-    import socket
-
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
+    """A port that nothing is given of itself: it stays free until the server listens, and while that is gone."""
+    first_given = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.randrange(10_000, max(first_given, 11_000))
+        with socket.socket() as found, contextlib.suppress(OSError):
+            found.bind(("127.0.0.1", port))
+            return port
 
 
 @pytest.fixture(scope="session", autouse=True)

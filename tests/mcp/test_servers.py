@@ -95,12 +95,12 @@ async def test_a_remote_address_where_nobody_listens_costs_one_line(lab: Any) ->
         ({"command": ["x"]}, 'mcp.bad.type is missing: say "local"'),
         ({"type": "remote", "url": "notes.example"}, "mcp.bad.url is missing or is no http"),
         (
-            {"type": "local", "command": [sys.executable, "raw_server.py", "refuse"]},
+            {"type": "local", "command": [sys.executable, "raw_server.py", "refuse"], "timeout": 15000},
             "code 7: no key in NOTES_KEY",
         ),
-        ({"type": "local", "command": ["echo", "hello"]}, "it ended with exit code 0"),
+        ({"type": "local", "command": ["echo", "hello"], "timeout": 15000}, "it ended with exit code 0"),
         (
-            {"type": "local", "command": [sys.executable, "raw_server.py", "wrong"]},
+            {"type": "local", "command": [sys.executable, "raw_server.py", "wrong"], "timeout": 15000},
             "answer to initialize is wrong",
         ),
         (
