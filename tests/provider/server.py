@@ -2,14 +2,17 @@
 
 ``python server.py FOLDER`` prints its port. The model of a request names a plan, ``FOLDER/MODEL.json``:
 ``status``, ``headers``, ``pieces`` (texts that are sent one by one, each as a chunk of its own; a number is
-a pause in seconds, {"hex": …} bytes, "hang" silence for ever, "drop" a torn connection), ``before`` (seconds before the
-head). Every request is appended to ``FOLDER/requests.jsonl`` with its headers and its raw body.
+a pause in seconds, {"hex": …} bytes, "hang" silence for ever, "drop" a torn connection, {"together": …} a wait for so
+many requests of this plan), ``before`` (seconds before the head). Every request is appended to
+``FOLDER/requests.jsonl`` with its headers and its raw body.
 """
 
 import asyncio
 import json
 import re
 import sys
+from collections import Counter
+from functools import partial
 from pathlib import Path
 
 
@@ -21,7 +24,7 @@ async def read_request(reader):
     return first, headers, body
 
 
-async def send(writer, plan):
+async def send(writer, plan, asked):
     headers = {"content-type": "text/event-stream", "transfer-encoding": "chunked"} | plan.get("headers", {})
     lines = [
         f"HTTP/1.1 {plan.get('status', 200)} X",
@@ -41,6 +44,11 @@ async def send(writer, plan):
             await writer.drain()
             await asyncio.sleep(piece)
             continue
+        if isinstance(piece, dict) and "together" in piece:
+            await writer.drain()
+            while asked() < piece["together"]:
+                await asyncio.sleep(0.01)
+            continue
         data = bytes.fromhex(piece["hex"]) if isinstance(piece, dict) else piece.encode()
         writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
     writer.write(b"0\r\n\r\n")
@@ -49,6 +57,7 @@ async def send(writer, plan):
 
 def serve(folder):
     connections = 0
+    asked = Counter()
 
     async def handle(reader, writer):
         nonlocal connections
@@ -70,7 +79,9 @@ def serve(folder):
                 }
                 with (folder / "requests.jsonl").open("a") as out:
                     out.write(json.dumps(line) + "\n")
-                await send(writer, json.loads((folder / f"{plan}.json").read_text()))
+                asked[plan] += 1
+                text = (folder / f"{plan}.json").read_text()
+                await send(writer, json.loads(text), partial(asked.__getitem__, plan))
         except (asyncio.IncompleteReadError, ConnectionError):
             (folder / f"closed-{number}").touch()
         finally:
