@@ -46,9 +46,8 @@ async def test_output_is_shown_while_the_command_runs(ctx: Any, call: Any, proje
         (project / ctx.shown[-1]["output"].split()[-1]).touch()
 
     ctx.on_metadata = release
-    waiting = "until [ -e WORD ]; do sleep 0.01; done"
-    text = "; ".join(f"echo {word}; {waiting.replace('WORD', word)}" for word in ("first", "second"))
-    text += "; echo done"
+    wait = "until [ -e {} ]; do sleep 0.01; done"
+    text = f"echo first; {wait.format('first')}; echo second; {wait.format('second')}; echo done"
     result = await call(bash.TOOL, ctx, command=text)
     assert result.output == "first\nsecond\ndone\n"
     assert ctx.shown[0] == {"output": "first\n"}
