@@ -357,14 +357,19 @@ async def test_what_a_project_brings_runs_in_its_worktree_too(house: House, repo
     assert os.fspath(house.folder) == session.directory
 
 
+@pytest.mark.parametrize("gone", ["the folder", "its link to the repository"])
 async def test_what_git_left_of_a_worktree_while_it_tidied_up_is_removed_with_its_branch(
-    house: House, repository: Path
+    house: House, repository: Path, gone: str
 ) -> None:
     workspaces = (await house.open()).runtime.workspace
     folder = Path(str((await workspaces.create(name="fix")).directory))
-    shutil.rmtree(folder)
+    if gone == "the folder":
+        shutil.rmtree(folder)
+    else:
+        (folder / ".git").unlink()
     (repository / ".git" / "worktrees" / "fix" / "locked").write_text("initializing")
     await workspaces.remove("fix")
+    assert not folder.exists()
     assert git(repository, "branch") == "* main"
     assert len(git(repository, "worktree", "list").splitlines()) == 1
 

@@ -75,7 +75,7 @@ class Worktrees:
             await self._git("worktree", "remove", *force, str(directory), env=repository)
         elif directory.exists():
             await asyncio.to_thread(shutil.rmtree, directory)
-        elif _is_repository(repository["GIT_DIR"]) and _is_begun(Path(repository["GIT_DIR"]), directory):
+        if _is_repository(repository["GIT_DIR"]) and _is_begun(Path(repository["GIT_DIR"]), directory):
             # Git was ended while it tidied up itself: its lock would keep the entry, and that the branch.
             forced = ("worktree", "remove", "--force", "--force", str(directory))
             await self._git(*forced, check=False, env=repository)
