@@ -374,6 +374,19 @@ async def test_what_git_left_of_a_worktree_while_it_tidied_up_is_removed_with_it
     assert len(git(repository, "worktree", "list").splitlines()) == 1
 
 
+async def test_what_git_left_of_a_worktree_whose_checkout_was_ended_is_removed_with_its_branch(
+    house: House, repository: Path
+) -> None:
+    workspaces = (await house.open()).runtime.workspace
+    folder = Path(str((await workspaces.create(name="fix")).directory))
+    entry = repository / ".git" / "worktrees" / "fix"
+    (entry / "index").rename(entry / "index.lock")
+    (folder / "a.txt").unlink()
+    await workspaces.remove("fix")
+    assert not folder.exists()
+    assert git(repository, "branch") == "* main"
+
+
 async def test_what_git_left_of_a_worktree_while_it_took_it_back_is_removed_and_no_work_with_it(
     house: House, repository: Path
 ) -> None:

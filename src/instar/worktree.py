@@ -208,7 +208,14 @@ def _is_repository(folder: str) -> bool:
 def _half_made(directory: Path) -> bool:
     """Whether git was ended while it made this worktree: it locks one until it is whole."""
     folder = git_folder(directory)
-    return folder is not None and (_read(folder / "locked") == "initializing" or _is_torn(directory))
+    return folder is not None and (
+        _read(folder / "locked") == "initializing" or _is_unfilled(folder) or _is_torn(directory)
+    )
+
+
+def _is_unfilled(folder: Path) -> bool:
+    """Whether the checkout was ended that writes a worktree's first index: git unlocks it before it tidies up."""
+    return (folder / "index.lock").exists() and not (folder / "index").exists()
 
 
 def _is_torn(directory: Path) -> bool:
