@@ -16,8 +16,8 @@ from instar.lease import is_dead
 from instar.store import StoreError
 from instar.store.running import Run, running, waiting
 
-_PATIENCE: Final = 3.0
-"""Seconds that is waited for turns to end: they need one, a machine under load more."""
+_PATIENCE: Final = 6.0
+"""Seconds that is waited for turns to end: they need one, on a machine under load some more."""
 _LOOK: Final = 0.05
 
 
