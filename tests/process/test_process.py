@@ -160,7 +160,7 @@ async def test_an_observer_that_raises_ends_the_child(processes: Processes, tmp_
 
     with pytest.raises(KeyError) as raised:
         await processes.run(["sh", "-c", "echo $$; sleep 60"], cwd=tmp_path, on_output=on_output)
-    assert not lives(int(raised.value.args[0]))
+    await until(lambda: not lives(int(raised.value.args[0])))
 
 
 async def test_a_signal_death_is_told_apart_from_an_exit_code(processes: Processes, tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ async def test_a_child_that_ignores_sigterm_is_killed(processes: Processes, tmp_
     output = await processes.run(["sh", "-c", ignore], cwd=tmp_path, timeout=3)
     assert time.monotonic() - began < SOON
     assert (output.timed_out, output.signal) == (True, signal.SIGKILL)
-    assert not lives(int(output.stdout))
+    await until(lambda: not lives(int(output.stdout)))
 
 
 async def test_a_child_gets_a_moment_to_clean_up_before_it_is_killed(
@@ -232,7 +232,7 @@ async def test_cancelling_twice_still_leaves_nothing_running(processes: Processe
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert not lives(int(seen))
+    await until(lambda: not lives(int(seen)))
 
 
 async def test_cancelling_while_a_child_starts_leaves_nothing_running(
@@ -247,7 +247,7 @@ async def test_cancelling_while_a_child_starts_leaves_nothing_running(
     with pytest.raises(asyncio.CancelledError):
         await task
     pid = (tmp_path / "pid").read_text().strip() if (tmp_path / "pid").exists() else ""
-    assert not pid or not lives(int(pid))
+    await until(lambda: not pid or not lives(int(pid)))
 
 
 async def test_a_grandchild_that_holds_the_pipe_does_not_hang_us(
@@ -274,7 +274,11 @@ async def test_a_silent_background_job_ends_with_its_run(processes: Processes, t
     assert not lives(int(output.stdout))
 
 
-async def test_closing_ends_every_child_and_refuses_new_ones(tmp_path: Path) -> None:
+async def test_closing_ends_every_child_and_refuses_new_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What heeds SIGTERM is not killed because a busy machine is slow to let it.
+    monkeypatch.setattr("instar.process.child.GRACE", 10.0)
     processes, seen = Processes(), bytearray()
     runs = [
         asyncio.create_task(
@@ -300,8 +304,9 @@ async def test_runs_leave_no_descriptor_and_no_zombie(processes: Processes, tmp_
         ]
         return set("".join(found).split())
 
-    # The guard starts with the first child that takes a moment, and stays.
-    await processes.run(["sleep", "0.1"], cwd=tmp_path)
+    # The guard starts with the first child that is seen to take a moment, and stays.
+    while not processes._guard._pid:
+        await processes.run(["sleep", "0.1"], cwd=tmp_path)
     # Other tests of this process may have a server of their own running.
     before, others = descriptors(), children()
     for _ in range(200):
@@ -532,7 +537,7 @@ async def test_without_a_guard_it_is_said_once_that_a_killed_instar_leaves_its_c
     monkeypatch.setattr("instar.process.guard._SHELL", str(tmp_path / "no-such-shell"))
     processes = Processes()
     for _ in range(2):
-        done = await processes.run(["sleep", "0.1"], cwd=tmp_path)
+        done = await processes.run(["sleep", "0.5"], cwd=tmp_path)
         assert done.code == 0
     await processes.close()
     said = [record.getMessage() for record in caplog.records if "guard=none" in record.getMessage()]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import running
 from tests.running import lives
 from tests.waiting import SOON, quickest
 
@@ -428,7 +429,12 @@ DAEMON = (
 @pytest.mark.parametrize("confine", SHIELDS.values(), ids=SHIELDS.keys())
 @pytest.mark.parametrize("warm", [False, True], ids=["plainly", "warm"])
 @pytest.mark.parametrize(
-    "program", [DAEMON, "import os; os.system('setsid -f sh -c \"echo $$; exec sleep 60 >/dev/null 2>&1\"')"]
+    "program",
+    [
+        DAEMON,
+        # It ends when the daemon has said which process it is.
+        """import os; os.system("setsid -f sh -c 'echo $$; exec sleep 60 >/dev/null 2>&1' | head -n 1")""",
+    ],
 )
 def test_a_daemon_ends_with_the_call_that_left_it(
     shared: Bench, warm: bool, program: str, confine: Shield | None
@@ -465,14 +471,30 @@ def test_streams_can_be_merged(shared: Bench) -> None:
     assert shared.call(path, merge=True).stdout == b"123"
 
 
+def held(pid: int) -> list[str]:
+    """The kinds of what a process has open; none where one of them was closed meanwhile."""
+    with contextlib.suppress(FileNotFoundError):
+        folder = f"/proc/{pid}/fd"
+        return [os.readlink(f"{folder}/{fd}").split(":")[0] for fd in os.listdir(folder)]
+    return []
+
+
 def test_two_hundred_calls_leave_no_descriptor_and_no_zombie(shared: Bench) -> None:
-    path = shared.script("print(1)", "short.py")
+    path, long = (
+        shared.script("print(1)", "short.py"),
+        shared.script("import time; time.sleep(0.1)", "long.py"),
+    )
+    # The guard starts with the first child that is seen to take a moment, and stays.
+    while not shared.processes._guard._pid:
+        shared.call(long)
     zygote = shared.heat()
 
     def left() -> tuple[int, int, str]:
         children = Path(f"/proc/{zygote}/task/{zygote}/children").read_text()
         return len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{zygote}/fd")), children
 
+    # After a call it looks through its own children, by a file that it opens for a moment.
+    until(lambda: not left()[2] and set(held(zygote)) == {"pipe", "socket"})
     before = left()
     for _ in range(200):
         assert shared.call(path).stdout == b"1\n"
@@ -485,16 +507,8 @@ def test_an_interpreter_takes_twenty_megabytes_at_most_and_holds_no_secret(bench
     status = Path(f"/proc/{zygote}/status").read_text()
     assert int(re.findall(r"VmRSS:\s+(\d+) kB", status)[0]) <= 20_000
     assert b"s3cr3t" not in Path(f"/proc/{zygote}/environ").read_bytes()
-
-    def held() -> list[str]:
-        with contextlib.suppress(FileNotFoundError):
-            folder = f"/proc/{zygote}/fd"
-            return [os.readlink(f"{folder}/{fd}").split(":")[0] for fd in os.listdir(folder)]
-        return []
-
-    # After a call it looks through its own children, by a file that it opens for a moment.
-    until(lambda: set(held()) == {"pipe", "socket"})
-    assert held().count("socket") == 1
+    until(lambda: set(held(zygote)) == {"pipe", "socket"})
+    assert held(zygote).count("socket") == 1
     path = bench.script("import os; print(os.environ['MY_TOKEN'])")
     assert bench.call(path).stdout == b"s3cr3t\n"
 
@@ -643,7 +657,7 @@ if b'zygote' in open('/proc/%d/cmd' % parent + 'line', 'rb').read():
 
 def guarded(instar: int) -> bool:
     children = Path(f"/proc/{instar}/task/{instar}/children").read_text().split()
-    return any(b"instar-guard" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children)
+    return any(b"instar-guard" in running.arguments(int(pid)) for pid in children)
 
 
 @pytest.mark.parametrize("level", ["none", *LEVELS])
@@ -655,7 +669,9 @@ def test_nothing_goes_on_when_instar_itself_is_killed(bench: Bench, level: str) 
     assert instar.stdout is not None
     heard = ""
     while "warm" not in heard or len(heard.split()) < 6:
-        heard += instar.stdout.readline()
+        line = instar.stdout.readline()
+        assert line, "it ended by itself"
+        heard += line
     pids = [int(word) for word in heard.split() if word != "warm"]
     until(lambda: guarded(instar.pid))
     assert all(lives(pid) for pid in pids)
