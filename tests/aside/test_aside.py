@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import running
+from tests import running, waiting
 from tests.confinement import remember
 from tests.loopback import Loopback, calls, hang
 from tests.turn import Door, House
@@ -212,7 +212,9 @@ async def test_nothing_that_it_tries_changes_the_project(house: House, how: str)
 async def test_commands_see_what_earlier_ones_changed_in_the_copy(house: House) -> None:
     house.says(
         first(
-            call("bash", command="echo changed > kept.txt"), call("bash", command="sleep 0.1; cat kept.txt")
+            call("bash", command="echo changed > kept.txt"),
+            # They run beside each other.
+            call("bash", command="until grep changed kept.txt; do sleep 0.01; done"),
         )
     )
     repository(house)
@@ -465,6 +467,8 @@ async def test_a_model_that_hangs_is_given_up_after_its_time(house: House, loopb
     loopback.answer = lambda number, body: hang()
     door = await house.open(model="local/m")
     found = await apart(door, timeout=0.3)
+    # The server hears of it a moment later.
+    await waiting.until(lambda: not loopback.open)
     assert (found.ended, found.error) == ("limit", "it took longer than 0.3 s")
     assert 300 <= found.ms < SOON * 1000
     assert loopback.open == 0
