@@ -15,8 +15,13 @@ AT = 1_700_000_000_123
 """2023-11-14 22:13:20.123 UTC."""
 
 
-async def run(processes: Processes, root: Path, body: str, at: int = AT, path: str = "") -> dict[str, object]:
-    """Run Python as a replay would, in a folder with the clock's files; return what it printed."""
+async def run(
+    processes: Processes, root: Path, body: str, at: int = AT, path: str = "", longest: float = 20.0
+) -> dict[str, object]:
+    """Run Python as a replay would, in a folder with the clock's files; return what it printed.
+
+    A run that a busy machine held up for more than `longest` seconds is made anew.
+    """
     for name, file in clock.files(at).items():
         target = root / name
         target.parent.mkdir(exist_ok=True)
@@ -28,7 +33,10 @@ async def run(processes: Processes, root: Path, body: str, at: int = AT, path: s
     assert chosen.shown
     environment = {**chosen.environment, "TZ": "UTC", "PATH": os.environ["PATH"]}
     environment["PYTHONPATH"] += path
-    output = await processes.run([str(script)], cwd=root, env=environment, timeout=20)
+    for _ in range(20):
+        output = await processes.run([str(script)], cwd=root, env=environment, timeout=20)
+        if output.duration < longest:
+            break
     assert output.code == 0, output.stderr
     assert output.stderr == b""
     return json.loads(output.stdout)  # type: ignore[no-any-return]
@@ -76,7 +84,8 @@ async def test_a_python_script_sees_the_moment_of_the_record(
     processes: Processes, tmp_path: Path, asked: str, seen: object
 ) -> None:
     body = f"import datetime, json, os, pickle, subprocess, sys, time\nprint(json.dumps({asked}))"
-    assert await run(processes, tmp_path, body) == seen
+    # A run of less than a second sees one moment.
+    assert await run(processes, tmp_path, body, longest=1.0) == seen
 
 
 async def test_time_moves_on_in_whole_seconds(processes: Processes, tmp_path: Path) -> None:
