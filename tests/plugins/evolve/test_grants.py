@@ -135,13 +135,13 @@ async def test_a_manifest_is_enforced_no_network_and_only_its_folders(root, leve
 @pytest.mark.parametrize("level", LEVELS)
 async def test_the_limits_of_a_manifest_hold_the_live_version(root, level):
     said = """[ -e slow ] && sleep 60; echo "{\\"result\\": \\"$(ulimit -t) $(ulimit -v)\\"}\""""
-    limits = {"cpu": 7, "memory": 1 << 30, "seconds": 1}
+    limits = {"cpu": 7, "memory": 1 << 30, "seconds": 4}
     workspace(root)
     async with living(root, level=level) as live:
         await live.write(bot(discover=discover(sandbox={"limits": limits}), execute_tool=said))
         assert await live.said("bot_greet") == "7 1048576"
         (root / "slow").write_text("")
-        assert "took longer than hook_timeout (1000 ms)" in await live.said("bot_greet")
+        assert "took longer than hook_timeout (4000 ms)" in await live.said("bot_greet")
 
 
 async def test_variables_that_look_like_secrets_are_given_by_the_persons_settings_alone(root):
