@@ -31,7 +31,7 @@ CALLS = 8
 """Calls for which a version is on probation here; one failure more than `FAILURES` takes it back."""
 FAILURES = 1
 TIMEOUT_MS = 4000
-PATIENCE = 5.0
+PATIENCE = 20.0
 """Seconds in which what was ended must be gone."""
 _STAGE = re.compile(r"\(refused at the stage (\w+)\)")
 

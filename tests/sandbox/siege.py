@@ -4,12 +4,14 @@ import json
 import os
 import shlex
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.sandbox.conftest import KEY, NAP, Home, running_as, state_of
 from tests.turn import Door, House, results
+from tests.waiting import PATIENCE
 
 Call = Callable[[str], str]
 """What makes of an attack's shell program the section of the model's script that tries it."""
@@ -150,7 +152,7 @@ class Siege:
             after = self._guarded()
             names = sorted(self._before.keys() | after.keys())
             changed = [name for name in names if self._before.get(name) != after.get(name)]
-            self._found.append((changed, running_as(f"sleep {NAP}")))
+            self._found.append((changed, _left()))
         self._waiting = False
 
     def _guarded(self) -> dict[str, str]:
@@ -183,6 +185,14 @@ class Siege:
         _remove(source)
         source.mkdir()
         (source / "main.py").write_text("code\n")
+
+
+def _left() -> list[int]:
+    """What runs on; killed is not yet gone: the kernel may take a moment."""
+    end = time.monotonic() + PATIENCE
+    while (left := running_as(f"sleep {NAP}")) and time.monotonic() < end:
+        time.sleep(0.01)
+    return left
 
 
 def _remove(path: Path) -> None:

@@ -59,7 +59,6 @@ async def test_bad_candidates_change_nothing_and_good_ones_are_installed_without
 async def test_the_campaign_sees_what_goes_live_or_is_changed_or_is_left_running(
     tmp_path, level, monkeypatch
 ):
-    monkeypatch.setattr("tests.campaign.world.PATIENCE", 0.2)
     async with world(tmp_path / "w", Round(scored=False, level=level), "86398.5") as one:
         harmless = good.good(random.Random(1), "comments", one.bot, one.prompts)
         with pytest.raises(Wrong, match="it went live"):
@@ -81,6 +80,7 @@ async def test_the_campaign_sees_what_goes_live_or_is_changed_or_is_left_running
             await use(tool, args)
 
         one._use = leave
+        monkeypatch.setattr("tests.campaign.world.PATIENCE", 0.2)
         with pytest.raises(Wrong, match=r"left behind: .*86398"):
             await one.bad(refused)
         for child in left:
