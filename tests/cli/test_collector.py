@@ -1,4 +1,4 @@
-"""Garbage is left alone while the program starts, and collected as ever once it has."""
+"""Garbage is left alone while the program starts, and collected seldom once it has."""
 
 import json
 import subprocess
@@ -31,5 +31,5 @@ def test_a_start_is_not_searched_for_garbage_and_what_it_made_is_left_alone_afte
     )
     seen = json.loads(done.stderr.splitlines()[-1])
     assert (seen["code"], seen["full"]) == (0, 0)
-    assert seen["after"] == seen["before"]
+    assert seen["after"] == [max(seen["before"][0], 5000), *seen["before"][1:]]
     assert seen["frozen"] > 10_000
