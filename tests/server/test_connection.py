@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 
+import httpx2
 import pytest
 import uvicorn
 from starlette.requests import Request
@@ -12,7 +13,7 @@ from tests.waiting import until
 
 from instar.event import FileEdited, make
 from instar.server.call import LARGEST_BODY, Call
-from instar.server.connection import Connection
+from instar.server.connection import HEADERS, KEPT, Connection
 from instar.server.errors import BadRequest, answer_for
 from instar.server.feed import Feed, wanted
 from instar.server.frames import of_directory
@@ -35,7 +36,13 @@ async def connected(application=_application):
     bound = bind(Address("127.0.0.1", 0))
     server = Server(
         uvicorn.Config(
-            application, http=Connection, log_config=None, access_log=False, lifespan="off", ws="none"
+            application,
+            http=Connection,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            timeout_keep_alive=4711,  # how long that is, a connection knows by itself
         )
     )
     serving = asyncio.create_task(server.serve(sockets=[bound]))
@@ -68,6 +75,16 @@ async def test_a_request_that_came_in_time_is_answered_however_long_that_takes(m
         await asyncio.sleep(2)  # longer than headers may take: what is awaited is the body
         writer.write(b"abc")
         assert (await asyncio.wait_for(reader.readline(), 5)).startswith(b"HTTP/1.1 200")
+
+
+async def test_a_connection_is_closed_only_after_clients_have_let_go_of_it(monkeypatch):
+    # What a client sends in the moment in which it is closed is lost.
+    assert 2 * (httpx2.Limits().keepalive_expiry or 0) <= KEPT < HEADERS
+    monkeypatch.setattr("instar.server.connection.KEPT", 0.05)
+    async with connected() as (reader, writer):
+        writer.write(head(3) + b"abc")
+        answer = await asyncio.wait_for(reader.read(), HEADERS / 2)
+        assert answer.startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.parametrize(("name", "sent"), [("QUIET", [b"a"]), ("LONGEST", [b"a"] * 100)])

@@ -13,6 +13,9 @@ log = logging.getLogger("instar.server")
 
 HEADERS: Final = 15.0
 """Seconds for a request's headers, from when the connection is free for it."""
+KEPT: Final = 10.0
+"""Seconds that a connection stays open between two requests: longer than clients keep one (httpx: 5 s), for a request
+that is sent in the moment in which the server closes it is lost."""
 LINGER: Final = 2.0
 """Seconds in which the rest of a body is thrown away that was answered before it was read (413, 401)."""
 
@@ -28,6 +31,7 @@ class Connection(H11Protocol):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self.ws_protocol_class = protocol  # type: ignore[assignment]
+        self.timeout_keep_alive = KEPT  # type: ignore[assignment]
         self._timer: asyncio.TimerHandle | None = None
         self._awaited: object = None
 
