@@ -123,14 +123,18 @@ class House:
 
     def settings(self, **data: Any) -> None:
         """Write the person's configuration."""
-        self.home.mkdir(parents=True, exist_ok=True)
-        (self.home / "instar.json").write_text(json.dumps(data), "utf-8")
+        self._put(self.home / "instar.json", json.dumps(data))
 
     def plugin(self, source: str, name: str = "mine") -> None:
         """Write a plugin of the project."""
-        folder = self.folder / ".instar" / "plugins"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name}.py").write_text(textwrap.dedent(source), "utf-8")
+        self._put(self.folder / ".instar" / "plugins" / f"{name}.py", textwrap.dedent(source))
+
+    def _put(self, path: Path, text: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Whole from the first moment on: a runtime that watches would read half of it, and then once more.
+        half = self.script.with_name("half-written")
+        half.write_text(text, "utf-8")
+        half.replace(path)
 
     async def open(self, *, person: Person | None = None, model: str = "scripted/x") -> Door:
         runtime = await Runtime.open(Options(self.folder, self.environment, {"model": model}, person))

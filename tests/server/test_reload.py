@@ -1,6 +1,7 @@
 """A server whose files change while clients listen: agents are new, opencode's clients ask again, streams go on."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -9,6 +10,13 @@ from tests.server.conftest import DOCUMENT, Served
 
 def until(events: Iterator[dict[str, Any]], kind: str) -> dict[str, Any]:
     return next(one for one in events if one.get("payload", one)["type"] == kind)
+
+
+def put(path: Path, text: str) -> None:
+    """Put a file there, whole from the first moment on: half of one would be taken up, and then the rest."""
+    half = path.parent.parent / "half-written"
+    half.write_text(text)
+    half.replace(path)
 
 
 def test_clients_are_told_of_a_reload_and_each_stream_in_its_own_way(serve: Callable[..., Served]) -> None:
@@ -25,14 +33,14 @@ def test_clients_are_told_of_a_reload_and_each_stream_in_its_own_way(serve: Call
     ):
         assert "poet" not in names()
         agents.mkdir(parents=True)
-        (agents / "poet.md").write_text("You write.")
+        put(agents / "poet.md", "You write.")
         told = until(own, "instance.reloaded")
         assert (told["properties"], told["directory"]) == (
             {"what": ["agents"], "problems": []},
             str(served.directory),
         )
         assert "poet" in names()
-        (agents / "poet.md").write_text("---\nmode: king\n---\nYou write.")
+        put(agents / "poet.md", "---\nmode: king\n---\nYou write.")
         (problem,) = until(own, "instance.reloaded")["properties"]["problems"]
         assert problem.startswith(f"{agents}/poet.md:2: mode:")
         assert "poet" in names()
