@@ -125,6 +125,7 @@ def test_a_turn_may_be_aborted_by_its_client_while_the_server_waits_for_it(busy)
     one = busy("--grace", "600")
     one.signal()
     assert one.served.http.post(f"/session/{one.session_id}/abort").json() is True
+    assert one.answer()["info"]["error"]["name"] == "MessageAbortedError"
     assert one.served.process.wait(timeout=20) == 0
 
 
