@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.turn import PATIENCE, Door, House, said
+from tests.waiting import until
 
 from instar.api.project import ProjectBody
 from instar.projects import Projects
@@ -89,8 +90,10 @@ async def test_a_file_replaced_by_a_rename_is_a_change_and_the_temporary_one_is_
     beside.replace(path)
     await told(door, path, "change")
     await settled(door, house.folder)
-    assert kinds(door, path) == ["change"]
-    assert kinds(door, beside) in ([], ["add", "unlink"])
+    assert set(kinds(door, path)) == {"change"}
+    # It may be looked at while it is there, also before it is whole; it is gone again then.
+    told_beside = kinds(door, beside)
+    assert (told_beside[:1], told_beside[-1:]) in (([], []), (["add"], ["unlink"]))
 
 
 async def test_new_folders_are_watched_too_and_one_that_was_made_again(house: House) -> None:
@@ -220,7 +223,8 @@ async def test_a_home_is_not_watched(house: House, caplog: pytest.LogCaptureFixt
     async with asyncio.timeout(PATIENCE):
         while f"not watched directory={house.folder}: it holds a whole home" not in caplog.text:
             await asyncio.sleep(0.01)
-    assert "instar-watch" not in [thread.name for thread in threading.enumerate()]
+    # One of an earlier test may be about to end; that of a home would go on.
+    await until(lambda: "instar-watch" not in [thread.name for thread in threading.enumerate()])
 
 
 async def test_a_plugin_that_hears_events_is_told_of_files_and_the_end(house: House) -> None:
