@@ -38,7 +38,8 @@ def of(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", UNITS)
-def test_a_services_command_starts_a_server_that_ends_in_the_time_it_has(serve, name):
+def test_a_services_command_starts_a_server_that_ends_in_the_time_it_has(serve, name, monkeypatch):
+    monkeypatch.setattr("instar.server.health.PATIENCE", 30.0)
     service = unit(name)["Service"]
     program, command, *arguments = shlex.split(service["ExecStart"])
     assert (Path(program).name, command) == ("instar", "serve")
