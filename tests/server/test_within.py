@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from tests.waiting import until
 
 from instar.api.config import Config
 from instar.client import ApiError, NotFound, PromptBody, Request
@@ -43,6 +44,8 @@ async def test_a_plugin_asks_the_whole_interface_in_process_without_a_password(h
     async with await Runtime.open(options) as runtime:
         made = await runtime.session.create(SessionBody(title="named"))
         await runtime.session.prompt(made.id, PromptBody.text("go"))
+        # The end of the instance waits for its plugins, but not for as long as they like.
+        await until((house.folder / "found.json").exists)
     found = json.loads((house.folder / "found.json").read_text())
     assert found == [True, ["named"], ["user", "assistant"]]
 
