@@ -38,6 +38,11 @@ class Player:
         self._last = 0
         threading.Thread(target=self._read, daemon=True).start()
 
+    @property
+    def pid(self) -> int:
+        """opencode's process."""
+        return self._process.pid
+
     def begin(self, what: str, /, **given: Any) -> "Future[Any]":
         """Let opencode do something, and do not wait for it."""
         self._last += 1

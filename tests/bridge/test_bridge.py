@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -523,4 +524,31 @@ async def before(given, output):
     call = {"tool": "bash", "sessionID": SESSION, "callID": "c"}
     with pytest.raises(PlayError, match="instar's bridge is gone: it was ended by SIGKILL"):
         one.hook("tool.execute.before", call, {"args": {}})
+    assert len(notes(tmp_path / "project")) == 1
+
+
+def test_a_bridge_that_answered_while_opencode_itself_stood_still_is_left_alone(
+    player: Start, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    hook = f"""
+async def before(given, output):
+    note(os.getpid())
+    while not os.path.exists({str(go)!r}):
+        await asyncio.sleep(0.01)
+"""
+    one = player(plugin(RECORD + hook, '{"tool.execute.before": before}'))
+    one.do("open", patient={"look": 100, "ping": 2500})
+    call = {"tool": "bash", "sessionID": SESSION, "callID": "c"}
+    running = one.begin("hook", name="tool.execute.before", input=call, output={"args": {}})
+    bridge = wait_until(lambda: notes(tmp_path / "project"))[-1][0]
+    os.kill(bridge, signal.SIGSTOP)
+    time.sleep(0.3)  # it is asked meanwhile
+    os.kill(one.pid, signal.SIGSTOP)
+    os.kill(bridge, signal.SIGCONT)
+    time.sleep(2.7)  # it answers, and the time for that is over before opencode reads it
+    os.kill(one.pid, signal.SIGCONT)
+    time.sleep(0.3)
+    go.touch()
+    assert running.result(PATIENCE)["output"] == {"args": {}}
     assert len(notes(tmp_path / "project")) == 1

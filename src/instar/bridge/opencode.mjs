@@ -200,8 +200,12 @@ class Bridge {
   // End a bridge that answers nothing any more: whoever waits for it would wait for ever.
   look(peer) {
     const child = this.child
-    const timer = setTimeout(() => child.kill("SIGKILL"), this.patient.ping)
-    peer.request("ping", {}).then(() => clearTimeout(timer), () => clearTimeout(timer))
+    let answered = false
+    const heard = () => (answered = true)
+    // What came while this process itself stood still is read after its timers: an answer may be among it.
+    const judge = () => setImmediate(() => answered || child.kill("SIGKILL"))
+    const timer = setTimeout(judge, this.patient.ping)
+    peer.request("ping", {}).then(heard, heard).finally(() => clearTimeout(timer))
   }
 
   tell(method, params) {
