@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ports import free_port
 from tests.turn import House, results
 
 from instar.approval import relayed
@@ -63,9 +64,7 @@ async def test_the_display_takes_one_of_an_earlier_step_away_where_it_is_still_t
 
 
 async def test_the_display_asks_its_own_model_server_which_ends_with_the_plugin(house: House) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}/"
     server = [sys.executable, str(EXAMPLES / "model_server.py"), str(port)]
     use(house, "hud", model=server, url=url)

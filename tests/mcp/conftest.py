@@ -5,11 +5,8 @@ is what it lists, and a line of ``log.jsonl`` is what it was sent.
 """
 
 import asyncio
-import contextlib
 import json
 import os
-import random
-import socket
 import sys
 import textwrap
 import time
@@ -18,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ports import free_port
 from tests.running import lives
 
 from instar.config import McpConfig
@@ -287,22 +285,12 @@ async def http(lab: Lab) -> AsyncIterator[Callable[..., Http]]:
     made: list[Http] = []
 
     def serve(transport: str = "streamable-http") -> Http:
-        made.append(Http(lab.folder, transport, _free_port(), {**os.environ, **lab.environment}))
+        made.append(Http(lab.folder, transport, free_port(), {**os.environ, **lab.environment}))
         return made[-1]
 
     yield serve
     for one in made:
         await one.stop()
-
-
-def _free_port() -> int:
-    """A port that nothing is given of itself: it stays free until the server listens, and while that is gone."""
-    first_given = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    while True:
-        port = random.randrange(10_000, max(first_given, 11_000))
-        with socket.socket() as found, contextlib.suppress(OSError):
-            found.bind(("127.0.0.1", port))
-            return port
 
 
 @pytest.fixture(scope="session", autouse=True)

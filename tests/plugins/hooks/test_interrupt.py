@@ -11,7 +11,7 @@ from tests.confinement import remember
 from tests.loopback import Loopback, hang, text
 from tests.plugins.hooks.test_judges import agent, arm, rules
 from tests.turn import Door, House, users
-from tests.waiting import SOON
+from tests.waiting import SOON, until
 
 from instar.plugin import Invalid, PromptBody
 
@@ -59,7 +59,7 @@ async def test_an_abort_ends_the_judge_of_any_event_within_a_second(house: House
     began = time.monotonic()
     assert await door.client.abort(session) is True
     assert time.monotonic() - began < SOON
-    assert running.having("sleep", NAP) == []
+    await until(lambda: not running.having("sleep", NAP))
     await asyncio.wait([asking], timeout=SOON)
     assert [(one.event, one.undecided, one.error) for one in door.of("hooks.ran")] == [
         (name, True, "it was interrupted")
@@ -109,7 +109,7 @@ async def test_who_sent_a_prompt_and_goes_away_ends_its_judge(house: House) -> N
     asking.cancel()
     await asyncio.wait([asking])
     assert asking.cancelled()
-    assert running.having("sleep", NAP) == []
+    await until(lambda: not running.having("sleep", NAP))
 
 
 async def test_an_instance_that_closes_ends_the_judge_of_a_prompt_first(house: House) -> None:
@@ -120,7 +120,7 @@ async def test_an_instance_that_closes_ends_the_judge_of_a_prompt_first(house: H
     await door.runtime.close()
     with pytest.raises(Invalid, match="was not taken"):
         await asking
-    assert running.having("sleep", NAP) == []
+    await until(lambda: not running.having("sleep", NAP))
     assert door.of("hooks.ran")[0].error == "it was interrupted"
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.plugins.hooks.making import event, rule
 from tests.plugins.hooks.test_table import GATES, cases, words
 from tests.running import lives
-from tests.waiting import SOON
+from tests.waiting import SOON, until
 
 from instar.children import Children
 from instar.paths import Paths
@@ -159,7 +159,7 @@ async def test_the_time_is_wall_clock_and_takes_the_whole_group(means: Means) ->
     assert time.monotonic() - started < SOON
     assert "longer than 3 s" in outcome.error
     pid = int((means.project / "child").read_text())
-    assert not lives(pid)
+    await until(lambda: not lives(pid))
 
 
 async def test_cancelling_the_caller_ends_the_program(means: Means) -> None:
@@ -172,7 +172,7 @@ async def test_cancelling_the_caller_ends_the_program(means: Means) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert time.monotonic() - started < SOON
-    assert not lives(pid)
+    await until(lambda: not lives(pid))
 
 
 async def test_a_background_child_that_holds_the_output_holds_nobody_up(means: Means) -> None:

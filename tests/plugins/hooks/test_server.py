@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.running import lives
 from tests.turn import PATIENCE, Door, House, calls_of, results, said, users
-from tests.waiting import SOON
+from tests.waiting import SOON, until
 
 from instar.plugin import Invalid, PromptBody, Refused, points
 from instar.plugins.evolve.points import HEARTBEAT, HeartbeatInput
@@ -476,7 +476,7 @@ async def test_an_async_rule_delays_nothing_and_ends_with_the_instance(house: Ho
     pid = await written(house.folder / "pid")
     assert lives(pid)
     await door.runtime.close()
-    assert not lives(pid)
+    await until(lambda: not lives(pid))
 
 
 async def test_a_message_for_the_person_is_published_with_the_run(house: House) -> None:
@@ -704,7 +704,7 @@ async def test_aborting_the_turn_ends_a_rule_and_its_program_within_a_second(hou
     started = time.monotonic()
     await door.client.abort(session)
     assert time.monotonic() - started < SOON
-    assert not lives(pid)
+    await until(lambda: not lives(pid))
     assert not (house.folder / "one.txt").exists()
 
 
