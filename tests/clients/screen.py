@@ -11,8 +11,8 @@ PATIENCE = 60.0
 """Seconds after which a test gives up on what the screen shall show."""
 PAUSE = 0.05
 """Seconds between two looks at the screen: each starts a process."""
-HEARD = 4.0
-"""Seconds after which a key of which nothing was seen was not heard."""
+HEARD = 15.0
+"""Seconds after which a key of which nothing was seen was not heard: one that was only drawn late is pressed twice."""
 CHOICES = ("Allow once", "Allow always", "Reject", "Confirm", "Cancel")
 """What questions offer."""
 _MARKED = r"\x1b\[48;[0-9;]*m \x1b\[[0-9;]*m"

@@ -84,6 +84,10 @@ class Terminal:
         found: list[Plain] = wait_until(lambda: self.get("/session", roots="true"))
         return max(found, key=lambda one: one["time"]["created"])
 
+    def rests(self) -> None:
+        """Wait until no turn runs: the screen shows words as they come, the messages hold them from their end on."""
+        wait_until(lambda: self.get("/session/status") == {})
+
     def messages(self, session_id: str | None = None) -> list[Plain]:
         """The messages of a session; without an id of the newest."""
         return list(self.get(f"/session/{session_id or self.session()['id']}/message"))

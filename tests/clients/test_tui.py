@@ -105,7 +105,7 @@ def test_a_new_session_shows_its_text_while_it_comes_and_what_a_tool_did(tui):
     (read,) = parts(messages, "tool")
     assert read["tool"] == "read"
     assert "buy milk" in read["state"]["output"]
-    tui.screen.until(lambda _: tui.get("/session/status") == {}, "what the server knows: all is idle")
+    tui.rests()
 
 
 @pytest.mark.parametrize(
@@ -124,6 +124,7 @@ def test_a_permission_that_is_asked_is_answered(tui, choice, reply, status, show
     tui.screen.choose(choice)
     tui.screen.shows(shown)
     tui.screen.hides("Permission required", "esc interrupt")
+    tui.rests()
     tui.screen.until(lambda _: tui.get("/permission") == [], "what the server knows: nothing waits")
     (answered,) = [call for call in tui.proxy.calls if call.path == f"/permission/{asked['id']}/reply"]
     assert answered.body == b'{"reply":"%b"}' % reply.encode()
@@ -155,6 +156,7 @@ def test_slash_lists_the_commands_and_runs_one_of_the_person(tui):
     tui.screen.shows("/greet Ada")
     tui.screen.keys("Enter")
     tui.screen.shows("Greet Ada.", "Good day.", "Poet")
+    tui.rests()
     messages = tui.messages()
     assert texts(messages) == ["Greet Ada.", "Good day."]
     assert {message["info"]["agent"] for message in messages} == {"poet"}
@@ -186,7 +188,7 @@ def test_escape_twice_aborts_the_turn(tui):
     tui.screen.shows("again to interrupt")
     tui.screen.keys("Escape")
     tui.screen.shows("interrupted")
-    tui.screen.until(lambda _: tui.get("/session/status") == {}, "what the server knows: all is idle")
+    tui.rests()
     answer = tui.messages()[-1]
     assert answer["info"]["error"]["name"] == "MessageAbortedError"
     assert texts([answer]) == ["Thinking"]
@@ -201,6 +203,7 @@ def test_a_prompt_that_comes_while_a_turn_runs_is_answered_after_it(tui):
     tui.model.let_go()
     tui.screen.shows("Thinking for ever.", "Hello back.")
     tui.screen.hides("QUEUED", "esc interrupt")
+    tui.rests()
     assert texts(tui.messages()) == ["Wait", "Thinking for ever.", "Hello then", "Hello back."]
 
 
@@ -208,6 +211,7 @@ def test_undo_takes_back_a_prompt_and_its_file_and_redo_brings_them_again(tui):
     file = tui.server.project / "new.txt"
     tui.enter("Write it")
     tui.screen.shows("It is written.", "new.txt")
+    tui.rests()
     assert file.read_text() == "new\n"
     asked = tui.messages()[0]["info"]["id"]
     tui.leader("u")
@@ -260,6 +264,7 @@ def test_compact_puts_a_summary_in_the_session(tui):
     tui.screen.shows("Hello back.")
     tui.slash("compact")
     tui.screen.shows("Compaction", "Buy milk.")
+    tui.rests()
     messages = wait_until(lambda: [m for m in tui.messages() if m["info"].get("summary") is True])
     assert texts(messages) == [SUMMARY]
     assert parts(tui.messages(), "compaction")
@@ -268,6 +273,7 @@ def test_compact_puts_a_summary_in_the_session(tui):
 def test_fork_opens_a_copy_of_the_session(tui):
     tui.enter("Hello")
     tui.screen.shows("Hello back.", TITLE)
+    tui.rests()
     origin = tui.session()
     tui.slash("fork")
     tui.screen.shows("Fork session", "Full session")
@@ -317,6 +323,7 @@ def test_a_command_of_the_shell_runs_without_the_model(tui):
     tui.screen.shows("echo shelled")
     tui.screen.keys("Enter")
     tui.screen.shows("$ echo shelled", "┃  shelled")
+    tui.rests()
     (bash,) = parts(tui.messages(), "tool")
     assert bash["state"]["output"] == "shelled\n"
 
