@@ -90,3 +90,18 @@ async def test_what_is_typed_waits_for_the_program_up_to_a_bound(tmp_path: Path)
     await terminal.end()
     await processes.close()
     assert terminal.over
+
+
+async def test_what_was_printed_before_the_exit_is_read_also_when_there_was_no_time_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("instar.terminal.terminal._REST", 0)
+    monkeypatch.setattr("instar.terminal.terminal._AT_ONCE", 8)
+    processes, exited = Processes(), asyncio.Event()
+    terminal = Terminal(described("pty_1", "", "sh", ["-c", "printf %2000s end"], tmp_path), lasting=True)
+    await terminal.start(processes, dict(os.environ), lambda one: exited.set())
+    async with asyncio.timeout(10):
+        await exited.wait()
+    assert (await terminal.read(0, 4000))[0] == " " * 1997 + "end"
+    await terminal.end()
+    await processes.close()

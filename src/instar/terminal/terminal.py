@@ -25,6 +25,8 @@ _LEAD: Final = 'exec 3>&1 <>"$1" >&0 2>&0 || exit 127; shift; echo "$$" >&3; exe
 _REST: Final = 0.2
 """Seconds for which the rest of the output is read after the program has exited."""
 _AT_ONCE: Final = 64 * 1024
+_LAST_READS: Final = 256
+"""So many reads at most of the rest: another program may go on printing."""
 _LARGEST: Final = 65535
 
 
@@ -130,16 +132,21 @@ class Terminal:
         try:
             await asyncio.wait_for(self._rest.wait(), _REST)
         except TimeoutError:
+            # Another program has it open, or this one stood still for so long: what was printed is there to be read.
+            for _ in range(_LAST_READS):
+                if not self._readable():
+                    break
             self._rest.set()
         self.info = wire.replace(self.info, status="exited", exit_code=code)
         self._close()
         exited(self)
 
-    def _readable(self) -> None:
+    def _readable(self) -> bool:
+        """Read some of what was printed; False when there is nothing now, or nothing more."""
         try:
             data = os.read(self._master, _AT_ONCE)
         except BlockingIOError:
-            return
+            return False
         except OSError:  # nobody has the other end open
             data = b""
         if data:
@@ -147,6 +154,7 @@ class Terminal:
         else:
             asyncio.get_running_loop().remove_reader(self._master)
             self._rest.set()
+        return bool(data)
 
     def _print(self, text: str) -> None:
         if text:
