@@ -59,8 +59,7 @@ class Instructions:
     def _candidates(self) -> Iterator[Path]:
         yield from self._home()
         for folder in self._chain():
-            believed = self._trusted(folder)
-            yield from (path for path in _first(folder) if believed or self._is_inside(path))
+            yield from (path for path in _first(folder) if self._trusted(folder) or self._is_inside(path))
         for pattern in self._patterns:
             for path in self._named(pattern):
                 if pattern.trusted or self._is_inside(path):
