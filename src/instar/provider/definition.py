@@ -27,9 +27,9 @@ class Shown(NamedTuple):
 class Remembered(Generic[Made]):
     """A function of one definition that gives the same for the same, remembered by the tool's name.
 
-    A step shows the model the tools of the step before, nearly always; to write and digest 13 of them anew takes 0.11 ms
-    of it, to look at them 0.02. What is remembered is held against the definition's content, since a plugin may change
-    its tool in place.
+    A step shows the model the tools of the step before, nearly always; to write and digest 13 of them anew takes
+    0.11 ms of it, to look at them 0.02. What is remembered is held against the definition's content, since a plugin may
+    change its tool in place.
     """
 
     def __init__(self, make: Callable[[ToolSpec], Made]) -> None:
