@@ -7,6 +7,7 @@ import pytest
 from provider_words import KEY, assistant, call, make_model, make_request, user
 from tests.waiting import SOON
 
+from instar.provider import connection
 from instar.provider.openai import OpenAI, Patience
 from instar.provider.protocol import (
     Finish,
@@ -330,6 +331,19 @@ async def test_sixteen_calls_at_once_do_not_wait_for_each_other(server, adapter)
         answers = await asyncio.gather(*(collect(adapter, request) for _ in range(16)))
     assert all(answer[0] == TextDelta("Hel") for answer in answers)
     assert len({got["connection"] for got in server.requests(model)}) == 16
+
+
+async def test_of_many_connections_that_are_free_again_some_are_kept(server, adapter):
+    used = []
+    for _ in range(2):
+        model = server.plan({"together": 20}, *GOOD)
+        request = make_request(model, user("hi"))
+        async with asyncio.timeout(30):
+            await asyncio.gather(*(collect(adapter, request) for _ in range(20)))
+        used.append({got["connection"] for got in server.requests(model)})
+    assert [len(one) for one in used] == [20, 20]
+    # Fewer where an answer's last bytes took too long to come.
+    assert 0 < len(used[0] & used[1]) <= connection.IDLE_CONNECTIONS < 20
 
 
 @pytest.mark.parametrize(
