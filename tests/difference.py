@@ -28,8 +28,10 @@ class Comparison:
         """Return the differences, one line each."""
         for lane, events in (("turn", turn), ("beside", beside)):
             self._align(lane, *(events(trace["events"]) for trace in self._traces), word=word)
-        for kind, name in (("http", _called), ("requests", _purpose)):
-            self._align(kind, *(t[kind] for t in self._traces), word=name)
+        self._align("http", *(trace["http"] for trace in self._traces), word=_called)
+        # A title is asked for beside the turn, before or after it.
+        asked = [sorted(trace["requests"], key=_is_of_the_turn) for trace in self._traces]
+        self._align("requests", *asked, word=_purpose)
         return self.found
 
     def _align(self, where: str, theirs: list[Any], ours: list[Any], word: Any) -> None:
@@ -136,3 +138,7 @@ def _called(answer: Plain) -> str:
 
 def _purpose(request: Plain) -> str:
     return str(request["purpose"])
+
+
+def _is_of_the_turn(request: Plain) -> bool:
+    return _purpose(request) != "title"

@@ -377,8 +377,9 @@ def test_what_a_fork_cannot_reproduce_starts_plainly(shared: Bench, given: dict[
 def test_a_call_that_hangs_is_ended_with_its_children(
     shared: Bench, confine: Shield | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A script that a busy machine holds up is not killed before it has heard SIGTERM.
+    # A script that a busy machine holds up is not killed before it has heard SIGTERM, and its end is heard of.
     monkeypatch.setattr("instar.process.child.GRACE", SOON)
+    monkeypatch.setattr("instar.process.child.DRAIN", SOON)
     shared.heat(confine=confine)
     path = shared.script(
         "import os, subprocess, sys\n"
