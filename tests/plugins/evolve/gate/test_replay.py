@@ -262,8 +262,10 @@ async def test_when_the_time_is_over_the_newest_of_each_hook_were_replayed(run: 
         f"Replayed {report.replayed} of 400 recorded calls in 5.5 s, the newest of each hook."
         in report.text()
     )
-    newest = {(one.record.hook, one.record.at) for one in report.judged[:2]}
-    assert newest == {("idle", 199), ("tool_after", 199)}
+    # Which of two that run side by side ends first is left to the machine.
+    judged = {(one.record.hook, one.record.at) for one in report.judged}
+    assert {("idle", 199), ("tool_after", 199)} <= judged
+    assert min(at for _, at in judged) >= 200 - report.replayed
 
 
 async def test_a_lost_commit_is_said_once(run: Replay) -> None:
