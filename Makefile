@@ -50,7 +50,7 @@ test-js: $(VENV)/.dev ## test JavaScript plugins with packages of the real npm r
 bench: $(VENV)/.dev ## measure this machine: cold start, turn, tool call, hook call, memory
 	@$(BIN)/python -m bench
 
-beside: $(VENV)/.dev $(VENV)/.opencode ## measure the budgets beside the real opencode: 6 minutes; QUICK=1 takes 2; npm fetches 180 MB
+beside: $(VENV)/.dev $(VENV)/.opencode ## measure the budgets beside the real opencode: 4 minutes; QUICK=1 takes 1; npm fetches 180 MB
 	@$(BIN)/python -m bench.beside --opencode $(VENV)/opencode $(if $(QUICK),--quick)
 
 campaign: $(VENV)/.dev ## 620 candidates for the gate; evolve's files damaged in 10,000 ways; a life of a large workspace

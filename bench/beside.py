@@ -3,7 +3,7 @@
 Both programs serve a project of the same files and ask the same model, which answers at once (`bench.loopback`); what
 is compared is measured by turns, so that a machine's slow minute meets both, and processor time says what the clock of
 a busy machine does not. Each ratio stands beside its budget (the design's section 6). It exits with 1 when one does
-not hold. A whole run takes some 6 minutes on two quiet cores.
+not hold. A whole run takes some 3 to 4 minutes on two quiet cores.
 """
 
 import argparse
@@ -283,7 +283,7 @@ def said(row: Row) -> dict[str, Any]:
 def main() -> int:
     """Parse the command line, measure, and say what was missed."""
     parser = argparse.ArgumentParser(prog="python -m bench.beside", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="less of everything: 2 minutes")
+    parser.add_argument("--quick", action="store_true", help="less of everything: 75 seconds")
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="write the rows to FILE, one JSON object a line"
     )

@@ -16,6 +16,7 @@ from typing import Any
 import httpx2
 from jsonschema import Draft202012Validator
 from starlette.types import Receive, Scope, Send
+from tests.waiting import PATIENCE
 
 from instar.plugin.route import operations
 from instar.runtime import Runtime
@@ -24,8 +25,6 @@ from instar.server.call import LOGIN
 from instar.server.contributed import declared
 from instar.server.instances import Instances
 from instar.server.openapi import document
-
-PATIENCE = 30.0
 
 
 class Asking:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import PATIENCE
 
 from instar.approval import Person
 from instar.event import Event
@@ -18,9 +19,6 @@ from instar.message import Assistant, ToolPart, User, WithParts, text_of
 from instar.plugin import PromptBody, SessionBody
 from instar.runtime import Options, Runtime
 from instar.session import Live
-
-PATIENCE = 30.0
-"""Seconds that a test waits for what must happen."""
 
 
 class Door:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import PATIENCE
 
 import instar.bridge
 
 HALF = Path(instar.bridge.__file__).parent / "opencode.mjs"
 PLAYER = Path(__file__).parent / "player.mjs"
-PATIENCE = 30.0
 
 
 class PlayError(Exception):

@@ -14,9 +14,7 @@ from pathlib import Path
 import pytest
 from tests import started
 from tests.running import arguments, pids
-
-PATIENCE = 30.0
-"""Seconds after which a test gives up on a process: only a hanging one takes that long."""
+from tests.waiting import PATIENCE
 
 COMMAND = [sys.executable, "-m", "instar"]
 

@@ -18,13 +18,11 @@ from typing import Any
 import pytest
 from tests import started
 from tests.confinement import remember
+from tests.waiting import PATIENCE
 
 from instar.message import ToolPart, WithParts, text_of
 from instar.plugin import PromptBody, SessionBody
 from instar.runtime import Options, Runtime
-
-PATIENCE = 30.0
-"""Seconds after which a test gives up on what hangs."""
 
 SEED_MINIMAL = """\
 #!/usr/bin/env python3

@@ -17,13 +17,12 @@ from typing import Any
 import pytest
 from tests.ports import free_port
 from tests.running import lives
+from tests.waiting import PATIENCE
 
 from instar.config import McpConfig
 from instar.mcp import Place, Servers
 from instar.plugin import Ask
 from instar.process import Processes
-
-PATIENCE = 30.0
 
 SDK = """
     import sys

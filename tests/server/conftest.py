@@ -15,8 +15,8 @@ from typing import Any
 import httpx2
 import pytest
 from jsonschema import Draft202012Validator
+from tests.waiting import PATIENCE
 
-PATIENCE = 30.0
 PASSWORD = "correct horse"
 LOGIN = ("opencode", PASSWORD)
 

@@ -38,8 +38,7 @@ from instar.message import (
 from instar.plugin import Apart, Aside, SessionBody, Tool, ToolContext, ToolResult, points
 from instar.plugin.aside import Ended
 from instar.plugin.door import Plugins
-from instar.process import ProcessError
-from instar.process.child import whole
+from instar.process import ProcessError, whole
 from instar.provider.protocol import Model
 from instar.question import Questions
 from instar.session import Sessions

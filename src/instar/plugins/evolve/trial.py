@@ -9,7 +9,7 @@ import stat
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -21,7 +21,6 @@ _PLAIN: Final = frozenset(VARIABLES)
 _PATIENCE: Final = 30.0
 _LEFT_OUT: Final = frozenset((".git",))
 _CODE: Final = ("hooks", "tests", "evals")
-T = TypeVar("T")
 
 
 class NoTrial(Exception):
@@ -154,7 +153,7 @@ class Trials:
             yield Trial(self, copy)
         finally:
             # In a thread, and waited for also when this is cancelled: what is left would fill the disk.
-            await _whole(asyncio.ensure_future(asyncio.to_thread(held.close)))
+            await process.whole(asyncio.ensure_future(asyncio.to_thread(held.close)))
 
     async def run(
         self,
@@ -199,7 +198,7 @@ class Trials:
             )
         )
         try:
-            copy = await _whole(making)
+            copy = await process.whole(making)
         except OSError as error:
             raise NoTrial(f"the workspace could not be copied: {error}") from None
         if self._level.overlay:
@@ -232,16 +231,3 @@ def _write(folder: Path, changes: Changes) -> None:
             target.unlink(missing_ok=True)
             target.write_bytes(file.content)
             target.chmod(file.mode)
-
-
-async def _whole(work: "asyncio.Future[T]") -> T:
-    """Wait for a thread to its end, also when cancelled meanwhile; then pass the cancellation on."""
-    cancelled: asyncio.CancelledError | None = None
-    while not work.done():
-        try:
-            await asyncio.wait([work])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled
-    return work.result()
