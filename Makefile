@@ -6,11 +6,15 @@ BIN := $(VENV)/bin
 # Bytecode makes imports three to four times faster, also where the machine forbids writing it.
 unexport PYTHONDONTWRITEBYTECODE
 
+# AGAIN=1 runs what failed last in the same target once more, alone.
+AGAIN ?=
+TESTS = $(BIN)/python -m pytest $(if $(AGAIN),--lf --lfnf=none -n 0,-n auto --maxprocesses 4)
+
 # A comma in a call's argument would end it.
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test extra real test-clients test-js client-programs check format bench beside campaign fuzz clean
+.PHONY: help demo test test-slow test-all extra real test-clients test-js client-programs check format bench beside campaign fuzz clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -18,17 +22,23 @@ help: ## print this list
 demo: $(VENV)/.run ## play the whole story once: an agent rewrites its own hook; no key, no network
 	@$(BIN)/python examples/demo.py
 
-test: $(VENV)/.dev ## run the hermetic test suite
-	@$(BIN)/python -m pytest -n auto --maxprocesses 4
+test: $(VENV)/.dev ## run the tests that are not slow; ROOM=session: those of one room
+	@$(TESTS) -m "not slow" $(if $(ROOM),$(or $(wildcard tests/$(ROOM) tests/plugins/$(ROOM)),$(error there are no tests of a room $(ROOM))))
+
+test-slow: $(VENV)/.dev ## run what `make test` leaves out: a kill at each step, long runs, attack tables
+	@$(TESTS) -m slow
+
+test-all: $(VENV)/.dev ## run every hermetic test, also the slow ones
+	@$(TESTS)
 
 extra: $(VENV)/.extra ## test the providers of the extra instar[providers]: 250 MB to install
 	@$(BIN)/python -m pytest tests/provider
 
-check: $(VENV)/.dev ## format, lint, strict types, floors, sizes, hook points, docs
+check: $(VENV)/.dev ## format, lint, strict types, floors, caps on the house, hook points, docs
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
-	@$(BIN)/python -m pytest tests/test_floors.py tests/test_size.py tests/test_hook_points.py tests/test_docs.py tests/test_compatibility.py
+	@$(BIN)/python -m pytest tests/test_floors.py tests/test_house.py tests/test_hook_points.py tests/test_docs.py tests/test_glossary.py tests/test_compatibility.py
 
 format: $(VENV)/.dev ## format and mend what can be mended
 	@$(BIN)/ruff format .
@@ -38,7 +48,7 @@ real: $(VENV)/.dev $(VENV)/.opencode ## test against the real opencode: npm fetc
 	@INSTAR_REAL=$(VENV)/opencode INSTAR_RECORD=$(RECORD) $(BIN)/python -m pytest tests/real
 
 test-clients: client-programs $(VENV)/.dev $(VENV)/.opencode ## test with opencode's own clients: needs node, npm and tmux; npm fetches 180 MB; RECORD=1 records plugins' traces anew
-	@INSTAR_CLIENTS=$(VENV)/opencode INSTAR_RECORD=$(RECORD) $(BIN)/python -m pytest -n 2 --dist loadfile tests/clients
+	@INSTAR_CLIENTS=$(VENV)/opencode INSTAR_RECORD=$(RECORD) $(TESTS) $(if $(AGAIN),,-n 2 --dist loadfile) tests/clients
 
 client-programs:
 	@for one in node npm tmux; do command -v $$one >/dev/null || \
@@ -63,7 +73,7 @@ fuzz: $(VENV)/.dev $(VENV)/.schemathesis ## ask the server what schemathesis mak
 	  $(if $(SEED),--seed $(SEED)) $(if $(OPENCODE),--opencode)
 
 clean: ## remove what make made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # uv where there is one, else pip. An install that was cut short leaves no stamp and is made again.
 define install

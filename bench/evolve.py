@@ -16,14 +16,14 @@ from typing import Any
 from bench.figure import Figure, Show, play
 from bench.hooks import tree
 from bench.program import environment
-from instar.children import Children
-from instar.paths import Paths
 from instar.plugin import Means, Project, process
 from instar.plugins.evolve import settings
-from instar.plugins.evolve.engine import Engine
+from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.evolution import Installed
-from instar.plugins.evolve.making import Cause
+from instar.plugins.evolve.install import ChangeCause
 from instar.plugins.evolve.safe import Unkept
+from instar.sandbox.model_process import Children
+from instar.settings.paths import Paths
 
 SCRIPT = (
     f"#!{sys.executable}"
@@ -79,14 +79,14 @@ class Writing:
             trusted=lambda folder: True,
             origins={},
         )
-        self.engine = Engine(means, self._root, processes, _publish, self._refresh)
+        self.engine = EvolveEngine(means, self._root, processes, _publish, self._refresh)
         self._number = 0
 
     async def start(self) -> None:
         """Begin, as a start of instar does."""
-        self.engine.ground.begin()
+        self.engine.policy.begin()
         await self.engine.open()
-        self.engine.ground.take(settings.Settings())
+        self.engine.policy.take(settings.EvolveSettings())
         await self._refresh()
 
     async def record(self, calls: int) -> None:
@@ -99,7 +99,7 @@ class Writing:
         self._number += 1
         text = f"{SCRIPT}# {self._number}\n"
         begun = time.perf_counter()
-        installed = await self.engine.evolution.change("hooks/bot.py", lambda before: text, Cause())
+        installed = await self.engine.evolution.change("hooks/bot.py", lambda before: text, ChangeCause())
         return (time.perf_counter() - begun) * 1000, installed
 
     def test(self) -> float:

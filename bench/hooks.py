@@ -17,15 +17,15 @@ from typing import Any
 import msgspec
 
 from bench.figure import Figure, Show, play
-from instar.children import Children
 from instar.event import HooksRan
-from instar.paths import Paths
 from instar.plugin import process, sandbox
 from instar.plugins.evolve import script
 from instar.plugins.hooks import evaluate, match, outcome, record
 from instar.plugins.hooks.config import HookSettings
-from instar.plugins.hooks.event import Event, ToolUse
+from instar.plugins.hooks.event import HookEvent, ToolUse
 from instar.plugins.hooks.parse import parse
+from instar.sandbox.model_process import Children
+from instar.settings.paths import Paths
 
 HOOKS = ("tool_before", "tool_after", "observe_message", "idle")
 SCRIPTS = {
@@ -76,7 +76,7 @@ async def shielded(processes: process.Processes, root: Path, levels: Levels, run
     plain = 0.0
     for what, confine in ways.items():
         for warm in (False, True):
-            place = script.Place(root, dict(os.environ), 30.0, warm, confine)
+            place = script.ScriptEnvironment(root, dict(os.environ), 30.0, warm, confine)
             if warm:
                 await script.call(processes, path, "idle", GIVEN, place)
                 await asyncio.sleep(1)
@@ -114,8 +114,6 @@ async def confined(processes: process.Processes, root: Path, levels: Levels, run
     for what, way in ways.items():
         if what.startswith("shield"):
             show(Figure(f"a child, {what}: the first", [await took(way)], "ms"))
-            # A launcher starts in the background of the first child.
-            await asyncio.sleep(1)
         taken = [await took(way) for _ in range(runs * 3)]
         show(Figure(f"a child, {what}", taken, "ms"))
         free = free or statistics.median(taken)
@@ -130,13 +128,13 @@ async def ruled(
     home.mkdir()
     environment = {**os.environ, "HOME": str(home), "XDG_DATA_HOME": str(home)}
     children = Children(processes, Paths.from_environment(environment), environment, at_most=level.name)
-    means = evaluate.Means(children, environment, home, home, HookSettings())
-    event = Event("PreToolUse", "ses_bench", home, ToolUse("bash", {"command": "ls"}))
+    means = evaluate.EvaluationContext(children, environment, home, home, HookSettings())
+    event = HookEvent("PreToolUse", "ses_bench", home, ToolUse("bash", {"command": "ls"}))
     (rule,) = parse(
         {"PreToolUse": [{"matcher": "bash", "hooks": [{"command": "true"}]}]}, "x", "instar"
     ).rules
     other = msgspec.structs.replace(rule, matcher="edit|write")
-    files = record.Record(home)
+    files = record.RunRecords(home)
 
     async def bare() -> None:
         variables = children.environment(environment)
@@ -195,7 +193,7 @@ async def measure(
     show: Show,
 ) -> None:
     """Measure a call, and a step with one script and with five."""
-    place = script.Place(paths[0].parent, dict(os.environ), 30.0, warm)
+    place = script.ScriptEnvironment(paths[0].parent, dict(os.environ), 30.0, warm)
 
     async def call(path: Path, hook: str) -> None:
         await script.call(processes, path, hook, GIVEN, place)

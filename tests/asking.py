@@ -18,11 +18,10 @@ from jsonschema import Draft202012Validator
 from starlette.types import Receive, Scope, Send
 from tests.waiting import PATIENCE
 
-from instar.plugin.route import operations
+from instar.api.operation import flagship_operations, operations
 from instar.runtime import Runtime
 from instar.server.app import application, families
 from instar.server.call import LOGIN
-from instar.server.contributed import declared
 from instar.server.instances import Instances
 from instar.server.openapi import document
 
@@ -111,7 +110,7 @@ def _problems(method: str, path: str, status: int, body: Any) -> Iterator[str]:
 @cache
 def _document() -> Any:
     own = [bound for family in families() for bound in operations(family)]
-    return document([*own, *(bound for bounds in declared().values() for bound in bounds)])
+    return document([*own, *(bound for bounds in flagship_operations().values() for bound in bounds)])
 
 
 @contextmanager

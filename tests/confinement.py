@@ -7,9 +7,9 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from instar.children.memory import known_level
-from instar.paths import Paths
 from instar.process import Processes
+from instar.sandbox.model_process.memory import known_level
+from instar.settings.paths import Paths
 
 FILE = "confinement.json"
 

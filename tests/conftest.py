@@ -15,9 +15,10 @@ from tests import started
 def pytest_configure() -> None:
     """Draw fewer examples than the hundred of hypothesis, unless a test says how many it needs.
 
-    Programs that tests start hear a terminal that closes, also where `nohup` started the tests.
+    Programs that tests start hear a terminal that closes and Ctrl-C, also where the tests run in the background.
     """
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     settings.register_profile("suite", max_examples=40, deadline=None)
     settings.load_profile("suite")
 

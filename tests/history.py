@@ -9,9 +9,9 @@ from pathlib import Path
 
 from tests.turn import Door, House
 
-from instar import changes
 from instar.message import WithParts
 from instar.plugin import Tool
+from instar.session import changes
 
 
 def repository(house: House) -> Path:

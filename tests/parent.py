@@ -50,7 +50,7 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
     sys.argv = ["-m", *request["arguments"]]
     sys.orig_argv[:] = [sys.executable, "-m", "instar", *request["arguments"]]
     # The one thing that an import draws by lot: each process has another.
-    sys.modules["instar.lease"]._NONCE = secrets.token_hex(4)  # type: ignore[attr-defined]
+    sys.modules["instar.store.lease"]._NONCE = secrets.token_hex(4)  # type: ignore[attr-defined]
 
 
 def serve(control: socket.socket) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from instar.event import RENAMED, TYPES
 from instar.plugin import points
-from instar.plugin.hookpoint import NOT_POINTS
+from instar.plugin.points import NOT_POINTS
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "compatibility.md"
@@ -18,18 +18,18 @@ PAGE = ROOT / "docs" / "compatibility.md"
 WITHOUT_TEST = re.compile(r"(Never sent|Not done|Nothing to hold): .+\.")
 """How a row begins that no test holds: with the reason."""
 
-SEED_002_EVENTS = {
+DOCUMENTED_EVENTS = {
     *("installation.updated", "lsp.client.diagnostics", "message.updated", "message.removed"),
     *("message.part.updated", "message.part.removed", "session.compacted", "session.updated"),
     *("session.deleted", "session.idle", "session.error", "permission.updated", "permission.replied"),
     *("file.edited", "file.watcher.updated", "todo.updated", "server.connected", "ide.installed"),
 }
-SEED_004_EVENTS = {
+BUS_EVENTS = {
     *("session.created", "session.updated", "session.deleted", "session.diff", "session.error"),
     *("session.status", "session.idle", "session.compacted", "message.updated", "message.removed"),
     *("message.part.updated", "message.part.delta", "message.part.removed"),
 }
-SEED_002_PARTS = {
+PARTS = {
     *("text", "reasoning", "file", "tool", "step-start", "step-finish", "snapshot", "patch", "agent"),
 }
 HOOKS = {
@@ -40,7 +40,7 @@ HOOKS = {
     *("experimental.session.compacting", "experimental.compaction.autocontinue"),
     *("experimental.text.complete", "tool.definition"),
 }
-"""The keys of opencode 1.18's hooks (the reference's section 3.3)."""
+"""The keys of opencode 1.18's hooks."""
 
 
 PUBLISHED = "Published plugins"
@@ -116,8 +116,8 @@ def test_a_reason_stands_only_where_there_is_no_test(row: Row) -> None:
 @pytest.mark.parametrize(
     ("section", "names"),
     [
-        ("Seed 002: formats / Events", SEED_002_EVENTS),
-        ("Seed 002: formats / Message parts", SEED_002_PARTS),
+        ("Formats: opencode's documentation / Events", DOCUMENTED_EVENTS),
+        ("Formats: opencode's documentation / Message parts", PARTS),
         ("Hooks", HOOKS),
     ],
 )
@@ -126,9 +126,9 @@ def test_a_list_of_names_has_one_row_each(section: str, names: set[str]) -> None
     assert sorted(found) == sorted(names)
 
 
-def test_the_events_of_seed_004_have_one_row_each() -> None:
-    found = [row.name for row in of("Seed 004: plugin touchpoints / 7. The event bus") if row.name]
-    assert sorted(found) == sorted(SEED_004_EVENTS)
+def test_the_events_of_the_bus_have_one_row_each() -> None:
+    found = [row.name for row in of("Plugin touchpoints: opencode's source / 7. The event bus") if row.name]
+    assert sorted(found) == sorted(BUS_EVENTS)
 
 
 def test_the_published_plugins_that_a_test_plays_stand_first_among_those_that_were_seen() -> None:
@@ -169,21 +169,22 @@ def test_a_hooks_row_names_a_hook_point_or_a_key_of_a_plugin(row: Row) -> None:
     assert row.name in NOT_POINTS or (point is not None and point.name == row.name)
 
 
-def test_each_section_of_the_seeds_has_rows() -> None:
-    seeds = {row.section for row in ROWS if row.section.startswith("Seed ")}
-    assert seeds == {
+def test_each_section_of_the_sources_has_rows() -> None:
+    sources = ("evolve: ", "self: ", "Formats: ", "Agent hooks: ", "Plugin touchpoints: ")
+    sections = {row.section for row in ROWS if row.section.startswith(sources)}
+    assert sections == {
         *(
-            f"Seed 000: evolve / {name}"
+            f"evolve: opencode-evolve's README / {name}"
             for name in ("Workspace and settings", "Protocol", "Hooks", "Tools, permissions and git")
         ),
         *(
-            f"Seed 002: formats / {name}"
+            f"Formats: opencode's documentation / {name}"
             for name in ("Agents", "Commands", "Events", "Message parts", "Plugins")
         ),
-        *(f"Seed 001: self / {name}" for name in ("Actions", "Safety")),
-        "Seed 003: hooks that look before they decide",
+        *(f"self: nanobot's tool / {name}" for name in ("Actions", "Safety")),
+        "Agent hooks: a request for OpenHands",
         *(
-            f"Seed 004: plugin touchpoints / {name}"
+            f"Plugin touchpoints: opencode's source / {name}"
             for name in (
                 *(
                     "1. The hook system",

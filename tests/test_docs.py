@@ -17,11 +17,12 @@ from typing import NamedTuple
 
 import pytest
 
-from instar.document import parse_jsonc
+from instar.wire.document import parse_jsonc
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").rglob("*.md"))]
-KINDS = {"console", "json", "jsonc", "python", "text", "markdown", "sql", ""}
+# The picture of the rooms is held against the code by tests/test_floors.py.
+KINDS = {"console", "json", "jsonc", "python", "text", "markdown", "sql", "mermaid", ""}
 
 
 class Block(NamedTuple):
@@ -109,6 +110,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in plain}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if "```console" in page.read_text("utf-8")], ids=name
 )

@@ -11,7 +11,7 @@ import pytest
 from tests.ports import free_port
 from tests.turn import House, results
 
-from instar.approval import relayed
+from instar.approval.permissions import relayed
 from instar.message import text_of
 from instar.plugin import SessionBody
 
@@ -63,6 +63,7 @@ async def test_the_display_takes_one_of_an_earlier_step_away_where_it_is_still_t
     assert [len(displays(request)) for request in house.requests()] == [1]
 
 
+@pytest.mark.slow
 async def test_the_display_asks_its_own_model_server_which_ends_with_the_plugin(house: House) -> None:
     port = free_port()
     url = f"http://127.0.0.1:{port}/"

@@ -1,6 +1,6 @@
 """No hook point is a promise only: each has a call site, is reached by a session, and stands in the docs.
 
-opencode's `permission.ask` was declared and never called for a year (design habit 5).
+opencode's `permission.ask` was declared and never called for a year (opencode#7006).
 """
 
 import ast
@@ -16,7 +16,7 @@ import pytest
 from tests.turn import Door, House
 
 from instar.plugin import CommandBody, points
-from instar.plugin.hookpoint import NOT_POINTS, HookPoint
+from instar.plugin.points import NOT_POINTS, HookPoint
 from instar.plugins.evolve import points as evolve
 
 pytest_plugins = ["tests.turn"]

@@ -1,7 +1,10 @@
 """The reference tables in docs say what the code has. ``python tests/test_reference_docs.py`` writes them."""
 
+import functools
 import json
 import re
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -10,14 +13,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from instar.children import Children
-from instar.cli.schema import fields
-from instar.config import kind_of
-from instar.config.builtin import ALLOWED, DENIALS
-from instar.paths import Paths
-from instar.permission import DEFAULTS
 from instar.plugin import Ask
 from instar.process import Processes
+from instar.sandbox.model_process import Children
+from instar.settings.config import kind_of
+from instar.settings.known import NO_EFFECT, OPENCODE_KEYS, PARTLY
+from instar.settings.paths import Paths
+from instar.settings.permission import DEFAULTS
+from instar.settings.rules import ALLOWED, DENIALS
 from instar.tool.registry import builtin
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -73,6 +76,65 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
+@functools.cache
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a settings file, as `instar config schema` prints it."""
+    command = [sys.executable, "-m", "instar", "config", "schema"]
+    found: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    return found
+
+
+def keys() -> str:
+    """The tables of the top-level keys."""
+    properties = {name: field for name, field in schema()["properties"].items() if name != "$schema"}
+    rows = []
+    for name, field in properties.items():
+        default = field.get("default")
+        is_shown = default is not None and not isinstance(default, list | dict)
+        meaning = field["description"] + (" No effect." if name in NO_EFFECT else "")
+        rows.append([f"`{name}`", value(name, field), json.dumps(default) if is_shown else "", meaning])
+    unread = ", ".join(f"`{name}`" for name in sorted(OPENCODE_KEYS - {*properties, *PARTLY}))
+    partly = ", ".join(f"of `{name}` only `{key}`" for name, key in PARTLY.items())
+    return "\n".join(
+        [
+            table(["key", "value", "default", "meaning"], rows),
+            "Read, so that a file with them is no mistake, and without an effect:\n",
+            table(["key", "why"], [[f"`{name}`", why] for name, why in NO_EFFECT.items()]),
+            f"opencode's, which instar takes without a word and does not use: {unread}; {partly} is used.\n",
+        ]
+    )
+
+
+def fields(kind: str) -> dict[str, tuple[str, str]]:
+    """What each field of a block (``AgentConfig``) holds, and what it means."""
+    properties = schema()["$defs"][kind]["properties"]
+    return {
+        name: (value(name, field), field["description"])
+        for name, field in properties.items()
+        if name != "maxSteps"
+    }
+
+
+def value(name: str, field: dict[str, Any]) -> str:
+    """What a setting holds, in words."""
+    return "`allow`, `ask`, `deny`, or a map of them" if name == "permission" else kind(field)
+
+
+def kind(field: dict[str, Any]) -> str:
+    if "$ref" in field:
+        return "map"
+    if "enum" in field:
+        return " or ".join(f"`{value}`" for value in field["enum"])
+    if "anyOf" in field:
+        return " or ".join(kind(arm) for arm in field["anyOf"] if arm.get("type") != "null")
+    if field["type"] == "array":
+        return f"list: {kind(field['items'])}" if field.get("items") else "[name, options]"
+    if field["type"] == "object":
+        inner = field.get("additionalProperties")
+        return f"map: {kind(inner)}" if isinstance(inner, dict) and inner and "$ref" not in inner else "map"
+    return "true or false" if field["type"] == "boolean" else str(field["type"])
+
+
 def block(name: str) -> str:
     return table(
         ["field", "value", "meaning"], [[f"`{field}`", *about] for field, about in fields(name).items()]
@@ -80,11 +142,11 @@ def block(name: str) -> str:
 
 
 def section(name: str) -> str:
-    kind = kind_of(name)
+    struct = kind_of(name)
     rows = [
         [f"`{field}`", value, f"`{json.dumps(default)}`", meaning]
         for (field, (value, meaning)), default in zip(
-            fields(kind.__name__).items(), msgspec.structs.astuple(kind()), strict=True
+            fields(struct.__name__).items(), msgspec.structs.astuple(struct()), strict=True
         )
     ]
     return table(["field", "value", "default", "meaning"], rows)
@@ -155,6 +217,7 @@ LOOKED_AT = ("command", "filePath", "pattern", "url", "subagent_type", "name", "
 PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("agents.md", "fields"): lambda: block("AgentConfig"),
     ("commands.md", "fields"): lambda: block("CommandConfig"),
+    ("configuration.md", "keys"): keys,
     ("configuration.md", "shield"): lambda: section("shield"),
     ("configuration.md", "evolve"): lambda: section("evolve"),
     ("permissions.md", "defaults"): defaults,

@@ -9,8 +9,7 @@ from jsonschema import Draft202012Validator
 from tests.server.conformance import DOCUMENT
 
 from instar import wire
-from instar.api.config import Config
-from instar.api.fitting import fitted
+from instar.api.config import Config, fitted
 
 VALIDATOR = Draft202012Validator(
     {"$ref": "#/components/schemas/Config", "components": DOCUMENT["components"]}
@@ -90,6 +89,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=4))
 @settings(max_examples=150, deadline=None)
 def test_whatever_a_file_says_the_answer_is_as_the_schema_has_it(data):

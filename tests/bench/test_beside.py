@@ -71,6 +71,7 @@ def test_a_row_without_a_budget_judges_nothing() -> None:
     assert "0.500 ×" in row.line()
 
 
+@pytest.mark.slow
 def test_the_model_calls_a_tool_for_each_line_of_the_prompt_and_then_answers(url: str) -> None:
     messages: list[dict[str, Any]] = [
         {"role": "system", "content": "s"},
@@ -152,6 +153,7 @@ def test_both_are_given_the_same_settings_but_for_snapshots() -> None:
     assert "snapshot" not in shipped
 
 
+@pytest.mark.slow
 def test_without_opencode_the_bench_says_what_installs_it(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "bench.beside", "--opencode", str(tmp_path)]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True)

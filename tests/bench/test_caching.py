@@ -160,6 +160,7 @@ def test_what_failed_is_left_out_and_what_is_no_turn_is_no_break() -> None:
     assert (found.requests, found.breaks, found.share) == (3, [], 1.0)
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_shares_and_names_a_line_that_is_no_record(tmp_path: Path) -> None:
     file = tmp_path / "r.jsonl"
     lines = [caching.msgspec.json.encode(gpt(time, "y" * 20_000)) for time in (0, 1)]

@@ -25,7 +25,7 @@ from instar.plugins.evolve.ledger import standing
 from instar.plugins.evolve.ledger.goodtree import GoodTree, Served
 from instar.plugins.evolve.ledger.install import Installer
 from instar.plugins.evolve.ledger.ledger import Ledger
-from instar.plugins.evolve.ledger.repository import Repository
+from instar.plugins.evolve.ledger.repository import WorkspaceRepository
 from instar.process import Processes
 
 FILES = {
@@ -78,7 +78,7 @@ class World:
         self.root, self.data = folder / "ws", folder / "data"
         self.home, self.good = self.data / "key", self.data / "good" / "key"
         self._pristine = folder / "pristine"
-        self._repository = Repository(processes, self.root)
+        self._repository = WorkspaceRepository(processes, self.root)
         self._history = History(processes, self.root)
         self._slowest = 0.0
         self.accepted: dict[str, set[tuple[bytes, bool]]] = {path: set() for path in FILES}

@@ -19,13 +19,13 @@ from tests.campaign.good import Good
 from tests.campaign.snippets import Case, Lures
 from tests.running import arguments, pids
 
-from instar.children import Children
-from instar.paths import Paths
 from instar.plugin import Means, Project, ToolFailure
 from instar.plugins.evolve import settings, tools
-from instar.plugins.evolve.engine import Engine
+from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.safe import Unkept
 from instar.process import Processes
+from instar.sandbox.model_process import Children
+from instar.settings.paths import Paths
 
 CALLS = 8
 """Calls for which a version is on probation here; one failure more than `FAILURES` takes it back."""
@@ -94,19 +94,19 @@ class World:
             origins={},
         )
         self._write()
-        self.engine = Engine(means, self.root, processes, _heard, self._refresh)
+        self.engine = EvolveEngine(means, self.root, processes, _heard, self._refresh)
         self.heard = 0
 
     # -- its life --------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Begin, and let a session pass, which leaves records."""
-        self.engine.ground.begin()
+        self.engine.policy.begin()
         level = await self._children.level()
         if level.name != self._made.level:
             raise Wrong(f"this machine has no {self._made.level}: {level.missing}")
         await self.engine.open()
-        self.engine.ground.take(settings.load(self.engine.real.config, self._environment).settings)
+        self.engine.policy.take(settings.load(self.engine.real.config, self._environment).settings)
         await self._refresh()
         self._tools = tools.build(self.engine, [], [])
         await self.session("first")
@@ -179,7 +179,7 @@ class World:
             await self.session("later")
             if self.engine.observer.owed():
                 break
-        said = await self.engine.back.settle()
+        said = await self.engine.rollback.settle()
         if self._live() != self.bot.text():
             raise Wrong(f"it stayed: {said}")
         if await self._git("diff", "--name-only", before, "HEAD") or await self._git("status", "--porcelain"):

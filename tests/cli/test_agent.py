@@ -11,6 +11,7 @@ WRITTEN = json.dumps(
 )
 
 
+@pytest.mark.slow
 def test_agents_are_listed_the_default_one_first_and_hidden_ones_when_asked_for(machine):
     machine.write_home("agent/rev.md", "---\ndescription: Reviews\nmode: subagent\nmodel: a/b\n---\nx")
     done = machine.instar("agent", "list")

@@ -81,6 +81,7 @@ def there(machine: Machine, tmp_path: Path) -> Iterator[Callable[..., There]]:
         one.close()
 
 
+@pytest.mark.slow
 def test_a_run_that_is_attached_prints_what_one_here_prints_and_leaves_the_session_there(there):
     server = there(TALK)
     done = server.run("--auto", "hello")
@@ -95,6 +96,7 @@ def test_a_run_that_is_attached_prints_what_one_here_prints_and_leaves_the_sessi
     ]
 
 
+@pytest.mark.slow
 def test_without_a_terminal_a_call_that_is_asked_about_is_refused_and_the_run_says_so(there):
     done = there(TALK).run("hello")
     assert done.returncode == 0
@@ -102,6 +104,7 @@ def test_without_a_terminal_a_call_that_is_asked_about_is_refused_and_the_run_sa
     assert "rejected permission" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_json_of_an_attached_run_has_opencodes_lines(there):
     server = there(TALK)
     # In a repository a step's beginning is published twice: its snapshot is taken when a tool is called.
@@ -115,6 +118,7 @@ def test_the_json_of_an_attached_run_has_opencodes_lines(there):
     assert {line["sessionID"] for line in lines} == {lines[0]["sessionID"]}
 
 
+@pytest.mark.slow
 def test_an_attached_run_goes_on_with_the_last_session_or_a_named_one(there):
     server = there("== turn\ntext: one\n== turn\ntext: two\n== turn\ntext: three\n")
     assert server.run("--title", "mine", "a").stdout == "one\n"
@@ -125,6 +129,7 @@ def test_an_attached_run_goes_on_with_the_last_session_or_a_named_one(there):
     assert len(server.client.session.messages(session.id)) == 6
 
 
+@pytest.mark.slow
 def test_a_command_of_the_servers_runs_by_flag_and_by_slash(there):
     server = there("== turn\ntext: one\n")
     folder = server.folder / ".opencode" / "command"
@@ -143,6 +148,7 @@ def test_a_command_of_the_servers_runs_by_flag_and_by_slash(there):
     assert sorted(prompts) == ["Greet Ada warmly", "Greet Bob warmly"]
 
 
+@pytest.mark.slow
 def test_the_person_at_the_terminal_answers_for_the_server(there, screen):
     server = there(TALK)
     shown = screen("run", "--attach", server.url, "--dir", str(server.folder), "hello")
@@ -153,6 +159,7 @@ def test_the_person_at_the_terminal_answers_for_the_server(there, screen):
     assert shown.end() == 0
 
 
+@pytest.mark.slow
 def test_an_answer_at_another_client_takes_the_question_from_the_terminal(there, screen):
     server = there(TALK)
     shown = screen("run", "--attach", server.url, "--dir", str(server.folder), "hello")
@@ -164,6 +171,7 @@ def test_an_answer_at_another_client_takes_the_question_from_the_terminal(there,
     assert shown.end() == 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_turn_in_the_server(there, screen):
     nap = f"sleep 600.{os.getpid()}"
     server = there(f'== turn\ntool: bash {{"command": "{nap}"}}\n')
@@ -175,6 +183,7 @@ def test_ctrl_c_ends_the_turn_in_the_server(there, screen):
     assert server.client.session.status() == {}
 
 
+@pytest.mark.slow
 def test_a_server_that_goes_away_in_the_middle_is_one_clear_line(there, screen):
     nap = f"sleep 601.{os.getpid()}"
     server = there(f'== turn\ntool: bash {{"command": "{nap}"}}\n')
@@ -186,6 +195,7 @@ def test_a_server_that_goes_away_in_the_middle_is_one_clear_line(there, screen):
     assert "Traceback" not in shown.text
 
 
+@pytest.mark.slow
 def test_a_file_is_sent_along_to_a_server_elsewhere_unless_it_is_large(there):
     server = there("== turn\ntext: seen\n", "--hostname", "127.0.0.2")
     kept = server.machine.home / ".local/share/instar/server-password"
@@ -211,7 +221,7 @@ def test_a_file_is_sent_along_to_a_server_elsewhere_unless_it_is_large(there):
         (["--attach", "http://u:p@127.0.0.1:1", "hi"], 2, "no password in the address"),
         (["--attach", "http://127.0.0.1:9", "hi"], 1, "is `instar serve` running there?"),
         (["--attach", "unix:/no/such.sock", "hi"], 1, "no answer from /no/such.sock"),
-        (["--attach", "http://127.0.0.1:9", "--worktree", "x", "hi"], 2, "cannot stand beside --attach"),
+        (["--attach", "http://127.0.0.1:9", "--worktree", "x", "hi"], 2, "leave it out beside --attach"),
         (["--attach", "http://127.0.0.1:9"], 2, "there is no message"),
     ],
 )
@@ -242,6 +252,7 @@ class Heard(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("address", "variables", "login"),
     [
@@ -267,6 +278,7 @@ def test_a_password_goes_to_the_server_that_it_is_meant_for(machine, address, va
     assert set(Heard.logins) == {expected}
 
 
+@pytest.mark.slow
 def test_the_servers_refusals_are_one_line(there):
     server = there(TALK)
     for arguments, says in [

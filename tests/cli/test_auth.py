@@ -30,7 +30,7 @@ def test_a_key_in_the_environment_is_listed_by_its_variables_name(machine):
     machine.environment["XAI_API_KEY"] = KEY
     assert machine.instar("auth", "list").stdout == "xai  $XAI_API_KEY\n"
     assert (
-        "$XAI_API_KEY is set and goes before it"
+        "$XAI_API_KEY is set and takes precedence"
         in machine.instar("auth", "login", "xai", stdin=KEY.encode()).stdout
     )
 
@@ -67,6 +67,7 @@ def test_a_damaged_file_is_named_in_one_line_and_stays_as_it_was(machine):
     assert kept(machine).read_text() == f'{{"openai": {KEY}'
 
 
+@pytest.mark.slow
 def test_on_a_terminal_the_key_is_asked_for_and_not_shown(machine, screen):
     shown = screen("auth", "login", "openai")
     shown.wait_for("API key")
@@ -151,6 +152,7 @@ def test_a_provider_that_no_plugin_speaks_of_takes_a_key_as_ever(acme):
     assert json.loads(kept(acme).read_text())["openai"]["key"] == KEY
 
 
+@pytest.mark.slow
 def test_on_a_terminal_a_person_picks_the_method(acme, screen):
     shown = screen("auth", "login", "acme")
     shown.wait_for("Method")

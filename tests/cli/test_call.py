@@ -1,5 +1,7 @@
 import json
 
+import pytest
+
 
 def sent(machine):
     record = machine.home / "record.jsonl"
@@ -52,6 +54,7 @@ def test_the_words_of_a_message_mention_files_and_what_is_piped_in_does_not(mach
     assert "content of b" not in text
 
 
+@pytest.mark.slow
 def test_a_person_at_a_terminal_is_asked_for_the_names_that_are_missing(machine, screen):
     prepared(machine)
     shown = screen("run", "-m", "scripted/test", "--command", "greet", "Ada")
@@ -61,6 +64,7 @@ def test_a_person_at_a_terminal_is_asked_for_the_names_that_are_missing(machine,
     assert 'Greet Ada as it\'s "me".' in json.dumps(sent(machine)).replace('\\"', '"')
 
 
+@pytest.mark.slow
 def test_a_skill_is_called_as_a_command_is(machine):
     prepared(machine)
     machine.write_home("skill/tidy/SKILL.md", "---\nname: tidy\ndescription: Tidies\n---\nPut $1 away.")

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 COUNTED = """
 import gc, json, sys
 
@@ -22,6 +24,7 @@ main(["run", "-m", "scripted/echo", "hi"], exit_with=ended)
 """
 
 
+@pytest.mark.slow
 def test_a_start_is_not_searched_for_garbage_and_what_it_made_is_left_alone_afterwards(
     tmp_path: Path, clean_environment: Mapping[str, str]
 ) -> None:

@@ -2,59 +2,13 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import jsonschema
 import msgspec
 import pytest
 
-from instar.cli.schema import KEYS, kinds
-from instar.config import NO_EFFECT, OPENCODE_KEYS, PARTLY, Config
-from instar.flagship import section_names
-
-PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
-BEGIN, END = "<!-- begin: python tests/cli/test_config.py -->\n", "<!-- end -->\n"
-
-
-def reference() -> str:
-    """The tables of keys in docs/configuration.md; ``python tests/cli/test_config.py`` writes them."""
-    rows = [
-        f"| `{name}` | {kind} | {default} | {meaning(name)} |" for name, (kind, default) in kinds().items()
-    ]
-    idle = [f"| `{name}` | {why} |" for name, why in NO_EFFECT.items()]
-    used = ["| key | value | default | meaning |", "|---|---|---|---|", *rows]
-    rest = [
-        "Read, so that a file with them is no mistake, and without an effect:",
-        "",
-        "| key | why |",
-        "|---|---|",
-    ]
-    unread = ", ".join(f"`{name}`" for name in sorted(OPENCODE_KEYS - {*KEYS, *PARTLY}))
-    partly = ", ".join(f"of `{name}` only `{key}`" for name, key in PARTLY.items())
-    return (
-        "\n".join(
-            [
-                *used,
-                "",
-                *rest,
-                *idle,
-                "",
-                f"opencode's, which instar takes without a word and does not use: {unread}; {partly} is used.",
-            ]
-        )
-        + "\n"
-    )
-
-
-def meaning(name: str) -> str:
-    return KEYS[name] + (" No effect." if name in NO_EFFECT else "")
-
-
-def split() -> tuple[str, str, str]:
-    before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
-    table, _, after = rest.partition(END)
-    return before, table, after
-
+from instar.settings.builtin_plugins import sections
+from instar.settings.config import Config
 
 # -- show --------------------------------------------------------------------------------------------
 
@@ -118,6 +72,7 @@ def commanded(machine, command):
     return machine.run("--auto", "hi").stdout
 
 
+@pytest.mark.slow
 def test_a_variable_that_looks_like_a_secret_reaches_a_command_only_where_the_person_says_so(machine):
     machine.environment["GH_TOKEN"] = "handed-on"
     assert "handed-on" not in commanded(machine, "printenv GH_TOKEN")
@@ -164,6 +119,7 @@ SECRETS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", SECRETS.values(), ids=SECRETS)
 @pytest.mark.parametrize("place", ["file", "variable"])
 def test_show_prints_no_secret(machine, text, place):
@@ -264,6 +220,7 @@ NAMED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "expected"), NAMED.items(), ids=NAMED)
 def test_check_names_what_is_referred_to_and_is_not_there(machine, text, expected):
     path = machine.write("instar.json", text)
@@ -286,6 +243,7 @@ NOTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "expected"), NOTED.items(), ids=NOTED)
 def test_check_notes_what_does_nothing_and_that_is_no_mistake(machine, text, expected):
     path = machine.write("instar.json", text)
@@ -363,14 +321,15 @@ def schema():
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_the_schema_is_one(schema):
     jsonschema.Draft202012Validator.check_schema(schema)
 
 
 def test_the_schema_describes_every_key_and_no_other(schema):
     fields = {field.name for field in msgspec.structs.fields(Config)} - {"data", "foreign", "asked"}
-    fields |= set(section_names())
-    assert set(schema["properties"]) - {"$schema"} == fields == set(KEYS)
+    fields |= set(sections())
+    assert set(schema["properties"]) - {"$schema"} == fields
     assert all(schema["properties"][name]["description"] for name in fields)
 
 
@@ -402,18 +361,10 @@ def test_the_schema_takes_what_instar_takes(schema, data):
     jsonschema.validate(data, schema)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", BAD, ids=json.dumps)
 def test_the_schema_refuses_what_instar_refuses(schema, data):
     with pytest.raises(Exception, match="expected"):
         Config.from_data(data)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(data, schema)
-
-
-def test_the_reference_in_the_docs_is_that_of_the_code():
-    assert split()[1] == reference(), "run: python tests/cli/test_config.py"
-
-
-if __name__ == "__main__":
-    start, _, end = split()
-    PAGE.write_text(f"{start}{BEGIN}{reference()}{END}{end}", "utf-8")

@@ -13,6 +13,7 @@ def lines(done):
     return {line["name"]: line for line in json.loads(done.stdout)["lines"]}
 
 
+@pytest.mark.slow
 def test_on_an_empty_machine_the_last_line_is_the_command_to_type_next(machine):
     done = None
 
@@ -33,6 +34,7 @@ def test_on_an_empty_machine_the_last_line_is_the_command_to_type_next(machine):
     assert not (machine.home / ".local/share/instar").exists()
 
 
+@pytest.mark.slow
 def test_the_key_that_doctor_asks_for_ends_the_problem(machine):
     following = machine.instar("doctor").stdout.splitlines()[-1].removeprefix("next: ").partition(" && ")[0]
     assert machine.instar(*shlex.split(following)[1:], stdin=b"sk-very-secret").returncode == 0
@@ -51,6 +53,7 @@ def test_the_variable_that_gives_the_key_is_named(machine):
     assert found["text"].endswith("key from $ANTHROPIC_API_KEY")
 
 
+@pytest.mark.slow
 def test_a_configured_model_without_a_key_says_how_to_give_one(machine):
     machine.write_home("instar.json", '{"model": "anthropic/claude-sonnet-4-6"}')
     done = machine.instar("doctor", "--json")
@@ -60,6 +63,7 @@ def test_a_configured_model_without_a_key_says_how_to_give_one(machine):
     assert json.loads(done.stdout)["next"].startswith("instar auth login anthropic && instar run ")
 
 
+@pytest.mark.slow
 def test_a_model_that_needs_no_key_is_well(machine):
     machine.write_home("instar.json", '{"model": "scripted/echo"}')
     done = machine.instar("doctor", "--json")
@@ -67,6 +71,7 @@ def test_a_model_that_needs_no_key_is_well(machine):
     assert lines(done)["model"]["text"] == "scripted/echo, which needs no key"
 
 
+@pytest.mark.slow
 def test_a_configured_model_that_is_not_there_is_a_problem(machine):
     machine.write_home("instar.json", '{"model": "nobody/x"}')
     done = machine.instar("doctor", "--json")
@@ -84,6 +89,7 @@ def test_settings_with_mistakes_are_problems_and_the_rest_is_still_told(machine)
     assert done.stdout.splitlines()[-1] == "next: instar config check"
 
 
+@pytest.mark.slow
 def test_a_definition_with_a_mistake_is_a_note(machine):
     machine.write_home("instar.json", '{"model": "scripted/echo"}')
     machine.write_home("agent/x.md", "---\nmode: sometimes\n---\nHello")
@@ -92,6 +98,7 @@ def test_a_definition_with_a_mistake_is_a_note(machine):
     assert "x.md:2: mode" in lines(done)["settings"]["text"]
 
 
+@pytest.mark.slow
 def test_a_machine_without_programs_says_what_each_would_be_for(machine, tmp_path):
     (tmp_path / "empty").mkdir()
     machine.environment["PATH"] = str(tmp_path / "empty")
@@ -101,6 +108,7 @@ def test_a_machine_without_programs_says_what_each_would_be_for(machine, tmp_pat
     assert found["sandbox"]["state"] == "ok" or found["sandbox"]["todo"]
 
 
+@pytest.mark.slow
 def test_git_is_told_with_its_version_and_who_commits(machine):
     assert lines(machine.instar("doctor", "--json"))["git"]["state"] == "note"
     (machine.home / ".gitconfig").write_text("[user]\n name = Ada\n email = ada@example.com\n")
@@ -109,6 +117,7 @@ def test_git_is_told_with_its_version_and_who_commits(machine):
     assert found["text"].endswith("as Ada <ada@example.com>")
 
 
+@pytest.mark.slow
 def test_a_database_that_was_made_is_told_with_its_size(machine):
     machine.script("== turn\ntext: hello\n")
     assert machine.run("hello").returncode == 0
@@ -117,6 +126,7 @@ def test_a_database_that_was_made_is_told_with_its_size(machine):
     assert "MiB" in found["text"]
 
 
+@pytest.mark.slow
 def test_another_programs_database_is_a_problem(machine):
     path = machine.home / ".local/share/instar/instar.db"
     path.parent.mkdir(parents=True)
@@ -128,6 +138,7 @@ def test_another_programs_database_is_a_problem(machine):
     assert "another program's database" in found["text"]
 
 
+@pytest.mark.slow
 def test_what_a_folder_brings_and_trust_left_out_is_a_note_until_it_is_trusted(machine):
     machine.write("instar.json", '{"plugin": ["./mine.py"]}')
     found = lines(machine.instar("doctor", "--json"))["trust"]
@@ -136,6 +147,7 @@ def test_what_a_folder_brings_and_trust_left_out_is_a_note_until_it_is_trusted(m
     assert lines(machine.instar("doctor", "--json"))["trust"]["state"] == "ok"
 
 
+@pytest.mark.slow
 def test_what_a_trusted_folder_says_on_guards_and_nobody_saw_is_a_note(machine):
     machine.instar("trust")
     machine.write("instar.json", '{"evolve": {"unsafe": true}}')
@@ -147,6 +159,7 @@ def test_what_a_trusted_folder_says_on_guards_and_nobody_saw_is_a_note(machine):
     )
 
 
+@pytest.mark.slow
 def test_a_list_of_trusted_folders_that_cannot_be_used_is_a_problem(machine):
     machine.instar("trust")
     (machine.home / ".local/share/instar/trust.json").write_text("{")
@@ -164,6 +177,7 @@ def test_a_sandbox_that_the_settings_hold_down_is_told_as_that(machine, level, t
     assert f'{text}: the settings ask for no more ("shield": {{"level": "{level}"}})' in found["text"]
 
 
+@pytest.mark.slow
 def test_an_evolve_workspace_that_is_frozen_is_a_note(machine):
     machine.instar("init")
     machine.write_home("instar.json", '{"evolve": {"frozen": true}}')
@@ -172,6 +186,7 @@ def test_an_evolve_workspace_that_is_frozen_is_a_note(machine):
     assert "changes are frozen" in found["text"]
 
 
+@pytest.mark.slow
 def test_an_evolve_workspace_is_told_and_a_broken_script_is_a_problem(machine):
     machine.instar("init")
     found = lines(machine.instar("doctor", "--json"))["evolve"]
@@ -183,6 +198,7 @@ def test_an_evolve_workspace_is_told_and_a_broken_script_is_a_problem(machine):
     assert "own.py" in found["text"]
 
 
+@pytest.mark.slow
 def test_an_evolve_workspace_that_is_not_trusted_is_a_note_and_is_not_run(machine):
     machine.instar("init")
     (machine.home / ".local/share/instar/trust.json").unlink()
@@ -195,6 +211,7 @@ def test_an_evolve_workspace_that_is_not_trusted_is_a_note_and_is_not_run(machin
     assert not ran.exists()
 
 
+@pytest.mark.slow
 def test_a_module_of_the_folder_is_not_imported(machine):
     machine.write("click.py", "open('ran', 'w')")
     done = machine.instar("doctor", "--dir", str(machine.project), cwd=machine.home)
@@ -214,6 +231,7 @@ def test_a_port_that_is_taken_is_a_note(machine):
     assert (found["state"], found["todo"]) == ("note", "instar serve --port N takes another")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["here", "there"])
 def test_the_next_command_goes_to_the_folder_that_was_looked_at(machine, where):
     folder = machine.project / "my own"
@@ -225,6 +243,7 @@ def test_the_next_command_goes_to_the_folder_that_was_looked_at(machine, where):
     assert said == f'next: {goes}instar run "What does this project do?"'
 
 
+@pytest.mark.slow
 def test_places_that_cannot_be_written_are_told_and_the_rest_still_is(machine):
     path = machine.write_home("file", "")
     machine.environment |= {"XDG_STATE_HOME": str(path), "INSTAR_DATA": f"{path}/data"}
@@ -235,6 +254,7 @@ def test_places_that_cannot_be_written_are_told_and_the_rest_still_is(machine):
     assert found["database"]["todo"].endswith("export INSTAR_DATA=FOLDER")
 
 
+@pytest.mark.slow
 def test_with_a_data_folder_that_is_a_file_the_next_command_still_leads_to_an_answer(machine):
     machine.environment |= {"INSTAR_DATA": str(machine.write_home("file", "")), "OPENAI_API_KEY": "k"}
     report = json.loads(machine.instar("doctor", "--json").stdout)
@@ -245,6 +265,7 @@ def test_with_a_data_folder_that_is_a_file_the_next_command_still_leads_to_an_an
     assert machine.instar("run", "-m", "scripted/echo", "hello").stdout == "hello\n"
 
 
+@pytest.mark.slow
 def test_on_an_empty_machine_a_stranger_gets_a_first_answer_by_what_doctor_says(machine):
     todo = lines(machine.instar("doctor", "--json"))["model"]["todo"]
     command = shlex.split(todo.rpartition("without any: ")[2])
@@ -252,6 +273,7 @@ def test_on_an_empty_machine_a_stranger_gets_a_first_answer_by_what_doctor_says(
     assert machine.instar(*command[1:]).stdout == "hello\n"
 
 
+@pytest.mark.slow
 def test_a_note_on_the_settings_is_told(machine):
     machine.write("instar.json", '{"permission": {"bsah": "ask"}}')
     done = machine.instar("doctor", "--json")

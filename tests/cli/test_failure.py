@@ -1,12 +1,12 @@
 import pytest
 
-from instar.agent import UnknownAgent
-from instar.cli.failure import Failure, failure, one_line_errors
-from instar.config import ConfigError
-from instar.document import DocumentError
+from instar.cli.door import Failure, failure, one_line_errors
+from instar.definitions.agent import UnknownAgent
 from instar.plugin import Invalid, NotFound
 from instar.provider.resolve import NoModel
+from instar.settings.config import ConfigError
 from instar.store import StoreError
+from instar.wire.document import DocumentError
 
 
 def caused(error: Exception, cause: Exception) -> Exception:
@@ -30,18 +30,17 @@ def caused(error: Exception, cause: Exception) -> Exception:
         (KeyError("surprise"), 1, "unexpected error: KeyError: 'surprise' (--log-level DEBUG"),
     ],
 )
-def test_what_went_wrong_is_a_line_and_an_exit_code(error, code, text, capsys):
+def test_what_went_wrong_is_a_text_and_an_exit_code(error, code, text):
     found = failure(error)
     assert found.code == code
-    found.show()
-    said = capsys.readouterr().err
-    assert text in said
-    assert said.count("\n") == 1
+    assert text in found.message
 
 
-def test_a_text_of_several_lines_is_shown_as_one(capsys):
-    Failure("one\n  two").show()
-    assert capsys.readouterr().err == "instar: one two\n"
+def test_an_error_of_several_lines_is_printed_as_one(machine):
+    done = machine.instar("auth", "logout", "one\n  two")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    done = machine.instar("session", "show", "one\n  two")
+    assert (done.returncode, done.stderr) == (2, "instar: Session not found: one two\n")
 
 
 def test_with_debug_the_error_itself_is_raised():

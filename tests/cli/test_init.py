@@ -1,7 +1,10 @@
 import json
 import os
 
+import pytest
 
+
+@pytest.mark.slow
 def test_a_made_folder_has_a_workspace_whose_tool_the_model_can_call(machine, tmp_path):
     folder = tmp_path / "mine"
     done = machine.instar("init", str(folder))
@@ -13,6 +16,7 @@ def test_a_made_folder_has_a_workspace_whose_tool_the_model_can_call(machine, tm
     assert "skipped" not in done.stderr
 
 
+@pytest.mark.slow
 def test_the_made_script_passes_its_own_test(machine, tmp_path):
     folder = tmp_path / "mine"
     machine.instar("init", str(folder))
@@ -39,6 +43,7 @@ def test_nothing_that_is_there_is_changed(machine):
     assert not (machine.project / "instar.json").exists()
 
 
+@pytest.mark.slow
 def test_init_says_what_to_do_next_and_that_works(machine):
     said = machine.instar("init", "my own").stdout.splitlines()[-1]
     assert said.startswith("next: cd 'my own' && instar run ")
@@ -46,6 +51,7 @@ def test_init_says_what_to_do_next_and_that_works(machine):
     assert (done.returncode, done.stdout) == (0, "hello\n")
 
 
+@pytest.mark.slow
 def test_in_a_made_folder_evolve_finds_the_workspace_that_its_settings_name(machine):
     machine.instar("init", "mine")
     done = machine.instar("evolve", "status", cwd=machine.project / "mine")
@@ -54,6 +60,7 @@ def test_in_a_made_folder_evolve_finds_the_workspace_that_its_settings_name(mach
     assert "tools own_greet" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_script_that_a_person_broke_is_named_at_the_end_of_a_run(machine):
     machine.instar("init", ".")
     with (machine.project / "workspace/hooks/own.py").open("a") as file:

@@ -3,7 +3,7 @@ import stat
 
 import pytest
 
-from instar.cli import logs
+from instar.cli import door
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def _own_logging():
 
 def test_a_line_is_logfmt(tmp_path):
     path = tmp_path / "deep" / "instar.log"
-    logs.start(path, "INFO", printed=False)
+    door.start_log(path, "INFO", printed=False)
     assert not path.exists()
     logging.getLogger("instar.x").info('said "%s"\nsession=%s', "hi", "ses_1")
     (line,) = path.read_text().splitlines()
@@ -33,7 +33,7 @@ def test_a_line_is_logfmt(tmp_path):
 
 @pytest.mark.parametrize(("level", "kept"), [("DEBUG", 4), ("INFO", 3), ("WARN", 2), ("ERROR", 1)])
 def test_a_level_leaves_out_what_is_below(tmp_path, level, kept):
-    logs.start(tmp_path / "log", level, printed=False)
+    door.start_log(tmp_path / "log", level, printed=False)
     logger = logging.getLogger("instar.x")
     for say in (logger.debug, logger.info, logger.warning, logger.error):
         say("line")
@@ -42,7 +42,7 @@ def test_a_level_leaves_out_what_is_below(tmp_path, level, kept):
 
 @pytest.mark.parametrize(("level", "traced"), [("DEBUG", True), ("INFO", False)])
 def test_a_traceback_is_printed_on_stderr_only_with_debug(tmp_path, capsys, level, traced):
-    logs.start(tmp_path / "log", level, printed=True)
+    door.start_log(tmp_path / "log", level, printed=True)
     try:
         raise ValueError("broken")
     except ValueError:
@@ -55,8 +55,8 @@ def test_a_traceback_is_printed_on_stderr_only_with_debug(tmp_path, capsys, leve
 
 
 def test_a_full_file_is_put_away(tmp_path, monkeypatch):
-    monkeypatch.setattr(logs, "FILE_SIZE", 500)
-    logs.start(tmp_path / "log", "INFO", printed=False)
+    monkeypatch.setattr(door, "LOG_FILE_SIZE", 500)
+    door.start_log(tmp_path / "log", "INFO", printed=False)
     for number in range(60):
         logging.getLogger("instar.x").info("line %d of many that fill a file", number)
     assert {path.name for path in tmp_path.iterdir()} == {"log", "log.1", "log.2", "log.3"}
@@ -64,6 +64,6 @@ def test_a_full_file_is_put_away(tmp_path, monkeypatch):
 
 def test_a_log_that_cannot_be_written_costs_only_the_log(tmp_path, capsys):
     (tmp_path / "file").write_text("")
-    logs.start(tmp_path / "file" / "log", "INFO", printed=False)
+    door.start_log(tmp_path / "file" / "log", "INFO", printed=False)
     logging.getLogger("instar.x").error("lost")
     assert capsys.readouterr().err == ""

@@ -20,6 +20,7 @@ def allowed(machine, screen):
     return machine
 
 
+@pytest.mark.slow
 def test_what_was_allowed_is_listed_removed_and_then_asked_about_again(allowed, screen):
     assert allowed.instar("permission", "list").stdout == "bash  echo *\nbash  printf *\n"
     assert json.loads(allowed.instar("permission", "list", "--json").stdout)[1] == {
@@ -34,6 +35,7 @@ def test_what_was_allowed_is_listed_removed_and_then_asked_about_again(allowed, 
     terminal.wait_for("? bash wants: printf hi")
 
 
+@pytest.mark.slow
 def test_all_of_it_is_removed_at_once(allowed):
     assert (
         allowed.instar("permission", "remove", "--all").stdout
@@ -44,10 +46,12 @@ def test_all_of_it_is_removed_at_once(allowed):
     assert json.loads(allowed.instar("permission", "list", "--json").stdout) == []
 
 
+@pytest.mark.slow
 def test_it_holds_in_its_own_folder_only(allowed, tmp_path):
     assert allowed.instar("permission", "list", "--dir", str(tmp_path)).stdout == ""
 
 
+@pytest.mark.slow
 def test_what_cannot_be_removed_is_one_line_and_nothing_is_removed(allowed):
     said = "bash ecko * was not allowed for always here; there are: bash echo *"
     how = "name a PERMISSION and a PATTERN, or --all"

@@ -53,7 +53,7 @@ def test_the_help_costs_less_than_a_quarter_of_a_second_of_processor_time(machin
         (["rum"], "there is no command 'rum'; did you mean run?"),
         (["run", "--modle", "x"], "No such option '--modle'"),
         (["run"], "there is no message"),
-        (["run", "-c", "-s", "ses_1", "hi"], "--session and --continue cannot stand together"),
+        (["run", "-c", "-s", "ses_1", "hi"], "--session and --continue exclude each other"),
         (["run", "--dir", "nowhere", "hi"], "there is no folder"),
         (["run", "-f", "nothing.txt", "hi"], "there is no file"),
         (["session", "show"], "Missing argument 'ID'"),
@@ -68,6 +68,7 @@ def test_bad_usage_is_one_line_and_exit_code_2(machine, arguments, said):
     assert said in done.stderr
 
 
+@pytest.mark.slow
 def test_a_command_in_a_folder_that_is_gone_says_so(machine, tmp_path):
     gone = tmp_path / "gone"
     gone.mkdir()
@@ -91,6 +92,7 @@ def test_a_completion_script_names_the_command(machine, shell):
     assert "_INSTAR_COMPLETE" in machine.instar("completion", shell).stdout
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error(machine):
     machine.script("== turn\ntext: hello\n")
     for _ in range(2):
@@ -127,6 +129,7 @@ def test_help_and_version_may_be_asked_for_by_a_word(machine, words, option):
     assert said.stdout
 
 
+@pytest.mark.slow
 def test_a_flagships_command_logs_to_the_file_and_not_to_the_terminal(machine, tmp_path):
     script = tmp_path / "ws/hooks/broken.sh"
     script.parent.mkdir(parents=True)
@@ -139,6 +142,7 @@ def test_a_flagships_command_logs_to_the_file_and_not_to_the_terminal(machine, t
     assert "logger=instar.evolve" in printed.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_stream_that_is_closed_stands_for_nothing_to_read_and_nobody_who_reads(machine, closed):
     command = f"{sys.executable} -m instar run -m scripted/echo hi {closed}"

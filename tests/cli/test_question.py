@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from instar.approval import Verdict
-from instar.cli.question import chosen, verdict
+from instar.approval.permissions import PermissionAnswer
+from instar.cli.person import chosen, verdict
 from instar.event import Option, Question
 
 ASK = '{"permission": {"bash": "ask"}}'
@@ -28,16 +28,16 @@ def asks(*questions):
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        ("o", Verdict("once")),
-        ("Once", Verdict("once")),
-        ("y", Verdict("once")),
-        ("a", Verdict("always")),
-        ("2", Verdict("always")),
-        ("r", Verdict("reject")),
-        ("NO", Verdict("reject")),
-        ("r use git instead", Verdict("reject", "use git instead")),
-        ("no, use git", Verdict("reject", "use git")),
-        ("reject: not here", Verdict("reject", "not here")),
+        ("o", PermissionAnswer("once")),
+        ("Once", PermissionAnswer("once")),
+        ("y", PermissionAnswer("once")),
+        ("a", PermissionAnswer("always")),
+        ("2", PermissionAnswer("always")),
+        ("r", PermissionAnswer("reject")),
+        ("NO", PermissionAnswer("reject")),
+        ("r use git instead", PermissionAnswer("reject", "use git instead")),
+        ("no, use git", PermissionAnswer("reject", "use git")),
+        ("reject: not here", PermissionAnswer("reject", "not here")),
         ("", None),
         ("what", None),
         ("rm it", None),
@@ -49,6 +49,7 @@ def test_a_line_answers_a_call_or_is_asked_for_again(typed, expected):
     assert verdict(typed) == expected
 
 
+@pytest.mark.slow
 def test_a_rejection_with_a_reason_goes_to_the_model_and_the_turn_goes_on(machine, screen):
     machine.write("opencode.json", ASK)
     machine.script(
@@ -62,6 +63,7 @@ def test_a_rejection_with_a_reason_goes_to_the_model_and_the_turn_goes_on(machin
     assert "as you wish" in terminal.text
 
 
+@pytest.mark.slow
 def test_a_rejection_without_a_reason_ends_the_turn(machine, screen):
     machine.write("opencode.json", ASK)
     machine.script(BASH)
@@ -72,6 +74,7 @@ def test_a_rejection_without_a_reason_ends_the_turn(machine, screen):
     assert "went on" not in terminal.text
 
 
+@pytest.mark.slow
 def test_the_end_of_input_rejects(machine, screen):
     machine.write("opencode.json", ASK)
     machine.script(BASH)
@@ -134,6 +137,7 @@ def test_a_line_that_is_no_answer_says_what_to_type(question, typed, said):
         chosen(question, typed)
 
 
+@pytest.mark.slow
 def test_the_person_answers_the_models_questions_one_after_the_other(machine, screen):
     machine.script(asks(COLOUR, MORE))
     terminal = screen("run", "-m", "scripted/test", "hello")
@@ -153,6 +157,7 @@ def test_the_person_answers_the_models_questions_one_after_the_other(machine, sc
     assert "✓ question" in terminal.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("typed", ["\n", "\x04"], ids=["nothing", "the end of input"])
 def test_no_answer_ends_the_turn(machine, screen, typed):
     machine.script(asks(COLOUR))
@@ -164,6 +169,7 @@ def test_no_answer_ends_the_turn(machine, screen, typed):
     assert "The person answered" not in terminal.text
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_the_model_asks_ends_the_run(machine, screen):
     machine.script(asks(COLOUR))
     terminal = screen("run", "-m", "scripted/test", "hello")
@@ -173,6 +179,7 @@ def test_ctrl_c_while_the_model_asks_ends_the_run(machine, screen):
     assert "Traceback" not in terminal.text
 
 
+@pytest.mark.slow
 def test_the_model_cannot_command_the_terminal_by_a_question(machine, screen):
     evil = "a\x1b]0;owned\x07b"
     machine.script(
@@ -185,6 +192,7 @@ def test_the_model_cannot_command_the_terminal_by_a_question(machine, screen):
     assert b"\x1b]0;" not in terminal.raw
 
 
+@pytest.mark.slow
 def test_two_prompts_never_mix_and_nothing_is_printed_over_one(machine, screen):
     # While the question stands the first call asks too, and the third one shows its output.
     machine.write(
@@ -230,6 +238,7 @@ async def slow(input, options):
         assert line in after
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["default", "json"])
 def test_without_a_terminal_the_model_has_no_question_tool(machine, form):
     machine.script(asks(COLOUR))
@@ -237,6 +246,7 @@ def test_without_a_terminal_the_model_has_no_question_tool(machine, form):
     assert "unavailable tool 'question'" in done.stdout
 
 
+@pytest.mark.slow
 def test_json_on_a_terminal_asks_no_questions(machine, screen):
     machine.script(asks(COLOUR))
     terminal = screen("run", "-m", "scripted/test", "--format", "json", "hello")
@@ -244,6 +254,7 @@ def test_json_on_a_terminal_asks_no_questions(machine, screen):
     assert "unavailable tool 'question'" in terminal.text
 
 
+@pytest.mark.slow
 def test_auto_allows_calls_and_still_asks_the_models_questions(machine, screen):
     machine.write("opencode.json", ASK)
     machine.script('== turn\ntool: bash {"command": "echo hi"}\n' + asks(COLOUR))

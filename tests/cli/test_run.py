@@ -24,6 +24,7 @@ def lines(text: str) -> list[dict]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+@pytest.mark.slow
 def test_a_pipe_gets_the_answers_text_alone_and_stderr_the_tool_lines(machine):
     machine.script(TURN)
     done = machine.run("hi")
@@ -33,6 +34,7 @@ def test_a_pipe_gets_the_answers_text_alone_and_stderr_the_tool_lines(machine):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_json_is_one_event_a_line_in_the_form_of_opencode_run(machine):
     machine.script(TURN)
     events = lines(machine.run("--format", "json", "hi").stdout)
@@ -69,6 +71,7 @@ def test_a_failed_answer_is_an_error_event_in_json(machine):
     assert event["error"]["name"] == "APIError"
 
 
+@pytest.mark.slow
 def test_a_limit_that_stops_the_turn_is_exit_code_1_and_said(machine):
     machine.write_home("instar.json", '{"max_iterations": 1}')
     machine.script(TURN)
@@ -77,6 +80,7 @@ def test_a_limit_that_stops_the_turn_is_exit_code_1_and_said(machine):
     assert "The turn was stopped" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_turn_that_runs_for_too_long_is_said_once(machine):
     machine.write_home("instar.json", '{"limits": {"turn": {"minutes": 0.01}}}')
     machine.script("== turn\ndelay: 60s\ntext: late\n")
@@ -87,6 +91,7 @@ def test_a_turn_that_runs_for_too_long_is_said_once(machine):
     assert event["error"]["name"] == "LimitReached"
 
 
+@pytest.mark.slow
 def test_what_an_order_to_stop_ended_is_said_once(machine):
     started = machine.project / "started"
     machine.script(f'== turn\ntool: bash {{"command": "touch {started}"}}\n== turn\ndelay: 60s\ntext: late\n')
@@ -98,6 +103,7 @@ def test_what_an_order_to_stop_ended_is_said_once(machine):
     assert err.decode().count("instar stop ended everything") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "stdin", "asked"),
     [
@@ -113,6 +119,7 @@ def test_the_message_is_the_words_and_what_is_piped_in(machine, arguments, stdin
     assert machine.run(*arguments, stdin=stdin).stdout == asked + "\n"
 
 
+@pytest.mark.slow
 def test_bytes_of_the_command_line_that_are_no_utf_8_become_marks(machine):
     machine.script("== turn\ntext: {{user}}\n")
     assert machine.run(b"a\xffb").stdout == "a\ufffdb\n"
@@ -136,6 +143,7 @@ def test_an_attached_file_is_shown_to_the_model(machine):
     assert "xyzzy" in (machine.home / "sent").read_text()
 
 
+@pytest.mark.slow
 def test_the_folder_is_the_systems_working_directory_not_pwd(machine, tmp_path):
     machine.script('== turn\ntool: bash {"command": "pwd -P"}\n== turn\ntext: {{last.tool.output}}\n')
     machine.environment["PWD"] = str(tmp_path)
@@ -143,6 +151,7 @@ def test_the_folder_is_the_systems_working_directory_not_pwd(machine, tmp_path):
     assert machine.run("--dir", str(tmp_path), "hi").stdout.strip() == str(tmp_path)
 
 
+@pytest.mark.slow
 def test_continue_goes_on_with_the_folders_last_session(machine):
     machine.script("== turn\ntext: one\n== turn\ntext: two\n")
     assert machine.run("hi").stdout == "one\n"
@@ -152,6 +161,7 @@ def test_continue_goes_on_with_the_folders_last_session(machine):
     assert machine.run("hi").stdout == "one\n"
 
 
+@pytest.mark.slow
 def test_a_session_is_gone_on_with_by_its_id_and_named(machine):
     machine.script("== turn\ntext: one\n== turn\ntext: two\n")
     first = lines(machine.run("--format", "json", "hi").stdout)[0]["sessionID"]
@@ -161,6 +171,7 @@ def test_a_session_is_gone_on_with_by_its_id_and_named(machine):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -179,6 +190,7 @@ def test_what_cannot_be_run_is_one_line_and_leaves_no_session(machine, arguments
     assert machine.instar("session", "list").stdout == ""
 
 
+@pytest.mark.slow
 def test_without_a_model_one_line_says_how_to_give_one_and_what_needs_none(machine):
     done = machine.instar("run", "hi")
     assert "instar auth login openai" in done.stderr
@@ -194,6 +206,7 @@ def test_a_config_that_does_not_parse_names_file_line_and_column(machine):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_call_that_would_be_asked_about_is_refused_without_a_person_and_allowed_with_auto(machine):
     machine.write("opencode.json", '{"permission": {"bash": "ask"}}')
     machine.script(TURN)
@@ -201,12 +214,14 @@ def test_a_call_that_would_be_asked_about_is_refused_without_a_person_and_allowe
     assert "+ bash" in machine.run("--auto", "hi").stderr
 
 
+@pytest.mark.slow
 def test_a_deny_holds_with_auto(machine):
     machine.write("opencode.json", '{"permission": {"bash": {"echo *": "deny"}}}')
     machine.script(TURN)
     assert "! bash" in machine.run("--auto", "hi").stderr
 
 
+@pytest.mark.slow
 def test_a_plugin_of_an_untrusted_folder_is_skipped_with_one_line_and_runs_once_trusted(machine):
     mark = machine.home / "it-ran"
     machine.write(".instar/plugin/p.py", f"async def p(input, options):\n    open({str(mark)!r}, 'w')\n")
@@ -231,6 +246,7 @@ def start(machine, *arguments):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_aborts_the_turn_and_its_children_and_what_came_is_kept(machine, number):
     started, nap = machine.project / "started", f"sleep 4711.{os.getpid()}{number:d}"
@@ -246,6 +262,7 @@ def test_a_signal_aborts_the_turn_and_its_children_and_what_came_is_kept(machine
     assert "so far" in machine.instar("session", "show", session_id(machine)).stdout
 
 
+@pytest.mark.slow
 def test_what_nohup_started_goes_on_when_its_terminal_closes(machine):
     started, go = machine.project / "started", machine.project / "go"
     command = f"touch {started}; while [ ! -e {go} ]; do sleep 0.05; done"
@@ -275,6 +292,7 @@ def is_pending(pid: int, number: signal.Signals) -> bool:
     return bool(int(status["ShdPnd"], 16) >> (number - 1) & 1)
 
 
+@pytest.mark.slow
 def test_a_second_signal_quits_at_once(machine):
     # The child ignores SIGTERM, so the first signal takes the grace before SIGKILL.
     started = machine.project / "started"
@@ -293,6 +311,7 @@ def test_a_second_signal_quits_at_once(machine):
     wait_until(lambda: not machine.runs(f"sleep 4712.{os.getpid()}"))
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_ends_the_run_quietly(machine):
     nap = f"sleep 4713.{os.getpid()}"
     machine.script(f'== turn\ntext: a line\ntool: bash {{"command": "{nap}"}}\n')
@@ -306,6 +325,7 @@ def test_a_reader_that_goes_away_ends_the_run_quietly(machine):
     assert not machine.runs(nap)
 
 
+@pytest.mark.slow
 def test_waiting_for_standard_input_is_said_and_loses_nothing(machine):
     machine.script("== turn\ntext: {{user}}\n")
     reader, writer = os.pipe()
@@ -326,6 +346,7 @@ def test_waiting_for_standard_input_is_said_and_loses_nothing(machine):
     assert process.communicate(timeout=PATIENCE)[0] == "hi\nlate\n"
 
 
+@pytest.mark.slow
 def test_log_lines_go_to_a_file_or_to_stderr(machine):
     machine.script("== turn\ntext: hello\n")
     log = machine.home / ".local/state/instar/log/instar.log"
@@ -349,6 +370,7 @@ def test_a_model_may_be_named_without_its_provider(machine):
     assert "plover" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_model_whose_library_is_missing_is_one_line(machine):
     machine.write_home("sitecustomize.py", "import sys; sys.modules['pydantic_ai'] = None")
     machine.environment["PYTHONPATH"] = str(machine.home / ".config" / "instar")
@@ -356,3 +378,29 @@ def test_a_model_whose_library_is_missing_is_one_line(machine):
     assert done.returncode == 2
     assert "pip install 'instar[providers]'" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "imported"),
+    [('{"command": "true", "timeout": 5000, "workdir": null}', "False"), ('{"comand": "true"}', "True")],
+)
+def test_the_library_for_schemas_is_imported_for_a_mistake_in_a_call_of_bash_only(
+    machine, arguments, imported
+):
+    machine.script(f"== turn\ntool: bash {arguments}\n== turn\ntext: done\n")
+    code = (
+        "import sys\nfrom instar.cli import main\n"
+        "main(['run', '-m', 'scripted/test', 'hi'], lambda code: print('jsonschema' in sys.modules, file=sys.stderr))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=machine.project,
+        env=machine.environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    assert (done.stdout, done.stderr.splitlines()[-1]) == ("done\n", imported)

@@ -14,12 +14,14 @@ def made(machine) -> str:
     )["sessionID"]
 
 
+@pytest.mark.slow
 def test_sessions_are_listed_with_their_titles(machine, made):
     done = machine.instar("session", "list")
     assert done.stdout.startswith(made)
     assert "My talk" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_transcript_shows_who_said_what(machine, made):
     shown = machine.instar("session", "show", made).stdout
     for text in ("My talk", "-- you", "hello you", "-- scripted/test", "I look.", "bash false", "Done."):
@@ -28,18 +30,21 @@ def test_a_transcript_shows_who_said_what(machine, made):
     assert "~ hmm" in machine.instar("session", "show", made, "--reasoning").stdout
 
 
+@pytest.mark.slow
 def test_a_transcript_cannot_command_the_terminal(machine):
     machine.script("== turn\ntext: a\x1b]0;owned\x07b\n")
     made = json.loads(machine.run("--format", "json", "hi").stdout.splitlines()[0])["sessionID"]
     assert "\x1b" not in machine.instar("session", "show", made).stdout
 
 
+@pytest.mark.slow
 def test_a_session_as_json_holds_its_messages(machine, made):
     shown = json.loads(machine.instar("session", "show", made, "--json").stdout)
     assert shown["info"]["id"] == made
     assert [message["info"]["role"] for message in shown["messages"]] == ["user", "assistant", "assistant"]
 
 
+@pytest.mark.slow
 def test_a_deleted_session_is_gone(machine, made):
     assert machine.instar("session", "delete", made).stdout == f"deleted {made}  My talk\n"
     assert machine.instar("session", "list").stdout == ""
@@ -53,6 +58,7 @@ def test_a_session_that_is_not_there_is_one_line(machine, verb):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_session_goes_by_the_beginning_of_its_id_and_by_its_slug(machine, made):
     slug = json.loads(machine.instar("session", "list", "--json").stdout)[0]["slug"]
     for named in (made[:12], slug):
@@ -62,12 +68,14 @@ def test_a_session_goes_by_the_beginning_of_its_id_and_by_its_slug(machine, made
     assert f"deleted {made}" in machine.instar("session", "delete", made[:12]).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", ["", "s", "ses_"])
 def test_what_every_id_begins_with_names_no_session(machine, made, named):
     assert machine.instar("session", "delete", named).returncode == 2
     assert made in machine.instar("session", "list").stdout
 
 
+@pytest.mark.slow
 def test_a_beginning_of_several_ids_names_them_and_deletes_none(machine, made):
     machine.run("another")
     other = json.loads(machine.instar("session", "list", "--json").stdout)[0]["id"]
@@ -85,6 +93,7 @@ def test_a_folder_without_sessions_says_so_on_stderr(machine):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "instar: no sessions here yet\n")
 
 
+@pytest.mark.slow
 def test_a_session_of_another_folder_is_listed_with_its_folder(machine, made, tmp_path):
     assert "(" not in machine.instar("session", "list").stdout
     listed = machine.instar("session", "list", cwd=tmp_path).stdout
@@ -94,6 +103,7 @@ def test_a_session_of_another_folder_is_listed_with_its_folder(machine, made, tm
 SUMMARISED = '== when ""\ntext: ok {{user}}\n== compaction\ntext: they said hello\n'
 
 
+@pytest.mark.slow
 def test_a_session_is_compacted_by_hand(machine):
     machine.script(SUMMARISED)
     made = json.loads(machine.run("--format", "json", "--title", "My talk", "hello").stdout.splitlines()[0])
@@ -102,6 +112,7 @@ def test_a_session_is_compacted_by_hand(machine):
     assert "they said hello" in machine.instar("session", "show", made["sessionID"]).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "options", "code", "text"),
     [

@@ -19,6 +19,7 @@ def messages(machine, session_id: str) -> list[dict]:
     return json.loads(machine.instar("session", "show", session_id, "--json").stdout)["messages"]
 
 
+@pytest.mark.slow
 def test_a_session_is_taken_back_and_forth(machine, made):
     second = messages(machine, made)[2]["info"]["id"]
     done = machine.instar("session", "revert", made[:12])
@@ -26,12 +27,13 @@ def test_a_session_is_taken_back_and_forth(machine, made):
     shown = machine.instar("session", "show", made).stdout
     assert "first" in shown
     assert "second" not in shown
-    assert "2 messages taken back" in shown.splitlines()[-1]
+    assert "2 messages reverted" in shown.splitlines()[-1]
     assert machine.instar("session", "unrevert", made).stdout == f"unreverted {made}\n"
     again = machine.instar("session", "unrevert", made)
     assert (again.returncode, again.stdout, again.stderr) == (0, "", f"instar: {made} is not reverted\n")
 
 
+@pytest.mark.slow
 def test_a_session_goes_on_from_where_it_was_taken_back_to(machine, made):
     first = messages(machine, made)[0]["info"]["id"]
     machine.instar("session", "revert", made, first)
@@ -41,6 +43,7 @@ def test_a_session_goes_on_from_where_it_was_taken_back_to(machine, made):
     assert "second" not in shown
 
 
+@pytest.mark.slow
 def test_a_fork_prints_the_copys_id(machine, made):
     second = messages(machine, made)[2]["info"]["id"]
     done = machine.instar("session", "fork", made, second)
@@ -50,6 +53,7 @@ def test_a_fork_prints_the_copys_id(machine, made):
     assert copy in machine.instar("session", "list").stdout
 
 
+@pytest.mark.slow
 def test_a_session_that_changed_no_files_has_an_empty_diff(machine, made):
     subprocess.run(["git", "init", "-q"], cwd=machine.project, check=True)
     done = machine.instar("session", "diff", made)
@@ -57,6 +61,7 @@ def test_a_session_that_changed_no_files_has_an_empty_diff(machine, made):
     assert machine.instar("session", "diff", made, "--json").stdout == "[]\n"
 
 
+@pytest.mark.slow
 def test_an_archived_session_is_kept_and_not_listed(machine, made):
     assert machine.instar("session", "archive", made).stdout == f"archived {made}  My talk\n"
     assert made not in machine.instar("session", "list").stdout
@@ -65,6 +70,7 @@ def test_an_archived_session_is_kept_and_not_listed(machine, made):
     assert made in machine.instar("session", "list").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

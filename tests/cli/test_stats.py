@@ -53,10 +53,11 @@ def stats(machine, *arguments):
 
 def test_nothing_was_used_yet(machine):
     done = machine.instar("stats")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "no model calls are booked here\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "no model calls are recorded here\n", "")
     assert stats(machine)["total"]["calls"] == 0
 
 
+@pytest.mark.slow
 def test_the_overview_says_what_was_used_and_what_it_cost(used):
     text = used.instar("stats").stdout
     lines = {line.split()[0]: line for line in text.splitlines() if line}
@@ -67,6 +68,7 @@ def test_the_overview_says_what_was_used_and_what_it_cost(used):
         assert name in lines
 
 
+@pytest.mark.slow
 def test_the_total_is_the_sum_of_its_parts(used):
     found = stats(used, "--by", "model", "--by", "agent", "--by", "day", "--by", "session")
     total = found["total"]
@@ -83,12 +85,14 @@ def test_the_total_is_the_sum_of_its_parts(used):
     assert {row.get("title") for row in found["by"]["session"]} == {"one", "A title"}
 
 
+@pytest.mark.slow
 def test_the_cached_share_is_told(used):
     (dear,) = [row for row in stats(used)["by"]["model"] if row["key"] == "scripted/dear"]
     read, whole = dear["tokens"]["cache"]["read"], dear["tokens"]["cache"]["read"] + dear["tokens"]["input"]
     assert dear["cached"] == pytest.approx(read / whole)
 
 
+@pytest.mark.slow
 def test_one_session_one_project_and_a_time(used):
     sessions = {row["title"]: row["key"] for row in stats(used, "--by", "session")["by"]["session"]}
     whole = stats(used)["total"]["calls"]
@@ -102,6 +106,7 @@ def test_one_session_one_project_and_a_time(used):
     assert stats(used, "--since", "2020-01-01", "--until", "2099-12-31T10:00")["total"]["calls"] == whole
 
 
+@pytest.mark.slow
 def test_what_a_deleted_session_spent_stays_spent(used):
     before = stats(used)["total"]
     (row,) = [row for row in stats(used, "--by", "session")["by"]["session"] if row["title"] == "one"]
@@ -110,6 +115,7 @@ def test_what_a_deleted_session_spent_stays_spent(used):
     assert stats(used, "--session", row["key"][:20])["total"]["calls"] == row["calls"]
 
 
+@pytest.mark.slow
 def test_tools_and_models_as_opencode_stats_takes_them(used):
     assert stats(used, "--tools")["tools"] == {"bash": 1}
     text = used.instar("stats", "--tools", "1", "--models", "1").stdout
@@ -133,12 +139,14 @@ def test_a_mistake_is_one_line_and_exit_code_2(machine, arguments, said):
     assert said in done.stderr
 
 
+@pytest.mark.slow
 def test_an_id_that_may_be_several_sessions_is_not_guessed(used):
     done = used.instar("stats", "--session", "ses_")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "'ses_' may be 2 sessions: ses_" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_day_is_the_persons_own(used):
     booked(used, "UPDATE instar_usage SET time_created = 1768001400000")  # 23:30 on the 9th in UTC
     used.environment["TZ"] = "UTC"
@@ -148,6 +156,7 @@ def test_a_day_is_the_persons_own(used):
     assert stats(used, "--since", "2026-01-10", "--until", "2026-01-10")["total"]["calls"] == 5
 
 
+@pytest.mark.slow
 def test_a_name_from_a_model_or_a_plugin_does_not_command_the_terminal(used):
     booked(used, "UPDATE instar_usage SET cause = ?", "\x1b[31mred\nrow")
     assert "\x1b" not in used.instar("stats").stdout

@@ -6,6 +6,7 @@ import pytest
 from tests.waiting import take_quickest
 
 
+@pytest.mark.slow
 def test_text_streams_reasoning_is_dim_and_a_tool_line_has_title_and_time(machine, screen):
     machine.script(
         '== turn\nreasoning: thinking\ntext: I look.\ntool: bash {"command": "echo hi"}\n== turn\ntext: Done.\n'
@@ -19,6 +20,7 @@ def test_text_streams_reasoning_is_dim_and_a_tool_line_has_title_and_time(machin
     assert "go on: instar run -s ses_" in terminal.text
 
 
+@pytest.mark.slow
 def test_text_appears_while_the_model_still_speaks(machine, screen):
     machine.script("== turn\ntext: first\ndelay: 90s\ntext: second\n")
     terminal = screen("run", "-m", "scripted/test", "hello")
@@ -27,6 +29,7 @@ def test_text_appears_while_the_model_still_speaks(machine, screen):
     assert terminal.end() == 130
 
 
+@pytest.mark.slow
 def test_an_error_is_red(machine, screen):
     machine.script("== turn\nerror: 400 broken\n")
     terminal = screen("run", "-m", "scripted/test", "hello")
@@ -35,6 +38,7 @@ def test_an_error_is_red(machine, screen):
     assert "broken" in terminal.text
 
 
+@pytest.mark.slow
 def test_a_failed_tool_call_shows_its_reason(machine, screen):
     machine.script('== turn\ntool: read {"filePath": "nothing.txt"}\n== turn\ntext: ok\n')
     terminal = screen("run", "-m", "scripted/test", "hello")
@@ -42,6 +46,7 @@ def test_a_failed_tool_call_shows_its_reason(machine, screen):
     assert "✗ read" in terminal.text
 
 
+@pytest.mark.slow
 def test_a_models_escape_sequences_do_not_reach_the_terminal(machine, screen):
     machine.script("== turn\ntext: a\x1b]0;owned\x07b\n")
     terminal = screen("run", "-m", "scripted/test", "hello")
@@ -49,6 +54,7 @@ def test_a_models_escape_sequences_do_not_reach_the_terminal(machine, screen):
     assert b"\x1b]0;" not in terminal.raw
 
 
+@pytest.mark.slow
 def test_a_call_that_is_tried_again_says_so(machine, screen):
     machine.script("== turn\nerror: 503 busy retry-after=0.01 times=1\ntext: fine\n")
     terminal = screen("run", "-m", "scripted/test", "hello")
@@ -56,6 +62,7 @@ def test_a_call_that_is_tried_again_says_so(machine, screen):
     assert "trying again" in terminal.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("typed", "mark", "asked_again"),
     [
@@ -82,6 +89,7 @@ def test_the_person_answers_a_permission_question(machine, screen, typed, mark, 
             assert "? bash wants" not in again.text
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_a_question_stands_ends_the_run(machine, screen):
     machine.write("opencode.json", '{"permission": {"bash": "ask"}}')
     machine.script('== turn\ntool: bash {"command": "echo hi"}\n== turn\ntext: ok\n')
@@ -92,6 +100,7 @@ def test_ctrl_c_while_a_question_stands_ends_the_run(machine, screen):
     assert "Traceback" not in terminal.text
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_turn_within_a_second(machine, screen):
     nap = f"sleep 4714.{os.getpid()}"
     machine.script(f'== turn\ntool: bash {{"command": "{nap}"}}\n')
@@ -110,6 +119,7 @@ def test_ctrl_c_ends_the_turn_within_a_second(machine, screen):
     assert take_quickest(ended, 2.0) < 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("typed", "ran"), [("y\n", True), ("\n", False)])
 def test_the_person_is_asked_once_whether_to_trust_a_folder(machine, screen, typed, ran):
     mark = machine.home / "it-ran"
@@ -125,6 +135,7 @@ def test_the_person_is_asked_once_whether_to_trust_a_folder(machine, screen, typ
     assert "Trust " not in again.text
 
 
+@pytest.mark.slow
 def test_a_permission_question_shows_the_whole_command(machine, screen):
     machine.write("opencode.json", '{"permission": {"bash": "ask"}}')
     tail = "x" * 150 + "-the-end"
@@ -136,6 +147,7 @@ def test_a_permission_question_shows_the_whole_command(machine, screen):
     terminal.end()
 
 
+@pytest.mark.slow
 def test_ctrl_c_at_the_trust_question_leaves_the_prompt_on_a_line_of_its_own(machine, screen):
     machine.write(".instar/plugins/mine.py", "async def mine(input, options):\n    return {}\n")
     terminal = screen("run", "-m", "scripted/test", "hello")
@@ -145,6 +157,7 @@ def test_ctrl_c_at_the_trust_question_leaves_the_prompt_on_a_line_of_its_own(mac
     assert terminal.text.endswith("\n")
 
 
+@pytest.mark.slow
 def test_a_model_that_says_nothing_is_waited_for_visibly_and_the_line_goes_away(machine, screen):
     machine.script("== turn\ndelay: 6s\ntext: At last.\n")
     terminal = screen("run", "-m", "scripted/test", "hello")
@@ -153,6 +166,7 @@ def test_a_model_that_says_nothing_is_waited_for_visibly_and_the_line_goes_away(
     assert b"\r\x1b[2KAt last." in terminal.raw
 
 
+@pytest.mark.slow
 def test_a_tool_that_takes_long_counts_its_seconds(machine, screen):
     machine.script(
         '== turn\ntool: bash {"command": "until [ -e go ]; do sleep 0.1; done"}\n== turn\ntext: ok\n'
@@ -165,6 +179,7 @@ def test_a_tool_that_takes_long_counts_its_seconds(machine, screen):
     assert re.search(r"✓ bash until .* done [2-9]\.|✓ bash until .* done \d\d", terminal.text)
 
 
+@pytest.mark.slow
 def test_calls_that_run_together_are_announced_once_each(machine, screen):
     machine.script(
         # The first one says nothing before the second one runs.

@@ -1,7 +1,10 @@
 import json
 import subprocess
 
+import pytest
 
+
+@pytest.mark.slow
 def test_a_folder_is_trusted_listed_and_taken_off_the_list(machine):
     assert machine.instar("trust").stdout == f"trusted: {machine.project}\n"
     assert machine.instar("trust", "--list").stdout == f"{machine.project}\n"
@@ -42,6 +45,7 @@ def heard(machine, key="evolve.unsafe"):
     return value, told["left_out"]
 
 
+@pytest.mark.slow
 def test_trusting_a_folder_shows_what_its_settings_say_of_guards_and_lets_that_hold(machine):
     machine.write("instar.json", UNSAFE)
     machine.write(
@@ -69,6 +73,7 @@ def test_trusting_a_folder_can_be_read_by_a_program(machine):
     }
 
 
+@pytest.mark.slow
 def test_what_was_written_after_the_person_looked_is_left_out_until_they_look_again(machine):
     machine.instar("trust")
     path = machine.write("instar.json", UNSAFE)
@@ -84,6 +89,7 @@ def test_what_was_written_after_the_person_looked_is_left_out_until_they_look_ag
     assert heard(machine) == (True, [])
 
 
+@pytest.mark.slow
 def test_a_guard_that_was_trusted_is_not_taken_away_with_its_file(machine):
     path = machine.write("instar.json", '{"evolve": {"frozen": true}}')
     machine.instar("trust")
@@ -97,6 +103,7 @@ def test_a_guard_that_was_trusted_is_not_taken_away_with_its_file(machine):
     assert heard(machine, "evolve.frozen") == (False, [])
 
 
+@pytest.mark.slow
 def test_a_folder_that_was_trusted_before_guards_were_kept_is_trusted_and_its_guards_are_not(machine):
     machine.instar("trust")
     assert heard(machine)[1] == []
@@ -106,6 +113,7 @@ def test_a_folder_that_was_trusted_before_guards_were_kept_is_trusted_and_its_gu
     assert heard(machine, "evolve.sandbox") == ("require", [])
 
 
+@pytest.mark.slow
 def test_trusting_a_folder_does_not_vouch_for_the_guards_of_a_folder_below(machine):
     subprocess.run(["git", "init", "-q", machine.project], check=True)
     below = machine.write("sub/instar.json", UNSAFE).parent
@@ -137,6 +145,7 @@ def test_a_mistake_in_what_guards_is_told_instead_of_trusted(machine):
     assert machine.instar("trust", "--list").stdout == ""
 
 
+@pytest.mark.slow
 def test_the_question_on_a_terminal_shows_what_guards_and_a_yes_lets_it_hold(machine, screen):
     machine.write("instar.json", '{"plugin": [], "evolve": {"unsafe": true}}')
     asked = screen("run", "-m", "scripted/echo", "hello")

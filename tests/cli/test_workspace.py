@@ -41,6 +41,7 @@ def repository(machine):
     return machine
 
 
+@pytest.mark.slow
 def test_a_worktree_is_made_listed_and_removed(repository):
     made = repository.instar("workspace", "create", "fix")
     assert (made.returncode, made.stderr) == (0, "")
@@ -56,6 +57,7 @@ def test_a_worktree_is_made_listed_and_removed(repository):
     assert "no workspaces here yet" in repository.instar("workspace", "list").stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -73,11 +75,12 @@ def test_a_mistake_is_one_line(repository, arguments, said):
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_run_works_in_a_worktree_that_it_makes_and_goes_on_in_it(repository):
     repository.script(WRITE)
     first = repository.run("--worktree", "fix", "write")
     assert (first.returncode, first.stdout) == (0, "done\n")
-    assert first.stderr.startswith("instar: made the worktree fix  worktree  instar/fix  ")
+    assert first.stderr.startswith("instar: made the worktree fix on branch instar/fix: ")
     assert git(repository.project, "status", "--porcelain") == ""
     (info,) = json.loads(repository.instar("workspace", "list", "--json").stdout)
     assert Path(info["directory"], "new.txt").read_text() == "new\n"
@@ -87,6 +90,7 @@ def test_run_works_in_a_worktree_that_it_makes_and_goes_on_in_it(repository):
     assert len(repository.instar("session", "list").stdout.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_run_does_not_go_on_with_a_worktrees_session_elsewhere(repository):
     repository.script(ECHO)
     repository.run("--worktree", "fix", "hi")
@@ -104,6 +108,7 @@ def test_run_in_a_folder_without_git_says_why_there_is_no_worktree(machine):
     assert "lies in no git repository, so it has no worktrees" in done.stderr
 
 
+@pytest.mark.slow
 def test_what_a_crash_left_of_a_worktree_is_gone_when_the_next_one_is_made(repository):
     crash = repository.home / "crash"
     crash.write_text(CRASH)
@@ -126,6 +131,7 @@ def test_what_a_crash_left_of_a_worktree_is_gone_when_the_next_one_is_made(repos
     assert len(git(repository.project, "worktree", "list").splitlines()) == 2
 
 
+@pytest.mark.slow
 def test_a_worktree_may_be_removed_by_a_person_who_stands_in_it(repository):
     folder = Path(repository.instar("workspace", "create", "fix").stdout.split()[3])
     done = repository.instar("workspace", "remove", "fix", cwd=folder)
@@ -134,6 +140,7 @@ def test_a_worktree_may_be_removed_by_a_person_who_stands_in_it(repository):
     assert git(repository.project, "branch") == "* main"
 
 
+@pytest.mark.slow
 def test_two_processes_that_make_one_name_at_once_make_one(repository):
     with ThreadPoolExecutor() as pool:
         done = list(pool.map(lambda _: repository.instar("workspace", "create", "same"), range(3)))
@@ -141,6 +148,7 @@ def test_two_processes_that_make_one_name_at_once_make_one(repository):
     assert len(repository.instar("workspace", "list").stdout.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_the_terminal_offers_trust_for_the_project_and_the_worktree_has_it(repository, screen):
     repository.write(
         ".instar/plugins/shout.py",
@@ -160,6 +168,7 @@ def test_the_terminal_offers_trust_for_the_project_and_the_worktree_has_it(repos
     assert terminal.text.count("Trust ") == 1
 
 
+@pytest.mark.slow
 def test_a_person_who_does_not_trust_the_project_is_asked_once(repository, screen):
     repository.write(".instar/plugins/fail.py", "raise SystemExit(1)\n")
     git(repository.project, "add", ".")

@@ -1,6 +1,6 @@
 """Where instar's trace differs from that of the real opencode on purpose, each with its reason.
 
-A difference that is not listed fails, and so does an entry that no longer shows (issue 11, "Done when").
+A difference that is not listed fails, and so does an entry that no longer shows.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from tests.conformance import hosts
 from tests.conformance.differences import PYTHON, unexplained
 from tests.conformance.model import Model
@@ -11,6 +12,7 @@ REFERENCE = json.loads((Path(__file__).parents[1] / "data" / "conformance.json")
 PLUGINS = Path(__file__).parent / "plugins"
 
 
+@pytest.mark.slow
 def test_each_plugin_in_python_leaves_the_trace_that_its_twin_leaves_in_opencode(tmp_path: Path) -> None:
     model = Model(answers(SCENARIOS))
     host = hosts.instar(tmp_path)

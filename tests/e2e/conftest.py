@@ -52,7 +52,7 @@ if __name__ == "__main__":
     for key, value in result.items():
         print(json.dumps({key: value}), flush=True)
 """
-"""Seed 000's minimal python hook, word for word."""
+"""The minimal Python hook of opencode-evolve's README."""
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hello"
 
@@ -323,6 +323,6 @@ async def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 
 
 @pytest.fixture(scope="session")
-def seed_minimal() -> str:
-    """Seed 000's minimal python hook, word for word."""
+def minimal_hook() -> str:
+    """The minimal Python hook of opencode-evolve's README."""
     return SEED_MINIMAL

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from tests.turn import House, results, said
 
-from instar.document import DocumentError
 from instar.plugin import CommandBody, PromptBody
+from instar.wire.document import DocumentError
 
 pytest_plugins = ["tests.turn"]
 

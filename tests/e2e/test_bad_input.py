@@ -1,4 +1,4 @@
-"""What a plugin, a client or an imported file may do wrong in a session, and what becomes of the turn (issue 4)."""
+"""What a plugin, a client or an imported file may do wrong in a session, and what becomes of the turn."""
 
 import json
 import os

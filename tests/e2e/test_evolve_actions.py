@@ -1,4 +1,4 @@
-"""Actions: what a hook asks for is done in other sessions, and no chain of actions goes on for ever (seed 000)."""
+"""Actions: what a hook asks for is done in other sessions, and no chain of actions goes on for ever."""
 
 import asyncio
 import json
@@ -59,6 +59,7 @@ def observed(door):
     return heard
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "synthetic"), [({}, True), ({"synthetic": True}, True), ({"synthetic": False}, None)]
 )
@@ -76,6 +77,7 @@ async def test_send_lets_another_session_answer_with_the_heartbeat_agent(person,
     assert bool(message.parts[0].synthetic) is bool(synthetic)
 
 
+@pytest.mark.slow
 async def test_create_session_makes_one_of_this_title(person):
     acting(person, {"type": "create_session", "title": "Notes of today"})
     door = await person.open()
@@ -83,6 +85,7 @@ async def test_create_session_makes_one_of_this_title(person):
     assert "Notes of today" in [one.title for one in await door.runtime.session.list()]
 
 
+@pytest.mark.slow
 async def test_an_unknown_action_or_session_is_logged_and_the_others_still_happen(person):
     acting(
         person,
@@ -99,6 +102,7 @@ async def test_an_unknown_action_or_session_is_logged_and_the_others_still_happe
     assert "Still made" in [one.title for one in await door.runtime.session.list()]
 
 
+@pytest.mark.slow
 async def test_send_to_the_own_session_is_a_follow_up_after_the_answer(person):
     acting(person)
     door = await person.open()
@@ -109,6 +113,7 @@ async def test_send_to_the_own_session_is_a_follow_up_after_the_answer(person):
     assert (await said(door, source))[-3:] == ["done", "ping", "heard ping"]
 
 
+@pytest.mark.slow
 async def test_send_to_a_session_at_work_is_heard_by_its_next_step(person):
     gate = person.folder / "gate"
     acting(person)
@@ -128,6 +133,7 @@ async def test_send_to_a_session_at_work_is_heard_by_its_next_step(person):
     assert await at_rest(door) is None
 
 
+@pytest.mark.slow
 async def test_an_agent_that_is_not_there_is_named_unless_nobody_chose_it(person):
     person.write("config/evolve.jsonc", '{"heartbeat_agent": "nusre"}')
     person.config(agent={"nurse": {"prompt": "n"}})
@@ -158,6 +164,7 @@ async def _logged(door, session):
     return lines
 
 
+@pytest.mark.slow
 async def test_without_an_agent_of_the_usual_name_the_sessions_own_answers(person):
     acting(person)
     door = await person.open()
@@ -169,6 +176,7 @@ async def test_without_an_agent_of_the_usual_name_the_sessions_own_answers(perso
     assert (await door.history(other))[0].info.agent == "build"
 
 
+@pytest.mark.slow
 async def test_a_session_that_another_process_runs_is_refused_by_name(person):
     acting(person)
     door = await person.open()
@@ -188,6 +196,7 @@ async def test_a_session_that_another_process_runs_is_refused_by_name(person):
 # -- chains ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_an_action_that_asks_for_itself_again_ends_and_a_person_is_told(person):
     mark = person.folder / "actions"
     person.shell("a.sh", discover="{}", observe_message=f"$ cat {mark} 2>/dev/null || echo '{{}}'")
@@ -209,6 +218,7 @@ async def test_an_action_that_asks_for_itself_again_ends_and_a_person_is_told(pe
     assert len(await said(door, own)) == 8
 
 
+@pytest.mark.slow
 async def test_two_sessions_that_send_to_each_other_end_after_one_round(person):
     mark = person.folder / "actions"
     person.shell("a.sh", discover="{}", observe_message=f"$ cat {mark} 2>/dev/null || echo '{{}}'")
@@ -224,6 +234,7 @@ async def test_two_sessions_that_send_to_each_other_end_after_one_round(person):
     assert await said(door, one) == ["hello", "heard hello", "ping", "heard ping"]
 
 
+@pytest.mark.slow
 async def test_an_action_of_a_heartbeat_is_its_own_and_starts_no_chain_also_after_a_restart(person):
     mark = person.folder / "actions"
     person.shell("a.sh", discover="{}", observe_message=f"$ cat {mark} 2>/dev/null || echo '{{}}'")
@@ -245,6 +256,7 @@ async def test_an_action_of_a_heartbeat_is_its_own_and_starts_no_chain_also_afte
     assert all(isinstance(one.info, User) or one.info.agent for one in await door.history(other))
 
 
+@pytest.mark.slow
 async def test_one_answer_asks_for_sixteen_actions_at_most(person):
     acting(person, *({"type": "create_session", "title": f"n{number}"} for number in range(20)))
     door = await person.open()
@@ -254,6 +266,7 @@ async def test_one_answer_asks_for_sixteen_actions_at_most(person):
     assert [line for line in heard if "an answer may ask for 16 at most" in line]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_answered_is_well_although_a_chain_of_actions_ended(person):
     given = person.folder / "calls" / "a.sh.observe_message"
     action = f"""$ id=$(tail -n1 "{given}" | grep -o 'ses_[A-Za-z0-9]*' | head -n1)
@@ -264,6 +277,7 @@ def test_a_run_that_was_answered_is_well_although_a_chain_of_actions_ended(perso
     assert ran.code == 0
 
 
+@pytest.mark.slow
 def test_a_run_waits_for_the_session_that_an_action_set_to_work(person):
     mark = person.folder / "actions"
     person.shell("a.sh", discover="{}", idle=f"$ cat {mark} 2>/dev/null || echo '{{}}'")

@@ -1,7 +1,4 @@
-"""Hook scripts that misbehave: the session goes on, and the log says which, where, how long and what.
-
-Source: issue 2, "Bad input".
-"""
+"""Hook scripts that misbehave: the session goes on, and the log says which, where, how long and what."""
 
 import json
 import os
@@ -26,6 +23,7 @@ BAD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", BAD)
 def test_a_script_that_misbehaves_stops_nothing_and_the_log_says_which_hook_how_long_and_what(person, how):
     code, why, printed = BAD[how]
@@ -46,6 +44,7 @@ def test_a_script_that_misbehaves_stops_nothing_and_the_log_says_which_hook_how_
     assert max(map(len, ran.log)) < 2000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["exits 3", "hangs", "10 MB"])
 def test_a_tool_whose_script_misbehaves_is_an_error_for_the_model_that_fits_its_window(person, how):
     code, why, _ = BAD[how]
@@ -82,6 +81,7 @@ def test_a_script_that_cannot_be_started_is_logged_with_the_reason(person):
         assert why in ran.logged(f"script={number}.sh", "hook=discover failed=")[0]
 
 
+@pytest.mark.slow
 def test_a_hanging_script_is_ended_with_all_that_it_started(person):
     # A number of this process: another run of the suite on the machine has its own.
     mark = f"313.{os.getpid()}"
@@ -101,6 +101,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.slow
 def test_a_registration_that_is_wrong_is_said_and_the_rest_of_it_stays(person):
     for number, (answer, _) in enumerate(WRONG):
         given = json.loads(answer)
@@ -113,6 +114,7 @@ def test_a_registration_that_is_wrong_is_said_and_the_rest_of_it_stays(person):
     assert sorted(offered) == sorted([*(f"r{number}_sound" for number in range(6)), "evolve_sound"])
 
 
+@pytest.mark.slow
 def test_a_script_that_answers_nonsense_where_text_is_expected_breaks_nothing(person):
     nonsense = '{"system": {"a": 1}, "continue": null, "user": 7, "modified": "x.md", "notify": 3,'
     nonsense += ' "tools": 7, "name": ["x"], "test": 3}'

@@ -71,6 +71,7 @@ def test_validate_prints_the_tests_output_and_installs_nothing(workspace):
     assert workspace.copies() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "name", "said"),
     [
@@ -95,6 +96,7 @@ def test_validate_with_broken_settings_is_refused_since_the_defaults_do_not_stan
     assert workspace.calls("a.sh", "discover") == []
 
 
+@pytest.mark.slow
 def test_log_lists_the_commits_newest_first(workspace):
     ran = workspace.instar("evolve", "log", code=1)
     assert "is no git repository yet" in ran.stderr
@@ -148,6 +150,7 @@ def test_a_workspace_that_is_missing_or_a_file_is_one_line(workspace):
             assert (ran.code, ran.stderr) == (1, said)
 
 
+@pytest.mark.slow
 def test_a_damaged_repository_is_said_and_settings_that_became_a_folder_are_not_used(workspace):
     workspace.write(".git/HEAD", "nonsense\n")
     status, log, _ = each(workspace, workspace.root)

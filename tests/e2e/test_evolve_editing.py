@@ -52,6 +52,7 @@ def one(person, name: str, **args: object) -> str:
 # -- what is installed -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_failing_candidate_is_refused_a_passing_one_is_installed_and_its_tool_called_in_the_next_step(bot):
     story = tool("evolve_hook_edit", file="bot.py", oldString="says", newString="wrong")
     story += tool("evolve_hook_write", file="bot.py", content=GROWN)
@@ -70,6 +71,7 @@ def test_a_failing_candidate_is_refused_a_passing_one_is_installed_and_its_tool_
     assert "bot_bye" not in bot.tools(0)
 
 
+@pytest.mark.slow
 def test_new_text_is_taken_literally_and_replace_all_replaces_all(bot):
     story = tool("evolve_hook_edit", file="bot.py", oldString=" says $&", newString="$& $` $' $1 \\\\0")
     story += tool("evolve_prompt_write", file="chat.md", content="a a\n")
@@ -81,6 +83,7 @@ def test_new_text_is_taken_literally_and_replace_all_replaces_all(bot):
     assert (bot.root / "prompts" / "chat.md").read_text() == "$& $&\n"
 
 
+@pytest.mark.slow
 def test_validating_installs_nothing(bot):
     before = bot.files()
     story = tool("evolve_hook_validate", file="bot.py", content=GROWN)
@@ -93,6 +96,7 @@ def test_validating_installs_nothing(bot):
     assert bot.files() == before
 
 
+@pytest.mark.slow
 def test_a_script_without_a_test_is_installed_when_it_can_be_discovered(person):
     person.shell("a.sh", discover='{"tools": [{"name": "t"}]}')
     person.commit_all()
@@ -102,6 +106,7 @@ def test_a_script_without_a_test_is_installed_when_it_can_be_discovered(person):
     assert (person.root / "hooks" / "a.sh").stat().st_mode & 0o777 == 0o755
 
 
+@pytest.mark.slow
 def test_reading_has_a_window_and_listing_shows_bare_names(bot):
     story = tool("evolve_hook_list") + tool("evolve_prompt_list")
     story += tool("evolve_hook_read", file="bot.py", offset=4, limit=2)
@@ -114,6 +119,7 @@ def test_reading_has_a_window_and_listing_shows_bare_names(bot):
     assert prompt == "be kind\n"
 
 
+@pytest.mark.slow
 def test_the_workspaces_own_prompt_change_is_committed_and_seen_by_the_next_call(bot):
     bot.shell("a.sh", discover='{"tools": [{"name": "t"}]}', execute_tool='{"result": "ran"}')
     story = tool("evolve_prompt_edit", file="chat.md", oldString="kind", newString="brief")
@@ -137,6 +143,7 @@ NO_GOOD = [
 ]
 
 
+@pytest.mark.slow
 def test_a_candidate_that_is_no_good_changes_nothing_and_the_model_is_told_why(bot):
     before = bot.files()
     bot.run("".join(tool(name, file="bot.py", **args) for name, args, _ in NO_GOOD) + "== turn\ntext: done\n")
@@ -146,6 +153,7 @@ def test_a_candidate_that_is_no_good_changes_nothing_and_the_model_is_told_why(b
     assert bot.copies() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -167,6 +175,7 @@ def test_a_test_that_cannot_pass_changes_nothing(bot, spoil, said):
     assert bot.copies() == []
 
 
+@pytest.mark.slow
 def test_a_candidate_that_removes_all_it_is_told_of_reaches_only_the_copy(bot):
     evil = '#!/bin/sh\nrm -rf "$HOME"/* "$INSTAR_WORKSPACE"/* "$TMPDIR"/*; cd ..; rm -rf ws; echo "{}"\n'
     before = bot.files()
@@ -189,6 +198,7 @@ OUTSIDE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["hook", "prompt"])
 def test_a_path_that_leaves_its_folder_or_names_no_file_of_it_is_refused(bot, kind):
     (bot.folder / "secret.md").write_text("SECRET")
@@ -239,6 +249,7 @@ def test_hooks_that_are_themselves_a_link_are_not_changed(bot):
 # -- git -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_workspace_without_history_gets_one_that_shows_what_was_there_before(person):
     person.script("bot.py", SCRIPT)
     person.write("tests/bot_test.py", TEST, 0o755)
@@ -253,6 +264,7 @@ WRITER = '$ mkdir -p notes; echo more >>notes/a.md; echo \'{"result": "ok", "mod
 QUIET = '{"result": "ok"}'
 
 
+@pytest.mark.slow
 def test_each_tool_run_that_changed_something_is_a_commit_and_no_other(person):
     discover = '{"tools": [{"name": "t"}]}'
     person.shell("a.sh", discover=discover, execute_tool=WRITER)
@@ -263,6 +275,7 @@ def test_each_tool_run_that_changed_something_is_a_commit_and_no_other(person):
     assert f"Session: {session}" in person.git("log", "-1", "--format=%b")
 
 
+@pytest.mark.slow
 def test_the_commit_of_a_change_names_every_tool_that_was_running(person):
     wait = "until git log --format=%s | grep -q b_t; do sleep 0.02; done"
     person.shell("a.sh", discover='{"tools": [{"name": "t"}]}', execute_tool=f"$ echo x >a.md; {wait}")
@@ -276,6 +289,7 @@ def test_the_commit_of_a_change_names_every_tool_that_was_running(person):
     assert "Also running: a_t call_t1_1" in person.git("log", "-1", "--format=%b")
 
 
+@pytest.mark.slow
 def test_a_change_by_one_of_the_runtimes_own_tools_is_committed_too(person):
     person.shell("a.sh", discover="{}")
     story = (
@@ -296,6 +310,7 @@ def test_what_an_observing_script_changed_is_committed(person):
     assert person.subjects() == ["observe_message", "initial"]
 
 
+@pytest.mark.slow
 def test_a_workspace_inside_another_repository_leaves_that_one_alone(person):
     outer = person.folder / "outer"
     inner = outer / "ws"
@@ -317,6 +332,7 @@ def test_a_workspace_inside_another_repository_leaves_that_one_alone(person):
     assert person.subjects() == ["evolve_hook_write bot.py", "initial"]
 
 
+@pytest.mark.slow
 def test_what_the_person_has_staged_or_left_uncommitted_stays_so(bot):
     bot.write("staged.md", "staged")
     bot.git("add", "staged.md")
@@ -328,6 +344,7 @@ def test_what_the_person_has_staged_or_left_uncommitted_stays_so(bot):
     assert bot.git("show", "--format=", "--name-only", "HEAD").split() == ["hooks/bot.py"]
 
 
+@pytest.mark.slow
 def test_a_git_hook_of_the_workspace_that_fails_is_not_run(bot):
     for name in ("pre-commit", "commit-msg", "post-commit"):
         bot.write(f".git/hooks/{name}", "#!/bin/sh\ntouch ../ran\nexit 1\n", 0o755)
@@ -336,6 +353,7 @@ def test_a_git_hook_of_the_workspace_that_fails_is_not_run(bot):
     assert not (bot.folder / "ran").exists()
 
 
+@pytest.mark.slow
 def test_without_a_git_identity_instar_signs(person):
     (person.home / ".gitconfig").unlink()
     person.script("bot.py", SCRIPT)
@@ -344,6 +362,7 @@ def test_without_a_git_identity_instar_signs(person):
     assert set(person.git("log", "--format=%an").split()) == {"instar"}
 
 
+@pytest.mark.slow
 def test_when_git_fails_the_change_stays_and_its_commit_is_made_later(bot):
     lock = bot.root / ".git" / "index.lock"
     lock.touch()
@@ -366,6 +385,7 @@ def test_when_git_fails_the_change_stays_and_its_commit_is_made_later(bot):
     assert f"Session: {bot.requests()[0]['session']}" in bot.git("log", "-1", "--format=%B", made)
 
 
+@pytest.mark.slow
 def test_a_commit_that_could_not_be_made_is_made_by_the_next_run_with_the_session_that_it_was_of(bot):
     lock = bot.root / ".git" / "index.lock"
     lock.touch()
@@ -379,6 +399,7 @@ def test_a_commit_that_could_not_be_made_is_made_by_the_next_run_with_the_sessio
     assert bot.git("show", "--format=", "--name-only").split() == ["hooks/bot.py"]
 
 
+@pytest.mark.slow
 def test_in_the_middle_of_a_persons_merge_nothing_is_committed_and_status_says_so(bot):
     for branch in ("theirs", "mine"):
         bot.git("checkout", "--quiet", "-b", branch, "HEAD~1" if branch == "mine" else "HEAD")

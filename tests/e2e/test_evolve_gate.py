@@ -32,6 +32,7 @@ def bot(person):
     return person
 
 
+@pytest.mark.slow
 async def test_a_late_crasher_is_rolled_back_and_the_session_that_goes_on_reads_why(bot):
     broken = script("""[ -e late ] && exit 3; echo '{"result": "hello"}'""")
     bot.config(evolve={"probation_failures": 1})
@@ -61,6 +62,7 @@ async def test_a_late_crasher_is_rolled_back_and_the_session_that_goes_on_reads_
     assert "execute_tool crash" in kept.text
 
 
+@pytest.mark.slow
 def test_what_would_reach_more_waits_also_with_auto_and_is_installed_by_the_persons_command(bot):
     held = script(sandbox={"write": ["state"]})
     bot.run(tool("evolve_hook_write", file="bot.sh", content=held) + "== turn\ntext: done\n", "--auto")
@@ -75,6 +77,7 @@ def test_what_would_reach_more_waits_also_with_auto_and_is_installed_by_the_pers
     assert found[1] not in bot.instar("evolve", "pending").stdout
 
 
+@pytest.mark.slow
 def test_a_file_changed_by_hand_is_told_at_the_end_of_a_run_and_not_run(bot):
     bot.run(tool("bot_greet") + "== turn\ntext: done\n")
     (bot.root / "hooks" / "bot.sh").write_text(script("""echo '{"result": "by hand"}'"""))
@@ -86,6 +89,7 @@ def test_a_file_changed_by_hand_is_told_at_the_end_of_a_run_and_not_run(bot):
     assert bot.results()[-1] == "by hand"
 
 
+@pytest.mark.slow
 async def test_an_install_changes_what_a_running_session_sends_before_its_messages_once_at_most(bot):
     grown = script(tools=[{"name": "greet"}, {"name": "wave"}])
     bot.tell(
@@ -109,6 +113,7 @@ async def test_an_install_changes_what_a_running_session_sends_before_its_messag
     ]
 
 
+@pytest.mark.slow
 def test_new_scripts_come_only_where_the_person_allows_it_in_their_own_settings(bot):
     fresh = script(name="fresh", test="fresh_test.sh")
     call = tool("evolve_hook_write", file="fresh.sh", content=fresh, test=TEST) + "== turn\ntext: done\n"
@@ -138,6 +143,7 @@ async def veto(input, options=None):
 """
 
 
+@pytest.mark.slow
 async def test_another_plugin_may_refuse_a_candidate_that_passed_its_trials(bot, caplog):
     (bot.home / ".config" / "instar" / "plugin").mkdir(parents=True)
     (bot.home / ".config" / "instar" / "plugin" / "veto.py").write_text(VETO)

@@ -1,4 +1,4 @@
-"""Modified: files that a hook names are committed with what it belongs to, and published once (seed 000)."""
+"""Modified: files that a hook names are committed with what it belongs to, and published once."""
 
 import asyncio
 import json
@@ -35,6 +35,7 @@ def writer(person, names, hook="execute_tool", code=""):
     person.tell(STORY)
 
 
+@pytest.mark.slow
 async def test_what_a_hook_names_is_committed_with_the_call_and_published_once(person):
     person.write("earlier.md", "as it was\n")
     writer(person, ["new.md", "earlier.md", "./new.md"], code="echo new >new.md")
@@ -49,6 +50,7 @@ async def test_what_a_hook_names_is_committed_with_the_call_and_published_once(p
     assert person.git("status", "--porcelain", "--", "earlier.md") == " M earlier.md\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "hook", ["observe_message", "idle", "mutate_request", "tool_before", "tool_after", "compacting"]
 )
@@ -67,6 +69,7 @@ async def test_any_hook_may_name_what_it_changed(person, hook):
     assert len(heard) == len(commits)
 
 
+@pytest.mark.slow
 async def test_a_file_that_git_is_to_ignore_is_published_and_not_committed(person):
     person.write(".gitignore", "*.tmp\n")
     writer(person, ["a.tmp"], code="echo x >a.tmp")
@@ -77,6 +80,7 @@ async def test_a_file_that_git_is_to_ignore_is_published_and_not_committed(perso
     assert person.subjects() == ["initial"]
 
 
+@pytest.mark.slow
 async def test_a_file_that_was_deleted_counts(person):
     person.write("old.md", "old\n")
     writer(person, ["old.md"], code="rm -f old.md")
@@ -87,6 +91,7 @@ async def test_a_file_that_was_deleted_counts(person):
     assert person.git("show", "--format=", "--name-status", "HEAD").split() == ["D", "old.md"]
 
 
+@pytest.mark.slow
 async def test_names_that_lead_elsewhere_change_nothing_and_are_named(person, caplog):
     (person.folder / "outside.md").write_text("theirs")
     (person.root / "out").symlink_to(person.folder)
@@ -111,6 +116,7 @@ async def test_names_that_lead_elsewhere_change_nothing_and_are_named(person, ca
     assert len([one for one in caplog.records if "modified=refused" in one.getMessage()]) == len(names)
 
 
+@pytest.mark.slow
 async def test_a_guarded_file_that_was_changed_behind_the_gate_is_not_committed_by_naming_it(person):
     person.write("prompts/chat.md", "mine\n")
     writer(person, ["prompts/chat.md"])
@@ -122,6 +128,7 @@ async def test_a_guarded_file_that_was_changed_behind_the_gate_is_not_committed_
     assert person.git("show", "HEAD:prompts/chat.md") == "mine\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "hook", ["execute_tool", "mutate_request", "heartbeat", "recover", "format_notification"]
 )

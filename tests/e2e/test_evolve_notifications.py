@@ -1,4 +1,4 @@
-"""Notifications: what a hook says that others should know is told to every other live session, once (seed 000)."""
+"""Notifications: what a hook says that others should know is told to every other live session, once."""
 
 import asyncio
 import json
@@ -73,6 +73,7 @@ def waiting(door):
     return door.runtime.registry.views["evolve"].children["untold"].read("")
 
 
+@pytest.mark.slow
 async def test_every_other_live_session_gets_one_synthetic_message_at_once_and_no_model_is_asked(person):
     teller(person, format_notification=json.dumps({"message": SAID}))
     person.tell(STORY)
@@ -93,6 +94,7 @@ async def test_every_other_live_session_gets_one_synthetic_message_at_once_and_n
     assert len(person.requests()) == calls + 3
 
 
+@pytest.mark.slow
 async def test_a_message_leaves_what_the_model_was_sent_before_as_it_was(person):
     teller(person)
     person.tell(STORY)
@@ -126,6 +128,7 @@ async def test_a_script_that_fails_to_word_it_recovers_nothing_and_the_files_are
     assert person.calls("a.sh", "recover") == []
 
 
+@pytest.mark.slow
 async def test_a_script_may_say_that_there_is_nothing_to_tell(person):
     teller(person, format_notification='{"message": ""}')
     person.tell(STORY)
@@ -136,6 +139,7 @@ async def test_a_script_may_say_that_there_is_nothing_to_tell(person):
     assert await notes(door, other) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "hook",
     ["observe_message", "idle", "tool_before", "tool_after", "mutate_request", "execute_tool", "recover"],
@@ -155,6 +159,7 @@ async def test_any_hook_may_notify(person, hook):
     assert set(await told(door, other)) == {"[update] mood."}
 
 
+@pytest.mark.slow
 async def test_sub_agents_archived_sessions_and_those_that_were_never_prompted_are_not_told(person):
     teller(person)
     person.tell(STORY)
@@ -170,6 +175,7 @@ async def test_sub_agents_archived_sessions_and_those_that_were_never_prompted_a
         assert await notes(door, session) == []
 
 
+@pytest.mark.slow
 async def test_a_session_in_the_middle_of_a_turn_is_told_between_two_steps(person):
     teller(person)
     gate = person.folder / "gate"
@@ -209,6 +215,7 @@ async def _running(door, session):
     return [call for call in await door.calls(session) if call.state.__struct_config__.tag == "running"]
 
 
+@pytest.mark.slow
 async def test_what_was_said_while_nobody_used_a_session_is_one_message_before_its_next_prompt(person):
     door, source, other = await opened_again(person)
     # In this process nobody has used the other session: it is told when it is gone on with.
@@ -222,6 +229,7 @@ async def test_what_was_said_while_nobody_used_a_session_is_one_message_before_i
     assert waiting(door) == []
 
 
+@pytest.mark.slow
 async def test_a_session_is_told_no_more_than_eight_times_while_it_rests(person):
     teller(person)
     person.tell(STORY.replace(" once", ""))
@@ -252,6 +260,7 @@ async def test_what_a_person_took_back_is_not_dropped_by_a_message(person):
     assert await notes(door, other) == [DEFAULT]
 
 
+@pytest.mark.slow
 async def test_nothing_waits_for_a_session_that_was_deleted(person):
     door, source, other = await opened_again(person)
     await door.ask(source, "tell the others")
@@ -260,6 +269,7 @@ async def test_nothing_waits_for_a_session_that_was_deleted(person):
     await until(lambda: not waiting(door))
 
 
+@pytest.mark.slow
 async def test_a_notice_that_leads_to_a_notice_ends_after_one_more_and_a_person_is_told(person):
     person.shell(
         "a.sh",
@@ -281,6 +291,7 @@ async def test_a_notice_that_leads_to_a_notice_ends_after_one_more_and_a_person_
     assert len(person.calls("a.sh", "format_notification")) == 2
 
 
+@pytest.mark.slow
 async def test_prompts_that_come_while_sessions_are_told_are_answered_once_each(person):
     teller(person, format_notification=json.dumps({"message": SAID}))
     person.tell(STORY.replace(" once", ""))
@@ -303,6 +314,7 @@ async def test_prompts_that_come_while_sessions_are_told_are_answered_once_each(
         assert not [one for one in history if getattr(one.info, "parent_id", None) in ids]
 
 
+@pytest.mark.slow
 async def test_what_is_said_while_other_sessions_are_answered_is_told_at_the_end_of_their_turns(person):
     teller(person)
     person.tell(STORY)
@@ -321,6 +333,7 @@ async def test_what_is_said_while_other_sessions_are_answered_is_told_at_the_end
     assert len(person.requests()) == calls + 3 + 2
 
 
+@pytest.mark.slow
 async def test_what_one_process_says_is_told_in_another_before_the_next_prompt(person):
     teller(person)
     person.tell(STORY)
@@ -337,12 +350,12 @@ async def test_what_one_process_says_is_told_in_another_before_the_next_prompt(p
 KILLED = """\
 import asyncio, os, signal, sys
 from pathlib import Path
-from instar.plugins.evolve import posting
+from instar.plugins.evolve import posted_messages
 from instar.runtime import Options, Runtime
 from instar.plugin import PromptBody
 
 place, project, session, text = sys.argv[1:]
-put = posting.Letters.put
+put = posted_messages.PostedMessages.put
 
 async def dies(self, *args, **more):
     if place == "before":
@@ -350,7 +363,7 @@ async def dies(self, *args, **more):
     await put(self, *args, **more)
     os.kill(os.getpid(), signal.SIGKILL)
 
-posting.Letters.put = dies
+posted_messages.PostedMessages.put = dies
 
 async def main():
     flags = {"model": "scripted/x", "workspace": os.environ["INSTAR_WORKSPACE"]}
@@ -361,6 +374,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["before", "after"])
 async def test_a_process_that_is_killed_while_it_tells_neither_loses_nor_doubles_the_message(person, place):
     door, source, other = await opened_again(person)

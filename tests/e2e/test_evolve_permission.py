@@ -1,4 +1,4 @@
-"""Seed 000 "tool permissions": its examples word for word in the config, deciding what the model may do."""
+"""Tool permissions: the examples of opencode-evolve's README in the config decide what the model may do."""
 
 import json
 
@@ -12,7 +12,7 @@ SEED = {
     "evolve_hook_write": {"persona.py": "allow", "*": "deny"},
     "evolve_hook_edit": {"persona.py": "allow", "*": "deny"},
 }
-"""The seed's agent config, in its order."""
+"""The README's agent config, in its order."""
 FRONT_MATTER = """\
 permission:
   # simple allow/deny all invocations
@@ -81,8 +81,9 @@ def in_an_agents_file(person) -> None:
 PLACES = pytest.mark.parametrize("ruled", [in_settings, in_an_agents_file])
 
 
+@pytest.mark.slow
 @PLACES
-def test_the_seeds_examples_decide_as_they_say(person, ruled):
+def test_the_readmes_examples_decide_as_they_say(person, ruled):
     scripts(person)
     ruled(person)
     calls = [
@@ -104,8 +105,9 @@ def test_the_seeds_examples_decide_as_they_say(person, ruled):
     assert any("You are Evolve." in text for text in person.systems()[0]) == (ruled is in_an_agents_file)
 
 
+@pytest.mark.slow
 @PLACES
-def test_the_seeds_examples_for_hooks_allow_one_script_and_deny_the_others(person, ruled):
+def test_the_readmes_examples_for_hooks_allow_one_script_and_deny_the_others(person, ruled):
     scripts(person)
     before = person.files(person.root / "hooks")
     ruled(person)
@@ -145,12 +147,14 @@ def test_a_rule_and_a_call_under_a_scripts_prefix_mean_evolves_own_tool(person, 
     assert [PREVENTED in result for result in person.results()] == [True, True]
 
 
+@pytest.mark.slow
 def test_a_tool_without_a_permission_field_can_be_denied_only_as_a_whole(person):
     scripts(person)
     person.config(permission={"persona_note_list": {"x": "deny"}})
     assert call(person, "persona_note_list") == "ran"
 
 
+@pytest.mark.slow
 def test_what_needs_a_persons_answer_is_refused_without_one_and_allowed_by_auto(person):
     scripts(person)
     person.config(permission={"persona_trait_write": "ask"})
@@ -189,6 +193,7 @@ VALUES = [
 ]
 
 
+@pytest.mark.slow
 def test_arguments_that_no_rule_can_name_are_never_more_than_asked_about(person):
     """Nobody is here to answer, so that what is asked about is refused."""
     person.shell(
@@ -209,6 +214,7 @@ def test_arguments_that_no_rule_can_name_are_never_more_than_asked_about(person)
     ]
 
 
+@pytest.mark.slow
 def test_arguments_that_no_rule_can_name_decide_as_the_rule_for_everything_where_it_is_the_only_one(person):
     person.shell(
         "bot.sh", discover=json.dumps({"name": "bot", "tools": ODD}), execute_tool='{"result": "ran"}'

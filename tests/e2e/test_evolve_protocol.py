@@ -1,6 +1,8 @@
-"""Seed 000's hook protocol, sentence by sentence, through `instar run` on a real workspace."""
+"""The hook protocol of opencode-evolve's README, sentence by sentence, through `instar run` on a real workspace."""
 
 import json
+
+import pytest
 
 DONE = "== turn\ntext: done\n"
 EMPTY_PROMPTS = dict.fromkeys(("preamble", "chat", "heartbeat", "compaction", "recover"), "")
@@ -26,6 +28,7 @@ def test_scripts_run_in_alphabetical_order_without_hidden_ones_and_their_answers
     assert person.systems() == [[f"{name} {word}" for name in names for word in ("one", "two")]]
 
 
+@pytest.mark.slow
 def test_texts_of_several_scripts_are_joined_by_a_newline_and_lists_are_concatenated(person):
     for name in ("a.sh", "b.sh"):
         person.shell(
@@ -138,6 +141,7 @@ def test_idle_makes_the_session_go_on_until_it_says_nothing(person):
     assert ran.stdout == "one\ntwo\n"
 
 
+@pytest.mark.slow
 def test_idle_that_never_ends_is_stopped_by_the_cap_and_the_person_is_told(person):
     person.shell("a.sh", discover="{}", idle='{"continue": "more"}')
     ran = person.run("".join(f"== turn\ntext: {number}\n" for number in range(12)), code=None)
@@ -186,6 +190,7 @@ def test_execute_tool_returns_its_result_and_modified_notify_and_actions_travel_
 RECOVER = '{"system": ["recovery prompt"], "user": "recovery instructions"}'
 
 
+@pytest.mark.slow
 def test_recover_replaces_the_system_prompt_of_this_step_only_and_its_user_text_follows(person):
     person.shell("a.sh", discover="{}", mutate_request="$ test -e well || exit 3; echo '{\"system\": [\"well\"]}'",
                  recover=RECOVER)  # fmt: skip
@@ -207,6 +212,7 @@ def test_recover_replaces_the_system_prompt_of_this_step_only_and_its_user_text_
     assert "exit code 3" in given["error"]
 
 
+@pytest.mark.slow
 def test_only_the_script_that_failed_is_asked_to_recover_and_the_others_go_on(person):
     person.shell("a.sh", discover="{}", idle="$ exit 3", recover=RECOVER)
     person.shell("b.sh", discover="{}", idle='$ echo b >>ran; echo "{}"', recover='{"system": ["wrong"]}')
@@ -216,6 +222,7 @@ def test_only_the_script_that_failed_is_asked_to_recover_and_the_others_go_on(pe
     assert person.calls("b.sh", "recover") == []
 
 
+@pytest.mark.slow
 def test_recover_md_speaks_where_the_script_does_not(person):
     person.shell("a.sh", discover="{}", idle="$ exit 3")
     person.write("prompts/preamble.md", "preamble")
@@ -225,6 +232,7 @@ def test_recover_md_speaks_where_the_script_does_not(person):
     assert person.said() == ["hi", "mend yourself"]
 
 
+@pytest.mark.slow
 def test_a_tool_that_fails_is_an_error_for_the_model_and_is_recovered(person):
     person.shell(
         "a.sh", discover='{"tools": [{"name": "t"}]}', execute_tool="$ echo oops; exit 1", recover=RECOVER
@@ -239,6 +247,7 @@ def test_a_tool_that_fails_is_an_error_for_the_model_and_is_recovered(person):
     assert person.calls("a.sh", "recover")[0]["failed_hook"] == "execute_tool"
 
 
+@pytest.mark.slow
 def test_an_observational_hook_that_fails_is_logged_and_not_recovered(person):
     observing = ("observe_message", "tool_before", "tool_after")
     person.shell("a.sh", discover="{}", **dict.fromkeys(observing, "$ exit 3"), recover=RECOVER)
@@ -273,8 +282,9 @@ def test_a_recover_that_fails_itself_ends_there(person):
     assert len(person.calls("a.sh", "recover")) == 1
 
 
-def test_a_script_that_does_not_know_a_hook_is_not_asked_again(person, seed_minimal):
-    text = seed_minimal.replace('"tools": []', '"tools": [{"name": "t"}]')
+@pytest.mark.slow
+def test_a_script_that_does_not_know_a_hook_is_not_asked_again(person, minimal_hook):
+    text = minimal_hook.replace('"tools": []', '"tools": [{"name": "t"}]')
     asked = 'if __name__ == "__main__":\n    open("asked", "a").write(sys.argv[1] + "\\n")'
     person.script("mybot.py", text.replace('if __name__ == "__main__":', asked))
     person.write("prompts/recover.md", "must not be said")
@@ -337,6 +347,7 @@ async def test_compacting_that_fails_is_recovered_and_the_summary_is_made_all_th
     assert ["recovery prompt"] in person.systems()
 
 
+@pytest.mark.slow
 async def test_what_scripts_change_when_a_session_begins_or_is_summed_up_is_committed(person):
     person.shell(
         "a.sh",
@@ -359,6 +370,7 @@ def said(request) -> list[str]:
 # -- settings ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_mistake_in_the_settings_names_line_and_column_and_evolve_stays_off(person):
     person.shell("a.sh", discover="{}", mutate_request='{"system": ["managed"]}')
     person.write("config/evolve.jsonc", '{\n  // a comment\n  "hook_timeout": "soon"\n}\n')
@@ -371,6 +383,7 @@ def test_a_mistake_in_the_settings_names_line_and_column_and_evolve_stays_off(pe
     assert person.run(DONE).logged("evolve.jsonc:1:18")
 
 
+@pytest.mark.slow
 def test_an_environment_variable_wins_over_the_file(person):
     person.shell("a.sh", discover="{}", mutate_request="$ sleep 20")
     person.write("config/evolve.jsonc", '{"hook_timeout": 20000}')

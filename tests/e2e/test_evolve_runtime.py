@@ -22,6 +22,7 @@ def call(name: str, **args: object) -> str:
     return f"tool: {name} {json.dumps(args)}\n"
 
 
+@pytest.mark.slow
 async def test_the_prompt_of_a_session_is_frozen_for_its_turns_and_another_session_gets_the_new_one(person):
     person.shell("a.sh", discover="{}", mutate_request='{"system": ["first"]}')
     person.tell("== turn\ntext: one\n== turn\ntext: two\n")
@@ -35,6 +36,7 @@ async def test_the_prompt_of_a_session_is_frozen_for_its_turns_and_another_sessi
     assert person.systems() == [["first"], ["first"], ["second"]]
 
 
+@pytest.mark.slow
 async def test_what_a_person_accepts_by_the_command_is_discovered_at_the_next_step_of_a_session_that_is_open(
     person,
 ):
@@ -55,6 +57,7 @@ async def test_what_a_person_accepts_by_the_command_is_discovered_at_the_next_st
     assert offered == [{"a_old"}, {"a_old"}, {"a_new", "b_late"}, {"b_late"}]
 
 
+@pytest.mark.slow
 async def test_two_sessions_that_edit_at_once_are_serialised_and_nothing_is_lost(person):
     for name in ("one", "two"):
         person.shell(f"{name}.sh", discover=registering(name, f"{name}_test.sh"))
@@ -101,6 +104,7 @@ async def test_two_sessions_that_edit_at_once_are_serialised_and_nothing_is_lost
     assert person.copies() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", ["the test", "discover"])
 async def test_an_abort_in_the_middle_of_a_validation_installs_nothing_and_leaves_nothing_behind(person, at):
     hang = f"#!/bin/sh\nsleep {NAP} & sleep {NAP}\n"
@@ -130,6 +134,7 @@ async def test_an_abort_in_the_middle_of_a_validation_installs_nothing_and_leave
     assert "would be installed" in person.results()[-1]
 
 
+@pytest.mark.slow
 async def test_what_an_aborted_tool_had_changed_is_committed(person):
     person.shell("a.sh", discover='{"tools": [{"name": "t"}]}', execute_tool="$ echo x >>own.md; sleep 60")
     person.write("prompts/chat.md", "x")
@@ -152,6 +157,7 @@ async def test_what_an_aborted_tool_had_changed_is_committed(person):
     assert set(person.subjects()) >= {"a_t, bash"} or set(person.subjects()) & {"a_t", "bash"}
 
 
+@pytest.mark.slow
 async def test_a_deleted_session_leaves_nothing_of_its_prompt(person):
     person.shell("a.sh", discover="{}", mutate_request='{"system": ["first"]}')
     person.tell("== turn\ntext: one\n")

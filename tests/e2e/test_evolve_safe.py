@@ -42,6 +42,7 @@ def changed(person):
     return person
 
 
+@pytest.mark.slow
 def test_a_safe_run_has_the_scripts_and_prompts_that_the_person_left_and_changes_no_byte(changed):
     before = changed.files()
     assert "the agent's, be quick" in changed.run(ASK).stdout
@@ -56,6 +57,7 @@ def test_a_safe_run_has_the_scripts_and_prompts_that_the_person_left_and_changes
     assert f"person  safe: this run is safe (--safe): {said}" in changed.instar("evolve", "log").stdout
 
 
+@pytest.mark.slow
 def test_status_says_what_a_safe_run_would_start_with_and_changes_nothing(changed):
     said = "problem    this run is safe (--safe): hooks/bot.sh as a person left it, prompts/chat.md as"
     assert said in changed.instar("evolve", "status", "--safe").stdout
@@ -63,6 +65,7 @@ def test_status_says_what_a_safe_run_would_start_with_and_changes_nothing(change
     assert not changed.instar("evolve", "log").stdout.count("safe:")
 
 
+@pytest.mark.slow
 def test_in_a_safe_run_the_model_is_told_that_nothing_is_changed(changed):
     before = changed.files()
     changed.run(edit("evolve_hook_edit", "bot.sh", "a person", "me") + "== turn\ntext: done\n", "--safe")
@@ -70,6 +73,7 @@ def test_in_a_safe_run_the_model_is_told_that_nothing_is_changed(changed):
     assert changed.files() == before
 
 
+@pytest.mark.slow
 def test_a_session_that_goes_on_safely_is_not_led_by_the_prompt_that_the_agents_version_made(changed):
     story = "== turn\ntext: one\n== turn\ntext: two\n== turn\ntext: three\n"
     changed.run(story)
@@ -80,6 +84,7 @@ def test_a_session_that_goes_on_safely_is_not_led_by_the_prompt_that_the_agents_
     assert changed.systems()[-1] == ["made by the agent"]
 
 
+@pytest.mark.slow
 def test_a_safe_run_in_a_clone_on_another_machine_goes_by_the_commits(changed, tmp_path):
     changed.git("clone", "--quiet", str(changed.root), str(tmp_path / "clone"))
     elsewhere = {"XDG_DATA_HOME": str(tmp_path / "data"), "INSTAR_WORKSPACE": str(tmp_path / "clone")}
@@ -87,6 +92,7 @@ def test_a_safe_run_in_a_clone_on_another_machine_goes_by_the_commits(changed, t
     assert "the agent's, be quick" in changed.run(ASK, **elsewhere).stdout
 
 
+@pytest.mark.slow
 def test_a_safe_run_answers_though_workspace_and_repository_are_broken(changed):
     shutil.rmtree(changed.root / ".git")
     (changed.root / ".git").write_text("broken")
@@ -95,6 +101,7 @@ def test_a_safe_run_answers_though_workspace_and_repository_are_broken(changed):
     assert "a person's, be kind" in changed.run(ASK, "--safe").stdout
 
 
+@pytest.mark.slow
 def test_a_file_that_the_agent_made_is_left_out(changed):
     changed.config(permission="allow", evolve={"create": "allow"})
     text = SCRIPT.replace('"bot"', '"own"').replace("bot_test", "own_test")
@@ -108,6 +115,7 @@ def test_a_file_that_the_agent_made_is_left_out(changed):
     assert "tests/own_test.sh left out, since the agent made it" in ran.stderr
 
 
+@pytest.mark.slow
 def test_what_a_person_accepted_or_took_back_by_hand_is_theirs(changed):
     changed.script("bot.sh", SCRIPT.replace("a person's,", "mine,"))
     changed.instar("evolve", "accept", "--yes", "hooks/bot.sh")
@@ -128,6 +136,7 @@ def test_a_safe_run_where_the_agent_changed_nothing_says_so(person):
     assert "this run is safe (--safe): the agent has changed nothing here" in ran.stderr
 
 
+@pytest.mark.slow
 def test_in_a_clone_a_script_that_the_agent_changed_runs_behind_the_shield_and_one_of_the_persons_does_not(
     person, tmp_path
 ):
@@ -150,6 +159,7 @@ def test_in_a_clone_a_script_that_the_agent_changed_runs_behind_the_shield_and_o
     assert [path.name for path in (tmp_path / "clone" / "prompts").iterdir()] == ["mine.sh.md"]
 
 
+@pytest.mark.slow
 def test_a_rollback_that_is_owed_waits_until_the_safe_run_is_over(person):
     person.config(permission="allow", evolve={"probation_failures": 0})
     idle = 'idle) echo "{}" ;;\n*)'

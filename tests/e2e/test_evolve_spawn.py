@@ -1,6 +1,6 @@
 """The hook protocol of Python scripts that are started plainly and that are run warm: a session cannot tell.
 
-Source: issue 5, item 5: "the protocol's tests run through both".
+The tests of the protocol run through both.
 """
 
 import asyncio
@@ -140,6 +140,7 @@ def logged(caplog, *words: str) -> list[str]:
     return [line for line in lines if all(word in line for word in words)]
 
 
+@pytest.mark.slow
 async def test_hooks_are_called_in_order_and_given_the_same(talk, caplog):
     made = await talk.ask("use it")
     both = ("a.py", "b.py")
@@ -170,6 +171,7 @@ async def test_hooks_are_called_in_order_and_given_the_same(talk, caplog):
         assert len(logged(caplog, f"script={name}", "hook=tool_before", "stderr=", "a complaint")) == 2
 
 
+@pytest.mark.slow
 async def test_failures_are_logged_and_recovered(talk, caplog):
     for how, (why, printed) in FAILURES.items():
         caplog.clear()
@@ -186,6 +188,7 @@ async def test_failures_are_logged_and_recovered(talk, caplog):
         assert talk.person.said()[-1] == "mend idle"
 
 
+@pytest.mark.slow
 async def test_a_tool_that_fails_is_an_error_for_the_model(talk, caplog):
     await talk.ask("spoil it")
     (result,) = talk.person.results()
@@ -195,12 +198,14 @@ async def test_a_tool_that_fails_is_an_error_for_the_model(talk, caplog):
     assert talk.person.said()[-1] == "mend execute_tool"
 
 
+@pytest.mark.slow
 async def test_a_hook_that_a_script_does_not_know_is_not_asked_again(talk, caplog):
     assert ["a.py", "idle"] in [call["who"] for call in await talk.ask("forget")]
     assert ["a.py", "idle"] not in [call["who"] for call in await talk.ask("forget")]
     assert logged(caplog, "failed=") == []
 
 
+@pytest.mark.slow
 async def test_compacting_gives_the_prompt_of_the_scripts(talk):
     before = len(talk.calls())
     await talk.door.runtime.session.summarize(talk.session)

@@ -1,4 +1,4 @@
-"""evolve's own tools in sessions: the time, finding and calling tools, the past, what waits (issue 7, item 5)."""
+"""evolve's own tools in sessions: the time, finding and calling tools, the past, what waits."""
 
 import json
 import re
@@ -48,6 +48,7 @@ def grow(path) -> str:
     )
 
 
+@pytest.mark.slow
 def test_the_time_is_told_in_utc_and_in_any_zone_and_there_was_no_heartbeat(person):
     bot(person)
     zones = [
@@ -86,6 +87,7 @@ def test_the_time_is_told_in_utc_and_in_any_zone_and_there_was_no_heartbeat(pers
     assert odd.startswith("The evolve_datetime tool was called with invalid arguments: timezone: expected")
 
 
+@pytest.mark.slow
 def test_zones_are_known_on_a_machine_that_has_none(person):
     bot(person)
     person.run(story(call("evolve_datetime", timezone="Europe/Berlin")), PYTHONTZPATH="")
@@ -93,6 +95,7 @@ def test_zones_are_known_on_a_machine_that_has_none(person):
     assert "there is no" not in person.results()[0]
 
 
+@pytest.mark.slow
 def test_a_tool_that_was_added_in_the_session_is_listed_with_its_schema_and_invoked_under_both_names(person):
     path = bot(person)
     person.run(
@@ -112,6 +115,7 @@ def test_a_tool_that_was_added_in_the_session_is_listed_with_its_schema_and_invo
     assert sorted(given, key=str) == [("shout", {"what": "hey"}), ("shout", {"what": "ho"})]
 
 
+@pytest.mark.slow
 def test_all_tools_are_listed_the_scripts_first_and_the_list_stays_in_bounds(person):
     many = [{"name": f"tool{at:03}", "description": f"Does {at}. " + "word " * 400} for at in range(60)]
     person.shell("bot.sh", discover=json.dumps({"name": "bot", "tools": many}))
@@ -161,6 +165,7 @@ INVOKED = {
 }
 
 
+@pytest.mark.slow
 def test_what_cannot_be_invoked_is_refused_in_a_sentence(person):
     bot(person)
     person.run(story("".join(asked for asked, _ in INVOKED.values())))
@@ -168,6 +173,7 @@ def test_what_cannot_be_invoked_is_refused_in_a_sentence(person):
         assert read.startswith(expected), read
 
 
+@pytest.mark.slow
 def test_rules_about_a_tool_hold_for_its_invocation_whatever_allows_invoking(person):
     tools = [
         {"name": "write", "parameters": {"trait": "t"}, "permission": {"arg": "trait"}},
@@ -197,6 +203,7 @@ def test_rules_about_a_tool_hold_for_its_invocation_whatever_allows_invoking(per
     assert len(person.calls("bot.sh", "execute_tool")) == 1
 
 
+@pytest.mark.slow
 def test_invoking_is_a_permission_of_its_own_by_the_tools_name(person):
     bot(person)
     person.config(permission={"evolve_tool_invoke": {"bot_hello": "deny", "*": "allow"}})
@@ -206,6 +213,7 @@ def test_invoking_is_a_permission_of_its_own_by_the_tools_name(person):
     assert allowed == "bot.sh"
 
 
+@pytest.mark.slow
 def test_scripts_hear_of_the_tool_that_was_invoked_and_of_the_call_that_did_it(person):
     bot(person, tool_before="{}", tool_after="{}")
     person.run(story(invoke("read", filePath="nowhere.txt")))
@@ -215,6 +223,7 @@ def test_scripts_hear_of_the_tool_that_was_invoked_and_of_the_call_that_did_it(p
     assert after == [("read", "File not found"), ("evolve_tool_invoke", "File not found")]
 
 
+@pytest.mark.slow
 def test_the_log_shows_what_happened_and_the_newest_change_is_rolled_back(person):
     path = bot(person)
     before = path.read_text()
@@ -270,6 +279,7 @@ def refused(person, **args: str) -> str:
     return read.removeprefix("nothing was rolled back: ")
 
 
+@pytest.mark.slow
 def test_an_older_change_of_its_own_is_taken_back_with_those_on_top_of_it(person):
     path = two_changes(person)
     person.run(story(call("evolve_rollback", ref="@2")))
@@ -279,6 +289,7 @@ def test_an_older_change_of_its_own_is_taken_back_with_those_on_top_of_it(person
     assert "was taken back already" in refused(person, ref="@2")
 
 
+@pytest.mark.slow
 def test_what_a_person_changed_since_is_not_the_agents_to_take_back(person):
     path = two_changes(person)
     path.write_text(path.read_text() + "# mine\n")
@@ -290,6 +301,7 @@ def test_what_a_person_changed_since_is_not_the_agents_to_take_back(person):
     assert "names no change of" in refused(person, ref="--all")
 
 
+@pytest.mark.slow
 def test_what_stops_the_agents_changes_stops_its_rollbacks(person):
     two_changes(person)
     person.instar("evolve", "pin", "hooks/bot.sh")
@@ -313,6 +325,7 @@ def refused_softly(person) -> str:
     return read
 
 
+@pytest.mark.slow
 def test_what_a_person_wrote_and_has_not_accepted_yet_survives_a_rollback(person):
     path = two_changes(person)
     path.write_text(path.read_text() + "# not accepted yet\n")
@@ -320,6 +333,7 @@ def test_what_a_person_wrote_and_has_not_accepted_yet_survives_a_rollback(person
     assert path.read_text().endswith("# not accepted yet\n")
 
 
+@pytest.mark.slow
 def test_a_version_that_a_persons_newer_test_would_not_let_in_does_not_come_back(person):
     path = two_changes(person)
     person.write("tests/bot_test.sh", "#!/bin/sh\ngrep -q '# two' hooks/bot.sh\n", 0o755)
@@ -339,6 +353,7 @@ def held(person):
     return lock
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("then", ["nothing", "a change of the agent's"])
 def test_what_a_person_accepted_while_git_could_not_commit_survives_a_rollback(person, then):
     path = two_changes(person)
@@ -354,6 +369,7 @@ def test_what_a_person_accepted_while_git_could_not_commit_survives_a_rollback(p
     assert "# mine\n" in path.read_text()
 
 
+@pytest.mark.slow
 def test_what_a_person_had_not_committed_when_evolve_first_saw_it_survives_a_rollback(person):
     path = bot(person)
     person.git("init", "-q")
@@ -364,6 +380,7 @@ def test_what_a_person_had_not_committed_when_evolve_first_saw_it_survives_a_rol
     assert "# mine\n" in path.read_text()
 
 
+@pytest.mark.slow
 def test_a_rollback_through_an_invocation_is_a_call_of_its_own_in_the_log(person):
     path = two_changes(person)
     person.run(story(invoke("evolve_rollback")))
@@ -375,6 +392,7 @@ def test_a_rollback_through_an_invocation_is_a_call_of_its_own_in_the_log(person
     assert "agent" in shown
 
 
+@pytest.mark.slow
 def test_a_rollback_that_would_reach_more_is_refused(person):
     """The first change asked a person about an argument of a tool: without it the tool would ask nobody."""
     path = bot(person)
@@ -396,6 +414,7 @@ def test_a_rollback_that_would_reach_more_is_refused(person):
     assert "would reach more than it may now: its tool bot_hello would no longer ask about who" in read
 
 
+@pytest.mark.slow
 def test_a_file_that_the_agent_made_stays_since_deleting_is_a_persons(person):
     bot(person)
     person.config(evolve={"create": "allow"})
@@ -403,6 +422,7 @@ def test_a_file_that_the_agent_made_stays_since_deleting_is_a_persons(person):
     assert "deleting is for a person alone" in refused(person)
 
 
+@pytest.mark.slow
 def test_what_waits_for_a_person_is_listed_with_what_it_raises_and_shown_with_its_diff(person):
     asking = {**BOT, "tools": [{"name": "hello", "parameters": {"who": "w"}, "permission": {"arg": "who"}}]}
     path = bot(person, discover=json.dumps(asking))
@@ -473,6 +493,7 @@ BAD = {
 }
 
 
+@pytest.mark.slow
 def test_bad_input_of_each_tool_gets_a_sentence_that_says_what_is_wrong(person):
     bot(person)
     before = person.files(person.root / "hooks") | person.files(person.root / "prompts")

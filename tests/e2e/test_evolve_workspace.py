@@ -1,6 +1,6 @@
 """A workspace that somebody wrote for opencode-evolve, unmodified: what the model is sent, byte by byte.
 
-Source: seed 000 and issue 2, "Done when". Everything comes in through `instar run` and is read from the
+Everything comes in through `instar run` and is read from the
 record of the scripted model.
 """
 
@@ -79,25 +79,26 @@ JSON = {"$ref": "#/$defs/json"}
 
 
 @pytest.fixture(scope="module")
-def theirs(persona, seed_minimal):
+def theirs(persona, minimal_hook):
     """Two scripts, prompts and tests, as somebody else would have them, after one run of `STORY`."""
-    write(persona, seed_minimal)
+    write(persona, minimal_hook)
     persona.run(STORY)
     return persona
 
 
-def write(person, seed_minimal) -> None:
-    person.script("mybot.py", seed_minimal)
+def write(person, minimal_hook) -> None:
+    person.script("mybot.py", minimal_hook)
     person.script("persona.py", PERSONA)
     person.write("prompts/chat.md", "Be kind: $& stays $&.\n")
     for name in ("mybot_test.py", "persona_test.py"):
         person.write(f"tests/{name}", "#!/usr/bin/env python3\nprint('ok')\n", 0o755)
     person.write("prompts/mood.md", "m")
     person.write(
-        "config/evolve.jsonc", '{\n  // as seed 000 has it\n  "model": null,\n  "heartbeat_ms": 1800000\n}\n'
+        "config/evolve.jsonc", '{\n  // as in the README\n  "model": null,\n  "heartbeat_ms": 1800000\n}\n'
     )
 
 
+@pytest.mark.slow
 def test_the_model_is_sent_the_scripts_system_prompt_and_nothing_else(theirs):
     wanted = ["you are a helpful assistant.", "You are Persona.", "Be kind: $& stays $&.\n"]
     assert theirs.systems() == [wanted, wanted]
@@ -189,10 +190,11 @@ def test_the_file_arguments_name_what_they_may_touch(theirs):
     assert list(tools["evolve_hook_read"]["parameters"]["properties"]) == ["file", "offset", "limit"]
 
 
+@pytest.mark.slow
 def test_what_the_model_is_sent_has_the_same_bytes_at_every_step_turn_and_after_a_restart(
-    person, seed_minimal
+    person, minimal_hook
 ):
-    write(person, seed_minimal)
+    write(person, minimal_hook)
     person.run(STORY)
     person.script("mybot.py", (person.root / "hooks/mybot.py").read_text().replace("helpful", "changed"))
     person.write("prompts/chat.md", "changed\n")
@@ -207,6 +209,7 @@ def test_what_the_model_is_sent_has_the_same_bytes_at_every_step_turn_and_after_
     assert person.systems()[-1][0] == "you are a changed assistant."
 
 
+@pytest.mark.slow
 def test_an_empty_answer_leaves_the_sessions_own_prompt_alone(person):
     person.run("== turn\ntext: a\n")
     person.shell("a.sh", discover="{}", mutate_request="{}")
@@ -225,6 +228,7 @@ OUTSIDE_THE_SCHEMA = [
 ]
 
 
+@pytest.mark.slow
 def test_arguments_outside_the_schema_are_errors_in_the_results_and_the_script_is_not_called(person):
     parameters = {
         "s": "a string",
@@ -241,6 +245,7 @@ def test_arguments_outside_the_schema_are_errors_in_the_results_and_the_script_i
     assert person.calls("a.sh", "execute_tool") == []
 
 
+@pytest.mark.slow
 def test_a_tool_call_goes_only_to_the_script_that_owns_it_under_the_unprefixed_name(person):
     for name in ("a", "b"):
         person.shell(
@@ -255,6 +260,7 @@ def test_a_tool_call_goes_only_to_the_script_that_owns_it_under_the_unprefixed_n
     assert (given["hook"], given["tool"], given["args"]) == ("execute_tool", "t", {"arg": "value"})
 
 
+@pytest.mark.slow
 def test_two_scripts_of_one_name_lose_their_tools_and_the_log_names_both(person):
     for name in ("a.sh", "b.sh"):
         person.shell(name, discover='{"name": "same", "tools": [{"name": "t"}]}')
@@ -263,6 +269,7 @@ def test_two_scripts_of_one_name_lose_their_tools_and_the_log_names_both(person)
     assert ran.logged("a.sh and b.sh", "same")
 
 
+@pytest.mark.slow
 def test_a_tool_without_an_answer_for_its_result_shows_its_error_or_that_it_is_done(person):
     person.shell(
         "a.sh",
@@ -277,6 +284,7 @@ def test_a_tool_without_an_answer_for_its_result_shows_its_error_or_that_it_is_d
 # -- which workspace, and trust ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", ["flag", "INSTAR_WORKSPACE", "OPENCODE_EVOLVE_WORKSPACE"])
 def test_the_workspace_is_named_by_the_flag_or_the_environment(person, named):
     del person.environment["INSTAR_WORKSPACE"]
@@ -287,6 +295,7 @@ def test_the_workspace_is_named_by_the_flag_or_the_environment(person, named):
     assert person.systems() == [["managed"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plugin", ["evolve", "opencode-evolve"])
 def test_the_config_switches_it_on_and_its_default_workspace_must_be_trusted(person, plugin):
     del person.environment["INSTAR_WORKSPACE"]
@@ -302,6 +311,7 @@ def test_the_config_switches_it_on_and_its_default_workspace_must_be_trusted(per
     assert person.systems()[1] == ["managed"]
 
 
+@pytest.mark.slow
 def test_without_a_plugin_or_a_name_evolve_is_off(person):
     del person.environment["INSTAR_WORKSPACE"]
     person.run("== turn\ntext: done\n")

@@ -15,7 +15,7 @@ import pytest
 from tests import started
 from tests.turn import PATIENCE, House
 
-from instar.exchange import LIMIT
+from instar.session.import_export import LIMIT
 
 pytest_plugins = ["tests.turn"]
 
@@ -80,6 +80,7 @@ async def database(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 async def test_a_session_of_opencode_comes_in_and_goes_out_the_same_but_for_its_folder(house):
     done = await instar(house, "import", str(DATA / "opencode-export.json"))
     assert (done.code, done.out) == (0, f"imported {ID}  A talk  (5 messages)\n"), done.err
@@ -91,6 +92,7 @@ async def test_a_session_of_opencode_comes_in_and_goes_out_the_same_but_for_its_
     assert ID in (await instar(house, "session", "list")).out
 
 
+@pytest.mark.slow
 async def test_an_imported_session_is_gone_on_with(house):
     await instar(house, "import", str(DATA / "opencode-export.json"))
     house.says("== turn\nexpect: and now\ntext: Now this.\n")
@@ -100,6 +102,7 @@ async def test_an_imported_session_is_gone_on_with(house):
     assert any("All done: buy milk" in json.dumps(message) for message in sent)
 
 
+@pytest.mark.slow
 async def test_a_session_comes_in_through_stdin_and_the_last_one_goes_out_without_a_name(house):
     done = await instar(house, "import", "-", stdin=json.dumps(RECORDED).encode())
     assert done.code == 0, done.err
@@ -108,6 +111,7 @@ async def test_a_session_comes_in_through_stdin_and_the_last_one_goes_out_withou
     assert f"exporting the last session here: {ID}" in out.err
 
 
+@pytest.mark.slow
 async def test_the_same_session_twice_is_a_choice(house):
     name = file(house, RECORDED)
     await instar(house, "import", name)
@@ -130,6 +134,7 @@ async def test_the_same_session_twice_is_a_choice(house):
     assert (await instar(house, "import", "--copy", "--replace", name)).code == 2
 
 
+@pytest.mark.slow
 async def test_a_file_cannot_take_another_sessions_messages(house):
     await instar(house, "import", file(house, RECORDED))
     stolen = json.loads(json.dumps(RECORDED).replace(ID, "ses_thief"))
@@ -140,6 +145,7 @@ async def test_a_file_cannot_take_another_sessions_messages(house):
     assert (await export(house, ID))["messages"] == RECORDED["messages"]
 
 
+@pytest.mark.slow
 async def test_a_part_of_an_unknown_kind_is_kept_and_shown_as_it_is(house):
     odd = {
         "id": "prt_odd",
@@ -158,6 +164,7 @@ async def test_a_part_of_an_unknown_kind_is_kept_and_shown_as_it_is(house):
     assert "\x1b" not in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -177,6 +184,7 @@ async def test_a_broken_file_is_named_and_changes_nothing(house, text, words):
     assert (await instar(house, "session", "list")).err == "instar: no sessions here yet\n"
 
 
+@pytest.mark.slow
 async def test_a_file_that_is_too_large_is_refused_before_it_is_read_as_json(house):
     with (house.folder / "big.json").open("wb") as big:
         big.truncate(LIMIT + 1)
@@ -185,6 +193,7 @@ async def test_a_file_that_is_too_large_is_refused_before_it_is_read_as_json(hou
     assert "larger than 256 MB" in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -210,6 +219,7 @@ async def test_a_mistake_is_one_line_that_says_what_to_do(house, arguments, word
     assert (house.folder / "notes.txt").read_text() == "not a database " * 100
 
 
+@pytest.mark.slow
 async def test_an_export_into_a_file_is_the_persons_alone_and_can_be_sanitized(house):
     await instar(house, "import", str(DATA / "opencode-export.json"))
     assert (await instar(house, "export", ID, "-o", "out.json")).code == 0
@@ -222,6 +232,7 @@ async def test_an_export_into_a_file_is_the_persons_alone_and_can_be_sanitized(h
     assert str(house.folder) not in clean
 
 
+@pytest.mark.slow
 async def test_opencodes_database_is_listed_imported_with_children_and_left_alone(house, database):
     before = database.read_bytes()
     (house.folder / "sub").mkdir()
@@ -261,6 +272,7 @@ async def test_a_database_that_opencode_writes_to_is_read_with_what_it_has_not_m
     assert f"imported {ID}  Just now" in done.out, done.err
 
 
+@pytest.mark.slow
 async def test_broken_rows_are_named_and_keep_no_others_out(house, database):
     connection = sqlite3.connect(database)
     part, message = RECORDED["messages"][1]["parts"][2]["id"], RECORDED["messages"][2]["info"]["id"]
@@ -277,6 +289,7 @@ async def test_broken_rows_are_named_and_keep_no_others_out(house, database):
     assert "cannot be read" in done.err
 
 
+@pytest.mark.slow
 async def test_a_database_of_another_program_is_refused(house, tmp_path):
     other = tmp_path / "other.db"
     connection = sqlite3.connect(other)
@@ -287,6 +300,7 @@ async def test_a_database_of_another_program_is_refused(house, tmp_path):
     assert "not opencode's database: it has no table message" in done.err
 
 
+@pytest.mark.slow
 async def test_a_database_of_a_newer_instar_is_refused_with_the_version_and_untouched(house):
     await instar(house, "import", str(DATA / "opencode-export.json"))
     path = house.data / "instar.db"
@@ -304,6 +318,7 @@ async def test_a_database_of_a_newer_instar_is_refused_with_the_version_and_unto
     assert path.read_bytes() == before
 
 
+@pytest.mark.slow
 async def test_a_session_whose_folder_is_gone_is_listed_shown_and_gone_on_with(house, tmp_path):
     gone = tmp_path / "gone"
     gone.mkdir()
@@ -360,6 +375,7 @@ async def asked_over_http(house: House, session_id: str) -> httpx2.Response:
         await asyncio.wait_for(child.communicate(), PATIENCE)
 
 
+@pytest.mark.slow
 async def test_every_door_says_which_process_runs_a_session(house, busy):
     plain = json.loads(json.dumps(RECORDED).replace(ID, busy))
     for arguments in (

@@ -32,6 +32,7 @@ def project(house: House) -> Path:
     return house.folder
 
 
+@pytest.mark.slow
 async def test_a_step_that_writes_has_snapshots_and_a_patch_and_one_that_reads_has_none(
     house: House, project: Path
 ) -> None:
@@ -56,6 +57,7 @@ async def test_a_step_that_writes_has_snapshots_and_a_patch_and_one_that_reads_h
     ]
 
 
+@pytest.mark.slow
 async def test_a_turn_is_reverted_with_its_files_and_brought_back(house: House, project: Path) -> None:
     door = await house.open()
     session = await door.session()
@@ -68,6 +70,7 @@ async def test_a_turn_is_reverted_with_its_files_and_brought_back(house: House, 
     assert (project / "b.txt").read_text() == "b\n"
 
 
+@pytest.mark.slow
 async def test_what_an_aborted_step_wrote_is_reverted_too(house: House, project: Path) -> None:
     house.says('== turn\ntool: bash {"command": "echo x > c.txt; echo began; sleep 60"}\n')
     door = await house.open()
@@ -79,6 +82,7 @@ async def test_what_an_aborted_step_wrote_is_reverted_too(house: House, project:
     assert not (project / "c.txt").exists()
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_files_back(tmp_path: Path, house: House, project: Path) -> None:
     def instar(*arguments: str) -> str:
         done = started.run([*arguments], cwd=project, environment=house.environment)

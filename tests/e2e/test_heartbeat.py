@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from tests.waiting import PATIENCE, SOON, until, wait_until
 
-from instar.halt import Stops, scope_of
+from instar.limits.stop import StopFile, scope_of
 from instar.message import Assistant, ModelRef, User, WithParts, text_of
 from instar.plugin import PromptBody, SessionBody
 from instar.plugins.evolve.heartbeat import heart, schedule, scheduler
-from instar.plugins.evolve.heartbeat.book import Book
+from instar.plugins.evolve.heartbeat.book import HeartbeatBook
 from instar.plugins.evolve.heartbeat.schedule import BeatEntry
 
 HOUR = "3600000"
@@ -51,10 +51,10 @@ class Beats:
         person.tell(FINE)
 
     @property
-    def book(self) -> Book:
+    def book(self) -> HeartbeatBook:
         data = self.person.home / ".local/share/instar/plugin/evolve/workspaces"
         (folder,) = data.iterdir()
-        return Book(folder / "heartbeat")
+        return HeartbeatBook(folder / "heartbeat")
 
     def noted(self, name: str) -> Any:
         return json.loads((self.book.folder.parent / "notes" / f"{name}.json").read_text())
@@ -95,6 +95,7 @@ class Beats:
 # -- a beat ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_beat_asks_the_hook_and_sends_what_it_answers_to_a_session_of_its_own(beats):
     person = beats.person
     person.shell("a.sh", discover=DISCOVER, heartbeat=BEAT)
@@ -116,6 +117,7 @@ async def test_a_beat_asks_the_hook_and_sends_what_it_answers_to_a_session_of_it
     assert given["history"] == []
 
 
+@pytest.mark.slow
 async def test_the_next_beat_goes_on_in_the_same_session_with_the_same_bytes_before_it(beats):
     person = beats.person
     person.shell("a.sh", discover=DISCOVER, heartbeat=BEAT)
@@ -134,6 +136,7 @@ async def test_the_next_beat_goes_on_in_the_same_session_with_the_same_bytes_bef
     assert len(await beats.messages(door, first)) == 4
 
 
+@pytest.mark.slow
 async def test_a_new_system_prompt_of_the_hook_replaces_the_sessions_own_at_the_next_beat(beats):
     person = beats.person
     counted = f'$ wc -l <"{person.folder}/calls/a.sh.heartbeat" | sed \'s/.*/{{"system": ["beat &"], "user": "go"}}/\''
@@ -144,6 +147,7 @@ async def test_a_new_system_prompt_of_the_hook_replaces_the_sessions_own_at_the_
     assert person.systems() == [["beat 1"], ["beat 2"]]
 
 
+@pytest.mark.slow
 async def test_without_a_hook_the_prompt_file_is_the_system_prompt(beats):
     person = beats.person
     person.shell("a.sh", discover=DISCOVER)
@@ -155,6 +159,7 @@ async def test_without_a_hook_the_prompt_file_is_the_system_prompt(beats):
     assert person.said()[-1].startswith("[heartbeat] ")
 
 
+@pytest.mark.slow
 async def test_a_hook_that_says_only_what_to_do_leaves_the_session_the_prompt_of_mutate_request(beats):
     person = beats.person
     person.shell("a.sh", discover=DISCOVER, heartbeat='{"user": "go"}', mutate_request='{"system": ["chat"]}')
@@ -163,6 +168,7 @@ async def test_a_hook_that_says_only_what_to_do_leaves_the_session_the_prompt_of
     assert person.systems() == [["chat"]]
 
 
+@pytest.mark.slow
 async def test_where_there_is_nothing_to_send_the_skip_says_so_and_no_session_is_made(beats):
     beats.person.shell("a.sh", discover=DISCOVER)
     door = await beats.person.open()
@@ -172,6 +178,7 @@ async def test_where_there_is_nothing_to_send_the_skip_says_so_and_no_session_is
     assert await door.runtime.session.list() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["system", "user"])
 async def test_what_is_too_long_is_not_sent_and_the_beat_says_so(beats, key, caplog):
     person = beats.person
@@ -185,6 +192,7 @@ async def test_what_is_too_long_is_not_sent_and_the_beat_says_so(beats, key, cap
     assert person.requests() == []
 
 
+@pytest.mark.slow
 async def test_a_beat_is_not_offered_the_tool_that_asks_a_person(beats):
     person = beats.person
     person.shell("a.sh", discover=DISCOVER, heartbeat=BEAT)
@@ -201,6 +209,7 @@ async def test_a_beat_is_not_offered_the_tool_that_asks_a_person(beats):
     assert "read" in person.tools()
 
 
+@pytest.mark.slow
 async def test_what_the_hook_changes_is_committed_as_the_heartbeat(beats):
     person = beats.person
     person.shell("a.sh", discover=DISCOVER, heartbeat=f"$ mkdir -p notes; echo hi >notes/n.md; echo '{BEAT}'")
@@ -220,6 +229,7 @@ async def veto(input, options=None):
 """
 
 
+@pytest.mark.slow
 async def test_another_plugin_may_refuse_a_beat_and_the_skip_says_why(beats):
     (beats.person.home / ".config" / "instar" / "plugin").mkdir(parents=True)
     (beats.person.home / ".config" / "instar" / "plugin" / "veto.py").write_text(VETO)
@@ -230,6 +240,7 @@ async def test_another_plugin_may_refuse_a_beat_and_the_skip_says_why(beats):
     assert beats.person.requests() == []
 
 
+@pytest.mark.slow
 async def test_what_a_beat_spends_is_booked_as_that_heartbeats(beats):
     person = beats.person
     person.shell("a.sh", discover=DISCOVER, heartbeat=BEAT)
@@ -243,6 +254,7 @@ async def test_what_a_beat_spends_is_booked_as_that_heartbeats(beats):
 # -- agent and model -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variable", "named", "why"),
     [
@@ -261,6 +273,7 @@ async def test_an_agent_or_a_model_that_is_none_fails_the_beat_and_it_is_said(be
     assert person.requests() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", ['"scripted/y"', '{"providerID": "scripted", "modelID": "y"}'])
 async def test_the_model_of_the_settings_answers_in_both_forms(beats, named):
     person = beats.person
@@ -273,6 +286,7 @@ async def test_the_model_of_the_settings_answers_in_both_forms(beats, named):
     assert answered.model_id == "y"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", ["scripted/y", '{"providerID": "scripted", "modelID": "y"}'])
 async def test_the_environment_wins_over_the_settings_file(beats, named):
     person = beats.person
@@ -288,6 +302,7 @@ async def test_the_environment_wins_over_the_settings_file(beats, named):
     assert (await door.runtime.session.get(entry.session)).title == "pulse"
 
 
+@pytest.mark.slow
 async def test_the_model_that_a_person_used_last_beats_after_a_restart_and_is_written_down_with_the_beat(
     beats,
 ):
@@ -315,6 +330,7 @@ async def test_the_model_that_a_person_used_last_beats_after_a_restart_and_is_wr
     assert json.loads(kept.read_text()) == {"model": {"providerID": "scripted", "modelID": "x"}, "mine": 1}
 
 
+@pytest.mark.slow
 async def test_only_a_persons_own_sessions_say_which_model_was_used_last(beats):
     person = beats.person
     person.environment["EVOLVE_MODEL"] = "scripted/y"
@@ -334,6 +350,7 @@ async def test_only_a_persons_own_sessions_say_which_model_was_used_last(beats):
     assert beats.used() == "x"
 
 
+@pytest.mark.slow
 async def test_the_agents_own_model_comes_before_the_one_that_was_used_last(beats):
     person = beats.person
     person.config(agent={"evolve": {"prompt": "p", "model": "scripted/own"}})
@@ -344,6 +361,7 @@ async def test_the_agents_own_model_comes_before_the_one_that_was_used_last(beat
     assert (await beats.messages(door, entry))[-1].info.model_id == "own"
 
 
+@pytest.mark.slow
 async def test_a_remembered_model_that_is_none_is_said_and_passed_over(beats, caplog):
     person = beats.person
     person.write("state/evolve.json", '{"model": {"providerID": "nowhere", "modelID": "m"}}')
@@ -357,6 +375,7 @@ async def test_a_remembered_model_that_is_none_is_said_and_passed_over(beats, ca
 # -- skipping, failing, restarts -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_beat_that_is_due_while_another_session_works_is_skipped_with_the_reason(beats):
     person = beats.person
     person.environment["EVOLVE_HEARTBEAT_MS"] = "200"
@@ -375,6 +394,7 @@ async def test_a_beat_that_is_due_while_another_session_works_is_skipped_with_th
     await until(lambda: [one for one in beats.entries("ran") if one.number > entry.number])
 
 
+@pytest.mark.slow
 async def test_a_session_of_another_instar_on_the_workspace_keeps_it_from_beating_too(beats):
     person = beats.person
     person.environment["EVOLVE_HEARTBEAT_MS"] = "200"
@@ -394,6 +414,7 @@ async def test_a_session_of_another_instar_on_the_workspace_keeps_it_from_beatin
     await until(lambda: [one for one in beats.entries("ran") if one.number >= number])
 
 
+@pytest.mark.slow
 async def test_the_setting_lets_it_beat_while_another_session_works(beats):
     person = beats.person
     person.environment |= {"EVOLVE_HEARTBEAT_MS": "200", "EVOLVE_HEARTBEAT_SKIP_ACTIVE": "false"}
@@ -416,6 +437,7 @@ async def test_the_setting_lets_it_beat_while_another_session_works(beats):
         await asyncio.gather(asking, return_exceptions=True)
 
 
+@pytest.mark.slow
 async def test_a_script_that_fails_in_the_hook_is_recovered_in_the_beat_once_until_it_is_mended(beats):
     person = beats.person
     person.shell(
@@ -433,6 +455,7 @@ async def test_a_script_that_fails_in_the_hook_is_recovered_in_the_beat_once_unt
     assert person.said() == ["[heartbeat] mend it"]
 
 
+@pytest.mark.slow
 async def test_a_model_that_fails_makes_a_beat_that_failed_and_the_next_one_runs(beats):
     person = beats.person
     person.tell("== turn\nerror: 400 no such thing\n")
@@ -445,6 +468,7 @@ async def test_a_model_that_fails_makes_a_beat_that_failed_and_the_next_one_runs
     assert (await beats.beat()).kind == "ran"
 
 
+@pytest.mark.slow
 async def test_a_limit_that_ends_a_beat_is_its_outcome(beats):
     person = beats.person
     person.config(agent={"evolve": {"prompt": "p"}}, limits={"session": {"tokens": 100}})
@@ -456,6 +480,7 @@ async def test_a_limit_that_ends_a_beat_is_its_outcome(beats):
     assert "limits.session.tokens" in entry.why
 
 
+@pytest.mark.slow
 async def test_a_chain_of_actions_that_ends_in_a_beat_is_no_failure_of_the_beat(beats):
     person = beats.person
     given = person.folder / "calls" / "a.sh.observe_message"
@@ -472,6 +497,7 @@ async def test_a_chain_of_actions_that_ends_in_a_beat_is_no_failure_of_the_beat(
     assert (entry.kind, entry.why, entry.tokens) == ("ran", "", 240)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limits", "calls", "limit"),
     [
@@ -499,6 +525,7 @@ async def test_a_heartbeat_that_answers_itself_stops_and_the_next_one_beats(beat
         assert set(heard) == {limit}
 
 
+@pytest.mark.slow
 async def test_a_beat_that_a_person_aborts_is_written_down_as_interrupted(beats):
     person = beats.person
     person.tell('== turn\ntool: bash {"command": "sleep 60"}\n')
@@ -512,6 +539,7 @@ async def test_a_beat_that_a_person_aborts_is_written_down_as_interrupted(beats)
     assert (await beats.ended()).kind == "interrupted"
 
 
+@pytest.mark.slow
 async def test_the_end_of_instar_cuts_a_beat_short_and_the_next_one_goes_on_in_its_session(beats):
     person = beats.person
     person.tell('== turn\ntool: bash {"command": "sleep 60"}\n')
@@ -535,6 +563,7 @@ async def test_the_end_of_instar_cuts_a_beat_short_and_the_next_one_goes_on_in_i
     assert len(await door.runtime.session.list()) == 2
 
 
+@pytest.mark.slow
 async def test_of_two_instars_on_a_workspace_one_beats_and_the_other_takes_over(beats):
     person = beats.person
     person.environment["EVOLVE_HEARTBEAT_MS"] = "50"
@@ -549,21 +578,23 @@ async def test_of_two_instars_on_a_workspace_one_beats_and_the_other_takes_over(
     assert numbers == sorted(set(numbers))
 
 
+@pytest.mark.slow
 async def test_a_stop_freezes_the_heart_until_a_person_resumes_it(beats):
     person = beats.person
     person.shell("a.sh", discover=DISCOVER, heartbeat=BEAT)
     await person.open()
     await until(lambda: beats.book.state.every)
-    stops = Stops(person.home / ".local/share/instar")
+    stops = StopFile(person.home / ".local/share/instar")
     stops.add(scope_of(person.project), time.time_ns() // 1_000_000)
     await until(lambda: beats.book.state.paused)
     assert [one.why for one in beats.entries("paused")] == ["instar stop"]
-    with pytest.raises(schedule.Refused, match="instar heartbeat resume"):
+    with pytest.raises(schedule.ScheduleRefused, match="instar heartbeat resume"):
         beats.ask()
     await asyncio.to_thread(person.instar, "heartbeat", "resume")
     assert (await beats.beat()).kind == "ran"
 
 
+@pytest.mark.slow
 async def test_a_new_interval_holds_once_a_person_accepted_it_without_any_session_at_work(beats):
     person = beats.person
     del person.environment["EVOLVE_HEARTBEAT_MS"]
@@ -579,6 +610,7 @@ async def test_a_new_interval_holds_once_a_person_accepted_it_without_any_sessio
     await until(lambda: beats.book.state.due is None)
 
 
+@pytest.mark.slow
 async def test_a_safe_run_does_not_beat(beats):
     person = beats.person
     person.environment["EVOLVE_HEARTBEAT_MS"] = "20"
@@ -592,6 +624,7 @@ async def test_a_safe_run_does_not_beat(beats):
 # -- cleanup ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["count", "tokens"])
 @pytest.mark.parametrize("how", ["none", "new", "archive", "compact"])
 async def test_the_session_is_cleaned_as_the_settings_say_when_a_threshold_is_reached(beats, how, by):
@@ -620,6 +653,7 @@ async def test_the_session_is_cleaned_as_the_settings_say_when_a_threshold_is_re
     assert (third.session == first.session) == (how in ("none", "compact"))
 
 
+@pytest.mark.slow
 async def test_a_session_that_could_not_be_summarised_is_so_after_the_next_beat(beats):
     person = beats.person
     person.environment |= {"EVOLVE_HEARTBEAT_CLEANUP": "compact", "EVOLVE_HEARTBEAT_CLEANUP_COUNT": "2"}
@@ -634,6 +668,7 @@ async def test_a_session_that_could_not_be_summarised_is_so_after_the_next_beat(
     assert beats.book.state.tally.count == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gone", ["archived", "deleted"])
 async def test_a_session_that_a_person_put_away_is_made_anew(beats, gone):
     person = beats.person
@@ -649,6 +684,7 @@ async def test_a_session_that_a_person_put_away_is_made_anew(beats, gone):
     assert second.session != first.session
 
 
+@pytest.mark.slow
 async def test_a_session_that_works_in_another_directory_is_not_beaten_in(beats):
     person = beats.person
     person.shell("a.sh", discover=DISCOVER, heartbeat=BEAT)
@@ -666,6 +702,7 @@ async def test_a_session_that_works_in_another_directory_is_not_beaten_in(beats)
     assert beats.noted("heartbeat") == {str(here): entry.session}
 
 
+@pytest.mark.slow
 async def test_what_goes_on_after_a_beat_is_not_offered_the_tool_that_asks_a_person_either(beats):
     person = beats.person
     mark = person.folder / "said"
@@ -711,6 +748,7 @@ def serve(person):
         child.wait(PATIENCE)
 
 
+@pytest.mark.slow
 def test_a_server_beats_from_its_start_without_any_request_and_after_a_kill_goes_on(beats, serve):
     person = beats.person
     person.environment["EVOLVE_HEARTBEAT_MS"] = "300"
@@ -730,6 +768,7 @@ def test_a_server_beats_from_its_start_without_any_request_and_after_a_kill_goes
     assert spans == list(range(len(spans)))
 
 
+@pytest.mark.slow
 def test_now_is_done_by_the_server_that_runs(beats, serve):
     person = beats.person
     person.config(agent={"evolve": {"prompt": "p"}}, model="scripted/x")
@@ -743,6 +782,7 @@ def test_now_is_done_by_the_server_that_runs(beats, serve):
     assert person.said() == ["[heartbeat] Look around."]
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_does_not_go_on_with_the_heartbeats_session(beats):
     person = beats.person
     person.config(agent={"evolve": {"prompt": "p"}}, model="scripted/x")
@@ -758,6 +798,7 @@ def test_a_run_that_goes_on_does_not_go_on_with_the_heartbeats_session(beats):
     assert [one["id"] for one in shown] == [mine["id"], heart["id"]]
 
 
+@pytest.mark.slow
 def test_now_beats_itself_where_nobody_runs_and_status_tells_of_it(beats):
     person = beats.person
     person.config(agent={"evolve": {"prompt": "p"}}, model="scripted/x")
@@ -774,6 +815,7 @@ def test_now_beats_itself_where_nobody_runs_and_status_tells_of_it(beats):
     assert said["next"] > time.time() * 1000
 
 
+@pytest.mark.slow
 def test_now_waits_for_the_sessions_that_an_action_of_the_beat_set_to_work(beats):
     person = beats.person
     person.config(agent={"evolve": {"prompt": "p"}}, model="scripted/x")
@@ -789,6 +831,7 @@ def test_now_waits_for_the_sessions_that_an_action_of_the_beat_set_to_work(beats
     assert [part["text"] for part in shown["parts"] if part["type"] == "text"] == ["pong"]
 
 
+@pytest.mark.slow
 def test_a_beat_that_fails_by_hand_is_said_with_exit_code_1(beats):
     person = beats.person
     person.config(model="scripted/x")
@@ -798,6 +841,7 @@ def test_a_beat_that_fails_by_hand_is_said_with_exit_code_1(beats):
     assert "there is no agent 'evolve'" in ran.stdout
 
 
+@pytest.mark.slow
 def test_pause_and_resume_by_hand(beats):
     person = beats.person
     person.config(agent={"evolve": {"prompt": "p"}}, model="scripted/x")
@@ -812,6 +856,7 @@ def test_pause_and_resume_by_hand(beats):
     assert " ran " in person.instar("heartbeat", "now").stdout
 
 
+@pytest.mark.slow
 def test_commands_that_only_pass_by_do_not_beat(beats):
     person = beats.person
     person.environment["EVOLVE_HEARTBEAT_MS"] = "20"
@@ -829,6 +874,7 @@ def test_only_a_person_orders(beats, word):
     assert f"instar heartbeat {word} is a person's" in refused.stderr
 
 
+@pytest.mark.slow
 def test_errors_say_what_to_do(beats, tmp_path):
     person = beats.person
     off = person.instar("heartbeat", "now", code=1, EVOLVE_HEARTBEAT_MS="-1")
@@ -841,6 +887,7 @@ def test_errors_say_what_to_do(beats, tmp_path):
     assert "evolve.jsonc:1:18: heartbeat_ms" in broken.stderr
 
 
+@pytest.mark.slow
 def test_a_run_does_not_wait_for_a_beat_and_one_that_it_cuts_short_is_written_down(beats):
     person = beats.person
     person.environment |= {"EVOLVE_HEARTBEAT_MS": "50", "EVOLVE_HEARTBEAT_SKIP_ACTIVE": "false"}

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 CLAUDE = """{
   "permissions": { "allow": ["Bash(npm run lint)"], "deny": ["Read(./.env)"] },
   "env": { "FOO": "bar" },
@@ -119,6 +121,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_a_settings_file_of_claude_code_runs_as_it_stands(person: Any) -> None:
     write(person.project / ".claude/settings.json", CLAUDE)
     hooks = {
@@ -161,6 +164,7 @@ def test_a_settings_file_of_claude_code_runs_as_it_stands(person: Any) -> None:
     assert ran.logged("hooks=problem") == []
 
 
+@pytest.mark.slow
 def test_a_prompt_that_claude_codes_rule_refuses_ends_the_run_with_its_reason(person: Any) -> None:
     write(person.project / ".claude/settings.json", CLAUDE)
     write(person.project / ".claude/hooks/prompt.py", PROMPT)
@@ -171,6 +175,7 @@ def test_a_prompt_that_claude_codes_rule_refuses_ends_the_run_with_its_reason(pe
     assert person.requests() == []
 
 
+@pytest.mark.slow
 def test_a_hooks_file_of_openhands_runs_as_it_stands(person: Any) -> None:
     write(person.project / ".openhands/hooks.json", OPENHANDS)
     for name, text in SCRIPTS.items():
@@ -214,6 +219,7 @@ def test_rules_of_a_folder_that_is_not_trusted_are_named_and_do_not_run(person: 
     assert ran.logged("hooks=problem", "nobody trusted the folder")
 
 
+@pytest.mark.slow
 def test_a_rule_of_evolve_refuses_a_candidate_before_it_is_installed(person: Any) -> None:
     rule = {
         "matcher": "hooks/bot.sh",

@@ -1,6 +1,6 @@
 """Seed 002's examples as files: an agent, a command and a plugin, in both places, and they do as written.
 
-The tool settings are the seed's: `tools` with names and wildcards, `permission` with patterns.
+The tool settings are those of opencode's documentation: `tools` with names and wildcards, `permission` with patterns.
 """
 
 import json
@@ -121,7 +121,9 @@ async def test_the_mode_says_who_may_use_an_agent(
 
 
 @pytest.mark.parametrize(("model", "temperature"), [("plain", 0), ("qwen3-coder", 0.55)])
-async def test_the_default_temperature_is_the_seeds(house: House, model: str, temperature: float) -> None:
+async def test_the_default_temperature_is_0_and_qwens_higher(
+    house: House, model: str, temperature: float
+) -> None:
     house.says(ECHO)
     door = await house.open(model=f"scripted/{model}")
     await door.ask(await door.session(), "hi")

@@ -92,6 +92,7 @@ async def test_a_plugin_chooses_the_small_model(house: House) -> None:
     assert house.requests()[0]["model"] == "scripted/x"
 
 
+@pytest.mark.slow
 async def test_a_plugin_brings_a_providers_models(house: House, server: Recorder) -> None:
     options = {"baseURL": server.url, "apiKey": "key"}
     house.settings(
@@ -161,6 +162,7 @@ async def test_a_plugin_whose_loader_gives_nothing_changes_nothing(house: House,
     assert said(await door.ask(await door.session(), "hi")) == "hello"
 
 
+@pytest.mark.slow
 async def test_a_plugin_makes_a_request_of_a_kept_login(house: House, server: Recorder) -> None:
     house.settings(provider={"own": {"npm": "@ai-sdk/openai-compatible", "models": {"m": {}}}})
     house.data.mkdir(parents=True)

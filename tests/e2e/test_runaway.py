@@ -11,10 +11,10 @@ from tests.loopback import Loopback, calls, hang, status, text
 from tests.turn import PATIENCE, Door, House, answer_of
 from tests.waiting import SOON
 
+from instar.limits.usage import DAY
 from instar.message import MessageAbortedError, Origin, Tokens, error_text
 from instar.plugin import Invalid, PromptBody, points
 from instar.store import PutUsage, Usage
-from instar.usage import DAY
 
 pytest_plugins = ["tests.turn", "tests.loopback"]
 
@@ -71,6 +71,7 @@ async def _again(client: Any, session: str) -> None:
 # -- loops -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limits", "most", "limit"),
     [
@@ -175,6 +176,7 @@ async def test_a_hook_that_calls_itself_a_person_has_a_cap(house: House, loopbac
     assert len(loopback.asked) == 9
 
 
+@pytest.mark.slow
 async def test_a_plugin_that_prompts_itself_stops_until_a_person_speaks(
     house: House, loopback: Loopback
 ) -> None:
@@ -192,6 +194,7 @@ async def test_a_plugin_that_prompts_itself_stops_until_a_person_speaks(
     assert len(loopback.asked) == 14
 
 
+@pytest.mark.slow
 async def test_sub_agents_spend_against_the_limit_of_their_root(house: House, loopback: Loopback) -> None:
     task = {"description": "d", "prompt": "dig", "subagent_type": "general"}
 
@@ -210,6 +213,7 @@ async def test_sub_agents_spend_against_the_limit_of_their_root(house: House, lo
     assert {one.cause for one in booked} == {"turn", "task"}
 
 
+@pytest.mark.slow
 async def test_at_most_one_call_goes_over_with_32_sessions_at_once(house: House, loopback: Loopback) -> None:
     """A call may fill a window of 33,000 tokens: so two are under way together until the limit comes near."""
     limit, each = 70_000, 2_000
@@ -257,6 +261,7 @@ async def test_an_answer_to_a_person_ends_the_pause(house: House, loopback: Loop
     assert len(loopback.asked) == 4
 
 
+@pytest.mark.slow
 async def test_a_storm_of_429_stops_what_nobody_asked_for(house: House, loopback: Loopback) -> None:
     loopback.answer = lambda number, body: status(429, retry_after="0")
     door = await opened(house, loopback, failures=2)
@@ -269,6 +274,7 @@ async def test_a_storm_of_429_stops_what_nobody_asked_for(house: House, loopback
 # -- time --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_stream_that_hangs_ends_with_the_minutes_of_its_turn(
     house: House, loopback: Loopback
 ) -> None:
@@ -286,6 +292,7 @@ async def test_a_stream_that_hangs_ends_with_the_minutes_of_its_turn(
     assert len(loopback.asked) == 1
 
 
+@pytest.mark.slow
 async def test_a_tool_that_hangs_ends_with_the_minutes_of_its_turn(house: House, loopback: Loopback) -> None:
     loopback.answer = lambda number, body: calls(("bash", {"command": "sleep 60"}))
     door = await opened(house, loopback, turn={"minutes": 0.01})
@@ -311,6 +318,7 @@ async def test_a_clock_that_is_set_back_frees_no_limit(house: House, loopback: L
 # -- heartbeats --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_heartbeat_that_reached_its_limit_stops_alone(house: House, loopback: Loopback) -> None:
     loopback.answer = loops
     door = await opened(house, loopback, heartbeat={"tokens": 200}, steps=3)

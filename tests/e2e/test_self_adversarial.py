@@ -18,8 +18,8 @@ from tests.plugins.self.test_adversarial import ALONE, LEAVES
 from tests.turn import PATIENCE, Door, House
 
 from instar.plugin import Branch, Method, Tool, Value
-from instar.plugins.self.tool import ACTIONS
-from instar.plugins.self.tree import Tree
+from instar.plugins.self.actions import ACTIONS
+from instar.plugins.self.tree import SelfTree
 
 PLANTED = {
     room: f"sk-{room}-0123456789abcdef"
@@ -115,8 +115,8 @@ class Inside:
 
         return list(self._run(all_of_them()))
 
-    def tree(self) -> Tree:
-        return Tree(self.door.runtime.registry.views.values())
+    def tree(self) -> SelfTree:
+        return SelfTree(self.door.runtime.registry.views.values())
 
     def told(self) -> str:
         """All that was published of changes."""
@@ -185,12 +185,14 @@ def clean(answer: str, asked: str = "") -> bool:
     return not any(one in without for one in (*LEAKS, *GIVEAWAYS)) and len(answer) < 40_000
 
 
+@pytest.mark.slow
 def test_there_are_more_than_three_hundred_paths_and_every_room_is_among_them(inside: Inside) -> None:
     assert len(hostile(inside)) >= 300
     tops = {path.partition(".")[0] for path in declared(inside)}
     assert {"model", "tools", "sessions", "context", "hooks", "evolve", "dream", "limits", "usage"} <= tops
 
 
+@pytest.mark.slow
 def test_a_hostile_path_reaches_nothing(inside: Inside) -> None:
     paths = hostile(inside)
     for action in ("inspect", "call", "reset", "modify"):
@@ -308,6 +310,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_whatever_is_asked_is_answered_without_a_secret(inside: Inside, data: st.DataObject) -> None:

@@ -1,4 +1,4 @@
-"""No way round a guard: not by another action, not by calls side by side, not by a sub-agent from before (issue 9)."""
+"""No way round a guard: not by another action, not by calls side by side, not by a sub-agent from before."""
 
 import json
 from typing import Any
@@ -20,6 +20,7 @@ def kept(**profile: Any) -> str:
     return "== turn\n" + one(action="call", method=KEEP, args={"name": "x", "profile": profile}) + "\n"
 
 
+@pytest.mark.slow
 def test_a_rule_about_keeping_holds_for_the_method_that_keeps_too(person):
     person.config(tools={"self_evolution": True}, permission={"self": {"snapshot persist": "deny"}})
     person.run(kept(variables={"mine": 1}) + END)
@@ -111,6 +112,6 @@ async def test_a_sub_agent_that_is_asked_again_gets_what_was_tightened_since(hou
     mine = [sent for sent in house.requests() if sent["session"] == child.id]
     offered = ["bash" in [tool["function"]["name"] for tool in sent["tools"]] for sent in mine]
     assert offered == [True, True, False]
-    tuning = (await door.live(child.id)).tuning
-    assert tuning.ceiling.tokens == 50_000  # its own is tighter
-    assert tuning.iterations is None  # no guard: what it was given at its start holds
+    overrides = (await door.live(child.id)).overrides
+    assert overrides.ceiling.tokens == 50_000  # its own is tighter
+    assert overrides.iterations is None  # no guard: what it was given at its start holds

@@ -1,4 +1,4 @@
-"""What a person meets of self: the switch, the lines of a run, `instar session self`, and profiles (issue 9)."""
+"""What a person meets of self: the switch, the lines of a run, `instar session self`, and profiles."""
 
 import json
 import re
@@ -29,7 +29,8 @@ def session_of(person) -> str:
     return json.loads(person.instar("session", "list", "--json").stdout)[0]["id"]
 
 
-def test_the_seeds_config_yaml_switches_it_on_for_its_owner_and_not_for_a_stranger(person):
+@pytest.mark.slow
+def test_config_yaml_switches_it_on_for_its_owner_and_not_for_a_stranger(person):
     text = "tools:\n  self_evolution: true\n"
     (person.project / "config.yaml").write_text(text)
     ran = person.run(call(action="list_snapshots") + END)
@@ -43,6 +44,7 @@ def test_the_seeds_config_yaml_switches_it_on_for_its_owner_and_not_for_a_strang
     assert re.search(r"config\.yaml:3:11: provider: nothing reads this", checked.stdout + checked.stderr)
 
 
+@pytest.mark.slow
 def test_a_change_is_a_line_of_the_run_and_of_the_sessions_parts(tuned):
     ran = tuned.run(SET + END)
     assert "+ self Set _runtime_vars.mine = 'careful' (" in ran.stderr
@@ -52,6 +54,7 @@ def test_a_change_is_a_line_of_the_run_and_of_the_sessions_parts(tuned):
     assert "+ self Set max_iterations = 60 (was 40)\n" in shown
 
 
+@pytest.mark.slow
 def test_the_state_of_a_session_is_shown_after_the_run_and_goes_with_the_session(tuned):
     tuned.run(
         SET
@@ -81,6 +84,7 @@ def test_the_state_of_a_session_is_shown_after_the_run_and_goes_with_the_session
     assert "nothing was set in it" in gone.stderr
 
 
+@pytest.mark.slow
 def test_what_was_set_last_is_shown_as_it_was_set_also_where_a_limit_ended_the_turn(tuned):
     tuned.run(call(action="modify", key="limits.session.tokens", value=50) + END, code=1)
     lines = tuned.instar("session", "self", session_of(tuned)).stdout.splitlines()
@@ -93,6 +97,7 @@ def test_a_session_in_which_nobody_called_it_says_so_in_one_line(person):
     assert ran.stderr == f"instar: {said}\n"
 
 
+@pytest.mark.slow
 def test_the_note_holds_no_secret_and_no_escape_of_a_terminal(tuned):
     tuned.environment["MY_API_KEY"] = "sk-ENVIRONMENT-1234"
     tuned.run(
@@ -110,6 +115,7 @@ def test_the_note_holds_no_secret_and_no_escape_of_a_terminal(tuned):
 # -- kept on purpose ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_snapshot_is_kept_through_the_gate_as_a_commit_and_a_later_run_starts_with_it(tuned):
     ran = tuned.run(SET + KEEP + END)
     assert re.search(
@@ -131,6 +137,7 @@ def test_a_snapshot_is_kept_through_the_gate_as_a_commit_and_a_later_run_starts_
     assert "max_iterations: 40 -> 60  (no call of the agent's)" in shown
 
 
+@pytest.mark.slow
 def test_the_same_profile_is_kept_anew_once_it_says_something_else(tuned):
     tuned.run(SET + KEEP + KEEP + END)
     assert "it says so already" in tuned.results()[-1]
@@ -154,6 +161,7 @@ def test_without_a_workspace_it_is_refused_and_nothing_is_saved(tuned):
     assert listed == "No snapshots saved"
 
 
+@pytest.mark.slow
 def test_where_changes_are_frozen_it_stays_in_memory_and_says_why(tuned):
     tuned.run("== turn\ntext: begun\n")
     tuned.instar("evolve", "freeze")
@@ -212,6 +220,7 @@ def test_a_profile_that_is_not_there_ends_the_turn_before_the_model_is_called(tu
     assert ran.code != 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -230,6 +239,7 @@ def test_a_profile_that_a_hand_has_spoilt_is_refused_whole(tuned, content, said)
     assert said in ran.stderr
 
 
+@pytest.mark.slow
 def test_a_profile_that_was_changed_behind_the_gates_back_is_not_what_a_run_starts_with(tuned):
     tuned.run(SET + KEEP + END)
     path = tuned.root / "config/profiles/coding.json"
@@ -237,6 +247,7 @@ def test_a_profile_that_was_changed_behind_the_gates_back_is_not_what_a_run_star
     assert "mine: 'careful'" in tuned.run(LOOK, "--profile", "coding").stdout
 
 
+@pytest.mark.slow
 def test_the_profiles_model_answers_unless_the_person_names_one_for_the_run(person):
     person.config(tools={"self_evolution": True}, model="scripted/z")
     person.run(KEEP + END)
@@ -249,6 +260,7 @@ def test_the_profiles_model_answers_unless_the_person_names_one_for_the_run(pers
     assert person.requests()[-1]["model"].endswith("z")
 
 
+@pytest.mark.slow
 def test_a_safe_run_starts_with_no_profile(tuned):
     tuned.run(SET + KEEP + END)
     before = len(tuned.requests())

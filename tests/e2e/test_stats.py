@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 
+import pytest
 from tests.turn import House
 
 pytest_plugins = ["tests.turn"]
@@ -16,6 +17,7 @@ esac
 """
 
 
+@pytest.mark.slow
 def test_what_the_steps_used_that_changed_the_agent_is_told(person):
     person.script("bot.sh", SCRIPT)
     person.write("tests/bot_test.sh", "#!/bin/sh\nexit 0\n", 0o755)
@@ -41,6 +43,7 @@ def test_what_the_steps_used_that_changed_the_agent_is_told(person):
     }
 
 
+@pytest.mark.slow
 async def test_a_plugin_that_changes_what_a_prompt_cache_holds_is_named(house: House) -> None:
     house.plugin(
         """

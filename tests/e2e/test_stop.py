@@ -89,6 +89,7 @@ async def began(house: House, count: int) -> None:
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.slow
 async def test_it_ends_every_turn_of_every_process_with_its_commands_and_says_which(
     house: House, instar: Terminals
 ) -> None:
@@ -117,6 +118,7 @@ async def test_it_ends_every_turn_of_every_process_with_its_commands_and_says_wh
     assert served.returncode is None, "the server itself goes on"
 
 
+@pytest.mark.slow
 async def test_it_ends_one_project_and_all_of_them_if_it_is_told_to(
     house: House, instar: Terminals, tmp_path: Path
 ) -> None:
@@ -137,6 +139,7 @@ async def test_it_ends_one_project_and_all_of_them_if_it_is_told_to(
     await asyncio.wait_for(run.communicate(), PATIENCE)
 
 
+@pytest.mark.slow
 async def test_a_process_that_does_not_listen_is_named(house: House, instar: Terminals) -> None:
     house.says(LOOP)
     run = await instar.start("run", "-m", "scripted/x", "--title", "stuck", "go")
@@ -195,14 +198,15 @@ async def test_a_damaged_database_does_not_keep_it_from_stopping(house: House, i
     assert json.loads(out)["problem"]
     assert (house.data / "halt" / "stops.json").exists()
     code, out, err = await instar.run("stop")
-    assert "stopped, but what ran cannot be told: " in err
+    assert "stopped, but what ran is not known: " in err
 
 
 async def test_options_that_exclude_each_other_are_bad_usage(house: House, instar: Terminals) -> None:
     code, _, err = await instar.run("stop", "--all", "--dir", ".")
-    assert (code, err) == (2, "instar: --all and --dir cannot stand together (see: instar stop --help)\n")
+    assert (code, err) == (2, "instar: --all and --dir exclude each other (see: instar stop --help)\n")
 
 
+@pytest.mark.slow
 async def test_a_run_that_was_starting_when_the_stop_came_does_not_begin(
     house: House, instar: Terminals
 ) -> None:
@@ -226,7 +230,11 @@ async def test_resuming_lets_what_is_automatic_go_on(house: House, instar: Termi
     beat = Origin("action", "1")
     with pytest.raises(Invalid, match="instar stop --resume lets what is automatic go on"):
         await door.client.prompt(session, PromptBody.text("beat"), beat)
-    assert await instar.run("stop", "--resume") == (0, f"what is automatic goes on: {house.folder}\n", "")
+    assert await instar.run("stop", "--resume") == (
+        0,
+        f"heartbeats and plugins may begin turns again: {house.folder}\n",
+        "",
+    )
     assert text_of(await door.client.prompt(session, PromptBody.text("beat"), beat)) == "beat"
     (house.data / "halt" / "stops.json").write_text("")
     code, _, err = await instar.run("stop", "--resume")

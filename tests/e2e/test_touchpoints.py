@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.running import lives
 from tests.turn import House, said, users
 
@@ -243,6 +244,7 @@ async def test_a_plugin_reads_the_name_of_the_error_that_ended_a_turn(house: Hou
     assert (house.folder / "error.txt").read_text() == "APIError"
 
 
+@pytest.mark.slow
 def test_a_plugin_changes_the_system_prompt_by_which_an_agent_is_made(house: House) -> None:
     made = {"name": "poet", "description": "rhymes", "prompt": "You rhyme."}
     house.says(

@@ -88,6 +88,7 @@ def explained(line: str) -> list[str]:
     return [pattern for entry in LIST for pattern in entry["lines"] if fnmatch.fnmatchcase(line, pattern)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("story", [story.name for story in STORIES])
 def test_a_turn_is_told_as_opencode_tells_it_but_for_what_the_list_explains(
     differences: dict[str, list[str]], story: str

@@ -1,4 +1,4 @@
-"""The events of a one-tool turn, in the order of the reference's section 3.2, with each difference and its reason."""
+"""The events of a one-tool turn, in opencode 1.18's order, with each difference and its reason."""
 
 from typing import Any, NamedTuple
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.turn import PATIENCE, House, answer_of, calls_of, results, said, users
 
 from instar.message import MessageAbortedError, ToolError
@@ -83,6 +84,7 @@ async def test_a_turn_with_a_tool_as_json_lines(house: House) -> None:
     assert "1: hello" in call["state"]["output"]
 
 
+@pytest.mark.slow
 async def test_a_session_goes_on_in_a_process_of_its_own_with_the_same_bytes_in_front(house: House) -> None:
     house.says('== when ""\ntext: re: {{user}}\n')
     assert (await run(house, "one"))[:2] == (0, "re: one\n")
@@ -95,6 +97,7 @@ async def test_a_session_goes_on_in_a_process_of_its_own_with_the_same_bytes_in_
     assert [message["content"] for message in second["messages"]] == ["one", "re: one", "two"]
 
 
+@pytest.mark.slow
 async def test_what_was_announced_survives_a_kill_and_the_open_call_is_marked_interrupted(
     house: House,
 ) -> None:
@@ -126,6 +129,7 @@ async def test_what_was_announced_survives_a_kill_and_the_open_call_is_marked_in
     assert called == [message["tool_call_id"] for message in sent if message["role"] == "tool"]
 
 
+@pytest.mark.slow
 async def test_a_session_that_another_process_runs_is_refused_with_its_name(house: House) -> None:
     house.says(LONG)
     child = await start(house, "--format", "json", "go")
@@ -142,6 +146,7 @@ async def test_a_session_that_another_process_runs_is_refused_with_its_name(hous
     assert users(await door.client.messages(session.id)) == ["go"]
 
 
+@pytest.mark.slow
 async def test_an_interrupt_ends_the_turn_and_its_command_within_a_second(house: House) -> None:
     house.says(LONG)
     child = await start(house, "go")

@@ -18,7 +18,7 @@ from tests.turn import House, results, said
 from tests.waiting import until, wait_until
 
 import instar.jshost
-from instar.jshost.child import Lines
+from instar.plugin.shell import LogLines
 
 Write = Callable[..., Path]
 
@@ -36,6 +36,7 @@ const send = (text) => {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("work", "reason"),
     [
@@ -123,7 +124,7 @@ async def test_a_line_that_does_not_end_is_cut(
     assert line.count("x") == 4_000
     tracemalloc.start()
     try:
-        lines = Lines()
+        lines = LogLines(lambda line: None)
         for _ in range(40):
             lines.take(b"x" * 1_000_000)
         assert tracemalloc.get_traced_memory()[1] < 5_000_000
@@ -146,6 +147,7 @@ async def test_a_runtime_that_says_nothing_is_one_line(
     assert notice.endswith("is skipped: it did not return within 0.5 s and was ended")
 
 
+@pytest.mark.slow
 async def test_bun_is_taken_before_node(house: House, write: Write, tmp_path: Path) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -162,6 +164,7 @@ async def test_bun_is_taken_before_node(house: House, write: Write, tmp_path: Pa
     assert (house.folder / "bun").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("second", "reason"),
     [
@@ -234,6 +237,7 @@ async def test_a_child_that_closes_its_socket_is_ended(
     assert "the JavaScript host is gone: it closed its socket" in refused
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["auto", "none"])
 def test_the_child_of_an_instar_that_is_killed_ends(house: House, write: Write, level: str) -> None:
     house.settings(shield={"level": level})

@@ -13,9 +13,9 @@ from tests.server.conftest import LOGIN, PASSWORD, Served
 from tests.turn import Door, House, said
 
 from instar.cli.door import in_process
-from instar.cli.own_server import OwnServer
 from instar.plugin import Server
 from instar.runtime import Options, Runtime
+from instar.server.own_server import OwnServer
 
 Write = Callable[..., Path]
 
@@ -52,6 +52,7 @@ def bring_sdk(write: Write) -> None:
     write('{"type": "module"}', "package.json", ".opencode/node_modules/@opencode-ai/sdk")
 
 
+@pytest.mark.slow
 async def test_the_sdk_that_a_plugin_brings_asks_a_server_that_starts_with_the_first_request(
     house: House, write: Write, served: Callable[[], Any]
 ) -> None:
@@ -70,6 +71,7 @@ async def test_the_sdk_that_a_plugin_brings_asks_a_server_that_starts_with_the_f
     assert answer == ["my title", True, 200, "client.session.nothing is not a function"]
 
 
+@pytest.mark.slow
 async def test_nobody_else_is_let_in_and_nothing_listens_after_the_end(
     house: House, write: Write, served: Callable[[], Any]
 ) -> None:
@@ -94,6 +96,7 @@ async def test_nobody_else_is_let_in_and_nothing_listens_after_the_end(
         await asyncio.open_connection("127.0.0.1", int(own.url.rpartition(":")[2]))
 
 
+@pytest.mark.slow
 async def test_the_password_goes_to_instars_server_alone_and_a_plugins_own_stays(
     house: House, write: Write, served: Callable[[], Any]
 ) -> None:
@@ -137,6 +140,7 @@ async def test_a_plugin_may_ask_while_it_is_loaded(
     assert said(await door.ask(await door.session(), "hi")) == "hello404"
 
 
+@pytest.mark.slow
 def test_the_server_that_runs_is_asked_from_the_first_line_on_and_with_its_password(
     house: House, write: Write
 ) -> None:
@@ -160,6 +164,7 @@ def test_the_server_that_runs_is_asked_from_the_first_line_on_and_with_its_passw
         served.stop()
 
 
+@pytest.mark.slow
 def test_a_plugin_that_waits_for_its_own_directory_before_that_is_open_is_answered(
     house: House, write: Write
 ) -> None:
@@ -195,6 +200,7 @@ def test_a_plugin_that_waits_for_its_own_directory_before_that_is_open_is_answer
         served.stop()
 
 
+@pytest.mark.slow
 async def test_a_plugin_that_waits_for_a_server_that_waits_for_it_is_one_line_that_says_so(
     house: House, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,6 +218,7 @@ async def test_a_plugin_that_waits_for_a_server_that_waits_for_it_is_one_line_th
     )
 
 
+@pytest.mark.slow
 def test_plugins_of_a_server_at_a_unix_socket_ask_one_on_loopback(house: House, write: Write) -> None:
     bring_sdk(write)
     write("""
@@ -271,6 +278,7 @@ SHELL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", SHELL, ids=SHELL)
 async def test_the_shell_runs_templates_as_buns_does(house: House, write: Write, code: str) -> None:
     write(

@@ -10,8 +10,6 @@ from tests.turn import Door, House, calls_of, reload, results
 from tests.waiting import until
 
 from instar.message import ToolCompleted
-from instar.paths import Paths
-from instar.trust import Trust
 
 Write = Callable[..., Path]
 Put = Callable[..., Path]
@@ -35,7 +33,7 @@ SEVERAL = """
 @pytest.fixture(autouse=True)
 def _by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are looked at when a test says so, however slow the machine is."""
-    monkeypatch.setattr("instar.runtime._WATCH_AFTER", 600)
+    monkeypatch.setattr("instar.runtime.runtime._WATCH_AFTER", 600)
 
 
 @pytest.fixture
@@ -82,6 +80,7 @@ async def test_exports_that_are_tools_go_by_the_file_and_their_names_in_the_chil
     assert offered["one_other"]["description"] == "Which child."
 
 
+@pytest.mark.slow
 async def test_a_tool_of_the_nearer_folder_counts_and_one_of_a_plugin_before_it(
     house: House, write: Write, put: Put
 ) -> None:
@@ -95,6 +94,7 @@ async def test_a_tool_of_the_nearer_folder_counts_and_one_of_a_plugin_before_it(
     assert await called(house) == ["plugin"]
 
 
+@pytest.mark.slow
 async def test_a_runtime_names_them_and_a_plugin_in_python_may_call_them(house: House, put: Put) -> None:
     put("return args.text + '!'")
     house.plugin("""
@@ -110,6 +110,7 @@ async def test_a_runtime_names_them_and_a_plugin_in_python_may_call_them(house: 
     assert "shout" in await door.runtime.tools()
 
 
+@pytest.mark.slow
 def test_instar_run_calls_a_tool_that_is_a_file(house: House, put: Put) -> None:
     put("return `${args.text} from ${ctx.agent}`")
     house.says(CALL)
@@ -258,6 +259,7 @@ async def test_a_tool_of_a_folder_that_is_not_trusted_is_not_run_and_is_named(ho
 # -- files that change -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_file_that_changed_is_loaded_anew_one_that_is_broken_stays_and_one_that_is_gone_ends(
     house: House, put: Put
 ) -> None:
@@ -313,9 +315,8 @@ async def test_the_first_file_is_taken_up_and_those_in_python_run_no_second_time
 @pytest.mark.parametrize("settings", ["{}", "{"], ids=["settings that can be read", "settings that cannot"])
 async def test_tools_of_a_folder_that_is_trusted_no_more_end(house: House, put: Put, settings: str) -> None:
     house.environment = {**house.environment, "INSTAR_TRUST": ""}
-    trust = Trust(Paths.from_environment(house.environment), house.environment)
-    trust.add(house.folder)
     put("return 'it was called'")
+    trust = house.trust()
     door = await house.open()
     assert "shout" in await door.runtime.tools()
     trust.remove(house.folder)

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instar.jshost.history import Histories, restored
+from instar.jshost.contributed import Histories, restored
 from instar.message import WithParts, decode_with_parts, unknown_part
 
 

@@ -12,7 +12,7 @@ from tests.turn import House, answer_of, results, said
 from tests.waiting import until
 
 from instar.event import PluginError
-from instar.jshost import hooks
+from instar.jshost.contributed import hooks_of
 from instar.message import WithParts
 from instar.plugin import points
 
@@ -44,6 +44,7 @@ async def test_plugins_of_both_languages_change_one_output_in_the_order_of_regis
     assert said(await door.ask(await door.session(), "hi")) == "hello one.js two.py three.js four.py"
 
 
+@pytest.mark.slow
 async def test_every_hook_of_opencode_is_called_with_its_own_words(house: House, write: Write) -> None:
     house.says(ECHO)
     write("""
@@ -75,6 +76,7 @@ async def test_every_hook_of_opencode_is_called_with_its_own_words(house: House,
     }
 
 
+@pytest.mark.slow
 async def test_what_hooks_change_reaches_the_model_and_the_tools(house: House, write: Write) -> None:
     house.says(ECHO)
     write("""
@@ -103,6 +105,7 @@ async def test_what_hooks_change_reaches_the_model_and_the_tools(house: House, w
 GATE = "export const P = async () => ({ 'tool.execute.before': async (i, o) => { %s } })"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
@@ -127,6 +130,7 @@ async def test_a_gate_that_fails_refuses_the_call_and_the_turn_goes_on(
     assert reason in output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
@@ -150,6 +154,7 @@ async def test_a_change_that_makes_no_sense_is_discarded_and_said(
     assert reason in failed.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", ["await new Promise(() => {})", "while (true) {}"])
 async def test_a_hook_that_never_returns_is_ended_and_named_and_the_next_call_works(
     house: House, write: Write, work: str, monkeypatch: pytest.MonkeyPatch
@@ -173,6 +178,7 @@ async def test_a_hook_that_never_returns_is_ended_and_named_and_the_next_call_wo
     assert said(await door.ask(session, "hi")) == "two!"
 
 
+@pytest.mark.slow
 async def test_an_answer_that_comes_too_late_is_passed_over(house: House, write: Write) -> None:
     house.says("== turn\ntext: one\n== turn\ntext: two\n== turn\ntext: three\n")
     write("""
@@ -197,10 +203,11 @@ async def test_an_answer_that_comes_too_late_is_passed_over(house: House, write:
 def test_a_hook_has_thirty_seconds_unless_it_says_otherwise() -> None:
     offered: dict[str, Any] = {"key": "0.0", "hooks": [], "tools": {}}
     host: Any = None
-    assert hooks.hooks_of(host, offered)["timeout"] == 30
-    assert hooks.hooks_of(host, {**offered, "timeout": None})["timeout"] is None
+    assert hooks_of(host, offered)["timeout"] == 30
+    assert hooks_of(host, {**offered, "timeout": None})["timeout"] is None
 
 
+@pytest.mark.slow
 async def test_a_child_that_ends_again_and_again_is_left_alone(house: House, write: Write) -> None:
     house.says("".join(f"== turn\ntext: {number}\n" for number in range(5)))
     write("""
@@ -229,6 +236,7 @@ async def test_what_a_plugin_prints_goes_to_the_log(
         await until(lambda text=text: f"printed line={text}" in caplog.text)
 
 
+@pytest.mark.slow
 async def test_events_come_in_order_and_a_slow_listener_holds_nothing_up(house: House, write: Write) -> None:
     house.says(HELLO)
     write("""
@@ -271,6 +279,7 @@ async def test_a_listener_that_fails_again_and_again_is_named_once_and_hears_of_
     assert caplog.text.count("event=plugin.error error=again") == 1
 
 
+@pytest.mark.slow
 async def test_of_a_listener_that_fails_each_time_in_another_way_some_failures_are_published(
     house: House, write: Write, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,6 +293,7 @@ async def test_of_a_listener_that_fails_each_time_in_another_way_some_failures_a
     assert len(door.of("plugin.error")) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "work",
     [
@@ -312,6 +322,7 @@ async def test_messages_that_are_none_are_discarded_and_said(house: House, write
     assert str(house.requests()[0]["messages"]).count("my question") == 1
 
 
+@pytest.mark.slow
 async def test_a_config_hook_that_throws_or_never_ends_changes_nothing_and_is_named(
     house: House, write: Write
 ) -> None:
@@ -422,6 +433,7 @@ async def test_a_failure_outside_of_a_call_is_named_and_ends_nothing(house: Hous
     assert said(await door.ask(await door.session(), "hi")) == "hello!"
 
 
+@pytest.mark.slow
 async def test_a_transform_of_four_hundred_messages_is_sent_what_changed(house: House, write: Write) -> None:
     write(
         "const mark = async (i, o) => { o.messages.at(-1).info.mark = 1 }\n"

@@ -26,6 +26,7 @@ async def answer(house: House) -> str:
     return said(await door.ask(await door.session(), "hi"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "name", "bangs"),
     [
@@ -53,6 +54,7 @@ async def test_a_module_offers_plugins_in_each_of_opencodes_forms(
     assert await answer(house) == "hello" + "!" * bangs
 
 
+@pytest.mark.slow
 async def test_a_plugin_is_given_its_options_and_what_opencode_gives(house: House, write: Write) -> None:
     path = write(
         """
@@ -79,6 +81,7 @@ async def test_a_plugin_is_given_its_options_and_what_opencode_gives(house: Hous
     assert (options, directory, worktree) == ({"loud": True}, str(house.folder), "/")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", [".opencode/plugin", ".opencode/plugins", ".instar/plugins"])
 @pytest.mark.parametrize("at_home", [False, True])
 async def test_plugin_files_of_the_project_and_the_home_are_found(
@@ -89,6 +92,7 @@ async def test_plugin_files_of_the_project_and_the_home_are_found(
     assert await answer(house) == "hello!"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("package", "file"),
     [
@@ -127,6 +131,7 @@ BAD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", BAD, ids=BAD)
 async def test_a_plugin_that_does_not_load_is_one_line_and_the_others_work(
     house: House, write: Write, source: str, monkeypatch: pytest.MonkeyPatch
@@ -220,6 +225,7 @@ async def test_an_untrusted_projects_javascript_never_runs_and_is_named(house: H
         assert any("opencode.json: plugin was left out" in one for one in runtime.untrusted)
 
 
+@pytest.mark.slow
 def test_without_a_javascript_plugin_nothing_of_the_host_is_loaded(
     clean_environment: Mapping[str, str],
 ) -> None:

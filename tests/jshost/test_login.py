@@ -1,4 +1,4 @@
-"""A login whose plugin sends the provider's calls itself: its `fetch` runs in the child (issue 11)."""
+"""A login whose plugin sends the provider's calls itself: its `fetch` runs in the child."""
 
 import asyncio
 import contextlib
@@ -120,6 +120,7 @@ def own(house: House, write: Write, vendor: Vendor) -> Callable[[str], None]:
     return keep
 
 
+@pytest.mark.slow
 async def test_its_calls_are_sent_by_the_plugin_with_what_is_kept_of_the_login_then(
     house: House, vendor: Vendor, own: Callable[[str], None]
 ) -> None:
@@ -138,6 +139,7 @@ async def test_its_calls_are_sent_by_the_plugin_with_what_is_kept_of_the_login_t
     assert vendor.asked[0][2]["messages"][-1]["content"] == "hi"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own")
 async def test_a_stopped_turn_ends_the_request_that_the_plugin_made(house: House, vendor: Vendor) -> None:
     vendor.holds = True
@@ -150,6 +152,7 @@ async def test_a_stopped_turn_ends_the_request_that_the_plugin_made(house: House
     await until(vendor.left.is_set)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("access", "why"),
     [
@@ -176,6 +179,7 @@ async def test_what_it_cannot_send_fails_the_call_and_the_next_one_is_sent(
     assert said(await door.ask(session, "and now?")) == "hello"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own")
 async def test_a_refusal_reads_as_that_of_any_provider(house: House, vendor: Vendor) -> None:
     vendor.status = 403
@@ -186,6 +190,7 @@ async def test_a_refusal_reads_as_that_of_any_provider(house: House, vendor: Ven
     assert len(vendor.asked) == 1
 
 
+@pytest.mark.slow
 async def test_a_server_that_is_not_there_is_tried_again(
     house: House, write: Write, own: Callable[[str], None]
 ) -> None:

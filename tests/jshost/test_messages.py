@@ -44,6 +44,7 @@ EDITS: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("edit", EDITS, ids=EDITS)
 async def test_a_message_that_says_something_else_is_taken_over_and_one_that_does_not_stays(
     house: House, write: Write, edit: str

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from tests.turn import House, said
 
-from instar.cli.own_server import OwnServer
-from instar.jshost import engine
+from instar.jshost.child import find_engine
 from instar.plugin import PromptBody, SessionBody
 from instar.runtime import Options, Runtime
+from instar.server.own_server import OwnServer
 
 Write = Callable[..., Path]
 
@@ -161,7 +161,7 @@ def program(request: pytest.FixtureRequest, house: House, kept: Path, tmp_path: 
         found = folder / "node_modules" / "@oven" / "bun-linux-x64-baseline" / "bin"
         (found / "bun").chmod(0o755)
         house.environment |= {"PATH": f"{found}:{house.environment['PATH']}"}  # type: ignore[operator]
-    assert engine.find_engine(house.environment).name == request.param
+    assert find_engine(house.environment).name == request.param
     return str(request.param)
 
 

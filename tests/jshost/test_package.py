@@ -12,7 +12,7 @@ from tests.jshost.registry import Registry
 from tests.turn import Door, House, results, said
 
 from instar.jshost.package import demand_host
-from instar.plugin.load import LoadError
+from instar.plugin.locate import LoadError
 
 BANG = "export const P = async () => ({ 'text.complete': async (i, o) => { o.text += 'WORD' } })"
 
@@ -34,6 +34,7 @@ async def answer(house: House, door: Door) -> str:
     return said(await door.ask(await door.session(), "hi"))
 
 
+@pytest.mark.slow
 async def test_a_package_is_installed_once_with_its_lock_and_never_runs_its_scripts(
     house: House, registry: Registry
 ) -> None:
@@ -64,6 +65,7 @@ async def test_a_package_is_installed_once_with_its_lock_and_never_runs_its_scri
     assert len(registry.asked) == asked
 
 
+@pytest.mark.slow
 async def test_two_that_install_a_package_at_once_use_the_one_that_was_there_first(
     house: House, registry: Registry
 ) -> None:
@@ -84,6 +86,7 @@ async def test_two_that_install_a_package_at_once_use_the_one_that_was_there_fir
     assert [await answer(house, door) for door, _ in found] == ["hello!", "hello!"]
 
 
+@pytest.mark.slow
 async def test_an_install_that_was_changed_is_made_anew_and_what_runs_for_the_model_cannot_change_it(
     house: House, registry: Registry
 ) -> None:
@@ -109,6 +112,7 @@ async def test_an_install_that_was_changed_is_made_anew_and_what_runs_for_the_mo
     assert lock.read_text() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spec", "reason"),
     [
@@ -133,6 +137,7 @@ async def test_a_package_that_is_not_there_is_one_line(
     assert "\n" not in notice
 
 
+@pytest.mark.slow
 async def test_a_package_that_needs_another_opencode_is_one_line_and_one_that_fits_works(
     house: House, registry: Registry
 ) -> None:
@@ -173,6 +178,7 @@ def test_a_package_fits_where_npms_range_of_its_engines_holds_the_opencode_that_
             demand_host(tmp_path)
 
 
+@pytest.mark.slow
 async def test_bytes_that_are_not_what_the_registry_announced_are_refused(
     house: House, registry: Registry
 ) -> None:
@@ -190,6 +196,7 @@ LOCK = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("work", "reason"),
     [
@@ -230,6 +237,7 @@ async def test_an_install_that_is_not_sound_is_one_line_and_leaves_nothing_behin
     assert not list(cache(house).iterdir())
 
 
+@pytest.mark.slow
 async def test_what_is_missing_of_an_install_is_installed_anew(house: House, registry: Registry) -> None:
     registry.publish("plug", "1.0.0", {"index.js": BANG.replace("WORD", "!")}, main="index.js")
     house.settings(plugin=["plug"])
@@ -244,6 +252,7 @@ async def test_what_is_missing_of_an_install_is_installed_anew(house: House, reg
         assert len(registry.asked) > asked
 
 
+@pytest.mark.slow
 async def test_the_bare_name_of_the_original_selects_our_own_and_npm_selects_the_original(
     house: House, registry: Registry
 ) -> None:

@@ -25,7 +25,7 @@ TAGS = """
 @pytest.fixture(autouse=True)
 def _by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are looked at when a test says so, however slow the machine is."""
-    monkeypatch.setattr("instar.runtime._WATCH_AFTER", 600)
+    monkeypatch.setattr("instar.runtime.runtime._WATCH_AFTER", 600)
 
 
 @pytest.fixture
@@ -47,6 +47,7 @@ def hosts(door: Door) -> list[Any]:
     return [one.host for one in door.runtime.instance.plugins.loaded]
 
 
+@pytest.mark.slow
 async def test_one_that_changed_is_loaded_anew_one_that_is_broken_stays_and_one_that_is_gone_ends(
     house: House, tag: Callable[..., Path]
 ) -> None:
@@ -79,11 +80,12 @@ async def test_one_that_changed_is_loaded_anew_one_that_is_broken_stays_and_one_
     assert await reload(door) == (["plugin:mine"], [])
     assert await tags(door) == {"kept": first}
     assert gone.read_text() == "one two "
-    await until(lambda: not old.is_up and not door.runtime.instance.plugins.left)
+    await until(lambda: not old.is_up and not door.runtime.instance.plugins.idle_hosts)
     await door.runtime.close()
     assert gone.read_text() == "one two kept "
 
 
+@pytest.mark.slow
 async def test_other_options_and_a_new_entry_are_taken_up(house: House, tag: Callable[..., Path]) -> None:
     house.says(ECHO)
     path = tag("mine", folder="own")
@@ -99,6 +101,7 @@ async def test_other_options_and_a_new_entry_are_taken_up(house: House, tag: Cal
     assert await tags(door) == {}
 
 
+@pytest.mark.slow
 async def test_of_a_plugin_that_is_a_folder_every_file_counts_and_no_package(
     house: House, write: Write
 ) -> None:
@@ -121,6 +124,7 @@ async def test_of_a_plugin_that_is_a_folder_every_file_counts_and_no_package(
     assert await reload(door) == ([], [])
 
 
+@pytest.mark.slow
 async def test_a_tool_that_is_at_work_ends_its_work_in_the_child_that_it_began_in(
     house: House, write: Write
 ) -> None:
@@ -149,6 +153,7 @@ async def test_a_tool_that_is_at_work_ends_its_work_in_the_child_that_it_began_i
     await until(lambda: not old.is_up)
 
 
+@pytest.mark.slow
 async def test_what_one_contributed_goes_with_it_by_the_name_that_its_code_gives_it(
     house: House, write: Write
 ) -> None:

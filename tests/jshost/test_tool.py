@@ -7,7 +7,7 @@ import pytest
 from tests.turn import House, calls_of, results, said
 from tests.waiting import until
 
-from instar.approval import Reply
+from instar.approval.permissions import Reply
 from instar.event import PermissionAsked
 from instar.message import ToolCompleted
 
@@ -67,6 +67,7 @@ async def test_a_tool_is_offered_with_its_json_schema_and_called_with_what_openc
     assert call.state.attachments[0].url == "data:text/plain,x"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "output"),
     [
@@ -140,6 +141,7 @@ async def test_a_call_asks_for_nothing_but_what_its_tool_asks_for(house: House, 
     assert door.of("permission.asked") == []
 
 
+@pytest.mark.slow
 async def test_a_tool_whose_name_is_denied_is_not_there(house: House, write: Write) -> None:
     house.settings(permission={"weather": "deny"})
     house.says(CALL)
@@ -173,6 +175,7 @@ async def test_an_aborted_call_is_told_by_its_signal(house: House, write: Write)
     await until((house.folder / "aborted").exists)
 
 
+@pytest.mark.slow
 async def test_what_a_tool_does_after_its_call_is_refused_or_passed_over(
     house: House, write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:

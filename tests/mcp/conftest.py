@@ -19,10 +19,10 @@ from tests.ports import free_port
 from tests.running import lives
 from tests.waiting import PATIENCE
 
-from instar.config import McpConfig
-from instar.mcp import Place, Servers
+from instar.mcp import LaunchContext, Servers
 from instar.plugin import Ask
 from instar.process import Processes
+from instar.settings.config import McpConfig
 
 SDK = """
     import sys
@@ -181,8 +181,8 @@ class Lab:
 
     def servers(self, taken: tuple[str, ...] = (), **blocks: dict[str, Any]) -> Servers:
         configs = {name: McpConfig(**block) for name, block in blocks.items()}
-        place = Place(self.processes, self.folder, self.environment)
-        made = Servers(configs, place, self.pins, self._approve, self.said.append, taken)
+        context = LaunchContext(self.processes, self.folder, self.environment)
+        made = Servers(configs, context, self.pins, self._approve, self.said.append, taken)
         self.opened.append(made)
         return made
 

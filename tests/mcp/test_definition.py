@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instar.mcp.definition import Definition, difference, read, shown, tool_name
+from instar.mcp.server import ToolDefinition, difference, tool_name, visible
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("server", "tool", "name"),
     [
@@ -30,6 +31,7 @@ def test_every_name_is_one_that_providers_take(server: str, tool: str) -> None:
     assert re.fullmatch(r"[a-zA-Z0-9_-]+", tool_name(server, tool))
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(),
@@ -38,26 +40,32 @@ def test_every_name_is_one_that_providers_take(server: str, tool: str) -> None:
 )
 def test_whatever_a_server_lists_is_a_definition_or_a_reason(raw: object) -> None:
     with contextlib.suppress(ValueError):
-        assert isinstance(read(raw), Definition)
+        assert isinstance(ToolDefinition.read(raw), ToolDefinition)
 
 
 def test_a_schema_without_type_or_properties_is_one_of_an_object() -> None:
-    found = read({"name": "x", "inputSchema": {"additionalProperties": False}})
+    found = ToolDefinition.read({"name": "x", "inputSchema": {"additionalProperties": False}})
     assert found.parameters == {"type": "object", "properties": {}, "additionalProperties": False}
     assert found.description == ""
 
 
 def test_the_order_of_keys_changes_nothing_and_any_word_does() -> None:
-    one = read({"name": "x", "description": "d", "inputSchema": {"type": "object", "title": "t"}})
-    same = read({"inputSchema": {"title": "t", "type": "object"}, "description": "d", "name": "x"})
-    other = read({"name": "x", "description": "d", "inputSchema": {"type": "object", "title": "u"}})
+    one = ToolDefinition.read(
+        {"name": "x", "description": "d", "inputSchema": {"type": "object", "title": "t"}}
+    )
+    same = ToolDefinition.read(
+        {"inputSchema": {"title": "t", "type": "object"}, "description": "d", "name": "x"}
+    )
+    other = ToolDefinition.read(
+        {"name": "x", "description": "d", "inputSchema": {"type": "object", "title": "u"}}
+    )
     assert one.text == same.text
     assert one.text != other.text
 
 
 def test_a_difference_names_both_sides_and_shows_what_is_invisible() -> None:
-    before = Definition("x", "Adds.", {"type": "object"}).text
-    after = Definition("x", "Adds.\u202e\U000e0041", {"type": "object", "title": "t"}).text
+    before = ToolDefinition("x", "Adds.", {"type": "object"}).text
+    after = ToolDefinition("x", "Adds.\u202e\U000e0041", {"type": "object", "title": "t"}).text
     found = difference(before, after)
     assert "-Adds." in found
     assert "+Adds.\\u202e\\U000e0041" in found
@@ -66,4 +74,4 @@ def test_a_difference_names_both_sides_and_shows_what_is_invisible() -> None:
 
 @given(st.text())
 def test_nothing_unprintable_is_left(text: str) -> None:
-    assert all(char.isprintable() or char == "\n" for char in shown(text))
+    assert all(char.isprintable() or char == "\n" for char in visible(text))

@@ -11,6 +11,7 @@ from tests.waiting import SOON, quickest
 from instar.plugin import ToolFailure
 
 
+@pytest.mark.slow
 async def test_a_local_server_of_the_sdk_gives_tools_resources_and_prompts(lab: Any) -> None:
     servers = await lab.ready(calc=lab.sdk())
     assert lab.said == []
@@ -33,6 +34,7 @@ async def test_a_local_server_of_the_sdk_gives_tools_resources_and_prompts(lab: 
     assert await servers.template("calc:other") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["streamable-http", "sse"])
 async def test_a_remote_server_is_reached_by_either_transport(lab: Any, http: Any, transport: str) -> None:
     server = http(transport)
@@ -42,6 +44,7 @@ async def test_a_remote_server_is_reached_by_either_transport(lab: Any, http: An
     assert await lab.call(servers, "calc_add", a=1, b=2) == "3"
 
 
+@pytest.mark.slow
 async def test_a_remote_server_that_went_away_costs_the_call_and_is_reached_again(
     lab: Any, http: Any
 ) -> None:
@@ -126,12 +129,14 @@ async def test_a_server_that_cannot_be_used_costs_one_line_and_its_neighbours_wo
     assert len(lab.said) == len(set(lab.said)) <= 2, "the same line is not said at every step"
 
 
+@pytest.mark.slow
 async def test_what_a_server_prints_instead_of_messages_is_shown(lab: Any) -> None:
     servers = await lab.ready(notes=lab.raw("garbage", timeout=3000))
     await lab.until(lambda: servers.status()[0].state == "failed")
     assert "Welcome to the notes server!" in str(servers.status()[0].error)
 
 
+@pytest.mark.slow
 async def test_servers_are_connected_in_parallel_and_a_slow_one_lets_one_step_wait_only(lab: Any) -> None:
     loop = asyncio.get_running_loop()
     before = loop.time()
@@ -146,6 +151,7 @@ async def test_servers_are_connected_in_parallel_and_a_slow_one_lets_one_step_wa
     assert await quickest(prepared, 0.3) < 0.3
 
 
+@pytest.mark.slow
 async def test_a_server_that_dies_during_a_call_costs_that_call_only(lab: Any, make_tool: Any) -> None:
     lab.offers(make_tool("echo"), make_tool("die"))
     servers = await lab.ready(notes=lab.raw(), other=lab.raw())
@@ -172,6 +178,7 @@ async def test_a_server_that_keeps_dying_is_tried_again_later_each_time(
     assert len(started) == 1, "within the first wait after a loss it is not started again"
 
 
+@pytest.mark.slow
 async def test_a_call_without_an_answer_ends_and_the_server_is_told(lab: Any, make_tool: Any) -> None:
     lab.offers(make_tool("hang"), make_tool("echo"))
     servers = await lab.ready(notes=lab.raw(timeout=3000))
@@ -192,6 +199,7 @@ async def test_an_aborted_call_tells_the_server_at_once(lab: Any, make_tool: Any
     await lab.until(lambda: any(one["method"] == "notifications/cancelled" for one in lab.sent()))
 
 
+@pytest.mark.slow
 async def test_progress_is_shown_and_gives_a_call_its_time_again(
     lab: Any, make_tool: Any, context: Any
 ) -> None:
@@ -202,6 +210,7 @@ async def test_progress_is_shown_and_gives_a_call_its_time_again(
     assert {"progress": 3, "total": 4, "message": None} in context.shown
 
 
+@pytest.mark.slow
 async def test_a_result_of_ten_megabytes_arrives(lab: Any, make_tool: Any) -> None:
     lab.offers(make_tool("large"))
     servers = await lab.ready(notes=lab.raw())
@@ -211,7 +220,7 @@ async def test_a_result_of_ten_megabytes_arrives(lab: Any, make_tool: Any) -> No
 async def test_a_message_beyond_every_measure_costs_the_call_and_ends_the_server(
     lab: Any, make_tool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("instar.mcp.stdio.LONGEST", 1 << 20)
+    monkeypatch.setattr("instar.mcp.link.LONGEST", 1 << 20)
     lab.offers(make_tool("large"))
     servers = await lab.ready(notes=lab.raw())
     with pytest.raises(ToolFailure, match="a message of more than 1 MiB"):
@@ -230,6 +239,9 @@ async def test_media_are_attachments_and_what_is_unknown_is_named(lab: Any, make
         await lab.call(servers, "notes_nothing")
 
 
+DRAFT_07 = "http://json-schema.org/draft-07/schema#"
+
+
 async def test_tools_with_a_mistake_are_left_out_and_named_and_their_neighbours_stay(
     lab: Any, make_tool: Any
 ) -> None:
@@ -238,6 +250,9 @@ async def test_tools_with_a_mistake_are_left_out_and_named_and_their_neighbours_
         make_tool("text", inputSchema="none"),
         make_tool("type", inputSchema={"type": "object", "properties": {"a": {"type": "wish"}}}),
         make_tool("list", inputSchema={"type": "array"}),
+        make_tool("older", inputSchema={"$schema": DRAFT_07, "properties": {"a": {"items": [{}]}}}),
+        make_tool("newer", inputSchema={"properties": {"a": {"items": [{}]}}}),
+        make_tool("draft", inputSchema={"$schema": ["none"]}),
         make_tool("huge", "x" * 70_000),
         make_tool("l" * 70),
         make_tool("good"),
@@ -245,19 +260,21 @@ async def test_tools_with_a_mistake_are_left_out_and_named_and_their_neighbours_
         17,
     )
     servers = await lab.ready(("notes_taken",), notes=lab.raw())
-    assert list(servers.tools) == ["notes_good"]
+    assert list(servers.tools) == ["notes_good", "notes_older"]
     text = "\n".join(servers.status()[0].left_out)
     for word in (
         "text: its inputSchema",
         "type: its",
         "list: its",
+        "newer: its",
+        "draft: its",
         "64 KiB",
         "64 characters",
         "without a name",
     ):
         assert word in text
     assert text.count("another tool is called notes_") == 2
-    assert len(lab.said) == 8
+    assert len(lab.said) == 10
 
 
 async def test_names_are_made_as_opencode_makes_them_and_permission_goes_by_them(

@@ -11,7 +11,7 @@ from tests import started
 from tests.turn import PATIENCE, House, results, said
 from tests.waiting import SOON
 
-from instar.approval import Reply, always_once
+from instar.approval.permissions import Reply, always_once
 from instar.event import PermissionAsked
 from instar.message import text_of
 from instar.plugin import CommandBody, Invalid, PromptBody, Tool, ToolContext, ToolResult
@@ -33,6 +33,7 @@ def offered(house: House, request: int = -1) -> list[str]:
     return [tool["function"]["name"] for tool in house.requests()[request]["tools"]]
 
 
+@pytest.mark.slow
 async def test_the_model_is_offered_a_servers_tools_and_calls_one(house: House, notes: Any) -> None:
     door = await house.open()
     session = await door.session()
@@ -55,6 +56,7 @@ SETTING = """
 """
 
 
+@pytest.mark.slow
 async def test_a_plugin_adds_a_server_by_its_config_hook(house: House, lab: Any) -> None:
     house.says(CALL)
     blocks = json.dumps({"notes": {**lab.raw(), "cwd": str(lab.folder)}})
@@ -72,6 +74,7 @@ async def test_a_plugin_adds_a_server_by_its_config_hook(house: House, lab: Any)
     await door.runtime.close()
 
 
+@pytest.mark.slow
 async def test_a_plugin_changes_the_servers_that_the_settings_name(house: House, notes: Any) -> None:
     server = {**notes.raw(), "cwd": str(notes.folder)}
     blocks = json.dumps({"notes": {**server, "enabled": False}, "more": server})
@@ -93,6 +96,7 @@ async def test_a_rule_by_the_tools_name_denies_it_and_takes_it_away(house: House
     assert "unavailable tool 'notes_echo'" in results(await door.stored(session))[0]
 
 
+@pytest.mark.slow
 async def test_another_tool_invokes_a_servers_tool_unless_a_rule_denies_it(house: House, notes: Any) -> None:
     async def relay(args: Any, ctx: ToolContext) -> ToolResult:
         return await ctx.invoke("notes_echo", {"text": "hi"})
@@ -110,6 +114,7 @@ async def test_another_tool_invokes_a_servers_tool_unless_a_rule_denies_it(house
         await door.runtime.close()
 
 
+@pytest.mark.slow
 async def test_a_call_that_must_be_asked_about_is_asked_by_name(house: House, notes: Any) -> None:
     settings = json.loads((house.home / "instar.json").read_text())
     house.settings(**settings, permission={"notes_*": "ask"})
@@ -125,6 +130,7 @@ async def test_a_call_that_must_be_asked_about_is_asked_by_name(house: House, no
     assert (question.permission, question.patterns) == ("notes_echo", ["*"])
 
 
+@pytest.mark.slow
 async def test_a_changed_description_is_shown_to_the_person_and_asked_about(
     house: House, notes: Any, make_tool: Any
 ) -> None:
@@ -148,6 +154,7 @@ async def test_a_changed_description_is_shown_to_the_person_and_asked_about(
     assert results(await door.stored(session)) == ["said hi"]
 
 
+@pytest.mark.slow
 async def test_with_nobody_there_a_changed_tool_is_left_out_and_said(
     house: House, notes: Any, make_tool: Any
 ) -> None:
@@ -163,6 +170,7 @@ async def test_with_nobody_there_a_changed_tool_is_left_out_and_said(
     assert any("changed since it was approved" in error.message for error in door.of("plugin.error"))
 
 
+@pytest.mark.slow
 async def test_what_auto_allows_are_calls_and_not_changed_descriptions(
     house: House, notes: Any, make_tool: Any
 ) -> None:
@@ -176,6 +184,7 @@ async def test_what_auto_allows_are_calls_and_not_changed_descriptions(
     assert "notes_echo" not in offered(house)
 
 
+@pytest.mark.slow
 async def test_a_rule_of_the_person_takes_changes_without_asking(
     house: House, notes: Any, make_tool: Any
 ) -> None:
@@ -191,6 +200,7 @@ async def test_a_rule_of_the_person_takes_changes_without_asking(
     assert "notes_echo" in offered(house)
 
 
+@pytest.mark.slow
 async def test_a_server_that_cannot_start_costs_one_line_and_the_turn_goes_on(house: House) -> None:
     house.settings(mcp={"notes": {"type": "local", "command": ["no-such-program"]}})
     house.says('== when ""\ntext: fine\n')
@@ -203,6 +213,7 @@ async def test_a_server_that_cannot_start_costs_one_line_and_the_turn_goes_on(ho
     assert "no-such-program" in error.message
 
 
+@pytest.mark.slow
 async def test_a_server_that_dies_during_a_call_costs_that_call_only(
     house: House, notes: Any, make_tool: Any
 ) -> None:
@@ -214,6 +225,7 @@ async def test_a_server_that_dies_during_a_call_costs_that_call_only(
     assert "'notes' was lost during this call" in results(await door.stored(session))[0]
 
 
+@pytest.mark.slow
 async def test_a_large_result_is_cut_for_the_model_and_kept_in_a_file(
     house: House, notes: Any, make_tool: Any
 ) -> None:
@@ -227,6 +239,7 @@ async def test_a_large_result_is_cut_for_the_model_and_kept_in_a_file(
     assert "The output was cut" in output
 
 
+@pytest.mark.slow
 async def test_an_abort_ends_the_call_and_closing_ends_the_server(
     house: House, notes: Any, make_tool: Any, is_alive: Any
 ) -> None:
@@ -246,6 +259,7 @@ async def test_an_abort_ends_the_call_and_closing_ends_the_server(
     assert not is_alive(child)
 
 
+@pytest.mark.slow
 async def test_an_abort_does_not_wait_for_a_server_that_hangs(house: House, notes: Any) -> None:
     house.settings(mcp={"notes": {**notes.raw("silent"), "cwd": str(notes.folder)}})
     door = await house.open()
@@ -274,6 +288,7 @@ main(sys.argv[1:], lambda code: print(sorted(name for name in sys.modules if nam
 """
 
 
+@pytest.mark.slow
 def test_the_sdk_is_not_imported_before_a_step_needs_it(house: House, lab: Any) -> None:
     house.settings(mcp={"notes": {**lab.raw(), "cwd": str(lab.folder)}})
     done = subprocess.run(
@@ -297,6 +312,7 @@ def instar(house: House, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return found
 
 
+@pytest.mark.slow
 def test_mcp_list_prints_each_server_with_its_tools_or_what_is_wrong(house: House, lab: Any) -> None:
     block = {
         "notes": {**lab.raw(), "cwd": str(lab.folder)},
@@ -327,6 +343,7 @@ def test_mcp_list_without_servers_says_where_they_would_stand(house: House) -> N
     assert "the mcp block of opencode.json" in done.stderr
 
 
+@pytest.mark.slow
 async def test_mcp_approve_shows_what_changed_and_approves_it(
     house: House, notes: Any, make_tool: Any
 ) -> None:
@@ -345,6 +362,7 @@ async def test_mcp_approve_shows_what_changed_and_approves_it(
     assert "there are: notes" in unknown.stderr
 
 
+@pytest.mark.slow
 def test_run_says_in_one_line_which_server_is_missing(house: House) -> None:
     house.settings(mcp={"gone": {"type": "local", "command": ["no-such"]}})
     house.says('== when ""\ntext: fine\n')
@@ -354,6 +372,7 @@ def test_run_says_in_one_line_which_server_is_missing(house: House) -> None:
     assert len(lines) == 1, done.stderr
 
 
+@pytest.mark.slow
 async def test_an_abort_while_a_change_is_asked_about_asks_again_at_the_next_step(
     house: House, notes: Any, make_tool: Any
 ) -> None:
@@ -381,6 +400,7 @@ async def test_an_abort_while_a_change_is_asked_about_asks_again_at_the_next_ste
     assert results(await door.stored(session)) == ["said hi"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/mcp", "http://127.0.0.1:{port}/mcp"])
 async def test_a_remote_server_that_is_not_one_shows_no_traceback(house: House, url: str) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -402,6 +422,7 @@ async def test_a_remote_server_that_is_not_one_shows_no_traceback(house: House, 
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 async def test_a_servers_prompt_is_a_command(house: House, lab: Any) -> None:
     house.settings(mcp={"calc": {**lab.sdk(), "cwd": str(lab.folder)}})
     house.says('== when ""\ntext: {{user}}\n')
@@ -413,6 +434,7 @@ async def test_a_servers_prompt_is_a_command(house: House, lab: Any) -> None:
         await door.client.command(session, CommandBody(command="calc:greets", arguments=""))
 
 
+@pytest.mark.slow
 async def test_a_shell_command_in_a_servers_prompt_does_not_run(house: House, lab: Any) -> None:
     source = (lab.folder / "sdk_server.py").read_text()
     mark = lab.folder / "ran"
@@ -438,6 +460,7 @@ def resource(server: str, uri: str = "note://today") -> dict[str, Any]:
     return {**RESOURCE, "url": uri, "source": source}
 
 
+@pytest.mark.slow
 async def test_a_resource_that_is_attached_to_a_prompt_is_read_and_shown_to_the_model(
     lab: Any, house: House
 ) -> None:

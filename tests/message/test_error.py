@@ -63,6 +63,7 @@ def test_a_length_error_that_brings_its_own_sentence_keeps_it() -> None:
     assert error_text(MessageOutputLengthError(data={"message": "cut"})) == "cut"
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_the_list_of_errors_is_the_one_an_answer_may_carry(

@@ -8,15 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from instar import wire
-from instar.message import (
-    Assistant,
-    Session,
-    SessionTime,
-    User,
-    decode_message,
-    decode_with_parts,
-    text_of,
-)
+from instar.message import Assistant, Session, SessionTime, User, decode_message, decode_with_parts, text_of
 
 IDS = {"id": "msg_1", "sessionID": "ses_1"}
 TOKENS = {"input": 1, "output": 2, "reasoning": 3, "cache": {"read": 4, "write": 5}}
@@ -64,6 +56,7 @@ def same(name: str, value: Any, plain: dict[str, Any]) -> bool:
     return bool(value == ({**known, **plain} if name == "Session" else plain))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
@@ -78,6 +71,7 @@ def test_whatever_opencode_allows_comes_back_as_it_was(
     assert wire.decode(encoded, KINDS[name]) == value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())

@@ -109,6 +109,7 @@ def test_the_examples_are_all_twelve_kinds_and_all_four_states() -> None:
     assert states == {"pending", "running", "completed", "error"}
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_whatever_opencode_allows_in_a_part_comes_back_as_it_was(
@@ -121,6 +122,7 @@ def test_whatever_opencode_allows_in_a_part_comes_back_as_it_was(
     assert problems("Part", json.loads(encode_part(part))) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_unknown_fields_and_nulls_at_any_depth_of_a_part_survive(valid: Valid, data: st.DataObject) -> None:
@@ -131,6 +133,7 @@ def test_unknown_fields_and_nulls_at_any_depth_of_a_part_survive(valid: Valid, d
     assert part_to_plain(wire.copy(part)) == plain if not isinstance(part, UnknownPart) else True
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_a_part_of_an_unknown_type_survives_a_round_trip(data: st.DataObject) -> None:
     fields = data.draw(

@@ -106,6 +106,7 @@ class Counted(Sequence[WithParts]):
         return iter(self.messages)
 
 
+@pytest.mark.slow
 def test_a_long_history_with_many_failed_compactions_is_looked_at_a_few_times_only() -> None:
     history = [
         one

@@ -7,6 +7,7 @@ import pytest
 from tests.turn import House, results
 
 from instar.plugin.custom import load_tools
+from instar.settings.trust import CodeVerdict as Judged
 
 pytest_plugins = ["tests.turn"]
 
@@ -90,7 +91,7 @@ def test_a_file_that_is_no_tool_is_named_and_its_neighbours_load(
 ) -> None:
     path = put(tmp_path, "tool/bad.py", source)
     put(tmp_path, "tool/greet.py", SHORT_TOOL)
-    found = load_tools([tmp_path], lambda folder: True)
+    found = load_tools([tmp_path], lambda folder: True, lambda path: Judged(True, None))
     assert list(found.tools) == ["greet"]
     (notice,) = found.notices
     assert notice.startswith(f"tool {path} is skipped: ")
@@ -101,9 +102,13 @@ def test_of_two_tools_with_one_name_the_later_folder_counts(tmp_path: Path) -> N
     put(tmp_path / "home", "tool/greet.py", SHORT_TOOL)
     put(tmp_path / "project", "tools/greet.py", SHORT)
     put(tmp_path / "project", "tools/_private.py", "raise SystemExit")
-    found = load_tools([tmp_path / "home", tmp_path / "project"], lambda folder: True)
+    found = load_tools(
+        [tmp_path / "home", tmp_path / "project"], lambda folder: True, lambda path: Judged(True, None)
+    )
     assert found.notices == []
     assert found.tools["greet"].description == "Says hello to somebody."
     put(tmp_path / "project", "tools/bad name.py", SHORT_TOOL)
-    (notice,) = load_tools([tmp_path / "project"], lambda folder: True).notices
+    (notice,) = load_tools(
+        [tmp_path / "project"], lambda folder: True, lambda path: Judged(True, None)
+    ).notices
     assert "'bad name' cannot be a tool's name" in notice

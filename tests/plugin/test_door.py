@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from instar.bus import Bus
 from instar.event import Event, PluginError
+from instar.event.bus import Bus
 from instar.message import Created, ModelRef, TextPart, User, WithParts, text_of
 from instar.plugin import Refused, points
 from instar.plugin.door import Plugins

@@ -1,4 +1,4 @@
-"""Events to plugins: in order, each plugin at its own pace, failures named, and seed 002's older names."""
+"""Events to plugins: in order, each plugin at its own pace, failures named, and the older names of event types."""
 
 import asyncio
 import json
@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from tests.turn import PATIENCE, House
 
-from instar.bus import Bus
 from instar.event import (
     AskedBy,
     Event,
@@ -21,8 +20,9 @@ from instar.event import (
     decode,
     make,
 )
+from instar.event.bus import Bus
 from instar.message import TextPart
-from instar.plugin.forward import forward
+from instar.plugin.door import forward
 
 pytest_plugins = ["tests.turn"]
 
@@ -146,6 +146,7 @@ async def test_an_event_with_nested_fields_is_each_plugins_own() -> None:
     assert other.heard[0].properties == status
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "said"),
     [(RuntimeError("no luck"), "no luck"), (asyncio.CancelledError("x"), "it was cancelled from within")],
@@ -190,6 +191,7 @@ async def test_a_plugin_that_lags_too_far_behind_loses_what_waits_and_is_named()
     assert [event.session_id for event in slow.heard][:6] == ["ses_0", *(f"ses_{n}" for n in range(21, 26))]
 
 
+@pytest.mark.slow
 async def test_a_slow_plugin_does_not_hold_a_turn_up(house: House) -> None:
     house.says("== turn\ntext: hello\n")
     house.plugin("""
@@ -207,7 +209,7 @@ async def test_a_slow_plugin_does_not_hold_a_turn_up(house: House) -> None:
     assert answer.parts
 
 
-async def test_a_plugin_of_seed_002_hears_permissions_under_their_older_names_and_clients_do_not(
+async def test_an_older_plugin_hears_permissions_under_their_older_names_and_clients_do_not(
     house: House,
 ) -> None:
     async def yes(question: PermissionAsked) -> Any:
@@ -285,6 +287,7 @@ async def test_several_patterns_stay_a_list_and_a_metadata_title_is_the_title() 
     assert (plain["pattern"], plain["title"]) == (["a", "b"], "Edit two files")
 
 
+@pytest.mark.slow
 def test_a_hook_that_ignores_its_end_does_not_keep_the_program_from_ending() -> None:
     async def stubborn(event: Event) -> None:
         while True:

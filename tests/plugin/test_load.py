@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from instar.bus import Bus
+from instar.event.bus import Bus
 from instar.plugin import points
 from instar.plugin.door import Plugins
 from instar.plugin.interface import PluginInput
@@ -124,6 +124,7 @@ def test_of_several_specs_for_one_plugin_the_last_counts() -> None:
     assert distinct(specs) == [Spec("a", {"n": 2}), Spec("opencode-evolve@1.2")]
 
 
+@pytest.mark.slow
 async def test_a_plugin_that_does_not_return_is_named_and_skipped_also_when_it_ignores_its_end(
     tmp_path: Path,
 ) -> None:

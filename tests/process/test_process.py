@@ -168,6 +168,7 @@ async def test_a_signal_death_is_told_apart_from_an_exit_code(processes: Process
     assert (output.code, output.signal, output.timed_out) == (None, signal.SIGSEGV, False)
 
 
+@pytest.mark.slow
 async def test_a_hang_is_ended_with_its_grandchildren_and_keeps_its_output(
     processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,6 +182,7 @@ async def test_a_hang_is_ended_with_its_grandchildren_and_keeps_its_output(
     assert not any(lives(int(pid)) for pid in output.stdout.split())
 
 
+@pytest.mark.slow
 async def test_a_child_that_ignores_sigterm_is_killed(processes: Processes, tmp_path: Path) -> None:
     ignore = "trap '' TERM; echo $$; while :; do sleep 0.05; done"
     began = time.monotonic()
@@ -190,6 +192,7 @@ async def test_a_child_that_ignores_sigterm_is_killed(processes: Processes, tmp_
     await until(lambda: not lives(int(output.stdout)))
 
 
+@pytest.mark.slow
 async def test_a_child_gets_a_moment_to_clean_up_before_it_is_killed(
     processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -294,6 +297,7 @@ async def test_closing_ends_every_child_and_refuses_new_ones(
         await processes.run(["true"], cwd=tmp_path)
 
 
+@pytest.mark.slow
 async def test_runs_leave_no_descriptor_and_no_zombie(processes: Processes, tmp_path: Path) -> None:
     def descriptors() -> int:
         return len(os.listdir("/proc/self/fd"))
@@ -414,6 +418,7 @@ DAEMON = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rest", ["", "; sleep 60"], ids=["at the exit", "at the time limit"])
 async def test_a_descendant_that_left_the_group_ends_too(
     processes: Processes, tmp_path: Path, rest: str
@@ -529,6 +534,7 @@ async def test_what_is_refused_because_the_runtime_closes_is_told_from_what_cann
     assert failed.value.closing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("soon", [0.02, 0], ids=["started by then", "slow to start"])
 async def test_without_a_guard_it_is_said_once_that_a_killed_instar_leaves_its_children(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, soon: float

@@ -20,7 +20,7 @@ from instar.message import (
     WithParts,
 )
 from instar.provider.protocol import Model, ModelCost, ModelLimit, Request
-from instar.secret import Secret
+from instar.wire.secret import Secret
 
 KEY = "sk-live-0123456789abcdef"
 _numbers = itertools.count(1)

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instar.provider import answer, incoming
-from instar.provider.answer import Answer, tokens
+from instar.provider import connection
 from instar.provider.failure import Endpoint
+from instar.provider.openai import ChatReader, tokens
 from instar.provider.protocol import (
     Finish,
     ProviderError,
@@ -32,8 +32,8 @@ def calls(*items: dict, finish: str | None = None) -> dict:
 
 
 def read(*pieces: bytes) -> list:
-    answer = Answer(Endpoint("http://host/v1"))
-    return [found for piece in pieces for found in answer.feed(piece)] + answer.close()
+    reader = ChatReader(Endpoint("http://host/v1"))
+    return [found for piece in pieces for found in reader.feed(piece)] + reader.close()
 
 
 def collected(deltas: list) -> tuple[str, str, list[tuple[str, str, str]], str]:
@@ -336,15 +336,15 @@ def test_thinking_inside_thinking_is_not_followed():
 
 
 def test_more_tool_calls_than_anybody_needs_are_refused():
-    many = [{"index": n, "id": f"c{n}", "function": {"name": "f"}} for n in range(answer.MAX_CALLS + 1)]
-    assert len(collected(read(sse(calls(*many[:-1]))))[2]) == answer.MAX_CALLS
-    with pytest.raises(ProviderError, match=f"more than {answer.MAX_CALLS} tools"):
+    many = [{"index": n, "id": f"c{n}", "function": {"name": "f"}} for n in range(connection.MAX_CALLS + 1)]
+    assert len(collected(read(sse(calls(*many[:-1]))))[2]) == connection.MAX_CALLS
+    with pytest.raises(ProviderError, match=f"more than {connection.MAX_CALLS} tools"):
         read(sse(calls(*many)))
 
 
 def test_an_answer_without_an_end_is_refused(monkeypatch):
-    monkeypatch.setattr(incoming, "MAX_STREAM", 10_000)
-    found = Answer(Endpoint("http://host/v1"))
+    monkeypatch.setattr(connection, "MAX_STREAM", 10_000)
+    found = ChatReader(Endpoint("http://host/v1"))
     piece = sse(delta(content="word"), done=False)
     with pytest.raises(ProviderError, match="more than 10000 bytes"):
         [found.feed(piece) for _ in range(1000)]

@@ -11,7 +11,7 @@ from provider_words import KEY, assistant, call, loose, make_model, make_request
 from tests.waiting import SOON
 
 from instar.message import FilePart, ReasoningPart, Span, ToolCompleted, ToolSpan
-from instar.provider.anthropic import DEFAULT_OUTPUT, INTERLEAVED, Anthropic, parameters
+from instar.provider.anthropic import DEFAULT_OUTPUT, INTERLEAVED, Anthropic
 from instar.provider.protocol import (
     Finish,
     ModelLimit,
@@ -19,10 +19,10 @@ from instar.provider.protocol import (
     ReasoningDelta,
     ReasoningStart,
     TextDelta,
-    Told,
     ToolCallDelta,
     ToolCallStart,
     ToolSpec,
+    UsageUpdate,
 )
 
 
@@ -70,7 +70,7 @@ def claude(server, *pieces, **facts):
 
 
 async def collect(adapter, request):
-    return [delta async for delta in adapter.stream(request) if not isinstance(delta, Told)]
+    return [delta async for delta in adapter.stream(request) if not isinstance(delta, UsageUpdate)]
 
 
 async def failure(adapter, request):
@@ -218,7 +218,7 @@ async def test_an_error_in_the_middle_of_an_answer_ends_it(server, adapter):
     model = claude(server, *GOOD[:3], f"event: error\ndata: {refusal('overloaded_error', 'Overloaded')}\n\n")
     stream = adapter.stream(make_request(model, user("hi")))
     told = await anext(stream)
-    assert isinstance(told, Told)
+    assert isinstance(told, UsageUpdate)
     assert (told.tokens.input, told.tokens.output) == (3, 1), (
         "what was used is told before the answer is whole"
     )
@@ -366,12 +366,10 @@ def test_limits_thinking_and_sampling_are_what_the_model_takes(facts, options, l
 
 
 def test_thinking_with_a_budget_may_come_between_tool_calls():
-    from instar.provider.anthropic import _headers
-
     request = make_request(
         make_model(), user("hi"), options={"thinking": {"type": "enabled", "budgetTokens": 1024}}
     )
-    assert _headers(request)["anthropic-beta"] == INTERLEAVED
+    assert Anthropic().headers(request)["anthropic-beta"] == INTERLEAVED
 
 
 def test_one_tool_at_a_time_is_an_option():
@@ -476,8 +474,8 @@ def test_a_model_that_takes_no_images_is_told_of_them_in_words():
 )
 def test_a_forced_call_is_asked_for_unless_the_model_thinks(options, choice):
     tools = [ToolSpec("give", "Gives.", {"type": "object"})]
-    request = make_request(make_model(), user("hi"), tools=tools, options=options, tool_choice="required")
-    assert parameters(request).get("tool_choice") == choice
+    found = body(make_model(), user("hi"), tools=tools, options=options, tool_choice="required")
+    assert found.get("tool_choice") == choice
 
 
 async def test_half_a_character_in_the_request_does_not_fail_the_call(server, adapter):

@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from provider_words import assistant, call, loose, user
+from provider_words import assistant, call, loose, make_model, make_request, user
 
 from instar.message import (
     CompactionPart,
@@ -14,13 +14,15 @@ from instar.message import (
     ToolRunning,
     ToolSpan,
 )
-from instar.provider.anthropic_convert import BEGINNING, Converter, system_blocks, tool_list
+from instar.provider.anthropic import BEGINNING, Anthropic
 from instar.provider.convert import CLEARED, INTERRUPTED, SUMMARISED
 from instar.provider.protocol import ToolSpec
 
 
 def converted(*messages, ref="test/m", attachment=False):
-    found = json.loads(Converter(ref, attachment=attachment).json(list(messages)))
+    provider_id, _, name = ref.partition("/")
+    model = make_model(provider_id=provider_id, id=name, attachment=attachment)
+    found = json.loads(Anthropic().body(make_request(model, *messages)))["messages"]
     for message in found:
         message["content"][-1].pop("cache_control", None)
     return [(message["role"], message["content"]) for message in found]
@@ -167,16 +169,20 @@ def test_a_file_that_the_model_cannot_take_is_named(mime):
 
 
 def test_a_changed_message_is_converted_again():
-    converter = Converter("test/m")
+    adapter = Anthropic()
     message = assistant(thought("a"), "said", message_id="m")
-    before = converter.json([user("hi", message_id="u"), message])
+    request = make_request(make_model(), user("hi", message_id="u"), message)
+    before = adapter.body(request)
     message.parts[0].metadata = {"anthropic": {"signature": "s"}}
-    after = converter.json([user("hi", message_id="u"), message])
+    after = adapter.body(request)
     assert b"signature" not in before
     assert b'"signature":"s"' in after
 
 
 def test_empty_system_prompts_are_left_out_and_a_schema_is_an_object():
-    assert system_blocks(["", "  "]) == b""
-    (tool,) = json.loads(tool_list([ToolSpec("t", "d", {"properties": {}})]))
-    assert tool["input_schema"] == {"type": "object", "properties": {}}
+    tools = [ToolSpec("t", "d", {"properties": {}})]
+    body = json.loads(
+        Anthropic().body(make_request(make_model(), user("hi"), system=["", "  "], tools=tools))
+    )
+    assert "system" not in body
+    assert body["tools"][0]["input_schema"] == {"type": "object", "properties": {}}

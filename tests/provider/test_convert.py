@@ -3,7 +3,7 @@ import json
 import time
 
 import pytest
-from provider_words import SPAN, assistant, call, loose, make_model, user
+from provider_words import SPAN, assistant, call, loose, make_model, make_request, user
 
 from instar.message import (
     APIError,
@@ -23,7 +23,8 @@ from instar.message import (
     ToolSpan,
     UnknownPart,
 )
-from instar.provider.convert import INTERRUPTED, Converter, convert, reasoning_field
+from instar.provider.convert import INTERRUPTED, ChatConverter, conversation, reasoning_field
+from instar.provider.openai import OpenAI
 
 PNG = "data:image/png;base64,iVBORw0KGgo="
 BROKEN = APIError(data=APIErrorData(message="x", is_retryable=True))
@@ -32,6 +33,16 @@ ABORTED = MessageAbortedError(data=ErrorText(message="Aborted"))
 
 def file(url=PNG, mime="image/png", filename="a.png"):
     return loose(FilePart, url=url, mime=mime, filename=filename)
+
+
+def sent(*messages, system=(), **facts):
+    """The messages of the request's body."""
+    request = make_request(make_model(**facts), *messages, system=list(system))
+    return json.loads(OpenAI().body(request))["messages"]
+
+
+def bytes_of(converter, messages, system=()):
+    return conversation(list(system), converter.converted(messages))
 
 
 def said(text):
@@ -157,8 +168,7 @@ def person(content):
     ],
 )
 def test_a_message_is_what_chat_completions_takes(message, expected):
-    assert convert(message) == expected
-    assert Converter().plain([], [message]) == expected
+    assert sent(message) == expected
 
 
 def test_a_part_of_an_unknown_type_is_not_sent():
@@ -166,14 +176,13 @@ def test_a_part_of_an_unknown_type_is_not_sent():
     message.parts.append(
         UnknownPart(fields={"id": "p", "sessionID": "s", "messageID": "m", "type": "hologram"})
     )
-    assert convert(message) == [person("hi")]
-    assert Converter().plain([], [message]) == [person("hi")]
+    assert sent(message) == [person("hi")]
 
 
 def test_a_model_that_sees_is_shown_images_and_papers():
     pdf = file("data:application/pdf;base64,JVBERg==", "application/pdf", "a.pdf")
     remote = file("https://host/a.png")
-    assert convert(user("see", file(), remote, pdf), attachment=True) == [
+    assert sent(user("see", file(), remote, pdf), attachment=True) == [
         person(
             [
                 {"type": "text", "text": "see"},
@@ -192,13 +201,13 @@ def test_images_of_a_tool_follow_its_result():
     state = ToolCompleted(
         input={}, output="ok", title="", metadata={}, time=ToolSpan(start=1, end=2), attachments=[file()]
     )
-    wire = convert(assistant(call(state=state)), attachment=True)
+    wire = sent(assistant(call(state=state)), attachment=True)
     assert [item["role"] for item in wire] == ["assistant", "tool", "user"]
     assert wire[2]["content"][1] == {"type": "image_url", "image_url": {"url": PNG}}
 
 
 def test_every_call_has_its_result_right_after_the_answer():
-    wire = convert(
+    wire = sent(
         assistant(call("1", call_id="a"), call("2", call_id="b", state=ToolPending(input={}, raw="")))
     )
     assert [call["id"] for call in wire[0]["tool_calls"]] == ["a", "b"]
@@ -218,51 +227,51 @@ def test_every_call_has_its_result_right_after_the_answer():
 def test_thinking_goes_back_only_where_the_model_wants_it(wanted, field):
     assert reasoning_field(make_model(interleaved=wanted)) == field
     thought = assistant(loose(ReasoningPart, text="hm", time=SPAN), "hi")
-    (answer,) = convert(thought, reasoning_field=field)
+    (answer,) = sent(thought, interleaved=wanted)
     assert answer == said("hi") | ({field: "hm"} if field else {})
 
 
 def test_the_system_prompt_is_one_message_before_all_others():
-    assert Converter().plain(["a", "", "b"], [user("hi")])[0] == {"role": "system", "content": "a\n\nb"}
-    assert Converter().plain([""], []) == []
+    assert sent(user("hi"), system=["a", "", "b"])[0] == {"role": "system", "content": "a\n\nb"}
+    assert sent(system=[""]) == []
 
 
 def test_a_message_that_changed_is_converted_again():
-    converter = Converter()
+    converter = ChatConverter()
     message = assistant("one", call("old", command="ls"))
-    first = converter.json([], [message])
-    assert converter.json([], [message]) == first
+    first = bytes_of(converter, [message])
+    assert bytes_of(converter, [message]) == first
     message.parts[0].text = "two"
-    assert b"two" in converter.json([], [message])
+    assert b"two" in bytes_of(converter, [message])
     message.parts[1].state.time.compacted = 5
-    assert b"cleared" in converter.json([], [message])
+    assert b"cleared" in bytes_of(converter, [message])
     message.parts.append(call("more", call_id="call_2"))
-    assert b"more" in converter.json([], [message])
+    assert b"more" in bytes_of(converter, [message])
 
 
 def test_a_longer_history_begins_with_the_bytes_of_the_shorter_one():
-    converter = Converter()
+    converter = ChatConverter()
     history = [message for n in range(5) for message in (user(f"u{n}"), assistant(f"a{n}", call(str(n))))]
-    before = converter.json(["s"], history[:-2])
-    assert converter.json(["s"], history).startswith(before[:-1])
-    assert Converter().json(["s"], history) == converter.json(["s"], history)
+    before = bytes_of(converter, history[:-2], ["s"])
+    assert bytes_of(converter, history, ["s"]).startswith(before[:-1])
+    assert bytes_of(ChatConverter(), history, ["s"]) == bytes_of(converter, history, ["s"])
 
 
 def test_what_is_remembered_is_bounded(monkeypatch):
-    monkeypatch.setattr("instar.provider.convert._KEPT_BYTES", 4000)
-    converter = Converter()
+    monkeypatch.setattr("instar.provider.convert._MOST_BYTES", 4000)
+    converter = ChatConverter()
     history = [user("x" * 100) for _ in range(100)]
-    whole = converter.json([], history)
+    whole = bytes_of(converter, history)
     assert converter._bytes <= 4000
-    assert sum(len(kept.json) for kept in converter._kept.values()) == converter._bytes
-    assert converter.json([], history) == whole
+    assert sum(known.piece.size for known in converter._known.values()) == converter._bytes
+    assert bytes_of(converter, history) == whole
 
 
 def test_a_message_that_was_seen_before_is_not_converted_again():
-    converter = Converter()
+    converter = ChatConverter()
     history = [assistant("word " * 40, call("out " * 100, command="ls")) for _ in range(400)]
     start = time.process_time()
-    converter.json([], history)
+    bytes_of(converter, history)
     first = time.process_time() - start
     again = min(_timed(converter, history) for _ in range(5))
     assert again < first
@@ -270,5 +279,5 @@ def test_a_message_that_was_seen_before_is_not_converted_again():
 
 def _timed(converter, history):
     start = time.process_time()
-    converter.json([], history)
+    bytes_of(converter, history)
     return time.process_time() - start

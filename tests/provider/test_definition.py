@@ -2,8 +2,8 @@
 
 import pytest
 
-from instar.provider import definition
-from instar.provider.definition import Remembered
+from instar.provider import convert
+from instar.provider.convert import Remembered
 from instar.provider.protocol import ToolSpec
 
 
@@ -52,7 +52,7 @@ def test_a_schema_that_was_changed_in_place_is_made_anew() -> None:
 
 
 def test_no_more_than_so_many_tools_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(definition, "_MOST", 2)
+    monkeypatch.setattr(convert, "_MOST_TOOLS", 2)
     maker = Maker()
     for name in ("a", "b", "c", "c", "a"):
         maker.of(spec(name))

@@ -1,44 +1,86 @@
-"""What is counted for a server that does not say what a call used."""
+"""Tokens are estimated from what was sent and said if the server does not count them."""
 
 import base64
 import json
 
+import msgspec
 import pytest
+from provider_words import loose, make_request, user
 
-from instar.message import CacheTokens, Tokens
-from instar.provider.estimate import FILE, counted, size
-from instar.provider.protocol import Finish, ReasoningDelta, TextDelta, Told, ToolCallDelta, ToolCallStart
+from instar.message import FilePart
+from instar.provider.anthropic import Anthropic
+from instar.provider.connection import FILE_TOKENS, PER_TOKEN
+from instar.provider.openai import OpenAI
 
-PICTURE = "data:image/png;base64," + base64.b64encode(bytes(300_000)).decode()
+PICTURE = base64.b64encode(bytes(300_000)).decode()
+
+
+def sse(*chunks):
+    return [*(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks), "data: [DONE]\n\n"]
+
+
+def chunk(finish=None, **delta):
+    return {"choices": [{"delta": delta, "finish_reason": finish}]}
+
+
+async def tokens(adapter, model, *parts):
+    deltas = [delta async for delta in adapter.stream(make_request(model, user(*parts)))]
+    await adapter.close()
+    return deltas[-1].tokens
 
 
 @pytest.mark.parametrize(
-    ("content", "said", "expected"),
+    ("said", "output"),
     [
-        (b"x" * 4000, 400, (1000, 100)),
-        (b"x" * 4000, 1, (1000, 1)),
-        (b"x" * 4000, 0, (1000, 0)),
-        (json.dumps({"url": PICTURE, "text": "y" * 393}).encode(), 0, (103 + FILE, 0)),
-        (json.dumps({"data": PICTURE.partition(",")[2], "text": "y" * 392}).encode(), 0, (103 + FILE, 0)),
+        ([chunk("stop", content="x" * 400)], 100),
+        ([chunk("stop", content="x")], 1),
+        ([chunk("stop", content="")], 0),
+        (
+            [
+                chunk(content="ab", reasoning="c"),
+                chunk(tool_calls=[{"index": 0, "id": "i", "function": {"name": "de", "arguments": "fgh"}}]),
+                chunk("tool_calls"),
+            ],
+            2,
+        ),
     ],
 )
-def test_what_was_sent_and_said_is_counted(content: bytes, said: int, expected: tuple[int, int]) -> None:
-    found = counted(Finish("stop", Tokens.zero()), content, said).tokens
-    assert (found.input, found.output, found.total) == (*expected, sum(expected))
+async def test_what_was_sent_and_said_is_counted(server, said, output):
+    model = server.plan(*sse(*said))
+    found = await tokens(OpenAI(), model, "é" * 4000)
+    (request,) = server.requests(model)
+    sent = len(request["raw"].encode()) // PER_TOKEN
+    assert sent > 2000
+    assert (found.input, found.output, found.total) == (sent, output, sent + output)
+
+
+@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+async def test_a_picture_counts_as_a_picture_and_not_by_its_text(server, protocol):
+    picture = loose(FilePart, mime="image/png", url=f"data:image/png;base64,{PICTURE}")
+    if protocol == "openai":
+        adapter, written = OpenAI(), f'"{picture.url}"'
+        pieces = sse(chunk("stop", content="ok"))
+    else:
+        adapter, written = Anthropic(), f'"{PICTURE}"'
+        events = [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}]
+        pieces = sse(
+            {"type": "content_block_start", "content_block": {"type": "text", "text": "ok"}}, *events
+        )
+    model = msgspec.structs.replace(server.plan(*pieces), protocol=protocol, attachment=True)
+    found = await tokens(adapter, model, picture)
+    (request,) = server.requests(model)
+    assert written in request["raw"]
+    assert found.input == (len(request["raw"]) - len(written)) // PER_TOKEN + FILE_TOKENS
 
 
 @pytest.mark.parametrize(
-    "given",
+    ("usage", "expected"),
     [
-        Tokens(input=1, output=0, reasoning=0, cache=CacheTokens(read=0, write=0)),
-        Tokens(input=0, output=0, reasoning=0, cache=CacheTokens(read=5, write=0)),
+        ({"prompt_tokens": 1}, (1, 0, 0)),
+        ({"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 5}}, (0, 0, 5)),
     ],
 )
-def test_what_a_server_says_counts(given: Tokens) -> None:
-    assert counted(Finish("stop", given), b"x" * 4000, 100).tokens == given
-
-
-def test_all_that_a_model_writes_is_part_of_its_answer() -> None:
-    deltas = [TextDelta("ab"), ReasoningDelta("c"), ToolCallStart(0, "id", "de"), ToolCallDelta(0, "f")]
-    assert [size(one) for one in deltas] == [2, 1, 2, 1]
-    assert size(Told(Tokens.zero())) == 0
+async def test_what_a_server_says_counts(server, usage, expected):
+    model = server.plan(*sse(chunk("stop", content="x" * 400), {"choices": [], "usage": usage}))
+    found = await tokens(OpenAI(), model, "x" * 4000)
+    assert (found.input, found.output, found.cache.read) == expected

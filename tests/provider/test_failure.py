@@ -5,7 +5,7 @@ from email.utils import format_datetime
 import pytest
 
 from instar.provider.failure import LONGEST_WAIT, Endpoint, judge, public_url, retry_after, secrets_in
-from instar.secret import Secret
+from instar.wire.secret import Secret
 
 OPENAI_OVERFLOW = (
     "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000."

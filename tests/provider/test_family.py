@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from tests.provider.test_resolve import models
 
-from instar.provider.assemble import UnknownModel
-from instar.provider.family import find_named
+from instar.provider.resolve import UnknownModel
 
 KEY = {"ANTHROPIC_API_KEY": "k"}
 
@@ -35,14 +34,14 @@ def test_a_short_name_is_the_newest_of_its_family(
     family: str, names: list[str], newest: str, written: str
 ) -> None:
     known = models({"provider": {"mine": server(*names)}})
-    assert find_named(known, written.format(family)).ref == f"mine/{newest}"
+    assert known.find_named(written.format(family)).ref == f"mine/{newest}"
 
 
 def test_the_sessions_own_provider_comes_first_then_the_first_that_has_one() -> None:
     known = models({"provider": {"one": server("m"), "two": server("claude-haiku-4-5")}}, KEY)
-    assert find_named(known, "Haiku", known.find("one/m")).ref == "two/claude-haiku-4-5"
+    assert known.find_named("Haiku", known.find("one/m")).ref == "two/claude-haiku-4-5"
     assert (
-        find_named(known, "haiku", known.find("anthropic/claude-opus-5")).ref == "anthropic/claude-haiku-4-5"
+        known.find_named("haiku", known.find("anthropic/claude-opus-5")).ref == "anthropic/claude-haiku-4-5"
     )
 
 
@@ -50,6 +49,6 @@ def test_where_nothing_of_the_family_can_be_called_that_is_said() -> None:
     with pytest.raises(
         UnknownModel, match="newest Claude Haiku, and no provider that can be called here lists one"
     ):
-        find_named(models({"provider": {"one": server("m")}}), "haiku")
+        models({"provider": {"one": server("m")}}).find_named("haiku")
     with pytest.raises(UnknownModel, match="there is no model 'gpt'"):
-        find_named(models({}), "gpt")
+        models({}).find_named("gpt")

@@ -4,7 +4,7 @@ import re
 import pytest
 
 from instar.provider.keys import Keys, KeysError
-from instar.secret import Secret
+from instar.wire.secret import Secret
 
 
 @pytest.fixture

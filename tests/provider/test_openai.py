@@ -8,17 +8,18 @@ from provider_words import KEY, assistant, call, make_model, make_request, user
 from tests.waiting import SOON
 
 from instar.provider import connection
-from instar.provider.openai import OpenAI, Patience
+from instar.provider.connection import Timeouts
+from instar.provider.openai import OpenAI
 from instar.provider.protocol import (
     Finish,
     ProviderError,
     TextDelta,
-    Told,
     ToolCallDelta,
     ToolCallStart,
     ToolSpec,
+    UsageUpdate,
 )
-from instar.secret import Secret
+from instar.wire.secret import Secret
 
 
 def sse(*chunks):
@@ -68,7 +69,7 @@ async def test_an_answer_is_streamed_over_http(server, adapter):
         TextDelta("Let me look. "),
         ToolCallStart(0, "c", "read"),
         ToolCallDelta(0, "{}"),
-        Told(deltas[-1].tokens),
+        UsageUpdate(deltas[-1].tokens),
     ]
     assert isinstance(deltas[-1], Finish)
     assert (deltas[-1].reason, deltas[-1].tokens.input) == ("tool-calls", 12)
@@ -273,6 +274,7 @@ async def test_a_key_that_http_cannot_send_is_named_without_it(adapter):
     assert "ключ" not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "plan", "said"),
     [
@@ -291,10 +293,10 @@ async def test_silence_ends_by_the_time_that_was_set(server, adapter, settings, 
 
 
 async def test_a_time_that_is_false_is_for_ever():
-    patience = Patience.of({"chunkTimeout": False, "headerTimeout": False, "timeout": False})
-    assert (patience.header, patience.idle, patience.deadline) == (None, None, None)
-    assert Patience.of({}).idle == 300
-    assert Patience.of({"chunkTimeout": "soon"}).idle == 300
+    timeouts = Timeouts.of({"chunkTimeout": False, "headerTimeout": False, "timeout": False})
+    assert (timeouts.header, timeouts.idle, timeouts.deadline) == (None, None, None)
+    assert Timeouts.of({}).idle == 300
+    assert Timeouts.of({"chunkTimeout": "soon"}).idle == 300
 
 
 async def test_a_connection_is_used_again_after_an_answer(server, adapter):
@@ -319,7 +321,7 @@ async def test_cancelling_a_call_closes_its_connection(server, adapter):
     with pytest.raises(asyncio.CancelledError):
         await task
     assert time.monotonic() - start < SOON
-    (client,) = adapter._connections._clients.values()
+    (client,) = adapter._clients.values()
     assert not client._transport._pool.connections
 
 

@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-from instar.provider.assemble import PACKAGES
-from instar.provider.catalogue import shipped
-from instar.provider.library import KINDS
+from instar.provider.catalogue import LIBRARY_CLASSES, PACKAGES, shipped
 
 PAGE = Path(__file__).parents[2] / "docs" / "providers.md"
 WAYS = {"openai": "Chat Completions", "anthropic": "Anthropic Messages"}
@@ -35,5 +33,5 @@ def test_every_package_that_is_understood_stands_on_the_page():
     )
     for package, protocol in PACKAGES.items():
         if "/" in package:
-            row = claude if protocol == "anthropic" else library if protocol in KINDS else chat
+            row = claude if protocol == "anthropic" else library if protocol in LIBRARY_CLASSES else chat
             assert f"`{package}`" in row, package

@@ -1,5 +1,6 @@
 """A record of requests: the bytes that were sent, what they cost, and no key; nobody else may read it."""
 
+import json
 import stat
 
 import msgspec
@@ -8,7 +9,6 @@ from provider_words import KEY, make_request, user
 
 from instar.provider.openai import OpenAI
 from instar.provider.protocol import Finish, ProviderError
-from instar.provider.record import Line, recorded
 
 CHUNKS = [
     'data: {"choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\n',
@@ -21,7 +21,7 @@ CHUNKS = [
 @pytest.fixture
 async def record(tmp_path):
     file = tmp_path / "requests.jsonl"
-    adapter = recorded(OpenAI(), {"INSTAR_LOG_REQUESTS": str(file)})
+    adapter = OpenAI({"INSTAR_LOG_REQUESTS": str(file)})
     yield adapter, file
     await adapter.close()
 
@@ -31,7 +31,7 @@ async def collect(adapter, request):
 
 
 def lines(file):
-    return [msgspec.json.decode(line, type=Line) for line in file.read_bytes().splitlines()]
+    return [json.loads(line) for line in file.read_text().splitlines()]
 
 
 async def test_a_record_holds_the_very_bytes_that_were_sent_and_what_they_cost(server, record):
@@ -39,11 +39,11 @@ async def test_a_record_holds_the_very_bytes_that_were_sent_and_what_they_cost(s
     model = server.plan(*CHUNKS)
     deltas = await collect(adapter, make_request(model, user("é")))
     (line,) = lines(file)
-    assert bytes(line.body).decode() == server.requests(model)[-1]["raw"]
-    assert (line.purpose, line.protocol, line.error) == ("turn", model.protocol, None)
-    assert line.tokens == msgspec.to_builtins(deltas[-1].tokens)
-    assert line.tokens["cache"]["read"] == 4
-    assert line.took >= 0
+    assert f'"body":{server.requests(model)[-1]["raw"]}' in file.read_text()
+    assert (line["purpose"], line["protocol"], line.get("error")) == ("turn", model.protocol, None)
+    assert line["tokens"] == msgspec.to_builtins(deltas[-1].tokens)
+    assert line["tokens"]["cache"]["read"] == 4
+    assert line["took"] >= 0
 
 
 async def test_nobody_but_the_owner_reads_a_record_and_no_key_is_in_it(server, record):
@@ -65,21 +65,16 @@ async def test_a_call_that_failed_is_recorded_as_failed(server, record):
     with pytest.raises(ProviderError):
         await collect(adapter, make_request(server.plan(status=500), user("hi")))
     (line,) = lines(file)
-    assert line.tokens is None
-    assert "500" in line.error
+    assert "tokens" not in line
+    assert "500" in line["error"]
 
 
 async def test_a_record_that_cannot_be_written_costs_no_call(server, tmp_path, caplog):
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     for place in (tmp_path, tmp_path / "no" / "folder", tmp_path / "link"):
-        adapter = recorded(OpenAI(), {"INSTAR_LOG_REQUESTS": str(place)})
+        adapter = OpenAI({"INSTAR_LOG_REQUESTS": str(place)})
         deltas = await collect(adapter, make_request(server.plan(*CHUNKS), user("hi")))
         await adapter.close()
         assert isinstance(deltas[-1], Finish)
     assert caplog.text.count("request not recorded") == 3
     assert not (tmp_path / "elsewhere").exists()
-
-
-def test_without_the_variable_nothing_is_recorded():
-    adapter = OpenAI()
-    assert recorded(adapter, {}) is adapter

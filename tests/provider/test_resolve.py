@@ -6,15 +6,15 @@ from types import ModuleType
 import msgspec
 import pytest
 
-from instar.config import Config
 from instar.provider.anthropic import Anthropic
-from instar.provider.catalogue import shipped
+from instar.provider.catalogue import Catalogue, CatalogueModel, Vendor, shipped
 from instar.provider.keys import Keys
 from instar.provider.library import Library
 from instar.provider.openai import OpenAI
 from instar.provider.resolve import Models, NoModel, UnknownModel
 from instar.provider.scripted import Scripted
-from instar.secret import Secret
+from instar.settings.config import Config
+from instar.wire.secret import Secret
 
 KEY = {"OPENAI_API_KEY": "sk-env"}
 BLOCK = {
@@ -399,3 +399,50 @@ def test_a_kept_key_never_goes_to_a_server_that_an_untrusted_project_named(tmp_p
     foreign = msgspec.structs.replace(config, foreign=frozenset(["mine"]))
     assert Models(foreign, {}, shipped(), keys=keys).find("mine/m").api_key is None
     assert Models(config, {}, shipped(), keys=keys).find("mine/m").api_key == Secret("sk-kept")
+
+
+def own_server(model=None, **facts):
+    block = {"options": {"baseURL": "http://127.0.0.1:9"}, "models": {"m": model or {}}, **facts}
+    return models({"provider": {"p": block}}).find("p/m")
+
+
+def test_what_nobody_says_is_unknown():
+    model = own_server()
+    assert (model.name, model.limit.context, model.limit.input, model.cost.input) == ("m", 0, None, None)
+    assert (model.temperature, model.reasoning, model.attachment, model.tools) == (True, False, False, True)
+
+
+def test_a_price_that_is_not_given_is_unknown():
+    known = {
+        "some": CatalogueModel("x", cost=[1.0, 2.0]),
+        "none": CatalogueModel("x"),
+    }
+    vendor = Vendor(name="v", env=["V_KEY"], url="http://127.0.0.1:9", models=known)
+    found = Models(Config.from_data({}), {}, Catalogue("2026-01-01", "a test", {"v": vendor}))
+    prices = found.find("v/some").cost
+    assert (prices.input, prices.output, prices.cache_read, prices.cache_write) == (1.0, 2.0, None, None)
+    assert found.find("v/none").cost.input is None
+
+
+def test_no_key_and_no_address_are_among_the_settings():
+    options = {"apiKey": "k", "baseURL": "http://127.0.0.1:9", "headers": {}, "setCacheKey": True}
+    assert own_server(options=options).settings == {"setCacheKey": True}
+
+
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        ({"modalities": {"input": ["text", "pdf"]}}, True),
+        ({"modalities": {"input": ["text"]}}, False),
+        ({"modalities": {}}, True),
+        ({"modalities": {"input": ["image"]}, "attachment": False}, False),
+    ],
+)
+def test_a_model_sees_what_its_block_says(block, expected):
+    data = {"provider": {"openai": {"models": {"gpt-4.1": block}}}}
+    assert models(data, KEY).find("openai/gpt-4.1").attachment is expected
+
+
+def test_a_models_own_package_wins_over_its_providers():
+    assert own_server(npm="@ai-sdk/anthropic").protocol == "anthropic"
+    assert own_server({"provider": {"npm": "@ai-sdk/openai"}}, npm="@ai-sdk/anthropic").protocol == "openai"

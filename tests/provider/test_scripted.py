@@ -13,7 +13,6 @@ from instar.message import (
     Tokens,
     ToolPending,
 )
-from instar.provider.place import find_place
 from instar.provider.protocol import (
     Finish,
     ProviderError,
@@ -23,8 +22,8 @@ from instar.provider.protocol import (
     ToolCallStart,
     ToolSpec,
 )
-from instar.provider.script_text import parse
-from instar.provider.scripted import Scripted, script_path, shipped_names
+from instar.provider.script import parse
+from instar.provider.scripted import Scripted, find_position, script_path, shipped_names
 
 THREE = "== turn\ntext: one\n== turn\ntool: bash\n== turn\ntext: three {{tool}}\n"
 BROKEN = APIError(data=APIErrorData(message="x", is_retryable=False))
@@ -330,8 +329,8 @@ def test_the_script_is_the_first_that_is_given(tmp_path):
 def test_an_open_call_is_no_output():
     script = parse(THREE, "s")
     asked = assistant(call(call_id="call_t2_1", state=ToolPending(input={}, raw="")), model="scripted/s")
-    place = find_place(script, [user("a"), asked], make_model(provider_id="scripted", id="s"))
-    assert (place.played, place.sight.last) == (2, "a")
+    position = find_position(script, [user("a"), asked], make_model(provider_id="scripted", id="s"))
+    assert (position.played, position.last) == (2, "a")
 
 
 def test_every_shipped_script_is_without_mistakes():

@@ -29,6 +29,7 @@ async def house(tmp_path: Path, clean_environment: Mapping[str, str]) -> AsyncIt
 WRITE = '== turn\ntool: evolve_hook_write {"file": "siege.sh"}\narg: content <<MADE\n' + MADE + "MADE\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", REACHED)
 @pytest.mark.parametrize(("call", "first"), [(by_bash, ""), (by_tool, WRITE)], ids=["bash", "a hook script"])
 async def test_a_session_gets_past_no_guard_but_those_that_the_page_names(
@@ -41,6 +42,7 @@ async def test_a_session_gets_past_no_guard_but_those_that_the_page_names(
     assert got.keys() == {name for name, (_, level) in SHIELDED.items() if level == at}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", REACHED)
 async def test_a_candidates_test_reaches_nothing_but_its_copy(
     at: str, house: House, home: Home, variables: dict[str, str]

@@ -13,6 +13,7 @@ from instar.process import Processes
 from instar.sandbox import Copy, Level
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRITES)
 async def test_nothing_guarded_is_changed_by_a_shielded_child(
     name: str, processes: Processes, home: Home, level: Level, outside: subprocess.Popen[bytes]
@@ -25,6 +26,7 @@ async def test_nothing_guarded_is_changed_by_a_shielded_child(
     assert_nothing_runs(f"sleep {NAP}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READS)
 async def test_the_key_is_not_read_by_a_shielded_child(
     name: str, processes: Processes, home: Home, level: Level, outside: subprocess.Popen[bytes]
@@ -34,6 +36,7 @@ async def test_the_key_is_not_read_by_a_shielded_child(
     assert KEY.encode() not in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WAYS)
 async def test_a_way_around_the_shield_is_closed(
     name: str,
@@ -49,6 +52,7 @@ async def test_a_way_around_the_shield_is_closed(
     assert (b"OPEN" in done.stdout) is (level.name == open_at), done.stdout.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CANDIDATES)
 async def test_a_candidate_reaches_nothing_but_its_copy(
     name: str,

@@ -87,6 +87,7 @@ async def test_a_named_folder_can_be_read(
     assert (tmp_path / "shared/f").read_text() == "shared"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "timeout"),
     [
@@ -107,6 +108,7 @@ async def test_a_candidate_that_does_not_end_is_ended(
     assert done.duration < 2 * SOON
 
 
+@pytest.mark.slow
 async def test_a_flood_of_output_is_cut_and_does_not_fill_anything(
     processes: Processes, home: Home, level: Level, copied: Copy
 ) -> None:

@@ -36,6 +36,7 @@ def test_a_plain_copy_has_the_same_files_modes_times_and_links(tmp_path: Path) -
     assert found == expected
 
 
+@pytest.mark.slow
 async def test_two_thousand_files_are_copied_in_no_time_by_an_overlay(
     processes: Processes, tmp_path: Path
 ) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from instar.sandbox import environment, is_secret_name
-from instar.secret import Secret
+from instar.wire.secret import Secret
 
 SECRETS = (
     *("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GITHUB_TOKEN", "GH_TOKEN", "NPM_TOKEN"),

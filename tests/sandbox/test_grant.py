@@ -114,6 +114,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", REFUSED)
 async def test_a_folder_that_may_not_be_written_is_refused_with_what_to_do_and_nothing_runs(
     case: str, processes: Processes, home: Home, level: Level
@@ -191,6 +192,7 @@ async def test_a_link_put_in_a_folders_place_while_it_is_prepared_gives_nothing(
 ATTACKS = WRITES | {f"read {name}": case for name, case in READS.items()} | WAYS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", [False, True], ids=["no network", "network"])
 async def test_no_attack_of_the_table_gets_past_a_grant(
     network: bool,
@@ -236,6 +238,7 @@ async def test_the_persons_network_is_there_if_it_was_granted(
     assert (b"names\n" in done.stdout) is (network and os.access("/etc/resolv.conf", os.R_OK))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["AF_UNIX", "AF_NETLINK", "AF_VSOCK", "AF_PACKET", "AF_ALG"])
 async def test_of_sockets_only_the_internets_are_there_with_the_network(
     family: str, processes: Processes, home: Home, level: Level

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from instar.paths import Paths
 from instar.sandbox import own_places
 from instar.sandbox.guard import doors, guard
+from instar.settings.paths import Paths
 
 
 def test_folders_above_a_guarded_path_are_held_in_place(tmp_path: Path) -> None:

@@ -17,13 +17,6 @@ from instar.sandbox import Copy, Level, Sandbox, Shield, bubblewrap, copy_of, fi
 CONFINES = ["shield", "shield without Landlock", "sandbox"]
 
 
-@pytest.fixture(params=["perl", "python"])
-def launcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Perl as the launcher where there is one; then this Python."""
-    if request.param == "python":
-        monkeypatch.setattr(bubblewrap, "quick", lambda: None)
-
-
 @pytest.fixture(params=CONFINES)
 def confine(request: pytest.FixtureRequest, home: Home, copied: Copy, level: Level) -> Confinement:
     if request.param == "sandbox":
@@ -38,7 +31,7 @@ async def run(
     return await processes.run(argv, cwd=home.workspace, env=environment, timeout=timeout, confine=confine)
 
 
-@pytest.mark.usefixtures("launcher")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "code", "signal"),
     [
@@ -81,7 +74,7 @@ def place(files: Home, level: Level) -> Iterator[Copy]:
         yield made
 
 
-@pytest.mark.usefixtures("launcher")
+@pytest.mark.slow
 async def test_why_a_program_does_not_start_is_said_in_the_same_words_confined_or_not(
     processes: Processes, files: Home, place: Copy, level: Level
 ) -> None:
@@ -121,7 +114,6 @@ async def test_an_interpreter_is_missing_where_the_sandbox_does_not_show_it(
     assert said.endswith(words)
 
 
-@pytest.mark.usefixtures("launcher")
 async def test_a_program_dies_with_what_waits_for_it(processes: Processes, home: Home) -> None:
     shield: Shield = home.shield(await find_level(processes, os.environ))
     done = await run(processes, home, shield, "sh", "-c", "kill -9 $PPID; sleep 15; echo lived")
@@ -129,7 +121,7 @@ async def test_a_program_dies_with_what_waits_for_it(processes: Processes, home:
     assert (done.code, done.signal) in [(137, None), (None, 9)]
 
 
-@pytest.mark.usefixtures("launcher")
+@pytest.mark.slow
 async def test_the_program_cannot_open_what_is_reported_to(processes: Processes, home: Home) -> None:
     shield = home.shield(await find_level(processes, os.environ))
     seek = "for f in /proc/[0-9]*/fd/*; do case $(readlink $f) in /memfd:instar*) echo $f;; esac; done"

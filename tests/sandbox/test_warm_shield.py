@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from tests.sandbox.conftest import KEY, Home
 
 from instar.process import Output, Processes
@@ -72,6 +73,7 @@ def is_zygote(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 async def test_a_warm_script_reaches_no_more_than_a_fresh_one(
     processes: Processes, home: Home, level: Level
 ) -> None:
@@ -81,6 +83,7 @@ async def test_a_warm_script_reaches_no_more_than_a_fresh_one(
     assert printed.splitlines()[1:] == ["wrote src/free"]
 
 
+@pytest.mark.slow
 async def test_a_script_without_a_shield_has_an_interpreter_of_its_own(
     processes: Processes, home: Home, level: Level
 ) -> None:
@@ -99,6 +102,7 @@ async def changed(scripts: Scripts, change: Callable[[], object]) -> tuple[int, 
     return first, second, printed
 
 
+@pytest.mark.slow
 async def test_a_guarded_folder_that_was_made_anew_is_guarded(
     processes: Processes, home: Home, level: Level
 ) -> None:
@@ -117,6 +121,7 @@ async def test_a_guarded_folder_that_was_made_anew_is_guarded(
     assert (hooks / "a.py").read_text() == "new\n"
 
 
+@pytest.mark.slow
 async def test_a_link_that_is_new_leads_to_what_is_guarded(
     processes: Processes, home: Home, level: Level
 ) -> None:
@@ -134,6 +139,7 @@ async def test_a_link_that_is_new_leads_to_what_is_guarded(
     assert not list(dots.iterdir())
 
 
+@pytest.mark.slow
 async def test_a_folder_that_was_replaced_can_be_written_as_by_a_fresh_script(
     processes: Processes, home: Home, level: Level
 ) -> None:
@@ -179,6 +185,7 @@ async def test_an_interpreter_that_a_script_brings_is_behind_the_shield_itself(
     assert KEY not in kept.read_text()
 
 
+@pytest.mark.slow
 async def test_code_that_nobody_has_read_is_never_run_warm(
     processes: Processes, home: Home, level: Level, copied: Copy
 ) -> None:

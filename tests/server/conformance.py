@@ -28,7 +28,7 @@ NAMED: Any = {
     "additionalProperties": False,
 }
 """How a real opencode 1.18.33 answers 400 to what its older routes cannot read, also where its document names only
-tagged errors (``{"_tag": …}``); issue 10's "Bad input" asks for this form. Those below ``/api/`` do as documented.
+tagged errors (``{"_tag": …}``); instar answers bad input in this form. Those below ``/api/`` do as documented.
 """
 
 REFUSING = ("experimental.console.switchOrg", "pty.connect")

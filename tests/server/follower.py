@@ -9,9 +9,7 @@ from starlette.types import ASGIApp
 from tests.waiting import until
 
 from instar.event import Event
-from instar.server.feed import Feed, Published, wanted
-from instar.server.frames import of_directory
-from instar.server.stream import EventStream, Following
+from instar.server.stream import EventStream, Feed, Following, Published, of_directory, wanted
 from instar.store import Stored
 
 

@@ -44,6 +44,7 @@ def outcome(served, session_id):
     return state.get("output") or state["error"], texts[-1] == "went on"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "said", "went_on"),
     [
@@ -70,6 +71,7 @@ def test_a_client_answers_a_call_that_waits(asking, problems, given, said, went_
     assert problems("PermissionNotFoundError", again.json()) == []
 
 
+@pytest.mark.slow
 def test_what_was_allowed_for_always_is_not_asked_again(asking):
     served, session_id, waiting = asking()
     served.http.post(f"/permission/{waiting['id']}/reply", json={"reply": "always"})
@@ -77,6 +79,7 @@ def test_what_was_allowed_for_always_is_not_asked_again(asking):
     assert served.ask(served.session()).json()["parts"][-2]["text"] == "went on"
 
 
+@pytest.mark.slow
 def test_an_older_client_answers_at_the_session(asking):
     served, session_id, waiting = asking()
     url = f"/session/{session_id}/permissions/{waiting['id']}"
@@ -86,6 +89,7 @@ def test_an_older_client_answers_at_the_session(asking):
     assert served.http.post(url, json={"response": "once"}).status_code == 404
 
 
+@pytest.mark.slow
 def test_an_answer_at_another_session_answers_nothing(asking):
     served, session_id, waiting = asking()
     url = f"/session/{served.session()}/permissions/{waiting['id']}"
@@ -95,6 +99,7 @@ def test_an_answer_at_another_session_answers_nothing(asking):
     assert outcome(served, session_id) == ("ran\n", True)
 
 
+@pytest.mark.slow
 def test_an_answer_that_names_another_directory_finds_its_call(asking, tmp_path):
     served, session_id, waiting = asking()
     other = tmp_path / "other"
@@ -106,6 +111,7 @@ def test_an_answer_that_names_another_directory_finds_its_call(asking, tmp_path)
     assert outcome(served, session_id) == ("ran\n", True)
 
 
+@pytest.mark.slow
 def test_a_client_answers_a_question(asking, problems):
     served, session_id, waiting = asking("question", QUESTION)
     assert problems("QuestionRequest", waiting) == []
@@ -119,12 +125,14 @@ def test_a_client_answers_a_question(asking, problems):
     assert problems("QuestionNotFoundError", again.json()) == []
 
 
+@pytest.mark.slow
 def test_a_client_dismisses_a_question(asking):
     served, session_id, waiting = asking("question", QUESTION)
     assert served.http.post(f"/question/{waiting['id']}/reject").json() is True
     assert outcome(served, session_id) == ("The user dismissed this question.", False)
 
 
+@pytest.mark.slow
 def test_a_session_that_denies_questions_is_not_offered_the_tool(serve):
     served = serve(script=QUESTION)
     session_id = served.session(permission=[{"permission": "question", "pattern": "*", "action": "deny"}])
@@ -132,6 +140,7 @@ def test_a_session_that_denies_questions_is_not_offered_the_tool(serve):
     assert "unavailable tool 'question'" in outcome(served, session_id)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "script"), [("permission", BASH), ("question", QUESTION)])
 def test_an_abort_withdraws_what_waits(asking, kind, script):
     served, session_id, waiting = asking(kind, script)
@@ -141,6 +150,7 @@ def test_an_abort_withdraws_what_waits(asking, kind, script):
     assert served.http.post(f"/{kind}/{waiting['id']}/reply", json=body).status_code == 404
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "script"), [("permission", BASH), ("question", QUESTION)])
 def test_a_server_with_something_that_waits_ends_within_two_seconds(asking, kind, script):
     def stopped() -> float:
@@ -152,6 +162,7 @@ def test_a_server_with_something_that_waits_ends_within_two_seconds(asking, kind
     assert take_quickest(stopped, 2.0) < 2
 
 
+@pytest.mark.slow
 def test_what_waited_when_the_server_died_is_withdrawn_by_the_next(asking, serve, clean_environment):
     served, _, waiting = asking()
     served.process.kill()

@@ -39,6 +39,7 @@ def idle(place, session_id):
     return place.http.get(f"/api/session/{session_id}/message").json()["data"]
 
 
+@pytest.mark.slow
 def test_a_permission_is_shown_with_its_call_and_allowed_once(place, waiting):
     session_id, request = waiting
     assert (request["action"], request["resources"], request["source"]["type"]) == (

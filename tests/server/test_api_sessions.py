@@ -36,6 +36,7 @@ def talk(place):
     return session_id
 
 
+@pytest.mark.slow
 def test_a_session_is_made_shown_and_listed(place):
     body = {"agent": "plan", "model": {"id": "test", "providerID": "scripted"}}
     made = sound(place.http.post("/api/session", json=body), "POST", "/api/session")["data"]
@@ -197,6 +198,7 @@ def test_a_session_goes_on_with_the_agent_and_the_model_that_it_is_switched_to(p
     assert sound(place.http.get(f"/api/session/{session_id}"), "GET", ONE)["data"]["agent"] == "plan"
 
 
+@pytest.mark.slow
 def test_a_revert_is_staged_cleared_and_committed(place):
     session_id = place.session(title="staged")
     place.ask(session_id, "write one")

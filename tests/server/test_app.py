@@ -8,6 +8,7 @@ from tests.waiting import wait_until
 from instar import __version__
 
 
+@pytest.mark.slow
 def test_health_says_the_version(shared):
     assert shared.http.get("/global/health").json() == {"healthy": True, "version": __version__}
 
@@ -135,6 +136,7 @@ def test_each_directory_has_its_own_instance_and_a_session_stays_in_its_own(shar
         assert next(filter(None, heard)) == made["id"]
 
 
+@pytest.mark.slow
 def test_an_abort_ends_the_turn_and_its_children(serve, tmp_path):
     mark = tmp_path / "project" / "mark"
     served = serve(script=f'== turn\ntool: bash {{"command": "touch {mark}; sleep 4715"}}\n')
@@ -148,6 +150,7 @@ def test_an_abort_ends_the_turn_and_its_children(serve, tmp_path):
     assert last["info"]["error"]["name"] == "MessageAbortedError"
 
 
+@pytest.mark.slow
 def test_a_failed_model_call_is_an_answer_with_an_error(serve, problems):
     served = serve(script="== turn\nerror: 400 the model said no\n")
     answer = served.ask(served.session())
@@ -156,6 +159,7 @@ def test_a_failed_model_call_is_an_answer_with_an_error(serve, problems):
     assert problems("AssistantMessage", answer.json()["info"]) == []
 
 
+@pytest.mark.slow
 def test_a_broken_config_is_said_to_each_request_and_mended_without_a_restart(serve):
     served = serve()
     path = served.directory / "opencode.json"

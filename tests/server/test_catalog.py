@@ -243,6 +243,7 @@ def test_tools_are_those_that_a_model_is_offered(get):
     assert "apply_patch" in [tool["id"] for tool in gpt]
 
 
+@pytest.mark.slow
 def test_an_mcp_server_is_added_switched_off_and_on_and_shows_what_it_offers(server, ask, get):
     assert get("/mcp") == {"off": {"status": "disabled"}}
     toy = {"type": "local", "command": [sys.executable, str(server.directory.parent / "toy.py")]}
@@ -483,6 +484,7 @@ def test_a_clients_line_stands_in_the_log(server, ask):
     assert "service=tui it went" in log.read_text()
 
 
+@pytest.mark.slow
 def test_what_instar_leaves_to_others_is_said(ask):
     status, said = ask("POST", "/global/upgrade", {"target": "9.9.9"})
     assert (status, said["success"]) == (200, False)

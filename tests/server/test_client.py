@@ -1,7 +1,13 @@
 """The client that waits for each answer, and is told of events, before a running server (`docs/client.md`)."""
 
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from tests.server.conftest import PASSWORD
+from tests.waiting import PATIENCE
 
 from instar.client import ApiError, Client, Request, SessionBody, Unreachable
 
@@ -12,6 +18,7 @@ def client(shared):
         yield made
 
 
+@pytest.mark.slow
 def test_an_open_stream_misses_nothing_of_what_is_asked_for_inside_of_it(client):
     with client.listening(Request("GET", "/event")) as events:
         made = client.session.create(SessionBody(title="heard"))
@@ -37,3 +44,45 @@ def test_a_stream_that_is_refused_or_is_none_raises_as_a_question_does(shared, c
     assert refused.value.status == 401
     with Client("http://127.0.0.1:9") as nowhere, pytest.raises(Unreachable, match=r"127\.0\.0\.1:9"):
         next(nowhere.event.subscribe())
+
+
+def test_threads_share_one_client(client):
+    titles = [f"of thread {number}" for number in range(8)]
+    with ThreadPoolExecutor(len(titles)) as threads:
+        made = list(threads.map(lambda title: client.session.create(SessionBody(title=title)), titles))
+    assert [one.title for one in made] == titles
+    for one in made:
+        client.session.delete(one.id)
+
+
+def test_a_client_that_was_closed_begins_anew(client):
+    client.close()
+    assert client.global_.health()["healthy"]
+    client.close()
+    client.close()
+
+
+WAITING = """
+import sys
+from instar.client import Client
+client = Client(sys.argv[1], password=sys.argv[2])
+print(client.global_.health()["healthy"], flush=True)
+client.tui.control.next()
+"""
+"""A script that asks for what nobody says, and closes nothing."""
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_script_that_waits_for_an_answer(shared):
+    script = subprocess.Popen(
+        [sys.executable, "-c", WAITING, shared.url, PASSWORD],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert script.stdout is not None
+    assert script.stdout.readline() == "True\n"
+    script.send_signal(signal.SIGINT)
+    _, said = script.communicate(timeout=PATIENCE)
+    assert script.returncode == -signal.SIGINT
+    assert said.splitlines()[-1] == "KeyboardInterrupt"

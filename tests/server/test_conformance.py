@@ -192,6 +192,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         served.stop()
 
 
+@pytest.mark.slow
 def test_the_servers_own_document_is_opencodes_and_its_own_part_beside_it(house):
     problems = []
     for name, operation in house.own.operations.items():
@@ -219,6 +220,7 @@ def needed(document: Document, operation: Described) -> list[set[str]]:
     return sorted((set(form.get("required", ())) for form in forms), key=sorted)
 
 
+@pytest.mark.slow
 def test_the_servers_own_document_is_openapi(house):
     # Imported where it is used, for it takes a quarter of a second; looked through once, not at each reference.
     from openapi_spec_validator.schemas import schema_v31
@@ -253,6 +255,7 @@ def wrong_bodies(house: House, one: Step) -> Iterator[tuple[str, Any]]:
         yield f"{key} of another type", json.dumps({**good, key: wrong}).encode()
 
 
+@pytest.mark.slow
 def test_a_body_that_cannot_be_read_is_refused_and_nothing_has_changed(house):
     before, problems = house.state(), []
     for one in DOING:
@@ -268,6 +271,7 @@ def test_a_body_that_cannot_be_read_is_refused_and_nothing_has_changed(house):
     assert house.state() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["unknown", "misshapen"])
 def test_an_id_that_nobody_knows_is_answered_as_the_documents_have_it_and_nothing_has_changed(house, form):
     before, problems = house.state(), []
@@ -326,6 +330,7 @@ def free(schema: dict[str, Any]) -> bool:
     return any(form.get("type") == "string" and not {"enum", "pattern"} & set(form) for form in forms)
 
 
+@pytest.mark.slow
 def test_every_operation_answers_good_input_as_both_documents_have_it(house):
     walked = {one.id for one in (*LOOKING, *DOING)}
     assert walked | {"tui.control.next"} == set(OPENCODE.operations) | set(house.own.operations)
@@ -333,6 +338,7 @@ def test_every_operation_answers_good_input_as_both_documents_have_it(house):
     assert not problems, "\n".join(problems)
 
 
+@pytest.mark.slow
 def test_what_a_terminal_interface_is_to_do_next_is_waited_for(house):
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(house.ask, step("tui.control.next"))

@@ -15,10 +15,8 @@ from instar.event import FileEdited, make
 from instar.server.call import LARGEST_BODY, Call
 from instar.server.connection import HEADERS, KEPT, Connection
 from instar.server.errors import BadRequest, answer_for
-from instar.server.feed import Feed, wanted
-from instar.server.frames import of_directory
 from instar.server.listen import Address, Server, bind
-from instar.server.stream import EventStream, Following
+from instar.server.stream import EventStream, Feed, Following, of_directory, wanted
 
 
 async def _application(scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,6 +66,7 @@ async def test_headers_that_do_not_end_close_the_connection(monkeypatch, sent):
             assert await asyncio.wait_for(reader.read(), 5) == b""
 
 
+@pytest.mark.slow
 async def test_a_request_that_came_in_time_is_answered_however_long_that_takes(monkeypatch):
     monkeypatch.setattr("instar.server.connection.HEADERS", 1.5)
     async with connected() as (reader, writer):

@@ -1,6 +1,6 @@
 import pytest
 
-from instar.server.cors import origins
+from instar.server.access import origins
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ def defined(serve):
     return served
 
 
+@pytest.mark.slow
 def test_agents_have_opencodes_shape_and_the_default_one_is_first(defined, problems):
     agents = defined.http.get("/agent").json()
     assert [problem for agent in agents for problem in problems("Agent", agent)] == []
@@ -63,11 +64,13 @@ def test_agents_have_opencodes_shape_and_the_default_one_is_first(defined, probl
     assert next(agent for agent in agents if agent["name"] == "title")["hidden"] is True
 
 
+@pytest.mark.slow
 def test_a_default_agent_that_cannot_be_used_hides_no_other(defined):
     (defined.directory / "opencode.json").write_text('{"default_agent": "nobody"}')
     assert len(defined.http.get("/agent").json()) > 5
 
 
+@pytest.mark.slow
 def test_commands_have_opencodes_shape(defined, problems):
     commands = defined.http.get("/command").json()
     assert [problem for command in commands for problem in problems("Command", command)] == []
@@ -83,6 +86,7 @@ def test_commands_have_opencodes_shape(defined, problems):
     }
 
 
+@pytest.mark.slow
 def test_a_command_is_run_in_a_session(defined, problems):
     session_id = defined.session()
     body = {"command": "greet", "arguments": "Ada NAME=Bob", "model": "scripted/test"}
@@ -92,6 +96,7 @@ def test_a_command_is_run_in_a_session(defined, problems):
     assert first["parts"][0]["text"] == "Greet Ada as Bob."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -110,6 +115,7 @@ def test_a_command_that_cannot_be_run_is_refused_and_nothing_is_stored(defined, 
     assert defined.http.get(f"/session/{session_id}/message").json() == []
 
 
+@pytest.mark.slow
 def test_a_command_of_a_session_that_is_not_there_is_not_found(shared):
     body = {"command": "init", "arguments": ""}
     assert shared.http.post("/session/ses_none/command", json=body).status_code == 404

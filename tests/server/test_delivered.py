@@ -13,7 +13,7 @@ import pytest
 from tests.server.conftest import LOGIN
 from tests.waiting import SOON, quickest
 
-from instar.server.feed import DELIVERY, READING, Feed, heartbeat, wanted
+from instar.server.stream import DELIVERY, READING, Feed, heartbeat, wanted
 
 MODEL = {"providerID": "scripted", "modelID": "test"}
 SCRIPT = '== when "."\ntext: It was said.\n'
@@ -40,6 +40,7 @@ class Deaf:
         self._socket.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "body"),
     [
@@ -69,7 +70,7 @@ async def test_a_client_that_does_not_read_is_waited_for_once_until_it_has_caugh
     assert len(await reader.take()) == 2
     taking = asyncio.create_task(reader.take())
     await feed.delivered()
-    monkeypatch.setattr("instar.server.feed.DELIVERY", 60.0)
+    monkeypatch.setattr("instar.server.stream.DELIVERY", 60.0)
     feed.publish(heartbeat())
     waiting = asyncio.create_task(feed.delivered())
     assert await taking

@@ -37,6 +37,7 @@ def of(name: str) -> list[str]:
     return [rest for found, rest in instructions() if found == name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", UNITS)
 def test_a_services_command_starts_a_server_that_ends_in_the_time_it_has(serve, name, monkeypatch):
     monkeypatch.setattr("instar.server.health.PATIENCE", 30.0)
@@ -98,6 +99,7 @@ def test_the_container_is_not_roots_and_ends_as_the_program_does():
     assert json.loads(of("ENTRYPOINT")[0]) == ["tini", "--", "instar"]
 
 
+@pytest.mark.slow
 def test_the_containers_command_starts_a_server_and_its_check_finds_it_well(serve):
     command, *arguments = json.loads(of("CMD")[0])
     assert command == "serve"

@@ -11,8 +11,8 @@ import pytest
 from tests.server.conformance import problems_of
 from tests.waiting import SOON, wait_until
 
-from instar.server.ending import Ending
 from instar.server.instances import Instances
+from instar.server.listen import Ending
 
 
 class Busy:
@@ -48,6 +48,7 @@ def busy(serve, tmp_path):
     return lambda *arguments: Busy(serve, tmp_path / "project", *arguments)
 
 
+@pytest.mark.slow
 def test_a_turn_that_runs_may_end_while_nothing_new_is_taken_and_what_it_needs_is(busy):
     one = busy("--grace", "20")
     http = one.served.http
@@ -76,6 +77,7 @@ def test_a_turn_that_runs_may_end_while_nothing_new_is_taken_and_what_it_needs_i
     assert one.served.process.wait(timeout=20) == 0
 
 
+@pytest.mark.slow
 def test_streams_hear_all_that_happened_before_they_end(serve):
     served = serve()
     with (
@@ -92,6 +94,7 @@ def test_streams_hear_all_that_happened_before_they_end(serve):
         assert "server.instance.disposed" in last
 
 
+@pytest.mark.slow
 def test_after_the_grace_what_still_runs_is_aborted(busy):
     one = busy("--grace", "0.2")
     one.signal()
@@ -99,6 +102,7 @@ def test_after_the_grace_what_still_runs_is_aborted(busy):
     assert one.served.process.wait(timeout=20) == 0
 
 
+@pytest.mark.slow
 def test_a_second_signal_aborts_what_runs_without_waiting(busy):
     one = busy("--grace", "600")
     with one.served.http.stream("GET", "/event") as stream:
@@ -121,6 +125,7 @@ async def test_a_signal_while_the_rest_is_closed_ends_the_process_at_once(monkey
     assert codes == [1]
 
 
+@pytest.mark.slow
 def test_a_turn_may_be_aborted_by_its_client_while_the_server_waits_for_it(busy):
     one = busy("--grace", "600")
     one.signal()
@@ -129,6 +134,7 @@ def test_a_turn_may_be_aborted_by_its_client_while_the_server_waits_for_it(busy)
     assert one.served.process.wait(timeout=20) == 0
 
 
+@pytest.mark.slow
 def test_a_server_without_work_ends_at_once_whatever_the_grace(serve):
     served = serve("--grace", "600")
     served.session()

@@ -6,9 +6,9 @@ import logging
 import pytest
 from tests.server.conformance import DOCUMENT
 
-from instar.config import ConfigError
 from instar.plugin import Busy, Invalid, NotFound
 from instar.server.errors import BadRequest, Formed, Missing, answer_for
+from instar.settings.config import ConfigError
 
 SCHEMAS = DOCUMENT["components"]["schemas"]
 

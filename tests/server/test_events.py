@@ -77,6 +77,7 @@ def test_a_type_is_our_own_exactly_if_opencodes_document_does_not_know_it():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", STREAMS)
 def test_a_turn_is_told_in_the_documents_form_without_our_own_types(shared, tmp_path, path):
     directory = project(tmp_path, limits={"steps": 1})
@@ -214,6 +215,7 @@ def test_a_client_that_comes_back_misses_nothing(shared, tmp_path, by_query):
     assert types[-1] == "session.idle"
 
 
+@pytest.mark.slow
 def test_after_a_restart_of_the_server_a_client_gets_what_is_stored_and_is_told_that_this_is_not_all(serve):
     served = serve()
     with lines(served, "/event", None) as (_, found):

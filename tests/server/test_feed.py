@@ -1,7 +1,7 @@
 from tests.server.follower import publish
 
 from instar.event import FileEdited, make
-from instar.server.feed import Feed
+from instar.server.stream import Feed
 
 
 def edited(name: str):

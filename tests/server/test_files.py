@@ -219,6 +219,7 @@ def test_names_that_are_not_utf_8_are_listed_and_found(ask, tree):
         Path(os.fsdecode(odd)).unlink()
 
 
+@pytest.mark.slow
 def test_a_folder_of_ten_thousand_files_is_listed_and_searched(ask, tree, shared):
     crowd = tree / "crowd"
     crowd.mkdir()

@@ -7,7 +7,7 @@ import pytest
 from tests.server.conformance import problems_of
 from tests.server.conftest import PASSWORD, Served
 
-from instar.paths import Paths
+from instar.settings.paths import Paths
 
 
 def basic(text: str) -> str:
@@ -158,6 +158,7 @@ def test_a_preflight_is_answered_for_nobody_where_no_site_is_named(shared):
     assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
+@pytest.mark.slow
 def test_a_password_in_a_url_is_not_taken(shared):
     token = base64.b64encode(f"opencode:{PASSWORD}".encode()).decode()
     for query in (
@@ -175,6 +176,7 @@ def test_the_newer_routes_refuse_in_their_own_form(shared):
     assert problems_of("GET", "/api/event", answer.status_code, answer.json()) == []
 
 
+@pytest.mark.slow
 def test_without_auth_everybody_is_let_in_but_other_sites_are_not(serve):
     served = serve("--no-auth")
     assert httpx2.get(f"{served.url}/session").status_code == 200
@@ -184,6 +186,7 @@ def test_without_auth_everybody_is_let_in_but_other_sites_are_not(serve):
     assert "the programs that the model starts reach it too" in served.errors
 
 
+@pytest.mark.slow
 def test_a_name_of_the_persons_own_logs_in_too_as_in_opencode(serve):
     served = serve(environment={"OPENCODE_SERVER_USERNAME": "ada"})
     for name, status in ("ada", 200), ("opencode", 200), ("bob", 401):
@@ -191,6 +194,7 @@ def test_a_name_of_the_persons_own_logs_in_too_as_in_opencode(serve):
         assert answer.status_code == status
 
 
+@pytest.mark.slow
 def test_a_program_of_the_models_does_not_come_by_the_password(serve, clean_environment, tmp_path):
     served = serve()
     kept = Paths.from_environment(clean_environment).password_file

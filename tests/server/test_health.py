@@ -16,11 +16,13 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("instar.server.health.PATIENCE", 30.0)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_well_is_well_for_who_knows_the_password(shared):
     assert problem(shared.url, {"INSTAR_SERVER_PASSWORD": PASSWORD}) is None
     assert problem(shared.url, {"INSTAR_SERVER_PASSWORD": "wrong"}) == f"{shared.url} answers 401"
 
 
+@pytest.mark.slow
 def test_it_finds_the_password_where_the_server_keeps_it_and_makes_none(serve, clean_environment, tmp_path):
     served = serve(environment={"INSTAR_SERVER_PASSWORD": ""})
     assert problem(served.url, clean_environment) is None
@@ -29,6 +31,7 @@ def test_it_finds_the_password_where_the_server_keeps_it_and_makes_none(serve, c
     assert not nobody.exists()
 
 
+@pytest.mark.slow
 def test_it_asks_at_a_unix_socket(serve, tmp_path):
     path = tmp_path / "s"
     serve("--socket", str(path))
@@ -63,6 +66,7 @@ def test_another_program_at_that_port_is_not_well(answer):
         thread.join()
 
 
+@pytest.mark.slow
 def test_as_a_program_its_exit_code_is_the_answer(shared):
     def code(url: str) -> int:
         environment = {"INSTAR_SERVER_PASSWORD": PASSWORD, "PATH": os.environ["PATH"]}

@@ -12,6 +12,7 @@ def talk(shared):
     return session_id, shared.http.get(f"/session/{session_id}/message").json()
 
 
+@pytest.mark.slow
 def test_a_revert_marks_the_session_and_the_next_prompt_drops_the_messages(shared, talk, problems):
     session_id, messages = talk
     asked = messages[0]["info"]["id"]
@@ -119,6 +120,7 @@ def test_one_message_is_read_and_deleted_and_one_part(shared, talk, problems):
     assert missing.json()["name"] == "NotFoundError"
 
 
+@pytest.mark.slow
 def test_a_busy_session_is_a_conflict(serve):
     served = serve(script='== turn\ntool: bash {"command": "sleep 60"}\n')
     session_id = served.session()

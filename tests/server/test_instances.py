@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 from starlette.requests import Request
 
-from instar.document import DocumentError
 from instar.plugin import Invalid, NotFound
 from instar.server.call import Call
 from instar.server.instances import Instances
+from instar.wire.document import DocumentError
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ def test_the_line_that_opencodes_sdk_waits_for_is_printed(shared):
     assert shared.url.startswith("http://127.0.0.1:")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_turns_and_streams_and_the_server_within_two_seconds(serve, tmp_path, number):
     mark = tmp_path / "project" / "mark"
@@ -57,6 +58,7 @@ def refused(clean_environment, folder, *arguments: str) -> "subprocess.Completed
     )
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_one_line(clean_environment, tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -69,12 +71,14 @@ def test_a_port_that_is_taken_is_one_line(clean_environment, tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_host_name_that_means_nothing_is_one_line(clean_environment, tmp_path):
     done = refused(clean_environment, tmp_path, "--hostname", "no such host")
     assert done.returncode == 1
     assert "cannot listen on no such host" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
@@ -92,6 +96,7 @@ def test_what_would_open_more_than_was_meant_is_bad_usage(clean_environment, tmp
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_without_auth_said_twice_other_machines_are_let_in_and_the_person_is_told(serve):
     served = serve("--no-auth", "--no-auth", "--hostname", "0.0.0.0")
     port = served.url.rpartition(":")[2]
@@ -100,12 +105,14 @@ def test_without_auth_said_twice_other_machines_are_let_in_and_the_person_is_tol
     assert "whoever reaches this machine can run commands" in served.errors
 
 
+@pytest.mark.slow
 def test_with_a_password_other_machines_may_come_and_the_person_is_told_of_the_wire(serve):
     served = serve("--hostname", "0.0.0.0")
     served.stop()
     assert "travels unencrypted" in served.errors
 
 
+@pytest.mark.slow
 def test_it_listens_at_an_ipv6_address(serve):
     served = serve("--hostname", "::1")
     assert served.url.startswith("http://[::1]:")
@@ -118,6 +125,7 @@ def at(path) -> httpx2.Client:
     )
 
 
+@pytest.mark.slow
 def test_a_unix_socket_serves_its_owner_asks_for_the_password_and_is_removed(serve, tmp_path):
     path = tmp_path / "run" / "instar.sock"
     served = serve("--socket", str(path))
@@ -130,6 +138,7 @@ def test_a_unix_socket_serves_its_owner_asks_for_the_password_and_is_removed(ser
     assert not path.exists()
 
 
+@pytest.mark.slow
 def test_a_unix_socket_that_was_left_behind_is_replaced_and_a_second_server_is_refused(
     serve, clean_environment, tmp_path
 ):

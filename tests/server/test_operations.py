@@ -9,9 +9,8 @@ from pathlib import Path
 
 from tests.server.conformance import OPENCODE
 
-from instar.plugin.route import Bound, operations
+from instar.api.operation import Bound, flagship_operations, operations
 from instar.server.app import families
-from instar.server.contributed import declared
 
 PAGE = Path(__file__).parents[2] / "docs" / "server.md"
 RUN = "python -m tests.server.test_operations"
@@ -68,7 +67,7 @@ def answer(name: str) -> str:
 def own() -> list[Bound]:
     """The operations that opencode does not have."""
     core = [bound for family in families() for bound in operations(family)]
-    every = [*core, *(bound for bounds in declared().values() for bound in bounds)]
+    every = [*core, *(bound for bounds in flagship_operations().values() for bound in bounds)]
     return [bound for bound in every if bound.operation.id not in OPENCODE.operations]
 
 

@@ -11,8 +11,8 @@ from tests.asking import asking
 from tests.started import run
 from tests.waiting import wait_until
 
-from instar.flagship import FLAGSHIPS
-from instar.server.counters import NAMES, OTHER
+from instar.server.metrics import NAMES, OTHER
+from instar.settings.builtin_plugins import FLAGSHIPS
 
 SCRIPT = """\
 == when "^look"
@@ -63,6 +63,7 @@ def prompt(http, text, path="message", session=None, status=200):
 # -- figures -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_figures_are_those_of_the_command_for_the_same_choice(person):
     folder, environment = person
     with asking(folder, environment) as http:
@@ -166,6 +167,7 @@ def test_whoever_may_prompt_may_stop_but_only_a_known_person_lets_it_go_on(perso
         assert http.get("/instar/stop")["halted"] == stopped["stop"]["time"]
 
 
+@pytest.mark.slow
 def test_a_password_makes_a_person_known_and_without_one_nobody_is(shared, serve):
     assert shared.http.post("/instar/stop/resume").status_code == 200
     served = serve("--no-auth")

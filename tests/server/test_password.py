@@ -2,6 +2,7 @@ import os
 import stat
 
 import httpx2
+import pytest
 
 from instar.server.password import find_password
 
@@ -45,6 +46,7 @@ def test_a_file_of_another_user_is_not_believed(tmp_path, monkeypatch):
     assert find_password({}, path).value.reveal() != "known"
 
 
+@pytest.mark.slow
 def test_the_servers_own_password_is_never_printed_but_its_file_is(serve, clean_environment):
     served = serve(environment={"INSTAR_SERVER_PASSWORD": ""})
     assert httpx2.get(f"{served.url}/session").status_code == 401

@@ -27,6 +27,7 @@ def ask(shared, folder):
     return Asking(shared, folder)
 
 
+@pytest.mark.slow
 def test_the_project_of_a_repository_is_its_first_commit_in_every_folder(ask, folder):
     current = ask.get("/project/current")
     assert current["id"] == git(folder, "rev-parse", "HEAD")
@@ -72,6 +73,7 @@ def test_a_folder_becomes_a_repository_once(shared, tmp_path):
     assert ask.get("/vcs") == {"branch": "main"}
 
 
+@pytest.mark.slow
 def test_a_worktree_is_made_used_reset_and_removed(ask, folder):
     assert ask.get("/experimental/worktree") == []
     start = {"name": "My Side!", "startCommand": "echo ran > ran.txt"}
@@ -116,6 +118,7 @@ def test_outside_a_repository_there_are_no_worktrees_and_copies(shared, tmp_path
     assert ask.get("/project/global/directories", 200, "/project/{projectID}/directories") == []
 
 
+@pytest.mark.slow
 def test_a_copy_is_made_where_a_person_wants_it_and_keeps_its_work(ask, folder, tmp_path):
     project_id = ask.get("/project/current")["id"]
     template = "/experimental/project/{projectID}/copy"
@@ -202,6 +205,7 @@ def test_workspaces_are_made_listed_entered_and_removed(ask, folder):
     assert wrong["name"] == "WorkspaceCreateError"
 
 
+@pytest.mark.slow
 def test_a_session_moves_into_a_worktree_with_what_was_changed_and_works_there(ask, folder):
     side = Path(ask("POST", "/experimental/worktree", json={"name": "side"})["directory"])
     session = ask("POST", "/session")["id"]
@@ -231,6 +235,7 @@ def test_a_session_moves_into_a_worktree_with_what_was_changed_and_works_there(a
     assert (home["directory"], home.get("workspaceID")) == (str(folder), None)
 
 
+@pytest.mark.slow
 def test_a_session_warps_into_a_workspace_and_out_of_it(ask, folder):
     made = ask("POST", "/experimental/workspace", json={"type": "worktree"})
     session = ask("POST", "/session")["id"]

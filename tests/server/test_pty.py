@@ -270,6 +270,7 @@ def test_an_instances_terminals_end_with_it(served, tmp_path):
     wait_until(lambda: not is_alive(pid))
 
 
+@pytest.mark.slow
 def test_the_end_of_the_server_ends_terminals_in_time_and_its_log_holds_no_ticket(serve):
     served = serve("--print-logs", "--log-level", "DEBUG")
     pids = [opened(served, command="/bin/bash")["pid"] for _ in range(3)]
@@ -393,6 +394,7 @@ def test_a_web_socket_is_guarded_as_a_request_is(served, talking, family):
     assert refused(served, "/pty")[0] in (403, 404)
 
 
+@pytest.mark.slow
 def test_a_server_without_a_password_opens_no_terminal(serve):
     served = serve("--no-auth", environment={"INSTAR_SERVER_PASSWORD": ""})
     for family in FAMILIES:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from jsonschema import Draft202012Validator
 from tests.server.conftest import DOCUMENT, Served
 
@@ -19,6 +20,7 @@ def put(path: Path, text: str) -> None:
     half.replace(path)
 
 
+@pytest.mark.slow
 def test_clients_are_told_of_a_reload_and_each_stream_in_its_own_way(serve: Callable[..., Served]) -> None:
     served = serve(environment={"INSTAR_TRUST": "all"})
     agents = served.directory / ".instar" / "agents"

@@ -2,6 +2,8 @@
 
 import subprocess
 
+import pytest
+
 SCRIPT = """\
 #!/bin/sh
 cat >/dev/null
@@ -14,6 +16,7 @@ esac
 BY_AGENT = "evolve_hook_write bot.sh\n\nSession: ses_1\nCall: call_1"
 
 
+@pytest.mark.slow
 def test_a_safe_server_runs_the_scripts_that_a_person_left(serve, tmp_path):
     script = tmp_path / "ws" / "hooks" / "bot.sh"
     script.parent.mkdir(parents=True)

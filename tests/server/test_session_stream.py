@@ -9,12 +9,12 @@ from tests.server.follower import Follower
 from tests.store.conftest import Make
 from tests.waiting import until
 
-from instar import ids
 from instar.event import MessageUpdated, make
-from instar.server.feed import MOST_BYTES, Feed, Published
-from instar.server.session_stream import SessionStream
+from instar.opencode.v2_events import SessionStream
+from instar.server.stream import MOST_BYTES, Feed, Published
 from instar.store import PutMessage, PutProject, PutSession, Store
 from instar.store.sqlite import open_store
+from instar.wire import ids
 
 LARGE = b"x" * (MOST_BYTES // 2)
 
@@ -50,7 +50,7 @@ async def test_a_client_of_a_session_that_does_not_read_loses_its_connection(sto
 
 
 async def test_a_client_of_a_session_gets_signs_of_life_that_are_no_events(store, session_id, monkeypatch):
-    monkeypatch.setattr("instar.server.open_stream.HEARTBEAT", 0.01)
+    monkeypatch.setattr("instar.server.stream.HEARTBEAT", 0.01)
     feed, client = Feed(), Follower()
     task = client.open(SessionStream(feed, store, session_id, 0))
     await until(lambda: client.text.count(": heartbeat\n\n") > 1)

@@ -92,6 +92,7 @@ def test_an_archived_session_stays_in_its_projects_list_and_leaves_the_list_of_a
     assert titles("/experimental/session", archived="true") == ["away with it"]
 
 
+@pytest.mark.slow
 def test_a_list_that_names_no_limit_has_a_hundred_sessions_and_the_list_of_all_names_its_next_page(place):
     for number in range(103):
         place.session(title=f"many {number}")

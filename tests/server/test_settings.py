@@ -72,6 +72,7 @@ def ask(server, method, path, **how):
     return answer.json()
 
 
+@pytest.mark.slow
 def test_settings_are_shown_in_opencodes_form_without_one_secret(server, settings):
     shown = ask(server, "GET", "/config")
     assert "sk-" not in json.dumps(shown)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from instar.server.socketfile import BindError, listen_at
+from instar.server.listen import BindError, listen_at
 
 
 @pytest.fixture

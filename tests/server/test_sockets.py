@@ -11,9 +11,9 @@ from starlette.websockets import WebSocket
 from tests.server.test_connection import connected
 
 from instar.process import Processes
-from instar.server import terminal as shown
 from instar.server.connection import ABORT
-from instar.server.terminal import converse
+from instar.server.routes import pty as shown
+from instar.server.routes.pty import converse
 from instar.terminal import Scrollback, Terminal
 from instar.terminal.terminal import described
 
@@ -36,6 +36,7 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
     await socket.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [b"", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"])
 async def test_a_web_socket_is_not_held_to_the_times_of_requests(monkeypatch, before):
     for name in ("HEADERS", "LINGER"):

@@ -5,7 +5,7 @@ from tests.server.follower import Follower, publish
 from tests.waiting import until
 
 from instar.event import FileEdited, PartDelta, ServerInstanceDisposed, make
-from instar.server.feed import Feed
+from instar.server.stream import Feed
 from instar.store import Stored
 
 
@@ -50,7 +50,7 @@ async def test_each_message_carries_an_id_with_which_nothing_is_missing_afterwar
 
 
 async def test_a_heartbeat_moves_the_position_past_what_others_published(monkeypatch):
-    monkeypatch.setattr("instar.server.open_stream.HEARTBEAT", 0.01)
+    monkeypatch.setattr("instar.server.stream.HEARTBEAT", 0.01)
     feed, client = Feed(kept=3), Follower()
     task = await client.opened(feed)
     elsewhere = [publish(feed, edited(number), "/b") for number in range(9)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from instar.server.ticket import LIFE, Tickets
+from instar.server.access import LIFE, Tickets
 
 
 def scope(ticket: str, path: str = "/pty/pty_1/connect", kind: str = "websocket") -> dict[str, object]:

@@ -23,6 +23,7 @@ def test_an_answer_carries_an_id_the_requests_own_if_it_is_plausible(shared, giv
     assert (answered == given) if taken else re.fullmatch(r"req_[0-9A-Za-z]{26}", answered)
 
 
+@pytest.mark.slow
 def test_a_request_and_what_it_causes_are_logged_under_its_id(serve, tmp_path):
     mark = tmp_path / "project" / "mark"
     script = f'== turn\ntool: bash {{"command": "touch {mark}; sleep 4714"}}\n'

@@ -39,6 +39,7 @@ def ask(shared, folder):
     return Asking(shared, folder)
 
 
+@pytest.mark.slow
 def test_the_branch_and_what_has_changed_are_told(ask, folder):
     assert ask.get("/vcs") == {"branch": "main", "default_branch": "main"}
     assert ask.get("/vcs/status") == []
@@ -113,6 +114,7 @@ def test_a_difference_that_means_nothing_is_refused(ask, query):
     ask.get("/vcs/diff", 400, **query)
 
 
+@pytest.mark.slow
 def test_git_ends_when_the_client_goes_away(ask, folder, shared):
     pid = folder.parent / "pid"
     settings = shared.directory.parent / ".gitconfig"

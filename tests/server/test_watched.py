@@ -3,10 +3,12 @@
 import threading
 from collections.abc import Callable
 
+import pytest
 from jsonschema import Draft202012Validator
 from tests.server.conftest import DOCUMENT, Served
 
 
+@pytest.mark.slow
 def test_a_client_that_listens_is_told_of_files_in_the_documents_form(serve: Callable[..., Served]) -> None:
     served = serve()
     stop = threading.Event()

@@ -4,7 +4,10 @@ import json
 import subprocess
 import sys
 
+import pytest
 
+
+@pytest.mark.slow
 def test_a_session_made_in_a_workspace_works_there(serve, clean_environment, tmp_path):
     script = '== turn\ntool: bash {"command": "echo new > new.txt"}\n\n== turn\ntext: done\n'
     server = serve(script=script)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from instar import ids
 from instar.event import Event
 from instar.message import (
     AnswerTime,
@@ -26,6 +25,7 @@ from instar.message import (
 )
 from instar.store import PutMessage, PutProject, PutSession
 from instar.store.sqlite import SqliteStore, open_store
+from instar.wire import ids
 
 
 class Make:

@@ -93,6 +93,7 @@ async def test_what_was_spent_stays_spent_when_the_session_is_deleted(store, mak
     assert found.calls == 1
 
 
+@pytest.mark.slow
 async def test_sums_are_fast_with_100000_booked_calls(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
     prepare(path, "NORMAL", migrations()[:2]).close()

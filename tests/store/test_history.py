@@ -4,11 +4,12 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from instar import event, ids
+from instar import event
 from instar.event import Event, SessionUpdated
 from instar.message import Session
 from instar.store import DropSession, PutSession
 from instar.store.sqlite import SqliteStore
+from instar.wire import ids
 
 
 async def update(store: SqliteStore, session: Session) -> Event:

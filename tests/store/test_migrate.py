@@ -15,15 +15,8 @@ import pytest
 
 from instar import __version__
 from instar.store import StoreError
-from instar.store.migrate import (
-    Migration,
-    connect,
-    explain,
-    migrations,
-    prepare,
-    read_migration,
-    statements,
-)
+from instar.store.migrate import Migration, connect, explain, migrations, prepare, read_migration
+from instar.store.rows import statements
 from instar.store.sqlite import open_store
 
 Sql = Callable[..., list[tuple[Any, ...]]]
@@ -43,7 +36,7 @@ CORE = {
     "event_sequence": "aggregate_id seq owner_id",
     "workspace": "id type name branch directory extra project_id time_used",
 }
-"""The columns of opencode 1.18's core tables, in order (seed 004 section 3 and the reference)."""
+"""The columns of opencode 1.18's core tables, in order."""
 
 
 def make(path: Path, steps: tuple[Migration, ...] | None = None) -> sqlite3.Connection:
@@ -251,6 +244,7 @@ async def test_a_path_that_cannot_be_a_database_is_refused(path: Path, kind: str
         assert f"{path.parent} is a file, and a folder is needed there: move it away" in said
 
 
+@pytest.mark.slow
 def test_processes_that_open_a_new_database_at_once_all_succeed(path: Path, sql: Sql) -> None:
     script = (
         "import sys; from pathlib import Path; from instar.store.migrate import prepare, migrations\n"

@@ -3,9 +3,12 @@
 import sqlite3
 from pathlib import Path
 
-from instar.store.opencode import OpencodeDatabase
+import pytest
+
+from instar.opencode.database import OpencodeDatabase
 
 
+@pytest.mark.slow
 def test_a_column_that_is_computed_fills_no_memory_when_sessions_are_listed(tmp_path: Path) -> None:
     path = tmp_path / "opencode.db"
     connection = sqlite3.connect(path)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from instar import event, ids
+from instar import event, wire
 from instar.event import Event, MessageRemoved, PartUpdated, SessionDeleted, SessionIdle
-from instar.message import Rule
+from instar.message import Rule, Session
 from instar.store import (
     DropSession,
     PruneValues,
@@ -21,7 +21,8 @@ from instar.store import (
     StoreError,
 )
 from instar.store.migrate import migrations, prepare
-from instar.store.operations import encode_commit
+from instar.store.rows import encode_commit
+from instar.wire import ids
 
 
 @pytest.fixture
@@ -125,8 +126,7 @@ def test_putting_a_session_again_keeps_its_messages(connection: sqlite3.Connecti
 def test_what_no_longer_goes_beyond_the_columns_is_forgotten(
     connection: sqlite3.Connection, make: Any
 ) -> None:
-    session = make.session()
-    session.__dict__["leftover"] = {"later": 1}
+    session = wire.decode({**wire.to_plain(make.session()), "later": 1}, Session)
     encode_commit([PutSession(session)], [], 1).run(connection)
     assert connection.execute("SELECT data FROM instar_leftover").fetchall() == [('{"later":1}',)]
     session.__dict__.clear()

@@ -74,6 +74,7 @@ def test_a_messages_data_is_its_wire_form_without_its_ids() -> None:
     assert json.loads(data) == {key: value for key, value in ANSWER.items() if key not in ("id", "sessionID")}
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(EXTRA, EXTRA, st.text(max_size=8))
 def test_unknown_fields_of_parts_and_messages_survive(
@@ -185,6 +186,7 @@ def test_the_columns_that_hold_json_hold_opencodes() -> None:
     assert columns["share_url"] == "https://example.org/s"
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(EXTRA, EXTRA, st.sampled_from([SESSION, FULL]))
 def test_what_no_column_of_a_session_holds_survives(

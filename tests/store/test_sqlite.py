@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from instar import event, ids, wire
+from instar import event, wire
 from instar.event import (
     Event,
     MessageUpdated,
@@ -60,6 +60,7 @@ from instar.store import (
 )
 from instar.store.sqlite import SqliteStore, open_store
 from instar.store.writer import Near
+from instar.wire import ids
 
 Talk = tuple[Session, User]
 Sql = Callable[..., list[tuple[Any, ...]]]
@@ -97,8 +98,8 @@ async def test_a_reopened_store_has_everything(store: SqliteStore, talk: Talk, m
     part = decode_part(
         {"id": "prt_1", "sessionID": session.id, "messageID": user.id, "type": "hologram", "z": [1]}
     )
-    user.__dict__["leftover"] = {"later": None}
-    session.__dict__["leftover"] = {"colour": {"r": 1}}
+    user = wire.decode({**wire.to_plain(user), "later": None}, User)
+    session = wire.decode({**wire.to_plain(session), "colour": {"r": 1}}, Session)
     await store.commit([PutSession(session), PutMessage(user), PutPart(part)])
     await store.close()
     again = await open_store(path, lambda event: None)
@@ -445,7 +446,7 @@ async def test_a_closed_store_says_so(path: Path) -> None:
 CHILD = """
 import asyncio, sys
 from pathlib import Path
-from instar import event, ids
+from instar import event; from instar.wire import ids
 from instar.event import MessageUpdated
 from instar.message import Created, ModelRef, Session, SessionTime, User
 from instar.store import PutMessage, PutProject, PutSession
@@ -470,6 +471,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 async def test_what_was_announced_survives_kill_9(path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", CHILD, str(path)], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None

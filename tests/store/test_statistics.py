@@ -68,6 +68,7 @@ calls = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(booked=st.lists(calls, max_size=12), since=st.integers(0, 5 * DAY))
 def test_each_sum_is_that_of_its_calls_and_the_tables_add_up_to_the_whole(
@@ -122,6 +123,7 @@ def test_the_cached_share_is_of_all_that_was_sent(given: tuple[int, int, int], c
     assert Spent(input=whole, cache_read=read, cache_write=written).cached == cached
 
 
+@pytest.mark.slow
 def test_sums_of_a_hundred_thousand_calls_are_made_by_the_database(tmp_path: Path) -> None:
     rows = [
         call(session_id=f"ses_{n % 500}", model_id=f"m{n % 5}", created=n * 100_000, agent="build")

@@ -235,11 +235,11 @@ async def test_what_is_not_kept_is_told_at_once_or_after_what_was_submitted_befo
     writer: Writer, published: list[Event]
 ) -> None:
     first, then, last = idle("ses_1"), idle("ses_2"), idle("ses_3")
-    writer.tell(first)
+    writer.publish(first)
     assert published == [first]
     gate = await hold(writer)
     kept = writer.submit(put("a"), (then,))
-    writer.tell(last)
+    writer.publish(last)
     assert published == [first]
     gate.opened.set()
     await kept
@@ -252,7 +252,7 @@ async def test_what_is_not_kept_is_told_while_the_writer_closes(
     gate = await hold(writer)
     closing = asyncio.create_task(writer.close())
     await asyncio.sleep(0)
-    writer.tell(idle("ses_1"))
+    writer.publish(idle("ses_1"))
     assert len(published) == 1
     gate.opened.set()
     await closing

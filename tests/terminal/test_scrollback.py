@@ -32,6 +32,7 @@ def test_what_is_read_in_pieces_is_what_was_printed(texts: list[str], most: int)
     assert read(kept, 0, most) == whole
 
 
+@pytest.mark.slow
 @given(TEXTS, st.integers(1, 10))
 def test_the_newest_is_kept_and_who_is_further_behind_is_told(texts: list[str], limit: int) -> None:
     kept = Scrollback(limit)

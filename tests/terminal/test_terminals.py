@@ -10,13 +10,13 @@ from tests.turn import House
 from instar.plugin import Invalid, NotFound
 from instar.process import Processes
 from instar.runtime import Runtime
-from instar.surroundings import Options
-from instar.terminal import Asked, Full, Terminal, terminals
+from instar.runtime.plugin_context import Options
+from instar.terminal import Full, Terminal, TerminalRequest, terminals
 from instar.terminal.terminal import described
 
 pytest_plugins = ["tests.turn"]
 
-READS = Asked(command="/bin/sh", args=["-c", "read x"])
+READS = TerminalRequest(command="/bin/sh", args=["-c", "read x"])
 
 
 @pytest.fixture
@@ -26,6 +26,7 @@ async def runtime(house: House):
         yield opened
 
 
+@pytest.mark.slow
 async def test_only_so_many_programs_run_at_once(runtime, monkeypatch):
     monkeypatch.setattr(terminals, "MOST", 2)
     made = await asyncio.gather(*(runtime.terminals.create(READS) for _ in range(3)), return_exceptions=True)
@@ -35,12 +36,13 @@ async def test_only_so_many_programs_run_at_once(runtime, monkeypatch):
     assert len(runtime.terminals.list()) == 2
 
 
+@pytest.mark.slow
 async def test_of_those_that_have_exited_the_newest_are_listed(runtime, monkeypatch):
     monkeypatch.setattr(terminals, "KEPT", 2)
     open_one = await runtime.terminals.create(READS, lasting=True)
     made = []
     for _ in range(4):
-        made.append((await runtime.terminals.create(Asked(command="true"), lasting=True)).id)
+        made.append((await runtime.terminals.create(TerminalRequest(command="true"), lasting=True)).id)
         async with asyncio.timeout(10):
             while runtime.terminals.get(made[-1]).info.status == "running":
                 await asyncio.sleep(0)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from instar.children import Children
 from instar.event import Event
-from instar.paths import Paths
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolResult
 from instar.process import Processes
+from instar.sandbox.model_process import Children
+from instar.settings.paths import Paths
 from instar.tool import schema, search
 
 

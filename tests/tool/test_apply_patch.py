@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from instar.plugin.tool import ToolFailure
-from instar.tool import apply_patch, patch
+from instar.tool import apply_patch
 
 TOOL = apply_patch.TOOL
 
@@ -93,7 +93,7 @@ async def test_a_patch_of_which_one_part_does_not_fit_changes_nothing(
 )
 def test_a_malformed_patch_names_its_line(text: str, said: str) -> None:
     with pytest.raises(ToolFailure, match=said):
-        patch.parse(text)
+        apply_patch.parse(text)
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,8 @@ def test_a_malformed_patch_names_its_line(text: str, said: str) -> None:
     ],
 )
 def test_chunks_are_put_where_they_stand(before: str, body: str, after: str) -> None:
-    (change,) = patch.parse(wrapped(f"*** Update File: f\n{body}"))
-    assert patch.updated("f", before, change.chunks) == after
+    (change,) = apply_patch.parse(wrapped(f"*** Update File: f\n{body}"))
+    assert apply_patch.updated("f", before, change.chunks) == after
 
 
 def test_a_patch_needs_edit_for_each_path_and_more_outside(ctx: Any, files: Path, tmp_path: Path) -> None:

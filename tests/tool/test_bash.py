@@ -68,6 +68,7 @@ async def test_output_that_is_no_utf_8_is_shown_as_far_as_it_goes(ctx: Any, call
     assert (await call(bash.TOOL, ctx, command="printf 'a\\377b'")).output == "a\ufffdb"
 
 
+@pytest.mark.slow
 async def test_a_timeout_ends_the_command_and_keeps_its_output(ctx: Any, call: Any) -> None:
     result = await call(bash.TOOL, ctx, command="echo begun; sleep 60", timeout=3000)
     assert result.output.startswith("begun\n\n\n<shell_metadata>\nThe command timed out after 3000 ms")
@@ -86,6 +87,7 @@ async def test_a_signal_is_named(ctx: Any, call: Any) -> None:
     assert result.metadata["exit"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["timeout", "cancel", "exit"])
 async def test_nothing_that_a_command_started_is_left_running(ctx: Any, project: Path, how: str) -> None:
     seconds = 3 if how == "timeout" else 30

@@ -5,8 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instar.permission import decide, from_config
-from instar.tool.command import DOUBT, MAX_TEXT, always, judge, patterns
+from instar.settings.permission import DOUBT, decide, from_config
+from instar.tool.command import judge
+from instar.tool.shell.tree import MAX_TEXT
+
+
+def patterns(text: str) -> list[str]:
+    return judge(text, Path("/"), {}).patterns
+
 
 CERTAIN = [
     ("ls", ["ls"]),
@@ -297,7 +303,7 @@ def test_a_pipeline_of_allowed_commands_is_allowed(text: str) -> None:
     ],
 )
 def test_always_covers_the_first_word_of_each_command(text: str, expected: list[str]) -> None:
-    assert always(text) == expected
+    assert judge(text, Path("/"), {}).always == expected
 
 
 def test_a_command_too_long_to_be_started_is_not_split() -> None:
@@ -317,7 +323,7 @@ def test_an_assignment_in_front_must_be_allowed_too() -> None:
 def test_any_text_is_read_to_its_end(text: str) -> None:
     found = patterns(text)
     assert found
-    assert always(text)
+    assert judge(text, Path("/"), {}).always
 
 
 SIMPLE = [

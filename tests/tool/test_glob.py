@@ -29,6 +29,7 @@ def listed(output: str, root: Path) -> list[str]:
     return [str(Path(line).relative_to(root)) for line in output.split("\n\n")[0].splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pattern", "expected"),
     [

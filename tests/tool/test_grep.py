@@ -81,6 +81,7 @@ async def test_a_hundred_lines_of_the_newest_files_come(
     )
 
 
+@pytest.mark.slow
 async def test_one_file_with_very_many_matches_stays_bounded(
     ctx: Any, call: Any, make: Any, project: Path
 ) -> None:

@@ -33,6 +33,7 @@ async def played(house: House, steps: list[list[str]], reply: Any = "once") -> t
     return person, results(await door.stored(session))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("steps", "times"),
     [

@@ -6,13 +6,13 @@ import pytest
 
 from instar.plugin.tool import ToolFailure
 from instar.tool import search
-from instar.tool.search import _Newest, _Records
+from instar.tool.search import RecordSplitter, _Newest
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
 def test_a_stream_is_cut_into_records_however_it_comes(size: int) -> None:
     taken: list[bytes] = []
-    records = _Records(b"\n", taken.append)
+    records = RecordSplitter(b"\n", taken.append)
     data = b"one\n\ntwo three\nunfinished"
     for start in range(0, len(data), size):
         records(data[start : start + size])
@@ -21,7 +21,7 @@ def test_a_stream_is_cut_into_records_however_it_comes(size: int) -> None:
 
 def test_a_record_without_end_takes_bounded_memory() -> None:
     taken: list[bytes] = []
-    records = _Records(b"\n", taken.append)
+    records = RecordSplitter(b"\n", taken.append)
     for _ in range(100):
         records(b"x" * 10_000)
     records(b"\nnext\n")

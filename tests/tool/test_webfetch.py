@@ -10,7 +10,7 @@ import pytest
 from tests.waiting import SOON
 
 from instar.plugin.tool import PermissionDenied, ToolFailure
-from instar.tool import address, schema, webfetch
+from instar.tool import schema, webfetch
 
 PAGE = b"""<!doctype html><html><head><title>T</title><style>p{}</style></head><body><script>bad()</script>
 <h1>Head</h1><p>Some <b>bold</b> and <a href="/x">a link</a>.</p><ul><li>one</li><li>two</li></ul>
@@ -71,7 +71,7 @@ def site() -> Iterator[Site]:
     site.close()
 
 
-async def fetch(ctx: Any, url: str, resolve: address.Resolve = address.resolve, **args: Any) -> Any:
+async def fetch(ctx: Any, url: str, resolve: webfetch.Resolve = webfetch.resolve, **args: Any) -> Any:
     given = {"url": url, **args}
     assert schema.validate(given, webfetch.PARAMETERS) is None
     webfetch.permissions(given, ctx)
@@ -179,7 +179,7 @@ async def test_a_host_with_one_private_address_among_others_is_private() -> None
     async def resolve(host: str, port: int) -> list[str]:
         return ["93.184.216.34", "192.168.0.1"]
 
-    assert (await address.locate("http://example.test/", resolve)).private
+    assert (await webfetch.locate("http://example.test/", resolve)).private
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ async def test_a_host_with_one_private_address_among_others_is_private() -> None
     ],
 )
 def test_addresses_that_are_not_the_public_internet_are_private(text: str, private: bool) -> None:
-    assert address.is_private(text) is private
+    assert webfetch.is_private(text) is private
 
 
 @pytest.mark.parametrize(
@@ -229,6 +229,7 @@ def test_what_is_no_url_is_refused_before_anything_is_asked(ctx: Any, url: str, 
         webfetch.permissions({"url": url}, ctx)
 
 
+@pytest.mark.slow
 async def test_what_goes_wrong_is_said(ctx: Any, site: Site) -> None:
     with pytest.raises(ToolFailure, match="answered 404"):
         await fetch(ctx, site.puts("/gone", b"", status=404))

@@ -4,8 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from instar import ids
-from instar.wire import Wire
+from instar.wire import Wire, ids
 
 
 class CacheTokens(msgspec.Struct, frozen=True):

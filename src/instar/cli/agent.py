@@ -8,22 +8,19 @@ from typing import Final
 import click
 import msgspec
 
-from instar.agent import Agent, sampling_temperature, to_plain
-from instar.cli.context import Context
-from instar.cli.door import door, opened_runtime
-from instar.cli.line import short
-from instar.definition import COLOURS
-from instar.document import atomic_write
+from instar.cli.door import Context, door, folder_option, json_option, opened_runtime
+from instar.cli.text import print_json, short
+from instar.definitions.agent import Agent, sampling_temperature, to_plain
+from instar.definitions.markdown import COLOURS
 from instar.message import ModelRef
 from instar.plugin import Invalid, points
-from instar.provider.describe import describe
-from instar.provider.protocol import ProviderError
+from instar.provider.protocol import ProviderError, describe
 from instar.runtime import Options, Runtime
-from instar.wire import Plain
+from instar.wire.document import atomic_write
 
-_ASKED: Final = Path(__file__).with_name("agent.txt")
+_INSTRUCTIONS: Final = Path(__file__).with_name("agent.txt")
 _NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-_LONGEST: Final = 64
+_LONGEST_NAME: Final = 64
 
 
 @click.group()
@@ -31,21 +28,22 @@ def command() -> None:
     """List, show or create agents."""
 
 
-_folder = click.option("--dir", "folder", metavar="PATH", help="The agents of this folder.")
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_folder = folder_option("The agents of this folder.")
 
 
 @command.command("list")
 @_folder
-@_json
+@json_option
 @click.option("--all", "everything", is_flag=True, help="Also hidden agents.")
 @door
 async def list_(context: Context, folder: str | None, as_json: bool, everything: bool) -> None:
-    """List agents, the default one first: name, mode, model, description."""
-    async with opened_runtime(Options(context.folder(folder), context.environment)) as runtime:
-        found = _sorted(runtime, everything)
+    """List agents: name, mode, description, model. The default agent is first."""
+    async with context.runtime(folder) as runtime:
+        default = runtime.instance.config.default_agent or "build"
+        found = [agent for agent in runtime.instance.agents.all() if everything or not agent.hidden]
+    found.sort(key=lambda agent: (agent.name != default, agent.name))
     if as_json:
-        _print_json([to_plain(agent) for agent in found])
+        print_json([to_plain(agent) for agent in found])
         return
     width = max((len(agent.name) for agent in found), default=0)
     for agent in found:
@@ -58,14 +56,14 @@ async def list_(context: Context, folder: str | None, as_json: bool, everything:
 @command.command()
 @click.argument("name")
 @_folder
-@_json
+@json_option
 @door
 async def show(context: Context, name: str, folder: str | None, as_json: bool) -> None:
-    """Print all that an agent is: model, parameters, rules in the order in which they count, prompt."""
-    async with opened_runtime(Options(context.folder(folder), context.environment)) as runtime:
+    """Print an agent's model, parameters, permission rules and prompt."""
+    async with context.runtime(folder) as runtime:
         agent = runtime.instance.agents.get(name)
     if as_json:
-        _print_json(to_plain(agent))
+        print_json(to_plain(agent))
         return
     for line in _lines(agent):
         click.echo(line)
@@ -74,39 +72,38 @@ async def show(context: Context, name: str, folder: str | None, as_json: bool) -
 @command.command()
 @click.argument("description", nargs=-1, required=True)
 @click.option("-m", "--model", metavar="PROVIDER/MODEL", help="The model that writes it.")
-@click.option("--name", help="The agent's name; else the model finds one.")
+@click.option("--name", metavar="NAME", help="The agent's name; else the model finds one.")
 @click.option("--mode", type=click.Choice(["all", "primary", "subagent"]), default="all", show_default=True)
 @click.option("--home", is_flag=True, help="Put it into the home configuration, not into this project.")
 @_folder
 @door
 async def create(
-    context: Context, description: tuple[str, ...], folder: str | None, **given: str | None
+    context: Context,
+    description: tuple[str, ...],
+    model: str | None,
+    name: str | None,
+    mode: str,
+    home: bool,
+    folder: str | None,
 ) -> None:
-    """Write an agent file from a DESCRIPTION of what it is for, with a model's help."""
-    directory, name = context.folder(folder), given["name"]
+    """Have a model write an agent file. DESCRIPTION says what the agent is for."""
+    directory = context.folder(folder)
     if name is not None:
         _check_name(name)
-    flags: Plain = {"model": given["model"]} if given["model"] else {}
+    flags = {"model": model} if model else {}
     async with opened_runtime(Options(directory, context.environment, flags)) as runtime:
-        base = runtime.instance.paths.config if given["home"] else directory / ".instar"
-        found = await _written(runtime, " ".join(description), name)
-        path = base / "agent" / f"{found['name']}.md"
+        config = runtime.instance.paths.config if home else directory / ".instar"
+        written = await _written(runtime, " ".join(description), name)
+        path = config / "agent" / f"{written.name}.md"
         if path.exists():
             raise click.UsageError(f"{path} is there already; give another --name, or delete it")
         path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(path, _file(found, str(given["mode"])).encode())
+        atomic_write(path, _file(written, mode).encode())
     click.echo(f"made: {path}")
 
 
 def _model_name(agent: Agent) -> str:
     return f"{agent.model.provider_id}/{agent.model.model_id}" if agent.model else ""
-
-
-def _sorted(runtime: Runtime, everything: bool) -> list[Agent]:
-    agents = runtime.instance.agents
-    default = runtime.instance.config.default_agent or "build"
-    found = [agent for agent in agents.all() if everything or not agent.hidden]
-    return sorted(found, key=lambda agent: (agent.name != default, agent.name))
 
 
 def _lines(agent: Agent) -> list[str]:
@@ -129,21 +126,27 @@ def _lines(agent: Agent) -> list[str]:
     return [*lines, "permission (the last that matches decides):", *rules, *prompt]
 
 
-def _print_json(value: object) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(value)))
-
-
 # -- create ------------------------------------------------------------------------------------------
 
 
-async def _written(runtime: Runtime, description: str, name: str | None) -> Plain:
-    """What the model makes of a description: name, description and prompt. Raises `Invalid`."""
+class _Written(msgspec.Struct):
+    """What a model answers to a description; a color that opencode does not know is left out of the file."""
+
+    name: str = ""
+    description: str = ""
+    prompt: str = ""
+    color: object = None
+
+
+async def _written(runtime: Runtime, description: str, name: str | None) -> _Written:
+    """What the model makes of a description. Raises `Invalid`."""
     taken = ", ".join(agent.name for agent in runtime.instance.agents.all())
     wanted = f'Call it "{name}".' if name else f"These names are taken: {taken}."
     model = runtime.instance.models.default()
-    system = points.SystemOutput(system=[_ASKED.read_text("utf-8").strip()])
-    told = points.SystemInput(model=describe(model), purpose="agent")
-    await runtime.instance.plugins.trigger(points.SYSTEM, told, system)
+    system = points.SystemOutput(system=[_INSTRUCTIONS.read_text("utf-8").strip()])
+    await runtime.instance.plugins.trigger(
+        points.SYSTEM, points.SystemInput(model=describe(model), purpose="agent"), system
+    )
     try:
         answer = await runtime.generate(
             system=[text for text in system.system if text],
@@ -153,42 +156,39 @@ async def _written(runtime: Runtime, description: str, name: str | None) -> Plai
         )
     except ProviderError as error:
         raise Invalid(f"no agent was made: {error}") from None
-    found = _object(answer.text)
-    if name is not None:
-        found["name"] = name
+    written = _parsed(answer.text)
+    written.name = name or written.name
     for field in ("name", "description", "prompt"):
-        if not isinstance(found.get(field), str) or not found[field].strip():
+        if not getattr(written, field).strip():
             raise Invalid(f"no agent was made: the model's answer has no text for {field!r}; try again")
-    _check_name(found["name"])
-    return found
+    _check_name(written.name)
+    return written
 
 
-def _object(text: str) -> Plain:
+def _parsed(text: str) -> _Written:
     """The JSON object in an answer, also between other words. Raises `Invalid`."""
-    start, end = text.find("{"), text.rfind("}")
     try:
-        found = json.loads(text[start : end + 1]) if start >= 0 else None
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        return msgspec.json.decode(text[text.find("{") : text.rfind("}") + 1], type=_Written)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"no agent was made: the model's answer: {error}; try again") from None
+    except msgspec.DecodeError:
         raise Invalid(
             f"no agent was made: the model did not answer with a JSON object but {short(text, 80)!r}"
-        )
-    return found
+        ) from None
 
 
 def _check_name(name: str) -> None:
-    if not _NAME.fullmatch(name) or len(name) > _LONGEST:
+    if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
         raise Invalid(
-            f"an agent's name is small letters, digits and single hyphens, at most {_LONGEST}: not {name!r}"
+            "an agent's name is small letters, digits and single hyphens, "
+            f"at most {_LONGEST_NAME}: not {name!r}"
         )
 
 
-def _file(found: Plain, mode: str) -> str:
+def _file(written: _Written, mode: str) -> str:
     """The agent's file; every text stands in quotes as JSON writes them, which YAML reads as they are."""
-    color = found.get("color")
-    fields = {"description": " ".join(found["description"].split()), "mode": mode}
-    if color in COLOURS:
-        fields["color"] = color
+    fields = {"description": " ".join(written.description.split()), "mode": mode}
+    if written.color in COLOURS:
+        fields["color"] = str(written.color)
     head = "\n".join(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in fields.items())
-    return f"---\n{head}\n---\n\n{found['prompt'].strip()}\n"
+    return f"---\n{head}\n---\n\n{written.prompt.strip()}\n"

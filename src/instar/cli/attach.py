@@ -12,13 +12,11 @@ import click
 import msgspec
 
 from instar.api.session import AnswersBody, ChangeBody, PermissionBody
-from instar.approval import Verdict
-from instar.cli import question
-from instar.cli.context import Context
-from instar.cli.failure import Failure
-from instar.cli.follow import Follower
-from instar.cli.signals import CODE, Stop
-from instar.cli.wanted import Wanted, code, shown
+from instar.approval.permissions import PermissionAnswer
+from instar.cli import person
+from instar.cli.door import Context, Failure
+from instar.cli.follow import Follower, view_of
+from instar.cli.person import INTERRUPTED, Interrupts, RunRequest
 from instar.client import (
     ApiError,
     AsyncClient,
@@ -41,8 +39,8 @@ from instar.event import (
     SessionIdle,
 )
 from instar.message import ModelRef, Session, WithParts
-from instar.secret import Secret
 from instar.wire import Plain
+from instar.wire.secret import Secret
 
 _LOCAL: Final = ("127.0.0.1", "localhost", "::1")
 _LARGEST_FILE: Final = 10 * 1024 * 1024
@@ -63,16 +61,16 @@ class Attached(msgspec.Struct, frozen=True):
         return self.url.startswith("unix:") or urlsplit(self.url).hostname in _LOCAL
 
 
-async def attached(context: Context, server: Attached, wanted: Wanted) -> int:
+async def attached(context: Context, server: Attached, wanted: RunRequest) -> int:
     """Run a turn in a server. Returns the exit code; raises `Failure` for what the server cannot do."""
-    with Stop() as stop:
+    with Interrupts() as stop:
         try:
             async with _client(context, server) as client:
                 return await _turn(client, server, wanted, stop)
         except asyncio.CancelledError:
-            if not stop.pressed:
+            if not stop.count:
                 raise
-            return CODE
+            return INTERRUPTED
         except (ApiError, Invalid, NotFound, Unreachable) as error:
             raise Failure(_advice(error)) from error
 
@@ -109,9 +107,9 @@ def _password(context: Context, server: Attached) -> Secret | None:
     return None
 
 
-async def _turn(client: AsyncClient, server: Attached, wanted: Wanted, stop: Stop) -> int:
+async def _turn(client: AsyncClient, server: Attached, wanted: RunRequest, stop: Interrupts) -> int:
     session = await _session(client, wanted)
-    view = shown(wanted, session.id)
+    view = view_of(wanted.format, session.id)
     follower = Follower(session.id, view)
     stop.abort = lambda: client.session.abort(session.id)
     work = await _work(client, server, wanted, session.id)
@@ -127,9 +125,8 @@ async def _turn(client: AsyncClient, server: Attached, wanted: Wanted, stop: Sto
             listening.cancel()
             await asyncio.gather(listening, ticking, return_exceptions=True)
             await listener.close()
-    if close := getattr(view, "close", None):
-        close(session.id)
-    return code(answer, follower, stop)
+    view.close(session.id)
+    return follower.exit_code(answer, interrupted=bool(stop.count))
 
 
 async def _answered(
@@ -163,13 +160,13 @@ async def _events(client: AsyncClient) -> AsyncIterator[AsyncIterator[Event]]:
 class _Listener:
     """Shows a session's events, and puts what is asked in it, or in its sub-agents' sessions, to the person."""
 
-    def __init__(self, client: AsyncClient, wanted: Wanted, session_id: str, follower: Follower) -> None:
+    def __init__(self, client: AsyncClient, wanted: RunRequest, session_id: str, follower: Follower) -> None:
         self._client = client
         self._auto = wanted.auto
         self._follower = follower
         self._session_id = session_id
         self._family = {session_id}
-        self._person = question.AtTerminal() if question.is_there() else None
+        self._person = person.AtTerminal() if person.is_there() else None
         self._may_answer = self._person is not None and wanted.format != "json"
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._idle = asyncio.Event()
@@ -218,11 +215,11 @@ class _Listener:
 
     async def _permit(self, asked: PermissionAsked) -> None:
         if self._auto:
-            verdict = Verdict("once")
+            verdict = PermissionAnswer("once")
         elif self._person is not None:
             verdict = await self._person.permit(asked)
         else:
-            verdict = Verdict("reject")
+            verdict = PermissionAnswer("reject")
         # Another client may have been faster.
         with suppress(NotFound):
             body = PermissionBody(reply=verdict.reply, message=verdict.message)
@@ -243,7 +240,7 @@ async def _tick(follower: Follower) -> None:
         follower.tick()
 
 
-async def _session(client: AsyncClient, wanted: Wanted) -> Session:
+async def _session(client: AsyncClient, wanted: RunRequest) -> Session:
     """The session to go on with, or a new one. Raises `Failure` for an id that the server does not know."""
     found: Session | None = None
     if wanted.session:
@@ -262,7 +259,7 @@ async def _session(client: AsyncClient, wanted: Wanted) -> Session:
 
 
 async def _work(
-    client: AsyncClient, server: Attached, wanted: Wanted, session_id: str
+    client: AsyncClient, server: Attached, wanted: RunRequest, session_id: str
 ) -> Callable[[], Awaitable[WithParts]]:
     """What the message asks for: a command of the server's, or a prompt."""
     parts = [_carried(part, server) for part in wanted.parts]
@@ -286,7 +283,7 @@ async def _work(
     return lambda: client.session.prompt(session_id, prompt)
 
 
-def _model(wanted: Wanted) -> ModelRef | None:
+def _model(wanted: RunRequest) -> ModelRef | None:
     if not wanted.model:
         return None
     provider, slash, model = wanted.model.partition("/")

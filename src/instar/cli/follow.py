@@ -1,8 +1,9 @@
 """From a session's events to what a view shows: which parts are an answer's, and when they are whole."""
 
-from typing import Protocol
+import sys
 
-from instar.account import STOPPED
+from instar.cli.output import JsonView, TurnView, retry_text
+from instar.cli.person import INTERRUPTED
 from instar.event import (
     Event,
     HooksRan,
@@ -26,7 +27,6 @@ from instar.event import (
 from instar.message import (
     Assistant,
     MessageAbortedError,
-    MessageError,
     Part,
     ReasoningPart,
     StepFinishPart,
@@ -36,61 +36,47 @@ from instar.message import (
     ToolPending,
     ToolRunning,
     User,
+    WithParts,
 )
+from instar.turn.model_call import STOPPED
 
 
-class View(Protocol):
-    """Shows a turn to somebody."""
+def view_of(format: str, session_id: str) -> TurnView:
+    """Return what shows the turn: lines of JSON, plain text, or a terminal's."""
+    if format == "json":
+        return JsonView(session_id)
+    if not sys.stdout.isatty():
+        return TurnView()
+    # Start-up time: rich costs 50 ms and only a terminal needs it.
+    from instar.cli.terminal import TerminalView
 
-    streams: bool
-    """Whether parts are wanted as they grow; else a part is handed over once, whole, and never taken back."""
-
-    def delta(self, part: Part, text: str) -> None:
-        """Show what was added to a text or reasoning part."""
-        ...
-
-    def part(self, part: Part) -> None:
-        """Show a part: each change of it when the view streams, else the whole one."""
-        ...
-
-    def retry(self, status: Retry) -> None:
-        """Show that a model call will be tried again."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Show something else that happened."""
-        ...
-
-    def error(self, error: MessageError) -> None:
-        """Show that the turn failed."""
-        ...
-
-    def limit(self, text: str) -> None:
-        """Show that a limit stopped the turn."""
-        ...
-
-    def tick(self) -> None:
-        """Show that time goes by; called once a second while nothing is asked of the person."""
-        ...
+    return TerminalView()
 
 
 class Follower:
-    """Hands one session's events to a view. `limited` tells whether a limit stopped the turn.
+    """Hands one session's events to a view.
 
     While a question stands at the terminal nothing is shown: it would be written over. It is shown afterwards.
     """
 
-    def __init__(self, session_id: str, view: View) -> None:
-        self.limited = False
+    def __init__(self, session_id: str, view: TurnView) -> None:
+        self._limited = False
         self._session_id = session_id
         self._view = view
         self._answers: set[str] = set()
         self._asked: list[str] = []
         self._questions: set[str] = set()
-        self._held: list[Event] = []
+        self._held_back: list[Event] = []
         self._growing: dict[str, Part] = {}
-        self._waiting: dict[str, Part] = {}
+        self._whole: dict[str, Part] = {}
         self._limits: list[str] = []
+
+    def exit_code(self, answer: WithParts, *, interrupted: bool) -> int:
+        """Return 0 for an answer, 1 for an error or a limit, `INTERRUPTED` when a person ended the turn."""
+        error = answer.info.error if isinstance(answer.info, Assistant) else None
+        if interrupted and (error is None or isinstance(error, MessageAbortedError)):
+            return INTERRUPTED
+        return int(error is not None or not isinstance(answer.info, Assistant) or self._limited)
 
     def tick(self) -> None:
         """Let the view show that time goes by, unless a question stands."""
@@ -108,28 +94,29 @@ class Follower:
                 | QuestionRejected(request_id=asked)
             ):
                 self._questions.discard(asked)
-        self._held.append(event)
-        while self._held and not self._questions:
-            self._show(self._held.pop(0))
+        self._held_back.append(event)
+        while self._held_back and not self._questions:
+            self._show(self._held_back.pop(0))
 
     def _show(self, event: Event) -> None:
         if event.session_id not in (self._session_id, None):
             return
         match event.properties:
             case PartDelta(part_id=part_id, delta=text):
-                self._grow(part_id, text)
+                if part_id in self._growing:
+                    self._view.delta(self._growing[part_id], text)
             case PartUpdated(part=part):
                 self._part(part)
             case PartRemoved(part_id=part_id):
-                self._waiting.pop(part_id, None)
+                self._whole.pop(part_id, None)
             case MessageUpdated(info=info):
                 self._message(info)
             case SessionStatusChanged(status=Retry() as status):
-                self._view.retry(status)
+                self._view.note(retry_text(status), "yellow")
             case other:
-                self._rest(other)
+                self._report(other)
 
-    def _rest(self, properties: object) -> None:
+    def _report(self, properties: object) -> None:
         match properties:
             case SessionError(error=MessageAbortedError(data=data)) if data.message.startswith(STOPPED):
                 self._hand_over()
@@ -138,7 +125,7 @@ class Follower:
                 self._hand_over()
                 self._view.error(error)
             case LimitReached(message=text, ends=ends):
-                self.limited = self.limited or ends
+                self._limited = self._limited or ends
                 self._limit(text)
             case SessionCompacted():
                 self._view.note("earlier messages were summarised")
@@ -153,7 +140,7 @@ class Follower:
 
     def _limit(self, text: str) -> None:
         """Show a limit once: the answer's error says it too, before the event or after it."""
-        if not any(text.startswith(said) or said.startswith(text) for said in self._limits):
+        if not any(text.startswith(shown) or shown.startswith(text) for shown in self._limits):
             self._view.limit(text)
         self._limits.append(text)
 
@@ -178,27 +165,22 @@ class Follower:
             self._view.part(part)
             return
         if _is_whole(part):
-            self._waiting[part.id] = part
+            self._whole[part.id] = part
         if isinstance(part, ToolPart) and not isinstance(part.state, ToolPending):
             # Tools run once the model's answer is whole: nothing of it is taken back any more.
             self._hand_over()
 
-    def _grow(self, part_id: str, text: str) -> None:
-        part = self._growing.get(part_id)
-        if part is not None:
-            self._view.delta(part, text)
-
     def _hand_over(self) -> None:
         """Show the parts that are whole, in order. A failed attempt's were dropped before this."""
-        waiting, self._waiting = self._waiting, {}
-        for part in waiting.values():
+        whole, self._whole = self._whole, {}
+        for part in whole.values():
             self._view.part(part)
 
 
 def _is_whole(part: Part) -> bool:
     match part:
-        case TextPart(time=time) | ReasoningPart(time=time):
-            return time is not None and time.end is not None
+        case TextPart(time=span) | ReasoningPart(time=span):
+            return span is not None and span.end is not None
         case ToolPart(state=state):
             return not isinstance(state, ToolPending | ToolRunning)
         case _:

@@ -1,4 +1,4 @@
-"""``instar init``: a folder with settings and an evolve workspace of the person's own."""
+"""``instar init``: make a folder with settings and an evolve workspace."""
 
 import json
 import shlex
@@ -8,8 +8,8 @@ from typing import Final
 
 import click
 
-from instar.cli.context import Context
-from instar.cli.door import door
+from instar.cli.door import Context, door
+from instar.settings.load import code_in
 
 _SKELETON: Final = Path(__file__).with_name("skeleton")
 
@@ -37,7 +37,7 @@ def command(context: Context, folder: str) -> None:
 
     Nothing that is there already is changed.
     """
-    root = (context.directory / Path(folder).expanduser()).resolve()
+    root = context.path(folder).resolve()
     wanted = list(_files(root))
     there = next((path for path, _, _ in wanted if path.exists()), None)
     if there is not None:
@@ -53,6 +53,7 @@ def command(context: Context, folder: str) -> None:
         path.chmod(mode)
         click.echo(f"made: {path.relative_to(root)}")
     for path in trusted:
+        context.trust.add(path, code=code_in(path, context.paths, context.environment))
         click.echo(f"trusted: {path}")
     enter = "" if root == context.directory.resolve() else f"cd {shlex.quote(folder)} && "
     click.echo(

@@ -1,16 +1,12 @@
 """``instar mcp``: the MCP servers of a folder's settings, and what of theirs the model may use."""
 
 import click
-import msgspec
 
-from instar.cli import question
-from instar.cli.context import Context
-from instar.cli.door import door, opened_runtime
-from instar.cli.failure import Failure
-from instar.cli.line import short
-from instar.cli.text import harmless
+from instar.cli import person
+from instar.cli.door import Context, Failure, door, folder_option, json_option
+from instar.cli.text import harmless, print_list, short
 from instar.mcp import LinkError, Servers, Status
-from instar.runtime import Options, Runtime
+from instar.runtime import Runtime
 
 
 @click.group()
@@ -18,24 +14,19 @@ def command() -> None:
     """List MCP servers, or approve what changed in one."""
 
 
-_folder = click.option("--dir", "folder", metavar="PATH", help="With the settings of this folder.")
+_folder = folder_option("With the settings of this folder.")
 
 
 @command.command("list")
 @_folder
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@json_option
 @door
 async def list_(context: Context, folder: str | None, as_json: bool) -> None:
-    """Connect every MCP server and print its state, its tools and what is wrong with it."""
-    async with opened_runtime(Options(context.folder(folder), context.environment)) as runtime:
+    """Connect every MCP server; print its state and tools."""
+    async with context.runtime(folder) as runtime:
         found = await _connected(runtime)
-    if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(found)))
-        return
-    if not found:
-        click.echo("instar: the settings name no MCP servers (the mcp block of opencode.json)", err=True)
-    for status in found:
-        _print(status)
+    otherwise = "the settings name no MCP servers (the mcp block of opencode.json)"
+    print_list(found, _lines, as_json=as_json, otherwise=otherwise)
 
 
 @command.command()
@@ -44,8 +35,11 @@ async def list_(context: Context, folder: str | None, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Approve without being asked.")
 @door
 async def approve(context: Context, server: str, folder: str | None, yes: bool) -> None:
-    """Show what changed in SERVER's tools since they were approved, and approve it."""
-    async with opened_runtime(Options(context.folder(folder), context.environment)) as runtime:
+    """Show what changed in SERVER's tools, and approve it.
+
+    What is shown are the changes since the tools were approved last.
+    """
+    async with context.runtime(folder) as runtime:
         known = [status.server for status in runtime.mcp.status()] if runtime.mcp else []
         if runtime.mcp is None or server not in known:
             raise Failure(f"there is no MCP server {server!r}; there are: {', '.join(known) or 'none'}", 2)
@@ -61,7 +55,7 @@ async def _approve(servers: Servers, server: str, yes: bool) -> None:
         click.echo(f"{harmless(tool)}\n{harmless(difference)}\n")
     if not changes:
         click.echo("nothing changed since it was approved")
-    elif yes or (question.is_there() and await question.yes(f"Approve what changed in {server}?")):
+    elif yes or (person.is_there() and await person.yes(f"Approve what changed in {server}?")):
         await servers.approve(server)
         click.echo(f"approved: {', '.join(map(harmless, changes))}")
     else:
@@ -78,13 +72,13 @@ async def _connected(runtime: Runtime) -> list[Status]:
     return runtime.mcp.status()
 
 
-def _print(status: Status) -> None:
-    click.echo(
-        f"{short(status.server)}  {status.state}" + (f": {short(status.error, 300)}" if status.error else "")
+def _lines(status: Status) -> str:
+    problem = f": {short(status.error, 300)}" if status.error else ""
+    return "\n".join(
+        [
+            f"{short(status.server)}  {status.state}{problem}",
+            *(f"  {tool}" for tool in status.tools),
+            *(f"  /{prompt}" for prompt in status.prompts),
+            *(f"  left out: {short(reason, 300)}" for reason in status.left_out),
+        ]
     )
-    for tool in status.tools:
-        click.echo(f"  {tool}")
-    for prompt in status.prompts:
-        click.echo(f"  /{prompt}")
-    for reason in status.left_out:
-        click.echo(f"  left out: {short(reason, 300)}")

@@ -1,64 +1,59 @@
-"""What a flagship's command works with: a plugin's means, without a running instance."""
+"""`Means`, what the command of a built-in plugin works with: its store, children and settings, without an instance."""
 
 import contextlib
 import functools
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
-from instar.configured import Ground, children
-from instar.definition import complete
-from instar.halt import Halt, Stops, scope_of
-from instar.paths import Paths
+from instar.definitions.markdown import complete
+from instar.git.project import discover
+from instar.limits.stop import StopFile, StopState, scope_of
 from instar.plugin import Means, Messages, NotFound
 from instar.process import Processes
-from instar.project import discover
-from instar.secret import masked
-from instar.settings import read_settings
-from instar.store.protocol import Store
+from instar.runtime.configured import SettingsContext, children
+from instar.settings.load import read_settings
+from instar.settings.paths import Paths
+from instar.settings.trust import Trust
+from instar.store.protocol import Store, Values
 from instar.store.sqlite import open_store
-from instar.store.values import Values
-from instar.trust import Trust
+from instar.wire.secret import masked
 
 
 @contextlib.asynccontextmanager
 async def means(
     name: str, directory: Path, paths: Paths, environment: Mapping[str, str], trust: Trust
 ) -> AsyncIterator[Means]:
-    """Open the means of the plugin `name` in `directory`; what was started by them ends with the context.
+    """Open the `Means` of the plugin `name` in `directory`; children that it starts end with the context.
 
-    Raises what reading settings and opening the store raise.
+    Raises `DocumentError` for settings with a mistake, and `StoreError` for a database that cannot be opened.
     """
-    processes, stops = Processes(), Stops(paths.data)
-    try:
+    async with contextlib.AsyncExitStack() as stack:
+        processes, stops = Processes(), StopFile(paths.data)
+        stack.push_async_callback(processes.close)
         project = await discover(directory, processes)
-        read, _ = complete(
-            read_settings(directory, project, paths, environment, {}, trust), project, paths, trust
-        )
-        ground = Ground(project, paths, environment, trust.is_trusted, ())
-        behind = children(processes, read.config, ground)
+        read = read_settings(directory, project, paths, environment, {}, trust)
+        read, _ = complete(read, project, paths, trust)
         store = await open_store(paths.database, lambda events: None)
-        try:
-            yield Means(
-                behind,
-                processes,
-                Values(store, name),
-                paths.of_plugin(name),
-                masked(read.config.data),
-                environment,
-                functools.partial(_messages, store),
-                Halt(stops, directory).halted,
-                functools.partial(stops.resume, scope_of(directory)),
-                project,
-                directory,
-                trust.is_trusted,
-                read.origins,
-                lambda folder: trust.seen(folder, name),
-            )
-        finally:
-            await behind.close()
-            await store.close()
-    finally:
-        await processes.close()
+        stack.push_async_callback(store.close)
+        ground = SettingsContext(project, paths, environment, trust.is_trusted, ())
+        model_processes = children(processes, read.config, ground)
+        stack.push_async_callback(model_processes.close)
+        yield Means(
+            children=model_processes,
+            processes=processes,
+            kv=Values(store, name),
+            data=paths.of_plugin(name),
+            config=masked(read.config.data),
+            environment=environment,
+            messages=functools.partial(_messages, store),
+            halted=StopState(stops, directory).halted,
+            resume=functools.partial(stops.resume, scope_of(directory)),
+            project=project,
+            directory=directory,
+            trusted=trust.is_trusted,
+            origins=read.origins,
+            seen=lambda folder: trust.seen(folder, name),
+        )
 
 
 async def _messages(store: Store, session_id: str) -> Messages:

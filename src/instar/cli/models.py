@@ -3,12 +3,11 @@
 import click
 import msgspec
 
-from instar.cli.context import Context
-from instar.cli.door import door, opened_runtime
-from instar.config import Config
+from instar.cli.door import Context, door, folder_option, json_option
+from instar.cli.text import note, print_json
 from instar.provider.catalogue import shipped
 from instar.provider.protocol import Model
-from instar.runtime import Options
+from instar.settings.config import Config
 from instar.wire import Plain
 
 _TITLES = ("MODEL", "WINDOW", "IN", "OUT", "KEY")
@@ -16,15 +15,18 @@ _TITLES = ("MODEL", "WINDOW", "IN", "OUT", "KEY")
 
 @click.command()
 @click.argument("filter", required=False)
-@click.option("--all", "everything", is_flag=True, help="Also models whose provider has no key here.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
-@click.option("--dir", "folder", metavar="PATH", help="With the settings of this folder.")
+@click.option("--all", "everything", is_flag=True, help="Include models whose provider has no key here.")
+@json_option
+@folder_option("With the settings of this folder.")
 @door
 async def command(
     context: Context, filter: str | None, everything: bool, as_json: bool, folder: str | None
 ) -> int:
-    """List models whose PROVIDER/NAME holds FILTER: window in tokens, dollars a million tokens, key."""
-    async with opened_runtime(Options(context.folder(folder), context.environment)) as runtime:
+    """List models, those whose PROVIDER/NAME contains FILTER.
+
+    WINDOW is in tokens, IN and OUT are dollars per million tokens, KEY names the variable that lacks a key.
+    """
+    async with context.runtime(folder) as runtime:
         config = runtime.instance.config
         wanted = (filter or "").lower()
         found = [
@@ -33,23 +35,15 @@ async def command(
             if wanted in _name(model).lower()
         ]
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode([_plain(model, config) for model in found])))
-    elif found:
+        print_json([_plain(model, config) for model in found])
+        return 0
+    if found:
         _print(found, config)
-        if not wanted and all(model.provider_id == "scripted" for model in found):
-            _say_nothing_found(None)
-    else:
-        _say_nothing_found(filter)
-    return 0 if found or as_json else 1
-
-
-def _say_nothing_found(filter: str | None) -> None:
-    why = (
-        f"no model's name holds {filter!r}"
-        if filter
-        else "no provider has a key (--all lists each model with the variable that it wants)"
-    )
-    click.echo(f"instar: {why}", err=True)
+    if not found and wanted:
+        note(f"no model's name holds {filter!r}")
+    elif not wanted and all(model.provider_id == "scripted" for model in found):
+        note("no provider has a key (--all lists each model with the variable that it wants)")
+    return 0 if found else 1
 
 
 def _name(model: Model) -> str:

@@ -1,17 +1,14 @@
-"""``instar opencode``: instar's plugins in a real opencode."""
+"""``instar opencode``: instar's plugins in a real opencode; ``instar bridge`` is what opencode starts for them."""
 
 import asyncio
 from pathlib import Path
 
 import click
-import msgspec
 
-from instar.bridge import installed
-from instar.bridge.installed import InstallError, Place
-from instar.cli.context import Context, tell_untrusted
-from instar.cli.door import door
-from instar.cli.failure import Failure
-from instar.cli.text import one_line
+from instar.cli.door import Context, Failure, door, json_option, tell_untrusted
+from instar.cli.text import one_line, print_json
+from instar.opencode.bridge import installed
+from instar.opencode.bridge.installed import BridgeFile, InstallError
 
 _WORDS = {
     "absent": "not installed",
@@ -22,10 +19,10 @@ _WORDS = {
 }
 
 _project = click.option(
-    "--project", metavar="DIR", help="For this project (the working directory unless given)."
+    "--project", metavar="DIR", help="In this project (without it: in the working directory)."
 )
-_everywhere = click.option("--global", "everywhere", is_flag=True, help="For every project of yours.")
-_force = click.option("--force", is_flag=True, help="Also where the file is not as instar wrote it.")
+_everywhere = click.option("--global", "everywhere", is_flag=True, help="In all your projects.")
+_force = click.option("--force", is_flag=True, help="Also if the file is not as instar wrote it.")
 
 
 @click.group()
@@ -54,7 +51,7 @@ def install(context: Context, project: str | None, everywhere: bool, force: bool
 @_force
 @door
 def uninstall(context: Context, project: str | None, everywhere: bool, force: bool) -> None:
-    """Delete that file, and the folders that were made for it and are empty."""
+    """Delete the plugin file. Empty folders that were made for it are deleted too."""
     place = _place(context, project, everywhere)
     try:
         gone = installed.uninstall(place, force=force)
@@ -65,12 +62,12 @@ def uninstall(context: Context, project: str | None, everywhere: bool, force: bo
 
 @command.command()
 @_project
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+@json_option
 @door
 def status(context: Context, project: str | None, as_json: bool) -> None:
-    """Say where it is installed, and which plugins would work in opencode there."""
+    """Print where the plugin file is, and which plugins work there."""
     folder = context.folder(project)
-    places = {"project": Place.of_project(folder), "global": _everywhere_place(context)}
+    places = {"project": BridgeFile.of_project(folder), "global": _everywhere_place(context)}
     states = {name: installed.state(place) for name, place in places.items()}
     opened, theirs, dropped = asyncio.run(_plugins(context, folder))
     if as_json:
@@ -79,7 +76,7 @@ def status(context: Context, project: str | None, as_json: bool) -> None:
             "plugins": opened,
             "opencode": theirs,
         }
-        click.echo(msgspec.json.format(msgspec.json.encode(shown)))
+        print_json(shown)
         return
     for name, place in places.items():
         click.echo(f"{name}: {_WORDS[states[name]]} ({one_line(str(place.file))})")
@@ -89,24 +86,34 @@ def status(context: Context, project: str | None, as_json: bool) -> None:
     tell_untrusted(dropped)
 
 
+@click.command()
+@door
+async def bridge(context: Context) -> None:
+    """Serve instar's plugins to opencode over stdin and stdout (docs/plugin-protocol.md). No command for people."""
+    # Start-up time: only the bridge needs its rooms.
+    from instar.opencode.bridge.server import run
+
+    await run(context.environment)
+
+
 async def _plugins(context: Context, folder: Path) -> tuple[list[str], list[str], list[str]]:
     # Start-up time: install and uninstall need no settings.
-    from instar.bridge.opening import read
+    from instar.opencode.bridge.plugins import read
     from instar.process import Processes
 
     found = await read(folder, context.environment, Processes())
-    own = {str(place.file) for place in (Place.of_project(folder), _everywhere_place(context))}
+    own = {str(place.file) for place in (BridgeFile.of_project(folder), _everywhere_place(context))}
     theirs = [target for target in found.theirs if target not in own]
     return [one.target for one in (*found.early, *found.late)], theirs, found.settings.dropped
 
 
-def _place(context: Context, project: str | None, everywhere: bool) -> Place:
+def _place(context: Context, project: str | None, everywhere: bool) -> BridgeFile:
     if everywhere and project is not None:
         raise click.UsageError("--global and --project exclude each other")
-    return _everywhere_place(context) if everywhere else Place.of_project(context.folder(project))
+    return _everywhere_place(context) if everywhere else BridgeFile.of_project(context.folder(project))
 
 
-def _everywhere_place(context: Context) -> Place:
+def _everywhere_place(context: Context) -> BridgeFile:
     """opencode's own folder, in whichever place its configuration is kept."""
     config = context.environment.get("XDG_CONFIG_HOME")
-    return Place.of_all(Path(config) if config else context.paths.home / ".config")
+    return BridgeFile.of_all(Path(config) if config else context.paths.home / ".config")

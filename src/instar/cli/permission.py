@@ -1,43 +1,32 @@
-"""``instar permission``: what was allowed for always in a folder, and taking it back."""
+"""``instar permission``: list what was always allowed in a folder, and take it back."""
 
 import difflib
 from collections.abc import Sequence
 
 import click
-import msgspec
 
-from instar import wire
-from instar.cli.context import Context
-from instar.cli.door import door, opened_runtime
-from instar.cli.failure import Failure
-from instar.cli.line import short
+from instar.cli.door import Context, Failure, door, folder_option, json_option
+from instar.cli.text import print_list, short
 from instar.message import Rule
-from instar.runtime import Options
 
 
 @click.group()
 def command() -> None:
-    """List what was allowed for always in a folder's repository, or take it back."""
+    """List what you allowed with `always` in a folder's repository, or take it back."""
 
 
-_folder = click.option("--dir", "folder", metavar="PATH", help="What holds in this folder.")
+_folder = folder_option("The permissions of this folder.")
 
 
 @command.command("list")
 @_folder
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @door
 async def list_(context: Context, folder: str | None, as_json: bool) -> None:
-    """List the permissions and patterns that an `always` answer allowed, oldest first."""
-    async with opened_runtime(Options(context.folder(folder), context.environment)) as runtime:
+    """List what `always` answers allowed, oldest first."""
+    async with context.runtime(folder) as runtime:
         found = await runtime.permission.approvals()
-    if as_json:
-        click.echo(msgspec.json.format(wire.encode(found)))
-        return
-    if not found:
-        click.echo("instar: nothing was allowed for always here", err=True)
-    for rule in found:
-        click.echo(_line(rule))
+    print_list(found, _line, as_json=as_json, otherwise="nothing was allowed for always here")
 
 
 @command.command()
@@ -49,15 +38,15 @@ async def list_(context: Context, folder: str | None, as_json: bool) -> None:
 async def remove(
     context: Context, permission: str | None, pattern: str | None, folder: str | None, everything: bool
 ) -> None:
-    """Take back what was allowed for always: PERMISSION and PATTERN as `list` prints them."""
+    """Take back what you allowed. PERMISSION and PATTERN are as `list` prints them."""
     if everything == (permission is not None) or (permission is None) != (pattern is None):
         raise click.UsageError("name a PERMISSION and a PATTERN, or --all")
-    async with opened_runtime(Options(context.folder(folder), context.environment)) as runtime:
+    async with context.runtime(folder) as runtime:
         known = await runtime.permission.approvals()
-        gone = known if everything else _named(known, permission or "", pattern or "")
-        for rule in gone:
+        removed = known if everything else _named(known, permission or "", pattern or "")
+        for rule in removed:
             await runtime.permission.forget(rule.permission, rule.pattern)
-    for rule in gone:
+    for rule in removed:
         click.echo(f"removed {_line(rule)}")
 
 

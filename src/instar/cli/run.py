@@ -1,53 +1,59 @@
-"""``instar run``: one message, one answer."""
+"""``instar run``: one message, one answer; here, or with ``--attach`` in a server (`attach.py`)."""
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+import mimetypes
+import os
+import select
+import shlex
+import stat
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
 
 import click
 import msgspec
 
-from instar.approval import always_once
-from instar.bus import Subscription
-from instar.cli import call, question, workspace
-from instar.cli.context import Context
-from instar.cli.door import door, opened_runtime
-from instar.cli.failure import Failure
-from instar.cli.follow import Follower, View
-from instar.cli.message import compose, readable
-from instar.cli.session import find
-from instar.cli.signals import CODE, Stop
-from instar.cli.trust import told
-from instar.cli.wanted import Wanted, code, shown
-from instar.flagship import seen_in
+from instar.approval.permissions import always_once
+from instar.cli import person
+from instar.cli.door import Context, Failure, door, in_utf8, opened_runtime
+from instar.cli.follow import Follower, view_of
+from instar.cli.output import TurnView
+from instar.cli.person import INTERRUPTED, Interrupts, RunRequest
+from instar.cli.text import note
+from instar.definitions.command import UnknownCommand, mentioned_parts
+from instar.event.bus import Subscription
 from instar.message import ModelRef, Session, User, WithParts
-from instar.plugin import PromptBody, SessionBody, Value
+from instar.plugin import CommandBody, PromptBody, SessionBody, Value
 from instar.runtime import Options, Runtime
-from instar.settings import guards_in
-from instar.wire import Plain as Object
+from instar.turn.command import found as found_command
+from instar.turn.command import skill_commands
+from instar.wire import Plain
 
-T = TypeVar("T")
+_STDIN: Final = "-"
+_STDIN_PATIENCE: Final = 2.0
+"""Seconds without input after which the person is told what is being waited for."""
 
 
 @click.command()
 @click.argument("message", nargs=-1)
 @click.option("-m", "--model", metavar="PROVIDER/MODEL", help="The model that answers.")
-@click.option("--agent", help="The agent that answers.")
+@click.option("--agent", metavar="NAME", help="The agent that answers.")
 @click.option("-s", "--session", metavar="ID", help="Go on with this session.")
 @click.option("-c", "--continue", "continued", is_flag=True, help="Go on with the folder's last session.")
-@click.option("--title", help="The session's title.")
+@click.option("--title", metavar="TEXT", help="The session's title.")
 @click.option(
     "-f", "--file", "files", multiple=True, metavar="PATH", help="Attach a file or folder; repeatable."
 )
 @click.option("--command", metavar="NAME", help="Run this command; the message is its arguments.")
 @click.option("--dir", "folder", metavar="PATH", help="Run in this folder.")
-@click.option("--attach", metavar="URL", help="Run it in the server there (http://… or unix:PATH).")
+@click.option("--attach", "url", metavar="URL", help="Run it in the server there (http://… or unix:PATH).")
 @click.option("--worktree", metavar="NAME", help="Work in this git worktree; made when there is none.")
 @click.option("--workspace", metavar="PATH", help="The evolve workspace; switches evolve on.")
 @click.option("--safe", is_flag=True, help="Start with none of the agent's changes to the evolve workspace.")
 @click.option(
-    "--profile", metavar="NAME", help="Start with what the agent kept as this in the evolve workspace."
+    "--profile", metavar="NAME", help="Start with the profile that the agent saved under this name."
 )
 @click.option(
     "--format",
@@ -60,173 +66,174 @@ T = TypeVar("T")
 )
 @door
 async def command(
-    context: Context, message: tuple[str, ...], files: tuple[str, ...], folder: str | None, **rest: Any
-) -> int:
-    """Give the agent a MESSAGE and print its answer. Piped input and - are read as part of the message."""
-    if rest["session"] and rest["continued"]:
-        raise click.UsageError("--session and --continue cannot stand together")
-    url = rest.pop("attach")
-    if url is not None:
-        return await _attached(context, url, message, files, folder, rest)
-    directory = context.folder(folder)
-    parts = compose(message, files, context.directory, needed=rest["command"] is None)
-    rest["workspace"] = context.absolute(rest["workspace"])
-    rest["title"] = readable(rest["title"] or "") or None
-    wanted = Wanted(directory=directory, parts=parts, said=" ".join(message), **rest)
-    with Stop() as stop:
-        try:
-            return await _run(context, wanted, stop)
-        except asyncio.CancelledError:
-            if not stop.pressed:
-                raise
-            return CODE
-
-
-async def _attached(
     context: Context,
-    url: str,
     message: tuple[str, ...],
     files: tuple[str, ...],
     folder: str | None,
-    rest: Object,
+    url: str | None,
+    **asked: Any,
 ) -> int:
-    # Start-up time: a run of its own needs no client.
-    from instar.cli.attach import Attached, attached
+    """Give the agent a MESSAGE and print its answer. Piped input and - are read as part of the message."""
+    if asked["session"] and asked["continued"]:
+        raise click.UsageError("--session and --continue exclude each other")
+    if url is not None:
+        for name in ("worktree", "workspace", "safe", "profile"):
+            if asked[name]:
+                raise click.UsageError(f"--{name} is an option of the server: leave it out beside --attach")
+    directory = context.directory if url is not None else context.folder(folder)
+    if asked["workspace"]:
+        asked["workspace"] = str(context.path(asked["workspace"]))
+    asked["title"] = _readable(asked["title"] or "") or None
+    parts = _parts(message, files, context.directory, needed=asked["command"] is None)
+    request = RunRequest(directory=directory, parts=parts, words=" ".join(message), **asked)
+    if url is not None:
+        # Start-up time: a run of its own needs no client.
+        from instar.cli.attach import Attached, attached
 
-    for name in ("worktree", "workspace", "safe", "profile"):
-        if rest[name]:
-            raise click.UsageError(f"--{name} is the server's to say: it cannot stand beside --attach")
-    parts = compose(message, files, context.directory, needed=rest["command"] is None)
-    rest["title"] = readable(rest["title"] or "") or None
-    wanted = Wanted(directory=context.directory, parts=parts, said=" ".join(message), **rest)
-    return await attached(context, Attached(url, folder), wanted)
+        return await attached(context, Attached(url, folder), request)
+    with Interrupts() as interrupts:
+        try:
+            return await _run(context, request, interrupts)
+        except asyncio.CancelledError:
+            if not interrupts.count:
+                raise
+            return INTERRUPTED
 
 
-async def _run(context: Context, wanted: Wanted, stop: Stop) -> int:
-    if wanted.worktree is not None:
-        wanted = await _in_worktree(context, wanted, wanted.worktree)
-    options = _options(context, wanted)
+async def _run(context: Context, request: RunRequest, interrupts: Interrupts) -> int:
+    if request.worktree is not None:
+        request = await _in_worktree(context, request, request.worktree)
+    options = _options(context, request)
     async with opened_runtime(options, automatic=True) as runtime:
-        if wanted.workspace_id is not None or not await _is_trusted_now(context, runtime):
-            return await _turn(runtime, wanted, stop)
+        if request.workspace_id is not None or not await _is_trusted_now(context, runtime):
+            return await _turn(runtime, request, interrupts)
     async with opened_runtime(options, automatic=True) as runtime:
-        return await _turn(runtime, wanted, stop)
+        return await _turn(runtime, request, interrupts)
 
 
-async def _in_worktree(context: Context, wanted: Wanted, name: str) -> Wanted:
-    """The same, wanted in a workspace of the folder's project. Trust is offered first: the worktree inherits it."""
-    async with opened_runtime(_options(context, wanted)) as runtime:
+async def _in_worktree(context: Context, request: RunRequest, name: str) -> RunRequest:
+    """The same request for a workspace of the folder's project. Trust is offered first: the worktree inherits it."""
+    # Start-up time: only --worktree needs the command for workspaces.
+    from instar.cli.workspace import found_or_made
+
+    async with opened_runtime(_options(context, request)) as runtime:
         await _is_trusted_now(context, runtime)
-        info = await workspace.entered(runtime, name)
+        info = await found_or_made(runtime, name)
         directory = await runtime.workspace.enter(info.id)
-    return msgspec.structs.replace(wanted, directory=directory, workspace_id=info.id)
+    return msgspec.structs.replace(request, directory=directory, workspace_id=info.id)
 
 
-async def _work(runtime: Runtime, wanted: Wanted, session_id: str) -> Callable[[], Awaitable[WithParts]]:
-    """What the message asks for: a command, or a prompt with the files and agents that it mentions."""
-    command = call.called(runtime, wanted.command, wanted.parts)
-    if command is not None:
-        command.agent, command.model = wanted.agent, wanted.model
-        body = await call.completed(runtime, command)
-        return lambda: runtime.session.command(session_id, body)
-    parts = [*wanted.parts, *call.mentioned(runtime, wanted.said)]
-    prompt = PromptBody(parts=parts, agent=wanted.agent, model=_model(runtime, wanted))
-    return lambda: runtime.session.prompt(session_id, prompt)
-
-
-async def _turn(runtime: Runtime, wanted: Wanted, stop: Stop) -> int:
-    if runtime.instance.halt.mark() != runtime.instance.halt.opened:
+async def _turn(runtime: Runtime, request: RunRequest, interrupts: Interrupts) -> int:
+    if runtime.instance.stops.last_id() != runtime.instance.stops.opened:
         raise Failure("instar stop came while this began: run it again if you still want it")
-    if wanted.profile is not None and "self" not in runtime.registry.views:
+    if request.profile is not None and "self" not in runtime.registry.views:
         raise Failure('--profile needs "tools": {"self_evolution": true} in your instar.json (docs/self.md)')
-    session = await _session(runtime, wanted)
-    view = shown(wanted, session.id)
+    session = await _session(runtime, request)
+    view = view_of(request.format, session.id)
     follower = Follower(session.id, view)
-    work = await _work(runtime, wanted, session.id)
-    stop.abort = lambda: runtime.session.abort(session.id)
-    stop.hurry = runtime.end_children
+    work = await _work(runtime, request, session.id)
+    interrupts.abort = lambda: runtime.session.abort(session.id)
+    interrupts.end_children = runtime.end_children
     with runtime.instance.bus.subscribe() as subscription:
-        answer = await _shown(work, subscription, follower, stop.abort)
-    await _others_at_rest(runtime, view, stop)
-    for text in _problems(runtime):
-        view.note(text)
-    if close := getattr(view, "close", None):
-        close(session.id)
-    return code(answer, follower, stop)
+        answer = await _shown(work, subscription, follower, interrupts.abort)
+    await _others_at_rest(runtime, view, interrupts)
+    for problem in _problems(runtime):
+        view.note(problem)
+    view.close(session.id)
+    return follower.exit_code(answer, interrupted=bool(interrupts.count))
 
 
 async def _shown(
-    prompt: Callable[[], Awaitable[T]],
+    work: Callable[[], Awaitable[WithParts]],
     subscription: Subscription,
     follower: Follower,
     abort: Callable[[], Awaitable[bool]],
-) -> T:
-    """Run a prompt and show its events as they come; when showing fails (a broken pipe) the turn is ended."""
-    asked = asyncio.ensure_future(prompt())
-    showing = asyncio.create_task(_show(subscription, follower))
+) -> WithParts:
+    """Run a turn and show its events as they come; when showing fails (a broken pipe) the turn is ended."""
+
+    async def show() -> None:
+        async for event in subscription:
+            follower.take(event)
+
+    turn = asyncio.ensure_future(work())
+    showing = asyncio.create_task(show())
     ticking = asyncio.create_task(_tick(follower))
     try:
-        await asyncio.wait([asked, showing], return_when=asyncio.FIRST_COMPLETED)
-        if not asked.done():
+        await asyncio.wait([turn, showing], return_when=asyncio.FIRST_COMPLETED)
+        if not turn.done():
             await abort()
-        return await asked
+        return await turn
     finally:
-        if not asked.done():
-            asked.cancel()
+        if not turn.done():
+            turn.cancel()
         ticking.cancel()
         subscription.close()
         await showing
 
 
-async def _show(subscription: Subscription, follower: Follower) -> None:
-    async for event in subscription:
-        follower.take(event)
-
-
 async def _tick(follower: Follower) -> None:
+    """Tell the follower each second that time goes by, until cancelled."""
     while True:
         await asyncio.sleep(1)
         follower.tick()
 
 
-async def _others_at_rest(runtime: Runtime, view: View, stop: Stop) -> None:
-    """Wait for the sessions that what a plugin sent them set to work: their turns would end with this process."""
+async def _others_at_rest(runtime: Runtime, view: TurnView, interrupts: Interrupts) -> None:
+    """Wait for the sessions that a plugin set to work with a message: their turns would end with this process."""
     for session_id in await runtime.session.status():
         origin = await runtime.session.origin(session_id)
         # What began by itself, as a heartbeat, was not asked for here.
-        if origin.name != "person" or not origin.depth or stop.pressed:
+        if origin.name != "person" or not origin.depth or interrupts.count:
             continue
         view.note(f"waiting for session {session_id}, which answers what {origin.source} sent it")
-        stop.abort = functools.partial(runtime.session.abort, session_id)
+        interrupts.abort = functools.partial(runtime.session.abort, session_id)
         await runtime.turns.wait(await runtime.instance.sessions.open(session_id))
 
 
-async def _session(runtime: Runtime, wanted: Wanted) -> Session:
+def _problems(runtime: Runtime) -> list[str]:
+    """What plugins say is wrong with them now: the `problems` of their views, a sentence each."""
+    views = [(view.name, view.children.get("problems")) for view in runtime.registry.views.values()]
+    return [
+        f"{name}: {problem}" for name, node in views if isinstance(node, Value) for problem in node.read("")
+    ]
+
+
+# -- the session and its model -----------------------------------------------------------------------
+
+
+async def _session(runtime: Runtime, request: RunRequest) -> Session:
     """Return the session to go on with, or a new one. Raises what a wrong agent, model or id raises."""
-    if wanted.session or wanted.continued:
-        found = await _earlier(runtime, wanted)
-        if found is not None:
-            return await runtime.session.update(found.id, title=wanted.title) if wanted.title else found
-    _check_model(runtime, wanted)
+    if request.session or request.continued:
+        earlier = await _earlier(runtime, request)
+        if earlier is not None:
+            return await runtime.session.update(earlier.id, title=request.title) if request.title else earlier
+    # Without a model no session is made.
+    models, agent = runtime.instance.models, runtime.instance.agents.get(request.agent)
+    if _model(runtime, request) is None:
+        if agent.model is not None:
+            models.find(f"{agent.model.provider_id}/{agent.model.model_id}")
+        else:
+            models.default()
     return await runtime.session.create(
-        SessionBody(title=wanted.title, agent=wanted.agent, workspace_id=wanted.workspace_id)
+        SessionBody(title=request.title, agent=request.agent, workspace_id=request.workspace_id)
     )
 
 
-async def _earlier(runtime: Runtime, wanted: Wanted) -> Session | None:
-    if wanted.session:
-        return await find(runtime, wanted.session)
-    here = str(runtime.instance.directory)
-    for session in await runtime.session.list():
-        is_open = session.parent_id is None and session.time.archived is None
-        if session.directory == here and is_open and await _is_a_persons(runtime, session.id):
+async def _earlier(runtime: Runtime, request: RunRequest) -> Session | None:
+    # Start-up time: most runs begin a session.
+    from instar.cli.session import find, open_sessions
+
+    if request.session:
+        return await find(runtime, request.session)
+    for session in await open_sessions(runtime):
+        if await _is_a_persons(runtime, session.id):
             return session
-    click.echo("instar: there is no session to go on with here, so this is a new one", err=True)
+    note("there is no session to go on with here, so this is a new one")
     return None
 
 
 async def _is_a_persons(runtime: Runtime, session_id: str) -> bool:
-    """Whether a person spoke in a session, or nobody yet: a heartbeat's is not theirs to go on with unasked."""
+    """Whether a person spoke in a session, or nobody yet: `--continue` does not go on with a heartbeat's."""
     origins = await runtime.instance.store.origins(session_id)
     if not origins:
         return True
@@ -234,68 +241,153 @@ async def _is_a_persons(runtime: Runtime, session_id: str) -> bool:
     return any(isinstance(one.info, User) and one.info.id not in origins for one in history)
 
 
-def _model(runtime: Runtime, wanted: Wanted) -> ModelRef | None:
+def _model(runtime: Runtime, request: RunRequest) -> ModelRef | None:
     """The model that the command line names; its provider may have been left out."""
-    if not wanted.model:
+    if not request.model:
         return None
-    found = runtime.instance.models.find(wanted.model)
-    return ModelRef(provider_id=found.provider_id, model_id=found.id)
+    model = runtime.instance.models.find(request.model)
+    return ModelRef(provider_id=model.provider_id, model_id=model.id)
 
 
-def _check_model(runtime: Runtime, wanted: Wanted) -> None:
-    """See that there is a model before a session is made for it."""
-    chosen = runtime.instance.agents.get(wanted.agent).model
-    models = runtime.instance.models
-    if wanted.model:
-        models.find(wanted.model)
-    elif chosen is not None:
-        models.find(f"{chosen.provider_id}/{chosen.model_id}")
-    else:
-        models.default()
+# -- the message -------------------------------------------------------------------------------------
+
+
+def _parts(words: Sequence[str], files: Iterable[str], folder: Path, *, needed: bool) -> list[Plain]:
+    """Return a prompt's parts: the text first, then a part for each of `files`, relative to `folder`.
+
+    Standard input is read when a word is ``-`` or when it is a pipe or a file; it follows the words.
+    Raises `click.UsageError` when there is no message though one is `needed`, or a file is missing.
+    """
+    said = _readable(" ".join(word for word in words if word != _STDIN))
+    piped = _read_stdin() if _STDIN in words or _is_piped() else ""
+    text = "\n".join(piece for piece in (said, piped) if piece.strip())
+    parts = [_file(name, folder) for name in files]
+    if not text and needed:
+        raise click.UsageError('there is no message; say it as instar run "…", or pipe it in')
+    return [{"type": "text", "text": text}, *parts]
+
+
+def _readable(text: str) -> str:
+    """A word of the command line as text: bytes that are not UTF-8 become U+FFFD."""
+    return text.encode(errors="surrogateescape").decode(errors="replace")
+
+
+def _read_stdin() -> str:
+    stream = sys.stdin.buffer
+    if not sys.stdin.isatty() and not select.select([stream], [], [], _STDIN_PATIENCE)[0]:
+        note("waiting for the end of standard input (close it with </dev/null)")
+    return stream.read().decode(errors="replace").rstrip("\n")
+
+
+def _is_piped() -> bool:
+    """Whether standard input is a pipe, a socket or a file: something that was given on purpose."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError, AttributeError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+
+
+def _file(name: str, folder: Path) -> Plain:
+    path = in_utf8((folder / Path(name).expanduser()).resolve())
+    if not path.exists():
+        raise click.UsageError(f"there is no file {path}")
+    mime = "application/x-directory" if path.is_dir() else mimetypes.guess_type(path.name)[0] or "text/plain"
+    return {"type": "file", "mime": mime, "filename": path.name, "url": path.as_uri()}
+
+
+async def _work(runtime: Runtime, request: RunRequest, session_id: str) -> Callable[[], Awaitable[WithParts]]:
+    """What the message asks for: a command, or a prompt with the files and agents that its words mention."""
+    command = _command(runtime, request)
+    if command is not None:
+        await _complete(runtime, command)
+        return lambda: runtime.session.command(session_id, command)
+    instance = runtime.instance
+    agents = {agent.name for agent in instance.agents.subagents()}
+    mentioned = mentioned_parts(request.words, [instance.directory, instance.project.worktree], agents)
+    parts = [*request.parts, *mentioned]
+    prompt = PromptBody(parts=parts, agent=request.agent, model=_model(runtime, request))
+    return lambda: runtime.session.prompt(session_id, prompt)
+
+
+def _command(runtime: Runtime, request: RunRequest) -> CommandBody | None:
+    """What ``--command NAME`` or a message ``/name arguments`` calls, a command or a skill; None for a message.
+
+    Raises `click.UsageError` for a `NAME` that no command has. A message that begins with the slash of something
+    else (a path) stays a message.
+    """
+    commands = runtime.instance.commands
+    skills = {command.name for command in skill_commands(runtime.instance)}
+    text = str(request.parts[0]["text"])
+    name, arguments = request.command, text
+    if name is None:
+        first, *rest = text.split(maxsplit=1) or [""]
+        name, arguments = first[1:], rest[0] if rest else ""
+        known = {command.name for command in commands.all()} | skills
+        if not first.startswith("/") or name not in known:
+            return None
+    name = name.removeprefix("/")
+    try:
+        if name not in skills:
+            commands.get(name)
+    except UnknownCommand as error:
+        raise click.UsageError(str(error)) from None
+    return CommandBody(
+        command=name,
+        arguments=arguments,
+        parts=request.parts[1:] or None,
+        agent=request.agent,
+        model=request.model,
+    )
+
+
+async def _complete(runtime: Runtime, body: CommandBody) -> None:
+    """Ask a person at the terminal for the values that a command lacks."""
+    if not person.is_there():
+        return
+    command = await found_command(runtime.instance, body.command)
+    for name in command.missing(body.arguments):
+        click.echo(f"{name}: ", nl=False, err=True)
+        value = await person.line()
+        if value:
+            body.arguments = f"{body.arguments} {name}={shlex.quote(value)}".strip()
+
+
+# -- trust and options -------------------------------------------------------------------------------
 
 
 async def _is_trusted_now(context: Context, runtime: Runtime) -> bool:
     """Offer to trust the folder when something of it was skipped; whether the person said yes."""
-    if not question.is_there() or not runtime.untrusted:
+    if not person.is_there() or not runtime.untrusted:
         return False
     project = runtime.instance.project
     folder = project.worktree if project.vcs else project.directory
     # A folder that is trusted was looked at by then: what changed in it since is read before it is trusted again.
     if context.trust.is_refused(folder) or context.trust.is_trusted(folder):
         return False
+    # Start-up time: most runs ask nothing.
+    from instar.cli.trust import told
+    from instar.settings.builtin_plugins import seen_in
+    from instar.settings.load import code_in, guards_in
+
     guards, seen = guards_in(folder, context.paths), seen_in(folder)
-    for line in told(guards, seen):
+    code = code_in(folder, context.paths, context.environment)
+    for line in told(guards, seen, code):
         click.echo(line, err=True)
-    if not await question.yes(f"Trust {folder}? What it brings may then run on this machine."):
+    if not await person.yes(f"Trust {folder}? What it brings may then run on this machine."):
         context.trust.refuse(folder)
         return False
-    context.trust.add(folder, guards, seen)
+    context.trust.add(folder, guards, seen, code)
     return True
 
 
-def _options(context: Context, wanted: Wanted) -> Options:
+def _options(context: Context, request: RunRequest) -> Options:
     """How the runtime is opened: with the person who is at the terminal, if there is one."""
-    options = Options(wanted.directory, context.environment, _flags(wanted))
-    if question.is_there():
-        person = question.AtTerminal()
-        answer = None if wanted.format == "json" else person.answer
-        options = msgspec.structs.replace(options, person=person.permit, questioner=answer)
-    return msgspec.structs.replace(options, person=always_once) if wanted.auto else options
-
-
-def _flags(wanted: Wanted) -> Object:
-    flags = {
-        "model": wanted.model,
-        "workspace": wanted.workspace,
-        "safe": wanted.safe,
-        "profile": wanted.profile,
-    }
-    return {name: value for name, value in flags.items() if value}
-
-
-def _problems(runtime: Runtime) -> list[str]:
-    """What plugins say is wrong with them now: the `problems` of their views, a sentence each."""
-    found = [(view.name, view.children.get("problems")) for view in runtime.registry.views.values()]
-    return [
-        f"{name}: {problem}" for name, node in found if isinstance(node, Value) for problem in node.read("")
-    ]
+    names = ("model", "workspace", "safe", "profile")
+    flags = {name: value for name in names if (value := getattr(request, name))}
+    options = Options(request.directory, context.environment, flags)
+    if person.is_there():
+        terminal = person.AtTerminal()
+        answer = None if request.format == "json" else terminal.answer
+        options = msgspec.structs.replace(options, person=terminal.permit, questioner=answer)
+    return msgspec.structs.replace(options, person=always_once) if request.auto else options

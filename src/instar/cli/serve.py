@@ -1,34 +1,47 @@
 """``instar serve``: opencode's HTTP interface, until a signal ends it."""
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from instar.cli import collector
-from instar.cli.context import Context
-from instar.cli.door import door, in_process
-from instar.cli.failure import Failure
-
-if TYPE_CHECKING:
-    from instar.server.listen import Address, Exposure
-    from instar.server.password import Password
+from instar.cli.door import Context, Failure, door, folder_option, in_process
+from instar.cli.text import note
+from instar.server.access import origins
+from instar.server.instances import Instances
+from instar.server.listen import Address, BindError, Exposure, is_loopback, serve
+from instar.server.own_server import OwnServer
+from instar.server.password import Password, find_password
 
 
 @click.command()
-@click.option("--hostname", default="127.0.0.1", show_default=True, help="The name or address to listen on.")
-@click.option("--port", default=4096, show_default=True, type=click.IntRange(0, 65535), help="0 is any.")
+@click.option(
+    "--hostname",
+    metavar="ADDRESS",
+    default="127.0.0.1",
+    show_default=True,
+    help="Listen on this name or address.",
+)
+@click.option(
+    "--port",
+    metavar="N",
+    default=4096,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="Listen on this port; 0 takes any free one.",
+)
 @click.option("--socket", metavar="PATH", help="Listen at a Unix socket, mode 0600, instead.")
-@click.option("--dir", "folder", metavar="PATH", help="The directory of requests that name none.")
+@folder_option("The folder for requests that name none.")
 @click.option("--workspace", metavar="PATH", help="The evolve workspace; switches evolve on.")
 @click.option("--safe", is_flag=True, help="Start with none of the agent's changes to the evolve workspace.")
 @click.option(
     "--no-auth",
     count=True,
-    help="Let everybody in who reaches the port; said twice, also from other machines.",
+    help="Ask for no password; give it twice to allow that on an address that other machines reach.",
 )
-@click.option("--cors", metavar="ORIGIN", multiple=True, help="A site whose pages may ask; repeatable.")
+@click.option(
+    "--cors", metavar="ORIGIN", multiple=True, help="A site whose pages may use the server; repeatable."
+)
 @click.option(
     "--grace",
     default=5.0,
@@ -36,7 +49,7 @@ if TYPE_CHECKING:
     type=click.FloatRange(0, 3600),
     help="Seconds that turns have to end when the server is told to.",
 )
-@click.option("--mdns/--no-mdns", hidden=True, help="opencode's; there is no such announcement here.")
+@click.option("--mdns/--no-mdns", hidden=True, help="An option of opencode; instar does not announce itself.")
 @door
 async def command(
     context: Context,
@@ -51,28 +64,33 @@ async def command(
     grace: float,
     mdns: bool,
 ) -> None:
-    """Serve HTTP. Log in as opencode (or instar) with INSTAR_SERVER_PASSWORD, or the password file's."""
-    # Start-up time: these bring Starlette and uvicorn.
-    from instar.cli.own_server import OwnServer
-    from instar.server.instances import Instances
-    from instar.server.listen import Address, BindError, serve
-    from instar.server.password import find_password
+    """Serve opencode's HTTP interface until a signal ends it.
 
+    Log in as opencode (or instar) with the password in INSTAR_SERVER_PASSWORD, else in the password file.
+    """
     if mdns:
         raise click.UsageError("instar announces itself to nobody: leave --mdns out and tell its address")
-    file = context.absolute(socket)
-    address = Address(hostname, port, None if file is None else Path(file))
+    address = Address(hostname, port, context.path(socket) if socket else None)
+    is_exposed = address.path is None and not is_loopback(hostname)
+    if no_auth == 1 and is_exposed:
+        raise click.UsageError(
+            f"--no-auth at {hostname} would let whoever reaches this machine run commands as you;"
+            " leave it out, or say it twice if that is meant"
+        )
     password = None if no_auth else find_password(context.environment, context.paths.password_file)
     user = context.environment.get("OPENCODE_SERVER_USERNAME") or "opencode"
-    exposure = _exposure(address, password, no_auth, (cors, grace, user))
-    asked = {"workspace": context.absolute(workspace), "safe": safe}
+    try:
+        exposure = Exposure(None if password is None else password.value, origins(cors), grace, user)
+    except ValueError as error:
+        raise click.UsageError(f"--cors: {error}") from error
+    asked = {"workspace": str(context.path(workspace)) if workspace else None, "safe": safe}
     flags = {name: value for name, value in asked.items() if value}
     instances = Instances(context.folder(folder), context.environment, flags, in_process, OwnServer)
 
     def announce(url: str) -> None:
         collector.started()
-        for line in _notices(address, password):
-            click.echo(f"instar: {line}", err=True)
+        for line in _notices(password, is_exposed=is_exposed):
+            note(line)
         # The SDK of opencode starts a server and waits for this very line.
         click.echo(f"opencode server listening on {url}")
 
@@ -82,42 +100,17 @@ async def command(
         raise Failure(str(error)) from error
 
 
-def _exposure(
-    address: "Address", password: "Password | None", no_auth: int, more: tuple[Sequence[str], float, str]
-) -> "Exposure":
-    """Return who may come in. Raises `click.UsageError` for what would let strangers in unasked."""
-    from instar.server.cors import origins  # start-up time
-    from instar.server.listen import Exposure
-
-    cors, grace, user = more
-    if no_auth == 1 and _reaches_out(address):
-        raise click.UsageError(
-            f"--no-auth at {address.hostname} would let whoever reaches this machine run commands as you;"
-            " leave it out, or say it twice if that is meant"
-        )
-    try:
-        return Exposure(None if password is None else password.value, origins(cors), grace, user)
-    except ValueError as error:
-        raise click.UsageError(f"--cors: {error}") from error
-
-
-def _notices(address: "Address", password: "Password | None") -> list[str]:
+def _notices(password: Password | None, *, is_exposed: bool) -> list[str]:
     if password is None:
-        who = "whoever reaches this machine" if _reaches_out(address) else "whoever reaches this port"
+        who = "whoever reaches this machine" if is_exposed else "whoever reaches this port"
         return [
             f"no password is asked for: {who} can run commands",
             "the programs that the model starts reach it too: they can answer what it asks you, and read what is hidden"
             " from them",
         ]
-    told = [f"log in as opencode with the password in {password.origin}"]
-    if _reaches_out(address):
-        told.append(
+    lines = [f"log in as opencode with the password in {password.origin}"]
+    if is_exposed:
+        lines.append(
             "other machines reach this port, and the password travels unencrypted: put a proxy with TLS before it"
         )
-    return told
-
-
-def _reaches_out(address: "Address") -> bool:
-    from instar.server.listen import is_loopback  # start-up time
-
-    return address.path is None and not is_loopback(address.hostname)
+    return lines

@@ -1,18 +1,25 @@
-"""``instar session``: look at the sessions of a folder's project, take them back, copy them, put them away."""
+"""``instar session``: list, show, revert, fork, archive, compact and delete the sessions of a folder's project."""
 
 import time
 from pathlib import Path
 
 import click
-import msgspec
 
 from instar import wire
-from instar.agent import parse_model
-from instar.cli.context import Context
-from instar.cli.door import door, opened_runtime
-from instar.cli.failure import Failure
-from instar.cli.line import money, short, tool_line
-from instar.cli.text import harmless, one_line
+from instar.cli.door import Context, Failure, door, folder_option, json_option
+from instar.cli.output import tool_line
+from instar.cli.text import (
+    counted,
+    harmless,
+    local_time,
+    money,
+    note,
+    one_line,
+    print_json,
+    print_list,
+    short,
+)
+from instar.definitions.agent import parse_model
 from instar.message import (
     Assistant,
     FilePart,
@@ -26,54 +33,53 @@ from instar.message import (
     error_text,
 )
 from instar.plugin import Reverted
-from instar.revert import kept as stays
-from instar.runtime import Options, Runtime
+from instar.runtime import Runtime
+from instar.session.revert import kept as stays
 
 
 @click.group()
 def command() -> None:
-    """Look at and change the sessions of a folder's project."""
+    """List, show and change the sessions of a folder's project.
+
+    ID is a session's id, the first letters of it, or the session's slug.
+    """
 
 
-_folder = click.option("--dir", "folder", metavar="PATH", help="The sessions of this folder's project.")
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_folder = folder_option("The sessions of this folder's project.")
 
 
 @command.command("list")
 @_folder
-@_json
+@json_option
 @door
 async def list_(context: Context, folder: str | None, as_json: bool) -> None:
     """List sessions, last used first."""
-    async with opened_runtime(Options(context.folder(folder), context.environment)) as runtime:
+    async with context.runtime(folder) as runtime:
         sessions = await runtime.session.list()
         here = str(runtime.instance.directory)
-    if as_json:
-        _print_json([wire.to_plain(session) for session in sessions])
-        return
-    if not sessions:
-        click.echo("instar: no sessions here yet", err=True)
-    for session in sessions:
-        where = "" if session.directory == here else f"  ({_place(session)})"
-        click.echo(f"{session.id}  {_when(session.time.updated)}  {short(session.title, 72)}{where}")
+
+    def line(session: Session) -> str:
+        gone = "" if Path(session.directory).is_dir() else ", which is gone"
+        where = "" if session.directory == here else f"  ({short(session.directory)}{gone})"
+        return f"{session.id}  {local_time(session.time.updated)}  {short(session.title, 72)}{where}"
+
+    print_list(sessions, line, as_json=as_json, otherwise="no sessions here yet")
 
 
 @command.command()
 @click.argument("id")
 @_folder
-@_json
+@json_option
 @click.option("--reasoning", is_flag=True, help="Also what the model thought.")
 @door
 async def show(context: Context, id: str, folder: str | None, as_json: bool, reasoning: bool) -> None:
-    """Print a session's transcript. ID may be the first letters of one, or a session's slug."""
-    async with opened_runtime(Options(context.folder(folder), context.environment)) as runtime:
+    """Print a session's transcript. ID may be shortened, or be a slug."""
+    async with context.runtime(folder) as runtime:
         session = await find(runtime, id)
         messages = await runtime.session.messages(session.id)
         waiting = await runtime.instance.sessions.queued(session.id)
     if as_json:
-        _print_json(
-            {"info": wire.to_plain(session), "messages": [message.to_plain() for message in messages]}
-        )
+        print_json({"info": wire.to_plain(session), "messages": [message.to_plain() for message in messages]})
         return
     _print_head(session)
     kept = stays(session, messages)
@@ -83,9 +89,9 @@ async def show(context: Context, id: str, folder: str | None, as_json: bool, rea
         said = " ".join(part["text"] for part in one.prompt.get("parts", []) if "text" in part)
         click.echo(f"\n-- waits in the queue ({short(one.source, 40)}): {short(said)}")
     if len(kept) < len(messages):
-        count = f"{len(messages) - len(kept)} messages" if len(messages) - len(kept) > 1 else "1 message"
+        count = counted(len(messages) - len(kept), "message")
         click.echo(
-            f"\n-- {count} taken back; the next prompt removes them, instar session unrevert brings them back"
+            f"\n-- {count} reverted; the next prompt removes them, instar session unrevert restores them"
         )
 
 
@@ -94,8 +100,8 @@ async def show(context: Context, id: str, folder: str | None, as_json: bool, rea
 @_folder
 @door
 async def delete(context: Context, id: str, folder: str | None) -> None:
-    """Delete a session with all that belongs to it. ID as for show."""
-    async with opened_runtime(Options(context.folder(folder), context.environment)) as runtime:
+    """Delete a session with all that belongs to it. ID may be shortened, or be a slug."""
+    async with context.runtime(folder) as runtime:
         session = await find(runtime, id)
         await runtime.session.delete(session.id)
     click.echo(f"deleted {session.id}  {short(session.title, 72)}")
@@ -110,13 +116,14 @@ async def delete(context: Context, id: str, folder: str | None) -> None:
 async def revert(
     context: Context, id: str, message: str | None, folder: str | None, part: str | None
 ) -> None:
-    """Take a session and the files that it changed back to before MESSAGE, else before your last one.
+    """Undo messages of a session, with their changes to files.
 
-    The messages stay until the next prompt; `unrevert` brings them and the files back. ID as for show.
+    MESSAGE and all after it are undone; without MESSAGE, your last message and all after it. The messages stay until
+    the next prompt; `unrevert` brings them and the files back. ID may be shortened, or be a slug.
     """
     if part is not None and message is None:
         raise click.UsageError("--part needs the MESSAGE that it is a part of")
-    async with opened_runtime(Options(context.folder(folder), context.environment)) as runtime:
+    async with context.runtime(folder) as runtime:
         session = await find(runtime, id)
         done = await runtime.session.revert(session.id, message, part)
     mark = done.session.revert
@@ -129,12 +136,12 @@ async def revert(
 @_folder
 @door
 async def unrevert(context: Context, id: str, folder: str | None) -> None:
-    """Undo a revert: the messages and the files as they were before it. ID as for show."""
-    async with opened_runtime(Options(context.folder(folder), context.environment)) as runtime:
+    """Undo a revert: bring messages and files back. ID may be shortened, or be a slug."""
+    async with context.runtime(folder) as runtime:
         session = await find(runtime, id)
         done = await runtime.session.unrevert(session.id)
     if session.revert is None:
-        click.echo(f"instar: {session.id} is not reverted", err=True)
+        note(f"{session.id} is not reverted")
         return
     click.echo(f"unreverted {session.id}")
     _print_files(done)
@@ -146,8 +153,8 @@ async def unrevert(context: Context, id: str, folder: str | None) -> None:
 @_folder
 @door
 async def fork(context: Context, id: str, message: str | None, folder: str | None) -> None:
-    """Copy a session, up to and without MESSAGE, and print the copy's id. ID as for show."""
-    async with opened_runtime(Options(context.folder(folder), context.environment)) as runtime:
+    """Copy a session and print the copy's id. The copy ends before MESSAGE. ID may be shortened, or be a slug."""
+    async with context.runtime(folder) as runtime:
         session = await find(runtime, id)
         made = await runtime.session.fork(session.id, message)
     click.echo(f"{made.id}  {short(made.title, 72)}")
@@ -157,15 +164,15 @@ async def fork(context: Context, id: str, message: str | None, folder: str | Non
 @click.argument("id")
 @click.argument("message", required=False)
 @_folder
-@_json
+@json_option
 @door
 async def diff(context: Context, id: str, message: str | None, folder: str | None, as_json: bool) -> None:
-    """Print what a session, or the turn of one MESSAGE, did to files. ID as for show."""
-    async with opened_runtime(Options(context.folder(folder), context.environment)) as runtime:
+    """Print what a session, or the turn of one MESSAGE, did to files. ID may be shortened, or be a slug."""
+    async with context.runtime(folder) as runtime:
         session = await find(runtime, id)
         found = await runtime.session.diff(session.id, message)
     if as_json:
-        _print_json([wire.to_plain(one) for one in found])
+        print_json([wire.to_plain(one) for one in found])
         return
     for one in found:
         head = f"{one.status} {one.file} +{one.additions} -{one.deletions}"
@@ -178,8 +185,11 @@ async def diff(context: Context, id: str, message: str | None, folder: str | Non
 @_folder
 @door
 async def archive(context: Context, id: str, folder: str | None, undo: bool) -> None:
-    """Put a session away: it is kept, and no longer listed. ID as for show; with --undo the whole id."""
-    async with opened_runtime(Options(context.folder(folder), context.environment)) as runtime:
+    """Hide a session from lists; it is kept. ID may be shortened, or be a slug.
+
+    With --undo, give the whole id.
+    """
+    async with context.runtime(folder) as runtime:
         session = await find(runtime, id)
         await runtime.session.update(session.id, archived=0 if undo else int(time.time() * 1000))
     click.echo(f"{'unarchived' if undo else 'archived'} {session.id}  {short(session.title, 72)}")
@@ -191,12 +201,12 @@ async def archive(context: Context, id: str, folder: str | None, undo: bool) -> 
 @_folder
 @door
 async def compact(context: Context, id: str, folder: str | None, model: str | None) -> None:
-    """Summarise a session's earlier messages; the model goes on from the summary. ID as for show."""
+    """Summarise a session's earlier messages for the model. ID may be shortened, or be a slug."""
     try:
         chosen = None if model is None else parse_model(model)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    async with opened_runtime(Options(context.folder(folder), context.environment)) as runtime:
+    async with context.runtime(folder) as runtime:
         session = await find(runtime, id)
         await runtime.session.summarize(session.id, chosen)
         (last,) = await runtime.session.messages(session.id, limit=1)
@@ -208,13 +218,15 @@ async def compact(context: Context, id: str, folder: str | None, model: str | No
 
 
 async def find(runtime: Runtime, named: str) -> Session:
-    """Return the session whose id is, or alone begins with, `named`, or whose slug it is.
+    """Return the session with the id or slug `named`, or the only one whose id begins with it.
 
-    Raises `NotFound` when there is none, and `click.UsageError` when `named` means several.
+    Raises `NotFound` when there is none, and `click.UsageError` when there are several.
     """
     sessions = await runtime.session.list()
     found = [one for one in sessions if named == one.id]
-    found = found or [one for one in sessions if named == one.slug or _begins(one.id, named)]
+    # All ids begin with ses_: that alone names none.
+    is_start = len(named) > len("ses_")
+    found = found or [one for one in sessions if named == one.slug or (is_start and one.id.startswith(named))]
     if len(found) > 1:
         several = ", ".join(one.id for one in found[:3])
         raise click.UsageError(f"{named!r} means {len(found)} sessions ({several} …): say more of the id")
@@ -222,41 +234,34 @@ async def find(runtime: Runtime, named: str) -> Session:
     return found[0] if found else await runtime.session.get(named)
 
 
-def _place(session: Session) -> str:
-    """The session's folder, and whether it is there no more."""
-    gone = "" if Path(session.directory).is_dir() else ", which is gone"
-    return f"{short(session.directory)}{gone}"
-
-
-def _begins(id: str, named: str) -> bool:
-    """Whether `named` is the beginning of an id, and more of it than what all ids have."""
-    return id.startswith(named) and len(named) > len("ses_")
+async def open_sessions(runtime: Runtime) -> list[Session]:
+    """Return the sessions of the runtime's folder, last used first, without archived and sub-agents' ones."""
+    here = str(runtime.instance.directory)
+    return [
+        one
+        for one in await runtime.session.list()
+        if one.directory == here and one.parent_id is None and one.time.archived is None
+    ]
 
 
 def _print_files(done: Reverted) -> None:
-    """Say what became of the files, those first that a person may miss."""
+    """Print what became of the files, those first that a person may miss."""
     if done.note is not None:
-        click.echo(f"instar: {one_line(done.note)}", err=True)
+        note(done.note)
     for name in done.kept:
-        click.echo(f"instar: left as it is, since no snapshot holds it: {one_line(name)}", err=True)
+        note(f"left as it is, since no snapshot holds it: {name}")
     for name in done.changed:
-        click.echo(f"instar: had been changed since; unrevert brings that back: {one_line(name)}", err=True)
+        note(f"had been changed since; unrevert brings that back: {name}")
     for name in done.files:
         click.echo(f"  {one_line(name)}")
 
 
-def _print_json(value: object) -> None:
-    click.echo(msgspec.json.format(wire.encode(value)))
-
-
 def _print_head(session: Session) -> None:
     if not Path(session.directory).is_dir():
-        click.echo(
-            "instar: its folder is gone; going on with it works in the folder that you are in", err=True
-        )
+        note("its folder is gone; going on with it works in the folder that you are in")
     tokens = session.tokens.input + session.tokens.output + session.tokens.reasoning
     click.echo(
-        f"{short(session.title)}\n{session.id}  {one_line(session.directory)}  {_when(session.time.created)}"
+        f"{short(session.title)}\n{session.id}  {one_line(session.directory)}  {local_time(session.time.created)}"
     )
     click.echo(f"{tokens:,} tokens, {money(session.cost)}")
 
@@ -268,7 +273,7 @@ def _print_message(message: WithParts, *, reasoning: bool) -> None:
     if isinstance(info, Assistant) and info.error is not None:
         shown.append(f"! {error_text(info.error)}")
     if shown:
-        click.echo(f"\n-- {by}, {info.agent}, {_when(info.time.created)}")
+        click.echo(f"\n-- {by}, {info.agent}, {local_time(info.time.created)}")
         click.echo(harmless("\n".join(shown)))
 
 
@@ -290,7 +295,3 @@ def _text(part: Part, *, reasoning: bool) -> str | None:
             return f"[{one_line(part.type)}] {wire.encode(part.fields).decode()}"
         case _:
             return None
-
-
-def _when(milliseconds: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(milliseconds / 1000))

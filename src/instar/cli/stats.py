@@ -1,19 +1,18 @@
 """``instar stats``: what model calls used and cost, by day, session, agent, model, cause and origin."""
 
-from pathlib import Path
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import click
 import msgspec
 
-from instar.cli import figures
-from instar.cli.context import Context
-from instar.cli.door import door
-from instar.cli.failure import Failure
-from instar.figures import OVERVIEW, answer, gather, in_project, period, session
+from instar.cli.door import Context, Failure, door, json_option
+from instar.cli.text import counted, money, print_json, short
+from instar.limits.statistics import OVERVIEW, Figures, answer, gather, in_project, period, session
 from instar.plugin import Invalid, NotFound
 from instar.store.sqlite import open_store
-from instar.store.statistics import BY, Wanted
+from instar.store.statistics import BY, Line, Spent, Wanted
 
 _FEW: Final = 10
 """Lines of a table where none were asked for."""
@@ -29,49 +28,128 @@ _FEW: Final = 10
     "--project", metavar="FOLDER", help='One project: a folder of it or its id; "" is the one here.'
 )
 @click.option(
-    "--models", is_flag=False, flag_value=_FEW, type=click.IntRange(1), help="The dearest N models."
+    "--models",
+    metavar="N",
+    is_flag=False,
+    flag_value=_FEW,
+    type=click.IntRange(1),
+    help="The N models that cost most.",
 )
 @click.option(
-    "--tools", is_flag=False, flag_value=_FEW, type=click.IntRange(1), help="The N tools called most."
+    "--tools",
+    metavar="N",
+    is_flag=False,
+    flag_value=_FEW,
+    type=click.IntRange(1),
+    help="The N tools that were called most.",
 )
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Lines of a table.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, every line of each table.")
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="Print at most N lines of a table.",
+)
+@json_option
 @door
 async def command(context: Context, **given: Any) -> None:
-    """Tell what model calls used and cost: all of them, or those that the options choose."""
+    """Show what model calls used and cost: all calls, or those that the options select."""
     try:
         since, until = period(given["days"], given["since"], given["until"], "--")
     except Invalid as error:
         raise click.UsageError(str(error)) from None
     wanted = Wanted(since=since, until=until)
-    if given["project"] is not None:
-        wanted = await _of_project(context, given["project"], wanted)
+    project = given["project"]
+    if project and not context.path(project).is_dir():
+        wanted = msgspec.structs.replace(wanted, project=project)
+    elif project is not None:
+        wanted = await in_project(wanted, context.folder(project))
+    tables = list(dict.fromkeys([*given["by"], *(["model"] if given["models"] else [])]))
+    if not tables and given["tools"] is None:
+        tables = list(OVERVIEW)
     store = await open_store(context.paths.database, lambda event: None)
     try:
         if given["session"]:
             wanted = msgspec.structs.replace(wanted, session=await session(store, given["session"]))
-        found = await gather(store, context.paths, wanted, _tables(given), tools=given["tools"] is not None)
+        found = await gather(store, context.paths, wanted, tables, tools=given["tools"] is not None)
     except (NotFound, Invalid) as error:
         raise Failure(str(error), 2) from None
     finally:
         await store.close()
     if given["as_json"]:
-        click.echo(msgspec.json.format(msgspec.json.encode(answer(found))))
+        print_json(answer(found))
         return
     most = {"model": given["models"] or given["limit"], "tool": given["tools"] or _FEW}
-    for line in figures.text(found, most, given["limit"]):
+    for line in _lines(found, most, given["limit"]):
         click.echo(line)
 
 
-def _tables(given: dict[str, Any]) -> list[str]:
-    """What to sum by: what was asked for, else what an overview needs."""
-    asked = list(dict.fromkeys([*given["by"], *(["model"] if given["models"] else [])]))
-    narrow = given["tools"] is not None
-    return asked or ([] if narrow else list(OVERVIEW))
+def _lines(found: Figures, most: Mapping[str, int], limit: int) -> Iterator[str]:
+    """The lines for people; of a table the first `most[name]`, else `limit`."""
+    if not found.total.calls:
+        yield "no model calls are recorded here"
+    else:
+        yield from _overview(found)
+    for name, lines in found.by.items():
+        if lines:
+            yield ""
+            yield from _table(name, lines, most.get(name, limit))
+    if found.tools is not None:
+        yield ""
+        yield f"{'tool':<32}{'calls':>8}"
+        for tool, count in list(found.tools.items())[: most["tool"]]:
+            yield f"{short(tool, 30):<32}{count:>8,}"
 
 
-async def _of_project(context: Context, given: str, wanted: Wanted) -> Wanted:
-    """The calls of a project, by a folder of it or by its id."""
-    if given and not Path(context.absolute(given) or "").is_dir():  # noqa: ASYNC240 - nobody else waits
-        return msgspec.structs.replace(wanted, project=given)
-    return await in_project(wanted, context.folder(given))
+def _overview(found: Figures) -> Iterator[str]:
+    sum_ = found.total
+    yield f"calls      {counted(sum_.calls, 'call')} in {counted(sum_.sessions, 'session')}, {_span(found)}"
+    yield (
+        f"input      {sum_.input + sum_.cache_read + sum_.cache_write:,} tokens, {_share(sum_.cached)} cached "
+        f"({sum_.cache_read:,} read, {sum_.cache_write:,} written)"
+    )
+    yield f"output     {sum_.output:,} tokens, and {sum_.reasoning:,} of reasoning"
+    yield f"cost       {money(sum_.cost)}"
+    for model, count in found.unpriced.items():
+        yield f"unpriced   {counted(count, 'call')} of {short(model, 60)}: not in the cost"
+    for one in found.evolution:
+        unknown = f" ({one.unknown} more were deleted)" if one.unknown else ""
+        yield f"evolution  {counted(one.spent.calls, 'step')} with changes {one.kind}: {_used(one.spent)}{unknown}"
+    for waste in found.waste:
+        often = counted(waste.times, "time")
+        what = f"plugin {short(waste.plugin, 40)} changed the {waste.block} {often}"
+        yield f"cache      {what}: {waste.lost:,} bytes sent anew"
+
+
+def _table(name: str, lines: Sequence[Line], most: int) -> Iterator[str]:
+    yield f"{name:<32}{'calls':>8}{'input':>14}{'cached':>9}{'output':>12}{'cost':>11}"
+    for line in lines[:most]:
+        sum_ = line.spent
+        label = short(line.label or line.key or "(unknown)", 30)
+        price = money(sum_.cost) + ("+" if sum_.unpriced else "")
+        whole = sum_.input + sum_.cache_read + sum_.cache_write
+        yield (
+            f"{label:<32}{sum_.calls:>8,}{whole:>14,}{_share(sum_.cached):>9}"
+            f"{sum_.output + sum_.reasoning:>12,}{price:>11}"
+        )
+    if len(lines) > most:
+        yield f"… {len(lines) - most:,} more (--limit)"
+
+
+def _used(sum_: Spent) -> str:
+    tokens = sum_.input + sum_.cache_read + sum_.cache_write + sum_.output + sum_.reasoning
+    return f"{tokens:,} tokens, {money(sum_.cost)}" + ("+" if sum_.unpriced else "")
+
+
+def _share(cached: float | None) -> str:
+    return "-" if cached is None else f"{cached:.1%}"
+
+
+def _span(found: Figures) -> str:
+    first, last = _day(found.first), _day(found.last)
+    return first if first == last else f"{first} to {last}"
+
+
+def _day(moment: int) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(moment / 1000))

@@ -1,45 +1,38 @@
-"""``instar workspace``: folders apart in which sessions work, git worktrees above all."""
+"""``instar workspace``: separate folders in which sessions work: git worktrees, or what a plugin offers."""
 
 import click
-import msgspec
 
-from instar import wire
-from instar.cli.context import Context
-from instar.cli.door import door, opened_runtime
-from instar.cli.line import short
-from instar.cli.text import one_line
+from instar.cli.door import Context, door, folder_option, json_option
+from instar.cli.text import note, one_line, print_list, short
 from instar.plugin import NotFound, WorkspaceInfo
-from instar.runtime import Options, Runtime
+from instar.runtime import Runtime
 
 
 @click.group()
 def command() -> None:
-    """List, make or remove the workspaces of a folder's project: folders apart in which sessions work."""
+    """List, make or remove the workspaces of a folder's project: separate folders in which sessions work."""
 
 
-_folder = click.option("--dir", "folder", metavar="PATH", help="The workspaces of this folder's project.")
+_folder = folder_option("The workspaces of this folder's project.")
 
 
 @command.command("list")
 @_folder
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @door
 async def list_(context: Context, folder: str | None, as_json: bool) -> None:
     """List workspaces, oldest first."""
-    async with opened_runtime(Options(context.folder(folder), context.environment)) as runtime:
+    async with context.runtime(folder) as runtime:
         found = await runtime.workspace.list()
-    if as_json:
-        click.echo(msgspec.json.format(wire.encode(found)))
-        return
-    if not found:
-        click.echo("instar: no workspaces here yet (see: instar workspace create --help)", err=True)
-    for info in found:
-        click.echo(_line(info))
+    otherwise = "no workspaces here yet (see: instar workspace create --help)"
+    print_list(found, _line, as_json=as_json, otherwise=otherwise)
 
 
 @command.command()
 @click.argument("name", required=False)
-@click.option("--type", "kind", default="worktree", show_default=True, help="A plugin may bring others.")
+@click.option(
+    "--type", "kind", default="worktree", show_default=True, help="worktree, or a type that a plugin offers."
+)
 @click.option("--branch", help="The branch to make (of a worktree: instar/NAME).")
 @click.option("--from", "from_", metavar="NAME", help="Begin from this workspace.")
 @_folder
@@ -47,35 +40,35 @@ async def list_(context: Context, folder: str | None, as_json: bool) -> None:
 async def create(
     context: Context, name: str | None, kind: str, branch: str | None, from_: str | None, folder: str | None
 ) -> None:
-    """Make a workspace, called NAME or by a name of its own: a git worktree on a new branch at HEAD.
+    """Make a workspace: a git worktree on a new branch at HEAD. Without NAME it gets a name of its own.
 
     `instar run --worktree NAME` then works in it.
     """
-    async with opened_runtime(Options(context.folder(folder), context.environment)) as runtime:
-        begun = None if from_ is None else (await runtime.workspace.get(from_)).id
-        made = await runtime.workspace.create(kind, name=name, branch=branch, from_id=begun)
+    async with context.runtime(folder) as runtime:
+        from_id = None if from_ is None else (await runtime.workspace.get(from_)).id
+        made = await runtime.workspace.create(kind, name=name, branch=branch, from_id=from_id)
     click.echo(_line(made))
 
 
 @command.command()
 @click.argument("name")
-@click.option("--force", is_flag=True, help="Also when it holds changes or commits that are nowhere else.")
+@click.option("--force", is_flag=True, help="Also if it holds changes or commits that are nowhere else.")
 @_folder
 @door
 async def remove(context: Context, name: str, force: bool, folder: str | None) -> None:
-    """Remove the workspace NAME, a worktree with its branch; its sessions stay."""
-    async with opened_runtime(Options(context.folder(folder), context.environment)) as runtime:
-        gone = await runtime.workspace.remove(name, force=force)
-    click.echo(f"removed {_line(gone)}")
+    """Remove a workspace, a worktree with its branch; its sessions stay."""
+    async with context.runtime(folder) as runtime:
+        removed = await runtime.workspace.remove(name, force=force)
+    click.echo(f"removed {_line(removed)}")
 
 
-async def entered(runtime: Runtime, name: str) -> WorkspaceInfo:
+async def found_or_made(runtime: Runtime, name: str) -> WorkspaceInfo:
     """Return the workspace called `name`, a new worktree when there is none. Raises as `WorkspaceClient.create`."""
     try:
         return await runtime.workspace.get(name)
     except NotFound:
         made = await runtime.workspace.create(name=name)
-        click.echo(f"instar: made the worktree {_line(made)}", err=True)
+        note(f"made the worktree {made.name} on branch {made.branch}: {made.directory}")
         return made
 
 

@@ -1,19 +1,22 @@
-"""Connections to a server: one that waits (`Connection`) and one that is awaited (`AsyncConnection`)."""
+"""Connections to a server: one that is awaited (`AsyncConnection`) and one that waits (`Connection`)."""
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Iterator, Mapping
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from instar.api.request import Invalid
+from instar.api.session import Invalid
 from instar.client.request import ApiError, Request, Unreachable, decoded, event, refused
 from instar.event import Event
-from instar.secret import Secret
-from instar.sse import EventStream, EventTooLongError
+from instar.wire.secret import Secret
+from instar.wire.sse import EventStream, EventTooLongError
 
 if TYPE_CHECKING:
     import httpx2
+
+T = TypeVar("T")
 
 _CONNECT: Final = 10.0
 """Seconds that connecting may take; an answer may take as long as its turn."""
@@ -21,8 +24,8 @@ _SILENCE: Final = 60.0
 """Seconds without a heartbeat after which an event stream counts as broken: six of them are due in it."""
 
 
-class Target:
-    """Which server, as whom, and about which directory.
+class AsyncConnection:
+    """Asks a server; use it in one event loop, and as ``async with`` or with `aclose`.
 
     `url` is ``http://HOST:PORT``; `socket` is the path of a unix socket to reach it by. `password` None logs in as
     nobody. `directory` is what requests are about; None leaves that to the server.
@@ -36,7 +39,7 @@ class Target:
         username: str = "opencode",
         directory: str | None = None,
         socket: str | None = None,
-        transport: Any = None,
+        transport: "httpx2.AsyncBaseTransport | None" = None,
     ) -> None:
         self.url = url.rstrip("/")
         self.directory = directory
@@ -44,6 +47,7 @@ class Target:
         self._username = username
         self._socket = socket
         self._transport = transport
+        self._made: httpx2.AsyncClient | None = None
 
     def _login(self) -> dict[str, str]:
         if self._password is None:
@@ -66,14 +70,6 @@ class Target:
         return Unreachable(
             f"no answer from {where}: {error or type(error).__name__}; is `instar serve` running there?"
         )
-
-
-class AsyncConnection(Target):
-    """Asks a server; use it in one event loop, and as ``async with`` or with `aclose`."""
-
-    def __init__(self, url: str = "http://127.0.0.1:4096", **how: Any) -> None:
-        super().__init__(url, **how)
-        self._made: httpx2.AsyncClient | None = None
 
     def _http(self) -> "httpx2.AsyncClient":
         # Start-up time: only who connects pays for it.
@@ -154,34 +150,21 @@ class AsyncConnection(Target):
         await self.aclose()
 
 
-class Connection(Target):
-    """Asks a server and waits for the answer; use it as ``with`` or with `close`."""
+class Connection:
+    """Asks a server as `AsyncConnection`, whose arguments it takes, and waits; use it as ``with`` or with `close`.
+
+    What it asks runs in an event loop of its own, in a thread.
+    """
 
     def __init__(self, url: str = "http://127.0.0.1:4096", **how: Any) -> None:
-        super().__init__(url, **how)
-        self._made: httpx2.Client | None = None
-
-    def _http(self) -> "httpx2.Client":
-        # Start-up time: only who connects pays for it.
-        import httpx2
-
-        if self._made is None:
-            transport = self._transport or httpx2.HTTPTransport(uds=self._socket)
-            timeout = httpx2.Timeout(None, connect=_CONNECT)
-            self._made = httpx2.Client(
-                base_url=self.url, headers=self._login(), transport=transport, timeout=timeout
-            )
-        return self._made
+        self._awaited = AsyncConnection(url, **how)
+        self._starting = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
 
     def ask(self, request: Request, kind: Any) -> Any:
         """Send a request and return its answer as `kind`, as `AsyncConnection.ask`."""
-        import httpx2
-
-        try:
-            answer = self._http().request(**self._sent(request))
-        except httpx2.TransportError as error:
-            raise self._unreachable(error) from error
-        return _result(answer.status_code, answer.content, kind)
+        return self._wait(self._awaited.ask(request, kind))
 
     def events(self, request: Request) -> Iterator[Event]:
         """Yield the events of a stream from now on until it ends; those of types not known here are passed over."""
@@ -191,31 +174,54 @@ class Connection(Target):
     @contextmanager
     def listening(self, request: Request) -> Iterator[Iterator[Event]]:
         """Open a stream of events: inside, nothing that is published from then on is missed. Raises as `ask`."""
-        import httpx2
-
+        stream = self._awaited.listening(request)
+        heard = self._wait(stream.__aenter__())
         try:
-            with self._http().stream(
-                **self._sent(request), timeout=httpx2.Timeout(_SILENCE, connect=_CONNECT)
-            ) as answer:
-                if answer.status_code != 200:
-                    raise refused(answer.status_code, answer.read())
-                _check_stream(answer.headers.get("content-type", ""))
-                reader = EventStream()
-                yield (one for chunk in answer.iter_bytes() for one in _events(reader, chunk))
-        except httpx2.TransportError as error:
-            raise self._unreachable(error) from error
+            yield self._each(heard)
+        except BaseException as error:
+            if not self._wait(stream.__aexit__(type(error), error, error.__traceback__)):
+                raise
+        else:
+            self._wait(stream.__aexit__(None, None, None))
 
     def close(self) -> None:
         """Let go of the connections."""
-        if self._made is not None:
-            self._made.close()
-            self._made = None
+        if self._loop is not None and self._thread is not None:
+            self._wait(self._awaited.aclose())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+            self._loop = self._thread = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _each(self, heard: AsyncIterator[Event]) -> Iterator[Event]:
+        while (one := self._wait(_next(heard))) is not None:
+            yield one
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        asked = asyncio.run_coroutine_threadsafe(work, self._running())
+        try:
+            return asked.result()
+        finally:
+            # Whoever is interrupted while it waits, by Ctrl-C for one, asks for nothing any more.
+            asked.cancel()
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._starting:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+                self._thread.start()
+            return self._loop
+
+
+async def _next(heard: AsyncIterator[Event]) -> Event | None:
+    return await anext(heard, None)
 
 
 async def _read(answer: "httpx2.Response") -> AsyncIterator[Event]:

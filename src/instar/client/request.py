@@ -7,7 +7,7 @@ from urllib.parse import quote
 import msgspec
 
 from instar import wire
-from instar.api.request import Busy, Invalid, NotFound
+from instar.api.session import Busy, Invalid, NotFound
 from instar.event import Event
 from instar.event import decode as decode_event
 from instar.message import WithParts, decode_with_parts

@@ -31,19 +31,9 @@ from instar.event.conversation import (
     SessionUpdated,
     Todo,
     TodoUpdated,
-)
-from instar.event.decode import (
     decode,
 )
-from instar.event.kind import (
-    TYPES,
-    Event,
-    EventType,
-    declare,
-    encode_properties,
-    make,
-    properties_to_plain,
-)
+from instar.event.kind import TYPES, Event, EventType, declare, encode_properties, make, properties_to_plain
 from instar.event.project import (
     EvolveInstalled,
     EvolveRefused,
@@ -60,10 +50,19 @@ from instar.event.project import (
     PluginError,
     ProjectTime,
     ProjectUpdated,
+    Pty,
+    PtyCreated,
+    PtyDeleted,
+    PtyExited,
+    PtyUpdated,
     SelfModified,
     ServerConnected,
     ServerHeartbeat,
     ServerInstanceDisposed,
+    TuiCommandExecute,
+    TuiPromptAppend,
+    TuiSessionSelect,
+    TuiToastShow,
     VcsBranchUpdated,
 )
 from instar.event.renamed import (
@@ -76,8 +75,6 @@ from instar.event.renamed import (
     Renamed,
     for_plugins,
 )
-from instar.event.terminal import Pty, PtyCreated, PtyDeleted, PtyExited, PtyUpdated
-from instar.event.tui import TuiCommandExecute, TuiPromptAppend, TuiSessionSelect, TuiToastShow
 
 __all__ = [
     "RENAMED",

@@ -1,7 +1,7 @@
 """Events: what is published on the bus, and what of it is kept.
 
 An event is ``{"id": "evt_…", "type": …, "properties": {…}}``. Each type is declared once, by the
-class of its properties. A type with a `version` is a *sync event* (seed 004 section 7): it is also a
+class of its properties. A type with a `version` is a *sync event*, as opencode calls them: it is also a
 durable row with a sequence number in its session. Payloads are those of opencode 1.18's document.
 """
 
@@ -9,9 +9,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from instar import ids, wire
+from instar import wire
 from instar.message import UnknownPart, decode_part, part_to_plain
-from instar.wire import Plain, Wire
+from instar.wire import Plain, Wire, ids
 
 
 class EventType(msgspec.Struct, frozen=True):
@@ -92,7 +92,7 @@ class Event(msgspec.Struct, frozen=True):
         if self._encoded is not None:
             return self._encoded
         data = encode_properties(self.properties)
-        if self.declared.version is not None:
+        if TYPES[self.type].version is not None:
             msgspec.structs.force_setattr(self, "_encoded", data)
         return data
 

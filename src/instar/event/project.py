@@ -179,3 +179,79 @@ class InstallationUpdated(Wire):
 @declare("lsp.updated", never="instar starts no language servers")
 class LspUpdated(Nothing):
     """A language server's state changed."""
+
+
+class Pty(Wire):
+    """A terminal as clients see it. `exit_code` is set once its program has exited; a signal's is 128 more."""
+
+    id: str
+    title: str
+    command: str
+    args: list[str]
+    cwd: str
+    status: Literal["running", "exited"]
+    pid: int
+    exit_code: int | None = None
+
+
+@declare("pty.created")
+class PtyCreated(Wire):
+    """A terminal was opened."""
+
+    info: Pty
+
+
+@declare("pty.updated")
+class PtyUpdated(Wire):
+    """A terminal's title or size was set."""
+
+    info: Pty
+
+
+@declare("pty.exited")
+class PtyExited(Wire):
+    """A terminal's program has exited."""
+
+    id: str
+    exit_code: int
+
+
+@declare("pty.deleted")
+class PtyDeleted(Wire):
+    """A terminal was closed."""
+
+    id: str
+
+
+Variant = Literal["info", "success", "warning", "error"]
+
+
+@declare("tui.prompt.append")
+class TuiPromptAppend(Wire):
+    """Text is to be put behind what stands in the prompt."""
+
+    text: str
+
+
+@declare("tui.command.execute")
+class TuiCommandExecute(Wire):
+    """A command of the interface is to be carried out, as `session.list` or `prompt.submit`."""
+
+    command: str
+
+
+@declare("tui.toast.show")
+class TuiToastShow(Wire):
+    """A notice is to be shown for `duration` milliseconds."""
+
+    title: str | None = None
+    message: str
+    variant: Variant
+    duration: int | None = None
+
+
+@declare("tui.session.select")
+class TuiSessionSelect(Wire):
+    """A session is to be opened."""
+
+    session_id: str

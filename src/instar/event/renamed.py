@@ -1,4 +1,4 @@
-"""What plugins hear beside the events of the wire: types and fields that opencode has renamed since seed 002.
+"""What plugins hear beside the events of the wire: types and fields that opencode has renamed since its first plugins.
 
 Clients get today's form alone, which is the OpenAPI document's. A plugin written for the older names hears
 `for_plugins`: each event, followed by its older form where that has a type of its own. An event whose type
@@ -9,10 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from instar import ids
 from instar.event.conversation import OfSession, PermissionAsked, PermissionReplied
 from instar.event.kind import Event
-from instar.wire import Plain, Wire
+from instar.wire import Plain, Wire, ids
 
 
 class PermissionTime(Wire):
@@ -35,7 +34,7 @@ class PermissionUpdated(OfSession):
 
 
 class PermissionRepliedBoth(PermissionReplied):
-    """A person answered, under today's names and seed 002's."""
+    """A person answered, under today's names and the earlier ones."""
 
     permission_id: str
     response: str
@@ -92,7 +91,7 @@ RENAMED: Final = (
         never="instar installs nothing into editors, and opencode no longer sends it",
     ),
 )
-"""Every type of seed 002 that is no longer a type of the wire, or no longer has its fields."""
+"""Every earlier type that is no longer a type of the wire, or no longer has its fields."""
 
 
 def for_plugins(event: Event, now: int) -> list[Event]:

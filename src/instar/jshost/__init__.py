@@ -1,7 +1,7 @@
 """The JavaScript host: plugins that are written for opencode, in a child of their own.
 
-Source: issue 11, paragraph 1; the reference's section 3.3; the protocol is in ``docs/plugin-protocol.md``.
-`plugin.load` imports this room by its name when a plugin is JavaScript, and never otherwise.
+May import `plugin` and the rooms below it. `plugin.load` imports this room by its name when a plugin is JavaScript,
+and never otherwise. Begin with `host.py`; the protocol is in ``docs/plugin-protocol.md``.
 """
 
 from instar.jshost.host import JavaScript

@@ -6,29 +6,27 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from instar import wire
 from instar.event import PluginError, make
-from instar.jshost.adapter import Adapter
-from instar.jshost.child import Child, answers
-from instar.jshost.engine import Engine, demand_new, find_engine, version_of
-from instar.jshost.functions import revived
-from instar.jshost.hooks import PATIENCE, hooks_of
+from instar.jshost.child import HostProcess, JavaScriptEngine, answers, demand_new, find_engine, version_of
+from instar.jshost.contributed import PATIENCE, Adapter, RunningTool, hooks_of, revived
 from instar.jshost.package import Packages
 from instar.jshost.peer import JavaScriptError
-from instar.jshost.tool import Call
-from instar.jshost.tunnel import Tunnel
 from instar.message import WithParts
-from instar.paths import Paths
-from instar.plugin import Hooks, PluginInput
+from instar.plugin import Hooks, Invalid, PluginInput
 from instar.plugin.custom import check_name
-from instar.plugin.load import LoadError
-from instar.plugin.locate import Located
+from instar.plugin.locate import LoadError, PluginLocation, check
 from instar.plugin.patience import Late, in_time
+from instar.settings.paths import Paths
 from instar.wire import Plain
+
+if TYPE_CHECKING:
+    from instar.client import AsyncClient
+
 
 log = logging.getLogger("instar.jshost")
 
@@ -40,9 +38,12 @@ _PING: Final = 2.0
 _LOADING: Final = 45.0
 """Seconds that a module and its plugins may take to load, their own limits included."""
 _MOST_NAMED: Final = 100
+"""Different failures that are published; the log has them all."""
+_PASSED_HEADERS: Final = ("accept", "content-type", "x-opencode-directory")
+"""Headers of a plugin's request that say something to the instance."""
 
 
-class Module(msgspec.Struct):
+class _Module(msgspec.Struct):
     """A plugin module that is loaded: what the child is told of it, its plugins' hooks, and why it is no more.
 
     `give` makes a plugin's input; what a module contributes goes by the name that its code gives it.
@@ -51,12 +52,13 @@ class Module(msgspec.Struct):
     load: Plain
     give: Callable[[str], PluginInput]
     name: str
+    place: PluginLocation
     hooks: list[Hooks] = []
     broken: str = ""
     given: PluginInput | None = None
 
     def input(self, name: str) -> PluginInput:
-        """Return what the module is given as `name`, made once: what one of that name contributed gives way then."""
+        """Return the module's input, made once under `name`; what that name contributed before is dropped."""
         if self.given is None:
             self.name, self.given = name, self.give(name)
         return self.given
@@ -69,13 +71,13 @@ class JavaScript:
         self._given = given
         cache = Paths.from_environment(given.environment).cache
         self._packages = Packages(cache / "npm", given.children, given.environment)
-        self._tunnel = Tunnel(given)
-        self._modules: dict[str, Module] = {}
-        self._calls: dict[int, Call] = {}
+        self._http: AsyncClient | None = None
+        self._modules: dict[str, _Module] = {}
+        self._calls: dict[int, RunningTool] = {}
         self._logins: dict[str, Callable[[], Awaitable[Any]]] = {}
         self._numbers = 0
-        self._engine: Engine | None = None
-        self._child: Child | None = None
+        self._engine: JavaScriptEngine | None = None
+        self._child: HostProcess | None = None
         self._starting = asyncio.Lock()
         self._deaths: deque[float] = deque(maxlen=_DEATHS)
         self._named: set[tuple[str, str, str]] = set()
@@ -83,11 +85,8 @@ class JavaScript:
         self._checks: list[asyncio.Task[None]] = []
         self._closed = False
 
-    def begin(self, places: Sequence[Located]) -> None:
-        """Start the child, and get what is to be installed for `places`, beside whatever else is done.
-
-        What goes wrong is said by `load`.
-        """
+    def begin(self, places: Sequence[PluginLocation]) -> None:
+        """Start the child and install the packages of `places` in the background. `load` reports what failed."""
         try:
             self._find()
         except LoadError:
@@ -98,7 +97,7 @@ class JavaScript:
                 self._do(self._fetched(place))
 
     async def load(
-        self, place: Located, options: Plain, make_input: Callable[[str], PluginInput], patience: float
+        self, place: PluginLocation, options: Plain, make_input: Callable[[str], PluginInput], patience: float
     ) -> list[tuple[str, Hooks]]:
         """Load a module and return the name and hooks of each plugin that it offers. Raises `LoadError`.
 
@@ -110,7 +109,7 @@ class JavaScript:
         key = str(len(self._modules))
         load = {"key": key, "target": str(target), "file": place.path is not None, "options": options}
         load |= {"tools": True} if place.tools else {}
-        module = self._modules[key] = Module({**load, "timeout": PATIENCE}, make_input, place.name)
+        module = self._modules[key] = _Module({**load, "timeout": PATIENCE}, make_input, place.name, place)
         try:
             found = await in_time(self._load(module), min(patience, _LOADING))
             for name in found["plugins"][0]["tools"] if place.tools else ():
@@ -155,7 +154,7 @@ class JavaScript:
         )
         return found
 
-    async def run_tool(self, call: Call, params: Plain) -> Plain:
+    async def run_tool(self, call: RunningTool, params: Plain) -> Plain:
         """Run a tool. Cancelled, its signal is aborted. Raises `JavaScriptError`."""
         self._numbers += 1
         number = self._numbers
@@ -179,11 +178,12 @@ class JavaScript:
         await self._packages.close()
         if self._child is not None:
             await self._child.close("the instance ends")
-        await self._tunnel.close()
+        if self._http is not None:
+            await self._http.aclose()
 
     # -- the child -----------------------------------------------------------------------------------
 
-    async def _fetched(self, place: Located) -> None:
+    async def _fetched(self, place: PluginLocation) -> None:
         with contextlib.suppress(LoadError):
             await self._packages.target(place)
 
@@ -197,7 +197,7 @@ class JavaScript:
         if self._engine is None:
             self._engine = find_engine(self._given.environment)
 
-    async def _ready(self, params: Plain) -> Child:
+    async def _ready(self, params: Plain) -> HostProcess:
         module = (
             self._modules[str(params.get("plugin", "")).partition(".")[0]] if "plugin" in params else None
         )
@@ -206,7 +206,7 @@ class JavaScript:
             raise JavaScriptError(f"it could not be loaded again: {module.broken}")
         return child
 
-    async def _up(self) -> Child:
+    async def _up(self) -> HostProcess:
         """Return the child; one that has ended is started anew, with every module that was loaded."""
         async with self._starting:
             # What is asked of a child that is about to be ended would fail with it.
@@ -224,16 +224,17 @@ class JavaScript:
             log.info("the JavaScript host runs: %s %s", child.about["runtime"], child.about["version"])
             for module in [one for one in self._modules.values() if one.hooks and not one.broken]:
                 try:
+                    check(module.place)
                     await in_time(self._asked(child, "load", module.load), _LOADING)
-                except (JavaScriptError, Late) as error:
+                except (JavaScriptError, LoadError, Late) as error:
                     module.broken = str(error)
                     log.error("failed to load again plugin=%s reason=%s", module.name, error)
             return child
 
-    async def _started(self, engine: Engine) -> Child:
+    async def _started(self, engine: JavaScriptEngine) -> HostProcess:
         given = self._given
         try:
-            child = await Child.start(engine, given, self._answer, self._greeting())
+            child = await HostProcess.start(engine, given, self._answer, self._greeting())
         except JavaScriptError:
             # Asked only now: starting it for its version would double the time of each start.
             demand_new(engine, await version_of(engine, given.environment, given.children, given.directory))
@@ -275,19 +276,19 @@ class JavaScript:
             "authorization": None if server is None else server.authorization,
         }
 
-    async def _load(self, module: Module) -> Plain:
+    async def _load(self, module: _Module) -> Plain:
         child = await self._up()
         found: Plain = await self._asked(child, "load", module.load)
         return found
 
-    async def _asked(self, child: Child, method: str, params: Plain) -> Any:
+    async def _asked(self, child: HostProcess, method: str, params: Plain) -> Any:
         try:
             return await child.peer.request(method, params)
         except asyncio.CancelledError:
             self._checks.append(self._do(self._suspect(child)))
             raise
 
-    async def _suspect(self, child: Child) -> None:
+    async def _suspect(self, child: HostProcess) -> None:
         """End a child that does not answer: code that never awaits cannot be stopped otherwise."""
         if not child.gone and not await answers(child, _PING):
             await child.close("it answered nothing any more and was ended")
@@ -313,14 +314,28 @@ class JavaScript:
             case "server":
                 return self._server()
             case "http":
-                return await self._tunnel.carry(params)
+                return await self._carried(params)
             case "package":
                 return str(await self._packages.offered(params["name"]))
             case _:
                 raise JavaScriptError(f"there is no method {method}")
         return None
 
-    def _running(self, number: Any) -> Call:
+    async def _carried(self, asked: Plain) -> Plain:
+        """Send a plugin's request to the instance and return its `status`, `type` and `body`. Raises `Invalid`.
+
+        In process: a server answers for a directory once its plugins are loaded, so one that asks while it loads, and
+        waits for the answer, would wait for itself.
+        """
+        if self._http is None:
+            if self._given.http is None:
+                raise Invalid("this host offers plugins no requests in process")
+            self._http = self._given.http()
+        headers = {name: value for name, value in asked["headers"].items() if name in _PASSED_HEADERS}
+        status, media, body = await self._http.carry(asked["method"], asked["path"], headers, asked["body"])
+        return {"status": status, "type": media, "body": body}
+
+    def _running(self, number: Any) -> RunningTool:
         if (call := self._calls.get(number)) is None:
             raise JavaScriptError("the call is over")
         return call

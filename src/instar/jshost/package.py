@@ -16,11 +16,10 @@ from typing import Any, Final
 
 import msgspec
 
-from instar.children import Children
-from instar.document import atomic_write, locked
-from instar.plugin.load import LoadError
-from instar.plugin.locate import Located, npm_name
+from instar.plugin.locate import LoadError, PluginLocation, npm_name
 from instar.process import ProcessError
+from instar.sandbox.model_process import Children
+from instar.wire.document import atomic_write, locked
 
 OFFERED: Final = {
     "esbuild": "esbuild@0.28.2",
@@ -64,7 +63,7 @@ class Packages:
             task = self._installing[spec] = asyncio.create_task(self._installed(spec), name=f"install {spec}")
         return await asyncio.shield(task)
 
-    async def target(self, place: Located) -> Path:
+    async def target(self, place: PluginLocation) -> Path:
         """Return the file or the package's folder that a plugin is, installed if need be. Raises `LoadError`."""
         if place.path is not None:
             return place.path

@@ -1,12 +1,20 @@
 """The MCP client: tools, resources and prompts of other programs, from the config's ``mcp`` block.
 
-`Servers` is what the runtime uses. The SDK is imported and the servers are started at the first step that
-needs them, or when a client asks how they are (`link`), never when instar starts.
+It imports rooms up to `plugin`. `servers.py` is where to begin: `Servers` is what the runtime uses. `server.py` is one
+server, `resources.py` what is made of its answers, `link.py` the connection. The SDK is imported and the servers are
+started at the first step that needs them, or when a client asks for their status, never when instar starts.
 """
 
-from instar.mcp.definition import prompt_name
-from instar.mcp.protocol import LinkError, Place
-from instar.mcp.server import State, Status
+from instar.mcp.server import LaunchContext, LinkError, State, Status, config_fault, prompt_name
 from instar.mcp.servers import ASK, Servers
 
-__all__ = ["ASK", "LinkError", "Place", "Servers", "State", "Status", "prompt_name"]
+__all__ = [
+    "ASK",
+    "LaunchContext",
+    "LinkError",
+    "Servers",
+    "State",
+    "Status",
+    "config_fault",
+    "prompt_name",
+]

@@ -1,41 +1,65 @@
-"""A connection to a server, through the official SDK. Importing this costs a second: `server` does it when needed."""
+"""A connection to a server, through the official SDK. Importing this costs a second: `servers` does it when needed.
+
+A local server is a child of `instar.process`, which speaks in lines of JSON. The SDK's own transport ends only the
+child itself once it has gone by its own will; this one leaves nothing of its process group behind, whether the
+connection is closed, cancelled, or the runtime ends.
+"""
 
 import asyncio
+import json
 import logging
+import math
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
+import anyio
 import httpx2
 from jsonschema import Draft202012Validator, SchemaError  # type: ignore[import-untyped]
+from jsonschema.validators import validator_for  # type: ignore[import-untyped]
 from mcp.client.session import ClientSession
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp.types import CONNECTION_CLOSED, Implementation, ServerNotification
+from mcp.shared.message import SessionMessage
+from mcp.types import (
+    CONNECTION_CLOSED,
+    INTERNAL_ERROR,
+    ErrorData,
+    Implementation,
+    JSONRPCError,
+    ServerNotification,
+    jsonrpc_message_adapter,
+)
 
 from instar import __version__
-from instar.config import McpConfig
-from instar.mcp.protocol import Link, LinkError, Place, Progress, first_of
-from instar.mcp.stdio import LONGEST, started
+from instar.mcp.server import LaunchContext, Link, LinkError, Progress, ToolDefinition, first_of
+from instar.process import Output, ProcessError
+from instar.settings.config import McpConfig
 from instar.wire import Plain
 
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import CallOptions
 
-# What it says is said by us, in one line: without a handler Python would print it, with its tracebacks.
+# instar reports SDK errors in one line: without a handler Python would print them, with their tracebacks.
 for _name in ("mcp", "client"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
-_MOST_PAGES: Final = 100
+LONGEST: Final = 64 * 1024 * 1024
+"""Bytes of one message; a server that sends a longer one is ended."""
+_FAREWELL: Final = 0.5
+"""Seconds that a server gets to end by itself once its stdin is closed."""
+_STDERR: Final = 16 * 1024
+"""Bytes of stderr that are kept to say why a server ended."""
 _VERSION_HEADER: Final = "mcp-protocol-version"
 _TERMINATED: Final = "Session terminated"
-"""What the SDK says when a remote server has forgotten the session (HTTP 404)."""
+"""The SDK's error when a remote server has forgotten the session (HTTP 404)."""
 
 
 class SdkLink:
-    """A connection (`instar.mcp.protocol.Link`).
+    """A connection (`instar.mcp.server.Link`).
 
     Results are taken as they came, not as the SDK's models: one tool with a mistake must not cost its neighbours.
     """
@@ -53,7 +77,7 @@ class SdkLink:
         """Send a request and return its result. Raises `LinkError`."""
         options: CallOptions = {"headers": self._headers}
         if progress is not None:
-            options["on_progress"] = _heard(progress)
+            options["on_progress"] = progress
         try:
             return await self._dispatcher.send_raw_request(method, params, options)
         except MCPError as error:
@@ -62,38 +86,34 @@ class SdkLink:
                 self.lost.set_result("the server has forgotten the session")
             raise LinkError(error.message, lost=gone or error.code == CONNECTION_CLOSED) from error
 
-    async def pages(self, method: str, key: str) -> list[Any]:
-        """Return all entries of a list, page by page. Raises `LinkError`."""
-        found: list[Any] = []
-        params: Plain = {}
-        for _ in range(_MOST_PAGES):
-            page = await self.request(method, params)
-            entries = page.get(key) if isinstance(page, dict) else None
-            if not isinstance(entries, list):
-                raise LinkError(f"its answer to {method} holds no list of {key}")
-            found += entries
-            cursor = page.get("nextCursor")
-            if not isinstance(cursor, str) or not cursor:
-                return found
-            params = {"cursor": cursor}
-        raise LinkError(f"its answer to {method} does not end after {_MOST_PAGES} pages")
-
-    def schema_fault(self, schema: Plain) -> str | None:
-        """Say what is wrong with a JSON Schema."""
+    def check(self, definition: ToolDefinition) -> None:
+        """Raise `ValueError` if a tool's parameters are no JSON Schema."""
+        schema = definition.parameters
+        draft = Draft202012Validator
+        if isinstance(schema.get("$schema"), str):
+            draft = validator_for(schema, default=draft)
         try:
-            Draft202012Validator.check_schema(schema)
+            draft.check_schema(schema)
         except SchemaError as error:
-            return f"{error.json_path}: {error.message}"
-        return None
+            fault = f"{error.json_path}: {error.message}"
+            raise ValueError(f"{definition.tool}: its inputSchema is wrong: {fault}") from None
 
 
 @asynccontextmanager
-async def connected(config: McpConfig, place: Place, heard: Callable[[str], None]) -> AsyncIterator[Link]:
-    """Open a connection; `heard` is given the method of each notification. Raises `LinkError`, or a group of it."""
+async def connected(
+    config: McpConfig, context: LaunchContext, on_notification: Callable[[str], None]
+) -> AsyncIterator[Link]:
+    """Open a connection; `on_notification` is called with the method of each notification.
+
+    Raises `LinkError`, or a group of it.
+    """
     if config.type == "local":
-        async with started(config, place) as child:
+        async with _started(config, context) as child:
             try:
-                async with _ungrouped(), _session(child.messages, child.sink, heard, child.lost) as link:
+                async with (
+                    _ungrouped(),
+                    _session(child.messages, child.sink, on_notification, child.lost) as link,
+                ):
                     yield link
             except LinkError as error:
                 if error.lost and child.lost.done():
@@ -105,18 +125,11 @@ async def connected(config: McpConfig, place: Place, heard: Callable[[str], None
                 if child.garbage is None:
                     raise
                 # Still a cancellation; its text becomes the cause of a time-out.
-                raise asyncio.CancelledError(_garbage(child.garbage)) from None
+                said = f"it printed what is no message of the protocol: {child.garbage!r}"
+                raise asyncio.CancelledError(said) from None
         return
     async with AsyncExitStack() as stack:
-        yield await _remote(stack, config, heard)
-
-
-def _heard(told: Progress) -> Any:
-    # The SDK's protocol names its parameters and wants a coroutine function.
-    async def heard(progress: float, total: float | None, message: str | None) -> None:
-        await told(progress, total, message)
-
-    return heard
+        yield await _remote(stack, config, on_notification)
 
 
 @asynccontextmanager
@@ -128,28 +141,24 @@ async def _ungrouped() -> AsyncIterator[None]:
         raise first_of(group) from group
 
 
-def _garbage(text: str) -> str:
-    return f"it printed what is no message of the protocol: {text!r}"
-
-
-async def _remote(stack: AsyncExitStack, config: McpConfig, heard: Callable[[str], None]) -> Link:
+async def _remote(stack: AsyncExitStack, config: McpConfig, on_notification: Callable[[str], None]) -> Link:
     """Connect by streamable HTTP, else by server-sent events, as older servers do and opencode tries."""
     status: list[int] = []
     try:
-        return await stack.enter_async_context(_streamable(config, heard, status))
+        return await stack.enter_async_context(_streamable(config, on_notification, status))
     except LinkError as error:
         if not status or status[-1] not in (400, 404, 405):
             raise LinkError(_refused(status, error)) from error
         first = error
     try:
-        return await stack.enter_async_context(_events(config, heard))
+        return await stack.enter_async_context(_events(config, on_notification))
     except Exception as error:
         raise LinkError(_refused(status, first)) from error
 
 
 @asynccontextmanager
 async def _streamable(
-    config: McpConfig, heard: Callable[[str], None], status: list[int]
+    config: McpConfig, on_notification: Callable[[str], None], status: list[int]
 ) -> AsyncGenerator[Link]:
     async def bounded(response: httpx2.Response) -> None:
         if response.status_code >= 400:
@@ -167,17 +176,17 @@ async def _streamable(
             read,
             write,
         ),
-        _session(read, write, heard) as link,
+        _session(read, write, on_notification) as link,
     ):
         yield link
 
 
 @asynccontextmanager
-async def _events(config: McpConfig, heard: Callable[[str], None]) -> AsyncGenerator[Link]:
+async def _events(config: McpConfig, on_notification: Callable[[str], None]) -> AsyncGenerator[Link]:
     async with (
         _ungrouped(),
         sse_client(config.url or "", headers=dict(config.headers)) as (read, write),
-        _session(read, write, heard) as link,
+        _session(read, write, on_notification) as link,
     ):
         yield link
 
@@ -202,11 +211,11 @@ class _Bounded(httpx2.AsyncByteStream):
 
 @asynccontextmanager
 async def _session(
-    read: Any, write: Any, heard: Callable[[str], None], lost: "asyncio.Future[str] | None" = None
+    read: Any, write: Any, on_notification: Callable[[str], None], lost: "asyncio.Future[str] | None" = None
 ) -> AsyncGenerator[Link]:
     async def listen(message: ServerNotification | Exception) -> None:
         if not isinstance(message, Exception):
-            heard(message.method)
+            on_notification(message.method)
 
     dispatcher: JSONRPCDispatcher[Any] = JSONRPCDispatcher(read, write)
     session = ClientSession(
@@ -228,3 +237,131 @@ def _refused(status: list[int], error: LinkError) -> str:
     if status and status[-1] in (401, 403):
         return f"it asks for authorization (HTTP {status[-1]}): give it in the headers of its block"
     return f"{error} (HTTP {status[-1]})" if status else str(error)
+
+
+class _ServerProcess:
+    """A running server: its streams, what it printed that was no message, and why it ended."""
+
+    def __init__(self) -> None:
+        # Without bounds, so that neither the child's reader nor an aborted call ever waits for the other side.
+        self._arrived, self.messages = anyio.create_memory_object_stream[SessionMessage | Exception](math.inf)
+        self.sink, self._outgoing = anyio.create_memory_object_stream[SessionMessage](math.inf)
+        self._buffer = bytearray()
+        self._searched = 0
+        self.garbage: str | None = None
+        self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def feed(self, data: bytes) -> None:
+        """Take what the child printed. Raises `LinkError` when a message is longer than `LONGEST`."""
+        self._buffer += data
+        while (end := self._buffer.find(b"\n", self._searched)) >= 0:
+            line = bytes(self._buffer[:end])
+            del self._buffer[: end + 1]
+            self._searched = 0
+            self._line(line)
+        self._searched = len(self._buffer)
+        if self._searched > LONGEST:
+            raise LinkError(f"it sent a message of more than {LONGEST >> 20} MiB")
+
+    async def write(self, file: BinaryIO) -> None:
+        """Write what is sent to the child's stdin, until the stream or the child ends."""
+        loop = asyncio.get_running_loop()
+        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, file)
+        writer = asyncio.StreamWriter(transport, protocol, None, loop)
+        try:
+            async for item in self._outgoing:
+                text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+                writer.write(text.encode() + b"\n")
+                await writer.drain()
+        except OSError:
+            # The child has closed its stdin; that it has ended is said by `ended`.
+            return
+        finally:
+            transport.abort()
+
+    def ended(self, reason: str) -> None:
+        """Note why the child ended, and wake whoever waits for an answer."""
+        if not self.lost.done():
+            self.lost.set_result(reason)
+        self._arrived.close()
+
+    def close(self) -> None:
+        """Close every stream."""
+        for stream in (self._arrived, self.messages, self.sink, self._outgoing):
+            stream.close()
+
+    def _line(self, line: bytes) -> None:
+        if not line.strip():
+            return
+        try:
+            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValueError:
+            self.garbage = self.garbage or line[:120].decode(errors="replace")
+            refusal = _refusal(line)
+            if refusal is None:
+                return
+            message = refusal
+        if not self.lost.done():
+            self._arrived.send_nowait(SessionMessage(message))
+
+
+@asynccontextmanager
+async def _started(config: McpConfig, context: LaunchContext) -> AsyncIterator[_ServerProcess]:
+    """Run a local server while the context is open; afterwards nothing of its process group is left."""
+    child = _ServerProcess()
+    reading, descriptor = os.pipe()
+    writing = os.fdopen(descriptor, "wb", 0)
+    running = asyncio.create_task(_run(config, context, child, reading))
+    feeding = asyncio.create_task(child.write(writing))
+    try:
+        yield child
+    finally:
+        feeding.cancel()
+        try:
+            await asyncio.wait([feeding])
+            writing.close()
+            await asyncio.wait([running], timeout=_FAREWELL)
+        finally:
+            # Also when this is cancelled a second time: the child's group ends with its task.
+            running.cancel()
+            try:
+                await asyncio.wait([running])
+            finally:
+                child.close()
+
+
+async def _run(config: McpConfig, context: LaunchContext, child: _ServerProcess, stdin: int) -> None:
+    try:
+        output = await context.processes.run(
+            config.command,
+            cwd=context.directory / (config.cwd or "."),
+            env={**context.environment, **config.environment},
+            stdin=stdin,
+            limit=_STDERR,
+            on_output=child.feed,
+        )
+        child.ended(_ending(output))
+    except (ProcessError, LinkError) as error:
+        child.ended(str(error))
+    finally:
+        os.close(stdin)
+        child.ended("it was ended")
+
+
+def _refusal(line: bytes) -> JSONRPCError | None:
+    """Return an error in place of a malformed answer, so that nobody waits for it; None for other lines."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    answered = found.get("id") if isinstance(found, dict) and "method" not in found else None
+    if isinstance(answered, bool) or not isinstance(answered, int | str):
+        return None
+    data = ErrorData(code=INTERNAL_ERROR, message="an answer that is no message of the protocol")
+    return JSONRPCError(jsonrpc="2.0", id=answered, error=data)
+
+
+def _ending(output: Output) -> str:
+    how = f"by signal {output.signal}" if output.signal else f"with exit code {output.code}"
+    lines = output.stderr.decode(errors="replace").strip().splitlines()
+    return f"it ended {how}" + (f": {lines[-1][:300]}" if lines else "")

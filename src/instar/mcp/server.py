@@ -1,41 +1,142 @@
-"""One server of the ``mcp`` block: connected when it is needed, watched, and connected again after it was lost."""
+"""One server of the ``mcp`` block: connected when it is needed, watched, and connected again after it was lost.
+
+Also what the rest of the room shares: what a connection can do (`Link`; `link` implements it with the SDK), and the
+definitions of tools, which are read with distrust and compared with what was approved before.
+"""
 
 import asyncio
 import contextlib
+import difflib
+import json
 import logging
+import re
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
-from instar.config import McpConfig
-from instar.mcp import definition
-from instar.mcp.protocol import Connect, Link, LinkError, Place, Progress, config_fault, first_of
+from instar.process import Processes
+from instar.settings.config import McpConfig
 from instar.wire import Plain
-
-if TYPE_CHECKING:
-    from instar.mcp.definition import Definition
 
 log = logging.getLogger("instar.mcp")
 
 State = Literal["disabled", "waiting", "connecting", "connected", "failed"]
 
-PATIENCE: Final = 5.0
+LONGEST_NAME: Final = 64
+"""Characters of a tool's name that every provider accepts."""
+LARGEST_DEFINITION: Final = 64 * 1024
+"""Characters of one tool's definition: it is sent to the model at every step."""
+STEP_TIMEOUT: Final = 5.0
 """Seconds that a step waits for a server, unless its block gives a timeout."""
-CALL: Final = 60.0
+CALL_TIMEOUT: Final = 60.0
 """Seconds that a call may take without a word of progress, unless its block gives a timeout."""
-_LONGEST_START: Final = 30.0
+_START_TIMEOUT: Final = 30.0
 """Seconds that a server without a timeout may take to start, while steps go on without it."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0
 _STEADY: Final = 30.0
-"""Seconds after which a connection counts as sound: the next one is tried at once when it is lost."""
+"""Seconds after which a connection counts as sound: when it is lost, the next one is tried at once."""
+_MOST_PAGES: Final = 100
+
+
+class LinkError(Exception):
+    """A request failed or a connection ended; the text says why.
+
+    `lost` means that the connection cannot be used any more, `final` that trying again is no use.
+    """
+
+    def __init__(self, message: str, *, lost: bool = False, final: bool = False) -> None:
+        super().__init__(message)
+        self.lost = lost
+        self.final = final
+
+
+class LaunchContext(msgspec.Struct, frozen=True):
+    """Where local servers run: in `directory`, with `environment`, as children of `processes`."""
+
+    processes: Processes
+    directory: Path
+    environment: Mapping[str, str]
+
+
+class Progress(Protocol):
+    """Hears how far a call is: `progress` of `total`, and a text."""
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
+        """Take note of it."""
+        ...
+
+
+class Link(Protocol):
+    """An open connection."""
+
+    capabilities: Plain
+    """What the server offers: ``tools``, ``resources``, ``prompts``."""
+    lost: "asyncio.Future[str]"
+    """Set when the connection ended, with the reason."""
+
+    async def request(self, method: str, params: Plain, progress: Progress | None = None) -> Any:
+        """Send a request and return its result as it came. Raises `LinkError`."""
+        ...
+
+    def check(self, definition: "ToolDefinition") -> None:
+        """Raise `ValueError` if a tool's parameters are no JSON Schema."""
+        ...
+
+
+Connect = Callable[[McpConfig, LaunchContext, Callable[[str], None]], AbstractAsyncContextManager[Link]]
+"""Opens a connection; the function is called with the methods of the server's notifications."""
+
+
+class ToolDefinition(msgspec.Struct, frozen=True):
+    """A tool as its server describes it; `parameters` is a JSON Schema of an object."""
+
+    tool: str
+    description: str
+    parameters: Plain
+
+    @property
+    def text(self) -> str:
+        """All that the model would read of it, in one form: what a person approves."""
+        content = {"description": self.description, "parameters": self.parameters}
+        return json.dumps(content, sort_keys=True, ensure_ascii=False)
+
+    @classmethod
+    def read(cls, raw: Any) -> "ToolDefinition":
+        """Read an entry of ``tools/list``. Raises `ValueError` with what is wrong with it."""
+        if not isinstance(raw, dict) or not isinstance(raw.get("name"), str) or not raw["name"]:
+            raise ValueError("a tool without a name")
+        name, description = raw["name"], raw.get("description")
+        schema = raw.get("inputSchema")
+        if not isinstance(schema, dict):
+            raise ValueError(f"{name}: its inputSchema is not an object")
+        if schema.get("type", "object") != "object":
+            raise ValueError(f"{name}: its inputSchema is of the type {schema['type']!r}, not of an object")
+        if not isinstance(schema.get("properties", {}), dict):
+            raise ValueError(f"{name}: the properties of its inputSchema are not an object")
+        parameters = {**schema, "type": "object", "properties": schema.get("properties", {})}
+        # Servers in some languages list keys in another order at each start; the model's tools keep their bytes.
+        parameters = json.loads(json.dumps(parameters, sort_keys=True))
+        found = cls(name, description if isinstance(description, str) else "", parameters)
+        if len(found.text) > LARGEST_DEFINITION:
+            raise ValueError(
+                f"{name}: its description and schema are longer than {LARGEST_DEFINITION // 1024} KiB"
+            )
+        return found
+
+    @classmethod
+    def approved(cls, tool: str, text: str) -> "ToolDefinition":
+        """Return a tool as it was approved: the definition with this `text`."""
+        return cls(tool, **json.loads(text))
 
 
 class Status(msgspec.Struct, frozen=True):
-    """How a server is, for people: `tools` by the name that the model uses, `left_out` with the reason.
+    """A server's status for people: `tools` by the name that the model uses, `left_out` with the reason.
 
-    `prompts` by the name of their command, known once somebody asked for them.
+    `prompts` are names of commands, known after `Servers.prompts` was called.
     """
 
     server: str
@@ -47,14 +148,18 @@ class Status(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
-class Server:
-    """A server. `say` is given one line for the person, `changed` is called when its tools may be others."""
+class MCPServer:
+    """A server of the ``mcp`` block.
+
+    `sdk` imports the SDK, `say` is called with one line for the person, `changed` when the tools may have changed.
+    """
 
     def __init__(
         self,
         name: str,
         config: McpConfig,
-        place: Place,
+        context: LaunchContext,
+        sdk: Callable[[], Awaitable[Connect]],
         say: Callable[[str], None],
         changed: Callable[[], None],
     ) -> None:
@@ -62,11 +167,12 @@ class Server:
         self.enabled = config.enabled
         self.state: State = "waiting" if config.enabled else "disabled"
         self.error: str | None = None
-        self.definitions: list[Definition] = []
+        self.definitions: list[ToolDefinition] = []
         self.left_out: list[str] = []
         self.capabilities: Plain = {}
         self.config = config
-        self._place = place
+        self._context = context
+        self._sdk = sdk
         self._say = say
         self._changed = changed
         self._timeout = config.timeout / 1000 if config.timeout else None
@@ -82,31 +188,29 @@ class Server:
         self._losses = 0
         self._due = 0.0
 
-    async def ready(self, connect: Connect) -> None:
-        """See that the server is connected if it can be; waits no longer than its patience.
+    async def ready(self) -> None:
+        """Connect the server if that is possible; waits no longer than its timeout. Raises `LinkError` without the SDK.
 
-        A server that was never up and let one step wait does not let another wait.
+        A server that was never connected and let one step wait does not let another wait.
         """
-        self._start(connect)
+        self._start(await self._sdk())
         if self.state != "connecting" or (self._waited and not self._was_up):
             return
-        patience = self._timeout or PATIENCE
+        timeout = self._timeout or STEP_TIMEOUT
         try:
-            await asyncio.wait_for(self._settled.wait(), patience)
+            await asyncio.wait_for(self._settled.wait(), timeout)
         except TimeoutError:
             self._waited = True
-            self.error = f"it has not answered in {patience:g} s"
-            self._say(f"the MCP server {self.name!r} has not answered in {patience:g} s: going on without it")
+            self.error = f"it has not answered in {timeout:g} s"
+            self._say(f"the MCP server {self.name!r} has not answered in {timeout:g} s: going on without it")
 
-    async def call(
-        self, method: str, params: Plain, connect: Connect, progress: Progress | None = None
-    ) -> Any:
+    async def call(self, method: str, params: Plain, on_progress: Progress | None = None) -> Any:
         """Send a request and return its result. Raises `LinkError` naming the server.
 
-        Its time starts again with every word of progress that the server sends.
+        Its time starts again with every progress notification of the server.
         """
-        await self.ready(connect)
-        limit = self._timeout or CALL
+        await self.ready()
+        limit = self._timeout or CALL_TIMEOUT
         if self.is_starting:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._settled.wait(), limit)
@@ -115,26 +219,28 @@ class Server:
             raise LinkError(f"The MCP server {self.name!r} is not connected: {self.error or 'it was lost'}.")
         loop = asyncio.get_running_loop()
 
-        async def heard(done: float, total: float | None, message: str | None) -> None:
-            patience.reschedule(loop.time() + limit)
-            if progress is not None:
-                await progress(done, total, message)
+        async def extend(progress: float, total: float | None, message: str | None) -> None:
+            deadline.reschedule(loop.time() + limit)
+            if on_progress is not None:
+                await on_progress(progress, total, message)
 
         try:
-            async with asyncio.timeout(limit) as patience:
-                return await link.request(method, params, heard)
+            async with asyncio.timeout(limit) as deadline:
+                return await link.request(method, params, extend)
         except TimeoutError:
             raise LinkError(f"The MCP server {self.name!r} has not answered in {limit:g} s.") from None
         except LinkError as error:
             if not error.lost:
                 raise LinkError(f"The MCP server {self.name!r} answered: {error}") from error
-            await self._gone()
+            if self._task is not None:
+                # Its end sets `error`.
+                await asyncio.wait([self._task], timeout=1.0)
             reason = self.error or str(error)
             raise LinkError(f"The MCP server {self.name!r} was lost during this call: {reason}.") from error
 
     @property
     def is_starting(self) -> bool:
-        """Whether it has not been up since this process began, and still may be soon."""
+        """True while it is connecting and was not connected before in this process."""
         return self.state == "connecting" and not self._was_up
 
     async def pages(self, method: str, key: str) -> list[Any]:
@@ -142,8 +248,8 @@ class Server:
         if self._link is None:
             return []
         try:
-            async with asyncio.timeout(self._timeout or CALL):
-                return await self._link.pages(method, key)
+            async with asyncio.timeout(self._timeout or CALL_TIMEOUT):
+                return await _pages(self._link, method, key)
         except TimeoutError:
             raise LinkError(f"The MCP server {self.name!r} has not answered to {method}.") from None
 
@@ -171,13 +277,13 @@ class Server:
 
     async def _run(self, connect: Connect) -> None:
         """One connection, from start to end."""
-        limit = self._timeout or _LONGEST_START
+        limit = self._timeout or _START_TIMEOUT
         started = time.monotonic()
         try:
-            async with asyncio.timeout(limit) as patience:
-                async with connect(self.config, self._place, self._hear) as link:
+            async with asyncio.timeout(limit) as deadline:
+                async with connect(self.config, self._context, self._hear) as link:
                     await self._list(link)
-                    patience.reschedule(None)
+                    deadline.reschedule(None)
                     self._up(link)
                     started = time.monotonic()
                     await self._serve(link)
@@ -204,35 +310,28 @@ class Server:
         while not (link.lost.done() or self._closed):
             if self._stale:
                 self._stale = False
-                await self._list_again(link)
+                try:
+                    async with asyncio.timeout(self._timeout or CALL_TIMEOUT):
+                        await self._list(link)
+                except (TimeoutError, LinkError) as error:
+                    # The tools stay as they were.
+                    reason = str(error) or "it has not answered"
+                    self._say(f"the MCP server {self.name!r} did not list its changed tools: {reason}")
             self._woken.clear()
             if not (link.lost.done() or self._closed or self._stale):
                 await self._woken.wait()
 
-    async def _list_again(self, link: Link) -> None:
-        """Read the tools again; what cannot be read leaves them as they were."""
-        try:
-            async with asyncio.timeout(self._timeout or CALL):
-                await self._list(link)
-        except (TimeoutError, LinkError) as error:
-            reason = str(error) or "it has not answered"
-            self._say(f"the MCP server {self.name!r} did not list its changed tools: {reason}")
-
     async def _list(self, link: Link) -> None:
-        found: list[Definition] = []
+        found: list[ToolDefinition] = []
         faults: list[str] = []
-        listed = await link.pages("tools/list", "tools") if "tools" in link.capabilities else []
+        listed = await _pages(link, "tools/list", "tools") if "tools" in link.capabilities else []
         for raw in listed:
             try:
-                read = definition.read(raw)
-                fault = link.schema_fault(read.parameters)
+                definition = ToolDefinition.read(raw)
+                link.check(definition)
+                found.append(definition)
             except ValueError as error:
                 faults.append(str(error))
-                continue
-            if fault is None:
-                found.append(read)
-            else:
-                faults.append(f"{read.tool}: its inputSchema is wrong: {fault}")
         for fault in faults:
             if fault not in self.left_out:
                 self._say(f"a tool of the MCP server {self.name!r} is left out: {fault}")
@@ -251,11 +350,9 @@ class Server:
         log.info("connected server=%s tools=%d", self.name, len(self.definitions))
 
     def _down(self, reason: str, lasted: float) -> None:
-        """Note how a connection ended; the next one is tried later the oftener this happened."""
-        self._link = None
+        """Note how a connection ended; each loss in a row doubles the wait before the next one."""
         if self._closed:
             self.state = "disabled"
-            self._settled.set()
             return
         self._losses = 0 if self._was_up and lasted > _STEADY else self._losses + 1
         wait = _FIRST_WAIT * 2 ** (self._losses - 1) if self._losses else 0.0
@@ -265,12 +362,76 @@ class Server:
     def _fail(self, reason: str) -> None:
         known = self.error == reason
         self.state, self.error = "failed", reason
-        self._settled.set()
         log.warning("not connected server=%s reason=%s", self.name, reason)
         if not known:
             self._say(f"the MCP server {self.name!r} is not connected: {reason}")
 
-    async def _gone(self) -> None:
-        """Wait until it is known how the connection ended, so that the call's error can say so."""
-        if self._task is not None:
-            await asyncio.wait([self._task], timeout=1.0)
+
+async def _pages(link: Link, method: str, key: str) -> list[Any]:
+    """Return all entries of a list, page by page. Raises `LinkError`."""
+    found: list[Any] = []
+    params: Plain = {}
+    for _ in range(_MOST_PAGES):
+        page = await link.request(method, params)
+        entries = page.get(key) if isinstance(page, dict) else None
+        if not isinstance(entries, list):
+            raise LinkError(f"its answer to {method} holds no list of {key}")
+        found += entries
+        cursor = page.get("nextCursor")
+        if not isinstance(cursor, str) or not cursor:
+            return found
+        params = {"cursor": cursor}
+    raise LinkError(f"its answer to {method} does not end after {_MOST_PAGES} pages")
+
+
+def config_fault(name: str, config: McpConfig) -> str | None:
+    """Return what is wrong with a server's block; None if a connection can be tried."""
+    where = f"mcp.{name}"
+    if config.type is None:
+        return f'{where}.type is missing: say "local" (with command) or "remote" (with url)'
+    if config.type == "local" and not (config.command and config.command[0]):
+        return f'{where}.command is missing: a local server needs one, as ["program", "argument"]'
+    if config.type == "remote" and not (config.url or "").startswith(("http://", "https://")):
+        return f"{where}.url is missing or is no http or https address: a remote server needs one"
+    return None
+
+
+def first_of(error: BaseException) -> BaseException:
+    """Return the first exception of a group; the SDK's task groups raise groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def tool_name(server: str, tool: str) -> str:
+    """Return the name that the model calls a server's tool by, as opencode makes it: ``server_tool``."""
+    return f"{_identifier(server)}_{_identifier(tool)}"
+
+
+def prompt_name(server: str, prompt: str) -> str:
+    """Return the name of the command that a server's prompt is, as opencode makes it: ``server:prompt``."""
+    return f"{_identifier(server)}:{_identifier(prompt)}"
+
+
+def difference(before: str, after: str) -> str:
+    """Return the difference of two `ToolDefinition.text`, line by line; invisible characters are written out."""
+    lines = difflib.unified_diff(_lines(before), _lines(after), "approved", "now", lineterm="", n=2)
+    return "\n".join(lines)
+
+
+def visible(text: str) -> str:
+    """Return `text` with invisible characters written out (``\\u200b``)."""
+    return "".join(
+        char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def _identifier(name: str) -> str:
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)
+
+
+def _lines(text: str) -> list[str]:
+    content = json.loads(text)
+    schema = json.dumps(content["parameters"], indent=2, sort_keys=True, ensure_ascii=False)
+    return [*visible(content["description"]).split("\n"), "", *visible(schema).split("\n")]

@@ -19,11 +19,13 @@ from instar.message.error import (
     error_text,
 )
 from instar.message.info import (
+    PERSON,
     AnswerTime,
     Assistant,
     FileDiff,
     Message,
     MessagePath,
+    Origin,
     Revert,
     Rule,
     Session,
@@ -36,10 +38,10 @@ from instar.message.info import (
     decode_message,
     decode_with_parts,
     mark_of,
+    renew,
     text_of,
     visible,
 )
-from instar.message.origin import PERSON, Origin
 from instar.message.part import (
     PART_TYPES,
     AgentPart,
@@ -74,7 +76,6 @@ from instar.message.part import (
     part_to_plain,
     unknown_part,
 )
-from instar.message.renew import renew
 
 __all__ = [
     "PART_TYPES",

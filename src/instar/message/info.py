@@ -1,10 +1,7 @@
-"""Sessions, user messages and assistant messages, with opencode's wire names.
+"""Sessions, user messages and assistant messages, with opencode's wire names, and where a prompt comes from."""
 
-Source: seed 004 sections 2 and 3; opencode 1.18's OpenAPI document.
-"""
-
-from collections.abc import Container, Sequence
-from typing import Literal
+from collections.abc import Container, Mapping, Sequence
+from typing import Final, Literal
 
 import msgspec
 
@@ -13,15 +10,48 @@ from instar.message.part import (
     PART_TYPES,
     CompactionPart,
     Created,
+    FilePart,
     ModelRef,
     Part,
     TextPart,
     Tokens,
+    ToolPart,
     UnknownPart,
     decode_part,
     part_to_plain,
 )
-from instar.wire import Plain, Wire, copy, decode, encode, to_plain
+from instar.wire import Plain, Wire, copy, decode, encode, ids, to_plain
+
+PERSON: Final = "person"
+"""The name of the origin of what a person asked for."""
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """The root of a chain of model calls, and how far from it a message stands.
+
+    `name` is ``person``, ``heartbeat``, ``action``, ``plugin`` …, `id` which one (``heartbeat`` ``12``). `source`
+    says what made the session go on just now (``evolve.idle``, ``compaction`` …; empty for a direct prompt) and
+    `depth` how often the chain went on by actions.
+    """
+
+    name: str = PERSON
+    id: str = ""
+    source: str = ""
+    depth: int = 0
+
+    @property
+    def is_person(self) -> bool:
+        """Whether a person asked for this very message: nothing made the session go on by itself."""
+        return self.name == PERSON and not self.source
+
+    @property
+    def chain(self) -> str:
+        """The chain's name and id as one text: ``heartbeat:12``."""
+        return f"{self.name}:{self.id}"
+
+    def by(self, source: str) -> "Origin":
+        """Return the same chain, gone on because of `source`; a person's own queued prompt stays theirs."""
+        return msgspec.structs.replace(self, source="" if source == PERSON else source)
 
 
 class FileDiff(Wire):
@@ -154,7 +184,7 @@ def text_of(message: WithParts) -> str:
 def visible(history: Sequence[WithParts]) -> list[WithParts]:
     """Return the messages that a model still sees: from the last finished summary on, with what it kept.
 
-    The law (the reference's section 3.6): the request begins at the compaction message, followed by its
+    The law: the request begins at the compaction message, followed by its
     summary, then by the messages from the part's `tail_start_id` up to it, then by everything newer. Older
     compactions and those that failed are left out. Takes time in proportion to the history's length.
     """
@@ -290,3 +320,39 @@ class Session(Wire):
     time: SessionTime
     permission: list[Rule] | None = None
     revert: Revert | None = None
+
+
+def renew(message: WithParts, known: Mapping[str, str]) -> None:
+    """Give a message and its parts new ids, and let what names another one name that one's new id.
+
+    `known` maps old ids of sessions and messages to new ones; it holds the message's own and its session's. An
+    answer stays its question's, a compaction keeps its tail (None when that is not known), a `task` call its
+    sub-agent's session. New ids of parts sort as the parts stand.
+    """
+    info: Message = message.info
+    info.id, info.session_id = known[info.id], known[info.session_id]
+    if isinstance(info, Assistant):
+        info.parent_id = known.get(info.parent_id, info.parent_id)
+    message.parts = [_part(part, info, known) for part in message.parts]
+
+
+def _part(part: Part, info: Message, known: Mapping[str, str]) -> Part:
+    if isinstance(part, UnknownPart):
+        place = {"id": ids.new("prt"), "sessionID": info.session_id, "messageID": info.id}
+        return UnknownPart(fields={**part.fields, **place})
+    part.id, part.session_id, part.message_id = ids.new("prt"), info.session_id, info.id
+    if isinstance(part, CompactionPart) and part.tail_start_id is not None:
+        part.tail_start_id = known.get(part.tail_start_id)
+    if isinstance(part, ToolPart):
+        _renew_call(part, info, known)
+    return part
+
+
+def _renew_call(part: ToolPart, info: Message, known: Mapping[str, str]) -> None:
+    metadata = getattr(part.state, "metadata", None) or {}
+    for key in ("sessionId", "sessionID", "parentSessionId"):
+        if isinstance(metadata.get(key), str):
+            metadata[key] = known.get(metadata[key], metadata[key])
+    attached: list[FilePart] = getattr(part.state, "attachments", None) or []
+    for file in attached:
+        file.id, file.session_id, file.message_id = ids.new("prt"), info.session_id, info.id

@@ -1,6 +1,6 @@
 """The twelve kinds of part that a message is made of, and the four states of a tool call.
 
-Source: seed 004 section 2, seed 002 "Message Parts", opencode 1.18's OpenAPI document.
+Source: opencode 1.18's OpenAPI document.
 Times are milliseconds since the epoch.
 """
 

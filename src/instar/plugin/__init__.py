@@ -1,43 +1,58 @@
 """The plugin door: all that a plugin may use, ours and anybody's.
 
-The flagships under ``instar.plugins`` import nothing else of instar.
+The flagships under ``instar.plugins`` import nothing else of instar. The room may import those of `wire` to `client`.
+Begin with `points.py`, the hook points, and `interface.py`, what a plugin is given; `door.py` runs the hooks, and
+`load.py` loads plugins. For writers of plugins: ``docs/plugins.md``.
 """
 
-from instar import document, event, git, ids, message, permission, process, sandbox, secret, wire
-from instar.api.workspace import WorkspaceInfo
-from instar.children import Children
+from instar import event, git, message, process, sandbox, wire
+from instar.api.operation import Bound, Operation, operation, operations
+from instar.api.project import WorkspaceInfo
+from instar.api.session import Busy, CommandBody, Invalid, NotFound, PromptBody, SessionBody
+from instar.git.project import Project
 from instar.message import Origin
 from instar.plugin import points
-from instar.plugin.aside import Apart, Aside, OwnTool
-from instar.plugin.client import Client, Messages, PermissionClient, QuestionClient, SessionClient
-from instar.plugin.fetch import Fetch, FetchFailed, FetchRequest, FetchResponse
-from instar.plugin.hookpoint import HookPoint, HookPoints, Refused
-from instar.plugin.interface import KV, Hooks, Host, Means, PluginFunction, PluginInput, Registry, Server
-from instar.plugin.request import (
+from instar.plugin.client import (
     Answer,
-    Busy,
-    CommandBody,
-    Done,
-    Invalid,
-    NotFound,
-    PromptBody,
-    Reverted,
-    SessionBody,
-    Task,
-)
-from instar.plugin.route import Bound, Operation, operation, operations
-from instar.plugin.shell import Background, Shell, ShellError, ShellResult
-from instar.plugin.tool import Ask, PermissionDenied, Tool, ToolContext, ToolFailure, ToolResult
-from instar.plugin.view import Branch, Method, Node, Value, View
-from instar.plugin.workspace import (
+    Apart,
+    Aside,
     Careful,
+    Client,
+    Done,
     LocalTarget,
+    Messages,
+    OwnTool,
+    PermissionClient,
+    QuestionClient,
     RemoteTarget,
+    Reverted,
+    SessionClient,
     Target,
+    Task,
     WorkspaceAdapter,
     WorkspaceClient,
 )
-from instar.project import Project
+from instar.plugin.interface import (
+    KV,
+    Fetch,
+    FetchFailed,
+    FetchRequest,
+    FetchResponse,
+    Hooks,
+    Host,
+    Means,
+    PluginFunction,
+    PluginInput,
+    Registry,
+    Server,
+)
+from instar.plugin.points import HookPoint, HookPoints, Refused
+from instar.plugin.shell import Background, Shell, ShellError, ShellResult
+from instar.plugin.tool import Ask, PermissionDenied, Tool, ToolContext, ToolFailure, ToolResult
+from instar.plugin.view import Branch, Method, Node, Value, View
+from instar.sandbox.model_process import Children
+from instar.settings import permission
+from instar.wire import document, ids, secret
 
 __all__ = [
     "KV",

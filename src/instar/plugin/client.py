@@ -1,27 +1,241 @@
-"""The client: how a plugin, a tool or a door talks to the system it runs in.
+"""The client: how a plugin, a tool or a door talks to the system it runs in, with what its calls take and give.
 
-One typed protocol, the subset of opencode's SDK that seed 004 and the reference's section 4 name. The
-in-process runtime implements it; HTTP and the bridge will. Results are detached values.
+The session calls follow opencode's SDK (https://opencode.ai/docs/sdk). The in-process runtime implements it, and so
+does the bridge over HTTP. Results are detached values.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, Protocol, runtime_checkable
 
-from instar.api.session import ShellBody
+import msgspec
+
+from instar.api.project import WorkspaceInfo
+from instar.api.session import CommandBody, PromptBody, SessionBody, ShellBody
 from instar.event import AskedBy, Event, PermissionAsked, Question, QuestionAsked, SessionStatus, Todo
 from instar.message import FileDiff, KnownPart, ModelRef, Origin, Rule, Session, SessionModel, WithParts
-from instar.plugin.aside import Apart, Aside
-from instar.plugin.request import (
-    Answer,
-    CommandBody,
-    Done,
-    PromptBody,
-    Reverted,
-    SessionBody,
-    Task,
-)
-from instar.plugin.workspace import WorkspaceClient
 from instar.wire import Plain
+
+
+class LocalTarget(msgspec.Struct, frozen=True):
+    """A workspace on this machine: the absolute path of its folder."""
+
+    directory: Path
+
+
+class RemoteTarget(msgspec.Struct, frozen=True):
+    """A workspace on another machine: the address of its server, and headers that every request needs."""
+
+    url: str
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+
+Target = LocalTarget | RemoteTarget
+
+
+class WorkspaceAdapter(Protocol):
+    """How workspaces of one type are made and unmade. What it raises becomes one line for the person."""
+
+    @property
+    def name(self) -> str:
+        """What people call the type."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """What such a workspace is, in one sentence."""
+        ...
+
+    async def configure(self, info: WorkspaceInfo) -> WorkspaceInfo:
+        """Return `info` as it will be kept: with its directory, branch, extra. Makes nothing yet."""
+        ...
+
+    async def create(
+        self, info: WorkspaceInfo, env: Mapping[str, str], from_: WorkspaceInfo | None = None
+    ) -> None:
+        """Make the workspace. `env` is for the programs that work in it, `from_` another one to begin from.
+
+        After a failure, or a crash, `remove` is called for what was made so far.
+        """
+        ...
+
+    async def remove(self, info: WorkspaceInfo) -> None:
+        """Unmake the workspace, also one that was half made or of which parts are gone."""
+        ...
+
+    async def target(self, info: WorkspaceInfo) -> Target:
+        """Return where the workspace is."""
+        ...
+
+
+@runtime_checkable
+class Careful(Protocol):
+    """What an adapter may have besides: it knows what removing a workspace would lose."""
+
+    async def unsaved(self, info: WorkspaceInfo) -> str | None:
+        """Return what is only there (``2 commits that no other branch has``), None when nothing is."""
+        ...
+
+
+class WorkspaceClient(Protocol):
+    """The workspaces of the client's project."""
+
+    async def create(
+        self,
+        kind: str = "worktree",
+        *,
+        name: str | None = None,
+        branch: str | None = None,
+        extra: Any = None,
+        from_id: str | None = None,
+    ) -> WorkspaceInfo:
+        """Make a workspace of the type `kind`; without a name it gets one.
+
+        Nothing is left of one that could not be made. Raises `Invalid`, and `NotFound` when `from_id` is nobody's.
+        """
+        ...
+
+    async def list(self) -> Sequence[WorkspaceInfo]:
+        """Return the project's workspaces, oldest first."""
+        ...
+
+    async def get(self, named: str) -> WorkspaceInfo:
+        """Return the workspace with this id or name. Raises `NotFound`."""
+        ...
+
+    async def remove(self, named: str, *, force: bool = False) -> WorkspaceInfo:
+        """Remove a workspace and return what it was.
+
+        Raises `NotFound`; `Invalid` when a session runs in it, and without `force` when work would be lost.
+        """
+        ...
+
+    async def target(self, named: str) -> Target:
+        """Return where a workspace is. Raises `NotFound` and `Invalid`."""
+        ...
+
+    async def types(self) -> Mapping[str, str]:
+        """Return the types that there are, each with its description."""
+        ...
+
+
+Ended = Literal["decided", "answered", "limit", "failed"]
+"""How an ephemeral session ended: `until` was called, the model was done, a limit was reached, it failed."""
+
+
+class OwnTool(msgspec.Struct, frozen=True):
+    """A tool of the caller's, for one ephemeral session.
+
+    `parameters` is a JSON Schema of an object; `take` gets arguments that fit it and returns what the model reads.
+    """
+
+    description: str
+    parameters: Plain
+    take: Callable[[Plain], Awaitable[str]]
+
+
+class Aside(msgspec.Struct, frozen=True, kw_only=True):
+    """Work for an ephemeral session: a short one that is hidden, runs no hooks and is not kept.
+
+    - `session_id` is the session that the work is for; its usage counts there, booked as `cause`. "" is none.
+    - `system` is the whole system prompt, `prompt` the task. `model` None takes the small model; a model without a
+      provider is looked up by its name.
+    - `tools` names built-in tools. A plugin's tool may be named only with both `write` and `network`, since no sandbox
+      confines it. `own` are tools of the caller's, by name. The first call of the one that `until` names ends the
+      session. A model that ends its turn without that call is told once to make it, unless `enough(text)` is True.
+    - Without `write` no file of the project changes: editing tools refuse, and commands run in a sandbox on a copy.
+      Without `network` nothing reaches the network.
+    - `steps` limits its model calls, `timeout` its wall-clock time in seconds.
+    """
+
+    cause: str
+    system: str
+    prompt: str
+    session_id: str = ""
+    title: str = "a session apart"
+    model: ModelRef | None = None
+    tools: Sequence[str] = ()
+    own: Mapping[str, OwnTool] = MappingProxyType({})
+    until: str = ""
+    enough: Callable[[str], bool] | None = None
+    write: bool = False
+    network: bool = False
+    steps: int = 10
+    timeout: float = 60.0
+    origin: Origin | None = None
+
+
+class Apart(msgspec.Struct, frozen=True):
+    """The result of an ephemeral session.
+
+    `calls` are the arguments of each call of `Aside.until` in the answer that ended it, and `text` is that answer's
+    text. `error` says why it ended, "" where it ended by itself. `steps` counts answered model calls, `tokens` their
+    tokens; `cost` is in US dollars (None where a price is unknown), `ms` the wall-clock time. `model` is
+    ``provider/model``. `session_id` is the id that it had; nothing is kept under it.
+    """
+
+    session_id: str
+    ended: Ended
+    text: str = ""
+    calls: Sequence[Plain] = ()
+    error: str = ""
+    steps: int = 0
+    tokens: int = 0
+    cost: float | None = 0.0
+    ms: int = 0
+    model: str = ""
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """Work for a sub-agent: who asks (a session, its agent and the answer that holds the call), who does it, what.
+
+    `task_id` names the session of an earlier task of the same parent, which then goes on.
+    `by_person`: a person's command asked for it, so a primary agent may do it too; `model` is then the command's.
+    """
+
+    session_id: str
+    message_id: str
+    caller: str
+    agent: str
+    description: str
+    prompt: str
+    task_id: str | None = None
+    by_person: bool = False
+    model: ModelRef | None = None
+
+
+class Done(msgspec.Struct, frozen=True):
+    """What a sub-agent answered; `error` is None unless its last step failed or was ended."""
+
+    session_id: str
+    text: str
+    error: str | None = None
+
+
+class Reverted(msgspec.Struct, frozen=True):
+    """A session that was taken back or forth, and what became of its files (names relative to the worktree).
+
+    `files` are as they were then; `changed` are those among them that somebody had changed since the session
+    did; `kept` were left alone, since no snapshot holds what they would have lost. `note` says why files are not
+    as they were, None when they are.
+    """
+
+    session: Session
+    files: Sequence[str] = ()
+    changed: Sequence[str] = ()
+    kept: Sequence[str] = ()
+    note: str | None = None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a single model call returned; `model` is ``provider/model``."""
+
+    text: str
+    cost: float | None
+    tokens: int
+    model: str = ""
+
 
 Messages = list[WithParts]
 """A session's messages with their parts, oldest first."""
@@ -98,7 +312,7 @@ class SessionClient(Protocol):
         ...
 
     async def settle(self, session_id: str) -> None:
-        """Drop for good what a session was taken back from, as its next prompt would. Raises as `revert`."""
+        """Delete the messages after the point of `revert`, as the next prompt would. Raises as `revert`."""
         ...
 
     async def fork(self, session_id: str, message_id: str | None = None) -> Session:
@@ -248,7 +462,7 @@ class QuestionClient(Protocol):
 
 
 class Client(Protocol):
-    """The whole of it. What a host lacks is absent from `PluginInput.host.capabilities`."""
+    """The client of a plugin. What a host lacks is absent from `PluginInput.host.capabilities`."""
 
     @property
     def session(self) -> SessionClient:
@@ -267,7 +481,7 @@ class Client(Protocol):
 
     @property
     def workspace(self) -> WorkspaceClient:
-        """Folders apart that sessions work in."""
+        """Workspaces: folders or machines that sessions work in."""
         ...
 
     async def generate(
@@ -288,11 +502,11 @@ class Client(Protocol):
         ...
 
     async def aside(self, aside: Aside) -> Apart:
-        """Let a model work for a moment in a session apart (capability ``aside``).
+        """Run an ephemeral session and return its result (capability ``aside``).
 
-        No hook of any origin fires in it, it is in no list, nobody hears of it, and it begins no other. Cancelling
-        ends it within a second, with all that it started. Raises `NotFound`, and `Invalid` for a model or a tool
-        that cannot be had.
+        No hook fires in it, no list shows it, no event is published for it, and it starts no other. Cancelling ends it
+        within a second, with all that it started. Raises `NotFound`, and `Invalid` for a model or a tool that is not
+        available.
         """
         ...
 

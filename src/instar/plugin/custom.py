@@ -14,8 +14,10 @@ from types import ModuleType
 
 import msgspec
 
-from instar.plugin.load import LoadError, module_from_file
+from instar.plugin.load import module_from_file
+from instar.plugin.locate import LoadError
 from instar.plugin.tool import Tool
+from instar.settings.trust import CodeVerdict as Judged
 
 log = logging.getLogger("instar.plugin")
 
@@ -25,8 +27,8 @@ SCRIPTS = (".ts", ".js")
 _DEFAULT = ("tool", "default")
 
 
-class Found(msgspec.Struct, frozen=True):
-    """The tools by name, and a sentence for each file that was left out; `failed` are those with a mistake."""
+class CustomTools(msgspec.Struct, frozen=True):
+    """The tools by name, and a sentence for each file left out; `failed` are those of which nothing new was loaded."""
 
     tools: dict[str, Tool]
     notices: list[str]
@@ -34,13 +36,15 @@ class Found(msgspec.Struct, frozen=True):
     failed: list[Path]
 
 
-def load_tools(folders: Iterable[Path], trusted: Callable[[Path], bool]) -> Found:
+def load_tools(
+    folders: Iterable[Path], trusted: Callable[[Path], bool], judged: Callable[[Path], Judged]
+) -> CustomTools:
     """Load the tools of configuration folders, lowest first; of two with one name the later counts.
 
-    `trusted` says of a configuration folder whether its code may run. A file that fails is named, and its
-    neighbours still load. What is JavaScript is not loaded here.
+    `trusted` says of a configuration folder whether its code may run, and `judged` of each file of those. A file that
+    fails is named, and its neighbours still load. What is JavaScript is not loaded here.
     """
-    found = Found({}, [], [], [])
+    found = CustomTools({}, [], [], [])
     for folder in folders:
         for path in _files(folder):
             if not trusted(folder):
@@ -48,8 +52,12 @@ def load_tools(folders: Iterable[Path], trusted: Callable[[Path], bool]) -> Foun
                 continue
             if path.suffix in SCRIPTS:
                 continue
+            accepted, content = judged(path)
+            if not accepted:
+                found.failed.append(path)
+                continue
             try:
-                found.tools.update(_tools(module_from_file(path), path.stem))
+                found.tools.update(_tools(module_from_file(path, content), path.stem))
             except Exception as error:
                 reason = str(error) if isinstance(error, LoadError) else f"{type(error).__name__}: {error}"
                 log.error("failed to load tool file=%s reason=%s", path, reason, exc_info=error)

@@ -1,39 +1,106 @@
-"""The door itself: `Plugins` holds what plugins subscribed to, and `trigger` runs it.
+"""`Plugins` holds what plugins subscribed to, and `trigger` runs it.
 
-The law (design section 4): plugins run in registration order, each on a copy of the output as the last one
-left it. At a gate an exception refuses the action. Anywhere else the failing plugin's half-made changes are
-discarded, ``plugin.error`` is published, and the next plugin runs. A plugin fails too when it leaves nonsense
-in the output, or does not return in time.
+Plugins run in registration order, each on a copy of the output as the last one left it. At a gate an exception
+refuses the action. Anywhere else the failing plugin's half-made changes are discarded, ``plugin.error`` is published,
+and the next plugin runs. A plugin fails too when it leaves in the output what cannot be used, or does not return in
+time.
+
+Each plugin's ``event`` hook gets every event in order, at its own pace: no turn waits for a hook, and no plugin waits
+for another.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from instar.bus import Bus
-from instar.event import PluginError, make
-from instar.plugin.forward import forward
-from instar.plugin.hookpoint import NOT_POINTS, HookPoint, HookPoints, Refused
+from instar.event import Event, PluginError, for_plugins, make
+from instar.event.bus import Bus, Subscription
 from instar.plugin.interface import Hooks
 from instar.plugin.outcome import detached, fill, json_copy, taken
 from instar.plugin.patience import DISPOSE, PATIENCE, in_time
+from instar.plugin.points import NOT_POINTS, HookPoint, HookPoints, Refused
 from instar.plugin.tool import Tool
 from instar.wire import Plain
+
+log = logging.getLogger("instar.plugin")
+
+MOST_WAITING: Final = 10_000
+"""Events that may wait for a plugin."""
+_MOST_NAMED: Final = 100
+"""Different failures of one plugin that are published; the log has them all."""
+
+Handler = Callable[[Event], Awaitable[None]]
+
+
+async def forward(
+    bus: Bus,
+    listeners: Sequence[tuple[str, Handler, float | None]],
+    *,
+    most_waiting: int = MOST_WAITING,
+) -> None:
+    """Give every event from now on to each of `listeners` until the bus closes.
+
+    A listener is a plugin, its hook, and the seconds that one call may take (None: as many as it wants).
+    """
+    ears = [_Ear(bus, name, handler, patience, most_waiting) for name, handler, patience in listeners]
+    await asyncio.gather(*(ear.listen() for ear in ears))
+
+
+class _Ear:
+    """One plugin's queue of events, and its failures that were published."""
+
+    def __init__(self, bus: Bus, plugin: str, handler: Handler, patience: float | None, most: int) -> None:
+        self._bus = bus
+        self._plugin = plugin
+        self._handler = handler
+        self._patience = patience
+        self._named: set[tuple[str, str]] = set()
+        self._subscription: Subscription = bus.subscribe(most)
+
+    async def listen(self) -> None:
+        """Hand over events until the subscription ends."""
+        missed = 0
+        with self._subscription as events:
+            async for event in events:
+                for heard in for_plugins(event, time.time_ns() // 1_000_000):
+                    # What one plugin does to an event, no other plugin and no client sees.
+                    await self._call(heard.copy())
+                if events.missed > missed:
+                    self._report(f"it was too slow: {events.missed - missed} events were left out")
+                    missed = events.missed
+
+    async def _call(self, event: Event) -> None:
+        try:
+            await in_time(self._handler(event), self._patience)
+        except Exception as error:
+            # A failing observer of plugin.error must not publish the next one for ever.
+            own = event.type == "plugin.error"
+            self._report(str(error) or type(error).__name__, error, event.type, publish=not own)
+
+    def _report(
+        self, text: str, error: BaseException | None = None, kind: str = "", *, publish: bool = True
+    ) -> None:
+        log.error(
+            "plugin failed plugin=%s hook=event event=%s error=%s", self._plugin, kind, text, exc_info=error
+        )
+        if publish and (kind, text) not in self._named and len(self._named) < _MOST_NAMED:
+            self._named.add((kind, text))
+            self._bus.publish(make(PluginError(plugin=self._plugin, hook="event", message=text)))
+
 
 I = TypeVar("I")  # noqa: E741
 O = TypeVar("O")  # noqa: E741
 
-log = logging.getLogger("instar.plugin")
 
+class LoadedPlugin(msgspec.Struct, frozen=True):
+    """A plugin that runs: its name, its hooks, and the seconds that one call may take (None: no limit).
 
-class Loaded(msgspec.Struct, frozen=True):
-    """A plugin that runs: its name, what it subscribed to, and the seconds that a call of it may take.
-
-    `mark` is which code it was loaded from, with which options (`instar.plugin.load.Mark`); None: nothing loads it.
-    `host` is what runs it where that is not Python (`instar.plugin.hosts.PluginHost`).
+    `mark` says from which code it was loaded, with which options (`instar.plugin.load.Mark`); None: it is built in.
+    `host` runs it if it is not Python (`instar.plugin.load.PluginHost`).
     """
 
     name: str
@@ -49,8 +116,8 @@ class Plugins:
     def __init__(self, bus: Bus, points: HookPoints) -> None:
         self._bus = bus
         self._points = points
-        self._loaded: list[Loaded] = []
-        self._hearing: dict[int, tuple[Loaded, asyncio.Task[None]]] = {}
+        self._loaded: list[LoadedPlugin] = []
+        self._hearing: dict[int, tuple[LoadedPlugin, asyncio.Task[None]]] = {}
         self._odd: set[tuple[str, str]] = set()
         self._left: list[Any] = []
 
@@ -59,7 +126,7 @@ class Plugins:
 
         ``timeout`` gives the seconds that one call may take; None says that the plugin keeps limits of its own.
         """
-        self._loaded.append(Loaded(name, hooks, hooks.get("timeout", PATIENCE), mark, host))
+        self._loaded.append(LoadedPlugin(name, hooks, hooks.get("timeout", PATIENCE), mark, host))
 
     def warn(self) -> None:
         """Log the names that plugins subscribed to and nobody declared: they are never called.
@@ -72,18 +139,18 @@ class Plugins:
                     log.warning("unknown hook plugin=%s hook=%s: it is never called", plugin.name, key)
 
     @property
-    def loaded(self) -> list[Loaded]:
+    def loaded(self) -> list[LoadedPlugin]:
         """The plugins, in registration order."""
         return list(self._loaded)
 
-    def others(self, loaded: Iterable[Loaded] = ()) -> "Plugins":
-        """Return other plugins of the same instance, which nobody calls until they `stand`."""
+    def with_loaded(self, loaded: Iterable[LoadedPlugin] = ()) -> "Plugins":
+        """Return a second set of plugins on the same bus and hook points. Nothing calls it before `replace`."""
         found = Plugins(self._bus, self._points)
         found._loaded = list(loaded)
         return found
 
-    def stand(self, loaded: Iterable[Loaded]) -> None:
-        """Put these in the place of those that are here, all at once: a point that is being run ends as it began."""
+    def replace(self, loaded: Iterable[LoadedPlugin]) -> None:
+        """Replace all plugins at once. A hook point that is being run ends with the plugins that it began with."""
         self._loaded = list(loaded)
 
     @property
@@ -93,14 +160,18 @@ class Plugins:
 
     def listens(self, point: HookPoint[Any, Any]) -> bool:
         """Whether anybody subscribed to `point`: ask before preparing an output that costs something."""
-        return any(True for _ in self._handlers(point))
+        for plugin in self._loaded:
+            for name in (point.name, *point.aliases):
+                if plugin.hooks.get(name) is not None:
+                    return True
+        return False
 
     async def trigger(
         self, point: HookPoint[I, O], given: I, output: O, saw: Callable[[str, O], None] | None = None
     ) -> O:
         """Run every plugin's handler of `point`, put what they made into `output` and return it.
 
-        `saw` is told of the output as each plugin, by name, left it; it must not change it.
+        `saw` is called with each plugin's name and the output as that plugin left it; it must not change the output.
         Raises `Refused` when the point is a gate and a handler failed.
         """
         for plugin, handler in self._handlers(point):
@@ -161,10 +232,10 @@ class Plugins:
                 config.update(found)
         return problems
 
-    def hear(self) -> None:
+    def forward_events(self) -> None:
         """Give every bus event from now on to every plugin's ``event`` hook, in order, until the bus closes.
 
-        Called again it lets those hear that came since, and those that are gone no more.
+        Call it again after `replace`: new plugins are added, and those that are gone get no more events.
         """
         hears = {id(one): one for one in self._loaded if one.hooks.get("event") is not None}
         for gone in self._hearing.keys() - hears.keys():
@@ -174,8 +245,8 @@ class Plugins:
                 listening = forward(self._bus, [(one.name, one.hooks["event"], one.patience)])
                 self._hearing[key] = one, asyncio.create_task(listening, name=f"events for {one.name}")
 
-    async def heard(self, grace: float) -> None:
-        """Wait, so many seconds, until every plugin has heard what was published before the bus was closed."""
+    async def drain_events(self, grace: float) -> None:
+        """Wait up to `grace` seconds until every plugin got the events from before the bus was closed."""
         listening = [task for _, task in self._hearing.values()]
         if listening:
             await asyncio.wait(listening, timeout=grace)
@@ -189,10 +260,10 @@ class Plugins:
         for host in tuple(self._left):
             await self.close_host(host)
 
-    async def end(self, plugin: Loaded) -> None:
-        """Tell one plugin that it is needed no more; it gets a few seconds. A failure is published.
+    async def end(self, plugin: LoadedPlugin) -> None:
+        """Call a plugin's ``dispose``; it gets `DISPOSE` seconds. A failure is published.
 
-        What ran it, and runs no other now, is one of `left` until it is closed: its tools may be at work still.
+        A host that runs no plugin any more stays in `idle_hosts` until `close_host`: its tools may still be at work.
         """
         if plugin.hooks.get("dispose") is not None:
             try:
@@ -203,12 +274,12 @@ class Plugins:
             self._left.append(plugin.host)
 
     @property
-    def left(self) -> list[Any]:
-        """The hosts (`instar.plugin.hosts`) whose plugins have all ended."""
+    def idle_hosts(self) -> list[Any]:
+        """The hosts (`instar.plugin.load`) that run no plugin any more."""
         return list(self._left)
 
     async def close_host(self, host: Any) -> None:
-        """Close one of `left`."""
+        """Close one of `idle_hosts`."""
         await host.close()
         if host in self._left:
             self._left.remove(host)
@@ -218,7 +289,7 @@ class Plugins:
         """Whether a plugin has an ``event`` hook."""
         return any("event" in plugin.hooks for plugin in self._loaded)
 
-    def _handlers(self, point: HookPoint[Any, Any]) -> Iterator[tuple[Loaded, Callable[..., Any]]]:
+    def _handlers(self, point: HookPoint[Any, Any]) -> Iterator[tuple[LoadedPlugin, Callable[..., Any]]]:
         for plugin in self._loaded:
             for name in (point.name, *point.aliases):
                 handler = plugin.hooks.get(name)

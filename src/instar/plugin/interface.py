@@ -1,36 +1,66 @@
 """What a plugin is and what it is given: the public interface that flagships and strangers share."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from instar.children import Children
-from instar.flagship import FLAGSHIPS
+from instar.api.operation import Bound, check, operations
+from instar.git.project import Project
 from instar.plugin.client import Client, Messages
-from instar.plugin.hookpoint import HookPoint
-from instar.plugin.route import Bound, check, operations
+from instar.plugin.points import HookPoint
 from instar.plugin.shell import Shell
 from instar.plugin.view import View, clash
 from instar.process import Processes
-from instar.project import Project
+from instar.sandbox.model_process import Children
+from instar.settings.builtin_plugins import FLAGSHIPS
 from instar.wire import Plain
 
 if TYPE_CHECKING:
     from instar.client import AsyncClient
+
+
+class FetchRequest(msgspec.Struct, frozen=True):
+    """A call of a provider as instar would send it; `headers` have names in small letters."""
+
+    url: str
+    method: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class FetchResponse(msgspec.Struct, frozen=True):
+    """What came back: the HTTP status, the headers, and the body as it comes, decompressed.
+
+    The body is closed where it is left early; its chunks may raise as a `Fetch` does.
+    """
+
+    status: int
+    headers: Sequence[tuple[str, str]]
+    body: AsyncGenerator[bytes, None]
+
+
+Fetch = Callable[[FetchRequest], Awaitable[FetchResponse]]
+"""Sends a request. An `OSError` means that nobody was reached, and the call is tried again; any other error ends it."""
+
+
+class FetchFailed(Exception):
+    """A `Fetch` did not send a call, or broke off, for a reason of its own; the text is the reason's."""
+
 
 Hooks = Mapping[str, Any]
 """What a plugin returns: hook point names to ``async (input, output) -> None``.
 
 Besides hook points: ``event`` (``async (event) -> None``, every bus event in order), ``config``
 (``async (config) -> None``, may change it in place), ``tool`` (a live mapping of tool name to `Tool`, read at
-every step), ``auth`` and ``provider`` (`instar.provider.contributed`), ``timeout`` (the seconds that one call
+every step), ``auth`` and ``provider`` (`instar.provider.resolve`), ``timeout`` (the seconds that one call
 may take, None for limits of its own) and ``dispose`` (``async () -> None``).
 """
 
 PluginFunction = Callable[..., Awaitable[Hooks | None]]
+"""A plugin: ``async (input: PluginInput, options: dict) -> Hooks``; None stands for no hooks."""
 
 
 class KV(Protocol):
@@ -50,7 +80,7 @@ class KV(Protocol):
 
 
 class Host(msgspec.Struct, frozen=True):
-    """The program that the plugin runs in, and what it can do beyond opencode's interface."""
+    """The program that the plugin runs in: `capabilities` names what it can do beyond opencode's interface."""
 
     name: str
     version: str
@@ -58,10 +88,10 @@ class Host(msgspec.Struct, frozen=True):
 
 
 class Registry:
-    """What plugins contributed besides hooks: views, HTTP routes, workspace adapters; `owner` is the plugin that asks,
-    "" the runtime itself.
+    """What plugins contributed besides hooks: views, HTTP routes, workspace adapters.
 
-    `idle` says of plugins that are loaded and do nothing here why that is, by their names.
+    `owner` is the plugin that the registry was given to; "" is the runtime itself. `idle` gives, by plugin, the reason
+    why a loaded plugin does nothing here.
     """
 
     def __init__(self, owner: str = "") -> None:
@@ -73,7 +103,7 @@ class Registry:
         self._owned: dict[str, list[View | Bound | tuple[str, Any]]] = {}
 
     def of(self, owner: str) -> "Registry":
-        """Return the same registry as a plugin is given it."""
+        """Return this registry for the plugin `owner`: both share their contents."""
         given = Registry(owner)
         given.views, given.routes, given.workspaces = self.views, self.routes, self.workspaces
         given.idle = self.idle
@@ -81,7 +111,7 @@ class Registry:
         return given
 
     def release(self, owner: str) -> Callable[[], None]:
-        """Take away what a plugin contributed, and return what puts it back in place of what it contributed since."""
+        """Remove what a plugin contributed. The function that is returned restores it and removes what came since."""
         held, why = self._owned.pop(owner, []), self.idle.pop(owner, None)
         for one in held:
             if isinstance(one, View):
@@ -127,7 +157,7 @@ class Registry:
             self._keep(self.owner, bound)
 
     def stands_idle(self, why: str) -> None:
-        """Say why the plugin does nothing here: whoever asks for an operation of its own is told."""
+        """Give the reason why the plugin does nothing here: requests to its operations are answered with it."""
         self.idle[self.owner] = why
 
     def _demand_free(self, bound: Bound, taken: list[Bound]) -> None:
@@ -159,7 +189,7 @@ class Registry:
         self._keep(self.owner, view)
 
     def register_workspace(self, type: str, adapter: Any) -> None:  # noqa: A002 - opencode's name
-        """Offer a kind of workspace (seed 004 section 6). Raises `ValueError` for an adapter that lacks a part."""
+        """Offer a kind of workspace (`WorkspaceAdapter`). Raises `ValueError` for an adapter that lacks a part."""
         missing = [part for part in _ADAPTER if not callable(getattr(adapter, part, None))]
         if missing or not type:
             raise ValueError(f"the workspace adapter {type!r} has no method {', '.join(missing) or 'name'}")
@@ -174,7 +204,7 @@ def _shape(path: str) -> str:
     return "/".join("{}" if part.startswith("{") else part for part in path.split("/"))
 
 
-class Workspaces(msgspec.Struct, frozen=True):
+class WorkspaceKinds(msgspec.Struct, frozen=True):
     """Where a plugin offers kinds of workspaces: ``input.experimental_workspace.register(type, adapter)``."""
 
     registry: Registry
@@ -185,11 +215,11 @@ class Workspaces(msgspec.Struct, frozen=True):
 
 
 class Means(msgspec.Struct, frozen=True):
-    """What a flagship's command works with: of `PluginInput` what needs no instance, and children of its own.
+    """What a flagship's command works with: the part of `PluginInput` that needs no instance, and its own children.
 
-    `messages` gives those of a session by its id, oldest first; it raises `NotFound`. `halted` is `PluginInput`'s;
-    `resume` lets what is automatic go on in the working directory's project: a person decides that. No plugin was asked
-    what it makes of `config`.
+    `messages` returns the messages of a session by its id, oldest first, and raises `NotFound`. `halted` is as in
+    `PluginInput`. `resume` lifts `instar stop` for the working directory's project; call it only where a person asked
+    for that. `config` is the merged configuration before any plugin's ``config`` hook.
     """
 
     children: Children
@@ -214,27 +244,32 @@ class Means(msgspec.Struct, frozen=True):
 
 
 class Server(msgspec.Struct, frozen=True):
-    """A server of this instance: its `url`, and the header by which it lets somebody in, None where it needs none."""
+    """A server of this instance: its `url`, and its ``Authorization`` header, None where it needs none."""
 
     url: str
     authorization: str | None
 
 
 class PluginInput(msgspec.Struct, frozen=True):
-    """What a plugin function is given; `shell` starts children, `kv` keeps values.
+    """What a plugin function is given as its first argument; the options of its ``plugin`` entry are the second.
 
-    `trusted` says whether the folder's own code may run, `seen` what of its files the person vouched for with that:
-    file to digest (`instar.flagship.Flagship.seen`), None where whatever they say holds.
-    `options` of the spec come as the second argument.
-    `children` starts and guards what runs for the model; `shell` goes by it. `data` is a folder of the plugin's own
-    that no child sees; the plugin makes it. `config` is the merged configuration, secrets masked; `origins` tells for
-    a dotted place in it which file it came from. `server_url` is called, not read: it may start a server. `halted`
-    gives the time (ms) of the last `instar stop` that still keeps what is automatic from beginning a turn here, and 0
-    when none does. `automatic`: a plugin may begin turns here by itself; not in a command that does one thing.
-    `http` gives a typed client of the instance's whole HTTP interface (`instar.client`), in process: no server and no
-    password is needed. It raises `Invalid` in a host that has none. `server` gives the server that answers for the
-    instance, and what lets a program in: the one that runs, else one on loopback that starts with its first request
-    and ends with the instance; None in a host that can offer none.
+    - `client` makes requests of the system, as this plugin. `kv` keeps JSON values, `data` is a folder for files: the
+      plugin makes it, and no child of the model sees it.
+    - `project`, `directory` and `worktree` say where the instance works.
+    - `shell` runs the plugin's own commands. `children` starts and confines what runs for the model.
+    - `config` is the merged configuration with secrets masked. `origins` gives the file of a dotted place in it.
+      `environment` and `flags` are the person's.
+    - `host` names the program and its capabilities. `registry` takes views, HTTP operations and workspace adapters.
+    - `declare_hook` adds a hook point and `trigger` runs one; `trigger` raises `Refused` at a gate.
+    - `trusted(folder)` is True if code of the folder may run. `seen(folder)` gives the digests of the files that the
+      person accepted with their trust, by file; None: all of them hold as they are.
+    - `halted()` is the time, in ms, of the `instar stop` that is in force here, 0 for none: begin no turn while it is
+      not 0. `automatic` is False in a command that does one thing: begin no turn by yourself there.
+    - `server_url()` returns the address of a server for the instance and may start one; None where there is none.
+      `server()` does the same and adds the header that lets a program in. The server that runs is taken, else one on
+      loopback that starts with its first request and ends with the instance.
+    - `http()` returns a typed client of the instance's whole HTTP interface (`instar.client`), in process: no server
+      and no password is needed. It raises `Invalid` in a host that has none.
     """
 
     client: Client
@@ -262,6 +297,6 @@ class PluginInput(msgspec.Struct, frozen=True):
     server: Callable[[], Server | None] | None = None
 
     @property
-    def experimental_workspace(self) -> Workspaces:
+    def experimental_workspace(self) -> WorkspaceKinds:
         """Where workspace adapters are registered (opencode's name)."""
-        return Workspaces(self.registry)
+        return WorkspaceKinds(self.registry)

@@ -1,8 +1,11 @@
 """Finding and loading plugins: from the config's ``plugin`` list and from plugin folders.
 
 A plugin is an async function ``(PluginInput, options) -> Hooks``. A module offers it as V1, an object (or
-the module itself) with ``id`` and ``server``, or as V0, public async functions (seed 004 section 5). A file
+the module itself) with ``id`` and ``server``, or as V0, public async functions (`docs/plugins.md`). A file
 without an ``id`` goes by its own name.
+
+Plugins in another language run in a host, which is opened when the first of them is met. Each load opens hosts of its
+own: a plugin that changed runs in a fresh child, in which nothing of its old code is left.
 """
 
 import hashlib
@@ -10,6 +13,7 @@ import importlib
 import importlib.machinery
 import importlib.util
 import inspect
+import json
 import logging
 import os
 import sys
@@ -17,19 +21,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
-from instar.flagship import flagship_name
-from instar.plugin.door import Loaded, Plugins, unsound
-from instar.plugin.hosts import Hosts
+from instar.plugin.door import LoadedPlugin, Plugins, unsound
 from instar.plugin.interface import Hooks, PluginFunction, PluginInput
-from instar.plugin.locate import JAVASCRIPT, TOOLS, LoadError, Located, locate
+from instar.plugin.locate import JAVASCRIPT, TOOLS, LoadError, PluginLocation, check, check_file, locate
 from instar.plugin.patience import PATIENCE, Exited, in_time
+from instar.settings.builtin_plugins import flagship_name
+from instar.settings.trust import Content
 from instar.wire import Plain
-
-__all__ = ["LoadError", "Mark", "Spec", "digest", "digest_of_files", "distinct", "load", "module_from_file"]
 
 log = logging.getLogger("instar.plugin")
 
@@ -40,23 +42,28 @@ _MOST: Final = 2_000
 class Spec(msgspec.Struct, frozen=True):
     """One plugin to load: a package's, module's or flagship's name or a file's absolute path, with its options.
 
-    `tools`: it is a JavaScript file of a person's own tools (`instar.plugin.custom`).
+    `tools`: it is a JavaScript file of a person's own tools (`instar.plugin.custom`). `content` is the only code that
+    it may be made of; None: any. `held`: nobody accepted it as it is now; what was loaded of it before stays.
     """
 
     target: str
     options: Plain = msgspec.field(default_factory=dict)
     tools: bool = False
+    content: Content | None = None
+    held: bool = False
 
     @property
     def identity(self) -> str:
         """What makes two specs the same plugin, as far as their text tells."""
         return self.place().identity if self.tools else flagship_name(self.target) or self.target
 
-    def place(self) -> Located:
+    def place(self) -> PluginLocation:
         """Return where its code is. Raises `LoadError`."""
         if self.tools:
-            return Located(TOOLS, path=Path(self.target), host=JAVASCRIPT, tools=True)
-        return locate(self.target)
+            found = PluginLocation(TOOLS, path=Path(self.target), host=JAVASCRIPT, tools=True)
+        else:
+            found = locate(self.target)
+        return msgspec.structs.replace(found, content=self.content)
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -71,8 +78,8 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 def distinct(specs: Sequence[Spec]) -> list[Spec]:
-    """Return each plugin once, in order; of several specs for one plugin the last counts."""
-    last = {spec.identity: spec for spec in specs}
+    """Return each plugin once, in order; of several specs for one plugin the last counts that is not held."""
+    last = {spec.identity: spec for spec in sorted(specs, key=lambda spec: not spec.held)}
     return [spec for spec in specs if last[spec.identity] is spec]
 
 
@@ -81,8 +88,8 @@ async def load(
     plugins: Plugins,
     make_input: Callable[[str], PluginInput],
     patience: float = PATIENCE,
-    before: Sequence[Loaded] = (),
-    digest_of: Callable[[Located], str] | None = None,
+    before: Sequence[LoadedPlugin] = (),
+    digest_of: Callable[[PluginLocation], str] | None = None,
 ) -> list[str]:
     """Load `specs` into `plugins` in order and return a sentence for each that failed.
 
@@ -97,65 +104,133 @@ async def load(
     for spec in distinct(specs):
         try:
             place = spec.place()
-            mark = Mark(place.identity, spec.options, (digest_of or digest)(place))
+            identity = place.identity
+            mark = None if spec.held else Mark(identity, spec.options, (digest_of or digest)(place))
         except Exception as error:
-            failures.append(_said(spec, error))
+            failures += [] if spec.held else [_said(spec, error)]
             continue
-        steps = [one for one in steps if one.mark.identity != mark.identity]
-        old = [one for one in before if isinstance(one.mark, Mark) and one.mark.identity == mark.identity]
-        steps.append(_Step(spec, place, mark, old))
-    hosts = Hosts(plugins, make_input, patience)
+        old = [one for one in before if isinstance(one.mark, Mark) and one.mark.identity == identity]
+        if mark is None and old:
+            mark = old[0].mark
+        if mark is not None:
+            steps = [one for one in steps if one.mark.identity != identity]
+            steps.append(_Step(spec, place, mark, old))
+    hosts = _Hosts(plugins, make_input, patience)
     try:
-        hosts.begin([step.place for step in steps if not step.stands])
+        hosts.begin([step.place for step in steps if not step.is_loaded])
         for step in steps:
-            failures += await _taken(step, plugins, hosts, make_input, patience)
+            failures += await _take_in(step, plugins, hosts, make_input, patience)
     finally:
         await hosts.close_unused(plugins.loaded)
     plugins.warn()
     return failures
 
 
+class PluginHost(Protocol):
+    """Runs plugins of one language; a module that is named by `Located.host` opens one with ``open_host``."""
+
+    def begin(self, places: Iterable[PluginLocation]) -> None:
+        """Start what `places` need, without waiting for it."""
+        ...
+
+    async def load(
+        self, place: PluginLocation, options: Plain, make_input: Callable[[str], PluginInput], patience: float
+    ) -> list[tuple[str, Hooks]]:
+        """Return the name and hooks of each plugin that a module offers. Raises `LoadError`."""
+        ...
+
+    def release(self, hooks: Hooks) -> bool:
+        """Forget a plugin that was loaded here; return True if none is left."""
+        ...
+
+    async def close(self) -> None:
+        """End it, and all that is under way. May be called twice."""
+        ...
+
+
+class _Hosts:
+    """The hosts of one load, by their modules."""
+
+    def __init__(self, plugins: Plugins, make_input: Callable[[str], PluginInput], patience: float) -> None:
+        self._plugins, self._make_input, self._patience = plugins, make_input, patience
+        self._open: dict[str, PluginHost] = {}
+
+    def begin(self, places: Iterable[PluginLocation]) -> None:
+        """Start the hosts that `places` need while the plugins before them load."""
+        foreign = [place for place in places if place.host]
+        for first in {place.host: place for place in reversed(foreign)}.values():
+            self._host(first).begin([place for place in foreign if place.host == first.host])
+
+    async def load(self, place: PluginLocation, options: Plain, mark: Any) -> None:
+        """Load a plugin. Raises `LoadError`."""
+        host = self._host(place)
+        ready = await host.load(place, options, self._make_input, self._patience)
+        problems = [problem for _, hooks in ready if (problem := unsound(hooks)) is not None]
+        if problems:
+            for _, hooks in ready:
+                host.release(hooks)
+            raise LoadError(problems[0])
+        for name, hooks in ready:
+            self._plugins.add(name, hooks, mark, host)
+
+    async def close_unused(self, loaded: Iterable[LoadedPlugin]) -> None:
+        """Close the hosts that run none of `loaded`."""
+        used = {id(one.host) for one in loaded}
+        for host in self._open.values():
+            if id(host) not in used:
+                await host.close()
+
+    def _host(self, place: PluginLocation) -> PluginHost:
+        if place.host not in self._open:
+            opened = importlib.import_module(place.host).open_host(self._make_input(place.name))
+            self._open[place.host] = opened
+        return self._open[place.host]
+
+
 class _Step(msgspec.Struct, frozen=True):
     """One plugin to load, and what was loaded of it before."""
 
     spec: Spec
-    place: Located
+    place: PluginLocation
     mark: Mark
-    old: list[Loaded]
+    old: list[LoadedPlugin]
 
     @property
-    def stands(self) -> bool:
-        """Whether it is loaded already, from the same code with the same options."""
+    def is_loaded(self) -> bool:
+        """True if it is loaded already, from the same code with the same options."""
         return bool(self.old) and self.old[0].mark == self.mark
 
 
-async def _taken(
+async def _take_in(
     step: _Step,
     plugins: Plugins,
-    hosts: Hosts,
+    hosts: _Hosts,
     make_input: Callable[[str], PluginInput],
     patience: float,
 ) -> list[str]:
-    """Take one plugin in; return a sentence where that failed."""
-    if step.stands:
-        plugins.stand([*plugins.loaded, *step.old])
+    """Load one plugin, or keep it as it is loaded; return a sentence where that failed."""
+    if step.is_loaded:
+        plugins.replace([*plugins.loaded, *step.old])
         return []
     try:
         if step.place.host:
+            check(step.place)
             await hosts.load(step.place, step.spec.options, step.mark)
         else:
             await _load_one(step.place, step.mark, plugins, make_input, patience)
     except Exception as error:
-        plugins.stand([*plugins.loaded, *step.old])
+        plugins.replace([*plugins.loaded, *step.old])
         return [_said(step.spec, error, stays=bool(step.old))]
     return []
 
 
-def digest(place: Located) -> str:
+def digest(place: PluginLocation) -> str:
     """Return what the code of a plugin is known by: of an npm package its name and version, of a folder all its files.
 
-    It is empty for a Python module.
+    It is empty for a Python module. Of what may hold accepted code alone, all of that counts.
     """
+    if place.content is not None:
+        return hashlib.sha256(json.dumps(place.content, sort_keys=True).encode()).hexdigest()
     if place.path is None:
         return place.module if place.host else ""
     if place.host and place.path.is_dir():
@@ -193,7 +268,7 @@ def _said(spec: Spec, error: Exception, *, stays: bool = False) -> str:
 
 
 async def _load_one(
-    place: Located,
+    place: PluginLocation,
     mark: Mark,
     plugins: Plugins,
     make_input: Callable[[str], PluginInput],
@@ -216,10 +291,10 @@ async def _load_one(
         plugins.add(name, hooks, mark)
 
 
-def _offered(place: Located) -> Any:
+def _offered(place: PluginLocation) -> Any:
     """The module, or what an entry point names in it."""
     if place.path is not None:
-        return module_from_file(place.path)
+        return module_from_file(place.path, place.content)
     try:
         offered: Any = importlib.import_module(place.module)
     except SystemExit as error:
@@ -231,8 +306,11 @@ def _offered(place: Located) -> Any:
     return offered
 
 
-def module_from_file(path: Path) -> ModuleType:
-    """Run a Python file, or a folder's ``__init__.py``, as a module. Raises `LoadError` and what it raises."""
+def module_from_file(path: Path, content: Content | None = None) -> ModuleType:
+    """Run a Python file, or a folder's ``__init__.py``, as a module. Raises `LoadError` and what it raises.
+
+    `content` is the only code that it may hold, with what it imports from its folder; None: any.
+    """
     if path.is_dir():
         path = path / "__init__.py"
     if not path.is_file():
@@ -240,7 +318,7 @@ def module_from_file(path: Path) -> ModuleType:
     name = f"instar_plugin_{path.stem}_{abs(hash(str(path)))}"
     folder = [str(path.parent)] if path.name == "__init__.py" else None
     old = {key: sys.modules.pop(key) for key in [*sys.modules] if f"{key}.".startswith(f"{name}.")}
-    loader = _Anew(name, str(path)) if old else None
+    loader = _FromSource(name, str(path), content)
     found = importlib.util.spec_from_file_location(
         name, path, loader=loader, submodule_search_locations=folder
     )
@@ -248,6 +326,8 @@ def module_from_file(path: Path) -> ModuleType:
         raise LoadError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(found)
     importlib.invalidate_caches()
+    if _Parts not in sys.meta_path:
+        sys.meta_path.insert(0, _Parts)
     sys.modules[name] = module
     try:
         found.loader.exec_module(module)
@@ -262,12 +342,42 @@ def module_from_file(path: Path) -> ModuleType:
     return module
 
 
-class _Anew(importlib.machinery.SourceFileLoader):
-    """Reads a file that was loaded before: its bytecode on disk is told apart by size and second alone."""
+class _FromSource(importlib.machinery.SourceFileLoader):
+    """Compiles the source that it checked.
+
+    Bytecode on disk is told apart by size and second alone, and whoever may write the folder may write it.
+    """
+
+    def __init__(self, name: str, path: str, content: Content | None) -> None:
+        super().__init__(name, path)
+        self.content = content
 
     def get_code(self, fullname: str) -> Any:
         path = self.get_filename(fullname)
-        return self.source_to_code(self.get_data(path), path)
+        data = self.get_data(path)
+        check_file(Path(path), data, self.content)
+        return self.source_to_code(data, path)
+
+
+class _Parts(importlib.machinery.PathFinder):
+    """Finds what a plugin that is a folder imports from it, then or later, as its first file was found."""
+
+    @classmethod
+    def find_spec(
+        cls, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        first = getattr(sys.modules.get(fullname.partition(".")[0]), "__spec__", None)
+        loader = getattr(first, "loader", None)
+        if not isinstance(loader, _FromSource):
+            return None
+        found = super().find_spec(fullname, path, target)
+        if found is None or found.origin is None or not found.has_location:
+            return found
+        if isinstance(found.loader, importlib.machinery.SourceFileLoader):
+            found.loader = _FromSource(fullname, found.origin, loader.content)
+        else:
+            check_file(Path(found.origin), Path(found.origin).read_bytes(), loader.content)
+        return found
 
 
 def _functions(offered: Any, fallback: str) -> tuple[str, list[PluginFunction]]:

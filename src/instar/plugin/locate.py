@@ -4,15 +4,16 @@ A Python package offers its plugins as entry points of the group ``instar.plugin
 here: what is missing is named, with the line that says what to do.
 """
 
+import hashlib
 import importlib.util
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote
 
 import msgspec
 
-from instar.flagship import FLAGSHIPS, flagship_name
+from instar.settings.builtin_plugins import FLAGSHIPS, flagship_name
+from instar.settings.trust import Content, content_at, path_of
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -34,11 +35,11 @@ class LoadError(Exception):
     """A plugin cannot be loaded; the text says why, and what to do."""
 
 
-class Located(msgspec.Struct, frozen=True):
+class PluginLocation(msgspec.Struct, frozen=True):
     """A plugin's code: a `path`, or a `module` and what of it is the plugin. `name` is what the plugin goes by.
 
     `host` is the module that runs it where that is not Python; `module` is then an npm package with its version.
-    `tools`: it is a file of tools, no plugin.
+    `tools`: it is a file of tools, no plugin. `content` is the only code that a `path` may hold; None: any.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Located(msgspec.Struct, frozen=True):
     attribute: str = ""
     host: str = ""
     tools: bool = False
+    content: Content | None = None
 
     @property
     def identity(self) -> str:
@@ -65,21 +67,33 @@ class Located(msgspec.Struct, frozen=True):
         )
 
 
-def locate(target: str) -> Located:
+def check_file(path: Path, data: bytes, content: Content | None) -> None:
+    """Raise `LoadError` unless a file that holds `data` is one of `content`; None: any is."""
+    if content is not None and content.get(str(path)) != hashlib.sha256(data).hexdigest():
+        raise LoadError(f"{path} is another than the one that was accepted")
+
+
+def check(place: PluginLocation) -> None:
+    """Raise `LoadError` unless a plugin is made of its `Located.content` alone."""
+    if place.path is not None and place.content is not None and content_at(place.path) != place.content:
+        raise LoadError(f"{place.path}, or what it may import, is another than was accepted")
+
+
+def locate(target: str) -> PluginLocation:
     """Return where the code of a plugin is that a ``plugin`` list names. Raises `LoadError`."""
     flagship = flagship_name(target)
     if flagship is not None:
-        return Located(flagship, module=FLAGSHIPS[flagship].module)
-    path = Path(unquote(target.removeprefix("file://")) if target.startswith("file://") else target)
-    if path.is_absolute() and _is_javascript(path):
+        return PluginLocation(flagship, module=FLAGSHIPS[flagship].module)
+    path = path_of(target)
+    if path is not None and _is_javascript(path):
         if not path.exists():
             raise LoadError(f"there is no file {path}")
-        return Located(path.stem, path=path, host=JAVASCRIPT)
-    if path.is_absolute():
+        return PluginLocation(path.stem, path=path, host=JAVASCRIPT)
+    if path is not None:
         file = path / "__init__.py" if path.is_dir() else path
         if not file.is_file():
             raise LoadError(f"there is no file {file}")
-        return Located(path.stem, path=path)
+        return PluginLocation(path.stem, path=path)
     return _package(target)
 
 
@@ -106,12 +120,12 @@ def _is_javascript(path: Path) -> bool:
     )
 
 
-def _npm(spec: str) -> Located:
+def _npm(spec: str) -> PluginLocation:
     name = npm_name(spec)
-    return Located(name, module=spec if spec != name else f"{name}@latest", host=JAVASCRIPT)
+    return PluginLocation(name, module=spec if spec != name else f"{name}@latest", host=JAVASCRIPT)
 
 
-def _package(target: str) -> Located:
+def _package(target: str) -> PluginLocation:
     if target.startswith(("npm:", "@")):
         return _npm(target.removeprefix("npm:"))
     pinned = _PIN.fullmatch(target)
@@ -119,7 +133,7 @@ def _package(target: str) -> Located:
     point = _entry_point(bare)
     if point is not None:
         _check_version(target, point.dist.name if point.dist else bare, version)
-        return Located(point.name, module=point.module, attribute=point.attr)
+        return PluginLocation(point.name, module=point.module, attribute=point.attr)
     if not _is_module(bare):
         if is_npm(target):
             return _npm(target)
@@ -128,7 +142,7 @@ def _package(target: str) -> Located:
             f"pip install {bare}, or name a file by its path"
         )
     _check_version(target, bare, version)
-    return Located(bare, module=bare)
+    return PluginLocation(bare, module=bare)
 
 
 def _entry_point(name: str) -> "EntryPoint | None":

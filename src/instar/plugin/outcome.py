@@ -26,32 +26,32 @@ _UNSOUND: Final = (
 )
 
 
-class Unsound(Exception):
+class UnusableOutput(Exception):
     """An output that cannot be used; the text names the field and says what is wrong with it."""
 
 
 def detached(output: O) -> O:
-    """Return an independent copy of an output. Raises `Unsound` for wrong types and what is not JSON.
+    """Return an independent copy of an output. Raises `UnusableOutput` for wrong types and what is not JSON.
 
     Message parts in a list of anything stay objects; a part that was given as a dict stays one.
     """
     strange = [name for name in getattr(output, "__dict__", ()) if name != "leftover"]
     if strange:
-        raise Unsound(f"it set `{strange[0]}`, and {type(output).__name__} has no such field")
+        raise UnusableOutput(f"it set `{strange[0]}`, and {type(output).__name__} has no such field")
     values = {}
     kind: Any = type(output)
     for name, take in _fields(kind):
         try:
             values[name] = take(getattr(output, name))
         except _UNSOUND as error:
-            raise Unsound(f"what it left in `{name}` cannot be used: {error}") from error
+            raise UnusableOutput(f"what it left in `{name}` cannot be used: {error}") from error
     made: O = kind(**values)
     _keep_rest(output, made)
     return made
 
 
 def taken(output: O, changes: Mapping[str, Any]) -> O:
-    """Return `output` with `changes`, by wire names; None takes a field away. Raises `Unsound` as `detached`.
+    """Return `output` with `changes`, by wire names; None takes a field away. Raises `UnusableOutput` as `detached`.
 
     For a handler that was given no copy, since its output crossed over to another process. What it did not change,
     single messages of a list too, stays the same object; what no field is called is left out, as opencode does.
@@ -64,7 +64,7 @@ def taken(output: O, changes: Mapping[str, Any]) -> O:
         try:
             values[name] = _kept(values[name], changes[key]) if take is _messages else take(changes[key])
         except _UNSOUND as error:
-            raise Unsound(f"what it left in `{key}` cannot be used: {error}") from error
+            raise UnusableOutput(f"what it left in `{key}` cannot be used: {error}") from error
     made: O = kind(**values)
     _keep_rest(output, made)
     return made
@@ -79,11 +79,11 @@ def fill(output: O, found: O) -> None:
 
 
 def json_copy(value: Any) -> Any:
-    """Return a detached copy of JSON-ready values. Raises `Unsound` when they are none."""
+    """Return a detached copy of JSON-ready values. Raises `UnusableOutput` when they are none."""
     try:
         return wire.parse(wire.encode(value))
     except _UNSOUND as error:
-        raise Unsound(f"what it left is not JSON: {error}") from error
+        raise UnusableOutput(f"what it left is not JSON: {error}") from error
 
 
 def _keep_rest(source: object, target: object) -> None:

@@ -1,40 +1,77 @@
-"""The hook points of the core, with what each is given and what it may change.
+"""Hook points: the places where the core calls plugins, each declared once with its contract.
 
-Names and payloads are opencode's (seed 004 section 1, the reference's section 3.3); the last group
-is our own (design section 5). ``docs/plugins.md`` lists them all.
+A hook point has a typed input (read it), a typed output, a struct (change it in place), and an error policy:
+a failing plugin at a *gate* refuses the action; anywhere else its half-made changes are discarded,
+``plugin.error`` is published, and the turn goes on. Names and payloads are opencode's
+(https://opencode.ai/docs/plugins); the last group is our own. ``docs/plugins.md`` lists them all.
 """
 
 import re
-from typing import Any, Final, Literal
+from typing import Any, Final, Generic, Literal, TypeVar
 
-from instar.message import FilePart, Message, ModelRef, User, WithParts
-from instar.plugin import payload
-from instar.plugin.hookpoint import HookPoint, HookPoints, I, O
+import msgspec
+
+from instar.message import Assistant, FilePart, Message, ModelRef, Part, User, WithParts
 from instar.wire import Plain, Wire
+
+I = TypeVar("I")  # noqa: E741 - the input
+O = TypeVar("O")  # noqa: E741 - the output
+
+
+class HookPoint(msgspec.Struct, Generic[I, O], frozen=True):
+    """One declared place. `aliases` are other names that a plugin may subscribe under."""
+
+    name: str
+    input: type[I]
+    output: type[O]
+    gate: bool
+    doc: str
+    aliases: tuple[str, ...] = ()
+
+
+class Refused(Exception):
+    """A plugin refused an action at a gate; the text is its reason."""
+
+    def __init__(self, plugin: str, hook: str, reason: str) -> None:
+        super().__init__(reason)
+        self.plugin = plugin
+        self.hook = hook
+
+
+class HookPoints:
+    """The declared hook points by name; a plugin may add its own with `declare`."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, HookPoint[Any, Any]] = {}
+
+    def declare(self, point: HookPoint[I, O]) -> HookPoint[I, O]:
+        """Add a hook point; the same one may be declared again, by the plugin of another instance.
+
+        Raises `ValueError` when one of its names is another one's.
+        """
+        for name in (point.name, *point.aliases):
+            if self._by_name.get(name, point) != point:
+                raise ValueError(f"hook point {name!r} is declared twice")
+            self._by_name[name] = point
+        return point
+
+    def find(self, name: str) -> HookPoint[Any, Any] | None:
+        """Return the hook point that goes by `name` or an alias of it."""
+        return self._by_name.get(name)
+
+    def all(self) -> list[HookPoint[Any, Any]]:
+        """Return every hook point once, in the order of declaration."""
+        return list(dict.fromkeys(self._by_name.values()))
+
+
+NOT_POINTS: Final = ("event", "config", "tool", "dispose", "auth", "provider", "timeout")
+"""Keys of a plugin's hooks that are registrations, not hook points."""
+
 
 CORE: Final = HookPoints()
 """Every hook point that the core itself calls."""
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """The name of an HTTP header."""
-
-AutocontinueInput = payload.AutocontinueInput
-AutocontinueOutput = payload.AutocontinueOutput
-CommandInput = payload.CommandInput
-CommandOutput = payload.CommandOutput
-CompactedInput = payload.CompactedInput
-SessionStartInput = payload.SessionStartInput
-SessionEndInput = payload.SessionEndInput
-SmallModelInput = payload.SmallModelInput
-SmallModelOutput = payload.SmallModelOutput
-StepInput = payload.StepInput
-StepOutput = payload.StepOutput
-CompletedInput = payload.CompletedInput
-TurnEndInput = payload.TurnEndInput
-TurnEndOutput = payload.TurnEndOutput
-SubagentStartInput = payload.SubagentStartInput
-SubagentStartOutput = payload.SubagentStartOutput
-SubagentStopInput = payload.SubagentStopInput
-SubagentStopOutput = payload.SubagentStopOutput
 
 
 class ChatMessageInput(Wire):
@@ -239,6 +276,151 @@ class CompactingOutput(Wire):
 
     context: list[str]
     prompt: str | None = None
+
+
+class CommandInput(Wire):
+    """A command as it was called, with all that was said after its name."""
+
+    command: str
+    session_id: str
+    arguments: str
+
+
+class CommandOutput(Wire):
+    """The parts of the prompt that the command becomes, as plain values."""
+
+    parts: list[Any]
+
+
+class StepInput(Wire):
+    """A step that is about to begin; `step` counts from 1 within the turn."""
+
+    session_id: str
+    agent: str
+    step: int
+
+
+class StepOutput(Wire):
+    """System prompt of this one step: `system`, when set, replaces what would be sent.
+
+    `stop`, when set, ends the turn before the model is called; people read it. The tools named in `without` are not
+    offered in this step, and a call to one of them answers that there is no such tool.
+    """
+
+    system: list[str] | None = None
+    stop: str | None = None
+    without: list[str] = msgspec.field(default_factory=list)
+
+
+class CompletedInput(Wire):
+    """An answer that is whole and saved."""
+
+    session_id: str
+    message: Assistant
+    parts: list[Part]
+
+
+class TurnEndInput(Wire):
+    """A turn that is about to end: its last answer, and how often it was already made to go on."""
+
+    session_id: str
+    agent: str
+    message: Assistant
+    parts: list[Part]
+    continued: int
+
+
+class TurnEndOutput(Wire):
+    """Prompts that make the session go on, each with its source (at most 8 in a row)."""
+
+    follow_ups: list[Plain]
+
+
+class SessionStartInput(Wire):
+    """A session that is about to be used: ``new``, or one that was made before (``resume``)."""
+
+    session_id: str
+    source: Literal["new", "resume"]
+
+
+class SessionEndInput(Wire):
+    """A session that is no longer used: ``deleted``, put away (``archived``), or the instance ends (``closed``)."""
+
+    session_id: str
+    reason: Literal["deleted", "archived", "closed"]
+
+
+class SmallModelInput(Wire):
+    """The provider of the model that the session uses: its id, name, models and where its key comes from."""
+
+    provider: Plain
+
+
+class SmallModelOutput(Wire):
+    """The model for titles and the like: one of the provider's `models`, or ``provider/model``."""
+
+    model: Plain | str | None = None
+
+
+class SubagentStartInput(Wire):
+    """A sub-agent that is about to work: the caller's session, its own (`child_id`), and what it is to do."""
+
+    session_id: str
+    child_id: str
+    agent: str
+    description: str
+    resumed: bool
+
+
+class SubagentStartOutput(Wire):
+    """The prompt that it gets, and texts that it is given beside it."""
+
+    prompt: str
+    context: list[str]
+
+
+class SubagentStopInput(Wire):
+    """A sub-agent that is about to report: its last answer, and how often it was already made to go on."""
+
+    session_id: str
+    child_id: str
+    agent: str
+    message: Assistant
+    parts: list[Part]
+    continued: int
+
+
+class SubagentStopOutput(Wire):
+    """`prompt`, when set, makes the sub-agent go on with it (at most 8 times in a row)."""
+
+    prompt: str | None = None
+
+
+class AutocontinueInput(Wire):
+    """A session that was summarised unasked: `message` asked for it; `overflow`: the provider had refused a request."""
+
+    session_id: str
+    agent: str
+    model: Plain
+    provider: Plain
+    message: User
+    overflow: bool
+
+
+class AutocontinueOutput(Wire):
+    """Whether the session is told to go on."""
+
+    enabled: bool
+
+
+class CompactedInput(Wire):
+    """A summary that is whole and saved; `auto`: nobody asked for it."""
+
+    session_id: str
+    message: Assistant
+    parts: list[Part]
+    auto: bool
+    overflow: bool
 
 
 def _point(name: str, given: type[I], changed: type[O], doc: str, *, gate: bool = False) -> HookPoint[I, O]:

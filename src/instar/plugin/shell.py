@@ -5,7 +5,9 @@ They go through `instar.process`: each has a group of its own, and what a plugin
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -114,14 +116,16 @@ class Shell:
         self, argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
     ) -> Background:
         """Start a program that goes on; each line that it prints goes to the log. It ends with the plugin."""
+        name = str(argv[0]) if argv else ""
+        write = partial(log.info, "background plugin=%s program=%s line=%s", self._plugin, name)
         child = self.processes.run(
             argv,
             cwd=cwd or self._directory,
             env={**self._environment, **(env or {})},
             merge=True,
-            on_output=_Lines(self._plugin, str(argv[0]) if argv else "").take,
+            on_output=LogLines(write).take,
         )
-        started = Background(str(argv[0]) if argv else "", asyncio.create_task(child))
+        started = Background(name, asyncio.create_task(child))
         self._background.add(started)
         started._task.add_done_callback(lambda task: self._ended(started, task))
         return started
@@ -168,21 +172,23 @@ class Shell:
         return result
 
 
-class _Lines:
-    """Cuts output into lines for the log."""
+class LogLines:
+    """Cuts what a program prints into lines and gives each to `write`; `last` holds the last few."""
 
-    def __init__(self, plugin: str, program: str) -> None:
-        self._plugin = plugin
-        self._program = program
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self.last: deque[str] = deque(maxlen=5)
+        self._write = write
         self._rest = b""
 
     def take(self, data: bytes) -> None:
+        """Write the lines that are whole."""
         *lines, rest = (self._rest + data).split(b"\n")
         # A program that never ends its line must not fill the memory.
         self._rest = rest[-_LINE:]
         for line in lines:
             text = line[:_LINE].decode("utf-8", "replace").rstrip()
-            log.info("background plugin=%s program=%s line=%s", self._plugin, self._program, text)
+            self.last.append(text)
+            self._write(text)
 
 
 def _failed(result: ShellResult, done: Output) -> str:

@@ -11,8 +11,8 @@ from instar.message import FilePart, WithParts
 from instar.wire import Plain
 
 if TYPE_CHECKING:
-    from instar.children import Children
     from instar.plugin.client import Client
+    from instar.sandbox.model_process import Children
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ class PermissionDenied(ToolFailure):
 
 
 class ToolContext(Protocol):
-    """What a running tool may use: opencode's keys, plus `client` and `process` (design section 5)."""
+    """What a running tool may use: opencode's keys, plus `client` and `process`."""
 
     session_id: str
     message_id: str
@@ -116,8 +116,8 @@ class Tool(msgspec.Struct):
     for the tool's own name with the pattern ``*``. `aliases` are other names that a call or a
     permission rule may use; the model is shown the tool once, under its registered name. `permission` is
     the rule name that takes the tool away when it is denied outright (default: the tool's name). With
-    `exact_first`, in a map of rules for this tool an exact pattern beats a wildcard whichever stands first
-    (seed 000 'tool permissions': its examples put ``*`` last). `repeatable` says that the same call is
+    `exact_first`, in a map of rules for this tool an exact pattern beats a wildcard whichever stands first.
+    `repeatable` says that the same call is
     made again and again for good reason, as polling is: it never counts as a loop.
     """
 

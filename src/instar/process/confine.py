@@ -1,6 +1,6 @@
 """Confinement: how a child is started so that it can reach less than its person can.
 
-`process` only carries it out; the room `sandbox` says what is guarded and how. Source: issue 5, items 1 and 2.
+`process` only carries it out; the room `sandbox` says what is guarded and how.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -32,6 +32,18 @@ class Wrapped(NamedTuple):
     ending: Callable[[], Ending] = Ending
 
 
+class Policy(NamedTuple):
+    """How a fork confines itself: by the file ``applies`` and the bytes that its ``apply(data: bytes) -> None`` takes.
+
+    That module imports the standard library alone, and raises when the policy could not be applied whole. Its
+    ``become(argv, env)`` becomes a program, or returns why not (`instar.process.launcher`). No data: a fork need do
+    nothing.
+    """
+
+    data: bytes
+    applies: str
+
+
 class Shared(Protocol):
     """A confinement as of one moment, for one process and all that is forked from it. Two of equal value are one."""
 
@@ -40,16 +52,14 @@ class Shared(Protocol):
     ) -> Wrapped:
         """Return the command that runs `argv` confined; `lasting`: it ends by itself when instar is gone."""
 
-    def launcher(self) -> Wrapped | None:
-        """Return the command of a process behind this that starts programs (`instar.process.launcher`), if any."""
+    def mounted(self, argv: Sequence[str]) -> Wrapped:
+        """Return the command of a launcher, which adds `policy` in each fork and needs nothing of it itself."""
 
-    def policy(self) -> bytes:
-        """Return the bytes by which a fork confines itself further; empty: it need not.
+    def policy(self) -> Policy:
+        """Return what a fork of a process behind this adds."""
 
-        They are given to ``instar.sandbox.landlock:apply(policy: bytes) -> None``, which the warm
-        interpreter loads by its file: that module imports the standard library alone and raises when the
-        policy could not be applied whole.
-        """
+    def alone(self) -> Policy | None:
+        """Return what confines a fork of a process that is not behind this; None where nothing else confines it."""
 
     def state(self, pid: int) -> bytes:
         """Return what must stay as it is, of the confined process `pid`, for its forks to be confined as before.

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import time
+from pathlib import Path
 from typing import Final
 
 from instar.process.child import GRACE, Child
@@ -18,24 +19,7 @@ log = logging.getLogger("instar.process")
 SOON: Final = 0.02
 """Seconds that a child lives before it is guarded: most end sooner, and by themselves."""
 _SHELL: Final = "/bin/sh"
-_PROGRAM: Final = f"""
-trap '' INT TERM HUP QUIT
-g=' '
-while read -r o n; do
-  case $o in
-  +) g="$g$n " ;;
-  -) g="${{g%% $n *}} ${{g#* $n }}" ;;
-  q) exit 0 ;;
-  esac
-done
-for n in $g; do kill -TERM -- "-$n"; done
-test "$g" = ' ' || sleep {GRACE}
-for n in $g; do kill -KILL -- "-$n"; done
-for f in $(grep -ls "$1" /proc/[0-9]*/environ); do
-  n=${{f#/proc/}}
-  kill -KILL "${{n%/environ}}"
-done
-"""
+_PROGRAM: Final = str(Path(__file__).with_name("instar-guard.sh"))
 
 
 class Guard:
@@ -92,7 +76,7 @@ class Guard:
             null = (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0), (os.POSIX_SPAWN_DUP2, 1, 2)
             self._pid = os.posix_spawn(
                 _SHELL,
-                [_SHELL, "-c", _PROGRAM, "instar-guard", self._mark],
+                [_SHELL, _PROGRAM, self._mark, str(GRACE)],
                 {"PATH": os.environ.get("PATH", os.defpath)},
                 file_actions=[(os.POSIX_SPAWN_DUP2, reading, 0), *null],
                 setsid=True,

@@ -1,52 +1,231 @@
-"""The launcher: a process behind a confinement that starts programs, so that a child need not be confined anew.
+"""The launcher: a process that forks for each call, and each fork confines itself and becomes a program.
 
-It is started once for each confinement, in the background of the first child, and forks for each program; every fork
-confines itself further, as those of a warm interpreter do. The program on the other side is ``confine.pl`` of the
-room `sandbox`. Source: issue 5, what a shielded child may cost.
+``python -I -S -B launcher.py`` is started once and stays, since a fork costs a tenth of a start; `zygote` is the same
+for Python scripts. Nothing of instar and as little as possible of the standard library (Python 3.9 and later) is
+imported here: the modules `socket`, `json` and `signal` take longer than all the rest. Standard input is a SEQPACKET
+socket. Messages:
+
+- to us, in marshal's format 2: the environment that we were given; then calls ``{"id", "argv", "env", "cwd", "policy",
+  "applies"}`` with three descriptors, which become 0, 1 and 2; ``{"end": id}`` when a run is over and its group is
+  gone. ``policy`` is given to ``apply`` of the file ``applies`` (`instar.process.confine` says what that does).
+- from us, in JSON: ``{"hello": …}`` once; from each fork ``{"id"}`` before anything of the program ran, and ``{"id",
+  "start"}`` when it did not start; from the parent ``{"id", "status"}`` with its exit code, or the negative number of
+  the signal. A call with a status alone did not begin, and nothing of it ran.
+
+When the socket is closed, instar is gone: every group is killed, and this ends.
 """
 
+from __future__ import annotations
+
+import _socket
+import ctypes
+import importlib.machinery
 import marshal
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Final
+import os
+import select
+import sys
+import warnings  # noqa: F401 - `os.execvpe` imports it, which each fork would do anew
 
-from instar.process.confine import Shared, Wrapped
-from instar.process.output import ProcessError
-from instar.process.shebang import Interpreter
-from instar.process.zygotes import Zygote
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
 
-LAUNCHER: Final = Interpreter("instar-launcher", "instar-launcher", (), (), "/")
-"""Stands where a warm interpreter's identity does."""
+    Request = dict[str, Any]
 
-
-class Launcher(Zygote):
-    """One launcher, as instar sees it."""
-
-    def __init__(self, shared: Shared) -> None:
-        super().__init__(LAUNCHER, {}, shared)
-
-    def _greet(self) -> None:
-        """It waits for nothing before it says hello."""
-
-    def _wrapped(self) -> Wrapped:
-        wrapped = None if self.shared is None else self.shared.launcher()
-        if wrapped is None:
-            raise ProcessError("what confines it starts no programs")
-        return wrapped
-
-    def _encoded(self, number: int, request: Mapping[str, Any]) -> bytes:
-        return marshal.dumps({"id": number, **request}, 2)
-
-    def _forget(self, number: int) -> None:
-        """It has forgotten a program that ended."""
+_MESSAGE = 1 << 18  # bytes
+_KILL = 9
+_NAME, _PARENT_DIES, _ADOPT = 15, 1, 36  # what prctl is asked for
+_LIBC = ctypes.CDLL(None)
 
 
-def request(argv: Sequence[str], cwd: Path, env: Mapping[str, str], shared: Shared) -> dict[str, Any] | None:
-    """Return what a launcher is asked; None when the words could not be passed on as they are."""
-    words = [*argv, *(f"{name}={value}" for name, value in env.items())]
-    if not argv or any(type(word) is not str or "\0" in word for word in words):
-        return None
-    if any("=" in name or not name for name in env):
-        return None
-    pairs = list(env.items())
-    return {"argv": list(argv), "env": pairs, "cwd": str(cwd), "policy": shared.policy()}
+class Launcher:
+    """The parent of the forks."""
+
+    def __init__(self, control: _socket.socket) -> None:
+        self.control = control
+        self.calls: dict[int, int] = {}  # id: process id, until we hear that the run is over
+        self.running: dict[
+            int, tuple[int, int]
+        ] = {}  # by process id: the call's id, a descriptor of the process
+        self.poll = select.poll()
+        self.poll.register(control.fileno(), select.POLLIN)
+        self.pid = os.getpid()
+        # Orphans of the forks come to this process rather than to the machine's first one.
+        _LIBC.prctl(_ADOPT, 1, 0, 0, 0)
+
+    def serve(self) -> None:
+        """Answer calls until the socket is closed, which ends this process. Only forks leave, by their end."""
+        os.chdir("/")
+        while True:
+            for descriptor, _ in self.poll.poll():
+                if descriptor == self.control.fileno():
+                    self.hear()
+                else:
+                    self.reap()
+
+    def hear(self) -> None:
+        """Do what the next message says; none means that instar is gone."""
+        space = _socket.CMSG_LEN(3 * 4)
+        data, rights, _, _ = self.control.recvmsg(_MESSAGE, space, _socket.MSG_CMSG_CLOEXEC)
+        if not data:
+            self.end()
+        request = marshal.loads(data)  # noqa: S302 - from instar
+        if "end" in request:
+            self.over(request["end"])
+            return
+        packed = b"".join(part for _, _, part in rights)
+        given = [int.from_bytes(packed[at : at + 4], sys.byteorder) for at in range(0, len(packed), 4)]
+        prepared = self.prepared(request)
+        if prepared is None:
+            self.say(b'{"id":%d,"status":126}' % request["id"])
+        else:
+            self.start(request, prepared, given)
+        for descriptor in given:
+            os.close(descriptor)
+
+    def prepared(self, request: Request) -> Any:
+        """Return what `become` is given, made once for all calls that are alike; None: we do not start it."""
+        module = load(request["applies"])
+        try:
+            module.prepare(request["policy"])
+        except Exception:
+            # Instar hears why from a child that is confined by itself.
+            return None
+        return module
+
+    def start(self, request: Request, prepared: Any, given: list[int]) -> None:
+        """Fork."""
+        call = request["id"]
+        child = os.fork()
+        if not child:
+            self.begin(request, given)
+            self.become(request, prepared)
+        descriptor = os.pidfd_open(child)
+        self.poll.register(descriptor, select.POLLIN)
+        self.calls[call] = child
+        self.running[child] = call, descriptor
+
+    def begin(self, request: Request, given: list[int]) -> None:
+        """Take the call's session, streams, folder and confinement; nothing is told of a fork that fails here."""
+        try:
+            os.setsid()
+            _LIBC.prctl(_PARENT_DIES, _KILL, 0, 0, 0)
+            if os.getppid() != self.pid or len(given) != 3:
+                os._exit(126)
+            for target, descriptor in enumerate(given):
+                os.dup2(descriptor, target)
+            for descriptor in (*given, *(other for _, other in self.running.values())):
+                os.close(descriptor)
+            os.chdir(request["cwd"])
+            if request["applies"]:
+                load(request["applies"]).apply(request["policy"])
+            # One that nobody hears was given up: the program may run elsewhere by now.
+            self.control.send(b'{"id":%d}' % request["id"])
+        except BaseException:
+            os._exit(126)
+
+    def become(self, request: Request, prepared: Any) -> None:
+        """Become the program, or say why not; the socket is closed on the way."""
+        failure = prepared.become(request["argv"], dict(request["env"]))
+        self.say(b'{"id":%d,"start":[%d,%d,%d,"%s"]}' % (request["id"], *failure))
+        os._exit(127)
+
+    def say(self, message: bytes) -> None:
+        """Send one message; when the other end is gone, the next read says so."""
+        try:
+            self.control.send(message)
+        except OSError:
+            return
+
+    def reap(self) -> None:
+        """Wait for what has ended, ours and what was left to us."""
+        try:
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                self.ended(*ended)
+        except ChildProcessError:
+            return
+
+    def ended(self, child: int, status: int) -> None:
+        """Report the end of a call's fork."""
+        if child in self.running:
+            call, descriptor = self.running.pop(child)
+            self.poll.unregister(descriptor)
+            os.close(descriptor)
+            self.say(b'{"id":%d,"status":%d}' % (call, os.waitstatus_to_exitcode(status)))
+
+    def over(self, call: int) -> None:
+        """Forget a run. With the last one ends what left its group: a fork does not carry the run's mark."""
+        self.calls.pop(call, None)
+        if not self.calls:
+            self.kill_children()
+
+    def kill_children(self) -> None:
+        """Kill what runs below us; what its end leaves comes to us too."""
+        while killed := [pid for pid in self.children() if _kill(pid)]:
+            for pid in killed:
+                self.ended(*os.waitpid(pid, 0))
+
+    def children(self) -> list[int]:
+        """Return our children; none where there is no list of them."""
+        try:
+            with open(f"/proc/self/task/{self.pid}/children", "rb") as file:
+                return [int(pid) for pid in file.read().split()]
+        except OSError:
+            return []
+
+    def end(self) -> None:
+        """Leave nothing running, and end."""
+        for pid in self.calls.values():
+            try:
+                os.killpg(pid, _KILL)
+            except OSError:
+                continue
+        self.kill_children()
+        os._exit(0)
+
+
+def _kill(pid: int) -> bool:
+    """Kill a process; False when we may not."""
+    try:
+        os.kill(pid, _KILL)
+    except OSError:
+        return False
+    return True
+
+
+_LOADED: dict[str, ModuleType] = {}
+
+
+def load(path: str) -> ModuleType:
+    """Return the module of one of instar's files, which is not among those that a script finds."""
+    if path not in _LOADED:
+        name = "_instar_" + os.path.basename(path).partition(".")[0]
+        module = type(sys)(name)
+        importlib.machinery.SourceFileLoader(name, path).exec_module(module)
+        _LOADED[path] = module
+    return _LOADED[path]
+
+
+def take_control() -> _socket.socket:
+    """Return the socket, and read from /dev/null from here on: no fork finds a way back to it."""
+    control = _socket.socket(fileno=os.dup(0))
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return control
+
+
+def main() -> None:
+    """Say hello, and serve."""
+    # What the way here left open is no program's.
+    os.closerange(3, 1 << 16)
+    control = take_control()
+    control.recv(_MESSAGE)
+    _LIBC.prctl(_NAME, b"instar-launcher", 0, 0, 0)
+    control.send(b'{"hello":{"refused":null,"watched":[]}}')
+    Launcher(control).serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,9 +1,6 @@
 """The children of one runtime, and the promise that nothing of them is left behind."""
 
 import asyncio
-import base64
-import functools
-import importlib.util
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,17 +9,13 @@ from typing import Any
 
 from instar.process.call import Call
 from instar.process.child import Child, Feed, Launch, Transport, plainly, whole
-from instar.process.confine import Confinement, Ending, Shared, Wrapped
+from instar.process.confine import Confinement, Ending, Policy, Wrapped
 from instar.process.guard import Guard
 from instar.process.kept import MIB, Kept
-from instar.process.launcher import request
 from instar.process.mark import marked
 from instar.process.output import Output, ProcessError
 from instar.process.reason import program, told
 from instar.process.warm import Warm
-
-_POLICY = "instar.sandbox.landlock"
-"""The module whose `apply` a warm child confines itself with."""
 
 
 class Processes:
@@ -66,6 +59,8 @@ class Processes:
         """
         if self._closed:
             raise ProcessError(f"cannot start {program(argv)}: the runtime is shutting down", closing=True)
+        if not argv:
+            raise ProcessError("cannot start a command of no words: name a program")
         mark = self._mark()
         child = Child(Kept(limit, spill), Kept(limit), on_output, mark)
         start = _Start(argv, cwd, marked(env, mark), stdin, merge, confine)
@@ -133,14 +128,24 @@ class _Start:
         return await plainly(argv, self._stdin, self._merge, cwd=self._cwd, env=env, pass_fds=pass_fds)(child)
 
     async def _launched(self, warm: Warm, child: Child) -> Transport | None:
-        launcher = None if self._confine is None else warm.launcher(self._env, self._confine)
-        if launcher is None or launcher.shared is None:
+        found = None if self._confine is None else await warm.launcher(self._env, self._confine)
+        if found is None:
             return None
-        asked = request(self._argv, self._cwd, self._env, launcher.shared)
-        call = None if asked is None else await launcher.launch(child, asked, self._stdin, self._merge)
+        launcher, policy = found
+        call = await launcher.launch(child, self._request(policy), self._stdin, self._merge)
         if call is not None:
             self.wrapped = self.wrapped._replace(ending=lambda: self._ending(call))
         return call
+
+    def _request(self, policy: Policy | None) -> dict[str, Any]:
+        """What is asked of a process that forks."""
+        return {
+            "argv": list(self._argv),
+            "env": list(self._env.items()),
+            "cwd": str(self._cwd),
+            "policy": policy.data if policy else b"",
+            "applies": policy.applies if policy and policy.data else "",
+        }
 
     def _ending(self, call: Call) -> Ending:
         return Ending() if call.failed is None else Ending(failure=told(self._argv, *call.failed))
@@ -150,33 +155,7 @@ class _Start:
         if not isinstance(self._stdin, bytes) or not self._stdin:
             return None
         interpreter = warm.ready(self._argv, self._cwd, self._env, self._confine)
-        policy = None if interpreter is None else _policy(interpreter.shared)
-        if interpreter is None or policy is None:
+        if interpreter is None:
             return None
-        path = self._argv[0]
-        request = {
-            "path": path,
-            "argv": list(self._argv),
-            "env": dict(self._env),
-            "cwd": str(self._cwd),
-            **policy,
-        }
-        # The kernel calls a process by its script's name; one that `env` finds has the interpreter's.
-        request["comm"] = os.path.basename(path) if "/" in interpreter.interpreter.name else ""
-        return await interpreter.launch(child, request, self._stdin, self._merge)
-
-
-def _policy(shared: Shared | None) -> dict[str, Any] | None:
-    """What of a request confines a fork; None: it could not be."""
-    policy = b"" if shared is None else shared.policy()
-    if not policy:
-        return {}
-    applies = _applies()
-    return None if applies is None else {"policy": base64.b64encode(policy).decode(), "apply": applies}
-
-
-@functools.cache
-def _applies() -> str | None:
-    """The file of the module that applies a policy."""
-    found = importlib.util.find_spec(_POLICY)
-    return None if found is None else found.origin
+        policy = None if interpreter.shared is None else interpreter.shared.policy()
+        return await interpreter.launch(child, self._request(policy), self._stdin, self._merge)

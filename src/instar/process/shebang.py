@@ -18,18 +18,7 @@ _STARTS: Final = re.compile(
     r"|(?:PYENV|ASDF|MISE)_.*"
 )
 """Variables that can change how an interpreter starts: a warm one gets these, and serves calls with the same."""
-_HARMLESS: Final = {
-    "PYTHONPATH",
-    "PYTHONUNBUFFERED",
-    "PYTHONDONTWRITEBYTECODE",
-    "PYTHONIOENCODING",
-    "PYTHONUTF8",
-    "PYTHONHASHSEED",
-    "PYTHONNOUSERSITE",
-    "PYTHONSAFEPATH",
-    "PYTHONPYCACHEPREFIX",
-}
-"""PYTHON variables whose effect does not differ between a fresh start and a fork."""
+_WARM: Final = str(Path(__file__).with_name("zygote.py"))
 _CHOICES: Final = (".python-version", ".tool-versions", "mise.toml", ".mise.toml")
 _ELF: Final = b"\x7fELF"
 
@@ -39,7 +28,7 @@ class Interpreter(NamedTuple):
 
     `name` is its ``argv[0]``, `path` its file. `environment` is the part of the call's environment that can
     change its start; `version` the state of the files that decide what it is. `folder` is where it starts:
-    a version manager's shim chooses by the folder.
+    a version manager's shim chooses by the folder. `arguments` are what it is started with.
     """
 
     name: str
@@ -47,6 +36,7 @@ class Interpreter(NamedTuple):
     environment: tuple[tuple[str, str], ...]
     version: Signature
     folder: str
+    arguments: tuple[str, ...] = (_WARM,)
 
 
 def interpreter(script: Path, cwd: Path, env: Mapping[str, str]) -> Interpreter | None:
@@ -57,7 +47,9 @@ def interpreter(script: Path, cwd: Path, env: Mapping[str, str]) -> Interpreter 
     name, by_env = named
     path = _found(name, env) if by_env else name
     starts = tuple(sorted((key, value) for key, value in env.items() if _STARTS.fullmatch(key)))
-    if path is None or not path.startswith("/") or not _plain(starts):
+    folders = env.get("PYTHONPATH", "").split(":")
+    # A relative folder depends on where a call stands.
+    if path is None or not path.startswith("/") or any(one and not one.startswith("/") for one in folders):
         return None
     shim = _head(path, 4) != _ELF
     return Interpreter(
@@ -115,13 +107,6 @@ def _found(name: str, env: Mapping[str, str]) -> str | None:
         if os.path.isfile(path) and os.access(path, os.X_OK):
             return path
     return None
-
-
-def _plain(starts: tuple[tuple[str, str], ...]) -> bool:
-    """Whether a fork starts with these variables as a fresh interpreter does."""
-    names = {key for key, _ in starts if key.startswith("PYTHON")}
-    folders = dict(starts).get("PYTHONPATH", "").split(":")
-    return names <= _HARMLESS and all(folder.startswith("/") for folder in folders if folder)
 
 
 def _choices(cwd: Path, env: Mapping[str, str]) -> list[str]:

@@ -1,8 +1,8 @@
-"""Warm interpreters: a call of a Python script forks one that has already started.
+"""The processes that fork for calls: warm interpreters for Python scripts, launchers for all other programs.
 
-Behind a confinement the interpreter itself is confined, and so is what it forks. The script cannot tell, but for what
-docs/evolve.md lists; `zygotes` holds one of them. Any other program behind a confinement is started by a launcher
-there. Source: issue 5, item 5.
+Each forks from a process that has already started. A warm interpreter is behind the confinement of its scripts, since
+a script names it; a launcher is where nothing else confines its forks. `docs/evolve.md` lists what a script
+can tell; `zygotes` holds one of them.
 """
 
 import asyncio
@@ -13,16 +13,15 @@ from pathlib import Path
 from typing import Final
 
 from instar.process import shebang
-from instar.process.confine import Confinement, Shared
-from instar.process.launcher import LAUNCHER, Launcher
-from instar.process.zygotes import Zygote
+from instar.process.confine import Confinement, Policy, Shared
+from instar.process.zygotes import LAUNCHER, Zygote
 
 log = logging.getLogger("instar.process")
 
 MOST: Final = 6
 """Interpreters that one runtime keeps warm: of each Python one for each shield, at some 12 MB."""
 LAUNCHERS: Final = 3
-"""Launchers that one runtime keeps, one for each shield, at some 6 MB, of which 1 MB is its own."""
+"""Launchers that one runtime keeps: one for each shield that is made of mounts, and one for all others."""
 
 
 class Warm:
@@ -53,29 +52,40 @@ class Warm:
         shared = None if confine is None else confine.shared(env)
         if confine is not None and shared is None:
             return None
-        return self._kept((wanted._replace(version=()), confine), wanted, shared)
+        found = self._kept((wanted._replace(version=()), confine), wanted, shared)
+        return found if found is not None and found.usable else None
 
-    def launcher(self, env: Mapping[str, str], confine: Confinement) -> Zygote | None:
-        """Return what can start programs now, confined by `confine`; None: start them plainly.
+    async def launcher(self, env: Mapping[str, str], confine: Confinement) -> tuple[Zygote, Policy] | None:
+        """Return what starts programs, and how its fork is confined by `confine`; None: start them plainly.
 
-        As `ready`, it is started in the background for the next child.
+        The first call waits for its start, which takes no longer than to confine one program.
         """
         shared = None if self._closed else confine.shared(env)
-        return None if shared is None else self._kept((LAUNCHER, confine), LAUNCHER, shared)
+        if shared is None:
+            return None
+        alone = shared.alone()
+        policy = alone or shared.policy()
+        if not policy.data:
+            return None
+        if alone:
+            found = self._kept((LAUNCHER, None), LAUNCHER, None)
+        else:
+            found = self._kept((LAUNCHER, confine), LAUNCHER, shared)
+        return (found, policy) if found is not None and await found.started() else None
 
     def _kept(self, key: "_Key", wanted: shebang.Interpreter, shared: Shared | None) -> Zygote | None:
         known = self._known.pop(key, None)
         if known is not None and (known.interpreter, known.shared) == (wanted, shared) and not known.stale:
             # Used last, it stands last.
             self._known[key] = known
-            return known if known.usable else None
+            return known
         if known is not None:
             self._retire(known)
         try:
-            self._start(key, wanted, shared)
+            return self._start(key, wanted, shared)
         except OSError as error:
             log.debug("warm=not interpreter=%s reason=%s", wanted.path, error)
-        return None
+            return None
 
     async def close(self) -> None:
         """End all of them."""
@@ -87,22 +97,21 @@ class Warm:
         self._leaving = {other for other in self._leaving if not other.ended} | {one}
         one.retire()
 
-    def _start(self, key: "_Key", wanted: shebang.Interpreter, shared: Shared | None) -> None:
+    def _start(self, key: "_Key", wanted: shebang.Interpreter, shared: Shared | None) -> Zygote | None:
         alike = {
             other: one
             for other, one in self._known.items()
-            if isinstance(one, Launcher) == (wanted is LAUNCHER)
+            if (one.interpreter is LAUNCHER) == (wanted is LAUNCHER)
         }
         if len(alike) >= (LAUNCHERS if wanted is LAUNCHER else MOST):
             # The one that was used longest ago, whatever confines it.
             idle = next((other for other, one in alike.items() if one.idle), None)
             if idle is None:
-                return
+                return None
             self._retire(self._known.pop(idle))
-        if shared is not None and wanted is LAUNCHER:
-            self._known[key] = Launcher(shared)
-        else:
-            self._known[key] = Zygote(wanted, self._mark(dict(wanted.environment)), shared)
+        env = {} if wanted is LAUNCHER else self._mark(dict(wanted.environment))
+        made = self._known[key] = Zygote(wanted, env, shared)
+        return made
 
 
 _Key = tuple[shebang.Interpreter, Confinement | None]

@@ -1,11 +1,12 @@
-"""One warm interpreter, as instar sees it: `zygote` is the program on the other side. Source: issue 5, item 5."""
+"""A process that forks for each call, as instar sees it: `launcher` and `zygote` are the programs on the other side."""
 
 import asyncio
-import json
 import logging
+import marshal
 import os
 import socket
 import struct
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +23,15 @@ from instar.process.reason import Seen
 
 log = logging.getLogger("instar.process")
 
-_PROGRAM: Final = str(Path(__file__).with_name("zygote.py"))
+LAUNCHER: Final = shebang.Interpreter(
+    sys.executable,
+    sys.executable,
+    (),
+    (),
+    "/",
+    ("-I", "-S", "-B", str(Path(__file__).with_name("launcher.py"))),
+)
+"""Stands for this Python where a script names its interpreter."""
 _HELLO: Final = 20.0
 """Seconds in which an interpreter must have started."""
 _BEGIN: Final = 5.0
@@ -53,7 +62,7 @@ class _Said(msgspec.Struct):
 
 
 class Zygote:
-    """One warm interpreter, as instar sees it."""
+    """One process that forks; with `shared` it, and so its forks, are behind that."""
 
     def __init__(
         self, interpreter: shebang.Interpreter, env: Mapping[str, str], shared: Shared | None = None
@@ -94,6 +103,11 @@ class Zygote:
             shebang.signature([path for path, *_ in self._watched]) != self._watched or not self._holds()
         )
 
+    async def started(self) -> bool:
+        """Wait until it has started; whether it can be used."""
+        await asyncio.wait([self._starting])
+        return self.usable
+
     @property
     def ended(self) -> bool:
         """Whether nothing of it is left."""
@@ -118,7 +132,7 @@ class Zygote:
         theirs: list[int] = []
         try:
             theirs = call.open(stdin, merge)
-            data = self._encoded(call.number, request)
+            data = marshal.dumps({"id": call.number, **request}, 2)
             if len(data) > _LARGEST:
                 raise OSError("the request is too large")
             socket.send_fds(self._socket, [data], theirs)
@@ -143,7 +157,8 @@ class Zygote:
         wrapped = Wrapped((), {})
         try:
             wrapped = self._wrapped()
-            self._greet()
+            # Its environment, by which it sees what the way to the interpreter changed.
+            self._socket.send(marshal.dumps(dict(self._env), 2))
             await whole(self._child.start(self._launch(wrapped), False))
             asyncio.get_running_loop().add_reader(self._socket, self._heard)
             self._theirs.close()
@@ -161,25 +176,12 @@ class Zygote:
         self._watched = shebang.signature(hello.watched)
         self.usable = not self._retired
 
-    def _greet(self) -> None:
-        """Tell it the environment that it is given."""
-        self._socket.send(json.dumps(dict(self._env)).encode())
-
-    def _encoded(self, number: int, request: Mapping[str, Any]) -> bytes:
-        """Return the message that asks for a call. Raises `ValueError` when there is none."""
-        return json.dumps({"id": number, **request}).encode()
-
-    def _forget(self, number: int) -> None:
-        """Tell it that a run is over."""
-        try:
-            self._socket.send(json.dumps({"end": number}).encode())
-        except OSError as error:
-            log.debug("warm=deaf reason=%s", error)
-
     def _wrapped(self) -> Wrapped:
-        argv = [self.interpreter.name, _PROGRAM]
+        argv = [self.interpreter.name, *self.interpreter.arguments]
         if self.shared is None:
             return Wrapped(argv, self._env)
+        if self.interpreter is LAUNCHER:
+            return self.shared.mounted(argv)
         return self.shared.wrap(argv, Path(self.interpreter.folder), self._env, lasting=True)
 
     def _launch(self, wrapped: Wrapped) -> Launch:
@@ -255,7 +257,10 @@ class Zygote:
         """A run is over, and its group gone."""
         self._calls.pop(call.number, None)
         if not self._gone:
-            self._forget(call.number)
+            try:
+                self._socket.send(marshal.dumps({"end": call.number}, 2))
+            except OSError as error:
+                log.debug("warm=deaf reason=%s", error)
         if self._retired and self.idle:
             self._end()
 

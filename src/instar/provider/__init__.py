@@ -1,1 +1,6 @@
-"""Model providers: adapters for wire protocols, the catalogue of models, and how a reference finds both."""
+"""Model calls: providers, their models and keys, and one adapter for each wire protocol.
+
+It imports rooms up to `plugin`. Begin with `protocol.py`, the contract of an adapter; then `resolve.py`, which finds a
+model and its adapter. `openai.py` and `anthropic.py` are adapters over `connection.py`, `library.py` is one over
+pydantic-ai, `scripted.py` plays a text file. An adapter is imported when its first model is called.
+"""

@@ -1,7 +1,7 @@
-"""The dated catalogue of models that comes with instar: windows, prices, keys and addresses.
+"""The dated catalogue that comes with instar: providers, their keys, addresses and protocols, models and prices.
 
-It holds what the maintainers knew at its date. An unknown price is null and an unknown window 0; the
-configuration overrides both (``docs/models.md``).
+It holds what the maintainers knew at its date. An unknown price is null and an unknown window 0. The configuration
+overrides every figure (``docs/models.md``).
 """
 
 from functools import cache
@@ -10,15 +10,47 @@ from typing import Final
 
 import msgspec
 
-from instar.provider.protocol import ModelCost, ModelLimit
-
 FILE: Final = Path(__file__).with_name("catalogue.json")
+SCRIPTED: Final = "scripted"
+"""The provider, and the protocol, of the scripted models."""
+INSTALL: Final = "pip install 'instar[providers]'"
+LIBRARY_CLASSES: Final = {
+    "google": ("google", "GoogleModel", "google", "GoogleProvider"),
+    "google-vertex": ("google", "GoogleModel", "google_cloud", "GoogleCloudProvider"),
+    "bedrock": ("bedrock", "BedrockConverseModel", "bedrock", "BedrockProvider"),
+    "mistral": ("mistral", "MistralModel", "mistral", "MistralProvider"),
+    "cohere": ("cohere", "CohereModel", "cohere", "CohereProvider"),
+    "groq": ("groq", "GroqModel", "groq", "GroqProvider"),
+    "xai": ("xai", "XaiModel", "xai", "XaiProvider"),
+}
+"""Protocols that pydantic-ai speaks for instar: module and class of its models, and of its providers."""
+PACKAGES: Final = {
+    "@ai-sdk/openai-compatible": "openai",
+    "@ai-sdk/openai": "openai",
+    "@ai-sdk/cerebras": "openai",
+    "@ai-sdk/deepinfra": "openai",
+    "@ai-sdk/togetherai": "openai",
+    "@openrouter/ai-sdk-provider": "openai",
+    "openai": "openai",
+    "@ai-sdk/anthropic": "anthropic",
+    "anthropic": "anthropic",
+    "@ai-sdk/google": "google",
+    "@ai-sdk/google-vertex": "google-vertex",
+    "@ai-sdk/amazon-bedrock": "bedrock",
+    "@ai-sdk/mistral": "mistral",
+    "@ai-sdk/cohere": "cohere",
+    "@ai-sdk/groq": "groq",
+    "@ai-sdk/xai": "xai",
+    SCRIPTED: SCRIPTED,
+}
+"""The protocol that each ``npm`` of a provider block stands for."""
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """A model: tokens of its window and longest answer, prices as input, output, cache read, cache write.
+class CatalogueModel(msgspec.Struct, frozen=True):
+    """A model: tokens of its window and of its longest answer, and its prices.
 
-    `protocol` is its own where it differs from its provider's.
+    `cost` holds dollars for a million tokens of input, output, cache reads and cache writes, as far as they are known.
+    `protocol` is set if it differs from the provider's.
     """
 
     name: str
@@ -31,17 +63,6 @@ class Entry(msgspec.Struct, frozen=True):
     tools: bool = True
     protocol: str | None = None
 
-    @property
-    def limit(self) -> ModelLimit:
-        """The limits in a model's form."""
-        return ModelLimit(context=self.context, output=self.output)
-
-    @property
-    def prices(self) -> ModelCost:
-        """The prices in a model's form; what the catalogue does not give is None."""
-        padded = [*self.cost, None, None, None, None]
-        return ModelCost(input=padded[0], output=padded[1], cache_read=padded[2], cache_write=padded[3])
-
 
 class Vendor(msgspec.Struct, frozen=True):
     """A provider: the variables that may hold its key, its address and models.
@@ -53,7 +74,7 @@ class Vendor(msgspec.Struct, frozen=True):
     name: str
     env: list[str]
     url: str
-    models: dict[str, Entry]
+    models: dict[str, CatalogueModel]
     protocol: str = "openai"
     default: str | None = None
     small: str | None = None
@@ -63,7 +84,7 @@ class Vendor(msgspec.Struct, frozen=True):
 
 
 class Catalogue(msgspec.Struct, frozen=True):
-    """All providers, in the order in which a key makes one the default; `dated` says when this was true."""
+    """All providers, in the order in which a key makes one the default; `dated` is the date of the figures."""
 
     dated: str
     source: str
@@ -72,15 +93,12 @@ class Catalogue(msgspec.Struct, frozen=True):
 
 @cache
 def shipped() -> Catalogue:
-    """Return the catalogue that comes with instar, read once."""
+    """Return the catalogue that comes with instar."""
     return msgspec.json.decode(FILE.read_bytes(), type=Catalogue)
 
 
 def vendor_wanting_key(provider_id: str, url: str) -> Vendor | None:
-    """Return the vendor at whose own address `url` a call is refused without a key; else None.
-
-    A server of one's own may need none.
-    """
+    """Return the vendor if `url` is its own address, which refuses calls without a key; else None."""
     vendor = shipped().providers.get(provider_id)
     wants = vendor is not None and not vendor.local and vendor.url == url and bool(vendor.env)
     return vendor if wants else None

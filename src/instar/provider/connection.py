@@ -1,47 +1,79 @@
-"""HTTP to providers: kept connections, how long to wait, and what a broken call is called.
+"""Model calls over HTTP: what the adapters that use httpx2 share.
 
-What every adapter over httpx2 shares. Provider block options that it reads, with opencode's names and
-milliseconds: ``chunkTimeout`` (longest silence, 300000), ``headerTimeout`` (longest wait for the first
-byte of an answer, 300000), ``timeout`` (the whole call, none), each `false` for no limit.
+`HTTPAdapter` makes the calls and keeps the connections, `ResponseReader` reads the answers. Only an adapter imports
+this module, when its first model is called: httpx2 takes 0.1 s to import.
+
+Options of a provider block that are read here, with opencode's names and in milliseconds: ``chunkTimeout`` (longest
+silence, 300000), ``headerTimeout`` (longest wait for the first byte of an answer, 300000), ``timeout`` (the whole call,
+none); `false` means no limit.
+
+With ``INSTAR_LOG_REQUESTS=FILE`` each call is appended to FILE as a line of JSON: ``time`` (ms, when it was sent),
+``took`` (ms), ``protocol``, ``url``, ``model``, ``session``, ``purpose``, ``body`` (the request's own bytes), and
+``tokens`` as the provider counted them or ``error``. Headers, and keys with them, are left out. The conversation is
+not, so that only the file's owner may read it. ``python -m bench.caching FILE`` replays it.
 """
 
 import asyncio
-import importlib
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol
+import logging
+import os
+import re
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, TypeVar
 from urllib.parse import urlsplit
 
+import httpx2
 import msgspec
 
-from instar.plugin.fetch import Fetch, FetchFailed
-from instar.provider import estimate
+from instar.message import CacheTokens, Tokens
+from instar.plugin.interface import Fetch, FetchFailed, FetchRequest
 from instar.provider.catalogue import vendor_wanting_key
 from instar.provider.failure import MAX_BODY, Endpoint, secrets_in
-from instar.provider.protocol import Delta, Finish, Model, ProviderError, Request
+from instar.provider.protocol import (
+    Delta,
+    Finish,
+    Model,
+    ProviderError,
+    ReasoningDelta,
+    Request,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+)
 from instar.wire import Plain
+from instar.wire.sse import EventStream, EventTooLongError
 
-if TYPE_CHECKING:
-    import httpx2
+log = logging.getLogger("instar.provider")
 
-CONNECT_TIMEOUT: Final = 10.0
 IDLE_TIMEOUT: Final = 300.0
 IDLE_CONNECTIONS: Final = 16
-"""So many are kept for the next calls: before each call httpcore2 asks the system whether one of them broke."""
+"""Connections that are kept for the next calls: before each call httpcore2 asks the system whether one broke."""
+MAX_CALLS: Final = 256
+"""Tool calls of one answer: they run together, and each may be a process."""
+MAX_WHOLE: Final = 32 << 20
+"""Bytes of an answer that does not stream."""
+MAX_STREAM: Final = 256 << 20
+"""Bytes of an answer that streams: no model says so much, and a server that never ends must not fill memory."""
+PER_TOKEN: Final = 4
+"""Bytes of a request, and characters of an answer, that are taken for a token if the server does not count."""
+FILE_TOKENS: Final = 1_500
+"""Tokens that an attached picture or document is taken for: a model does not read its base64 text."""
+_CONNECT_TIMEOUT: Final = 10.0
 _DRAIN: Final = 0.25
+_BASE64: Final = re.compile(rb'"(?:data:[^",]{0,100},)?[A-Za-z0-9+/=]{2000,}"')
+_CONNECTION_HEADERS: Final = frozenset({"host", "connection", "content-length", "transfer-encoding"})
+"""Headers of a request that whoever makes the connection sets."""
+_UNPACKED_HEADERS: Final = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+"""Headers of an answer that do not hold for its decompressed body."""
+
+Event = TypeVar("Event")
 
 
-class Call(msgspec.Struct, frozen=True):
-    """One request to send: `endpoint` is what errors may say of `url`; `fetch` sends it, a connection otherwise."""
-
-    endpoint: Endpoint
-    url: str
-    headers: dict[str, str]
-    content: bytes
-    fetch: Fetch | None = None
-
-
-class Patience(msgspec.Struct, frozen=True):
+class Timeouts(msgspec.Struct, frozen=True):
     """Seconds to wait: for the headers, between two chunks, for the whole call. None is for ever.
 
     `deadline` is when the whole call must be over, on the event loop's clock.
@@ -58,7 +90,7 @@ class Patience(msgspec.Struct, frozen=True):
         return min(wait for wait in (self.header, self.idle, IDLE_TIMEOUT) if wait is not None)
 
     @classmethod
-    def of(cls, settings: Plain) -> "Patience":
+    def of(cls, settings: Plain) -> "Timeouts":
         """Read a provider block's options; the call begins now."""
         whole = _seconds(settings.get("timeout"), None)
         header = _seconds(settings.get("headerTimeout"), IDLE_TIMEOUT)
@@ -70,45 +102,178 @@ class Patience(msgspec.Struct, frozen=True):
         )
 
 
-class Reading(Protocol):
-    """An answer as it is read: bytes in, deltas out; `done` once the provider has said that it is whole."""
+class ResponseReader(ABC):
+    """Reads an answer from bytes as they come, in any pieces: bytes in, deltas out.
 
-    done: bool
+    It reads a stream of events, and also the one JSON object of a server that does not stream. `done` is true once the
+    provider said that the answer is complete. `feed` and `close` raise `ProviderError` for an error object, for what is
+    not the protocol's JSON, and for an answer that broke off.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.done = False
+        self._endpoint = endpoint
+        self._events = EventStream()
+        self._start: bytes | None = b""
+        self._whole: bytearray | None = None
+        self._size = 0
+        self._reason: str | None = None
+        self._usage: Plain = {}
+
+    @abstractmethod
+    def read(self, data: bytes) -> list[Delta]:
+        """Return the deltas of one event, or of the whole object."""
+
+    @abstractmethod
+    def finish(self) -> Finish:
+        """Return the end of the answer. Raises `ProviderError` if it is not complete."""
 
     def feed(self, data: bytes) -> list[Delta]:
-        """Return the deltas that `data` completes. Raises `ProviderError`."""
-        ...
+        """Return the deltas that `data` completes."""
+        self._size += len(data)
+        if self._size > MAX_STREAM:
+            raise self._endpoint.malformed(data, f"more than {MAX_STREAM} bytes")
+        if self._start is not None:
+            data = self._sniff(self._start + data)
+        if self._whole is not None:
+            self._whole += data
+            if len(self._whole) > MAX_WHOLE:
+                raise self._endpoint.malformed(bytes(self._whole), f"more than {MAX_WHOLE} bytes")
+            return []
+        try:
+            events = self._events.feed(data)
+        except EventTooLongError as error:
+            raise self._endpoint.malformed(data, str(error)) from None
+        return self._read_all(events)
 
     def close(self) -> list[Delta]:
-        """Return what is left, with the `Finish` last. Raises `ProviderError`."""
-        ...
+        """Return what is left, with the `Finish` last."""
+        whole = self._whole
+        found = self._read_all(self._events.close()) if whole is None else self.read(bytes(whole))
+        return [*found, self.finish()]
+
+    def _read_all(self, events: list[bytes]) -> list[Delta]:
+        found: list[Delta] = []
+        for data in events:
+            if data and not data.isspace():
+                found += self.read(data)
+        return found
+
+    def _sniff(self, data: bytes) -> bytes:
+        """Decide by the first byte whether this is a stream, one JSON object or a page."""
+        first = data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+        self._start = None if first else data
+        if first and first in b"{[<":
+            self._whole = bytearray()
+        return data if first else b""
+
+    def _decoded(self, decoder: "msgspec.json.Decoder[Event]", data: bytes) -> Event:
+        try:
+            return decoder.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise self._endpoint.malformed(data, str(error)) from None
+
+    def _too_many_calls(self) -> ProviderError:
+        return self._endpoint.error(f"the model asked for more than {MAX_CALLS} tools in one answer")
 
 
-class Connections:
-    """One client for a scheme and host: connections are kept and used again between calls."""
+class HTTPAdapter(ABC):
+    """Calls models by one wire protocol at any address. Connections are kept and used again between calls."""
 
-    def __init__(self) -> None:
+    speaks: ClassVar[str]
+    """The protocol's name, for error texts."""
+
+    def __init__(self, environment: Mapping[str, str] = MappingProxyType({})) -> None:
+        file = environment.get("INSTAR_LOG_REQUESTS")
+        self._record = Path(file).expanduser() if file else None
         self._clients: dict[tuple[str, Fetch | None], httpx2.AsyncClient] = {}
 
-    @asynccontextmanager
-    async def opened(self, call: Call, patience: Patience) -> AsyncIterator["httpx2.Response"]:
-        """Send the request; yields a response whose status is good and whose body is still to come."""
-        http = _http()
-        endpoint = call.endpoint
+    @abstractmethod
+    def url(self, model: Model) -> str:
+        """Return the address of a call."""
+
+    @abstractmethod
+    def headers(self, request: Request) -> dict[str, str]:
+        """Return the headers that the protocol needs, by their small-letter names."""
+
+    @abstractmethod
+    def body(self, request: Request) -> bytes:
+        """Return the request's JSON, the same bytes for the same request, and call `Request.sent`."""
+
+    @abstractmethod
+    def reader(self, endpoint: Endpoint) -> ResponseReader:
+        """Return a reader for one answer."""
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        """Make the call and yield its deltas. Raises `ProviderError`, never with the key in it."""
+        model = request.model
+        secrets = secrets_in(model.headers | request.headers)
+        endpoint = Endpoint(self.url(model), [*secrets, model.api_key], speaks=self.speaks)
+        vendor = vendor_wanting_key(model.provider_id, model.url)
+        if vendor is not None and not (model.api_key or model.fetch or secrets):
+            how = f"instar auth login {model.provider_id}, or set {vendor.env[0]}"
+            raise endpoint.error(f"{model.provider_id} has no key: {how}", kind="auth")
+        body = self.body(request)
+        outcome: Tokens | str = "the call was cut short"
+        began, clock = time.time_ns() // 1_000_000, time.monotonic()
         try:
-            client = self._client(call)
-            sent = client.build_request(
+            async with aclosing(self._exchange(request, endpoint, body)) as deltas:
+                async for delta in deltas:
+                    if isinstance(delta, Finish):
+                        outcome = delta.tokens
+                    yield delta
+        except ProviderError as error:
+            outcome = str(error)
+            raise
+        finally:
+            if self._record is not None:
+                took = int((time.monotonic() - clock) * 1000)
+                _record(self._record, request, body, {"time": began, "took": took}, outcome)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        clients, self._clients = list(self._clients.values()), {}
+        for client in clients:
+            await client.aclose()
+
+    async def _exchange(
+        self, request: Request, endpoint: Endpoint, body: bytes
+    ) -> AsyncGenerator[Delta, None]:
+        timeouts = Timeouts.of(request.model.settings)
+        reader = self.reader(endpoint)
+        characters = 0
+        async with self._response(request, endpoint, body, timeouts) as response:
+            chunks = _chunks(response, endpoint, timeouts)
+            async for data in chunks:
+                for delta in reader.feed(data):
+                    characters += _length(delta)
+                    yield delta
+                if reader.done:
+                    await _drain(chunks)
+                    break
+        for delta in reader.close():
+            characters += _length(delta)
+            yield _estimated(delta, body, characters) if isinstance(delta, Finish) else delta
+
+    @asynccontextmanager
+    async def _response(
+        self, request: Request, endpoint: Endpoint, body: bytes, timeouts: Timeouts
+    ) -> AsyncIterator[httpx2.Response]:
+        """Send the request; yields a response whose status is good and whose body is still to come."""
+        try:
+            client = self._client(request.model)
+            sending = client.build_request(
                 "POST",
-                call.url,
-                content=call.content,
-                headers=call.headers,
-                timeout=http.Timeout(patience.idle, connect=CONNECT_TIMEOUT, write=60.0, pool=None),
+                self.url(request.model),
+                content=body,
+                headers=self._all_headers(request),
+                timeout=httpx2.Timeout(timeouts.idle, connect=_CONNECT_TIMEOUT, write=60.0, pool=None),
             )
-            async with asyncio.timeout(patience.header):
-                response = await client.send(sent, stream=True)
-        except (TimeoutError, http.ReadTimeout):
-            raise endpoint.network(f"no answer began within {patience.first:g} s") from None
-        except (http.TransportError, http.InvalidURL, http.TooManyRedirects) as error:
+            async with asyncio.timeout(timeouts.header):
+                response = await client.send(sending, stream=True)
+        except (TimeoutError, httpx2.ReadTimeout):
+            raise endpoint.network(f"no answer began within {timeouts.first:g} s") from None
+        except (httpx2.TransportError, httpx2.InvalidURL, httpx2.TooManyRedirects) as error:
             raise _unreachable(endpoint, error) from None
         except FetchFailed as error:
             raise endpoint.error(f"the plugin whose login calls {endpoint.url} failed: {error}") from None
@@ -122,44 +287,31 @@ class Connections:
         finally:
             await response.aclose()
 
-    async def exchange(self, call: Call, patience: Patience, answer: Reading) -> AsyncGenerator[Delta, None]:
-        """Make the call and yield the deltas that `answer` reads. Raises `ProviderError`.
+    def _all_headers(self, request: Request) -> dict[str, str]:
+        """Return the headers of the call: ours, then the model's, then the request's; the last of a name counts."""
+        found = {
+            "accept": "text/event-stream, application/json",
+            # A compressed stream is held back by proxies until there is enough of it.
+            "accept-encoding": "identity",
+            "content-type": "application/json",
+            "user-agent": "instar",
+            **self.headers(request),
+        }
+        for headers in (request.model.headers, request.headers):
+            found |= {name.lower(): value for name, value in headers.items()}
+        return found
 
-        Close it (`contextlib.aclosing`) where it may be left early: that closes the connection.
-        """
-        said = 0
-        async with self.opened(call, patience) as response:
-            pieces = chunks(response, call.endpoint, patience)
-            async for data in pieces:
-                for delta in answer.feed(data):
-                    said += estimate.size(delta)
-                    yield delta
-                if answer.done:
-                    await drain(pieces)
-                    break
-        for delta in answer.close():
-            said += estimate.size(delta)
-            yield estimate.counted(delta, call.content, said) if isinstance(delta, Finish) else delta
-
-    async def close(self) -> None:
-        """Close every kept connection."""
-        clients, self._clients = list(self._clients.values()), {}
-        for client in clients:
-            await client.aclose()
-
-    def _client(self, call: Call) -> "httpx2.AsyncClient":
-        """One client for a scheme and host; without TLS none of its 0.15 s of set-up is spent."""
-        parts = urlsplit(call.url)
-        key = f"{parts.scheme}://{parts.netloc}", call.fetch
+    def _client(self, model: Model) -> httpx2.AsyncClient:
+        """Return the client for a scheme and host; without TLS it spends none of its 0.15 s of set-up."""
+        parts = urlsplit(self.url(model))
+        key = f"{parts.scheme}://{parts.netloc}", model.fetch
         client = self._clients.get(key)
         if client is None or client.is_closed:
-            http = _http()
-            limits = http.Limits(
+            limits = httpx2.Limits(
                 max_connections=None, max_keepalive_connections=IDLE_CONNECTIONS, keepalive_expiry=60
             )
-            client = http.AsyncClient(
-                verify=parts.scheme != "http", limits=limits, transport=_transport(call.fetch)
-            )
+            transport = None if model.fetch is None else _FetchTransport(model.fetch)
+            client = httpx2.AsyncClient(verify=parts.scheme != "http", limits=limits, transport=transport)
             self._clients[key] = client
         return client
 
@@ -171,68 +323,94 @@ def joined(model: Model, path: str) -> str:
     return base + ("" if base.endswith(path) else path) + mark + query
 
 
-def check_key(request: Request, endpoint: Endpoint) -> None:
-    """Raise `ProviderError` for a call that its vendor is sure to refuse: no key, and no header in its place."""
-    model = request.model
-    vendor = vendor_wanting_key(model.provider_id, model.url)
-    if vendor is None or model.api_key or model.fetch or secrets_in(model.headers | request.headers):
-        return
-    how = f"instar auth login {model.provider_id}, or set {vendor.env[0]}"
-    raise endpoint.error(f"{model.provider_id} has no key: {how}", kind="auth")
+def count(usage: Plain, key: str) -> int:
+    """Return a number of tokens; at most 2^53, which every program that reads JSON holds exactly."""
+    found = usage.get(key)
+    return max(0, int(min(found, 1 << 53))) if isinstance(found, int | float) else 0
 
 
-def merged(own: dict[str, str], *more: dict[str, str]) -> dict[str, str]:
-    """Return headers by their small-letter names; the last of a name counts."""
-    found = dict(own)
-    for headers in more:
-        found |= {name.lower(): value for name, value in headers.items()}
-    return found
+class _FetchTransport(httpx2.AsyncBaseTransport):
+    """Sends requests through the ``fetch`` of a plugin's login in place of a connection."""
+
+    def __init__(self, fetch: Fetch) -> None:
+        self._fetch = fetch
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        headers = {name: value for name, value in request.headers.items() if name not in _CONNECTION_HEADERS}
+        asked = FetchRequest(str(request.url), request.method, headers, await request.aread())
+        try:
+            answer = await self._fetch(asked)
+        except OSError as error:
+            raise httpx2.ConnectError(_reason(error), request=request) from error
+        except Exception as error:
+            raise FetchFailed(_reason(error)) from error
+        found = [(name, value) for name, value in answer.headers if name.lower() not in _UNPACKED_HEADERS]
+        wait = request.extensions.get("timeout", {}).get("read")
+        return httpx2.Response(answer.status, headers=found, stream=_FetchBody(answer.body, wait))
 
 
-async def chunks(response: "httpx2.Response", endpoint: Endpoint, patience: Patience) -> AsyncIterator[bytes]:
+class _FetchBody(httpx2.AsyncByteStream):
+    """The body of an answer; a silence of `wait` seconds ends it."""
+
+    def __init__(self, chunks: AsyncGenerator[bytes, None], wait: float | None) -> None:
+        self._chunks, self._wait = chunks, wait
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            try:
+                async with asyncio.timeout(self._wait):
+                    chunk = await anext(self._chunks, None)
+            except TimeoutError:
+                raise httpx2.ReadTimeout("the answer fell silent") from None
+            except Exception as error:
+                raise httpx2.ReadError(_reason(error)) from error
+            if chunk is None:
+                return
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._chunks.aclose()
+
+
+async def _chunks(response: httpx2.Response, endpoint: Endpoint, timeouts: Timeouts) -> AsyncIterator[bytes]:
     """Yield the body as it comes; a silence, a broken connection or the end of time is a `ProviderError`."""
-    http = _http()
-    pieces = response.aiter_bytes()
+    chunks = response.aiter_bytes()
     try:
         while True:
-            if patience.deadline is None:
-                data = await anext(pieces, None)
-            else:
-                async with asyncio.timeout_at(patience.deadline):
-                    data = await anext(pieces, None)
+            async with asyncio.timeout_at(timeouts.deadline):
+                data = await anext(chunks, None)
             if data is None:
                 return
             yield data
     except TimeoutError:
-        raise endpoint.network(f"the whole call took longer than {patience.whole:g} s") from None
-    except http.ReadTimeout:
-        raise endpoint.network(f"the answer fell silent for {patience.idle:g} s") from None
-    except (http.TransportError, http.DecodingError) as error:
+        raise endpoint.network(f"the whole call took longer than {timeouts.whole:g} s") from None
+    except httpx2.ReadTimeout:
+        raise endpoint.network(f"the answer fell silent for {timeouts.idle:g} s") from None
+    except (httpx2.TransportError, httpx2.DecodingError) as error:
         what = f"the connection broke in the middle of the answer: {_reason(error)}"
         raise endpoint.network(what) from None
 
 
-async def drain(pieces: AsyncIterator[bytes]) -> None:
+async def _drain(chunks: AsyncIterator[bytes]) -> None:
     """Read what follows an answer's end, for a moment: a body read to its end leaves a connection to use again."""
     try:
         async with asyncio.timeout(_DRAIN):
-            async for _ in pieces:
+            async for _ in chunks:
                 pass
     except (TimeoutError, ProviderError):
         return
 
 
-async def _refusal(response: "httpx2.Response", endpoint: Endpoint) -> ProviderError:
+async def _refusal(response: httpx2.Response, endpoint: Endpoint) -> ProviderError:
     """Read a refusal's body, up to 64 KiB and 10 seconds of it."""
-    http = _http()
     data = b""
     try:
-        async with asyncio.timeout(CONNECT_TIMEOUT):
+        async with asyncio.timeout(_CONNECT_TIMEOUT):
             async for chunk in response.aiter_bytes():
                 data += chunk
                 if len(data) >= MAX_BODY:
                     break
-    except (TimeoutError, http.HTTPError):
+    except (TimeoutError, httpx2.HTTPError):
         data = data or b"(its text did not arrive)"
     if response.status_code < 400:
         where = response.headers.get("location", "nowhere")
@@ -244,10 +422,9 @@ async def _refusal(response: "httpx2.Response", endpoint: Endpoint) -> ProviderE
 
 
 def _unreachable(endpoint: Endpoint, error: Exception) -> ProviderError:
-    http = _http()
-    if isinstance(error, http.UnsupportedProtocol | http.InvalidURL | http.LocalProtocolError):
+    if isinstance(error, httpx2.UnsupportedProtocol | httpx2.InvalidURL | httpx2.LocalProtocolError):
         return endpoint.error(f"cannot call {endpoint.url}: {error}. baseURL must be an http(s) address.")
-    what = "timed out" if isinstance(error, http.TimeoutException) else _reason(error)
+    what = "timed out" if isinstance(error, httpx2.TimeoutException) else _reason(error)
     return endpoint.network(f"cannot reach the model's server: {what}")
 
 
@@ -256,7 +433,7 @@ def _reason(error: Exception) -> str:
 
 
 def _seconds(value: Any, default: float | None) -> float | None:
-    """A time-out option, in milliseconds there: false is for ever, what is no positive number the default."""
+    """Return a time-out option in seconds: false is for ever, what is no positive number the default."""
     if value is False:
         return None
     if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
@@ -264,13 +441,45 @@ def _seconds(value: Any, default: float | None) -> float | None:
     return default
 
 
-def _transport(fetch: Fetch | None) -> Any:
-    """What sends in the place of a connection, None for nothing; imported where a plugin's login needs it."""
-    return None if fetch is None else importlib.import_module("instar.provider.fetched").Fetched(fetch)
+def _length(delta: Delta) -> int:
+    """Return how many characters of an answer a delta brings."""
+    if isinstance(delta, TextDelta | ReasoningDelta | ToolCallDelta):
+        return len(delta.text)
+    return len(delta.name) if isinstance(delta, ToolCallStart) else 0
 
 
-def _http() -> Any:
-    """Import httpx2 at the first call: 0.1 s that a command without a model call does not spend."""
-    import httpx2
+def _estimated(finish: Finish, body: bytes, characters: int) -> Finish:
+    """Return the end of an answer, its tokens estimated if the server gave none: limits and summaries need a number."""
+    given = finish.tokens
+    if given.input or given.output or given.reasoning or given.cache.read or given.cache.write:
+        return finish
+    text, files = _BASE64.subn(b"", body)
+    inputs, outputs = len(text) // PER_TOKEN + files * FILE_TOKENS, -(-characters // PER_TOKEN)
+    cache = CacheTokens(read=0, write=0)
+    tokens = Tokens(total=inputs + outputs, input=inputs, output=outputs, reasoning=0, cache=cache)
+    return Finish(finish.reason, tokens)
 
-    return httpx2
+
+def _record(file: Path, request: Request, body: bytes, times: dict[str, int], outcome: Tokens | str) -> None:
+    model = request.model
+    # A user name, a password or a query may stand in the address; they are keys too.
+    parts = urlsplit(model.url)
+    line = {
+        **times,
+        "protocol": model.protocol,
+        "url": f"{parts.scheme}://{parts.hostname}{parts.path}",
+        "model": model.wire_id or model.id,
+        "session": request.session_id,
+        "purpose": request.purpose,
+        "body": msgspec.Raw(body),
+        "error" if isinstance(outcome, str) else "tokens": outcome,
+    }
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        handle = os.open(file, flags, 0o600)
+        with os.fdopen(handle, "wb") as out:
+            os.fchmod(handle, 0o600)
+            out.write(msgspec.json.encode(line) + b"\n")
+    except OSError as error:
+        # An observer fails open: the call was made and its answer counts.
+        log.error("request not recorded file=%s error=%s", file, error.strerror)

@@ -1,16 +1,19 @@
-"""Our messages as Chat Completions messages, always the same bytes for the same input.
+"""Our messages as Chat Completions messages, and what every adapter's conversion needs.
 
-Prompt caches work on prefixes, so nothing here may depend on time, on order in a set or on what came
-later. A message that has not changed since the last call is not converted again: a session's 400th
-step costs what its 10th costs.
+The same input gives the same bytes: prompt caches work on prefixes, so nothing here may depend on time, on the order
+in a set or on later messages. A message that has not changed since the last call is not converted again: a session's
+400th step costs what its 10th costs.
 
-What the model is not sent: ignored and empty text, step, snapshot, patch and retry parts, parts of
-unknown types, and answers that failed before they said or asked anything.
+A model is not sent: ignored and blank text, step, snapshot, patch and retry parts, parts of unknown types, and answers
+that failed before they said or asked anything.
 """
 
 import base64
 import binascii
-from typing import Any, Final
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import deepcopy
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -35,8 +38,7 @@ from instar.message import (
     UnknownPart,
     WithParts,
 )
-from instar.provider.definition import Remembered, Shown
-from instar.provider.protocol import Model, Piece, Request, Sent, ToolSpec, piece
+from instar.provider.protocol import Model, PromptPiece, Request, Sent, ToolSpec, piece
 from instar.wire import Plain, encode
 
 INTERRUPTED: Final = "[Tool execution was interrupted]"
@@ -44,84 +46,170 @@ INTERRUPTED: Final = "[Tool execution was interrupted]"
 CLEARED: Final = "[Old tool result content cleared]"
 """The result of a call whose output was pruned (opencode 1.18's words)."""
 SUMMARISED: Final = "What did we do so far?"
-"""What a person's message that marks a compaction says (opencode 1.18's words)."""
+"""The text of a user message that marks a compaction (opencode 1.18's words)."""
 RETURNED: Final = "Files that the tool calls above returned:"
-"""What begins the synthetic message of a person's that holds a tool's files (seed 004 section 4)."""
-_KEPT_BYTES: Final = 16 << 20
+"""Begins the user message that holds the files of tool results, where a result can hold text alone."""
+_MOST_BYTES: Final = 16 << 20
+"""Bytes of converted messages that are remembered."""
+_MOST_TOOLS: Final = 2048
+"""Tools that are remembered; with one more, all are forgotten."""
+
+Made = TypeVar("Made")
+Form = TypeVar("Form")
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """A message's JSON, and the values that it was made of: equal values, equal bytes."""
+class EncodedTool(NamedTuple):
+    """A tool's definition as a provider is sent it."""
+
+    json: bytes
+    piece: PromptPiece
+
+
+class Remembered(Generic[Made]):
+    """A pure function of a tool's definition that remembers its results by the tool's name.
+
+    Nearly always a step has the tools of the step before: to encode and digest 13 of them anew takes 0.11 ms, to
+    compare them 0.02. The content is compared, since a plugin may change its tool in place.
+    """
+
+    def __init__(self, make: Callable[[ToolSpec], Made]) -> None:
+        self._make = make
+        self._known: dict[str, tuple[ToolSpec, Made]] = {}
+
+    def __call__(self, spec: ToolSpec) -> Made:
+        """Return the function's result for a definition."""
+        known = self._known.get(spec.name)
+        if known is not None and known[0] == spec:
+            return known[1]
+        made = self._make(spec)
+        if len(self._known) >= _MOST_TOOLS:
+            self._known.clear()
+        self._known[spec.name] = (deepcopy(spec), made)
+        return made
+
+
+class Converted(msgspec.Struct, Generic[Form], frozen=True):
+    """A message in a provider's form. `made_of` are the values it was made of: equal values, equal bytes."""
 
     made_of: list[Any]
-    json: bytes
-    piece: Piece
+    form: Form
+    piece: PromptPiece
 
 
-class Converter:
-    """Converts messages and remembers the result by message, up to 16 MiB in all.
+class Converter(ABC, Generic[Form]):
+    """Converts messages and remembers the results by message, up to 16 MiB in all."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Converted[Form]] = {}
+        self._bytes = 0
+
+    @abstractmethod
+    def convert(self, message: WithParts) -> tuple[Form, bytes]:
+        """Return a message in the provider's form, and the bytes that are sent of it."""
+
+    def values(self, message: WithParts) -> list[Any]:
+        """Return the values of a message that `convert` reads."""
+        return values_of(message)
+
+    def converted(self, messages: Iterable[WithParts]) -> list[Converted[Form]]:
+        """Return the messages that something is sent of, converted."""
+        found = []
+        for message in messages:
+            made_of = self.values(message)
+            known = self._known.get(message.info.id)
+            if known is None or known.made_of != made_of:
+                known = self._anew(message, made_of)
+            if known.piece.size:
+                found.append(known)
+        return found
+
+    def _anew(self, message: WithParts, made_of: list[Any]) -> Converted[Form]:
+        form, data = self.convert(message)
+        new = Converted(made_of, form, piece(message.info.id, data))
+        if len(data) <= _MOST_BYTES // 8:
+            old = self._known.get(message.info.id)
+            self._bytes += len(data) - (old.piece.size if old else 0)
+            self._known[message.info.id] = new
+            while self._bytes > _MOST_BYTES:
+                self._bytes -= self._known.pop(next(iter(self._known))).piece.size
+        return new
+
+
+class ChatConverter(Converter[bytes]):
+    """Converts messages to the JSON of Chat Completions messages, joined by commas.
 
     `attachment`: the model takes images and PDFs. `reasoning_field`: the key in which the provider wants
     earlier thinking back (``reasoning_content`` …), None to leave it out.
     """
 
     def __init__(self, *, attachment: bool = False, reasoning_field: str | None = None) -> None:
+        super().__init__()
         self._attachment = attachment
-        self._field = reasoning_field
-        self._kept: dict[str, Kept] = {}
-        self._bytes = 0
+        self._reasoning_field = reasoning_field
 
-    def json(self, system: list[str], messages: list[WithParts]) -> bytes:
-        """Return the JSON array of the whole conversation, the system prompt as its one first message."""
-        return conversation(system, self.kept(messages))
+    def convert(self, message: WithParts) -> tuple[bytes, bytes]:
+        """Return the JSON: of none, one, or an answer with its tool results."""
+        if isinstance(message.info, Assistant):
+            found = [item for step in answer_steps(message) for item in self._answer(step)]
+        else:
+            found = self._user(message.parts)
+        data = b",".join([encode(item) for item in found])
+        return data, data
 
-    def kept(self, messages: list[WithParts]) -> list[Kept]:
-        """Return the messages that something is sent of, converted."""
-        return [kept for message in messages if (kept := self._message(message)).json]
+    def _user(self, parts: list[Part]) -> list[Plain]:
+        content = [_text(one) if isinstance(one, str) else self._file(one) for one in user_content(parts)]
+        if not content:
+            return []
+        if all(one["type"] == "text" for one in content):
+            return [{"role": "user", "content": "\n\n".join(one["text"] for one in content)}]
+        return [{"role": "user", "content": content}]
 
-    def plain(self, system: list[str], messages: list[WithParts]) -> list[Plain]:
-        """Return the same conversation as plain values."""
-        return msgspec.json.decode(self.json(system, messages), type=list[dict[str, Any]])
+    def _answer(self, parts: list[Part]) -> list[Plain]:
+        text = "\n".join(part.text for part in parts if isinstance(part, TextPart) and is_sent(part))
+        calls = [part for part in parts if isinstance(part, ToolPart)]
+        if not text and not calls:
+            return []
+        # Some compatible servers refuse an answer whose content is null or missing.
+        answer: Plain = {"role": "assistant", "content": text}
+        thought = "".join(part.text for part in parts if isinstance(part, ReasoningPart))
+        if self._reasoning_field is not None and thought:
+            answer[self._reasoning_field] = thought
+        if calls:
+            answer["tool_calls"] = [_call(part) for part in calls]
+        found = [answer]
+        for part in calls:
+            found.append({"role": "tool", "tool_call_id": part.call_id, "content": result_text(part)})
+        if files := returned_files(calls):
+            # A tool's message can hold text alone.
+            found.append({"role": "user", "content": [_text(RETURNED), *map(self._file, files)]})
+        return found
 
-    def _message(self, message: WithParts) -> Kept:
-        made_of = values_of(message)
-        kept = self._kept.get(message.info.id)
-        if kept is not None and kept.made_of == made_of:
-            return kept
-        wire = convert(message, attachment=self._attachment, reasoning_field=self._field)
-        data = b",".join([encode(item) for item in wire])
-        new = Kept(made_of, data, piece(message.info.id, data))
-        self._keep(message.info.id, new, kept)
-        return new
-
-    def _keep(self, message_id: str, new: Kept, old: Kept | None) -> None:
-        if len(new.json) > _KEPT_BYTES // 8:
-            return
-        self._bytes += len(new.json) - (len(old.json) if old else 0)
-        self._kept[message_id] = new
-        while self._bytes > _KEPT_BYTES:
-            oldest = next(iter(self._kept))
-            self._bytes -= len(self._kept.pop(oldest).json)
+    def _file(self, part: FilePart) -> Plain:
+        mime = part.mime.partition(";")[0].lower()
+        inline = part.url.startswith("data:")
+        if self._attachment and not _is_inline_text(part):
+            if mime.startswith("image/") and (inline or part.url.startswith(("http://", "https://"))):
+                return {"type": "image_url", "image_url": {"url": part.url}}
+            if mime == "application/pdf" and inline:
+                return {"type": "file", "file": {"filename": _file_name(part), "file_data": part.url}}
+        return _text(file_text(part, attachment=self._attachment))
 
 
-def conversation(system: list[str], messages: list[Kept]) -> bytes:
-    """Return the JSON array of a conversation whose messages are converted already."""
-    head = [encode(message) for message in system_messages(system)]
-    return b"[" + b",".join([*head, *(kept.json for kept in messages)]) + b"]"
+def conversation(system: list[str], messages: Sequence[Converted[bytes]]) -> bytes:
+    """Return the JSON array of a conversation."""
+    head = [encode(message) for message in _system_messages(system)]
+    return b"[" + b",".join([*head, *(message.form for message in messages)]) + b"]"
 
 
-def sent(request: Request, messages: list[Kept], body: bytes = b"") -> Sent:
-    """Return what a provider's cache compares of a request whose messages are converted already."""
+def sent(request: Request, messages: Sequence[Converted[bytes]], body: bytes = b"") -> Sent:
+    """Return what a provider's prompt cache compares of a request."""
     tools = [_function(spec).piece for spec in request.tools]
-    system = piece("", b"".join(encode(message) for message in system_messages(request.system)))
-    return Sent(tools, system, [kept.piece for kept in messages], body)
+    system = piece("", b"".join([encode(message) for message in _system_messages(request.system)]))
+    return Sent(tools, system, [message.piece for message in messages], body)
 
 
-def system_messages(system: list[str]) -> list[Plain]:
-    """Return the system prompt as one message, its blocks joined by a blank line; none when all are empty.
-
-    One, since the templates of several open models refuse a second one.
-    """
+def _system_messages(system: list[str]) -> list[Plain]:
+    # One, since the templates of several open models refuse a second one.
     text = "\n\n".join(block for block in system if block)
     return [{"role": "system", "content": text}] if text else []
 
@@ -132,23 +220,10 @@ def tool_list(tools: list[ToolSpec]) -> bytes:
 
 
 @Remembered
-def _function(spec: ToolSpec) -> Shown:
+def _function(spec: ToolSpec) -> EncodedTool:
     function = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
-    return Shown.of(spec, encode({"type": "function", "function": function}))
-
-
-def convert(
-    message: WithParts, *, attachment: bool = False, reasoning_field: str | None = None
-) -> list[Plain]:
-    """Return what the provider is sent for one message: none, one, or an answer with its tool results."""
-    if not isinstance(message.info, Assistant):
-        return _user(message.parts, attachment)
-    if failed_empty(message):
-        return []
-    found: list[Plain] = []
-    for step in cut_steps(message.parts):
-        found += _answer(step, attachment, reasoning_field)
-    return found
+    data = encode({"type": "function", "function": function})
+    return EncodedTool(data, piece(spec.name, data))
 
 
 def reasoning_field(model: Model) -> str | None:
@@ -162,7 +237,7 @@ def reasoning_field(model: Model) -> str | None:
 
 
 def values_of(message: WithParts) -> list[Any]:
-    """The values of a message that reach the provider: same objects compare fast."""
+    """Return the values of a message that reach the provider. Comparing them is fast: most are the same objects."""
     found: list[Any] = [getattr(message.info, "error", None)]
     for part in message.parts:
         # By type and the frequent ones first: every step asks this of every message.
@@ -175,9 +250,11 @@ def values_of(message: WithParts) -> list[Any]:
             found += (part.text, part.ignored)
         elif isinstance(part, ToolPart):
             state = part.state
+            files = getattr(state, "attachments", None) or ()
             time = getattr(state, "time", None)
             found += (part.call_id, part.tool, type(state), state.input, getattr(time, "compacted", None))
-            found += (getattr(state, "output", None) or getattr(state, "error", None), _attached(state))
+            found.append(getattr(state, "output", None) or getattr(state, "error", None))
+            found += [(file.url, file.mime, file.filename) for file in files]
         elif isinstance(part, FilePart):
             found += (part.url, part.mime, part.filename)
         elif not isinstance(part, UnknownPart):
@@ -185,23 +262,18 @@ def values_of(message: WithParts) -> list[Any]:
     return found
 
 
-def _attached(state: Any) -> Any:
-    files = getattr(state, "attachments", None)
-    return [(file.url, file.mime, file.filename) for file in files] if files else None
+def answer_steps(message: WithParts) -> list[list[Part]]:
+    """Return the parts of an answer, cut at its step starts: other programs keep several model calls in one message.
 
-
-def failed_empty(message: WithParts) -> bool:
-    """An answer that the provider broke off, and that asked for nothing: the turn was tried again."""
-    broken = (APIError, ProviderAuthError, UnknownError, ContextOverflowError)
-    if not isinstance(getattr(message.info, "error", None), broken):
-        return False
-    return not any(isinstance(part, ToolPart) for part in message.parts)
-
-
-def cut_steps(parts: list[Part]) -> list[list[Part]]:
-    """Cut an answer at its step starts: other programs keep several model calls in one message."""
+    Nothing of an answer that failed before it asked for a tool: that call was made again.
+    """
+    failed = (APIError, ProviderAuthError, UnknownError, ContextOverflowError)
+    if isinstance(getattr(message.info, "error", None), failed) and not any(
+        isinstance(part, ToolPart) for part in message.parts
+    ):
+        return []
     steps: list[list[Part]] = [[]]
-    for part in parts:
+    for part in message.parts:
         if isinstance(part, StepStartPart):
             steps.append([])
         else:
@@ -209,20 +281,80 @@ def cut_steps(parts: list[Part]) -> list[list[Part]]:
     return steps
 
 
-def _answer(parts: list[Part], attachment: bool, field: str | None) -> list[Plain]:
-    text = "\n".join(part.text for part in parts if isinstance(part, TextPart) and is_sent(part))
-    calls = [part for part in parts if isinstance(part, ToolPart)]
-    if not text and not calls:
-        return []
-    # Some compatible servers refuse an answer whose content is null or missing.
-    answer: Plain = {"role": "assistant", "content": text}
-    if field is not None:
-        thought = "".join(part.text for part in parts if isinstance(part, ReasoningPart))
-        answer |= {field: thought} if thought else {}
-    if calls:
-        answer["tool_calls"] = [_call(part) for part in calls]
-    results = [{"role": "tool", "tool_call_id": part.call_id, "content": result_text(part)} for part in calls]
-    return [answer, *results, *_result_files(calls, attachment)]
+def user_content(parts: list[Part]) -> Iterator[str | FilePart]:
+    """Yield the texts and files that a model is sent of a user message."""
+    has_content = any(isinstance(part, TextPart) and part.synthetic for part in parts)
+    for part in parts:
+        if isinstance(part, TextPart) and is_sent(part):
+            yield part.text
+        elif isinstance(part, FilePart):
+            # opencode writes the content of a text file or folder beside it, as synthetic text.
+            read = part.url.startswith("file:") and part.mime in ("text/plain", "application/x-directory")
+            if not (read and has_content):
+                yield part
+        elif isinstance(part, CompactionPart):
+            yield SUMMARISED
+        elif isinstance(part, SubtaskPart) and part.prompt.strip():
+            yield part.prompt
+
+
+def is_sent(part: TextPart) -> bool:
+    """Return whether a model is sent this text."""
+    return not part.ignored and bool(part.text.strip())
+
+
+def result_text(part: ToolPart) -> str:
+    """Return the text of a call's result: its output, its error, or that it never ended."""
+    state = part.state
+    if isinstance(state, ToolCompleted):
+        return CLEARED if state.time.compacted else state.output
+    if isinstance(state, ToolError):
+        return state.error or INTERRUPTED
+    return INTERRUPTED
+
+
+def returned_files(calls: Iterable[ToolPart]) -> list[FilePart]:
+    """Return the files in the results of calls, without those of cleared results."""
+    return [
+        file
+        for part in calls
+        if isinstance(part.state, ToolCompleted) and not part.state.time.compacted
+        for file in part.state.attachments or ()
+    ]
+
+
+def file_text(part: FilePart, *, attachment: bool = False) -> str:
+    """Return the text that stands for a file: its content, or a sentence that names it.
+
+    The disk is never read here: a file's bytes may change, the bytes of a request may not.
+    """
+    mime = part.mime.partition(";")[0].lower()
+    if _is_inline_text(part):
+        return f'<file name="{_file_name(part)}">\n{_data_text(part.url)}\n</file>'
+    if not part.url.startswith("data:"):
+        return f"[Attached file {_file_name(part)} ({mime}) at {part.url}]"
+    reason = "" if attachment else "; this model cannot be shown it, say so to the person"
+    return f"[Attached file {_file_name(part)} ({mime}){reason}]"
+
+
+def _is_inline_text(part: FilePart) -> bool:
+    mime = part.mime.partition(";")[0].lower()
+    is_text = mime.startswith("text/") or mime.endswith(("json", "xml", "yaml", "toml"))
+    return part.url.startswith("data:") and is_text
+
+
+def _file_name(part: FilePart) -> str:
+    return part.filename or part.url.partition("?")[0].rpartition("/")[2][:80] or "file"
+
+
+def _data_text(url: str) -> str:
+    head, _, payload = url.partition(",")
+    try:
+        is_base64 = head.endswith(";base64")
+        raw = base64.b64decode(payload, validate=True) if is_base64 else unquote_to_bytes(payload)
+    except (binascii.Error, ValueError):
+        return "[this file's data: url is damaged]"
+    return raw.decode("utf-8", "replace")
 
 
 def _call(part: ToolPart) -> Plain:
@@ -232,89 +364,6 @@ def _call(part: ToolPart) -> Plain:
         "type": "function",
         "function": {"name": part.tool, "arguments": arguments},
     }
-
-
-def result_text(part: ToolPart) -> str:
-    """What the model reads of a call: its output, its error, or that it never ended."""
-    state = part.state
-    if isinstance(state, ToolCompleted):
-        return CLEARED if state.time.compacted else state.output
-    if isinstance(state, ToolError):
-        return state.error or INTERRUPTED
-    return INTERRUPTED
-
-
-def _result_files(calls: list[ToolPart], attachment: bool) -> list[Plain]:
-    """A tool's message can only hold text, so that its images follow as a message of their own."""
-    files = [
-        file_piece(file, attachment)
-        for part in calls
-        if isinstance(part.state, ToolCompleted) and not part.state.time.compacted
-        for file in part.state.attachments or ()
-    ]
-    if not files:
-        return []
-    return [{"role": "user", "content": [_text(RETURNED), *files]}]
-
-
-def _user(parts: list[Part], attachment: bool) -> list[Plain]:
-    read = any(isinstance(part, TextPart) and part.synthetic for part in parts)
-    content: list[Plain] = []
-    for part in parts:
-        if isinstance(part, TextPart) and is_sent(part):
-            content.append(_text(part.text))
-        elif isinstance(part, FilePart) and not (read and is_read_from_disk(part)):
-            content.append(file_piece(part, attachment))
-        elif isinstance(part, CompactionPart):
-            content.append(_text(SUMMARISED))
-        elif isinstance(part, SubtaskPart):
-            content.append(_text(part.prompt))
-    if not content:
-        return []
-    if all(piece["type"] == "text" for piece in content):
-        return [{"role": "user", "content": "\n\n".join(piece["text"] for piece in content)}]
-    return [{"role": "user", "content": content}]
-
-
-def is_sent(part: TextPart) -> bool:
-    """Whether the model is sent this text."""
-    return not part.ignored and bool(part.text.strip())
-
-
-def is_read_from_disk(part: FilePart) -> bool:
-    """A text file or folder whose content stands beside it as synthetic text, as opencode writes them."""
-    return part.url.startswith("file:") and part.mime in ("text/plain", "application/x-directory")
-
-
-def file_piece(part: FilePart, attachment: bool) -> Plain:
-    """A file as the provider takes it. Never read from the disk here: its bytes may change, ours may not."""
-    name = part.filename or part.url.partition("?")[0].rpartition("/")[2][:80] or "file"
-    mime = part.mime.partition(";")[0].lower()
-    remote = part.url.startswith(("http://", "https://"))
-    inline = part.url.startswith("data:")
-    if inline and (mime.startswith("text/") or mime.endswith(("json", "xml", "yaml", "toml"))):
-        return _text(f'<file name="{name}">\n{_data_text(part.url)}\n</file>')
-    if mime.startswith("image/") and (inline or remote) and attachment:
-        return {"type": "image_url", "image_url": {"url": part.url}}
-    if mime == "application/pdf" and inline and attachment:
-        return {"type": "file", "file": {"filename": name, "file_data": part.url}}
-    where = "" if inline else f" at {part.url}"
-    reason = "" if attachment or not inline else "; this model cannot be shown it, say so to the person"
-    return _text(f"[Attached file {name} ({mime}){where}{reason}]")
-
-
-def _data_text(url: str) -> str:
-    """The text of a ``data:`` url; a broken one says so."""
-    head, _, payload = url.partition(",")
-    try:
-        raw = (
-            base64.b64decode(payload, validate=True)
-            if head.endswith(";base64")
-            else unquote_to_bytes(payload)
-        )
-    except (binascii.Error, ValueError):
-        return "[this file's data: url is damaged]"
-    return raw.decode("utf-8", "replace")
 
 
 def _text(text: str) -> Plain:

@@ -1,28 +1,27 @@
-"""What went wrong with a model call, in words that a person can act on and that hold no key.
+"""Errors of model calls, in texts that a person can act on and that hold no key.
 
 One place decides which failures are worth another try, which mean that the conversation is too long,
-and what of a provider's answer may be shown. Sources: opencode 1.18's retry rules (the reference's
-section 3.2) and the error texts of the providers in the catalogue.
+and what of a provider's answer may be shown. The rules follow opencode 1.18's retries and the error texts of the
+providers in the catalogue.
 """
 
+import contextlib
 import json
 import re
 import time
 from collections.abc import Iterable, Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
 import msgspec
 
 from instar.provider.protocol import ProviderError
-from instar.secret import Secret, redact
+from instar.wire.secret import Secret, redact
 
 MAX_BODY: Final = 64 << 10
 """Bytes of a refusal's body that are read and kept."""
 LONGEST_WAIT: Final = 3600.0
 """Seconds that a provider may ask us to wait before another try."""
-_SNIPPET: Final = 200
 _OVERFLOW: Final = re.compile(
     r"context[_ ](?:length|window)[_ ]?exceeded"
     r"|(?:maximum|max) (?:context|prompt|input) length"
@@ -49,54 +48,62 @@ _SHOWN_HEADERS: Final = re.compile(
 
 
 class Endpoint:
-    """An address that model calls go to, as far as errors may speak of it.
+    """Makes the errors of calls to one address.
 
     `secrets` are the values that no text may show. Query and user name are cut off the address. `speaks`
     names the protocol that an answer should be in.
     """
 
-    def __init__(self, url: str, secrets: Iterable[Secret] = (), *, speaks: str = "Chat Completions") -> None:
+    def __init__(
+        self, url: str, secrets: Iterable[Secret | None] = (), *, speaks: str = "Chat Completions"
+    ) -> None:
         self.url = public_url(url)
         self._speaks = speaks
-        found = {secret.reveal() for secret in secrets if secret} | _secrets_of(url)
+        found = {secret.reveal() for secret in secrets if secret}
+        with contextlib.suppress(ValueError):
+            # Some servers take their key in the address.
+            parts = urlsplit(url)
+            found |= {parts.password or "", *(value for _, value in parse_qsl(parts.query))} - {""}
         self._secrets = [Secret(form) for value in found for form in _forms(value)]
 
     def error(self, message: str, **facts: Any) -> ProviderError:
-        """Return a `ProviderError` at this address, without secrets in any of its texts."""
+        """Return a `ProviderError` at this address, with every secret masked."""
         if facts.get("body") is not None:
-            facts["body"] = self.clean(facts["body"])
+            facts["body"] = redact(facts["body"], self._secrets)
         if facts.get("headers") is not None:
-            facts["headers"] = {name: self.clean(value) for name, value in facts["headers"].items()}
-        return ProviderError(self.clean(message), url=self.url, **facts)
-
-    def clean(self, text: str) -> str:
-        """Return `text` with every secret masked."""
-        return redact(text, self._secrets)
+            facts["headers"] = {
+                name: redact(value, self._secrets) for name, value in facts["headers"].items()
+            }
+        return ProviderError(redact(message, self._secrets), url=self.url, **facts)
 
     def network(self, what: str) -> ProviderError:
-        """The provider could not be reached, or the connection broke."""
+        """Return the error for a provider that cannot be reached, or a broken connection."""
         return self.error(f"{what} ({self.url})", kind="network", retryable=True)
 
     def malformed(self, data: bytes, why: str) -> ProviderError:
-        """The answer is none of the protocol; its first 200 characters are shown."""
+        """Return the error for an answer in another form than the protocol's; it shows the first 200 characters."""
         text = data[:MAX_BODY].decode("utf-8", "replace")
-        kind = "HTML" if looks_like_html(text) else f"something that is not {self._speaks} JSON"
+        kind = "HTML" if _is_html(text) else f"something that is not {self._speaks} JSON"
         return self.error(
-            f"{self.url} answered {kind} ({why}): {snippet(text)!r}. "
+            f"{self.url} answered {kind} ({why}): {_beginning(text)!r}. "
             "Is the provider's baseURL right? It usually ends in /v1.",
             body=text,
         )
 
     def refused(self, status: int, headers: Mapping[str, str], data: bytes) -> ProviderError:
-        """The provider answered with an HTTP status of 400 or more."""
+        """Return the error for an HTTP status of 400 or more."""
         text = data[:MAX_BODY].decode("utf-8", "replace")
         said, code = _said(text)
         if not said:
-            said = f"HTML, not JSON: {snippet(text)!r}" if looks_like_html(text) else snippet(text)
+            said = f"HTML, not JSON: {_beginning(text)!r}" if _is_html(text) else _beginning(text)
         kind, retryable = judge(status, f"{code} {said}")
-        named = f" ({code})" if code else ""
+        advice = ""
+        if kind == "auth":
+            advice = " - check the provider's key (options.apiKey, or its environment variable)"
+        elif status == 404:
+            advice = " - check the model's name and the provider's baseURL"
         return self.error(
-            f"{self.url} answered {status}{named}: {said or 'no text'}{_advice(status, kind)}",
+            f"{self.url} answered {status}{f' ({code})' if code else ''}: {said or 'no text'}{advice}",
             kind=kind,
             status=status,
             retryable=retryable,
@@ -106,7 +113,7 @@ class Endpoint:
         )
 
     def in_stream(self, value: Any) -> ProviderError:
-        """The provider sent an error object in the middle of its answer."""
+        """Return the error for an error object in the middle of an answer."""
         said, code = _object_said(value)
         status = int(code) if re.fullmatch("[1-5][0-9][0-9]", code) else None
         kind, retryable = judge(status, f"{code} {said}")
@@ -139,24 +146,22 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
 
     At most `LONGEST_WAIT`: a server must not put a turn to sleep for good.
     """
-    found = _asked_wait(headers, time.time() if now is None else now)
-    return None if found is None else min(found, LONGEST_WAIT)
-
-
-def _asked_wait(headers: Mapping[str, str], now: float) -> float | None:
     lower = {name.lower(): value.strip() for name, value in headers.items()}
     milliseconds = _number(lower.get("retry-after-ms"))
     if milliseconds is not None:
-        return milliseconds / 1000
+        return min(milliseconds / 1000, LONGEST_WAIT)
     value = lower.get("retry-after")
     seconds = _number(value)
-    if seconds is not None or not value:
-        return seconds
-    try:
-        date = parsedate_to_datetime(value).timestamp()
-    except (ValueError, OverflowError):
-        return None
-    return max(0.0, date - now)
+    if seconds is None and value:
+        # Start-up time: 5 ms that few calls need.
+        from email.utils import parsedate_to_datetime
+
+        try:
+            date = parsedate_to_datetime(value).timestamp()
+        except (ValueError, OverflowError):
+            return None
+        seconds = max(0.0, date - (time.time() if now is None else now))
+    return None if seconds is None else min(seconds, LONGEST_WAIT)
 
 
 def public_url(url: str) -> str:
@@ -171,47 +176,32 @@ def public_url(url: str) -> str:
 
 
 def secrets_in(headers: Mapping[str, str]) -> list[Secret]:
-    """Return the values of the headers whose name says that they authenticate."""
+    """Return the values of headers that authenticate, by their names."""
     found = [value for name, value in headers.items() if _HIDDEN_HEADERS.search(name)]
     return [Secret(piece) for value in found for piece in (value, value.rpartition(" ")[2])]
 
 
-def _secrets_of(url: str) -> set[str]:
-    """The password and the query's values of an address: some servers take their key there."""
-    try:
-        parts = urlsplit(url)
-        return {parts.password or "", *(value for _, value in parse_qsl(parts.query))} - {""}
-    except ValueError:
-        return set()
-
-
 def _forms(value: str) -> set[str]:
-    """A secret as it stands, as JSON writes it (with and without its slashes escaped), and as an address does."""
+    """Return a secret as it stands, as JSON writes it (slashes escaped or not), and as an address does."""
     quoted = json.dumps(value)[1:-1]
     return {value, quoted, quoted.replace("/", "\\/"), quote(value), quote(value, safe="")}
 
 
-def looks_like_html(text: str) -> bool:
-    """Whether `text` begins as a web page does."""
+def _is_html(text: str) -> bool:
     return text.lstrip("\ufeff \t\r\n")[:1] == "<"
 
 
-def snippet(text: str) -> str:
+def _beginning(text: str) -> str:
     """Return the first 200 characters on one line."""
-    flat = " ".join(text[: 4 * _SNIPPET].split())
-    return flat if len(flat) <= _SNIPPET else flat[:_SNIPPET] + "…"
+    return _cut(" ".join(text[:800].split()), 200)
 
 
-def _advice(status: int, kind: str) -> str:
-    if kind == "auth":
-        return " - check the provider's key (options.apiKey, or its environment variable)"
-    if status == 404:
-        return " - check the model's name and the provider's baseURL"
-    return ""
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[:most] + "…"
 
 
 def _said(text: str) -> tuple[str, str]:
-    """What a refusal's body says and its code, both empty when it is not JSON."""
+    """Return the message and the code in a refusal's body, both empty if it is not JSON."""
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -228,15 +218,13 @@ def _object_said(value: Any) -> tuple[str, str]:
     if not isinstance(value, dict):
         return str(value), ""
     said = next((value[key] for key in ("message", "detail", "msg", "title") if value.get(key)), "")
-    raw = (value.get("metadata") or {}).get("raw") if isinstance(value.get("metadata"), dict) else None
-    code = next((value[key] for key in ("code", "type", "status") if value.get(key)), "")
     text = said if isinstance(said, str) else msgspec.json.encode(said).decode()
-    return snippet_long(f"{text} {raw}" if isinstance(raw, str) and raw not in text else text), str(code)
-
-
-def snippet_long(text: str) -> str:
-    """Return what a provider said, cut at 2,000 characters: its own words are worth more room than a page."""
-    return text if len(text) <= 10 * _SNIPPET else text[: 10 * _SNIPPET] + "…"
+    metadata = value.get("metadata")
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None
+    if isinstance(raw, str) and raw not in text:
+        text = f"{text} {raw}"
+    code = next((value[key] for key in ("code", "type", "status") if value.get(key)), "")
+    return _cut(text, 2000), str(code)
 
 
 def _number(value: str | None) -> float | None:

@@ -1,7 +1,7 @@
 """Providers' keys that ``instar auth login`` keeps: ``auth.json`` in the data folder, mode 0600.
 
-The form is opencode's: ``{"provider": {"type": "api", "key": "…"}}``. Entries of other types are kept as they
-stand. A file that others may read is refused, and so is one that is damaged: nothing is overwritten.
+The form is opencode's: ``{"provider": {"type": "api", "key": "…"}}``. Entries of other types stay as they are. A file
+that others may read is refused, and so is a damaged one: nothing is overwritten.
 """
 
 import contextlib
@@ -12,8 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from instar.document import DocumentError, atomic_write, locked, read_jsonc
-from instar.secret import Secret
+from instar.wire.document import DocumentError, atomic_write, locked, read_jsonc
+from instar.wire.secret import Secret
 
 
 class KeysError(ValueError):
@@ -21,22 +21,24 @@ class KeysError(ValueError):
 
 
 class Keys:
-    """The keys in a file, read once when the first is asked for."""
+    """The keys in a file. `get` reads it once."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
 
     def get(self, provider_id: str) -> Secret | None:
         """Return a provider's key, None when there is none. Raises `KeysError`."""
-        return self._keys.get(provider_id)
+        entry = self._entries.get(provider_id)
+        key = entry.get("key") if isinstance(entry, dict) else None
+        return Secret(key.strip()) if isinstance(key, str) and key.strip() else None
 
     def entry(self, provider_id: str) -> dict[str, Any] | None:
-        """Return all that is kept of a login, None for nothing. Raises `KeysError`."""
+        """Return a provider's whole entry as the file holds it now, None without one. Raises `KeysError`."""
         found = self._read().get(provider_id)
         return found if isinstance(found, dict) else None
 
     def keep(self, provider_id: str, entry: dict[str, Any]) -> None:
-        """Keep what a login gave (``{"type": "oauth", "refresh": …}``) in place of what was kept before."""
+        """Replace a provider's entry (``{"type": "oauth", "refresh": …}``). Raises `KeysError`."""
         with self._changing() as entries:
             entries[provider_id] = entry
 
@@ -45,25 +47,21 @@ class Keys:
         return sorted(name for name, entry in self._read().items() if isinstance(entry, dict))
 
     def put(self, provider_id: str, key: Secret) -> None:
-        """Keep a provider's key in place of the one before. Raises `KeysError`."""
+        """Replace a provider's key. Raises `KeysError`."""
         self.keep(provider_id, {"type": "api", "key": key.reveal()})
 
     def remove(self, provider_id: str) -> bool:
-        """Forget a provider's key; False when there was none. Raises `KeysError`."""
+        """Delete a provider's entry; False if there was none. Raises `KeysError`."""
         with self._changing() as entries:
             return entries.pop(provider_id, None) is not None
 
     def secrets(self) -> Sequence[Secret]:
-        """Return every text that is kept here, under whatever name. Raises `KeysError`."""
-        return [*self._keys.values(), *_texts(self._read())]
+        """Return every text in the file, whatever its key is called. Raises `KeysError`."""
+        return [Secret(form) for text in _texts(self._read()) for form in {text, text.strip()} if form]
 
     @cached_property
-    def _keys(self) -> dict[str, Secret]:
-        return {
-            name: Secret(entry["key"].strip())
-            for name, entry in self._read().items()
-            if isinstance(entry, dict) and isinstance(entry.get("key"), str) and entry["key"].strip()
-        }
+    def _entries(self) -> dict[str, Any]:
+        return self._read()
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[dict[str, Any]]:
@@ -76,7 +74,7 @@ class Keys:
                 if entries != before:
                     atomic_write(self.file, json.dumps(entries, indent=2).encode() + b"\n", mode=0o600)
         finally:
-            self.__dict__.pop("_keys", None)
+            self.__dict__.pop("_entries", None)
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -98,10 +96,10 @@ class Keys:
         return data
 
 
-def _texts(value: Any) -> Iterator[Secret]:
-    """The texts of a login but those that say what it is."""
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts of a login, without its types."""
     if isinstance(value, str):
-        yield Secret(value)
+        yield value
     elif isinstance(value, dict):
         for key, item in value.items():
             if key != "type":

@@ -1,7 +1,7 @@
-"""Providers and models as the API shows them, of the catalogue, the settings and what plugins added."""
+"""Providers and models as the HTTP interface shows them: of the catalogue, the settings and plugins."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from instar.api.provider import (
     CacheCost,
@@ -16,17 +16,16 @@ from instar.api.provider import (
     Provider,
     ProviderList,
 )
-from instar.config import Config
 from instar.provider import protocol
-from instar.provider.assemble import PACKAGES, SCRIPTED, UnknownModel
-from instar.provider.resolve import Models
-from instar.secret import MASK, disclosed
+from instar.provider.catalogue import PACKAGES, SCRIPTED
+from instar.provider.resolve import Models, UnknownModel
+from instar.settings.config import Config
+from instar.wire.secret import MASK, disclosed
 
 _NPM: Final = {name: package for package, name in reversed(PACKAGES.items())}
-"""A package of opencode's for each protocol: the first that speaks it."""
+"""The first package of opencode for each protocol."""
 
-Found = dict[str, list[protocol.Model]]
-"""Models by their provider's id."""
+ByProvider = dict[str, list[protocol.Model]]
 
 
 def chosen(config: Config) -> list[str]:
@@ -35,18 +34,18 @@ def chosen(config: Config) -> list[str]:
     return [ref for ref in dict.fromkeys(refs) if ref]
 
 
-def connected(models: Models, chosen: Iterable[str] = ()) -> Found:
+def connected(models: Models, chosen: Iterable[str] = ()) -> ByProvider:
     """Return the models that can be called now, the scripted ones last.
 
-    `chosen` are references of the settings: a model that its provider does not list is shown once it is named.
+    `chosen` are references in the settings: they add models that their provider does not list.
     """
-    found: Found = {provider_id: [] for provider_id in [*models.usable(), SCRIPTED]}
+    found: ByProvider = {provider_id: [] for provider_id in [*models.usable(), SCRIPTED]}
     for model in models.list():
         found[model.provider_id].append(model)
     for ref in chosen:
         try:
             model = models.find(ref)
-        except UnknownModel:  # whoever asks for it reads why
+        except UnknownModel:  # a call of that model says why
             continue
         listed = found.get(model.provider_id)
         if listed is not None and model.id not in [one.id for one in listed]:
@@ -55,13 +54,13 @@ def connected(models: Models, chosen: Iterable[str] = ()) -> Found:
 
 
 def config_providers(models: Models, chosen: Iterable[str] = ()) -> ConfigProviders:
-    """Return the providers that can be called, and the model to begin with of each."""
+    """Return the providers that can be called, and the default model of each."""
     found = connected(models, chosen)
     return ConfigProviders(providers=_providers(models, found), default=_defaults(models, found))
 
 
 def provider_list(models: Models, chosen: Iterable[str] = ()) -> ProviderList:
-    """Return every provider that is known, those first that can be called."""
+    """Return every known provider, those that can be called first."""
     usable = connected(models, chosen)
     found = {name: list(listed) for name, listed in usable.items()}
     for model in models.list(everything=True):
@@ -96,7 +95,7 @@ def shown(model: protocol.Model) -> Model:
 
 
 def cost(model: protocol.Model) -> Cost:
-    """Return a model's prices; one that is not known reads 0, since the form has no other way."""
+    """Return a model's prices; an unknown one is 0, since the form has no other way to say so."""
     prices = model.cost
     return Cost(
         input=prices.input or 0,
@@ -105,31 +104,34 @@ def cost(model: protocol.Model) -> Cost:
     )
 
 
-def _providers(models: Models, found: Found) -> list[Provider]:
-    return [_provider(models, name, listed) for name, listed in found.items()]
+def _providers(models: Models, found: ByProvider) -> list[Provider]:
+    return [
+        Provider(
+            id=name,
+            name=info["name"],
+            source=info["source"],
+            env=list(dict.fromkeys(info["env"])),
+            options=disclosed(info["options"]),
+            models={model.id: shown(model) for model in listed},
+        )
+        for name, listed in found.items()
+        if (info := models.info(name))
+    ]
 
 
-def _provider(models: Models, name: str, listed: Sequence[protocol.Model]) -> Provider:
-    info = models.info(name)
-    return Provider(
-        id=name,
-        name=info["name"],
-        source=info["source"],
-        env=list(dict.fromkeys(info["env"])),
-        options=disclosed(info["options"]),
-        models={model.id: shown(model) for model in listed},
-    )
-
-
-def _defaults(models: Models, found: Found) -> dict[str, str]:
-    return {name: _default(models.default_name(name), listed) for name, listed in found.items()}
-
-
-def _default(name: str | None, listed: Sequence[protocol.Model]) -> str:
-    return name if name in [model.id for model in listed] and name is not None else listed[0].id
+def _defaults(models: Models, found: ByProvider) -> dict[str, str]:
+    """Return the model to begin with of each provider: its default one if it is listed, else its first."""
+    defaults = {}
+    for name, listed in found.items():
+        ids = [model.id for model in listed]
+        default = models.default_name(name)
+        defaults[name] = default if default in ids and default is not None else ids[0]
+    return defaults
 
 
 def _capabilities(model: protocol.Model) -> Capabilities:
+    given = model.interleaved
+    field = given.get("field") if isinstance(given, dict) else given
     return Capabilities(
         temperature=model.temperature,
         reasoning=model.reasoning,
@@ -137,10 +139,5 @@ def _capabilities(model: protocol.Model) -> Capabilities:
         toolcall=model.tools,
         input=Media(text=True, audio=False, image=model.attachment, video=False, pdf=model.attachment),
         output=Media(text=True, audio=False, image=False, video=False, pdf=False),
-        interleaved=_interleaved(model.interleaved),
+        interleaved=Interleaved(field=field) if isinstance(field, str) and field else field is True,
     )
-
-
-def _interleaved(given: Any) -> bool | Interleaved:
-    field = given.get("field") if isinstance(given, dict) else given
-    return Interleaved(field=field) if isinstance(field, str) and field else field is True

@@ -1,7 +1,8 @@
-"""Logging in to providers by what plugins offer, in steps as a client takes them (the reference's section 3.3).
+"""Logging in to providers by the methods that plugins offer, in the steps in which a client takes them.
 
-A plugin's method is ``{"type": "oauth", "label", "prompts", "authorize": async (inputs) -> answer}``; the answer is
-``{"url", "instructions", "method": "auto" | "code", "callback"}``, and what its callback returns is kept.
+A method is ``{"type": "oauth", "label", "prompts", "authorize": async (inputs) -> answer}`` in ``methods`` of a
+plugin's ``auth``; the answer is ``{"url", "instructions", "method": "auto" | "code", "callback"}``, and what its
+callback returns is kept. The names are opencode's.
 """
 
 import asyncio
@@ -14,9 +15,9 @@ from typing import Any, Final
 
 import msgspec
 
-from instar.api.catalog import AttemptTime, IntegrationAttempt, IntegrationAttemptStatus
 from instar.api.provider import ProviderAuthAuthorization, ProviderAuthMethod
-from instar.api.request import Invalid
+from instar.api.session import Invalid
+from instar.api.v2 import AttemptTime, IntegrationAttempt, IntegrationAttemptStatus
 from instar.plugin.door import Plugins
 from instar.plugin.patience import PATIENCE, in_time
 from instar.provider.keys import Keys
@@ -24,15 +25,16 @@ from instar.wire import Plain
 
 log = logging.getLogger("instar.provider")
 
-Method = Mapping[str, Any]
-LASTS: Final = 600.0
-"""Seconds after which a login that was begun cannot be ended any more."""
+LIFETIME: Final = 600.0
+"""Seconds in which a login that was begun can be ended."""
 _MOST: Final = 50
 """Logins that may be under way; of more the oldest is forgotten."""
 
+_Method = Mapping[str, Any]
+
 
 class LoginError(Exception):
-    """A login that goes no further; `name` is opencode's for the reason, `data` what goes with it."""
+    """A login that failed; `name` is opencode's name of the reason, `data` its fields."""
 
     def __init__(self, name: str, **data: str) -> None:
         super().__init__(data.get("message", name))
@@ -41,7 +43,7 @@ class LoginError(Exception):
 
 
 class Attempt:
-    """A login that was begun. `failure` says why it failed, `done` that its login is kept."""
+    """A login that was begun. `failure` is why it failed; `done` is true once its result is kept."""
 
     def __init__(self, provider_id: str, answer: Mapping[str, Any]) -> None:
         self.id = f"att_{secrets.token_hex(12)}"
@@ -51,25 +53,25 @@ class Attempt:
         self.failure: str | None = None
         self.task: asyncio.Task[None] | None = None
         self.callback = answer.get("callback")
-        self.shown = ProviderAuthAuthorization(
+        self.authorization = ProviderAuthAuthorization(
             url=str(answer.get("url") or ""),
             method="code" if answer.get("method") == "code" else "auto",
             instructions=str(answer.get("instructions") or ""),
         )
 
     @property
-    def span(self) -> AttemptTime:
-        """When it began, and until when it may be ended."""
-        return AttemptTime(created=int(self.created * 1000), expires=int((self.created + LASTS) * 1000))
+    def time_span(self) -> AttemptTime:
+        """When it began and when it expires, in ms."""
+        return AttemptTime(created=int(self.created * 1000), expires=int((self.created + LIFETIME) * 1000))
 
     @property
     def is_expired(self) -> bool:
-        """Whether nobody ended it in time."""
-        return not self.done and time.time() > self.created + LASTS
+        """True if it was not ended within `LIFETIME`."""
+        return not self.done and time.time() > self.created + LIFETIME
 
 
 class Logins:
-    """The ways to log in that the plugins of one instance offer, and the logins that were begun."""
+    """The login methods of one instance's plugins, and the logins that were begun."""
 
     def __init__(self, plugins: Plugins, keys: Keys) -> None:
         self._plugins = plugins
@@ -77,7 +79,7 @@ class Logins:
         self._attempts: dict[str, Attempt] = {}
 
     def methods(self) -> dict[str, list[ProviderAuthMethod]]:
-        """Return what plugins offer, by provider; a method that has no form is left out."""
+        """Return the methods by provider; one whose prompts are malformed is left out."""
         found: dict[str, list[ProviderAuthMethod]] = {}
         for provider_id in dict.fromkeys(str(hook.get("provider")) for hook in self._hooks()):
             shown = [one for one in map(_shown, self._of(provider_id)) if one is not None]
@@ -120,13 +122,13 @@ class Logins:
     async def end(self, attempt: Attempt, code: str | None = None) -> None:
         """End a login: hand in the code, or wait until the person has logged in. Raises `LoginError`."""
         provider_id = attempt.provider_id
-        if attempt.shown.method == "code" and not code:
+        if attempt.authorization.method == "code" and not code:
             raise LoginError("ProviderAuthOauthCodeMissing", providerID=provider_id)
         if attempt.is_expired or not callable(attempt.callback):
             raise LoginError("ProviderAuthOauthMissing", providerID=provider_id)
         try:
-            given = (code,) if attempt.shown.method == "code" else ()
-            answer = await asyncio.wait_for(attempt.callback(*given), LASTS)
+            given = (code,) if attempt.authorization.method == "code" else ()
+            answer = await asyncio.wait_for(attempt.callback(*given), LIFETIME)
             name, entry = entry_of(answer, provider_id)
             self._keys.keep(name, entry)
         except Exception as error:
@@ -135,26 +137,26 @@ class Logins:
         attempt.done = True
 
     def follow(self, attempt: Attempt) -> IntegrationAttempt:
-        """Return a login as the newer routes show it; one without a code is waited for from now on."""
-        if attempt.shown.method == "auto" and attempt.task is None:
+        """Return a login as the newer routes show it, and wait for its end in the background if it needs no code."""
+        if attempt.authorization.method == "auto" and attempt.task is None:
             attempt.task = asyncio.create_task(self._wait(attempt), name=f"login {attempt.provider_id}")
         return IntegrationAttempt(
             attempt_id=attempt.id,
-            url=attempt.shown.url,
-            instructions=attempt.shown.instructions,
-            mode=attempt.shown.method,
-            time=attempt.span,
+            url=attempt.authorization.url,
+            instructions=attempt.authorization.instructions,
+            mode=attempt.authorization.method,
+            time=attempt.time_span,
         )
 
     def status(self, attempt_id: str) -> IntegrationAttemptStatus:
-        """Return how a login stands. Raises as `get`."""
+        """Return a login's status. Raises as `get`."""
         attempt = self.get(attempt_id)
         if attempt.done:
-            return IntegrationAttemptStatus(status="complete", time=attempt.span)
+            return IntegrationAttemptStatus(status="complete", time=attempt.time_span)
         if attempt.failure is not None:
-            return IntegrationAttemptStatus(status="failed", message=attempt.failure, time=attempt.span)
+            return IntegrationAttemptStatus(status="failed", message=attempt.failure, time=attempt.time_span)
         return IntegrationAttemptStatus(
-            status="expired" if attempt.is_expired else "pending", time=attempt.span
+            status="expired" if attempt.is_expired else "pending", time=attempt.time_span
         )
 
     def cancel(self, attempt_id: str) -> None:
@@ -169,10 +171,10 @@ class Logins:
         except LoginError as error:
             log.warning("login failed provider=%s: %s", attempt.provider_id, error)
 
-    def _hooks(self) -> list[Method]:
+    def _hooks(self) -> list[_Method]:
         return [hook for _, hook in self._plugins.registered("auth") if isinstance(hook, Mapping)]
 
-    def _of(self, provider_id: str) -> list[Method]:
+    def _of(self, provider_id: str) -> list[_Method]:
         return [
             method
             for hook in self._hooks()
@@ -183,7 +185,7 @@ class Logins:
 
 
 def entry_of(answer: Any, provider_id: str) -> tuple[str, Plain]:
-    """Return whose login an answer is, and what is kept of it, in opencode's form. Raises `ValueError`."""
+    """Return the provider of a callback's answer, and what is kept, in opencode's form. Raises `ValueError`."""
     if not isinstance(answer, Mapping) or answer.get("type") != "success":
         raise ValueError(f"the login to {provider_id} failed")
     name = str(answer.get("provider") or provider_id)
@@ -204,7 +206,7 @@ def _failed(provider_id: str, error: Exception) -> LoginError:
 
 
 def _check(prompts: Sequence[Any], inputs: Mapping[str, str]) -> None:
-    """Raise `LoginError` for the first answer that its question does not take."""
+    """Raise `LoginError` for the first input that its prompt does not accept."""
     for prompt in prompts:
         key = str(prompt.get("key"))
         options = [str(option["value"]) for option in prompt.get("options") or ()]
@@ -217,8 +219,8 @@ def _check(prompts: Sequence[Any], inputs: Mapping[str, str]) -> None:
             raise LoginError("ProviderAuthValidationFailed", field=key, message=str(problem))
 
 
-def _shown(method: Method) -> ProviderAuthMethod | None:
-    """A method as clients see it; None for one whose questions have no form."""
+def _shown(method: _Method) -> ProviderAuthMethod | None:
+    """Return a method as clients see it; None if its prompts are malformed."""
     plain = {
         "type": method["type"],
         "label": str(method.get("label") or method["type"]),
@@ -232,7 +234,7 @@ def _shown(method: Method) -> ProviderAuthMethod | None:
 
 
 def _prompt(prompt: Any) -> Any:
-    """A question without its functions; `condition` of opencode's older plugins cannot be shown."""
+    """Return a prompt without its functions; `condition` of opencode's older plugins cannot be shown."""
     if not isinstance(prompt, Mapping):
         return prompt
     kept = ("type", "key", "message", "placeholder", "options", "when")

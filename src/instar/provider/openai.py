@@ -1,23 +1,33 @@
-"""The adapter for OpenAI Chat Completions and everything that speaks it, streaming over httpx2.
+"""The adapter for OpenAI Chat Completions and everything that speaks it.
 
-Provider block options that it reads beside the times of `connection`, with opencode's names:
-``setCacheKey`` (send the session as ``prompt_cache_key``); ``includeUsage`` (false leaves
-``stream_options`` out).
+Provider block options that it reads beside those of `connection`, with opencode's names: ``setCacheKey`` (send the
+session as ``prompt_cache_key``); ``includeUsage`` (false leaves ``stream_options`` out).
 """
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import aclosing
-from typing import Final
+import secrets
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
 
-from instar.provider.answer import Answer
-from instar.provider.connection import Call, Connections, Patience, check_key, joined, merged
-from instar.provider.convert import Converter, conversation, reasoning_field, sent, tool_list
-from instar.provider.failure import Endpoint, secrets_in
-from instar.provider.protocol import Delta, Model, Request
+from instar.message import CacheTokens, Tokens
+from instar.provider.connection import MAX_CALLS, HTTPAdapter, ResponseReader, count, joined
+from instar.provider.convert import ChatConverter, conversation, reasoning_field, sent, tool_list
+from instar.provider.failure import Endpoint
+from instar.provider.protocol import (
+    Delta,
+    Finish,
+    Model,
+    ReasoningDelta,
+    Request,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    UsageUpdate,
+)
 from instar.wire import Plain, encode
 
 _REASONING_NAME: Final = re.compile(r"^(?:o\d|gpt-[5-9])(?!.*-chat)")
@@ -35,61 +45,118 @@ _BODY_NAMES: Final = {
 }
 """opencode's option names whose wire name differs; any other option goes into the body as it stands."""
 
+_REASONS: Final = {
+    "stop": "stop",
+    "end_turn": "stop",
+    "eos": "stop",
+    "stop_sequence": "stop",
+    "tool_calls": "tool-calls",
+    "tool_use": "tool-calls",
+    "function_call": "tool-calls",
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+    "content_filter": "content-filter",
+    "safety": "content-filter",
+    "refusal": "content-filter",
+}
 
-class OpenAI:
-    """One adapter for every base URL: connections are kept and used again between calls."""
 
-    def __init__(self) -> None:
-        self._connections = Connections()
-        self._converters: dict[tuple[bool, str | None], Converter] = {}
+class _Function(msgspec.Struct):
+    name: str | None = None
+    arguments: Any = None
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta]:
-        """Make the call and yield its deltas. Raises `ProviderError`, never with the key in it."""
-        endpoint = _endpoint(request)
-        check_key(request, endpoint)
-        patience = Patience.of(request.model.settings)
-        call = Call(endpoint, _url(request.model), _headers(request), self.body(request), request.model.fetch)
-        async with aclosing(self._connections.exchange(call, patience, Answer(endpoint))) as deltas:
-            async for delta in deltas:
-                yield delta
 
-    async def close(self) -> None:
-        """Close every kept connection."""
-        await self._connections.close()
+class _CallFragment(msgspec.Struct):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Message(msgspec.Struct):
+    content: Any = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    refusal: Any = None
+    tool_calls: list[_CallFragment] | None = None
+
+
+class _Choice(msgspec.Struct):
+    delta: _Message | None = None
+    message: _Message | None = None
+    finish_reason: str | None = None
+    error: Any = None
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[_Choice] | None = None
+    usage: Any = None
+    error: Any = None
+    object: Any = None
+
+
+# Not strict: some servers send an index as text.
+_CHUNK: Final = msgspec.json.Decoder(_Chunk, strict=False)
+
+
+class _PartialCall(msgspec.Struct):
+    """A tool call that is being received; `held` is argument text that came before its name."""
+
+    index: int
+    key: int | None
+    given: str
+    id: str
+    name: str = ""
+    held: str = ""
+
+
+class OpenAI(HTTPAdapter):
+    """Calls models by Chat Completions."""
+
+    speaks = "Chat Completions"
+
+    def __init__(self, environment: Mapping[str, str] = MappingProxyType({})) -> None:
+        super().__init__(environment)
+        self._converters: dict[tuple[bool, str | None], ChatConverter] = {}
+
+    def url(self, model: Model) -> str:
+        """Return the base URL with ``/chat/completions``."""
+        return joined(model, "/chat/completions")
+
+    def headers(self, request: Request) -> dict[str, str]:
+        """Return the key's header."""
+        key = request.model.api_key
+        return {"authorization": f"Bearer {key.reveal()}"} if key else {}
+
+    def reader(self, endpoint: Endpoint) -> ResponseReader:
+        """Return a reader of Chat Completions."""
+        return ChatReader(endpoint)
 
     def body(self, request: Request) -> bytes:
-        """Return the request's JSON: the same bytes for the same request."""
-        return body(request, self._converter(request.model))
-
-    def _converter(self, model: Model) -> Converter:
+        """Return the request's JSON, the same bytes for the same request, and call `Request.sent`."""
+        model = request.model
         key = (model.attachment, reasoning_field(model))
         if key not in self._converters:
-            self._converters[key] = Converter(attachment=key[0], reasoning_field=key[1])
-        return self._converters[key]
-
-
-def body(request: Request, converter: Converter) -> bytes:
-    """Return the request's JSON, as `converter` turns its messages, and tell `Request.sent` of it."""
-    model = request.model
-    messages = converter.kept(request.messages)
-    wire: Plain = {
-        "model": model.wire_id or model.id,
-        "messages": msgspec.Raw(conversation(request.system, messages)),
-    }
-    if request.tools:
-        wire["tools"] = msgspec.Raw(tool_list(request.tools))
-        if request.tool_choice == "required":
-            wire["tool_choice"] = "required"
-    wire["stream"] = True
-    if model.settings.get("includeUsage") is not False:
-        wire["stream_options"] = {"include_usage": True}
-    wire |= _parameters(request)
-    for name, value in (model.options | request.options).items():
-        wire[_BODY_NAMES.get(name, name)] = value
-    data = encode({key: value for key, value in wire.items() if value is not None})
-    if request.sent is not None:
-        request.sent(sent(request, messages, data))
-    return data
+            self._converters[key] = ChatConverter(attachment=key[0], reasoning_field=key[1])
+        messages = self._converters[key].converted(request.messages)
+        wire: Plain = {
+            "model": model.wire_id or model.id,
+            "messages": msgspec.Raw(conversation(request.system, messages)),
+        }
+        if request.tools:
+            wire["tools"] = msgspec.Raw(tool_list(request.tools))
+            if request.tool_choice == "required":
+                wire["tool_choice"] = "required"
+        wire["stream"] = True
+        if model.settings.get("includeUsage") is not False:
+            wire["stream_options"] = {"include_usage": True}
+        wire |= _parameters(request)
+        for name, value in (model.options | request.options).items():
+            wire[_BODY_NAMES.get(name, name)] = value
+        data = encode({key: value for key, value in wire.items() if value is not None})
+        if request.sent is not None:
+            request.sent(sent(request, messages, data))
+        return data
 
 
 def _parameters(request: Request) -> Plain:
@@ -110,7 +177,7 @@ def _parameters(request: Request) -> Plain:
 
 
 def _reasons(model: Model) -> bool:
-    """Whether this is one of OpenAI's reasoning models.
+    """Return whether this is one of OpenAI's reasoning models.
 
     They refuse ``max_tokens``, ``temperature`` and ``top_p``; many compatible servers know nothing else.
     """
@@ -127,27 +194,159 @@ def _is_claude_at_openrouter(model: Model) -> bool:
     return f".{host}".endswith(".openrouter.ai") and (model.wire_id or model.id).startswith("anthropic/")
 
 
-def _headers(request: Request) -> dict[str, str]:
-    """The request's headers: ours, then the model's, then the call's; the last of a name counts."""
-    key = request.model.api_key
-    found = {
-        "accept": "text/event-stream, application/json",
-        # A compressed stream is held back by proxies until there is enough of it.
-        "accept-encoding": "identity",
-        "content-type": "application/json",
-        "user-agent": "instar",
-    }
-    if key:
-        found["authorization"] = f"Bearer {key.reveal()}"
-    return merged(found, request.model.headers, request.headers)
+class ChatReader(ResponseReader):
+    """Reads an answer in the form of Chat Completions."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        super().__init__(endpoint)
+        self._calls: list[_PartialCall] = []
+        self._has_content = False
+
+    def read(self, data: bytes) -> list[Delta]:
+        """Return the deltas of one chunk, or of the whole object."""
+        if data.strip() == b"[DONE]":
+            self.done = True
+            return []
+        chunk = self._decoded(_CHUNK, data)
+        if chunk.error:
+            raise self._endpoint.in_stream(chunk.error)
+        found: list[Delta] = []
+        if chunk.usage and isinstance(chunk.usage, dict):
+            self._usage = chunk.usage
+        if self._whole is not None:
+            if not chunk.choices:
+                raise self._endpoint.malformed(data, "no choices in it")
+            self.done = True
+        elif chunk.usage:
+            found.append(UsageUpdate(tokens(self._usage)))
+        if chunk.choices:
+            found += self._choice(chunk.choices[0])
+        return found
+
+    def finish(self) -> Finish:
+        """Return the end of the answer."""
+        if not all(call.name for call in self._calls):
+            raise self._endpoint.error("the model asked for a tool without naming it", retryable=True)
+        if self._reason is None and not (self.done and self._has_content):
+            raise self._endpoint.network("the answer broke off before its end")
+        reason = _REASONS.get((self._reason or "").lower(), "unknown")
+        # Some servers say "stop" after tool calls, or nothing at all.
+        if self._calls and reason in ("stop", "unknown"):
+            reason = "tool-calls"
+        return Finish(reason, tokens(self._usage))
+
+    def _choice(self, choice: _Choice) -> list[Delta]:
+        if choice.error or choice.finish_reason == "error":
+            raise self._endpoint.in_stream(choice.error or {"message": "server error"})
+        if choice.finish_reason:
+            self._reason = choice.finish_reason
+        message = choice.delta or choice.message
+        if message is None:
+            return []
+        found: list[Delta] = []
+        thought = message.reasoning_content or message.reasoning
+        if isinstance(thought, str) and thought:
+            found.append(ReasoningDelta(thought))
+        for content in (message.content, message.refusal):
+            found += _content(content)
+        for fragment in message.tool_calls or ():
+            found += self._call(fragment)
+        self._has_content = self._has_content or bool(found)
+        return found
+
+    def _call(self, fragment: _CallFragment) -> list[Delta]:
+        function = fragment.function or _Function()
+        call = self._call_of(fragment, function.name or "")
+        text = function.arguments
+        if not isinstance(text, str):
+            # A server that sends an object means its JSON.
+            text = "" if text is None else msgspec.json.encode(text).decode()
+        if call.name:
+            return [ToolCallDelta(call.index, text)] if text else []
+        call.held += text
+        if not function.name:
+            return []
+        call.name = function.name
+        start = ToolCallStart(call.index, call.id, call.name)
+        return [start, ToolCallDelta(call.index, call.held)] if call.held else [start]
+
+    def _call_of(self, fragment: _CallFragment, name: str) -> _PartialCall:
+        """Find the call that a fragment belongs to, or begin a new one.
+
+        An index decides, unless the fragment brings another id and a name (servers that number every call
+        0). Without an index the id decides; without both, a name begins a call and the rest continues.
+        """
+        calls = self._calls
+        if fragment.index is not None:
+            same = [call for call in calls if call.key == fragment.index]
+            if same and not (fragment.id and name and same[-1].name and fragment.id != same[-1].given):
+                if fragment.id and not same[-1].name:
+                    same[-1].id = same[-1].given = fragment.id
+                return same[-1]
+        elif fragment.id:
+            same = [call for call in calls if call.given == fragment.id]
+            if same:
+                return same[-1]
+        elif calls and not (name and calls[-1].name):
+            return calls[-1]
+        if len(calls) >= MAX_CALLS:
+            raise self._too_many_calls()
+        taken = not fragment.id or any(call.id == fragment.id for call in calls)
+        call_id = f"call_{secrets.token_hex(12)}" if taken else str(fragment.id)
+        calls.append(_PartialCall(len(calls), fragment.index, fragment.id or "", call_id))
+        return calls[-1]
 
 
-def _endpoint(request: Request) -> Endpoint:
-    secrets = secrets_in(request.model.headers | request.headers)
-    key = request.model.api_key
-    return Endpoint(_url(request.model), [*secrets, key] if key else secrets)
+def tokens(usage: Plain) -> Tokens:
+    """Return our count for a ``usage`` object: input without cached tokens, output without reasoning.
+
+    xAI counts reasoning beside the completion, all others inside it: the total tells which.
+    """
+    prompt, completion = count(usage, "prompt_tokens"), count(usage, "completion_tokens")
+    inputs, outputs = _object(usage, "prompt_tokens_details"), _object(usage, "completion_tokens_details")
+    read = (
+        count(inputs, "cached_tokens")
+        or count(usage, "prompt_cache_hit_tokens")
+        or count(usage, "cached_tokens")
+    )
+    write = count(inputs, "cache_write_tokens")
+    thought = count(outputs, "reasoning_tokens")
+    total = count(usage, "total_tokens")
+    beside = thought > completion or (thought > 0 and total == prompt + completion + thought)
+    return Tokens(
+        total=total or (prompt + completion + (thought if beside else 0)) or None,
+        input=max(0, prompt - read - write),
+        output=completion if beside else completion - thought,
+        reasoning=thought,
+        cache=CacheTokens(read=read, write=write),
+    )
 
 
-def _url(model: Model) -> str:
-    """The address of the call: the base URL, its query kept, with ``/chat/completions``."""
-    return joined(model, "/chat/completions")
+def _object(value: Plain, key: str) -> Plain:
+    found = value.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _content(content: Any) -> list[Delta]:
+    """Return the deltas of text, or of Mistral's list of text and thinking."""
+    if isinstance(content, str):
+        return [TextDelta(content)] if content else []
+    found: list[Delta] = []
+    for piece in content if isinstance(content, list) else ():
+        if not isinstance(piece, dict):
+            continue
+        if piece.get("type") == "thinking":
+            said = _thought(piece.get("thinking"))
+            found += [ReasoningDelta(said)] if said else []
+        elif isinstance(piece.get("text"), str) and piece["text"]:
+            found.append(TextDelta(piece["text"]))
+    return found
+
+
+def _thought(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    pieces = (
+        [piece.get("text") for piece in value if isinstance(piece, dict)] if isinstance(value, list) else []
+    )
+    return "".join(text for text in pieces if isinstance(text, str))

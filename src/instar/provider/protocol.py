@@ -1,6 +1,6 @@
-"""The contract of a provider: a request in our own types in, a stream of deltas out.
+"""The contract of an adapter: a request in our own types in, a stream of deltas out.
 
-A provider converts messages to its wire form at this boundary and nowhere else (design habit 3).
+An adapter converts messages to its provider's form, at this boundary and nowhere else.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -10,9 +10,9 @@ from typing import Any, Literal, NamedTuple, Protocol
 import msgspec
 
 from instar.message import Tokens, WithParts
-from instar.plugin.fetch import Fetch
-from instar.secret import Secret
-from instar.wire import Plain, Wire
+from instar.plugin.interface import Fetch
+from instar.wire import Plain, Wire, to_plain
+from instar.wire.secret import Secret
 
 
 class ModelLimit(Wire):
@@ -33,13 +33,13 @@ class ModelCost(Wire):
 
 
 class Model(msgspec.Struct, frozen=True):
-    """A model that can be called: where, with what, and what it can take."""
+    """A model that can be called: its address, its key, its limits and what it accepts."""
 
     provider_id: str
     id: str
     name: str
     protocol: str
-    """``openai``, ``anthropic``, ``scripted`` …: which adapter speaks to it."""
+    """Which adapter calls it: ``openai``, ``anthropic``, ``scripted`` or a key of `catalogue.LIBRARY_CLASSES`."""
     url: str
     api_key: Secret | None
     headers: dict[str, str]
@@ -50,23 +50,36 @@ class Model(msgspec.Struct, frozen=True):
     attachment: bool = False
     tools: bool = True
     options: Plain = msgspec.field(default_factory=dict)
-    """What the model's block asks for in the request's body (``reasoningEffort`` …)."""
+    """Options of the model's block for the request's body (``reasoningEffort`` …)."""
     source: str = "catalogue"
+    """Where its name was found: ``config``, ``catalogue``, or ``unlisted`` (a server that takes any name)."""
     settings: Plain = msgspec.field(default_factory=dict)
     """The provider block's other options: ``timeout``, ``chunkTimeout``, ``setCacheKey``, ``script`` …"""
     interleaved: Any = None
-    """Where the model wants its earlier thinking back: a key, ``{"field": key}``, True, or None for not."""
+    """Where earlier thinking is sent back: a key, ``{"field": key}`` or True; None to leave it out."""
     variants: dict[str, Plain] = msgspec.field(default_factory=dict)
     """More options by name: ``variants.high`` of the model's block (opencode's ``variant``)."""
     wire_id: str = ""
     """The provider's own name for the model where it is not `id`."""
     fetch: Fetch | None = None
-    """What sends its calls where a plugin's login does that itself."""
+    """Sends its calls in place of an HTTP connection; a plugin's login may give one."""
 
     @property
     def ref(self) -> str:
         """``provider/model``."""
         return f"{self.provider_id}/{self.id}"
+
+
+def describe(model: Model) -> Plain:
+    """Return a model as plugins see it: id, provider, name, limits, prices and options, without its key."""
+    return {
+        "id": model.id,
+        "providerID": model.provider_id,
+        "name": model.name,
+        "limit": to_plain(model.limit),
+        "cost": to_plain(model.cost),
+        "options": model.options,
+    }
 
 
 class ToolSpec(msgspec.Struct, frozen=True):
@@ -77,29 +90,29 @@ class ToolSpec(msgspec.Struct, frozen=True):
     parameters: Plain
 
 
-class Piece(NamedTuple):
-    """A tool, the system prompt or a message as it is sent: its name or id, a digest of its bytes, their number."""
+class PromptPiece(NamedTuple):
+    """A tool, the system prompt or a message as it is sent: its name or id, the digest and the number of its bytes."""
 
     name: str
     digest: bytes
     size: int
 
 
-def piece(name: str, data: bytes) -> Piece:
+def piece(name: str, data: bytes) -> PromptPiece:
     """Return the piece of these bytes."""
-    return Piece(name, blake2b(data, digest_size=16).digest(), len(data))
+    return PromptPiece(name, blake2b(data, digest_size=16).digest(), len(data))
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """What a request puts before a provider's cache, in the order in which caches compare: tools, system, messages.
+    """What a provider's prompt cache compares of a request, in its order: tools, system prompt, messages.
 
-    Marks of breakpoints are left out, since no cache compares them; so are messages that nothing is sent of.
-    `body` is the whole body of the HTTP request, empty where an adapter does not write it itself.
+    Cache breakpoints are left out, since no cache compares them, and so are messages without content.
+    `body` is the body of the HTTP request; empty if the adapter does not write it itself.
     """
 
-    tools: list[Piece]
-    system: Piece
-    messages: list[Piece]
+    tools: list[PromptPiece]
+    system: PromptPiece
+    messages: list[PromptPiece]
     body: bytes = b""
 
 
@@ -121,7 +134,7 @@ class Request(msgspec.Struct, frozen=True):
     tool_choice: Literal["auto", "required"] = "auto"
     """``required``: the model must call one of the tools."""
     sent: Callable[[Sent], None] | None = None
-    """Told of what is sent, before it is."""
+    """Called with what is sent, before it is sent."""
 
 
 class TextDelta(msgspec.Struct, frozen=True):
@@ -131,25 +144,25 @@ class TextDelta(msgspec.Struct, frozen=True):
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True):
-    """More of the model's thinking; `metadata` (its signature …) goes to the block that is open."""
+    """More of the model's thinking; `metadata` (its signature …) belongs to the block that is open."""
 
     text: str
     metadata: Plain | None = None
 
 
 class ReasoningStart(msgspec.Struct, frozen=True):
-    """A block of thinking begins, apart from the one before it, and stays one also if it has no text.
+    """A new block of thinking begins; it may stay without text.
 
-    `metadata` is what its provider wants back with it, as `ReasoningDelta`'s.
+    `metadata` is what the provider wants back with it.
     """
 
     metadata: Plain | None = None
 
 
 class ToolCallStart(msgspec.Struct, frozen=True):
-    """The model begins to ask for a tool. `index` tells calls of one answer apart.
+    """A tool call begins. `index` numbers the calls of one answer.
 
-    `metadata` is what its provider wants back with the call, as `ReasoningStart`'s.
+    `metadata` is what the provider wants back with the call.
     """
 
     index: int
@@ -166,7 +179,7 @@ class ToolCallDelta(msgspec.Struct, frozen=True):
 
 
 class Finish(msgspec.Struct, frozen=True):
-    """The answer is whole.
+    """The answer is complete.
 
     `reason` is ``stop``, ``tool-calls``, ``length``, ``content-filter`` or ``unknown``.
     """
@@ -175,13 +188,13 @@ class Finish(msgspec.Struct, frozen=True):
     tokens: Tokens
 
 
-class Told(msgspec.Struct, frozen=True):
-    """What the call has used so far, told before the answer is whole: it is booked also when that is cut short."""
+class UsageUpdate(msgspec.Struct, frozen=True):
+    """The usage so far, before the answer is complete; it is booked if the answer is cut short."""
 
     tokens: Tokens
 
 
-Delta = TextDelta | ReasoningStart | ReasoningDelta | ToolCallStart | ToolCallDelta | Told | Finish
+Delta = TextDelta | ReasoningStart | ReasoningDelta | ToolCallStart | ToolCallDelta | UsageUpdate | Finish
 
 
 class ProviderError(Exception):
@@ -213,8 +226,8 @@ class ProviderError(Exception):
         self.url = url
 
 
-class Provider(Protocol):
-    """An adapter for one wire protocol."""
+class ModelAdapter(Protocol):
+    """Calls models by one wire protocol."""
 
     def stream(self, request: Request) -> AsyncIterator[Delta]:
         """Make the call and yield its deltas, ending with one `Finish`.
@@ -224,5 +237,5 @@ class Provider(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close every connection."""
         ...

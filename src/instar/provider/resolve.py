@@ -1,49 +1,210 @@
-"""From a model reference, ``provider/model``, to the model and the adapter that speaks to it.
+"""From a model reference, ``provider/model``, to the model and the adapter that calls it.
 
-A model is put together from the catalogue, the configuration's provider block (opencode's keys, as they
-stand in ``opencode.json``) and the environment, the configuration winning over the catalogue. Nothing
-here talks to a provider.
+A model is put together from the configuration's provider block (opencode's keys), the environment and the catalogue;
+the configuration wins. Nothing here calls a provider.
+
+`contribute` adds what plugins give under opencode's keys:
+
+- ``provider``: ``{"id": ..., "models": async (provider, ctx) -> models}``. `provider` is what `Models.info` returns,
+  ``ctx["auth"]`` the login that is kept, None without one. The models come back by name, each as a model block of the
+  configuration; those that are new or differ are added.
+- ``auth``: ``{"provider": ..., "loader": async (get_auth, provider) -> options, "methods": [...]}``. The loader is
+  called if a login is kept; its options (``api_key``, ``base_url``, ``headers``, others) win over the provider's,
+  and its ``fetch`` (`plugin.fetch`) sends the provider's calls. None is no options. `methods` are for `login`.
 """
 
-from collections.abc import Iterator, Mapping
+import difflib
+import importlib.util
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from instar.config import Config, ModelConfig, ProviderConfig
-from instar.plugin.fetch import Fetch
-from instar.provider.anthropic import Anthropic
-from instar.provider.assemble import (
-    HOW,
+from instar.plugin.door import Plugins
+from instar.plugin.interface import Fetch
+from instar.plugin.outcome import json_copy
+from instar.plugin.patience import PATIENCE, in_time
+from instar.provider.catalogue import (
+    INSTALL,
+    LIBRARY_CLASSES,
+    PACKAGES,
     SCRIPTED,
-    Place,
-    UnknownModel,
-    UnspokenProtocol,
-    assemble,
-    extended,
-    nearest,
-    protocol_of,
-    without_moved,
+    Catalogue,
+    CatalogueModel,
+    Vendor,
+    shipped,
 )
-from instar.provider.catalogue import Catalogue, Entry, shipped
-from instar.provider.describe import describe
 from instar.provider.keys import Keys
-from instar.provider.library import KINDS, Library
-from instar.provider.openai import OpenAI
-from instar.provider.protocol import Model, Provider
-from instar.provider.record import recorded
+from instar.provider.protocol import Model, ModelAdapter, ModelCost, ModelLimit, describe
 from instar.provider.scripted import Scripted, script_path, shipped_names
-from instar.secret import Secret, masked
+from instar.settings.config import Config, ModelConfig, ProviderConfig
 from instar.wire import Plain
+from instar.wire.secret import Secret, masked
 
-_BLANK: Final = Entry(name="")
-_FREE: Final = Entry(name="", cost=[0.0, 0.0, 0.0, 0.0], reasoning=True)
-Names = list[str]
+log = logging.getLogger("instar.provider")
+
+FAMILIES: Final = ("haiku", "sonnet", "opus")
+"""Short names of models in files of Claude Code: each means the newest Claude model of that family."""
+_NO_MODEL: Final = (
+    "no model: give a provider's key (instar auth login openai; instar models --all has others; or a variable such as "
+    "OPENAI_API_KEY or ANTHROPIC_API_KEY), or describe a server of your own as `provider` in instar.json; without "
+    "either, try: instar run -m scripted/echo hello (instar doctor says what else is missing)"
+)
+_UNKNOWN: Final = CatalogueModel(name="")
+_SCRIPTED: Final = CatalogueModel(name="", cost=[0.0, 0.0, 0.0, 0.0], reasoning=True)
+_OPTION_NAMES: Final = {"api_key": "apiKey", "base_url": "baseURL"}
+_PRICES: Final = ("input", "output", "cache_read", "cache_write")
+_CONNECTION_OPTIONS: Final = ("baseURL", "apiKey", "headers")
+_VERSION_NUMBER: Final = re.compile(r"(?<!\d)\d{1,2}(?!\d)")
+"""Part of a model's version; a date has more digits."""
+
+_Names = list[str]
 
 
 class NoModel(Exception):
     """No model is configured and no key is set; the text says how to give one."""
+
+
+class UnknownModel(Exception):
+    """A reference that finds no model; the text names the nearest ones and what to write."""
+
+
+class UnspokenProtocol(UnknownModel):
+    """A provider whose protocol this version does not speak."""
+
+
+class _Provider(NamedTuple):
+    """One provider: its block of the configuration, its vendor of the catalogue, and the environment."""
+
+    id: str
+    block: ProviderConfig
+    vendor: Vendor | None
+    environment: Mapping[str, str]
+
+    def names(self) -> _Names:
+        """Return its models: the block's first, then the catalogue's, filtered by white- and blacklist."""
+        more = shipped_names() if self.id == SCRIPTED else self.vendor.models if self.vendor else ()
+        return [name for name in dict.fromkeys([*self.block.models, *more]) if self.lists(name)]
+
+    def lists(self, name: str) -> bool:
+        if self.block.whitelist is not None and name not in self.block.whitelist:
+            return False
+        return name not in (self.block.blacklist or ())
+
+    def accepts(self, name: str) -> bool:
+        """Return whether it has such a model, or is a server whose models nobody can list."""
+        if self.id == SCRIPTED:
+            own = self.block.models.get(name, ModelConfig())
+            path = script_path(name, self.block.options, own.options, self.environment)
+            return path is not None or name in self.names()
+        return name in self.names() or (self._is_open() and self.lists(name))
+
+    def _is_open(self) -> bool:
+        if self.vendor is None:
+            return not self.block.models
+        moved = self.own_url()
+        return self.vendor.open or (moved is not None and moved != self.vendor.url and not self.block.models)
+
+    def own_url(self) -> str | None:
+        """Return the address that the configuration or the environment gives, without a slash at its end."""
+        given = self.block.options.get("baseURL") or self.block.api
+        if not given and self.vendor is not None and self.vendor.base_env:
+            given = self.environment.get(self.vendor.base_env, "").strip()
+        return str(given).rstrip("/") if given else None
+
+    def url(self, asked: ModelConfig, protocol: str) -> str:
+        url = asked.provider.get("api") or self.own_url()
+        # The library knows its vendors' addresses; the catalogue has that of their Chat Completions.
+        if not url and self.vendor and protocol not in LIBRARY_CLASSES:
+            url = self.vendor.url
+        if not url and protocol != SCRIPTED and protocol not in LIBRARY_CLASSES:
+            raise UnknownModel(
+                f"the provider {self.id!r} has no address; set provider.{self.id}.options.baseURL"
+            )
+        return str(url or "")
+
+    def key(self) -> Secret | None:
+        """Return the key in the configuration or the environment."""
+        literal = self.block.options.get("apiKey")
+        if isinstance(literal, Secret):
+            return literal
+        if isinstance(literal, str) and literal.strip():
+            return Secret(literal.strip())
+        for name in [*self.block.env, *(self.vendor.env if self.vendor else ())]:
+            if value := self.environment.get(name, "").strip():
+                return Secret(value)
+        return None
+
+    def protocol(self, asked: ModelConfig, entry: CatalogueModel) -> str:
+        """Return the protocol that ``npm`` names, else the catalogue's, else Chat Completions.
+
+        Raises `UnspokenProtocol`, also if the protocol needs an extra that is not installed.
+        """
+        package = str(asked.provider.get("npm") or self.block.npm or "")
+        protocol: str | None = entry.protocol or (self.vendor.protocol if self.vendor else "openai")
+        if package:
+            version = package.rfind("@")
+            bare = package[:version] if version > 0 and package not in PACKAGES else package
+            protocol = PACKAGES.get(bare)
+        if protocol is None:
+            raise UnspokenProtocol(
+                f"provider.{self.id}.npm is {package!r}, whose protocol this version does not speak; it speaks "
+                "Chat Completions (@ai-sdk/openai-compatible) and Anthropic Messages (@ai-sdk/anthropic), and with "
+                f"{INSTALL} also {', '.join(LIBRARY_CLASSES)}: leave `npm` out if the server offers Chat Completions"
+            )
+        if protocol in LIBRARY_CLASSES and importlib.util.find_spec("pydantic_ai") is None:
+            instead = " (or leave `npm` out to call its Chat Completions)" if package and self.vendor else ""
+            raise UnspokenProtocol(
+                f"{self.id} is called through a library that is not installed: {INSTALL}{instead}"
+            )
+        return protocol
+
+    def model(self, name: str, key: Secret | None, fetch: Fetch | None) -> Model:
+        """Put a model together. Raises `UnknownModel` without an address, and `UnspokenProtocol`."""
+        own = self.block.models.get(name)
+        asked = own or ModelConfig()
+        # Prices are those of the model that is called, whatever the block calls it.
+        known = self.vendor.models.get(asked.id or name) if self.vendor else None
+        entry = known or (_SCRIPTED if self.id == SCRIPTED else _UNKNOWN)
+        protocol = SCRIPTED if self.id == SCRIPTED else self.protocol(asked, entry)
+        inputs = asked.modalities.get("input")
+        attachment = entry.attachment if inputs is None else bool({"image", "pdf"} & set(inputs))
+        headers = self.block.options.get("headers")
+        return Model(
+            provider_id=self.id,
+            id=name,
+            name=asked.name or entry.name or name,
+            protocol=protocol,
+            url=self.url(asked, protocol),
+            api_key=key,
+            headers={
+                **(
+                    {str(one): str(text) for one, text in headers.items()}
+                    if isinstance(headers, dict)
+                    else {}
+                ),
+                **self.block.headers,
+                **asked.headers,
+            },
+            limit=_limit(asked.limit, entry),
+            cost=_cost(asked.cost, entry),
+            temperature=entry.temperature if asked.temperature is None else asked.temperature,
+            reasoning=entry.reasoning if asked.reasoning is None else asked.reasoning,
+            attachment=attachment if asked.attachment is None else asked.attachment,
+            tools=entry.tools if asked.tool_call is None else asked.tool_call,
+            options=dict(asked.options),
+            source="config" if own is not None else "catalogue" if known is not None else "unlisted",
+            settings={
+                one: value for one, value in self.block.options.items() if one not in _CONNECTION_OPTIONS
+            },
+            interleaved=asked.interleaved,
+            variants={one: given for one, given in asked.variants.items() if isinstance(given, dict)},
+            wire_id=asked.id or "",
+            fetch=fetch,
+        )
 
 
 class Models:
@@ -57,24 +218,52 @@ class Models:
         *,
         keys: Keys | None = None,
     ) -> None:
-        """Know what there is; `keys` are those that the person logged in with."""
+        """Know what there is; `keys` are those that ``instar auth login`` keeps."""
         self._environment = environment
         self._keys = keys
         self._catalogue = catalogue or shipped()
-        self._given = self._config = without_moved(config, self._catalogue)
+        self._given = self._config = _without_moved(config, self._catalogue)
         self._found: dict[str, Model] = {}
-        self._adapters: dict[str, Provider] = {}
+        self._adapters: dict[str, ModelAdapter] = {}
         self._fetches: dict[str, Fetch | None] = {}
 
     def find(self, ref: str) -> Model:
         """Return the model of a reference; its id may hold further slashes. Raises `UnknownModel`.
 
-        Without a provider (``claude-sonnet-4-6``, also ``/claude-sonnet-4-6``) the one that lists a model
-        of that name is meant, those first that can be called.
+        A reference without a provider (``claude-sonnet-4-6``, also ``/claude-sonnet-4-6``) means the provider that
+        lists a model of that name; providers that can be called come first.
         """
         if ref not in self._found:
-            self._found[ref] = self._make(*self._place(ref))
+            self._found[ref] = self._make(*self._split(ref))
         return self._found[ref]
+
+    def find_named(self, ref: str, beside: Model | None = None) -> Model:
+        """Return the model of a reference or, for a name of `FAMILIES`, the family's newest. Raises `UnknownModel`.
+
+        The provider of `beside` comes first, then the first that lists one. A model that is listed under the short
+        name itself wins. Providers that an untrusted project brought are left out.
+        """
+        try:
+            return self.find(ref)
+        except UnknownModel:
+            family = ref.removeprefix("/").lower()
+            if family not in FAMILIES:
+                raise
+        found = [
+            model
+            for model in self.list()
+            if {"claude", family} <= set(re.split(r"[^a-z]+", model.id.lower()))
+            and not self.is_foreign(model.provider_id)
+        ]
+        if not found:
+            raise UnknownModel(
+                f"the model {family!r} stands for the newest Claude {family.title()}, and no provider that can be "
+                "called here lists one; write provider/model in its place (instar models lists what there is), or no "
+                "model at all"
+            )
+        own = [model for model in found if beside is not None and model.provider_id == beside.provider_id]
+        first = [model for model in found if model.provider_id == found[0].provider_id]
+        return max(own or first, key=_version)
 
     def add(
         self,
@@ -85,21 +274,27 @@ class Models:
         headers: Mapping[str, str] = MappingProxyType({}),
         fetch: Fetch | None = None,
     ) -> None:
-        """Add what a plugin gives: models by name, options and headers over the configuration's, what sends calls."""
-        block = extended(self._block(provider_id), models, options or {}, headers)
+        """Add what a plugin gives: models by name, options and headers that win over the block's, what sends calls."""
+        block = self._provider(provider_id).block
+        block = msgspec.structs.replace(
+            block,
+            models={**block.models, **models},
+            options={**block.options, **(options or {})},
+            headers={**block.headers, **headers},
+        )
         blocks = {**self._config.provider, provider_id: block}
         self._config = msgspec.structs.replace(self._config, provider=blocks)
         self._fetches[provider_id] = fetch or self._fetches.get(provider_id)
         self._found.clear()
 
     def is_foreign(self, provider_id: str) -> bool:
-        """Whether an untrusted project brought the provider: nothing that a person keeps goes there."""
+        """Return whether an untrusted project brought the provider; it gets no key that a person keeps."""
         return provider_id in self._config.foreign
 
     def info(self, provider_id: str) -> Plain:
         """Return a provider as plugins see it: id, name, env, options (secrets masked), source and models."""
-        block = self._block(provider_id)
-        vendor = self._catalogue.providers.get(provider_id)
+        provider = self._provider(provider_id)
+        block, vendor = provider.block, provider.vendor
         return {
             "id": provider_id,
             "name": block.name or (vendor.name if vendor else provider_id),
@@ -112,31 +307,26 @@ class Models:
     def default(self) -> Model:
         """Return the configured model, else the default one of the first provider that has a key.
 
-        A provider that an untrusted project brought is nobody's default. Raises `NoModel`, and
-        `UnknownModel` when the configuration names one that is not there.
+        Providers that an untrusted project brought are left out. Raises `NoModel`, and `UnknownModel` if the
+        configured model does not exist.
         """
         if self._config.model:
             return self.find(self._config.model)
         unspoken = None
         for provider_id in self.usable():
-            if provider_id in self._config.foreign:
-                continue
-            name = self.default_name(provider_id)
+            name = None if self.is_foreign(provider_id) else self.default_name(provider_id)
             try:
                 if name is not None:
                     return self.find(f"{provider_id}/{name}")
             except UnspokenProtocol as error:
                 unspoken = unspoken or error
-        raise unspoken or NoModel(HOW + self._offered())
-
-    def _offered(self) -> str:
-        """What to say of the providers that only the person may choose."""
-        names = sorted(self._config.foreign)
-        if not names:
-            return ""
-        return (
-            f"; the project's own {', '.join(names)} is yours to choose: --model {names[0]}/NAME, or trust it"
-        )
+        text = _NO_MODEL
+        if foreign := sorted(self._config.foreign):
+            text += (
+                f"; the project's own {', '.join(foreign)} is yours to choose: --model {foreign[0]}/NAME, "
+                "or trust it"
+            )
+        raise unspoken or NoModel(text)
 
     def small(self, beside: Model | None = None) -> Model:
         """Return the model for titles: the configured small one, else a cheap one of the same provider.
@@ -161,27 +351,59 @@ class Models:
         ids = self._known() if everything else [*self.usable(), SCRIPTED]
         return [model for provider_id in dict.fromkeys(ids) for model in self._callable(provider_id)]
 
-    def provider(self, model: Model) -> Provider:
-        """Return the adapter that speaks the model's protocol; one for all of its models."""
-        name = "library" if model.protocol in KINDS else model.protocol
+    def usable(self) -> Iterator[str]:
+        """Yield the providers with a key or an address of their own, those of the person's configuration first."""
+        for provider_id in dict.fromkeys(
+            [*self._given.provider, *self._catalogue.providers, *self._config.provider]
+        ):
+            if provider_id == SCRIPTED or not self._is_enabled(provider_id):
+                continue
+            provider = self._provider(provider_id)
+            named = provider_id in self._config.provider
+            is_local = provider.vendor is not None and provider.vendor.local
+            if (named and (is_local or provider.own_url())) or self._key(provider):
+                yield provider_id
+
+    def default_name(self, provider_id: str) -> str | None:
+        """Return the model that a provider is used with if nobody names one."""
+        provider = self._provider(provider_id)
+        given = self._given.provider.get(provider_id)
+        default = provider.vendor.default if provider.vendor else None
+        if not (given and given.models) and default and provider.lists(default):
+            return default
+        return next(iter(provider.names()), None)
+
+    def provider(self, model: Model) -> ModelAdapter:
+        """Return the adapter for the model's protocol; one for all of its models.
+
+        It is imported at its first call: httpx2 takes 0.1 s, the library more than 1 s.
+        """
+        name = "library" if model.protocol in LIBRARY_CLASSES else model.protocol
         if name not in self._adapters:
-            self._adapters[name] = self._adapter(name)
+            if name == SCRIPTED:
+                adapter: ModelAdapter = Scripted(self._environment)
+            elif name == "library":
+                adapter = importlib.import_module("instar.provider.library").Library()
+            elif name == "anthropic":
+                adapter = importlib.import_module("instar.provider.anthropic").Anthropic(self._environment)
+            else:
+                adapter = importlib.import_module("instar.provider.openai").OpenAI(self._environment)
+            self._adapters[name] = adapter
         return self._adapters[name]
 
     async def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         adapters, self._adapters = list(self._adapters.values()), {}
         for adapter in adapters:
             await adapter.close()
 
-    def _adapter(self, name: str) -> Provider:
-        if name == SCRIPTED:
-            return Scripted(self._environment)
-        adapters: dict[str, type[Provider]] = {"anthropic": Anthropic, "library": Library}
-        return recorded(adapters.get(name, OpenAI)(), self._environment)
+    def _provider(self, provider_id: str) -> _Provider:
+        block = self._config.provider.get(provider_id, ProviderConfig())
+        vendor = self._catalogue.providers.get(provider_id)
+        return _Provider(provider_id, block, vendor, self._environment)
 
-    def _place(self, ref: str) -> tuple[str, str]:
-        """The provider and the model's name that a reference means."""
+    def _split(self, ref: str) -> tuple[str, str]:
+        """Return the provider and the model's name that a reference means."""
         provider_id, _, model_id = ref.partition("/")
         if provider_id in self._known() and model_id:
             return provider_id, model_id
@@ -196,155 +418,176 @@ class Models:
             raise UnknownModel(f"there is no model {name!r}; write provider/model{self._nearest(ref)}")
         return provider_id, model_id
 
-    def _owners(self, name: str) -> Names:
-        """The providers that list a model of this name: those that can be called, else all.
+    def _owners(self, name: str) -> _Names:
+        """Return the providers that list a model of this name: those that can be called, else all.
 
-        One that an untrusted project brought is nobody's choice.
+        Providers that an untrusted project brought are left out.
         """
         listing = [
             provider_id
             for provider_id in dict.fromkeys(self._known())
-            if self._allowed(provider_id)
-            and provider_id not in self._config.foreign
-            and name in self._names(provider_id)
+            if self._is_enabled(provider_id)
+            and not self.is_foreign(provider_id)
+            and name in self._provider(provider_id).names()
         ]
         usable = set(self.usable()) if len(listing) > 1 else set()
         return [provider_id for provider_id in listing if provider_id in usable] or listing
 
-    def _make(self, provider_id: str, model_id: str) -> Model:
-        block = self._block(provider_id)
-        vendor = self._catalogue.providers.get(provider_id)
-        if provider_id not in self._known() or not self._allowed(provider_id):
+    def _make(self, provider_id: str, name: str) -> Model:
+        provider, ref = self._provider(provider_id), f"{provider_id}/{name}"
+        if provider_id not in self._known() or not self._is_enabled(provider_id):
+            raise UnknownModel(f"unknown provider {provider_id!r}{self._nearest(ref)}")
+        if not provider.accepts(name):
             raise UnknownModel(
-                f"unknown provider {provider_id!r}{self._nearest(f'{provider_id}/{model_id}')}"
+                f"unknown model {ref}{self._nearest(ref)}; a model that is not listed works once the configuration "
+                f'names it: provider.{provider_id}.models."{name}": {{}}'
             )
-        own = block.models.get(model_id)
-        asked = own or ModelConfig()
-        entry = vendor.models.get(asked.id or model_id) if vendor else None  # what is called is what costs
-        if not self._accepts(provider_id, model_id):
-            raise UnknownModel(
-                f"unknown model {provider_id}/{model_id}{self._nearest(f'{provider_id}/{model_id}')}; a model that "
-                f'is not listed works once the configuration names it: provider.{provider_id}.models."{model_id}": {{}}'
-            )
-        scripted = provider_id == SCRIPTED
-        protocol = SCRIPTED if scripted else protocol_of(provider_id, block, asked, vendor, entry)
-        source = "config" if own is not None else "catalogue" if entry is not None else "unlisted"
-        place = Place(provider_id, model_id, protocol, self._url(provider_id, block, asked, protocol), source)
-        entry = entry or (_FREE if scripted else _BLANK)
-        model = assemble(place, block, asked, entry, self._key(provider_id, block))
-        return msgspec.structs.replace(model, fetch=self._fetches.get(provider_id))
-
-    def _accepts(self, provider_id: str, model_id: str) -> bool:
-        """Whether the provider has such a model, or is one whose models nobody can list."""
-        if provider_id == SCRIPTED:
-            block = self._config.provider.get(SCRIPTED, ProviderConfig())
-            own = block.models.get(model_id, ModelConfig())
-            path = script_path(model_id, block.options, own.options, self._environment)
-            return path is not None or model_id in self._names(SCRIPTED)
-        if model_id in self._names(provider_id):
-            return True
-        return self._is_open(provider_id) and self._listed(provider_id, model_id)
-
-    def _is_open(self, provider_id: str) -> bool:
-        """A server of one's own that lists no models, a router, or a known name at another address."""
-        block = self._block(provider_id)
-        vendor = self._catalogue.providers.get(provider_id)
-        if vendor is None:
-            return not block.models
-        moved = self._moved(provider_id, block)
-        return vendor.open or (moved is not None and moved != vendor.url and not block.models)
+        return provider.model(name, self._key(provider), self._fetches.get(provider_id))
 
     def _callable(self, provider_id: str) -> Iterator[Model]:
-        for name in self._names(provider_id):
+        for name in self._provider(provider_id).names():
             try:
                 yield self.find(f"{provider_id}/{name}")
             except UnknownModel:
                 continue
 
-    def _block(self, provider_id: str) -> ProviderConfig:
-        return self._config.provider.get(provider_id, ProviderConfig())
-
-    def _names(self, provider_id: str) -> Names:
-        """The models of a provider by name: the block's first, then the catalogue's, filtered as it asks."""
-        block = self._block(provider_id)
-        vendor = self._catalogue.providers.get(provider_id)
-        more = shipped_names() if provider_id == SCRIPTED else list(vendor.models) if vendor else []
-        return [name for name in dict.fromkeys([*block.models, *more]) if self._listed(provider_id, name)]
-
-    def _listed(self, provider_id: str, name: str) -> bool:
-        block = self._block(provider_id)
-        if block.whitelist is not None and name not in block.whitelist:
-            return False
-        return name not in (block.blacklist or ())
-
-    def _known(self) -> Names:
+    def _known(self) -> _Names:
         return [*self._config.provider, *self._catalogue.providers, SCRIPTED]
 
-    def _allowed(self, provider_id: str) -> bool:
+    def _is_enabled(self, provider_id: str) -> bool:
         enabled = self._config.enabled_providers
         if provider_id in self._config.disabled_providers:
             return False
         return enabled is None or provider_id in enabled
 
-    def usable(self) -> Iterator[str]:
-        """Yield providers that can be called, the person's own first: with a block that leads somewhere, or a key."""
-        ordered = [*self._given.provider, *self._catalogue.providers, *self._config.provider]
-        for provider_id in dict.fromkeys(ordered):
-            if provider_id == SCRIPTED or not self._allowed(provider_id):
-                continue
-            block = self._config.provider.get(provider_id)
-            vendor = self._catalogue.providers.get(provider_id)
-            own_server = block is not None and (self._moved(provider_id, block) or (vendor and vendor.local))
-            if own_server or self._key(provider_id, block or ProviderConfig()):
-                yield provider_id
-
-    def default_name(self, provider_id: str) -> str | None:
-        """The model that a provider is used with when nobody names one."""
-        block = self._given.provider.get(provider_id)
-        if block is not None and block.models:
-            return next(iter(self._names(provider_id)), None)
-        vendor = self._catalogue.providers.get(provider_id)
-        if vendor is not None and vendor.default and self._listed(provider_id, vendor.default):
-            return vendor.default
-        return next(iter(self._names(provider_id)), None)
-
-    def _key(self, provider_id: str, block: ProviderConfig) -> Secret | None:
-        literal = block.options.get("apiKey")
-        if isinstance(literal, Secret):
-            return literal
-        if isinstance(literal, str) and literal.strip():
-            return Secret(literal.strip())
-        vendor = self._catalogue.providers.get(provider_id)
-        for name in [*block.env, *(vendor.env if vendor else ())]:
-            value = self._environment.get(name, "").strip()
-            if value:
-                return Secret(value)
-        # A key that the person keeps goes to nobody's server but the provider's own, or the person's.
-        kept = self._keys is not None and provider_id != SCRIPTED and provider_id not in self._config.foreign
-        return self._keys.get(provider_id) if kept and self._keys is not None else None
-
-    def _moved(self, provider_id: str, block: ProviderConfig) -> str | None:
-        """The address that the configuration or the environment gives a provider, None when neither does."""
-        vendor = self._catalogue.providers.get(provider_id)
-        given = block.options.get("baseURL") or block.api
-        if not given and vendor is not None and vendor.base_env:
-            given = self._environment.get(vendor.base_env, "").strip()
-        return str(given).rstrip("/") if given else None
-
-    def _url(self, provider_id: str, block: ProviderConfig, asked: ModelConfig, protocol: str) -> str:
-        vendor = self._catalogue.providers.get(provider_id)
-        url = asked.provider.get("api") or self._moved(provider_id, block)
-        if protocol in KINDS:
-            # The library knows its vendors' addresses; the catalogue's is that of their Chat Completions.
-            return str(url or "")
-        url = url or (vendor.url if vendor else "")
-        if not url and protocol != SCRIPTED:
-            raise UnknownModel(
-                f"the provider {provider_id!r} has no address; set provider.{provider_id}.options.baseURL"
-            )
-        return str(url)
+    def _key(self, provider: _Provider) -> Secret | None:
+        key = provider.key()
+        # A key that the person keeps is sent to the provider's own server or the person's, to no other.
+        if key is not None or self._keys is None or provider.id == SCRIPTED or self.is_foreign(provider.id):
+            return key
+        return self._keys.get(provider.id)
 
     def _nearest(self, ref: str) -> str:
-        return nearest(
-            ref, [f"{one}/{name}" for one in dict.fromkeys(self._known()) for name in self._names(one)]
+        """Return ``; did you mean …`` with up to three references that look like `ref`."""
+        known = [
+            f"{one}/{name}" for one in dict.fromkeys(self._known()) for name in self._provider(one).names()
+        ]
+        by_name = {name.partition("/")[2]: name for name in reversed(known)}
+        close = difflib.get_close_matches(ref, known, n=3, cutoff=0.5)
+        tail = ref.partition("/")[2] or ref
+        close += [by_name[name] for name in difflib.get_close_matches(tail, list(by_name), n=2, cutoff=0.7)]
+        close = list(dict.fromkeys(close))[:3]
+        return f"; did you mean {', '.join(close)}?" if close else "; `instar models` lists what there is"
+
+
+async def contribute(models: Models, plugins: Plugins, keys: Keys) -> list[str]:
+    """Call plugins' ``provider`` and ``auth`` hooks, and return a sentence for each that failed."""
+    problems = []
+    hooks: dict[str, Callable[[Models, Any, Keys], Awaitable[None]]]
+    hooks = {"provider": _add_models, "auth": _add_login}
+    for key, add in hooks.items():
+        for name, hook in plugins.registered(key):
+            try:
+                await add(models, hook, keys)
+            except Exception as error:
+                text = str(error) or type(error).__name__
+                log.error("plugin failed plugin=%s hook=%s error=%s", name, key, text, exc_info=error)
+                problems.append(f"what the plugin {name} has for a provider is left out: {key}: {text}")
+    return problems
+
+
+async def _add_models(models: Models, hook: Mapping[str, Any], keys: Keys) -> None:
+    provider_id, ask = _name(hook, "id"), hook.get("models")
+    if ask is None:
+        return
+    info = models.info(provider_id)
+    known = info["models"]
+    auth = None if models.is_foreign(provider_id) else keys.entry(provider_id)
+    found = json_copy(_mapping(await in_time(ask(json_copy(info), {"auth": auth}), PATIENCE), "models"))
+    new = {name: _block(name, given) for name, given in found.items() if given != known.get(name)}
+    models.add(provider_id, models={name: msgspec.convert(block, ModelConfig) for name, block in new.items()})
+
+
+async def _add_login(models: Models, hook: Mapping[str, Any], keys: Keys) -> None:
+    provider_id, loader = _name(hook, "provider"), hook.get("loader")
+    # A login that the person keeps is sent to the provider's own server or the person's, to no other.
+    if loader is None or models.is_foreign(provider_id) or keys.entry(provider_id) is None:
+        return
+
+    async def get_auth() -> Plain | None:
+        return keys.entry(provider_id)
+
+    found = await in_time(loader(get_auth, models.info(provider_id)), PATIENCE)
+    # Loaders of opencode, and published ones, return None if there is nothing to add.
+    given = {} if found is None else _mapping(found, "options")
+    options = {_OPTION_NAMES.get(key, key): value for key, value in given.items()}
+    key = options.pop("apiKey", None)
+    headers = msgspec.convert(options.pop("headers", None) or {}, dict[str, str])
+    fetch = options.pop("fetch", None)
+    if fetch is not None:
+        _demand_sender(models, provider_id, fetch)
+    options = json_copy(options)
+    if key:
+        options["apiKey"] = key if isinstance(key, Secret) else Secret(msgspec.convert(key, str))
+    models.add(provider_id, options=options, headers=headers, fetch=fetch)
+
+
+def _demand_sender(models: Models, provider_id: str, fetch: Any) -> None:
+    """Raise `ValueError` for a `fetch` that cannot send the calls of the provider's models."""
+    if not callable(fetch):
+        raise ValueError(f"`fetch` is {fetch!r}: expected a function")
+    through = {model.protocol for model in models.list(everything=True) if model.provider_id == provider_id}
+    if through & {*LIBRARY_CLASSES, SCRIPTED}:
+        raise ValueError(
+            f"`fetch` cannot send the calls of {provider_id}: instar makes no HTTP requests of its own there"
         )
+
+
+def _name(hook: Mapping[str, Any], key: str) -> str:
+    name = hook.get(key)
+    if not isinstance(name, str) or not name or "/" in name:
+        raise ValueError(f"`{key}` is {name!r}: expected a provider's name")
+    return name
+
+
+def _mapping(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"expected a mapping of {what}, found a {type(value).__name__}")
+    return dict(value)
+
+
+def _block(name: str, given: Any) -> Plain:
+    """Return a model as a block of the configuration, without the ``id`` that only repeats its name."""
+    block = _mapping(given, "a model's fields")
+    return {key: value for key, value in block.items() if (key, value) != ("id", name)}
+
+
+def _without_moved(config: Config, catalogue: Catalogue) -> Config:
+    """Return `config` without the blocks with which an untrusted project redirects a provider of the catalogue.
+
+    The person who writes ``openai/…`` means OpenAI, whatever key the project brings along.
+    """
+    moved = [name for name in config.provider if name in config.foreign and name in catalogue.providers]
+    for name in moved:
+        log.warning("provider %s stays where it is: an untrusted project may not move it", name)
+    kept = {name: block for name, block in config.provider.items() if name not in moved}
+    return msgspec.structs.replace(config, provider=kept, foreign=config.foreign.difference(moved))
+
+
+def _limit(given: Mapping[str, Any], entry: CatalogueModel) -> ModelLimit:
+    inputs = given.get("input")
+    return ModelLimit(
+        context=int(given.get("context", entry.context)),
+        input=None if inputs is None else int(inputs),
+        output=int(given.get("output", entry.output)),
+    )
+
+
+def _cost(given: Mapping[str, Any], entry: CatalogueModel) -> ModelCost:
+    known = dict(zip(_PRICES, entry.cost, strict=False))
+    asked = {name: given[name] for name in _PRICES if isinstance(given.get(name), int | float)}
+    return msgspec.convert(known | asked, ModelCost)
+
+
+def _version(model: Model) -> tuple[int, ...]:
+    return tuple(int(number) for number in _VERSION_NUMBER.findall(model.id.rpartition("/")[2]))

@@ -1,6 +1,5 @@
 """The sandbox: a child has a workspace, or a copy of it, and nothing else of its person's.
 
-Source: issue 5, item 2; issue 6 (what a script was granted).
 `docs/sandbox.md` says what is held at which level and what is not.
 """
 
@@ -136,7 +135,7 @@ class Sandbox(msgspec.Struct, frozen=True):
             words += ["--symlink", str(path.readlink()), str(path)] if path.is_symlink() else _shown(path)
         for path in (*self._settings(view), *_python(), *self.readable):
             words += _shown(path)
-        words += [*_shown(bubblewrap.LAUNCHER), *view.mounts]
+        words += [*_shown(bubblewrap.LANDLOCK), *view.mounts]
         # Root in a namespace of its own is still the kernel's root where these files are concerned.
         kernel = [path for path in kernel_switches() if path.is_relative_to("/proc")]
         words += [word for path in kernel for word in _shown(path)]

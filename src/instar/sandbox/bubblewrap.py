@@ -1,8 +1,6 @@
 """Bubblewrap: the arguments that lay mounts over what a child may see, and the descriptors that go with them."""
 
-import functools
 import os
-import platform
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +10,7 @@ from typing import Final
 from instar.process.confine import Wrapped
 from instar.sandbox import landlock, report
 
-LAUNCHER: Final = Path(__file__).with_name("landlock.py")
+LANDLOCK: Final = Path(landlock.__file__)
 
 CAPABILITIES: Final = {
     "DAC_READ_SEARCH": 2,
@@ -37,14 +35,6 @@ CAPABILITIES: Final = {
 }
 """What root loses behind a shield: what could undo a mount, open a file by its number or read another's memory."""
 _DEVICES: Final = ("shm", "mqueue", "fuse", "kvm", "dri", "snd", "net", "kfd")
-
-
-_PERL: Final = "/usr/bin/perl"
-_NUMBERS: Final = {
-    "x86_64": "157,125,126,302,59,131072,47,292,112",
-    "aarch64": "167,90,91,261,221,32768,212,24,157",
-}
-"""What `confine.pl` is told of a machine: system calls, and the flag O_NOFOLLOW."""
 
 
 def find_program(environment: Mapping[str, str]) -> str | None:
@@ -77,16 +67,14 @@ def everything() -> list[str]:
 def command(
     program: str,
     arguments: Sequence[str],
-    argv: Sequence[str] | None,
+    argv: Sequence[str],
     *,
     cwd: str,
     seccomp: bytes,
-    policy: bytes,
+    policy: bytes | None,
     lasting: bool = False,
 ) -> Wrapped:
-    """Return the whole command: `argv` in `cwd` behind `arguments`, the filter `seccomp` (unless empty) and `policy`.
-
-    As in `launched`, None is a launcher.
+    """Return the command: `argv` in `cwd` behind `arguments`, with the filter `seccomp` and `policy` if there are any.
 
     Bubblewrap and the launcher have no variables; the program's are in `policy`. It ends with instar, unless it is
     `lasting`.
@@ -94,27 +82,22 @@ def command(
     words = [program, *arguments, *([] if lasting else ["--die-with-parent"]), "--chdir", cwd]
     filters = [memory(seccomp)] if seccomp else []
     words += [word for descriptor in filters for word in ("--seccomp", str(descriptor))]
-    inner = launched(policy, argv)
+    inner = Wrapped(argv, {}) if policy is None else launched(policy, argv)
     descriptors = [*filters, *inner.pass_fds]
     return inner._replace(
         argv=[*words, "--", *inner.argv], pass_fds=tuple(descriptors), after=closing(descriptors)
     )
 
 
-def launched(policy: bytes, argv: Sequence[str] | None) -> Wrapped:
-    """Return the command that applies `policy` and becomes `argv`; None: that starts programs, which takes the Perl.
-
-    Perl does it where there is one of 64 bits, on a machine that is known; else this Python, 10 ms slower.
-    """
+def launched(policy: bytes, argv: Sequence[str]) -> Wrapped:
+    """Return the command that applies `policy` and becomes `argv`."""
     descriptor = memory(policy)
-    started = quick() or [sys.executable, "-I", "-S", "-B", str(LAUNCHER)]
-    words = [f"serve {descriptor}"] if argv is None else [str(descriptor), *argv]
     return Wrapped(
-        [*started, *words],
+        [sys.executable, "-I", "-S", "-B", str(LANDLOCK), str(descriptor), *argv],
         {},
         (descriptor,),
         closing([descriptor]),
-        lambda: report.read(descriptor, len(policy), argv or ()),
+        lambda: report.read(descriptor, len(policy), argv),
     )
 
 
@@ -135,20 +118,6 @@ def lock(
         env=env,
         stay=stay,
     )
-
-
-@functools.cache
-def quick() -> list[str] | None:
-    """Return the command of the launcher in Perl; None where it cannot do it."""
-    numbers = _NUMBERS.get(platform.machine())
-    try:
-        with Path(_PERL).open("rb") as file:
-            wide = file.read(5) == b"\x7fELF\x02" and os.access(_PERL, os.X_OK)
-    except OSError:
-        return None
-    if numbers is None or not wide:
-        return None
-    return [_PERL, "-e", LAUNCHER.with_name("confine.pl").read_text("ascii"), numbers]
 
 
 def memory(data: bytes) -> int:

@@ -1,6 +1,6 @@
 """A workspace's copy, to be changed and thrown away: an overlay, else a tree of reflinks, else of plain copies.
 
-Source: issue 5, item 2. Hard links are not used: a program that writes into a file in place would change the original.
+Hard links are not used: a program that writes into a file in place would change the original.
 """
 
 import contextlib

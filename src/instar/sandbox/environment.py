@@ -1,6 +1,6 @@
 """What a child is told: the environment without secrets, and the few variables that a sandboxed child gets.
 
-Source: issue 5, item 3. A variable goes when its name says that it holds a secret, or when its value is, or holds,
+A variable goes when its name says that it holds a secret, or when its value is, or holds,
 a secret that instar knows; unless it was named to be kept. Names are only a rule of thumb: what a person
 calls `FAVOURITE` and instar does not know by value stays.
 """
@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from instar.process.mark import VARIABLE
-from instar.secret import Secret
+from instar.wire.secret import Secret
 
 _WORDS: Final = re.compile(
     r"(?:^|_)(?:\w*(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|APIKEY)S?|(?:ACCESS|AUTH|MASTER|PRIVATE|SIGNING)?KEYS?|PASS|PWD|AUTH|BEARER|COOKIE|"

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from instar.paths import Paths
+from instar.settings.paths import Paths
 
 _SETTINGS: Final = ("*.json", "*.jsonc")
 _SOCKETS: Final = (

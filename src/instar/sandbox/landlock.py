@@ -2,14 +2,15 @@
 
 Only the standard library is imported here, and nothing of instar: this file is also run by itself, as
 ``python -I -S landlock.py FD PROGRAM ARG…``, which applies the policy that it reads from the descriptor and
-then becomes the program; a warm process of another Python may load it by its path. ``confine.pl`` does the same sooner.
+then becomes the program; `instar.process.launcher`, also in another Python, loads it by its path.
 
 A policy is a dict in Python's marshal format 2 (`encode`), which every Python 3 reads without a module: ``fs`` the
-file rights that are taken away, ``rules`` a list of ``(rights, [path…])`` that gives them back below paths, ``net``
-and ``scope`` Landlock's masks of those names, ``limits`` soft and hard resource limits by name (``{"CPU": 10}``),
-``seccomp`` a filter's bytes, ``drop`` capabilities by number that root loses, ``env`` the program's whole environment
-as a list of pairs (None: as it is), ``cwd`` its folder (None: where it stands). ``stay``, 1 or 0: fork, and wait as the
-program's parent. Rights that this kernel does not know are left out; that Landlock is missing altogether is an error.
+file rights that are taken away, ``rules`` a list of ``(rights, [path…])`` that gives them back below paths, ``files``
+the inodes that these lead to (so that two policies of the same bytes have the same rules), ``net`` and ``scope``
+Landlock's masks of those names, ``limits`` soft and hard resource limits by name (``{"CPU": 10}``), ``seccomp`` a
+filter's bytes, ``drop`` capabilities by number that root loses, ``env`` the program's whole environment as a list of
+pairs (None: as it is), ``cwd`` its folder (None: where it stands). ``stay``, 1 or 0: fork, and wait as the program's
+parent. Rights that this kernel does not know are left out; that Landlock is missing altogether is an error.
 
 What the exit code does not tell is appended to the policy's own file (at most a program that root runs in a sandbox
 can open that, and say so of its own end): ``start ERRNO FILE RUNS LINE`` when it did not start (whether it is a regular
@@ -20,6 +21,7 @@ it was waited for and a signal ended it. `instar.sandbox.report` reads it.
 from __future__ import annotations
 
 import ctypes
+import errno
 import marshal
 import os
 import resource
@@ -51,6 +53,9 @@ _PARENT_DIES, _DUMPABLE = 1, 4
 _CAPABILITY_VERSION = 0x20080522
 _KNOWN = ((1, (1 << 13) - 1), (2, REFER), (3, TRUNCATE), (5, IOCTL_DEV))
 """Which ABI brought which file rights."""
+_KEPT = 8
+_READY: dict[bytes, tuple[dict[str, Any], int | None]] = {}
+"""Policies that were read before they are needed, and the descriptors of their rules."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.syscall.restype = ctypes.c_long
 
@@ -66,6 +71,7 @@ def encode(
     *,
     fs: int = 0,
     rules: Sequence[tuple[int, Sequence[str]]] = (),
+    files: Sequence[int] = (),
     net: int = 0,
     scope: int = 0,
     limits: Mapping[str, int] | None = None,
@@ -77,8 +83,14 @@ def encode(
 ) -> bytes:
     """Return a policy for `apply` and `main`; the module's docstring says what the fields mean."""
     given = [(rights, list(paths)) for rights, paths in rules]
-    policy = {"fs": fs, "rules": given, "net": net, "scope": scope, "limits": dict(limits or {})}
-    policy |= {"seccomp": seccomp, "drop": list(drop), "cwd": cwd, "stay": int(stay)}
+    policy = {"fs": fs, "rules": given, "files": list(files), "net": net, "scope": scope}
+    policy |= {
+        "limits": dict(limits or {}),
+        "seccomp": seccomp,
+        "drop": list(drop),
+        "cwd": cwd,
+        "stay": int(stay),
+    }
     return marshal.dumps({**policy, "env": None if env is None else list(env.items())}, 2)
 
 
@@ -88,14 +100,15 @@ def apply(policy: bytes) -> None:
     `cwd` and `stay` are left to `main`. Raises `OSError` when a part of it cannot be applied; the caller must then not
     go on to the program.
     """
-    asked = marshal.loads(policy)  # noqa: S302 - made by `encode`
+    asked, ruleset = _READY.get(policy) or _made(policy)
     for name, limit in asked["limits"].items():
         _limit(getattr(resource, f"RLIMIT_{name}"), limit)
     _process_control(_NO_NEW_PRIVS, 1)
     if asked["drop"] and os.geteuid() == 0:
         _drop(asked["drop"])
-    if asked["fs"] or asked["net"] or asked["scope"]:
-        _restrict(asked)
+    if ruleset is not None:
+        _check(_LIBC.syscall(_RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint32(0)), "landlock_restrict_self")
+        os.close(ruleset)
     if asked["seccomp"]:
         _filter(asked["seccomp"])
     if asked["env"] is not None:
@@ -103,7 +116,24 @@ def apply(policy: bytes) -> None:
         os.environ.update(asked["env"])
 
 
-def _restrict(asked: Mapping[str, Any]) -> None:
+def prepare(policy: bytes) -> None:
+    """Make the rules of `policy` now, for forks of this process that `apply` it and then start another program.
+
+    A fork that goes on without one could add to them: they are open until then.
+    """
+    if policy not in _READY:
+        if len(_READY) >= _KEPT:
+            _, oldest = _READY.pop(next(iter(_READY)))
+            if oldest is not None:
+                os.close(oldest)
+        _READY[policy] = _made(policy)
+
+
+def _made(policy: bytes) -> tuple[dict[str, Any], int | None]:
+    """Read a policy, and make its rules where this kernel knows some of what they take away."""
+    asked = marshal.loads(policy)  # noqa: S302 - made by `encode`
+    if not (asked["fs"] or asked["net"] or asked["scope"]):
+        return asked, None
     version = abi()
     if not version:
         raise OSError("this kernel has no Landlock, or it is switched off")
@@ -112,7 +142,7 @@ def _restrict(asked: Mapping[str, Any]) -> None:
     scope = asked["scope"] if version >= 6 else 0
     attributes = (ctypes.c_uint64 * 3)(asked["fs"] & known, net, scope)
     if not any(attributes):
-        return
+        return asked, None
     ruleset = _check(
         _LIBC.syscall(_CREATE, ctypes.byref(attributes), ctypes.c_size_t(24), ctypes.c_uint32(0)),
         "landlock_create_ruleset",
@@ -121,9 +151,10 @@ def _restrict(asked: Mapping[str, Any]) -> None:
         for rights, paths in asked["rules"]:
             for path in paths:
                 _allow(ruleset, path, rights & known & asked["fs"])
-        _check(_LIBC.syscall(_RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint32(0)), "landlock_restrict_self")
-    finally:
+    except BaseException:
         os.close(ruleset)
+        raise
+    return asked, ruleset
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
@@ -160,12 +191,13 @@ def _drop(capabilities: Sequence[int]) -> None:
 
 
 def _filter(program: bytes) -> None:
-    class Program(ctypes.Structure):
-        _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
-
-    loaded = Program(len(program) // 8, program)
+    loaded = _Program(len(program) // 8, program)
     pointer = ctypes.cast(ctypes.byref(loaded), ctypes.c_void_p)
     _check(_LIBC.prctl(_SET_SECCOMP, ctypes.c_ulong(_FILTER), pointer, ctypes.c_ulong(0), 0), "seccomp")
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
 def _limit(which: int, limit: int) -> None:
@@ -190,9 +222,6 @@ def main(argv: Sequence[str]) -> None:
     os.set_inheritable(descriptor, False)
     try:
         policy = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
-        # Python ignores these two for itself; a program must find them as the kernel sets them.
-        for signal in (13, 25):
-            _LIBC.signal(ctypes.c_int(signal), ctypes.c_void_p(0))
         apply(policy)
         # Last: a path of the policy may lead through an inherited descriptor.
         os.closerange(3, descriptor)
@@ -205,13 +234,25 @@ def main(argv: Sequence[str]) -> None:
     except (OSError, ValueError, KeyError, EOFError, TypeError, AttributeError) as error:
         os.write(2, f"instar: not started, it could not be confined: {error}\n".encode())
         os._exit(126)
+    number, file, runs, line = become(list(argv[1:]), dict(os.environ))
+    _report(descriptor, f"start {number} {file} {runs} {line.decode()}")
+    os.write(2, f"instar: cannot start {argv[1]}: {os.strerror(number)}\n".encode(errors="replace"))
+    os._exit(127)
+
+
+def become(argv: list[str], env: dict[str, str]) -> tuple[int, int, int, bytes]:
+    """Become the program `argv`, found on the PATH of `env`; return why that failed.
+
+    That is the error's number; whether the file is a regular one, and may be run, 1 or 0; and its first line in
+    hexadecimal. Of a name without a slash only the number is known.
+    """
+    # Python ignores these two for itself; a program must find them as the kernel sets them.
+    for signal in (13, 25):
+        _LIBC.signal(ctypes.c_int(signal), ctypes.c_void_p(0))
     try:
-        os.execvp(argv[1], list(argv[1:]))  # noqa: S606 - the program is started as it is, on purpose
+        os.execvpe(argv[0], argv, env)  # noqa: S606 - the program is started as it is, on purpose
     except (OSError, ValueError) as error:
-        number = getattr(error, "errno", None) or 0
-        _report(descriptor, f"start {number} {_seen(argv[1])}")
-        os.write(2, f"instar: cannot start {argv[1]}: {os.strerror(number)}\n".encode(errors="replace"))
-        os._exit(127)
+        return (getattr(error, "errno", errno.EINVAL), *_seen(argv[0]))
 
 
 def _stay(descriptor: int) -> None:
@@ -242,16 +283,16 @@ def _report(descriptor: int, text: str) -> None:
     os.pwrite(descriptor, text.encode(), os.fstat(descriptor).st_size)
 
 
-def _seen(name: str) -> str:
-    """What a report says of a program: ``FILE RUNS LINE``."""
+def _seen(name: str) -> tuple[int, int, bytes]:
+    """What is seen of the file of a program: whether it is a regular one, may be run, its first line."""
     if "/" not in name or not os.path.isfile(name):  # noqa: PTH113 - pathlib takes 5 ms to import
-        return "0 0 "
+        return 0, 0, b""
     try:
         with open(name, "rb") as file:  # noqa: PTH123
             line = file.readline(256)
     except OSError:
         line = b""
-    return f"1 {int(os.access(name, os.X_OK))} {line.hex()}"
+    return 1, int(os.access(name, os.X_OK)), line.hex().encode()
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """A workspace itself, as a sandbox shows it to a script: read-only at its own path, but for what it was granted.
 
-Source: issue 6 (a script's grant holds it to less than the shield) and issue 5, item 2. A folder is opened step by
-step, never through a link, and what is mounted or granted is what was opened: a program that puts a link in its place
-meanwhile gains nothing.
+A script's grant gives it less than the shield does (docs/evolve.md). A folder is opened step by step, never through a
+link. What is mounted or granted is what was opened: a program that puts a link in its place meanwhile gains nothing.
 """
 
 import os

@@ -1,6 +1,6 @@
 """The shield: everything as the person has it, but what is guarded cannot be changed, and what is hidden not read.
 
-Source: issue 5, item 1. `docs/sandbox.md` says what is held at which level and what is not.
+`docs/sandbox.md` says what is held at which level and what is not.
 """
 
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from instar.process import ProcessError
-from instar.process.confine import Wrapped
+from instar.process.confine import Policy, Wrapped
 from instar.sandbox import bubblewrap, landlock, seccomp
 from instar.sandbox.grants import Grants, grants
 from instar.sandbox.guard import Guard, below, doors, guard, kernel_switches
@@ -87,13 +87,8 @@ class Raised(msgspec.Struct, frozen=True):
         self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], *, lasting: bool = False
     ) -> Wrapped:
         """Return the command that runs `argv` behind this; `lasting`: it ends by itself when instar is gone."""
-        return self._wrap(argv, str(cwd), env, lasting=lasting)
-
-    def _wrap(
-        self, argv: Sequence[str] | None, cwd: str, env: Mapping[str, str], *, lasting: bool
-    ) -> Wrapped:
         if self.level.name == "none":
-            return Wrapped(list(argv or ()), env)
+            return Wrapped(list(argv), env)
         if self.level.name == "landlock":
             return bubblewrap.launched(self._policy(env), argv)
         # What confines starts without the variables of the child: some change how a program starts.
@@ -101,24 +96,31 @@ class Raised(msgspec.Struct, frozen=True):
             self.level.program,
             self.mounts,
             argv,
-            cwd=cwd,
+            cwd=str(cwd),
             seccomp=seccomp.program(seccomp.SHIELD),
             policy=self._inside(env, stay=not lasting),
             lasting=lasting,
         )
 
-    def launcher(self) -> Wrapped | None:
-        """Return the command of a process that starts programs behind this; None where it cannot be had.
+    def mounted(self, argv: Sequence[str]) -> Wrapped:
+        """Return the command that runs `argv`, which is instar's own, behind the mounts and the filter alone."""
+        return bubblewrap.command(
+            self.level.program,
+            self.mounts,
+            argv,
+            cwd="/",
+            seccomp=seccomp.program(seccomp.SHIELD),
+            policy=None,
+            lasting=True,
+        )
 
-        It is `confine.pl`, which says how it is talked to.
-        """
-        if self.level.name == "none" or bubblewrap.quick() is None:
-            return None
-        return self._wrap(None, "/", {}, lasting=True)
-
-    def policy(self) -> bytes:
+    def policy(self) -> Policy:
         """Return what a fork of a process behind this adds: it can then not trace that process, nor others there."""
-        return b"" if self.level.name == "none" else bubblewrap.lock()
+        return Policy(b"" if self.level.name == "none" else bubblewrap.lock(), str(bubblewrap.LANDLOCK))
+
+    def alone(self) -> Policy | None:
+        """Return all that confines a fork of a process that is not behind this; None: it must be behind it."""
+        return Policy(self._policy(None), str(bubblewrap.LANDLOCK)) if self.level.name == "landlock" else None
 
     def state(self, pid: int) -> bytes:
         """Return what must stay as it is of the process `pid` behind this: its mounts.
@@ -143,10 +145,11 @@ class Raised(msgspec.Struct, frozen=True):
     def _inside(self, env: Mapping[str, str], *, stay: bool) -> bytes:
         return bubblewrap.lock(env, stay=stay) if self.locks else landlock.encode(env=env, stay=stay)
 
-    def _policy(self, env: Mapping[str, str]) -> bytes:
+    def _policy(self, env: Mapping[str, str] | None) -> bytes:
         return landlock.encode(
             fs=landlock.READ_FILE | landlock.WRITE,
             rules=self.grants.rules,
+            files=self.grants.files,
             scope=landlock.ABSTRACT_SOCKETS,
             seccomp=seccomp.program(seccomp.SHIELD),
             drop=list(bubblewrap.CAPABILITIES.values()),

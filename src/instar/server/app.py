@@ -1,5 +1,8 @@
 """Every operation that the server carries out, as one ASGI application."""
 
+from importlib import import_module
+from typing import Final
+
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -7,37 +10,35 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from instar import __version__
-from instar.plugin.route import operation, operations
-from instar.server.contributed import PATH, Contributed, declared
+from instar.api.instance import (
+    ConsoleOrgs,
+    ConsoleState,
+    ExperimentalCapabilities,
+    SwitchBody,
+    UpgradeBody,
+    Upgraded,
+)
+from instar.api.operation import flagship_operations, operation, operations
+from instar.server.call import Call
+from instar.server.dispatch import ANY, PATH, Contributed, routes, sockets
 from instar.server.errors import refusal
 from instar.server.instances import Instances
 from instar.server.openapi import document
 from instar.server.routes.answers import AnswerRoutes
-from instar.server.routes.api_answers import ApiAnswerRoutes
-from instar.server.routes.api_history import ApiHistoryRoutes
-from instar.server.routes.api_sessions import ApiSessionRoutes
-from instar.server.routes.catalog import CatalogRoutes
 from instar.server.routes.config import ConfigRoutes
-from instar.server.routes.credentials import Begun, CredentialRoutes
 from instar.server.routes.definitions import DefinitionRoutes
-from instar.server.routes.events import EventRoutes
-from instar.server.routes.files import FileRoutes, FileSystemRoutes
-from instar.server.routes.history import HistoryRoutes
-from instar.server.routes.instances import InstanceRoutes
+from instar.server.routes.events import EventRoutes, SyncRoutes
+from instar.server.routes.files import FileRoutes, VcsRoutes
 from instar.server.routes.mcp import McpRoutes
-from instar.server.routes.metrics import MetricsRoutes
-from instar.server.routes.projects import CopyRoutes, ProjectRoutes, WorktreeRoutes
+from instar.server.routes.projects import CopyRoutes, ProjectRoutes, WorkspaceRoutes, WorktreeRoutes
 from instar.server.routes.providers import ProviderRoutes
-from instar.server.routes.pty import ApiPtyRoutes, PtyRoutes
-from instar.server.routes.sessions import SessionRoutes
-from instar.server.routes.stats import StatsRoutes
-from instar.server.routes.sync import SyncRoutes
-from instar.server.routes.tui import TuiRoutes
-from instar.server.routes.vcs import VcsRoutes
-from instar.server.routes.workspaces import WorkspaceRoutes
-from instar.server.routing import ANY, routes
-from instar.server.sockets import sockets
+from instar.server.routes.pty import PtyRoutes
+from instar.server.routes.sessions import HistoryRoutes, SessionRoutes
+from instar.server.routes.stats import MetricsRoutes, StatsRoutes
 from instar.wire import Plain
+
+_MOUNTED: Final = "instar.opencode.routes"
+"""A room above the server's, whose `families` are mounted by name."""
 
 
 class GlobalRoutes:
@@ -52,41 +53,75 @@ class GlobalRoutes:
     async def doc(self) -> Plain:
         """Get this document."""
         own = [bound for family in families() for bound in operations(family)]
-        return document([*own, *(bound for bounds in declared().values() for bound in bounds)])
+        return document([*own, *(bound for bounds in flagship_operations().values() for bound in bounds)])
+
+
+class InstanceRoutes:
+    """Instances as a whole."""
+
+    @operation("POST", "/instance/dispose", "instance.dispose")
+    async def dispose(self, call: Call) -> bool:
+        """End a directory's instance: turns are aborted, and the next request opens it with the settings of then."""
+        await call.instances.dispose(call.directory)
+        return True
+
+    @operation("POST", "/global/dispose", "global.dispose", scoped=False)
+    async def dispose_all(self, call: Call) -> bool:
+        """End every instance, as ``/instance/dispose`` ends one."""
+        await call.instances.dispose_all()
+        return True
+
+    @operation("POST", "/global/upgrade", "global.upgrade", scoped=False)
+    async def upgrade(self, body: UpgradeBody) -> Upgraded:
+        """Say that instar does not upgrade itself."""
+        said = f"instar does not upgrade itself: pip install --upgrade instar (asked for {body.target[:40]})"
+        return Upgraded(success=False, error=said)
+
+    @operation("GET", "/experimental/capabilities", "experimental.capabilities.get")
+    async def capabilities(self) -> ExperimentalCapabilities:
+        """Tell which of opencode's experiments are on: none."""
+        return ExperimentalCapabilities(background_subagents=False)
+
+    @operation("GET", "/experimental/console", "experimental.console.get")
+    async def console(self) -> ConsoleState:
+        """Tell of the account in opencode's cloud: there is none."""
+        return ConsoleState(console_managed_providers=[], switchable_org_count=0)
+
+    @operation("GET", "/experimental/console/orgs", "experimental.console.listOrgs")
+    async def orgs(self) -> ConsoleOrgs:
+        """List the organisations of the account in opencode's cloud: there are none."""
+        return ConsoleOrgs(orgs=[])
+
+    @operation("POST", "/experimental/console/switch", "experimental.console.switchOrg")
+    async def switch(self, body: SwitchBody) -> bool:
+        """Switch to another organisation; false, since there is none."""
+        return False
 
 
 def families() -> list[object]:
     """Return what carries operations out, one object for each family."""
-    begun = Begun()
     return [
         GlobalRoutes(),
         EventRoutes(),
         SyncRoutes(),
         DefinitionRoutes(),
         ConfigRoutes(),
-        CredentialRoutes(begun),
-        ProviderRoutes(begun),
-        CatalogRoutes(),
+        ProviderRoutes(),
         McpRoutes(),
         InstanceRoutes(),
         SessionRoutes(),
         HistoryRoutes(),
         AnswerRoutes(),
-        ApiSessionRoutes(),
-        ApiHistoryRoutes(),
-        ApiAnswerRoutes(),
         StatsRoutes(),
         MetricsRoutes(),
         FileRoutes(),
-        FileSystemRoutes(),
         VcsRoutes(),
         ProjectRoutes(),
         WorktreeRoutes(),
         CopyRoutes(),
         WorkspaceRoutes(),
         PtyRoutes(),
-        ApiPtyRoutes(),
-        TuiRoutes(),
+        *import_module(_MOUNTED).families(),
     ]
 
 
@@ -95,7 +130,7 @@ def application(instances: Instances) -> Starlette:
     bounds = [bound for family in families() for bound in operations(family)]
     contributed = Route(PATH, Contributed(instances, bounds).carry, methods=ANY)
     return Starlette(
-        routes=[routes(bounds, instances), *sockets(bounds, instances), contributed],
+        routes=[*routes(bounds, instances), *sockets(bounds, instances), contributed],
         exception_handlers={HTTPException: _http_error},
     )
 

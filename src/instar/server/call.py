@@ -6,19 +6,18 @@ from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
 from starlette.requests import Request
-from starlette.types import Receive
 
-from instar.config import ConfigError
-from instar.document import DocumentError
 from instar.plugin import Invalid, LocalTarget, NotFound
 from instar.runtime import Runtime
-from instar.server.errors import BadRequest, Forbidden, Formed, Missing
+from instar.server.access import LOGIN
+from instar.server.errors import BadRequest, Forbidden, Formed
 from instar.server.instances import Instances
+from instar.server.stream import left
+from instar.settings.config import ConfigError
+from instar.wire.document import DocumentError
 
 T = TypeVar("T")
 
-LOGIN: Final = "instar.login"
-"""What the guard sets in a request's scope when it came with the password."""
 LARGEST_BODY: Final = 20 * 1024 * 1024
 """Bytes of a request's body."""
 QUIET: Final = 20.0
@@ -75,7 +74,7 @@ class Call:
 
     def explained(self, error: Exception) -> Exception:
         """Return what to answer in place of an error: one that came of a runtime's end says so."""
-        foreseen = BadRequest | Forbidden | Formed | Missing | NotFound | ConfigError | DocumentError
+        foreseen = BadRequest | Forbidden | Formed | NotFound | ConfigError | DocumentError
         ended = next((one.instance for one in self._used if one.instance.closed), None)
         if ended is None or isinstance(error, foreseen):
             return error
@@ -121,9 +120,3 @@ class Call:
         except TimeoutError:
             raise BadRequest("the body takes too long to come", "Body", 408) from None
         return bytes(data)
-
-
-async def left(receive: Receive) -> None:
-    """Wait until the client has gone away, for a request whose body nobody reads any more."""
-    while (await receive())["type"] != "http.disconnect":
-        pass

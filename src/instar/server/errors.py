@@ -1,4 +1,4 @@
-"""Error answers in opencode's form (the reference's section 4)."""
+"""Exceptions that routes raise, and the answers that tell of errors, in opencode's forms."""
 
 import logging
 import re
@@ -6,10 +6,11 @@ from typing import Final, Literal
 
 from starlette.responses import Response
 
-from instar import ids, wire
-from instar.config import ConfigError
-from instar.document import DocumentError
+from instar import wire
 from instar.plugin import Busy, Invalid, NotFound
+from instar.settings.config import ConfigError
+from instar.wire import ids
+from instar.wire.document import DocumentError
 
 log = logging.getLogger("instar.server")
 
@@ -41,13 +42,11 @@ class Formed(Exception):
         self.form = form
 
 
-class Missing(Exception):
+class Missing(Formed):
     """A permission or question that does not wait; `tag` is opencode's name for that."""
 
     def __init__(self, tag: str, request_id: str, message: str) -> None:
-        super().__init__(message)
-        self.tag = tag
-        self.request_id = request_id
+        super().__init__(404, {"_tag": tag, "requestID": request_id, "message": message})
 
 
 def reply(value: object, status: int = 200) -> Response:
@@ -63,15 +62,12 @@ def refusal(status: int, name: str, message: str, **more: object) -> Response:
 def answer_for(error: Exception, path: str = "") -> Response:
     """Return the answer that tells of an exception. What nobody foresaw is logged under the answer's ref.
 
-    `path` is the request's: opencode's newer routes (``/api/…``) have another form for the same errors. All others
-    answer in the named form, as a real opencode does, also where its document names only a tagged one.
+    `path` is the request's: opencode's newer routes (``/api/…``) have another form for the same errors. All others use
+    the form with a name, as a real opencode does, also where its document has only the tagged form.
     """
-    newer = _tagged(error, path) if path.startswith("/api/") else None
-    if newer is not None:
+    if path.startswith("/api/") and (newer := _tagged(error, path)) is not None:
         return newer
     match error:
-        case Missing(tag=tag, request_id=request_id):
-            return reply({"_tag": tag, "requestID": request_id, "message": str(error)}, 404)
         case Formed():
             return reply(error.form, error.status)
         case Forbidden():
@@ -93,7 +89,7 @@ def _tagged(error: Exception, path: str) -> Response | None:
     """Return the answer in the form of opencode's newer routes; None for an error that has one form everywhere."""
     text, session = str(error), _SESSION.match(path)
     match error:
-        case Missing() | Formed() | Busy():
+        case Formed() | Busy():
             return None
         case NotFound() if session is not None:
             return reply({"_tag": "SessionNotFoundError", "sessionID": session[1], "message": text}, 404)

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
-from instar.paths import Paths
 from instar.server.password import known_password
+from instar.settings.paths import Paths
 
 DEFAULT: Final = "http://127.0.0.1:4096"
 PATIENCE: Final = 4.0

@@ -6,25 +6,27 @@ from collections.abc import Callable, Mapping
 from contextvars import Context
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
-from instar import approval, question
+from instar.approval import permissions, questions
 from instar.event import GlobalDisposed, make
-from instar.flagship import stands_by
-from instar.paths import Paths
+from instar.git.project import discover, is_folder
 from instar.plugin import Invalid, NotFound, Server
 from instar.process import Processes
-from instar.project import discover, is_folder
 from instar.runtime import Options, Runtime
-from instar.server.counters import Counters
-from instar.server.feed import Feed, Published
-from instar.server.ticket import Tickets
-from instar.settings import read_settings
-from instar.surroundings import Serving, header
-from instar.trust import Trust
+from instar.runtime.plugin_context import Serving, header
+from instar.server.access import Tickets
+from instar.server.metrics import Counters
+from instar.server.stream import Feed, Published
+from instar.settings.builtin_plugins import stands_by
+from instar.settings.load import read_settings
+from instar.settings.paths import Paths
+from instar.settings.trust import Trust
 from instar.wire import Plain
 
 if TYPE_CHECKING:
     from instar.client import AsyncClient
+    from instar.provider.login import Logins
 
 log = logging.getLogger("instar.server")
 
@@ -45,6 +47,7 @@ class Instances:
         self.feed = Feed()
         self.counters = Counters()
         self.tickets = Tickets()
+        self.logins: WeakKeyDictionary[Runtime, Logins] = WeakKeyDictionary()
         self._default = default.resolve()
         self._environment = environment
         self._flags = flags or {}
@@ -188,7 +191,7 @@ class Instances:
         if before is not None:
             await asyncio.wait([before])
         # What is asked waits for a client's answer, also for a client that is yet to come (as in opencode).
-        asked = approval.relayed, question.relayed
+        asked = permissions.relayed, questions.relayed
         options = Options(
             path,
             self._environment,

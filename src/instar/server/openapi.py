@@ -6,9 +6,9 @@ from typing import Any, Final
 import msgspec
 
 from instar import __version__
+from instar.api.operation import Bound, Operation, Signature, signature
 from instar.api.session import MessageWithParts
 from instar.message import WithParts
-from instar.plugin.route import Bound, Operation, Signature, signature
 from instar.wire import Plain, Wire, wire_name
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from instar.secret import Secret
+from instar.wire.secret import Secret
 
 VARIABLES: Final = ("INSTAR_SERVER_PASSWORD", "OPENCODE_SERVER_PASSWORD")
 

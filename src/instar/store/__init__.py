@@ -1,7 +1,5 @@
 """Where sessions, messages, parts and our own records live; all the SQL of the project."""
 
-from instar.store.booked import Share, Sum, Usage
-from instar.store.history import Stored
 from instar.store.projects import PutProject
 from instar.store.protocol import (
     DropAsk,
@@ -24,8 +22,12 @@ from instar.store.protocol import (
     PutUsage,
     PutValue,
     Recorded,
+    Share,
     Store,
+    Stored,
     StoreError,
+    Sum,
+    Usage,
     Write,
 )
 

@@ -6,7 +6,6 @@ with a checksum. A file that is not ours, or that a newer instar wrote, is left 
 
 import hashlib
 import os
-import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -36,14 +35,6 @@ class Migration(NamedTuple):
     name: str
     sql: str
     checksum: str
-
-
-@cache
-def statements() -> dict[str, str]:
-    """Return the statements of ``sql/statements.sql`` by name."""
-    text = (_SQL / "statements.sql").read_text(encoding="utf-8")
-    _, *pieces = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
-    return dict(zip(pieces[::2], pieces[1::2], strict=True))
 
 
 @cache

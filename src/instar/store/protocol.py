@@ -2,7 +2,7 @@
 
 `Store.commit` is the one write path: everything it is given is durable before anybody hears of it,
 then its events are published in order. Rows of our own live in our own tables, since opencode's
-schemas forbid extra fields (design section 5).
+schemas forbid extra fields.
 """
 
 import asyncio
@@ -13,11 +13,72 @@ import msgspec
 
 from instar.api.project import Project
 from instar.event import Event, Todo
-from instar.message import Message, Origin, Part, Rule, Session, WithParts
-from instar.store.booked import Share, Sum, Usage
-from instar.store.history import Stored
+from instar.message import PERSON, Message, Origin, Part, Rule, Session, Tokens, WithParts
 from instar.store.projects import PutProject
 from instar.wire import Plain
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Tokens and cost (US dollars, None where the price is unknown) of one model call and its cause.
+
+    `cause` is its purpose (``turn``, ``task``, ``title``, ``compaction``, a plugin's word …); `origin`, `origin_id`
+    and `source` are the fields of its `Origin`; `turn_id` is the message that it works on, `agent` who calls, and
+    `root_id` the session at the top of the tree, None of them known for calls of old versions.
+    """
+
+    session_id: str
+    message_id: str | None
+    cause: str
+    provider_id: str
+    model_id: str
+    tokens: Tokens
+    cost: float | None
+    created: int
+    origin: str = PERSON
+    origin_id: str = ""
+    source: str = ""
+    agent: str = ""
+    turn_id: str = ""
+    root_id: str = ""
+
+
+class Sum(msgspec.Struct, frozen=True):
+    """What booked calls come to: how many, all their tokens, US dollars, and how many had no known price."""
+
+    calls: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+    unpriced: int = 0
+
+
+class Share(msgspec.Struct, frozen=True):
+    """Of which booked calls a sum is wanted, from the full hour of `since` (ms) on.
+
+    `scope` is ``session`` (`key`: the root session of a tree), ``origin`` (``heartbeat:12``), ``day`` (no key) or
+    ``cause`` (an origin's name, a source or a purpose). Only the last two know times.
+    """
+
+    scope: str
+    key: str = ""
+    since: int = 0
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """A durable event as it lies in the store.
+
+    `place` orders the events of all sessions, later commits have higher ones. `version` is that of the type's
+    form; `data` is the properties as JSON text on one line. `directory` and `project_id` are the session's.
+    """
+
+    place: int
+    seq: int
+    event_id: str
+    session_id: str
+    type: str
+    version: int
+    data: str
+    directory: str
+    project_id: str
 
 
 class PutSession(msgspec.Struct, frozen=True):
@@ -77,7 +138,7 @@ class FollowUp(msgspec.Struct, frozen=True):
     """A prompt that waits its turn in a session.
 
     `source` says who queued it (``evolve.idle``, ``compaction``, ``person`` …); `prompt` is the body of
-    a prompt request as a client would send it. Automatic sources have a cap (design section 4).
+    a prompt request as a client would send it. Automatic sources have a cap.
     """
 
     id: str
@@ -215,7 +276,7 @@ class Store(Protocol):
         """
         ...
 
-    def tell(self, event: Event) -> None:
+    def publish(self, event: Event) -> None:
         """Publish an event that is not kept: now, or after the commits that were asked for before it."""
         ...
 
@@ -319,3 +380,23 @@ class Store(Protocol):
     async def close(self) -> None:
         """Finish what was begun and let go of the database."""
         ...
+
+
+class Values:
+    """The values of one plugin."""
+
+    def __init__(self, store: Store, plugin: str) -> None:
+        self._store = store
+        self._plugin = plugin
+
+    async def get(self, key: str) -> Any:
+        """Return the value for `key`, or None."""
+        return await self._store.value(self._plugin, key)
+
+    async def set(self, key: str, value: Any) -> None:
+        """Set the value for `key`; None deletes it."""
+        await self._store.commit([PutValue(self._plugin, key, value)])
+
+    async def list(self, prefix: str = "") -> dict[str, Any]:
+        """Return the keys that start with `prefix`, with their values."""
+        return await self._store.values(self._plugin, prefix)

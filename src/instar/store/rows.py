@@ -1,14 +1,21 @@
-"""Values to rows and back: the columns and the JSON split of seed 004 section 3. No input, no output.
+"""Writes to statements, values to rows and back: what stands in columns and what in JSON, as in opencode's database.
 
 A message's ``data`` is its wire form without ``id`` and ``sessionID``, a part's its wire form without
 ``id``, ``sessionID`` and ``messageID``. What of a session no column holds becomes a *leftover tree*.
 """
 
-from typing import Any, Final
+import re
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from json.encoder import encode_basestring
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from instar import wire
+from instar.event import TYPES, Event
 from instar.message import (
     PART_TYPES,
     Assistant,
@@ -24,9 +31,30 @@ from instar.message import (
     encode_part,
     unknown_part,
 )
-from instar.store.booked import Usage
-from instar.store.protocol import StoreError
-from instar.wire import Plain
+from instar.store.projects import PutProject, values_of
+from instar.store.protocol import (
+    DropAsk,
+    DropFollowUp,
+    DropMessage,
+    DropPart,
+    DropSession,
+    Insert,
+    PruneValues,
+    PutApproval,
+    PutAsk,
+    PutFollowUp,
+    PutMessage,
+    PutOrigin,
+    PutPart,
+    PutSession,
+    PutTodos,
+    PutUsage,
+    PutValue,
+    StoreError,
+    Usage,
+    Write,
+)
+from instar.wire import Plain, ids
 
 Row = tuple[Any, ...]
 
@@ -74,15 +102,35 @@ _TAG: Final = len('{"type":"')
 _ROLES: Final[dict[str, type[User | Assistant]]] = {"user": User, "assistant": Assistant}
 
 
+@cache
+def statements() -> dict[str, str]:
+    """Return the statements of ``sql/statements.sql`` by name."""
+    text = (Path(__file__).parent / "sql" / "statements.sql").read_text(encoding="utf-8")
+    _, *pieces = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
+    return dict(zip(pieces[::2], pieces[1::2], strict=True))
+
+
 def session_row(session: Session) -> tuple[dict[str, Any], str | None]:
     """Return a session's columns by name, and its leftover tree as JSON (None when nothing is left)."""
     # Through JSON: a column can hold no half of a surrogate pair, which a model may have put in a title.
-    plain = wire.parse(wire.encode(session))
-    columns = {}
-    for column, path in _PATHS.items():
-        value = _at(plain, path)
+    left: Plain = wire.parse(wire.encode(session))
+    columns: dict[str, Any] = {}
+    for column, (*parents, key) in _PATHS.items():
+        place: Any = left
+        for parent in parents:
+            place = place.get(parent) if isinstance(place, dict) else None
+        value = place.get(key) if isinstance(place, dict) else None
+        if value is not None:
+            del place[key]
         columns[column] = json_text(value) if column in _JSON and value is not None else value
-    left = _beyond(plain, _session_plain(tuple(columns.values())))
+    for column, (*parents, _) in reversed(_PATHS.items()):
+        if parents and columns[column] is not None:
+            *above, name = parents
+            place = left
+            for parent in above:
+                place = place[parent]
+            if not place.get(name, True):
+                del place[name]
     return columns, json_text(left) if left else None
 
 
@@ -229,7 +277,7 @@ def _tag(data: str) -> str:
 
 
 def _ids_text(keys: Row, ids: Row) -> str:
-    return "".join(f',"{key}":{json_text(value)}' for key, value in zip(keys, ids, strict=True))
+    return "".join([f',"{key}":{text}' for key, text in zip(keys, map(encode_basestring, ids), strict=True)])
 
 
 def _without_ids(raw: bytes, keys: Row, ids: Row) -> str:
@@ -289,29 +337,173 @@ def _session_plain(row: Row) -> Plain:
     return plain
 
 
-def _at(plain: Plain, path: tuple[str, ...]) -> Any:
-    value: Any = plain
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
-def _beyond(whole: Plain, known: Plain) -> Plain:
-    """What `whole` holds and `known` lacks, as a tree."""
-    left = {}
-    for key, item in whole.items():
-        if key not in known:
-            left[key] = item
-        elif (
-            isinstance(item, dict) and isinstance(known[key], dict) and (deeper := _beyond(item, known[key]))
-        ):
-            left[key] = deeper
-    return left
-
-
 def _lay_over(plain: Plain, left: Plain) -> None:
     for key, item in left.items():
         if isinstance(item, dict) and isinstance(plain.get(key), dict):
             _lay_over(plain[key], item)
         else:
             plain.setdefault(key, item)
+
+
+Operation = tuple[str, Any]
+"""A statement's name and its parameters."""
+
+
+class Commit(NamedTuple):
+    """One commit, encoded: what to run, and the rows of its sync events, ``(aggregate, id, type, data)``.
+
+    `announced` are these events themselves, to be told their numbers.
+    """
+
+    operations: list[Operation]
+    events: list[tuple[str, str, str, str]]
+    dropped: list[str]
+    """Sessions whose events go too: of a deleted session nothing stays, as in opencode."""
+    announced: list[Event]
+
+    def run(self, connection: sqlite3.Connection) -> int:
+        """Run it within the transaction; return the last sequence number given out, or 0."""
+        sql = statements()
+        for name, parameters in self.operations:
+            connection.execute(sql[name], parameters)
+        last = self._number(connection, sql) if self.events else 0
+        for session_id in self.dropped:
+            connection.execute(sql["drop_events"], (session_id,))
+        return last
+
+    def _number(self, connection: sqlite3.Connection, sql: dict[str, str]) -> int:
+        counts: dict[str, int] = {}
+        for event in self.events:
+            counts[event[0]] = counts.get(event[0], 0) + 1
+        following: dict[str, int] = {}
+        for aggregate, count in counts.items():
+            (end,) = connection.execute(sql["advance"], (aggregate, count)).fetchall()[0]
+            following[aggregate] = end - count
+        for (aggregate, event_id, kind, data), announced in zip(self.events, self.announced, strict=True):
+            following[aggregate] += 1
+            connection.execute(sql["put_event"], (event_id, aggregate, following[aggregate], kind, data))
+            # Told again if the transaction is tried again; published only once one was committed.
+            announced.number(following[aggregate])
+        return following[self.events[-1][0]]
+
+
+def encode_commit(writes: Sequence[Write], events: Sequence[Event], now: int) -> Commit:
+    """Return a commit as it stands at this moment; `now` (ms) is the rows' time.
+
+    Raises `StoreError` for what cannot be stored.
+    """
+    operations: list[Operation] = []
+    dropped: list[str] = []
+    for write in writes:
+        operations.extend(_ENCODE[type(write)](write, now))
+        if isinstance(write, DropSession):
+            dropped.append(write.id)
+    durable: list[Event] = []
+    told: list[tuple[str, str, str, str]] = []
+    for event in events:
+        version = TYPES[event.type].version
+        if version is None:
+            continue
+        session_id = event.session_id
+        if session_id is None:
+            raise StoreError(f"a {event.type} event is durable but names no session")
+        durable.append(event)
+        told.append((session_id, event.id, f"{event.type}.{version}", event.payload().decode()))
+    return Commit(operations, told, dropped, durable)
+
+
+def _put_session(write: PutSession, now: int) -> Iterable[Operation]:
+    columns, left = session_row(write.session)
+    rest = (
+        ("drop_leftover", (write.session.id,)) if left is None else ("put_leftover", (write.session.id, left))
+    )
+    return ("put_session", columns), rest
+
+
+def _put_message(write: PutMessage, now: int) -> Iterable[Operation]:
+    return (("put_message", (*message_row(write.message), now)),)
+
+
+def _put_part(write: PutPart, now: int) -> Iterable[Operation]:
+    return (("put_part", (*part_row(write.part), now)),)
+
+
+def _insert(write: Insert, now: int) -> Iterable[Operation]:
+    for name, parameters in _ENCODE[type(write.row)](write.row, now):
+        yield _FRESH.get(name, name), parameters
+
+
+def _put_project(write: PutProject, now: int) -> Iterable[Operation]:
+    yield "put_project", values_of(write)
+
+
+def _put_follow_up(write: PutFollowUp, now: int) -> Iterable[Operation]:
+    item = write.follow_up
+    prompt, origin = json_text(item.prompt), origin_text(item.origin)
+    yield "put_follow_up", (item.id, item.session_id, item.source, prompt, item.created, origin)
+
+
+def _put_origin(write: PutOrigin, now: int) -> Iterable[Operation]:
+    yield "put_origin", (write.message_id, write.session_id, json_text(write.origin))
+
+
+def _put_ask(write: PutAsk, now: int) -> Iterable[Operation]:
+    yield "put_ask", (write.id, write.session_id, json_text(write.properties))
+
+
+def _put_value(write: PutValue, now: int) -> Iterable[Operation]:
+    if write.value is None:
+        yield "drop_value", (write.plugin, write.key)
+    else:
+        yield "put_value", (write.plugin, write.key, json_text(write.value))
+
+
+def _prune_values(write: PruneValues, now: int) -> Iterable[Operation]:
+    # No key has a larger character.
+    yield "prune_values", (write.plugin, write.prefix, f"{write.prefix}\U0010ffff", write.keep)
+
+
+def _put_approval(write: PutApproval, now: int) -> Iterable[Operation]:
+    rule = write.rule
+    if rule.action != "allow":  # the table of opencode has no column for anything else
+        raise StoreError(f"only `allow` can be remembered for a project, not {rule.action!r}")
+    yield "put_approval", (ids.new("per"), write.project_id, rule.permission, rule.pattern, now)
+
+
+def _put_todos(write: PutTodos, now: int) -> Iterable[Operation]:
+    yield "drop_todos", (write.session_id,)
+    for position, todo in enumerate(write.todos):
+        yield "put_todo", (write.session_id, todo.content, todo.status, todo.priority, position, now)
+
+
+def _put_usage(write: PutUsage, now: int) -> Iterable[Operation]:
+    return ("put_usage", usage_row(write.usage)), *[("add_spent", row) for row in spent_rows(write.usage)]
+
+
+def _drop(name: str) -> Callable[[Any, int], Iterable[Operation]]:
+    return lambda write, now: [(name, (write.id,))]
+
+
+_FRESH: Final = {"put_session": "add_session", "put_message": "add_message", "put_part": "add_part"}
+"""The statements that fail where an id is taken, for those that would change its row."""
+
+_ENCODE: Final[dict[type, Callable[[Any, int], Iterable[Operation]]]] = {
+    PutSession: _put_session,
+    PutMessage: _put_message,
+    PutPart: _put_part,
+    Insert: _insert,
+    PutProject: _put_project,
+    PutFollowUp: _put_follow_up,
+    PutAsk: _put_ask,
+    PutValue: _put_value,
+    PruneValues: _prune_values,
+    PutApproval: _put_approval,
+    PutTodos: _put_todos,
+    PutUsage: _put_usage,
+    PutOrigin: _put_origin,
+    DropSession: _drop("drop_session"),
+    DropMessage: _drop("drop_message"),
+    DropPart: _drop("drop_part"),
+    DropFollowUp: _drop("drop_follow_up"),
+    DropAsk: _drop("drop_ask"),
+}

@@ -7,7 +7,7 @@ are published as the objects they are: do not change what they hold before `comm
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,10 +31,8 @@ from instar.message import (
     ToolSpan,
     WithParts,
 )
-from instar.store import history, projects, rows
-from instar.store.booked import Share, Sum, Usage
-from instar.store.migrate import Synchronous, migrations, prepare, statements
-from instar.store.operations import encode_commit
+from instar.store import projects, rows
+from instar.store.migrate import Synchronous, migrations, prepare
 from instar.store.protocol import (
     FollowUp,
     Lease,
@@ -42,10 +40,15 @@ from instar.store.protocol import (
     PutMessage,
     PutPart,
     Recorded,
+    Share,
+    Stored,
     StoreError,
+    Sum,
+    Usage,
     Whereabouts,
     Write,
 )
+from instar.store.rows import encode_commit, statements
 from instar.store.writer import Near, Readers, Writer
 
 T = TypeVar("T")
@@ -99,9 +102,9 @@ class SqliteStore:
             raise StoreError(f"what was to be stored cannot be written as JSON: {error}") from error
         return self._writer.submit(encoded.run, tuple(events))
 
-    def tell(self, event: Event) -> None:
+    def publish(self, event: Event) -> None:
         """Publish an event that is not kept, after what is being committed."""
-        self._writer.tell(event)
+        self._writer.publish(event)
 
     async def settled(self) -> None:
         """Return once all commits that were asked for are told of, or have failed."""
@@ -113,9 +116,9 @@ class SqliteStore:
 
     async def events_after(
         self, last: str | int, directory: str | None = None, limit: int = 500
-    ) -> list[history.Stored]:
+    ) -> list[Stored]:
         """Return durable events of all sessions, or of a directory's, that were stored after `last`."""
-        found = await self._readers.submit(partial(history.after, statements(), last, directory, limit))
+        found = await self._readers.submit(partial(_events_after, statements(), last, directory, limit))
         return list(found)
 
     async def projects(self, project_id: str | None = None) -> list[Project]:
@@ -331,3 +334,36 @@ def _todo(row: rows.Row) -> Todo:
 
 def _approval(row: rows.Row) -> Rule:
     return Rule(permission=row[0], pattern=row[1], action="allow")
+
+
+_LATER = "\uffff"
+"""Sorts behind every id."""
+
+
+def _events_after(
+    sql: Mapping[str, str], last: str | int, directory: str | None, limit: int, connection: sqlite3.Connection
+) -> list[Stored]:
+    """Return what was stored after `last`, an event's id or a place, oldest first, at most `limit`.
+
+    An id that is not stored itself (of an event that never is, or of a session that is gone) stands for the
+    time in it: ids sort by when they were made.
+    """
+    place = last if isinstance(last, int) else _place(last, connection, sql)
+    chosen = {"place": place, "directory": directory, "limit": limit}
+    return [_stored(row) for row in connection.execute(sql["events_after"], chosen)]
+
+
+def _place(event_id: str, connection: sqlite3.Connection, sql: Mapping[str, str]) -> int:
+    found = connection.execute(sql["event_place"], (event_id,)).fetchone()
+    if found is None:
+        found = connection.execute(sql["event_place_by_time"], (event_id, _LATER)).fetchone()
+    return int(found[0])
+
+
+def _stored(row: tuple[Any, ...]) -> Stored:
+    place, seq, event_id, session_id, kind, data, directory, project_id = row
+    name, _, version = kind.rpartition(".")
+    # Another program may have written it with line ends, which would end a message of an event stream.
+    text = data.replace("\n", " ").replace("\r", " ")
+    number = int(version) if version.isdecimal() else 1
+    return Stored(place, seq, event_id, session_id, name, number, text, directory, project_id)

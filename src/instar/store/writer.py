@@ -67,7 +67,7 @@ class Writer:
         threading.Thread(target=self._run, name="instar-store-writer", daemon=True).start()
         await self._opened
 
-    def tell(self, event: Event) -> None:
+    def publish(self, event: Event) -> None:
         """Publish an event of which nothing is kept: at once, or after what was submitted before it.
 
         Nobody is refused: a turn that ends while the store is closed says so still.
@@ -257,7 +257,7 @@ def _perform(connection: sqlite3.Connection, jobs: list[_Job], path: Path) -> No
 
 def _transaction(connection: sqlite3.Connection, jobs: list[_Job]) -> Exception | None:
     """Do the jobs and commit; or undo them all and return what went wrong."""
-    if not any(job.work for job in jobs):
+    if not [job for job in jobs if job.work]:
         return None
     try:
         connection.execute("BEGIN IMMEDIATE")

@@ -13,7 +13,7 @@ _LOGIN: Final = frozenset(("bash", "dash", "fish", "ksh", "sh", "zsh"))
 """Shells that are told to be a login shell."""
 
 
-class Shell(NamedTuple):
+class LoginShell(NamedTuple):
     """A shell. `acceptable`: it understands the commands that a model writes."""
 
     path: str
@@ -21,11 +21,13 @@ class Shell(NamedTuple):
     acceptable: bool
 
 
-def shells(variables: Mapping[str, str], listed: Path = _LIST) -> list[Shell]:
+def shells(variables: Mapping[str, str], listed: Path = _LIST) -> list[LoginShell]:
     """Return the shells that are there, in the order of `listed` (a file as ``/etc/shells``), the person's own last."""
     found = dict.fromkeys((*_lines(listed), *filter(None, [variables.get("SHELL", "")])))
     return [
-        Shell(path, Path(path).name, Path(path).name not in _UNLIKE) for path in found if is_program(path)
+        LoginShell(path, Path(path).name, Path(path).name not in _UNLIKE)
+        for path in found
+        if is_program(path)
     ]
 
 

@@ -8,13 +8,14 @@ from typing import Final
 
 import msgspec
 
-from instar import ids, wire
+from instar import wire
 from instar.event import Pty, PtyCreated, PtyDeleted, PtyExited, PtyUpdated, make
-from instar.instance import Instance
 from instar.plugin import Invalid, NotFound, points
 from instar.process import ProcessError
+from instar.session.instance import Instance
 from instar.terminal.shells import login, preferred
 from instar.terminal.terminal import Terminal, described
+from instar.wire import ids
 
 MOST: Final = 64
 """Terminals of an instance whose programs run at once."""
@@ -32,7 +33,7 @@ class NoTerminal(NotFound):
         self.pty_id = pty_id
 
 
-class Asked(msgspec.Struct, frozen=True):
+class TerminalRequest(msgspec.Struct, frozen=True):
     """What a person asks for; what is left out is chosen here.
 
     `cwd` is taken from the instance's directory. `env` is put over everything else.
@@ -65,7 +66,7 @@ class Terminals:
             raise NoTerminal(pty_id)
         return found
 
-    async def create(self, asked: Asked, *, lasting: bool = False) -> Pty:
+    async def create(self, asked: TerminalRequest, *, lasting: bool = False) -> Pty:
         """Start a program in a new terminal; `lasting`: it is listed on after the program has exited.
 
         Raises `Invalid` for a folder or a program that is not there, for what no program can be given, and for one
@@ -111,7 +112,7 @@ class Terminals:
         self._found.clear()
         await asyncio.gather(*ending)
 
-    async def _started(self, asked: Asked, lasting: bool) -> Terminal:
+    async def _started(self, asked: TerminalRequest, lasting: bool) -> Terminal:
         cwd = self._instance.directory / asked.cwd
         if "\0" in asked.cwd or not await asyncio.to_thread(cwd.is_dir):
             raise Invalid(f"cannot open a terminal: there is no folder {str(cwd)!r}")

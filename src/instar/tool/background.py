@@ -1,4 +1,4 @@
-"""The `background` tool: shell commands that run on while the model does other things.
+"""The `background` tool: starts shell commands that keep running while the model goes on.
 
 They belong to the session: they end when it is deleted and when the runtime ends, not with the turn.
 """
@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
 from instar.process import Output, Processes
-from instar.tool import bash, place
+from instar.tool import bash, description, place
 from instar.wire import Plain
 
 MOST: Final = 8
@@ -88,16 +88,11 @@ async def end(process: Processes, session_id: str) -> None:
 
 
 TOOL: Final = Tool(
-    description=Path(__file__).with_suffix(".md").read_text(encoding="utf-8").strip(),
-    parameters=PARAMETERS,
-    execute=execute,
-    permissions=permissions,
-    permission="bash",
-    repeatable=True,
+    description("background"), PARAMETERS, execute, permissions, permission="bash", repeatable=True
 )
 
 
-class Shell:
+class _BackgroundCommand:
     """A command that runs, and its output that nobody has read yet."""
 
     def __init__(self, command: str) -> None:
@@ -117,7 +112,7 @@ class Shell:
         self._task.add_done_callback(self._ended)
 
     def runs(self) -> bool:
-        """Whether it still runs."""
+        """True if it still runs."""
         return self._task is not None and not self._task.done()
 
     def state(self) -> str:
@@ -172,7 +167,7 @@ class Shell:
         self._news.set()
 
 
-async def _start(args: Plain, ctx: ToolContext, shells: dict[str, Shell]) -> ToolResult:
+async def _start(args: Plain, ctx: ToolContext, shells: dict[str, _BackgroundCommand]) -> ToolResult:
     if not (args.get("command") or "").strip():
         raise ToolFailure("start needs a command.")
     running = [name for name, shell in shells.items() if shell.runs()]
@@ -186,16 +181,16 @@ async def _start(args: Plain, ctx: ToolContext, shells: dict[str, Shell]) -> Too
     for name in ended[: max(0, len(shells) + 1 - REMEMBERED)]:
         del shells[name]
     name = f"bg{max((int(known[2:]) for known in shells), default=0) + 1}"
-    shell = shells[name] = Shell(args["command"])
+    shell = shells[name] = _BackgroundCommand(args["command"])
     shell.start(ctx, cwd, env)
     return ToolResult(
         f"Started {name}. Read its output with action read and id {name}.", args["command"], {"id": name}
     )
 
 
-def _of(process: Processes, session_id: str) -> dict[str, Shell]:
+def _of(process: Processes, session_id: str) -> dict[str, _BackgroundCommand]:
     return _SHELLS.setdefault(process, {}).setdefault(session_id, {})
 
 
-_SHELLS: Final[WeakKeyDictionary[Processes, dict[str, dict[str, Shell]]]] = WeakKeyDictionary()
+_SHELLS: Final[WeakKeyDictionary[Processes, dict[str, dict[str, _BackgroundCommand]]]] = WeakKeyDictionary()
 """By the runtime's children: what lives exactly as long as the runtime."""

@@ -5,12 +5,11 @@ import os
 import shutil
 import signal
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
 from instar.process import Output, ProcessError
-from instar.tool import command, place
+from instar.tool import command, description, place
 from instar.wire import Plain
 
 DEFAULT_TIMEOUT: Final = 120_000
@@ -83,7 +82,9 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     finally:
         live.close()
     text = "\n\n".join(filter(None, [live.whole(output), _remark(output, milliseconds)]))
-    metadata = {"output": live.shown(), "exit": output.code, **_described(args)}
+    metadata = {"output": live.shown(), "exit": output.code}
+    if isinstance(args.get("description"), str):
+        metadata["description"] = args["description"]
     return ToolResult(text or "(no output)", args.get("description") or args["command"], metadata)
 
 
@@ -92,12 +93,7 @@ def argv(command: str, env: Mapping[str, str]) -> list[str]:
     return [shutil.which("bash", path=env.get("PATH", os.defpath)) or "/bin/sh", "-c", command]
 
 
-TOOL: Final = Tool(
-    description=Path(__file__).with_suffix(".md").read_text(encoding="utf-8").strip(),
-    parameters=PARAMETERS,
-    execute=execute,
-    permissions=permissions,
-)
+TOOL: Final = Tool(description("bash"), PARAMETERS, execute, permissions)
 
 
 class _Live:
@@ -146,7 +142,7 @@ class _Live:
 
 
 def _remark(output: Output, milliseconds: int) -> str:
-    """What the model must know beyond the output: that time was over, or that a signal ended the shell."""
+    """A note for the model if the command timed out or was ended by a signal."""
     if output.timed_out:
         longest = (
             ""
@@ -159,7 +155,3 @@ def _remark(output: Output, milliseconds: int) -> str:
     else:
         return ""
     return f"<shell_metadata>\n{said}\n</shell_metadata>"
-
-
-def _described(args: Plain) -> Plain:
-    return {"description": args["description"]} if isinstance(args.get("description"), str) else {}

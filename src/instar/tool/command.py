@@ -1,31 +1,230 @@
 """What permission rules see of a shell command: each simple command in it, and the places that it names.
 
-Only a shell understands shell; where the reading (`instar.tool.shell`) is in doubt it says so. The rules
-then also see the text cut at every place where a command could begin, and the text behind `DOUBT`, which
-nothing but a rule for everything (``*``) fits, and that only where no narrower one restricts: ``git *`` allowed
-does not let through what was not understood, ``rm *`` denied is found in it, or it is asked about. Wrappers
-(``sudo``, ``xargs``) count as themselves and as what they run.
+Only a shell understands shell, so `instar.tool.shell` says when it is in doubt. The rules then also see the text cut
+at every place where a command could begin, and the text behind `DOUBT`. That matches only a rule for everything
+(``*``), and only where no narrower rule restricts: ``git *`` allowed does not let through what was not understood,
+``rm *`` denied is found in it, or it is asked about. Wrappers (``sudo``, ``xargs``) count as themselves and as what
+they run.
+
+Any word of any command may be a path. Words count that lead out of the folder; of what is not known to be a command
+that works on files, only those that name something that could be there. What a file name's pattern (``*``) or a
+program finds beyond its words is not followed.
 """
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from instar.permission import DOUBT
-from instar.tool.shell import leaf, wrapper
-from instar.tool.shell.reach import Reach
-from instar.tool.shell.simple import Chains, Redirect, Simple, unquoted, written
-from instar.tool.shell.tree import MAX_TEXT, Reading
-from instar.tool.shell.word import Names, Values, Word
+from instar.settings.permission import DOUBT
+from instar.tool.shell import wrapper
+from instar.tool.shell.tree import ScriptReading
+from instar.tool.shell.word import (
+    ASSIGNMENT,
+    COMPOUND,
+    EVALUATED,
+    EVALUATING,
+    NAMING,
+    Chains,
+    Names,
+    Redirect,
+    SimpleCommand,
+    VariableValues,
+    Word,
+    listed,
+    unquoted,
+    written,
+)
+
+MAX_FOLDERS: Final = 16
+"""Folders that a command may run in that are told apart."""
+
+_WRITES: Final = listed("""
+    rm mv cp mkdir rmdir touch chmod chown chgrp ln tee dd install rsync truncate unlink shred mkfifo mknod
+    """)
+"""Commands whose words are what they change: one that cannot be known is in doubt."""
+_FILES: Final = _WRITES | listed("cat ls head tail less more find stat source . tar zip unzip")
+"""Commands whose words count as paths whether or not something is there."""
+_TEXTS: Final = listed("""
+    echo printf true false : exit return kill sleep seq set shift basename dirname expr test [ [[ wait read
+    export unset declare typeset local readonly umask ulimit getopts type which hash break continue
+    """)
+"""Commands whose words are no files that they open."""
+_PROGRAMS: Final = listed("grep egrep fgrep rg ag sed gsed awk gawk mawk nawk jq yq perl python python3")
+"""Commands whose first word is a pattern or a program."""
+_READING: Final = frozenset(["<", "<&"])
+_GLOB: Final = re.compile(r"[*?\[]")
+_ATTACHED: Final = re.compile(r"-[A-Za-z](?=[/~@]|\.\.(?:/|$))")
+_DEVICES: Final = re.compile(
+    r"/dev/(?:null|zero|full|u?random|stdin|stdout|stderr|tty|fd/\d+)|/proc/self/fd/\d+"
+)
+_DOTS: Final = re.compile(r"^\.{1,2}(?:/|$)|(?:^|/)\.{1,2}$")
+"""Where braces may put two dots together."""
+_LONGEST: Final = 4096
+
+
+class _Reach:
+    """The places that one script's commands name; `doubt` when one that is written to cannot be known."""
+
+    def __init__(self, folder: Path, values: VariableValues) -> None:
+        self.doubt = False
+        self.places: list[Path] = []
+        self._folder = str(folder)
+        self._values = values
+        self._folders: dict[Chains, list[str]] = {}
+
+    def add(self, command: SimpleCommand) -> None:
+        """Look at a command."""
+        folders = self._starts(command.chains)
+        for redirect in command.redirects:
+            if redirect.target is None:
+                continue
+            values = self._known(redirect.target, write=redirect.operator not in _READING)
+            for value in values:
+                self._place(value, folders)
+        if not command.silent:
+            self._words(command, folders)
+        if not command.plain and [word.raw for word in command.words[:1]] == ["for"]:
+            self._looped(command.words[3:], folders)
+
+    def _words(self, command: SimpleCommand, folders: Sequence[str]) -> None:
+        words = command.words
+        found = (
+            [one for one in wrapper.inner_commands(words) if isinstance(one, wrapper.InnerCommand)]
+            if command.plain
+            else []
+        )
+        starts = {one.start for one in found}
+        names = {wrapper.program_name(words[one.start]) for one in found if one.sure or one is found[0]}
+        if not found or (len(names) == 1 and names & _TEXTS):
+            return
+        write = bool(names & _WRITES)
+        program = bool(names & _PROGRAMS)
+        for index, word in enumerate(words):
+            if index in starts or (index < max(starts) and ASSIGNMENT.match(word.raw)):
+                continue
+            optional = word.bare.startswith("-")
+            must = bool(names & _FILES) and not optional
+            for value in self._known(word, write=write):
+                for text in _candidates(value):
+                    if (
+                        must
+                        or text.startswith("~")
+                        or self._is_there(text, folders, pattern=program and not optional)
+                    ):
+                        self._place(text, folders)
+            program = program and optional
+
+    def _looped(self, words: Sequence[Word], folders: Sequence[str]) -> None:
+        """The words behind ``for NAME in``: the loop's commands are handed them by a name."""
+        for word in words:
+            for value in self._known(word, write=False):
+                if self._is_there(value, folders, pattern=False):
+                    self._place(value, folders)
+
+    def _known(self, word: Word, *, write: bool) -> list[str]:
+        """The values of a word, its braces taken apart; none, and doubt where it matters, when not known."""
+        values = self._values.of(word)
+        if values is None:
+            self.doubt = self.doubt or write
+            # What stands in front of the part that is not known may lead out already.
+            head = next((one.text for one in word.pieces if one.kind == "text"), "")
+            return [head] if word.pieces and word.pieces[0].kind == "text" and "/" in head else []
+        if not word.braced:
+            return values
+        parts = [part for value in values for part in _braces(value)]
+        self.doubt = self.doubt or (write and any(_DOTS.search(part) for part in parts))
+        return parts
+
+    def _starts(self, chains: Chains) -> list[str]:
+        """The folders that a command may run in; in doubt when one of them cannot be known."""
+        if chains not in self._folders:
+            found: dict[str, None] = {}
+            for chain in chains:
+                found.update(dict.fromkeys(self._followed(chain)))
+            self.doubt = self.doubt or len(found) > MAX_FOLDERS
+            self._folders[chains] = list(found)[:MAX_FOLDERS]
+        return self._folders[chains]
+
+    def _followed(self, chain: Sequence[Word]) -> list[str]:
+        folders = [self._folder]
+        for target in chain:
+            values = self._values.of(target)
+            if values is None or len(values) * len(folders) > MAX_FOLDERS or target.braced or not all(values):
+                self.doubt = True
+                return folders
+            # `cd` folds `..` as written; with -P, and for every other program, links are followed first.
+            joined = [str(Path(folder, _home(value))) for folder in folders for value in values]
+            self.doubt = self.doubt or any(_GLOB.search(value) for value in values)
+            folders = [resolve(path) for path in joined for resolve in (os.path.normpath, os.path.realpath)]
+            folders = list(dict.fromkeys(folders))
+        return folders
+
+    def _is_there(self, text: str, folders: Sequence[str], *, pattern: bool) -> bool:
+        """True if a word names something, or (unless it may be a pattern) a place where something may be made."""
+        if len(text) > _LONGEST:
+            return False
+        for folder in folders:
+            path = Path(folder, _home(_fixed(text)))
+            if os.path.lexists(path) or (not pattern and len(path.parts) > 2 and path.parent.is_dir()):
+                return True
+        return False
+
+    def _place(self, text: str, folders: Sequence[str]) -> None:
+        if len(text) > _LONGEST:
+            self.doubt = True
+            return
+        if not text or _DEVICES.fullmatch(os.path.normpath(text)):
+            return
+        self.doubt = self.doubt or re.match(r"~[^/]", text) is not None
+        for folder in folders:
+            self.places.append(Path(folder, _home(_fixed(text))))
+
+
+def _candidates(value: str) -> Iterator[str]:
+    """The parts of a word that may be a path: all of it, what follows ``=``, what touches a short option."""
+    if re.match(r"[A-Za-z][\w+.-]+://", value) and not value.startswith("file:"):
+        return
+    attached = _ATTACHED.match(value)
+    named = re.match(r"(?:-[A-Za-z]|[\w.-]+=)?@(?=[/~.])", value)
+    if named:
+        yield value[named.end() :]  # a file whose content is sent: curl -d @file
+    elif attached:
+        yield value[attached.end() :]
+    elif not value.startswith("-"):
+        yield value
+    if value.startswith(("/", "~")) and ":" in value:
+        yield value.partition(":")[0]  # a volume to mount, the head of a list of folders
+    if "=" in value:
+        yield value.partition("=")[2]
+    if value.startswith("file://"):
+        yield value.removeprefix("file://")
+
+
+def _fixed(text: str) -> str:
+    """The part of a path in front of the first pattern of file names."""
+    found = _GLOB.search(text)
+    return text if found is None else text[: text.rfind("/", 0, found.start()) + 1] or "."
+
+
+def _home(text: str) -> str:
+    return str(Path.home()) + text[1:] if text == "~" or text.startswith("~/") else text
+
+
+def _braces(value: str) -> Iterator[str]:
+    """The parts of a word in braces, each alone and behind what stands in front of them."""
+    front, *parts = re.split(r"[{},]", value)
+    yield front
+    for part in parts:
+        yield from (part, front + part)
+
 
 MAX_SCRIPTS: Final = 8
 """Scripts inside one another (``sh -c "sh -c ..."``) that are read."""
 
-__all__ = ["DOUBT", "MAX_SCRIPTS", "MAX_TEXT", "Judged", "always", "judge", "patterns"]
 
-
-class Judged(NamedTuple):
+class JudgedCommand(NamedTuple):
     """A command as rules see it.
 
     `patterns` are each simple command, its words joined by one blank, as written and also without their
@@ -39,7 +238,7 @@ class Judged(NamedTuple):
     places: list[Path]
 
 
-def judge(text: str, folder: Path, environment: Mapping[str, str], *, bash: bool = True) -> Judged:
+def judge(text: str, folder: Path, environment: Mapping[str, str], *, bash: bool = True) -> JudgedCommand:
     """Read a command that is to run in `folder`; `bash` False when a plain `sh` will run it.
 
     `environment` holds the variables that it can count on.
@@ -47,24 +246,14 @@ def judge(text: str, folder: Path, environment: Mapping[str, str], *, bash: bool
     text = text.strip(" \t\n")
     # A `cd` out of it asks by itself, so that where the command began is enough to see what leads out.
     script = _Script(text, folder, {**environment, "PWD": str(folder)})
-    doubt = script.doubt or not (bash or wrapper.posix(text))
+    doubt = script.doubt or not (bash or wrapper.is_posix(text))
     found = script.patterns
     if doubt:
         cut = [" ".join(piece.split()) for piece in _CUTS.split(text)]
         found = [text, *found, DOUBT + text, *cut, *(_FRONT.sub("", piece) for piece in cut)]
     known = [pattern for pattern in dict.fromkeys(found) if pattern] or [text]
     lasting = list(dict.fromkeys(script.always)) or [*_exact(text)]
-    return Judged(known, lasting, list(dict.fromkeys(script.places)))
-
-
-def patterns(text: str) -> list[str]:
-    """Return what rules see of a command (`Judged.patterns`) when nothing is known of where it runs."""
-    return judge(text, Path("/"), {}).patterns
-
-
-def always(text: str) -> list[str]:
-    """Return what an `always` answer to a command covers (`Judged.always`)."""
-    return judge(text, Path("/"), {}).always
+    return JudgedCommand(known, lasting, list(dict.fromkeys(script.places)))
 
 
 _CUTS: Final = re.compile(r"[;&|()\n`{}'\"]+")
@@ -87,22 +276,22 @@ class _Script:
         chains: Chains = frozenset([()]),
         depth: int = 0,
     ) -> None:
-        reading = Reading(text, chains)
+        reading = ScriptReading(text, chains)
         self.patterns: list[str] = []
         self.always: list[str] = []
         self.doubt = reading.doubt
         self._known = (folder, environment, depth)
         self._names = {**(names or {}), **dict.fromkeys(set(names or {}) & set(reading.names))}
         self._names = {**reading.names, **self._names}
-        self._values = Values(self._names, environment)
-        self._reach = Reach(folder, self._values)
+        self._values = VariableValues(self._names, environment)
+        self._reach = _Reach(folder, self._values)
         self.places = self._reach.places
         self.doubt = self.doubt or not all(map(self._values.number, reading.evaluated))
         for command in reading.found:
             self._add(command)
         self.doubt = self.doubt or self._reach.doubt
 
-    def _add(self, command: Simple) -> None:
+    def _add(self, command: SimpleCommand) -> None:
         self._reach.add(command)
         if command.silent:
             return
@@ -114,13 +303,13 @@ class _Script:
             return
         if written(command.at(0)) != whole:
             self.patterns.append(whole)
-        for one in wrapper.inner(words):
-            if isinstance(one, wrapper.Script):
+        for one in wrapper.inner_commands(words):
+            if isinstance(one, wrapper.InnerScript):
                 self._script(one, command.chains)
             else:
                 self._inner(command, words, one)
 
-    def _inner(self, command: Simple, words: Sequence[Word], one: wrapper.Inner) -> None:
+    def _inner(self, command: SimpleCommand, words: Sequence[Word], one: wrapper.InnerCommand) -> None:
         taken = words[one.start : one.stop]
         forms = [taken, command.at(one.start)] if one.stop == len(words) else [taken]
         first = taken[0]
@@ -138,7 +327,7 @@ class _Script:
         for name in self._values.of(words[0]) or ():
             yield " ".join([name, *(word.bare for word in words[1:])])
 
-    def _script(self, one: wrapper.Script, chains: Chains) -> None:
+    def _script(self, one: wrapper.InnerScript, chains: Chains) -> None:
         folder, environment, depth = self._known
         if depth >= MAX_SCRIPTS:
             self.doubt = True
@@ -151,7 +340,7 @@ class _Script:
 
 
 def _parted(forms: Sequence[Sequence[Word | Redirect]]) -> bool:
-    """Whether a redirection stands in front of a command's last word, where it would hide that from a rule."""
+    """True if a redirection stands in front of a command's last word, where it would hide that from a rule."""
     items = forms[-1]
     return any(
         isinstance(item, Redirect) and any(isinstance(later, Word) for later in items[at:])
@@ -160,19 +349,19 @@ def _parted(forms: Sequence[Sequence[Word | Redirect]]) -> bool:
 
 
 def _evaluates(words: Sequence[Word]) -> bool:
-    """Whether a builtin is handed something that it evaluates: a subscript may run a command."""
-    name = wrapper.program(words[0])
-    return name in leaf.EVALUATING and any(
-        leaf.EVALUATED.fullmatch(word.bare)
-        or leaf.COMPOUND.match(shape := _shape(word))
-        or ("$" in shape.partition("=")[0] and (name in leaf.NAMING or _has_name(words)))
+    """True if a builtin is handed something that it evaluates: a subscript may run a command."""
+    name = wrapper.program_name(words[0])
+    return name in EVALUATING and any(
+        EVALUATED.fullmatch(word.bare)
+        or COMPOUND.match(shape := _shape(word))
+        or ("$" in shape.partition("=")[0] and (name in NAMING or _has_name(words)))
         for word in words[1:]
     )
 
 
 def _has_name(words: Sequence[Word]) -> bool:
-    """Whether `wait` is given the name of a variable."""
-    return wrapper.program(words[0]) == "wait" and any(
+    """True if `wait` is given the name of a variable."""
+    return wrapper.program_name(words[0]) == "wait" and any(
         re.match(r"-[A-Za-z]*p", word.bare) for word in words[1:]
     )
 
@@ -187,5 +376,5 @@ _STRANGE: Final = re.compile(r"[*?\s\\]").search
 
 
 def _exact(text: str) -> list[str]:
-    """A text as a rule that fits nothing else; none where it would be a wildcard."""
+    """A text as a rule that matches only itself; empty if the text would be a wildcard."""
     return [] if set("*?") & set(text) else [text]

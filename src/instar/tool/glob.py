@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
-from instar.tool import place, search, textfile
+from instar.tool import description, place, search, textfile
 from instar.wire import Plain
 
 PARAMETERS: Final[Plain] = {
@@ -36,9 +36,9 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     if not base.is_dir():
         raise ToolFailure(f"Not a folder: {base}" if base.exists() else textfile.missing(base))
     root, pattern = rooted(args["pattern"], base, ctx)
-    found = await search.files(root, pattern, ctx) if root.is_dir() else search.Found([], 0, True)
+    found = await search.files(root, pattern, ctx) if root.is_dir() else search.SearchResult([], 0, True)
     paths = [path for path, _ in found.files]
-    lines = [*(paths or ["No files found"]), *note(found, len(paths))]
+    lines = [*(paths or ["No files found"]), *truncation_note(found, len(paths))]
     metadata = {"count": len(paths), "truncated": found.total > len(paths)}
     return ToolResult("\n".join(lines), place.shown(root, ctx), metadata, truncate=False)
 
@@ -60,7 +60,7 @@ def rooted(pattern: str, base: Path, ctx: ToolContext) -> tuple[Path, str]:
     return root, "/" + "/".join(parts[literal:])
 
 
-def note(found: search.Found, shown: int) -> list[str]:
+def truncation_note(found: search.SearchResult, shown: int) -> list[str]:
     """Return what to say below a list that does not hold all there is."""
     lines = []
     if found.total > shown:
@@ -72,11 +72,6 @@ def note(found: search.Found, shown: int) -> list[str]:
     return ["", *lines] if lines else []
 
 
-TOOL: Final = Tool(
-    description=Path(__file__).with_suffix(".md").read_text(encoding="utf-8").strip(),
-    parameters=PARAMETERS,
-    execute=execute,
-    permissions=permissions,
-)
+TOOL: Final = Tool(description("glob"), PARAMETERS, execute, permissions)
 
 _WILD: Final = re.compile(r"[*?\[{\\]")

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from instar.plugin.tool import Ask, PermissionDenied, Tool, ToolContext, ToolFailure, ToolResult
-from instar.tool import place, search, textfile
-from instar.tool.glob import note
+from instar.tool import description, place, search, textfile
+from instar.tool.glob import truncation_note
 from instar.wire import Plain
 
 PARAMETERS: Final[Plain] = {
@@ -43,7 +43,9 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     found, hidden = await _readable(found, ctx)
     shown = sum(len(matches) for _, matches in found.files)
     output = (
-        "\n".join(_listed(found, shown)) if found.total else "\n".join(["No matches found", *note(found, 0)])
+        "\n".join(_listed(found, shown))
+        if found.total
+        else "\n".join(["No matches found", *truncation_note(found, 0)])
     )
     if hidden:
         output += f"\n\n(Files with matches that may not be read were left out: {hidden}.)"
@@ -51,20 +53,15 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     return ToolResult(output, args["pattern"], metadata)
 
 
-TOOL: Final = Tool(
-    description=Path(__file__).with_suffix(".md").read_text(encoding="utf-8").strip(),
-    parameters=PARAMETERS,
-    execute=execute,
-    permissions=permissions,
-)
+TOOL: Final = Tool(description("grep"), PARAMETERS, execute, permissions)
 
 
-async def _readable(found: search.Found, ctx: ToolContext) -> tuple[search.Found, int]:
+async def _readable(found: search.SearchResult, ctx: ToolContext) -> tuple[search.SearchResult, int]:
     """What was found in files that may be read, and how many files may not.
 
     To show a line is to read it: a rule for ``*.env`` holds also where a whole folder was searched.
     """
-    kept, lines, hidden = [], 0, 0
+    readable, lines, hidden = [], 0, 0
     for path, matches in found.files:
         try:
             *_, ask = place.asks("read", Path(path), ctx, {"filepath": path})
@@ -74,13 +71,13 @@ async def _readable(found: search.Found, ctx: ToolContext) -> tuple[search.Found
                 raise
             hidden, lines = hidden + 1, lines + len(matches)
         else:
-            kept.append((path, matches))
-    return found._replace(files=kept, total=found.total - lines), hidden
+            readable.append((path, matches))
+    return found._replace(files=readable, total=found.total - lines), hidden
 
 
-def _listed(found: search.Found, shown: int) -> Iterator[str]:
+def _listed(found: search.SearchResult, shown: int) -> Iterator[str]:
     yield f"Found {found.total} match{'' if found.total == 1 else 'es'}"
     for path, matches in found.files:
         yield f"\n{path}:"
         yield from (f"  Line {match.number}: {match.text}" for match in matches)
-    yield from note(found, shown)
+    yield from truncation_note(found, shown)

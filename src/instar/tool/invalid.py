@@ -1,9 +1,9 @@
 """The `invalid` tool: what a call of a tool that is not there becomes. The model is never offered it."""
 
-from pathlib import Path
 from typing import Final
 
 from instar.plugin.tool import Tool, ToolContext, ToolResult
+from instar.tool import description
 from instar.wire import Plain
 
 NAME: Final = "invalid"
@@ -23,9 +23,4 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     return ToolResult(args["error"], "Invalid tool", {"tool": args["tool"]})
 
 
-TOOL: Final = Tool(
-    description=Path(__file__).with_suffix(".md").read_text(encoding="utf-8").strip(),
-    parameters=PARAMETERS,
-    execute=execute,
-    permissions=lambda args, ctx: [],
-)
+TOOL: Final = Tool(description("invalid"), PARAMETERS, execute, lambda args, ctx: [])

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
-from instar.tool import glob, place, search, textfile
+from instar.tool import description, glob, place, search, textfile
 from instar.wire import Plain
 
 PARAMETERS: Final[Plain] = {
@@ -35,17 +35,12 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     found = await search.files(root, "**", ctx, without=args.get("ignore") or ())
     paths = sorted(Path(path).relative_to(root).parts for path, _ in found.files)
     lines = [f"{root}/", *_tree(paths)] if paths else ["No files found"]
-    lines += glob.note(found, len(paths))
+    lines += glob.truncation_note(found, len(paths))
     metadata = {"count": len(paths), "truncated": found.total > len(paths)}
     return ToolResult("\n".join(lines), place.shown(root, ctx), metadata, truncate=False)
 
 
-TOOL: Final = Tool(
-    description=Path(__file__).with_suffix(".md").read_text(encoding="utf-8").strip(),
-    parameters=PARAMETERS,
-    execute=execute,
-    permissions=permissions,
-)
+TOOL: Final = Tool(description("listing"), PARAMETERS, execute, permissions)
 
 
 def _tree(paths: Sequence[tuple[str, ...]], depth: int = 1) -> Iterator[str]:

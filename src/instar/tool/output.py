@@ -1,6 +1,6 @@
 """Limits on what a tool may put into the model's context; the rest is kept in a file.
 
-2,000 lines or 50 KiB, whichever comes first (the reference's section 3.3).
+2,000 lines or 50 KiB, whichever comes first, as in opencode.
 """
 
 import os
@@ -8,8 +8,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from instar import ids
-from instar.wire import Plain
+from instar.wire import Plain, ids
 
 MAX_LINES: Final = 2000
 """Lines of one output that the model is given."""
@@ -18,7 +17,7 @@ MAX_BYTES: Final = 50 * 1024
 
 
 def truncate(text: str, folder: Path, call_id: str) -> tuple[str, Plain]:
-    """Return `text` as the model may have it, and metadata: `truncated`, and `outputPath` of the whole.
+    """Return the part of `text` that the model gets, and metadata: `truncated`, and `outputPath` of the whole.
 
     A text beyond the limits is saved in `folder` (made if need be, for its owner alone) under a new name that
     ends with the call's id; the model is told where, and how to look into it. When it cannot be saved the

@@ -1,14 +1,13 @@
 """The `question` tool: asks the person, with answers to choose from."""
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from instar.api.session import Invalid
 from instar.event import AskedBy, Question
-from instar.plugin.request import Invalid
 from instar.plugin.tool import PermissionDenied, Tool, ToolContext, ToolFailure, ToolResult
+from instar.tool import description
 from instar.wire import Plain
 
 PARAMETERS: Final[Plain] = {
@@ -55,23 +54,12 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     if answers is None:
         raise PermissionDenied("The user dismissed this question.", stop=True)
     lines = [
-        f"{question.question} {_said(labels)}" for question, labels in zip(questions, answers, strict=True)
+        f"{question.question} {', '.join(labels) or '(no answer)'}"
+        for question, labels in zip(questions, answers, strict=True)
     ]
-    return ToolResult(
-        "\n".join(["The person answered:", *lines]), _title(len(questions)), {"answers": answers}
-    )
+    count = len(questions)
+    title = f"Asked {count} question{'' if count == 1 else 's'}"
+    return ToolResult("\n".join(["The person answered:", *lines]), title, {"answers": answers})
 
 
-TOOL: Final = Tool(
-    description=Path(__file__).with_suffix(".md").read_text(encoding="utf-8").strip(),
-    parameters=PARAMETERS,
-    execute=execute,
-)
-
-
-def _said(labels: Sequence[str]) -> str:
-    return ", ".join(labels) or "(no answer)"
-
-
-def _title(count: int) -> str:
-    return f"Asked {count} question{'' if count == 1 else 's'}"
+TOOL: Final = Tool(description("question"), PARAMETERS, execute)

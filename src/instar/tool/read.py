@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
-from instar.tool import picture, place, portable, seen
+from instar.tool import description, media, place
 from instar.tool.output import MAX_BYTES, MAX_LINES
 from instar.tool.textfile import SAMPLE, is_binary, missing, opened
 from instar.wire import Plain
@@ -49,7 +49,7 @@ class Window(NamedTuple):
     first: int
     total: int | None
     full: bool
-    """Whether the size limit ended it."""
+    """True if the size limit ended it."""
 
 
 def permissions(args: Plain, ctx: ToolContext) -> list[Ask]:
@@ -61,18 +61,18 @@ def permissions(args: Plain, ctx: ToolContext) -> list[Ask]:
 async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     """Read. Raises `ToolFailure` when the path is missing, binary, no file, or ends before `offset`."""
     path = place.locate(args["filePath"], ctx)
-    if (mime := picture.kind(path)) is not None:
-        return await picture.read(path, mime, ctx)
-    stamp = seen.stamp(path)
+    if (mime := media.image_type(path)) is not None:
+        return await media.read_image(path, mime, ctx)
+    stamp = place.stamp(path)
     first, limit = args.get("offset") or 1, args.get("limit") or MAX_LINES
     # In a thread: the file may be gigabytes, or on a network. `abort` ends it where cancelling cannot.
     kind = "directory" if path.is_dir() else "file"
-    if kind == "file" and portable.is_pdf(path):
-        found = _part(await portable.text(path, ctx), first, limit)
+    if kind == "file" and media.is_pdf(path):
+        found = _part(await media.pdf_text(path, ctx), first, limit)
     else:
         reader = _entries if kind == "directory" else window
         found = await asyncio.to_thread(reader, path, first, limit, ctx.abort.is_set)
-        seen.note(path, ctx, stamp if kind == "file" else None)
+        place.note_seen(path, ctx, stamp if kind == "file" else None)
     text = "\n".join(_listed(found) if kind == "directory" else _numbered(found))
     metadata = {"preview": "\n".join(found.lines[:PREVIEW]), "truncated": _rest(found) is not None}
     output = f"<path>{path}</path>\n<type>{kind}</type>\n{text}"
@@ -82,7 +82,7 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
 def window(path: Path, first: int, limit: int, stopped: Callable[[], bool]) -> Window:
     """Return up to `limit` lines of a text file from line `first` (from 1) on, without loading the file.
 
-    `stopped` is asked now and then. Raises `ToolFailure` as `execute`.
+    Reading ends when `stopped` returns True. Raises `ToolFailure` as `execute`.
     """
     with opened(path) as file:
         if is_binary(file.read(SAMPLE)):
@@ -96,12 +96,7 @@ def window(path: Path, first: int, limit: int, stopped: Callable[[], bool]) -> W
         return Window(lines, first, total, full)
 
 
-TOOL: Final = Tool(
-    description=Path(__file__).with_suffix(".md").read_text(encoding="utf-8").strip(),
-    parameters=PARAMETERS,
-    execute=execute,
-    permissions=permissions,
-)
+TOOL: Final = Tool(description("read"), PARAMETERS, execute, permissions)
 
 
 def _entries(path: Path, first: int, limit: int, stopped: Callable[[], bool]) -> Window:

@@ -29,7 +29,7 @@ T = TypeVar("T")
 def builtin(
     *,
     subagents: Sequence[tuple[str, str]] = (),
-    skills: skill.Skills | None = None,
+    skills: skill.SkillSource | None = None,
     questions: bool = False,
 ) -> dict[str, Tool]:
     """Return the built-in tools, in the order in which the model is shown them.
@@ -72,6 +72,6 @@ def offered(tools: Mapping[str, T], model_id: str) -> dict[str, T]:
 
 
 def is_patcher(model_id: str) -> bool:
-    """Whether a model was trained on patches: ``gpt-5`` and later, not ``gpt-4…`` nor ``gpt-oss…``."""
+    """True if a model was trained on patches: ``gpt-5`` and later, not ``gpt-4…`` nor ``gpt-oss…``."""
     name = model_id.rpartition("/")[2].lower()
     return re.match(r"gpt-(?!4|oss|3)", name) is not None

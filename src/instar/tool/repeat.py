@@ -1,4 +1,4 @@
-"""Whether a model turns in a circle: the same call for the third time (opencode's ``doom_loop``)."""
+"""Detects a model that makes the same call for the third time (opencode's ``doom_loop``)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -23,11 +23,11 @@ def is_loop(
     asked: ToolPart | None = None,
     registered: Mapping[str, str] = _NONE,
 ) -> bool:
-    """Whether `part`, in the newest message of `history`, is the third call in a row with its tool and input.
+    """True if `part`, in the newest message of `history`, is the third call in a row with its tool and input.
 
-    Or the third in its message, whatever stands between. What a person said last begins a new count. `asked` is a
-    call that the tool of `part` makes: it counts as made where `part` stands, and so do those that others made.
-    `registered` are the names behind aliases: calls of one tool are alike, by whichever name.
+    Also True for the third such call in its message, with others in between. A person's message begins a new count.
+    `asked` is a call that the tool of `part` makes: it counts as a call in the place of `part`, as do the calls of
+    other tools. `registered` maps aliases to tools: calls of one tool by different names are the same.
     """
 
     def made(tool: str, given: Plain) -> tuple[str, Plain]:

@@ -1,26 +1,36 @@
-"""Checks a call's arguments against its tool's JSON Schema (draft 2020-12, as far as tools use it).
+"""Checks a call's arguments against its tool's JSON Schema.
 
-Our own because it runs before every tool call: the ``jsonschema`` package needs 0.09 s to import and
-about a millisecond for a call, this one some 10 to 60 microseconds. ``format``, ``if``, ``contains``,
-``uniqueItems``, ``multipleOf``, ``dependent…`` and ``unevaluated…`` are not checked. References are
-followed inside the document only (``#…``).
+The library ``jsonschema`` does it, as `instar.tool.mistakes` has it. Importing that costs 60 ms, so a value that
+obviously fits a plain schema, as nearly all tools have, passes without it.
 
-Values are never coerced. One kindness: `null` for an optional property that does not accept null counts
+Values are never coerced, with one exception: `null` for an optional property that does not accept null counts
 as absent, since models send it for "not given".
 """
 
 from typing import Any, Final
 
-from instar.tool import wording
-from instar.tool.keywords import ENOUGH, RULES, Mistake, Place, Spot, is_type
 from instar.wire import Plain
 
-MAX_ERRORS: Final = ENOUGH
+MAX_ERRORS: Final = 8
 """How many mistakes one answer names."""
 MAX_DEPTH: Final = 120
-"""How many schemas deep a value is followed; deeper ones are refused."""
-MAX_STEPS: Final = 50_000
-"""How many schemas one check may try: nested alternatives can be exponential."""
+"""How many schemas deep nulls are looked for."""
+
+_PLAIN: Final = frozenset(
+    (
+        *("type", "title", "description", "default", "enum"),
+        *("properties", "required", "additionalProperties", "items"),
+        *("minimum", "maximum", "exclusiveMinimum", "minLength"),
+    )
+)
+_TYPES: Final[dict[Any, tuple[type, ...]]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+}
 
 
 def validate(value: Any, schema: Plain) -> str | None:
@@ -37,87 +47,84 @@ def validate(value: Any, schema: Plain) -> str | None:
 
 
 def problems(value: Any, schema: Any) -> list[str]:
-    """Return what is wrong with `value`, one sentence each, none when it is valid; at most `MAX_ERRORS`."""
-    found = _Check(schema).run(schema, value, (), 0)
-    texts = list(dict.fromkeys(f"{wording.path(mistake.place)}: {mistake.text}" for mistake in found))
-    if len(texts) > MAX_ERRORS:
-        texts[MAX_ERRORS - 1 :] = [f"… and {len(texts) - MAX_ERRORS + 1} more mistakes"]
-    return texts
+    """Return what is wrong with `value`, one sentence each, none when it is valid; at most `MAX_ERRORS`.
+
+    Raises whatever the library does for a schema that is none.
+    """
+    if _fits(value, schema):
+        return []
+    # Start-up time: 60 ms that only a mistake or an uncommon schema pays for.
+    from instar.tool.mistakes import mistakes
+
+    texts: dict[str, None] = {}
+    for text in mistakes(value, schema, schema):
+        if len(texts) == MAX_ERRORS and text not in texts:
+            return [*list(texts)[: MAX_ERRORS - 1], "… and more mistakes"]
+        texts[text] = None
+    return list(texts)
 
 
 def without_nulls(value: Any, schema: Any) -> Any:
     """Return `value` without the optional properties that are null where the schema takes no null."""
-    return _Check(schema).drop_nulls(schema, value, 0)
+    return _dropped(value, schema, schema, 0)
 
 
-class _Check:
-    """One check: the root for references, and how much work it has done."""
-
-    def __init__(self, root: Any) -> None:
-        self.root = root
-        self.steps = 0
-
-    def run(self, schema: Any, value: Any, place: Place, depth: int) -> list[Mistake]:
-        """Return what is wrong with a value that stands at `place`."""
-        self.steps += 1
-        if depth > MAX_DEPTH or self.steps > MAX_STEPS:
-            return [Mistake(place, "nested too deeply to be checked")]
-        if not isinstance(schema, dict):
-            return [] if schema is True else [Mistake(place, "not allowed")]
-        kind = schema.get("type")
-        if kind is not None and not is_type(value, kind):
-            return [Mistake(place, f"expected {wording.expected(schema)}, got {wording.shown(value)}", True)]
-        spot = Spot(self.run, self.target, place, depth + 1)
-        found: list[Mistake] = []
-        for keyword, wanted in schema.items():
-            if keyword in RULES:
-                found += RULES[keyword](spot, schema, wanted, value)
-        return found
-
-    def target(self, reference: Any) -> Any:
-        """Return the schema that a reference means, None when there is none."""
-        return _target(self.root, reference)
-
-    def drop_nulls(self, schema: Any, value: Any, depth: int) -> Any:
-        """Return `value` without needless nulls."""
-        schema = self._followed(schema)
-        if not isinstance(schema, dict) or depth > MAX_DEPTH:
-            return value
-        if isinstance(value, list) and "items" in schema:
-            return [self.drop_nulls(schema["items"], item, depth + 1) for item in value]
-        properties = schema.get("properties")
-        if not isinstance(value, dict) or not isinstance(properties, dict):
-            return value
-        return {
-            name: self.drop_nulls(properties.get(name), item, depth + 1)
-            for name, item in value.items()
-            if item is not None or not self._needless(schema, name)
-        }
-
-    def _needless(self, schema: Plain, name: str) -> bool:
-        if name in schema.get("required", ()) or name not in schema["properties"]:
-            return False
-        return bool(self.run(schema["properties"][name], None, (), 0))
-
-    def _followed(self, schema: Any) -> Any:
-        for _ in range(MAX_DEPTH):
-            if not isinstance(schema, dict) or "$ref" not in schema:
-                return schema
-            schema = self.target(schema["$ref"])
-        return None
+def _is_plain(schema: Any) -> bool:
+    return (
+        isinstance(schema, dict)
+        and schema.keys() <= _PLAIN
+        and isinstance(schema.get("type"), str)
+        and schema["type"] in _TYPES
+        and isinstance(schema.get("properties", {}), dict)
+    )
 
 
-def _target(root: Any, reference: Any) -> Any:
-    """The schema that ``#`` or ``#/a/b`` means in `root`; None when it means none."""
-    if not isinstance(reference, str) or not reference.startswith("#"):
-        return None
-    found = root
-    for step in reference[1:].split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, list) and name.isdigit() and int(name) < len(found):
-            found = found[int(name)]
-        elif isinstance(found, dict) and name in found:
-            found = found[name]
-        else:
-            return None
-    return found if reference == "#" or reference.startswith("#/") else None
+def _fits(value: Any, schema: Any) -> bool:
+    """True if a value obviously fits a plain schema; False: the library has to look."""
+    if not _is_plain(schema) or type(value) not in _TYPES[schema["type"]]:
+        return False
+    if "enum" in schema and (not isinstance(value, str) or value not in schema["enum"]):
+        return False
+    if isinstance(value, dict):
+        known = schema.get("properties", {})
+        return all(name in value for name in schema.get("required", ())) and all(
+            name in known and _fits(item, known[name]) for name, item in value.items()
+        )
+    if isinstance(value, list):
+        return all(_fits(item, schema.get("items")) for item in value)
+    if isinstance(value, str):
+        return len(value) >= int(schema.get("minLength", 0))
+    if isinstance(value, bool):
+        return True
+    above = value > schema.get("exclusiveMinimum", value - 1)
+    return bool(above and schema.get("minimum", value) <= value <= schema.get("maximum", value))
+
+
+def _dropped(value: Any, schema: Any, root: Any, depth: int) -> Any:
+    if not isinstance(schema, dict) or depth > MAX_DEPTH:
+        return value
+    if "$ref" in schema:
+        # Start-up time, as above.
+        from instar.tool.mistakes import meant
+
+        return _dropped(value, meant(schema["$ref"], root), root, depth + 1)
+    if isinstance(value, list) and "items" in schema:
+        return [_dropped(item, schema["items"], root, depth + 1) for item in value]
+    properties = schema.get("properties")
+    if not isinstance(value, dict) or not isinstance(properties, dict):
+        return value
+    optional = properties.keys() - set(schema.get("required", ()))
+    return {
+        name: _dropped(item, properties.get(name), root, depth + 1)
+        for name, item in value.items()
+        if item is not None or name not in optional or _takes_null(properties[name], root)
+    }
+
+
+def _takes_null(schema: Any, root: Any) -> bool:
+    if _is_plain(schema):
+        return False
+    # Start-up time, as above.
+    from instar.tool.mistakes import mistakes
+
+    return next(mistakes(None, schema, root), None) is None

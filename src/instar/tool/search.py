@@ -1,7 +1,7 @@
 """Finds files and lines below a folder: ripgrep where there is one, else `walk` in a process of its own.
 
-Both get the same rules and answer in the same form, which is read as it comes: however much is found,
-only what will be shown is kept. The newest files come first.
+Both get the same rules and print the same format. The output is read as a stream: only what will be shown is kept in
+memory. The newest files come first.
 """
 
 import os
@@ -26,23 +26,31 @@ MAX_LINE: Final = 2000
 MAX_RECORD: Final = 64 << 10
 """Bytes of a line or name that are read; the rest of it is dropped."""
 
+PYTHON: Final = (sys.executable, "-I", "-S", walk.__file__)
+"""The search program that is used where there is no ripgrep."""
+RIPGREP_RULES: Final = (
+    *("--no-config", "--no-messages", "--hidden"),
+    *("--no-ignore-global", "--no-ignore-exclude", "--glob=!.git"),
+)
+"""The rules of `walk` as ripgrep's options: hidden files yes, .git no, the tree's ignore files but not the person's."""
+
 Argv = list[str]
 
 
-class Match(NamedTuple):
+class MatchingLine(NamedTuple):
     """A line that fits."""
 
     number: int
     text: str
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """Paths, newest first, each with its matching lines (none for a search of names); `total` of all found."""
 
-    files: list[tuple[str, list[Match]]]
+    files: list[tuple[str, list[MatchingLine]]]
     total: int
     complete: bool
-    """Whether the search came to its end in time."""
+    """True if the search came to its end in time."""
 
 
 def ripgrep() -> str | None:
@@ -51,61 +59,74 @@ def ripgrep() -> str | None:
     return shutil.which("rg") or (str(beside) if os.access(beside, os.X_OK) else None)
 
 
-async def files(root: Path, pattern: str, ctx: ToolContext, without: Sequence[str] = ()) -> Found:
+def listing_argv(root: Path) -> Argv:
+    """Return the command that prints each file's absolute path below `root`, with a NUL after it."""
+    program = ripgrep()
+    if program is None:
+        return [*PYTHON, "files", str(root)]
+    return [program, *RIPGREP_RULES, "--files", "--null", "--", str(root)]
+
+
+def limited(argv: Sequence[str]) -> Argv:
+    """Return a search command that may take `MEMORY` at most."""
+    # ripgrep reads an ignore file whole: a repository's .gitignore may be a symlink to /dev/zero.
+    return ["/bin/sh", "-c", f'ulimit -v {MEMORY >> 10} 2>/dev/null; exec "$@"', "search", *argv]
+
+
+async def files(root: Path, pattern: str, ctx: ToolContext, without: Sequence[str] = ()) -> SearchResult:
     """Return the files below `root` that fit a glob and none of `without`.
 
     Raises `ToolFailure` for a glob that means nothing.
     """
-    glob, others, kept = _glob(pattern), [_glob(one) for one in without], _Newest()
+    glob, others, newest = _glob(pattern), [_glob(one) for one in without], _Newest()
 
     def take(record: bytes) -> None:
         path = os.fsdecode(record)
         name = os.path.relpath(path, root) if path else ""
         if name and glob.fits(name) and not any(other.fits(name) for other in others):
-            kept.add(path, None)
+            newest.add(path, None)
 
-    program = ripgrep()
-    argv = [*_rg(program), "--files", "--", str(root)] if program else [*_PYTHON, "files", str(root)]
-    output = await _run(argv, _Records(b"\0", take), ctx)
-    return kept.found(complete=not output.timed_out)
+    output = await _run(listing_argv(root), RecordSplitter(b"\0", take), ctx)
+    return newest.found(complete=not output.timed_out)
 
 
-async def lines(root: Path, pattern: str, include: str | None, ctx: ToolContext) -> Found:
+async def lines(root: Path, pattern: str, include: str | None, ctx: ToolContext) -> SearchResult:
     """Return the lines that match a regular expression, in the files below `root` (or in the file `root`).
 
     `include` is a glob for the files. Raises `ToolFailure` for a pattern that is no regular expression.
     """
-    glob, kept = _glob(include) if include else None, _Newest()
+    glob, newest = _glob(include) if include else None, _Newest()
 
     def take(record: bytes) -> None:
         name, _, rest = record.partition(b"\0")
         number, _, text = rest.partition(b":")
         path = os.fsdecode(name)
         if number.isdigit() and (glob is None or root.is_file() or glob.fits(os.path.relpath(path, root))):
-            kept.add(path, Match(int(number), _shown(text)))
+            newest.add(path, MatchingLine(int(number), _shown(text)))
 
-    program = ripgrep()
-    argv = _rg_lines(program, pattern, include, root) if program else _python_lines(pattern, include, root)
-    output = await _run(argv, _Records(b"\n", take), ctx)
+    output = await _run(_lines_argv(root, pattern, include), RecordSplitter(b"\n", take), ctx)
     if output.code == 2 and output.stderr.strip():
-        raise ToolFailure(f"The pattern is not a valid regular expression: {_reason(output.stderr)}")
-    return kept.found(complete=not output.timed_out)
+        said = output.stderr.decode(errors="replace").strip()
+        reason = said.removeprefix("rg: ").removeprefix("regex parse error:").strip()
+        raise ToolFailure(f"The pattern is not a valid regular expression: {reason}")
+    return newest.found(complete=not output.timed_out)
 
 
-class _Records:
-    """Cuts a stream at `separator` and hands on each record, its first `MAX_RECORD` bytes at most."""
+class RecordSplitter:
+    """Cuts a stream at `separator` and hands on each record, its first `limit` bytes at most."""
 
-    def __init__(self, separator: bytes, take: Callable[[bytes], None]) -> None:
+    def __init__(self, separator: bytes, take: Callable[[bytes], None], limit: int = MAX_RECORD) -> None:
         self._separator = separator
         self._take = take
+        self._limit = limit
         self._begun = b""
 
     def __call__(self, data: bytes) -> None:
         *whole, rest = data.split(self._separator)
         for record in whole:
-            self._take((self._begun + record)[:MAX_RECORD])
+            self._take((self._begun + record)[: self._limit])
             self._begun = b""
-        if len(self._begun) < MAX_RECORD:
+        if len(self._begun) < self._limit:
             self._begun += rest
 
 
@@ -113,11 +134,11 @@ class _Newest:
     """Of all that is found, the `LIMIT` that stand in the newest files; the rest is only counted."""
 
     def __init__(self) -> None:
-        self._files: dict[str, tuple[int, list[Match]]] = {}
+        self._files: dict[str, tuple[int, list[MatchingLine]]] = {}
         self._total = 0
         self._held = 0
 
-    def add(self, path: str, match: Match | None) -> None:
+    def add(self, path: str, match: MatchingLine | None) -> None:
         self._total += 1
         _, matches = self._files.setdefault(path, (_modified(path), []))
         if match is None or len(matches) < LIMIT:
@@ -127,10 +148,10 @@ class _Newest:
             self._files = {path: (_modified(path), matches) for path, matches in self._first()}
             self._held = LIMIT
 
-    def found(self, *, complete: bool) -> Found:
-        return Found(self._first(), self._total, complete)
+    def found(self, *, complete: bool) -> SearchResult:
+        return SearchResult(self._first(), self._total, complete)
 
-    def _first(self) -> list[tuple[str, list[Match]]]:
+    def _first(self) -> list[tuple[str, list[MatchingLine]]]:
         """The newest files with `LIMIT` lines in all (a file without lines counts as one)."""
         room, first = LIMIT, []
         for path, (_, matches) in sorted(self._files.items(), key=lambda item: (-item[1][0], item[0])):
@@ -141,33 +162,29 @@ class _Newest:
         return first
 
 
-_PYTHON: Final = [sys.executable, "-I", "-S", walk.__file__]
-
-
-def _rg(program: str) -> Argv:
-    # The rules of `walk`: hidden files yes, .git no, ignore files of the tree but not the person's own.
-    flags = ["--no-config", "--no-messages", "--hidden", "--no-ignore-global", "--no-ignore-exclude"]
-    return [program, *flags, "--glob=!.git", "--null", "--color=never"]
-
-
-def _rg_lines(program: str, pattern: str, include: str | None, root: Path) -> Argv:
-    flags = ["--no-heading", "--with-filename", "--line-number", "--crlf", "--no-mmap"]
+def _lines_argv(root: Path, pattern: str, include: str | None) -> Argv:
+    program = ripgrep()
+    if program is None:
+        return [*PYTHON, "grep", pattern, str(root), *([include] if include else [])]
+    flags = [
+        "--null",
+        "--color=never",
+        "--no-heading",
+        "--with-filename",
+        "--line-number",
+        "--crlf",
+        "--no-mmap",
+    ]
     size = f"--max-filesize={walk.MAX_FILE_BYTES}"
     # As a type a glob chooses among the files that the ignore files leave; as --glob it would overrule them.
     names = [f"--type-add=included:{include}", "--type=included"] if include and "/" not in include else []
-    return [*_rg(program), *flags, size, *names, f"--regexp={pattern}", "--", str(root)]
+    return [program, *RIPGREP_RULES, *flags, size, *names, f"--regexp={pattern}", "--", str(root)]
 
 
-def _python_lines(pattern: str, include: str | None, root: Path) -> Argv:
-    return [*_PYTHON, "grep", pattern, str(root), *([include] if include else [])]
-
-
-async def _run(argv: Sequence[str], records: _Records, ctx: ToolContext) -> Output:
-    # ripgrep reads an ignore file whole: a repository's .gitignore may be a symlink to /dev/zero.
-    limited = ["/bin/sh", "-c", f'ulimit -v {MEMORY >> 10} 2>/dev/null; exec "$@"', "search", *argv]
+async def _run(argv: Sequence[str], records: RecordSplitter, ctx: ToolContext) -> Output:
     try:
         output = await ctx.process.run(
-            limited, cwd=ctx.directory, timeout=SECONDS, limit=4096, on_output=records
+            limited(argv), cwd=ctx.directory, timeout=SECONDS, limit=4096, on_output=records
         )
     except ProcessError as error:
         raise ToolFailure(f"The search could not be started: {error}") from None
@@ -196,8 +213,3 @@ def _modified(path: str) -> int:
 def _shown(text: bytes) -> str:
     line = text.decode(errors="replace").removesuffix("\r")
     return line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}..."
-
-
-def _reason(stderr: bytes) -> str:
-    text = stderr.decode(errors="replace").strip()
-    return text.removeprefix("rg: ").removeprefix("regex parse error:").strip()

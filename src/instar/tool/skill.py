@@ -1,10 +1,10 @@
 """The `skill` tool: loads instructions for a kind of work when they are needed."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final, Protocol
 
 from instar.plugin.tool import Ask, Execute, Tool, ToolContext, ToolFailure, ToolResult
+from instar.tool import description
 from instar.wire import Plain
 
 PARAMETERS: Final[Plain] = {
@@ -14,7 +14,7 @@ PARAMETERS: Final[Plain] = {
 }
 
 
-class Skills(Protocol):
+class SkillSource(Protocol):
     """The skills that there are."""
 
     def all(self) -> Sequence[tuple[str, str]]:
@@ -26,9 +26,9 @@ class Skills(Protocol):
         ...
 
 
-def tool(skills: Skills) -> Tool:
+def tool(skills: SkillSource) -> Tool:
     """Return the tool for the skills that there are now; their list is part of its description."""
-    described = Path(__file__).with_suffix(".md").read_text(encoding="utf-8").strip()
+    described = description("skill")
     listed = "\n".join(f"- {name}: {' '.join(about.split())}" for name, about in skills.all())
     return Tool(f"{described}\n\nThe skills:\n{listed}", PARAMETERS, _execute(skills), permissions)
 
@@ -38,7 +38,7 @@ def permissions(args: Plain, ctx: ToolContext) -> Sequence[Ask]:
     return [Ask("skill", [args["name"]], [args["name"]])]
 
 
-def _execute(skills: Skills) -> Execute:
+def _execute(skills: SkillSource) -> Execute:
     async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
         name = args["name"]
         try:

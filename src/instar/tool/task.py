@@ -1,12 +1,13 @@
 """The `task` tool: hands work to a sub-agent in a session of its own."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
+from instar.api.session import Invalid, NotFound
 from instar.message import Session, SubtaskPart
-from instar.plugin.request import Invalid, NotFound, Task
+from instar.plugin.client import Task
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
+from instar.tool import description
 from instar.wire import Plain
 
 PARAMETERS: Final[Plain] = {
@@ -27,7 +28,7 @@ PARAMETERS: Final[Plain] = {
 
 def tool(subagents: Sequence[tuple[str, str]]) -> Tool:
     """Return the tool for these sub-agents (name, description); their list is part of its description."""
-    described = Path(__file__).with_suffix(".md").read_text(encoding="utf-8").strip()
+    described = description("task")
     listed = "\n".join(f"- {name}: {' '.join(about.split())}" for name, about in subagents)
     return Tool(f"{described}\n\nThe sub-agents:\n{listed}", PARAMETERS, execute, permissions)
 

@@ -1,20 +1,92 @@
-"""Files as tools meet them: opened without surprises, told apart from what is no text, named when missing."""
+"""Text files as tools meet them: opened without surprises, replaced at once, named when missing; changes as diffs."""
 
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
+from difflib import get_close_matches, unified_diff
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from instar.document import atomic_write
 from instar.plugin.tool import ToolFailure
-from instar.tool import diff
+from instar.wire import Plain
+from instar.wire.document import atomic_write
+
+CONTEXT: Final = 3
+"""Unchanged lines shown around a change."""
+MAX_COMPARED: Final = 2000
+"""Changed lines that are compared with each other; beyond, one side replaces the other as a whole."""
+
+LARGEST_SHOWN: Final = 256 * 1024
+"""Characters of a file whose change is shown."""
+
+
+def unified(name: str, before: str, after: str) -> str:
+    """Return the unified diff of a file's text, "" when nothing changed.
+
+    The time is bounded: equal lines at both ends are set aside first, and a change of more than `MAX_COMPARED`
+    lines is given as a whole, since comparing costs their product.
+    """
+    if before == after:
+        return ""
+    if max(len(before), len(after)) > LARGEST_SHOWN:
+        return f"--- {name}\n+++ {name}\n@@ too large to show @@\n"
+    old, new = _lines(before), _lines(after)
+    start = _equal(old, new)
+    end = _equal(old[start:][::-1], new[start:][::-1])
+    lead, tail = max(0, start - CONTEXT), max(0, end - CONTEXT)
+    old_part, new_part = old[lead : len(old) - tail], new[lead : len(new) - tail]
+    if len(old_part) + len(new_part) > MAX_COMPARED:
+        old_size, new_size = len(old_part), len(new_part)
+        header = f"@@ -{lead + bool(old_size)},{old_size} +{lead + bool(new_size)},{new_size} @@"
+        lines = [header, *("-" + line for line in old_part), *("+" + line for line in new_part)]
+    else:
+        lines = [
+            _moved(line, lead) for line in list(unified_diff(old_part, new_part, lineterm="", n=CONTEXT))[2:]
+        ]
+    if not lines:
+        lines = ["@@ only the newline at the end differs @@"]
+    return "\n".join([f"--- {name}", f"+++ {name}", *lines]) + "\n"
+
+
+def counted(name: str, before: str, after: str) -> Plain:
+    """Return the metadata of a change: its `diff`, and as `filediff` the lines added and deleted."""
+    diff = unified(name, before, after)
+    lines = diff.splitlines()[2:]
+    added, deleted = (sum(line.startswith(sign) for line in lines) for sign in "+-")
+    return {"diff": diff, "filediff": {"file": name, "additions": added, "deletions": deleted}}
+
+
+def _lines(text: str) -> list[str]:
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def _equal(one: list[str], other: list[str]) -> int:
+    """How many lines at the start are the same."""
+    count = 0
+    for first, second in zip(one, other, strict=False):
+        if first != second:
+            break
+        count += 1
+    return count
+
+
+def _moved(line: str, lead: int) -> str:
+    """A hunk header counted from the part's start, counted from the file's."""
+    if not line.startswith("@@ "):
+        return line
+    _, old, new, *_ = line.split(" ")
+    return f"@@ {_shift(old, lead)} {_shift(new, lead)} @@"
+
+
+def _shift(span: str, lead: int) -> str:
+    sign, numbers = span[0], span[1:].split(",")
+    return sign + ",".join([str(int(numbers[0]) + lead), *numbers[1:]])
+
 
 SAMPLE: Final = 8192
 """Bytes at the start of a file that say whether it is text."""
-PREVIEW: Final = 4 * (diff.LARGEST + 1)
+PREVIEW: Final = 4 * (LARGEST_SHOWN + 1)
 """Bytes of a file that are read for a diff."""
 LARGEST: Final = 32 << 20
 """Bytes of a file that can be edited."""
@@ -37,7 +109,9 @@ def opened(path: Path) -> Iterator[BinaryIO]:
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)
-        raise ToolFailure(f"Cannot read {path}: it is a {_kind(mode)}")
+        raise ToolFailure(
+            f"Cannot read {path}: it is a {'folder' if stat.S_ISDIR(mode) else 'pipe or device'}"
+        )
     with os.fdopen(descriptor, "rb") as file:
         yield file
 
@@ -61,7 +135,7 @@ def missing(path: Path) -> str:
 
 
 def is_binary(sample: bytes) -> bool:
-    """Whether a file that starts with `sample` is no text: a NUL, or more than 30 % control characters."""
+    """True if a file that starts with `sample` is binary: a NUL, or more than 30 % control characters."""
     if b"\0" in sample:
         return True
     controls = sum(byte < 32 and byte not in _TEXT_CONTROLS for byte in sample)
@@ -121,7 +195,3 @@ def encoded(text: str) -> bytes:
     except UnicodeEncodeError as error:
         half = f"U+{ord(text[error.start]):04X} at {error.start}"
         raise ToolFailure(f"The text holds half of a character ({half}); write the whole one.") from None
-
-
-def _kind(mode: int) -> str:
-    return "folder" if stat.S_ISDIR(mode) else "pipe or device"

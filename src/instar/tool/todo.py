@@ -1,12 +1,12 @@
 """The `todowrite` and `todoread` tools: the session's list of things to do."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 from instar import wire
 from instar.event import Todo
 from instar.plugin.tool import Tool, ToolContext, ToolFailure, ToolResult
+from instar.tool import description
 from instar.wire import Plain
 
 MOST: Final = 200
@@ -59,9 +59,5 @@ def _shown(todos: Sequence[Todo]) -> ToolResult:
     return ToolResult(text, f"{left} todo{'' if left == 1 else 's'}", {"todos": plain})
 
 
-def _described(name: str) -> str:
-    return Path(__file__).with_name(f"{name}.md").read_text(encoding="utf-8").strip()
-
-
-TODOWRITE: Final = Tool(_described("todowrite"), WRITE, write)
-TODOREAD: Final = Tool(_described("todoread"), READ, read)
+TODOWRITE: Final = Tool(description("todowrite"), WRITE, write)
+TODOREAD: Final = Tool(description("todoread"), READ, read)

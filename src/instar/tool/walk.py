@@ -46,12 +46,12 @@ class Glob:
         self._alternatives = [_parts(one) for one in _unbraced(pattern)]
 
     def fits(self, path: str) -> bool:
-        """Whether the glob fits a path that is relative to the glob's root."""
+        """True if the glob fits a path that is relative to the glob's root."""
         names = path.split("/")
         return any(_fits(parts, names) for parts in self._alternatives)
 
 
-class Rule(NamedTuple):
+class IgnoreRule(NamedTuple):
     """A line of an ignore file; paths are relative to its folder."""
 
     glob: Glob
@@ -59,11 +59,11 @@ class Rule(NamedTuple):
     keep: bool
 
 
-Rules = tuple[tuple[str, tuple[Rule, ...]], ...]
+Rules = tuple[tuple[str, tuple[IgnoreRule, ...]], ...]
 """The ignore files that hold in a folder: each one's folder with its rules, outermost first."""
 
 
-def parse(text: str) -> tuple[Rule, ...]:
+def parse(text: str) -> tuple[IgnoreRule, ...]:
     """Return the rules of an ignore file, in their order; a line that is no glob is left out."""
     rules = []
     for line in text.splitlines():
@@ -73,14 +73,14 @@ def parse(text: str) -> tuple[Rule, ...]:
         keep = line.startswith("!")
         glob = line[1:] if keep else line.removeprefix("\\") if line[:2] in ("\\#", "\\!") else line
         try:
-            rules.append(Rule(Glob(glob.removesuffix("/")), glob.endswith("/"), keep))
+            rules.append(IgnoreRule(Glob(glob.removesuffix("/")), glob.endswith("/"), keep))
         except ValueError:
             continue
     return tuple(rules)
 
 
 def ignored(path: str, folder: bool, rules: Rules) -> bool:
-    """Whether the last rule that fits, of the innermost file that has one, takes `path` away."""
+    """True if the last rule that fits, of the innermost file that has one, takes `path` away."""
     for base, lines in reversed(rules):
         inside = path[len(base) :].lstrip("/")
         for rule in reversed(lines):
@@ -99,7 +99,7 @@ def files(root: str) -> Iterator[str]:
     while stack:
         folder, rules, in_repository = stack.pop()
         rules, in_repository = _entered(folder, rules, in_repository)
-        for entry in _entries(folder):
+        for entry in entries(folder):
             is_folder = entry.is_dir(follow_symlinks=False)
             if entry.name == ".git" or ignored(entry.path, is_folder, rules):
                 continue
@@ -191,8 +191,8 @@ def _entered(folder: str, rules: Rules, in_repository: bool) -> tuple[Rules, boo
     return ((*rules, (folder, found)) if found else rules), in_repository
 
 
-def _rules_of(folder: str, in_repository: bool) -> tuple[Rule, ...]:
-    rules: tuple[Rule, ...] = ()
+def _rules_of(folder: str, in_repository: bool) -> tuple[IgnoreRule, ...]:
+    rules: tuple[IgnoreRule, ...] = ()
     for name in (".gitignore", ".ignore") if in_repository else (".ignore",):
         try:
             rules += parse(_bytes(os.path.join(folder, name), MAX_RULES).decode(errors="replace"))
@@ -211,7 +211,8 @@ def _bytes(path: str, most: int) -> bytes:
         return file.read(most)
 
 
-def _entries(folder: str) -> list[os.DirEntry[str]]:
+def entries(folder: str) -> list[os.DirEntry[str]]:
+    """Return what a folder holds; nothing of one that cannot be read."""
     try:
         with os.scandir(folder) as found:
             return list(found)
@@ -272,16 +273,16 @@ def _parts(pattern: str) -> _Parts:
 
 
 def _fits(parts: _Parts, names: Sequence[str]) -> bool:
-    reached = {0}
+    ends = {0}
     for number, part in enumerate(parts):
         if part is None:
             last = number == len(parts) - 1
-            reached = set(range(min(reached) + last, len(names) + 1))
+            ends = set(range(min(ends) + last, len(names) + 1))
         else:
-            reached = {at + 1 for at in reached if at < len(names) and part.fullmatch(names[at])}
-        if not reached:
+            ends = {at + 1 for at in ends if at < len(names) and part.fullmatch(names[at])}
+        if not ends:
             return False
-    return len(names) in reached
+    return len(names) in ends
 
 
 @lru_cache(maxsize=4096)

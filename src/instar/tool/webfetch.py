@@ -1,20 +1,103 @@
-"""The `webfetch` tool: reads a page of the web as Markdown, text or HTML."""
+"""The `webfetch` tool: reads a page of the web as Markdown, text or HTML.
+
+An address that is not the public internet is asked about. The connection is made to the address that was checked, so
+that a name which resolves to another one a moment later (DNS rebinding) gains nothing.
+"""
 
 import asyncio
+import ipaddress
 import re
+import socket
 import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, Final
-from urllib.parse import urljoin
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, NamedTuple
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 import msgspec
 
 from instar.plugin.tool import Ask, Execute, Tool, ToolContext, ToolFailure, ToolResult
 from instar.process import ProcessError
-from instar.tool import address, picture
-from instar.tool.address import Resolve, Target
+from instar.tool import description, media
 from instar.wire import Plain
+
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+"""Returns the addresses of a host name."""
+
+
+class _Target(NamedTuple):
+    """A place to fetch: `url` as it was given, the `address` to connect to, whether that is `private`."""
+
+    url: str
+    scheme: str
+    host: str
+    port: int
+    address: str
+    private: bool
+
+    @property
+    def origin(self) -> str:
+        """``scheme://host:port``."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+async def resolve(host: str, port: int) -> list[str]:
+    """Return a host's addresses, as the system has them. Raises `OSError`."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def _url_parts(url: str) -> SplitResult:
+    """Return the parts of an http or https URL. Raises `ToolFailure` for anything else."""
+    try:
+        found = urlsplit(url)
+        port = found.port
+    except ValueError as error:
+        raise ToolFailure(f"Not an URL: {url[:200]!r}: {error}.") from None
+    if found.scheme not in ("http", "https") or not found.hostname or port == 0:
+        raise ToolFailure(
+            f"Not an URL that can be fetched: {url[:200]!r}; it begins with http:// or https://."
+        )
+    if found.username or found.password:
+        raise ToolFailure("An URL with a user name or password in it is not fetched.")
+    return found
+
+
+async def locate(url: str, resolve: Resolve = resolve) -> _Target:
+    """Return where an URL leads; private when any of its addresses is. Raises `ToolFailure`."""
+    found = _url_parts(url)
+    host = found.hostname or ""
+    port = found.port or (443 if found.scheme == "https" else 80)
+    try:
+        addresses = await resolve(host, port)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ToolFailure(f"The host {host} cannot be found: {reason}.") from None
+    if not addresses:
+        raise ToolFailure(f"The host {host} has no address.")
+    private = any(is_private(address) for address in addresses)
+    return _Target(url, found.scheme, host, port, addresses[0], private)
+
+
+def is_private(address: str) -> bool:
+    """True if an address is anything but the public internet; what cannot be read counts as private."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return True
+    if isinstance(found, ipaddress.IPv6Address):
+        # An IPv4 address in IPv6 clothes is what it is underneath.
+        inner = found.ipv4_mapped or found.sixtofour or _nat64(found)
+        if inner is not None:
+            return is_private(str(inner))
+    return not found.is_global or found.is_multicast
+
+
+def _nat64(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    inside = address in ipaddress.IPv6Network("64:ff9b::/96")
+    return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF) if inside else None
+
 
 LARGEST: Final = 5 << 20
 """Bytes of an answer that are read."""
@@ -66,7 +149,7 @@ _ACCEPT: Final = {
 }
 
 
-class Page(msgspec.Struct, frozen=True):
+class _Page(msgspec.Struct, frozen=True):
     """What came: the URL that answered in the end, its content type and bytes, and whether there was more."""
 
     url: str
@@ -78,11 +161,11 @@ class Page(msgspec.Struct, frozen=True):
 
 def permissions(args: Plain, ctx: ToolContext) -> Sequence[Ask]:
     """Return what fetching this URL needs. An address that is not public is asked for when it is known."""
-    address.parts(args["url"])
+    _url_parts(args["url"])
     return [_page(args["url"])]
 
 
-def executor(resolve: Resolve = address.resolve) -> Execute:
+def executor(resolve: Resolve = resolve) -> Execute:
     """Return the tool's code; `resolve` says where a host is."""
 
     async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
@@ -96,15 +179,10 @@ def executor(resolve: Resolve = address.resolve) -> Execute:
     return execute
 
 
-TOOL: Final = Tool(
-    description=Path(__file__).with_suffix(".md").read_text(encoding="utf-8").strip(),
-    parameters=PARAMETERS,
-    execute=executor(),
-    permissions=permissions,
-)
+TOOL: Final = Tool(description("webfetch"), PARAMETERS, executor(), permissions)
 
 
-async def _fetch(url: str, form: str, seconds: float, resolve: Resolve, ctx: ToolContext) -> Page:
+async def _fetch(url: str, form: str, seconds: float, resolve: Resolve, ctx: ToolContext) -> _Page:
     """Follow an URL to its answer; each place on the way is checked before it is connected to.
 
     A person's answer about a private address does not use up the time.
@@ -116,7 +194,7 @@ async def _fetch(url: str, form: str, seconds: float, resolve: Resolve, ctx: Too
         begun = loop.time()
         try:
             async with asyncio.timeout(left):
-                target = await address.locate(url, resolve)
+                target = await locate(url, resolve)
             left -= loop.time() - begun
             if target.private and target.origin not in asked:
                 await ctx.ask(_private(target))
@@ -127,14 +205,14 @@ async def _fetch(url: str, form: str, seconds: float, resolve: Resolve, ctx: Too
             left -= loop.time() - begun
         except TimeoutError:
             raise ToolFailure(f"{url} did not answer within {seconds:g} s.") from None
-        if isinstance(found, Page):
+        if isinstance(found, _Page):
             return found
         url = urljoin(url, found)
         if target.scheme == "https" and url.startswith("http://"):
             raise ToolFailure(
                 f"{target.url} leads from https to http ({url}); fetch that URL if you want to."
             )
-        address.parts(url)
+        _url_parts(url)
         # A rule speaks of pages: one that is allowed must not lead to one that is not.
         await ctx.ask(_page(url))
     raise ToolFailure(f"{url}: more than {REDIRECTS} redirects.")
@@ -144,12 +222,12 @@ def _page(url: str) -> Ask:
     return Ask("webfetch", [url], ["*"], {"url": url})
 
 
-def _private(target: Target) -> Ask:
+def _private(target: _Target) -> Ask:
     about = {"url": target.url, "address": target.address}
     return Ask("webfetch_private", [target.url], [f"{target.origin}/*"], about)
 
 
-async def _get(target: Target, form: str) -> "Page | str":
+async def _get(target: _Target, form: str) -> "_Page | str":
     """Return the answer of one place, or where it redirects to. Raises `ToolFailure`."""
     # Importing it costs 0.1 s: only who fetches pays for it.
     import httpx2
@@ -176,7 +254,7 @@ async def _get(target: Target, form: str) -> "Page | str":
                 if len(data) > LARGEST:
                     break
             mime = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-            return Page(
+            return _Page(
                 target.url, mime, response.charset_encoding, bytes(data[:LARGEST]), len(data) > LARGEST
             )
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
@@ -185,12 +263,12 @@ async def _get(target: Target, form: str) -> "Page | str":
         ) from None
 
 
-async def _result(page: Page, form: str, ctx: ToolContext) -> ToolResult:
+async def _result(page: _Page, form: str, ctx: ToolContext) -> ToolResult:
     kind = page.mime or "unknown type"
     title = f"{page.url} ({kind})"
-    image = picture.of(page.data[:12])
-    if image is not None and not page.cut and len(page.data) <= picture.LARGEST:
-        files = [picture.attached(page.data, image, page.url.rpartition("/")[2] or "image", ctx)]
+    image = media.image_type_of(page.data[:12])
+    if image is not None and not page.cut and len(page.data) <= media.LARGEST_IMAGE:
+        files = [media.attachment(page.data, image, page.url.rpartition("/")[2] or "image", ctx)]
         return ToolResult(f"The image is attached ({image}).", title, {"url": page.url}, attachments=files)
     if not _is_text(page):
         raise ToolFailure(
@@ -204,19 +282,19 @@ async def _result(page: Page, form: str, ctx: ToolContext) -> ToolResult:
     return ToolResult(text, title, {"url": page.url})
 
 
-def _is_text(page: Page) -> bool:
+def _is_text(page: _Page) -> bool:
     if page.mime.startswith("text/") or re.search(r"(json|xml|javascript|yaml|toml|html)$", page.mime):
         return True
     return page.mime in ("", "application/octet-stream") and b"\0" not in page.data[:8192]
 
 
-def _is_html(page: Page, text: str) -> bool:
+def _is_html(page: _Page, text: str) -> bool:
     if page.mime in ("text/html", "application/xhtml+xml"):
         return True
     return not page.mime and re.match(r"\s*<(!doctype html|html)", text, re.IGNORECASE) is not None
 
 
-def _decoded(page: Page) -> str:
+def _decoded(page: _Page) -> str:
     declared = re.search(rb"<meta[^>]+charset=[\"']?([\w-]+)", page.data[:2048], re.IGNORECASE)
     charset = page.charset or (declared[1].decode("ascii") if declared else "utf-8")
     try:

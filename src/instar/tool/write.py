@@ -1,12 +1,11 @@
 """The `write` tool: creates a file, or replaces all of it."""
 
 import asyncio
-from pathlib import Path
 from typing import Final
 
 from instar import event
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolResult
-from instar.tool import diff, place, seen, textfile
+from instar.tool import description, place, textfile
 from instar.wire import Plain
 
 PARAMETERS: Final[Plain] = {
@@ -22,7 +21,7 @@ PARAMETERS: Final[Plain] = {
 def permissions(args: Plain, ctx: ToolContext) -> list[Ask]:
     """Return what writing this file needs; a person is shown the change."""
     path = place.locate(args["filePath"], ctx)
-    change = diff.unified(place.shown(path, ctx), textfile.preview(path), args["content"])
+    change = textfile.unified(place.shown(path, ctx), textfile.preview(path), args["content"])
     return place.asks("edit", path, ctx, {"filepath": str(path), "diff": change})
 
 
@@ -30,22 +29,16 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     """Write. Raises `ToolFailure` when the place cannot hold the file; what was there is then as it was."""
     path, content = place.locate(args["filePath"], ctx), args["content"]
     name, data = place.shown(path, ctx), textfile.encoded(args["content"])
-    async with place.alone(path, ctx):
-        seen.check(path, ctx, must=True)
+    async with place.locked(path, ctx):
+        place.check_unchanged(path, ctx, must=True)
         before = await asyncio.to_thread(textfile.preview, path)
         exists = await asyncio.to_thread(textfile.replace, path, data)
-        seen.note(path, ctx, seen.stamp(path))
+        place.note_seen(path, ctx, place.stamp(path))
     await ctx.client.publish(event.make(event.FileEdited(file=str(path))))
     # Without `diagnostics` opencode's terminal shows a line in place of what was written.
-    change = {"diff": diff.unified(name, before, content), "diagnostics": {}}
+    change = {"diff": textfile.unified(name, before, content), "diagnostics": {}}
     metadata = {"filepath": str(path), "exists": exists, **change}
     return ToolResult("Wrote file successfully.", name, metadata)
 
 
-TOOL: Final = Tool(
-    description=Path(__file__).with_suffix(".md").read_text(encoding="utf-8").strip(),
-    parameters=PARAMETERS,
-    execute=execute,
-    permissions=permissions,
-    permission="edit",
-)
+TOOL: Final = Tool(description("write"), PARAMETERS, execute, permissions, permission="edit")

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from instar.children import Children
 from instar.message import WithParts, decode_with_parts
-from instar.paths import Paths
 from instar.plugin import Host, PluginInput, Project, Registry, ToolResult, points
 from instar.plugins.evolve.safe import Unkept
 from instar.plugins.evolve.server import server
 from instar.process import Processes
+from instar.sandbox.model_process import Children
+from instar.settings.paths import Paths
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "hello"
 
@@ -49,7 +49,7 @@ if __name__ == "__main__":
     for key, value in result.items():
         print(json.dumps({key: value}), flush=True)
 """
-"""Seed 000's minimal python hook, word for word."""
+"""The minimal Python hook of opencode-evolve's README."""
 
 
 def script(folder: Path, name: str, text: str, mode: int = 0o755) -> Path:
@@ -205,7 +205,7 @@ class Running:
 
     async def accept(self, *paths: str) -> list[str]:
         """Take over what was changed by hand, as ``instar evolve accept`` does; without paths all of it."""
-        return list((await self.engine.back.accept(paths or None)).files)
+        return list((await self.engine.rollback.accept(paths or None)).files)
 
     @property
     def problems(self) -> list[str]:

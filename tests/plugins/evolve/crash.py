@@ -19,7 +19,7 @@ import msgspec
 from instar.plugins.evolve.history.commits import History
 from instar.plugins.evolve.ledger.install import Installer
 from instar.plugins.evolve.ledger.ledger import Ledger
-from instar.plugins.evolve.ledger.repository import Repository
+from instar.plugins.evolve.ledger.repository import WorkspaceRepository
 from instar.process import Processes
 
 
@@ -72,7 +72,7 @@ async def play(case: dict[str, Any]) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     processes = Processes()
-    ledger, repository = Ledger(Path(case["home"]), root), Repository(processes, root)
+    ledger, repository = Ledger(Path(case["home"]), root), WorkspaceRepository(processes, root)
     commit = History(processes, root).commit
     if case["step"] in ("git before", "git after"):
         commit = Half(root, case["step"] == "git after").commit  # type: ignore[assignment]

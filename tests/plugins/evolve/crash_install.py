@@ -12,24 +12,24 @@ from typing import Any
 
 from tests.plugins.evolve.crash import serve
 
-from instar.children import Children
-from instar.paths import Paths
 from instar.plugin import Means, Project
 from instar.plugins.evolve import settings
-from instar.plugins.evolve.candidate import Refused
-from instar.plugins.evolve.engine import Engine
+from instar.plugins.evolve.candidate import CandidateRefused
+from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.evolution import Waits
 from instar.plugins.evolve.gate.pending import Pending
-from instar.plugins.evolve.grants import Grants
-from instar.plugins.evolve.history.chronicle import Chronicle, Entry
+from instar.plugins.evolve.grants import ScriptGrants
+from instar.plugins.evolve.history.audit_log import AuditEntry, AuditLog
+from instar.plugins.evolve.install import ChangeCause
 from instar.plugins.evolve.ledger.install import Installer
-from instar.plugins.evolve.making import Cause
 from instar.plugins.evolve.safe import Unkept
 from instar.process import Processes
+from instar.sandbox.model_process import Children
+from instar.settings.paths import Paths
 
 FILE = "bot.sh"
-AGENT = Cause(tool="evolve_hook_write", session="ses_1", call="call_1", agent="build")
-PERSON = Cause(by="person")
+AGENT = ChangeCause(tool="evolve_hook_write", session="ses_1", call="call_1", agent="build")
+PERSON = ChangeCause(by="person")
 Step = Callable[[str], None]
 
 
@@ -50,19 +50,19 @@ LOW = '{"write": ["state"]}'
 HIGH = '{"write": ["state", "notes"], "network": true}'
 
 
-class _Chronicle(Chronicle):
+class _Chronicle(AuditLog):
     """A chronicle that names its steps."""
 
     step: Step
 
-    def add(self, entry: Entry) -> Entry:
+    def add(self, entry: AuditEntry) -> AuditEntry:
         self.step("chronicle begun")
         added = super().add(entry)
         self.step("chronicle ended")
         return added
 
 
-class _Grants(Grants):
+class _Grants(ScriptGrants):
     """Grants that name their steps."""
 
     step: Step
@@ -96,7 +96,7 @@ class _Pending(Pending):
         return done
 
 
-async def opened(folder: Path, processes: Processes, step: Step | None = None) -> Engine:
+async def opened(folder: Path, processes: Processes, step: Step | None = None) -> EvolveEngine:
     """Open an engine on ``ws`` in `folder`, as a start of instar does; `step` is told each step of a change."""
     environment = {**os.environ, "HOME": str(folder / "home"), "XDG_DATA_HOME": str(folder / "share")}
     os.environ["HOME"] = environment["HOME"]
@@ -120,17 +120,17 @@ async def opened(folder: Path, processes: Processes, step: Step | None = None) -
     async def refresh() -> None:
         await engine.scripts.refresh()
 
-    engine = Engine(means, folder / "ws", processes, _publish, refresh)
+    engine = EvolveEngine(means, folder / "ws", processes, _publish, refresh)
     if step is not None:
         _name_steps(engine, step)
-    engine.ground.begin()
+    engine.policy.begin()
     await engine.open()
-    engine.ground.take(settings.Settings(spawn="plain"))
+    engine.policy.take(settings.EvolveSettings(spawn="plain"))
     await refresh()
     return engine
 
 
-def _name_steps(engine: Engine, step: Step) -> None:
+def _name_steps(engine: EvolveEngine, step: Step) -> None:
     books = engine.books
     books.installer = Installer(books.ledger, books.repository, engine.history.commit, step=step)
     keep = books.keep
@@ -141,26 +141,26 @@ def _name_steps(engine: Engine, step: Step) -> None:
         step(f"keep {name} ended")
 
     books.keep = kept  # type: ignore[method-assign]
-    for name, kind in (("chronicle", _Chronicle), ("grants", _Grants), ("pending", _Pending)):
+    for name, kind in (("audit_log", _Chronicle), ("grants", _Grants), ("pending", _Pending)):
         found = getattr(books, name)
         found.__class__ = kind
         found.step = step
 
 
-async def change(engine: Engine, content: str) -> Any:
+async def change(engine: EvolveEngine, content: str) -> Any:
     """Let the agent propose a whole new text."""
     return await engine.evolution.change(f"hooks/{FILE}", lambda before: content, AGENT)
 
 
-async def _refused(engine: Engine) -> None:
+async def _refused(engine: EvolveEngine) -> None:
     try:
         await change(engine, "#!/bin/sh\nexit 9\n")
-    except Refused:
+    except CandidateRefused:
         return
     raise AssertionError("it was installed")
 
 
-async def _waits(engine: Engine) -> None:
+async def _waits(engine: EvolveEngine) -> None:
     try:
         await change(engine, text("high", HIGH))
     except Waits:
@@ -168,28 +168,28 @@ async def _waits(engine: Engine) -> None:
     raise AssertionError("it does not wait")
 
 
-async def _approve(engine: Engine) -> None:
+async def _approve(engine: EvolveEngine) -> None:
     (entry,) = engine.books.pending.list().entries
     await engine.evolution.approve(entry.id, "ada")
 
 
-async def _taken_back(engine: Engine) -> None:
+async def _taken_back(engine: EvolveEngine) -> None:
     await engine.scripts.call_all("idle", {"answer": ""})
-    assert await engine.back.settle()
+    assert await engine.rollback.settle()
 
 
-async def _passes(engine: Engine) -> None:
+async def _passes(engine: EvolveEngine) -> None:
     """Let what is live pass its probation."""
     for _ in range(3):
         await engine.scripts.call_all("idle", {"answer": ""})
     assert engine.observer.describe(f"hooks/{FILE}") is None
 
 
-async def _nothing(engine: Engine) -> None:
+async def _nothing(engine: EvolveEngine) -> None:
     """Only a start."""
 
 
-OPERATIONS: dict[str, Callable[[Engine], Any]] = {
+OPERATIONS: dict[str, Callable[[EvolveEngine], Any]] = {
     "open": _nothing,
     "pass": _passes,
     "crash": lambda it: change(it, text("crash", LOW, crashes=True)),
@@ -198,7 +198,7 @@ OPERATIONS: dict[str, Callable[[Engine], Any]] = {
     "refuse": _refused,
     "wait": _waits,
     "approve": _approve,
-    "roll back": lambda it: it.back.roll_back("", PERSON),
+    "roll back": lambda it: it.rollback.roll_back("", PERSON),
     "take back": _taken_back,
 }
 

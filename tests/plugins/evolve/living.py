@@ -19,15 +19,15 @@ from tests.plugins.evolve.conftest import (
     script,
 )
 
-from instar.children import Children
-from instar.paths import Paths
 from instar.plugin import Origin, Registry, ToolFailure, ToolResult, points
-from instar.plugins.evolve.history.chronicle import Entry
+from instar.plugins.evolve.history.audit_log import AuditEntry
 from instar.plugins.evolve.safe import Unkept
 from instar.plugins.evolve.server import Evolve
 from instar.plugins.evolve.workspace import Workspace
 from instar.process import Processes
 from instar.sandbox.level import Name
+from instar.sandbox.model_process import Children
+from instar.settings.paths import Paths
 
 HOOKS = {
     "discover": """echo '{"name": "bot", "test": "bot_test.sh", "tools": [{"name": "greet"}]}'""",
@@ -94,9 +94,9 @@ class Living:
         """The properties of the events ``evolve.KIND`` that were published."""
         return [one.properties for one in self.client.published if one.type == f"evolve.{kind}"]
 
-    def chronicle(self, kind: str) -> list[Entry]:
+    def audit_log(self, kind: str) -> list[AuditEntry]:
         """The entries of a kind in the chronicle, newest first."""
-        return [one for one in self.engine.books.chronicle.read().entries if one.kind == kind]
+        return [one for one in self.engine.books.audit_log.read().entries if one.kind == kind]
 
     def subjects(self) -> list[str]:
         """The subjects of the workspace's commits, newest first."""

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from instar.plugin import Busy, Invalid, NotFound, Origin
 from instar.plugins.evolve import actions, protocol
-from instar.plugins.evolve.actions import LONGEST, MOST, Asking, CreateSession, Send
+from instar.plugins.evolve.actions import LONGEST, MOST, ActionRequest, CreateSession, Send
 
 SEED = {
     "actions": [
@@ -20,7 +20,7 @@ def send(**fields):
     return {"type": "send", "session_id": "ses_1", "message": "m"} | fields
 
 
-PERSON = Asking("idle", "ses_0", "msg_1", Origin())
+PERSON = ActionRequest("idle", "ses_0", "msg_1", Origin())
 
 
 class Opened:
@@ -36,14 +36,14 @@ class Opened:
             raise self.fail[action.session_id]
         self.through.append((action, asking.then()))
         if self.hooks is not None:
-            again = Asking("observe_message", action.session_id, "msg_2", asking.then())
+            again = ActionRequest("observe_message", action.session_id, "msg_2", asking.then())
             await actions.carry_out(self.hooks, again, self)
 
     async def create_session(self, action, asking):
         self.through.append((action, asking.then()))
 
 
-def test_the_actions_of_the_seed_are_understood():
+def test_the_actions_of_the_readme_are_understood():
     assert actions.parse(SEED) == ([Send("ses_1", "hello", True), CreateSession("Notes")], [])
     assert actions.parse({}) == ([], [])
 
@@ -96,7 +96,7 @@ async def test_an_action_that_fails_is_named_and_the_others_still_happen(error, 
 
 async def test_an_action_carries_where_it_comes_from():
     doors = Opened()
-    asking = Asking("observe_message", "ses_0", "msg_1", Origin("heartbeat", "ws/12", "evolve.idle"))
+    asking = ActionRequest("observe_message", "ses_0", "msg_1", Origin("heartbeat", "ws/12", "evolve.idle"))
     assert await actions.carry_out(SEED, asking, doors) == ([], "")
     assert {origin for _, origin in doors.through} == {Origin("heartbeat", "ws/12", "evolve.send", 1)}
 
@@ -107,7 +107,7 @@ async def test_an_action_carries_where_it_comes_from():
 )
 async def test_an_action_that_asks_for_itself_again_ends_within_the_cap(origin, named, caplog):
     doors = Opened(hooks={"actions": [send()]})
-    asking = Asking("observe_message", "ses_1", "msg_1", origin)
+    asking = ActionRequest("observe_message", "ses_1", "msg_1", origin)
     assert await actions.carry_out(doors.hooks, asking, doors) == ([], "")
     assert len(doors.through) == actions.DEEPEST
     assert f"{named} has led to 1 action on end, and 1 is allowed" in caplog.text
@@ -136,6 +136,7 @@ json = st.recursive(
 kinds = st.sampled_from([send(), {"type": "create_session"}, {"type": "send"}])
 
 
+@pytest.mark.slow
 @given(st.lists(json | kinds, max_size=8))
 def test_of_whatever_a_script_answers_each_action_is_done_or_named(said):
     answer = protocol.merge([{"actions": said}])

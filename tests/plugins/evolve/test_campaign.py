@@ -41,6 +41,7 @@ async def level():
     return found[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", ROUNDS, ids=lambda made: made.test)
 async def test_bad_candidates_change_nothing_and_good_ones_are_installed_without_a_question(
     tmp_path, level, made
@@ -56,6 +57,7 @@ async def test_bad_candidates_change_nothing_and_good_ones_are_installed_without
                 assert await one.good(good.good(chance, kind, one.bot, one.prompts)) == "installed"
 
 
+@pytest.mark.slow
 async def test_the_campaign_sees_what_goes_live_or_is_changed_or_is_left_running(
     tmp_path, level, monkeypatch
 ):
@@ -88,6 +90,7 @@ async def test_the_campaign_sees_what_goes_live_or_is_changed_or_is_left_running
             await child.wait()
 
 
+@pytest.mark.slow
 async def test_a_new_script_that_does_not_know_a_hook_takes_back_no_prompt_that_is_on_probation(
     tmp_path, level
 ):

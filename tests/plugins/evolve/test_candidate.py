@@ -47,6 +47,7 @@ async def passes(running, file: str, content: str):
     return result
 
 
+@pytest.mark.slow
 async def test_validation_tries_a_candidate_as_an_install_does_and_changes_nothing(kit, start, hello):
     running = await start(hello)
     before = kit.files(hello)
@@ -120,6 +121,7 @@ async def test_a_candidate_meets_the_accepted_test_whatever_was_done_to_it_by_ha
     assert any(problem.startswith("tests/bot_test.sh ") for problem in running.problems)
 
 
+@pytest.mark.slow
 async def test_a_test_that_hangs_is_ended_and_the_candidate_refused(kit, start, bot):
     kit.script(bot / "tests", "bot_test.sh", "#!/bin/sh\nsleep 60\n")
     kit.script(bot / "config", "evolve.jsonc", '{"hook_timeout": 3000}', mode=0o644)
@@ -157,6 +159,7 @@ async def test_the_test_runs_in_the_copy_without_the_persons_keys(start, bot):
     assert said.keys() & {"OPENAI_API_KEY", "GH_TOKEN", "SOME_SETTING"} == set()
 
 
+@pytest.mark.slow
 async def test_a_candidate_that_writes_in_its_workspace_writes_in_the_copy(kit, start, bot):
     (bot / "state.txt").write_text("before")
     running = await start(bot)
@@ -167,6 +170,7 @@ async def test_a_candidate_that_writes_in_its_workspace_writes_in_the_copy(kit, 
     assert kit.files(bot) == before
 
 
+@pytest.mark.slow
 async def test_what_a_test_made_read_only_is_removed_too(start, bot, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "t"))
     monkeypatch.setenv("TMPDIR", str(tmp_path / "t"))

@@ -49,6 +49,7 @@ def stage(person):
 
 
 # Not shrunk: a round that waits for something takes its time each time.
+@pytest.mark.slow
 @settings(
     max_examples=80,
     deadline=None,

@@ -14,9 +14,9 @@ from tests.plugins.evolve import crash_install
 from tests.plugins.evolve.crash_install import FILE, HIGH, LOW, opened, text
 
 from instar.plugins.evolve.gate.authority import HOLDS, Authority
+from instar.plugins.evolve.install import NotChanged
 from instar.plugins.evolve.ledger import transaction
 from instar.plugins.evolve.ledger.standing import LARGEST
-from instar.plugins.evolve.making import NotChanged
 from instar.process import Processes
 
 STEPS = list(transaction.STEPS)
@@ -136,8 +136,8 @@ async def engine_on():
     processes = Processes()
     opening = []
 
-    async def start(scene: Scene) -> Any:
-        opening.append(await opened(scene.folder, processes))
+    async def start(gate_context: Scene) -> Any:
+        opening.append(await opened(gate_context.folder, processes))
         return opening[-1]
 
     yield start
@@ -146,6 +146,7 @@ async def engine_on():
     await processes.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("operation", "step"), CASES)
 async def test_an_engine_that_is_killed_is_at_one_of_the_two_versions_and_grants_no_more_than_was_granted(
     made, engine_on, operation, step
@@ -163,7 +164,7 @@ async def test_an_engine_that_is_killed_is_at_one_of_the_two_versions_and_grants
     known = engine.books.grants.of(FILE)
     assert known is None or known.grant <= granted
     # What the agent made is held, whatever was not written any more.
-    held = engine.ground.held(FILE, engine.version(f"hooks/{FILE}"))
+    held = engine.policy.held(FILE, engine.version(f"hooks/{FILE}"))
     place = await engine.place(FILE, made.root)
     assert (place.confine is not None) == (held is not None)
     assert held is not None or live not in AGENTS
@@ -182,6 +183,7 @@ async def test_an_engine_that_is_killed_is_at_one_of_the_two_versions_and_grants
     assert installed.commit is not None
 
 
+@pytest.mark.slow
 async def test_a_change_that_could_not_be_made_leaves_the_version_before_it_on_probation(made, engine_on):
     made.before("lower")
     engine = await engine_on(made)

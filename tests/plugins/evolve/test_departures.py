@@ -5,7 +5,7 @@ import json
 import pytest
 from tests.plugins.evolve.living import bot, discover, living, workspace
 
-from instar.plugins.evolve.making import Cause
+from instar.plugins.evolve.install import ChangeCause
 
 BY_HAND = bot("# by hand", execute_tool="""echo '{"result": "by hand"}'""")
 
@@ -32,12 +32,12 @@ async def test_what_a_person_accepts_runs_and_is_committed_as_theirs(root, kit):
     async with living(root) as live:
         (root / "hooks" / "bot.sh").write_text(BY_HAND)
         await live.step()
-        await live.engine.back.accept(["hooks/bot.sh"])
+        await live.engine.rollback.accept(["hooks/bot.sh"])
         assert await live.said("bot_greet") == "by hand"
         assert live.problems == []
         assert live.subjects() == ["accept by hand", "initial"]
         assert "By: person" in kit.git(root, "log", "-1", "--format=%B")
-        assert [one.by for one in live.chronicle("accepted")] == ["person"]
+        assert [one.by for one in live.audit_log("accepted")] == ["person"]
 
 
 async def test_what_a_person_restores_is_the_accepted_version_again(root):
@@ -45,13 +45,14 @@ async def test_what_a_person_restores_is_the_accepted_version_again(root):
     async with living(root) as live:
         (root / "hooks" / "bot.sh").write_text(BY_HAND)
         (root / "prompts" / "chat.md").unlink()
-        await live.engine.back.restore(None)
+        await live.engine.rollback.restore(None)
         assert (root / "hooks" / "bot.sh").read_text() == bot()
         assert (root / "prompts" / "chat.md").read_text() == "Be kind.\n"
         assert live.problems == []
         assert await live.said("bot_greet") == "hello"
 
 
+@pytest.mark.slow
 async def test_scripts_and_prompts_that_are_gone_serve_on_and_new_ones_are_not_run(root, kit):
     code = """sed 's/.*"chat":"\\([^"\\\\]*\\).*/{"result": "\\1"}/'"""
     workspace(root, bot(execute_tool=code))
@@ -66,10 +67,11 @@ async def test_scripts_and_prompts_that_are_gone_serve_on_and_new_ones_are_not_r
         told = "\n".join(live.problems)
         for words in ("hooks/bot.sh is gone", "prompts/chat.md was changed", "hooks/new.sh is new"):
             assert words in told
-        await live.engine.back.accept(["hooks/new.sh"])
+        await live.engine.rollback.accept(["hooks/new.sh"])
         assert "new_t" in live.hooks["tool"]
 
 
+@pytest.mark.slow
 async def test_a_test_that_was_weakened_behind_the_gate_does_not_judge(root):
     workspace(root)
     async with living(root) as live:
@@ -81,6 +83,7 @@ async def test_a_test_that_was_weakened_behind_the_gate_does_not_judge(root):
         assert not (root / "tests" / "bot_test.sh").exists()
 
 
+@pytest.mark.slow
 async def test_an_eval_that_was_taken_away_behind_the_gate_judges_on_and_one_that_was_put_there_does_not(
     root, kit
 ):
@@ -94,6 +97,7 @@ async def test_an_eval_that_was_taken_away_behind_the_gate_judges_on_and_one_tha
         assert "1 eval no worse" in await live.write(bot("# point\n# and more"))
 
 
+@pytest.mark.slow
 async def test_a_departed_file_is_not_committed_with_a_tool_run_that_changes_others(root, kit):
     workspace(
         root, bot(execute_tool="""echo 1 >>notes.md; echo '# x' >>hooks/bot.sh; echo '{"result": "done"}'""")
@@ -105,6 +109,7 @@ async def test_a_departed_file_is_not_committed_with_a_tool_run_that_changes_oth
         assert "hooks/bot.sh" in "\n".join(live.problems)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["bubblewrap", "landlock"])
 async def test_a_script_in_a_sandbox_writes_its_folder_also_while_another_file_has_departed(root, level):
     (root / "state").mkdir()
@@ -129,6 +134,7 @@ async def test_what_departed_while_nobody_looked_is_told_at_the_start(root):
         assert "hooks/bot.sh was changed" in again.problems[0]
 
 
+@pytest.mark.slow
 async def test_settings_broken_on_disk_leave_the_last_good_ones_in_force_also_after_a_restart(root):
     workspace(root)
     config = root / "config" / "evolve.jsonc"
@@ -157,6 +163,7 @@ async def test_the_gates_own_settings_may_not_stand_in_the_workspace(root):
 # -- pins and freezing ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_pinned_file_is_not_changed_by_the_agent_and_others_are(root):
     workspace(root)
     async with living(root, config={"pins": ["prompts"]}) as live:
@@ -169,6 +176,7 @@ async def test_a_pinned_file_is_not_changed_by_the_agent_and_others_are(root):
         await live.write(bot("# again"))
 
 
+@pytest.mark.slow
 async def test_what_a_person_froze_stays_frozen_over_a_restart_until_they_thaw_it(root):
     workspace(root)
     async with living(root) as live:
@@ -182,7 +190,7 @@ async def test_what_a_person_froze_stays_frozen_over_a_restart_until_they_thaw_i
         assert any("away for a week" in problem for problem in again.problems)
         await again.engine.evolution.thaw()
         await again.write(bot("# more"))
-        assert [len(again.chronicle(kind)) for kind in ("frozen", "thawed")] == [1, 1]
+        assert [len(again.audit_log(kind)) for kind in ("frozen", "thawed")] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -221,6 +229,7 @@ async def test_new_files_are_refused_unless_the_person_allows_them(root):
         assert "fresh.sh" not in json.dumps(live.hooks["tool"]["evolve_hook_write"].parameters)
 
 
+@pytest.mark.slow
 async def test_a_new_script_comes_with_its_test_both_through_the_gate_in_one_commit(root, kit):
     workspace(root)
     async with living(root, config={"create": "allow"}) as live:
@@ -243,6 +252,7 @@ async def test_a_new_script_comes_with_its_test_both_through_the_gate_in_one_com
         assert (root / "prompts" / "tone.md").read_text() == "x\n"
 
 
+@pytest.mark.slow
 async def test_a_new_script_may_bring_no_test_over_one_that_stands_and_no_hidden_or_distant_file(root, kit):
     workspace(root)
     async with living(root, config={"create": "allow"}) as live:
@@ -251,12 +261,13 @@ async def test_a_new_script_may_bring_no_test_over_one_that_stands_and_no_hidden
         assert "only a new script brings a test" in said
         kit.script(root / "tests", "fresh_test.sh", weak)
         assert "there is a tests/fresh_test.sh already" in await live.refused(NEW, "fresh.sh", test=NEW_TEST)
-        await live.engine.back.accept(["tests/fresh_test.sh"])
+        await live.engine.rollback.accept(["tests/fresh_test.sh"])
         assert "there is a tests/fresh_test.sh already" in await live.refused(NEW, "fresh.sh", test=NEW_TEST)
         for file in ("../x.sh", ".x.sh", "__x.sh", "a/b.sh", "", "x\0.sh"):
             await live.refused(NEW, file, test=weak)
 
 
+@pytest.mark.slow
 async def test_a_new_script_runs_behind_the_shield_from_the_start(root):
     workspace(root)
     text = bot(
@@ -270,13 +281,14 @@ async def test_a_new_script_runs_behind_the_shield_from_the_start(root):
         assert not (root / "prompts" / "x.md").exists()
 
 
+@pytest.mark.slow
 async def test_a_person_may_change_what_is_pinned_and_frozen_for_the_agent(root):
     workspace(root)
     async with living(root, config={"pins": ["hooks"]}) as live:
         await live.engine.evolution.freeze()
         content = bot("# by their order")
         installed = await live.engine.evolution.change(
-            "hooks/bot.sh", lambda text: content, Cause(by="person")
+            "hooks/bot.sh", lambda text: content, ChangeCause(by="person")
         )
         assert installed.commit is not None
         assert (root / "hooks" / "bot.sh").read_text() == content

@@ -15,7 +15,7 @@ def tool(name: str, **fields):
     return {"name": name, "description": "d", "parameters": {"trait": "t", "old": "o", "new": "n"}, **fields}
 
 
-def test_the_seeds_example_registers_a_prefixed_tool_and_a_test():
+def test_the_readmes_example_registers_a_prefixed_tool_and_a_test():
     found = discovery.register("persona.py", SEED)
     assert (found.name, found.test, found.problems) == ("persona", "persona_test.py", ())
     assert [(one.name, one.full, one.description) for one in found.tools] == [

@@ -12,6 +12,7 @@ def test_new_text_is_taken_literally(new):
     assert edit.replace("a b c", "b", new) == (f"a {new} c", 1)
 
 
+@pytest.mark.slow
 @given(st.text(), st.text(min_size=1), st.text(), st.text())
 def test_what_is_around_the_replaced_text_stays(head, old, new, tail):
     assume(old != new and (head + old + tail).count(old) == 1)

@@ -31,6 +31,7 @@ async def refused(kit, running, root, tool: str, **args) -> str:
     return str(error.value)
 
 
+@pytest.mark.slow
 async def test_the_registered_test_guards_a_script_that_was_broken_by_hand_also_after_a_restart(
     kit, start, hello
 ):
@@ -50,6 +51,7 @@ async def test_the_registered_test_guards_a_script_that_was_broken_by_hand_also_
     assert "hello_note_list" in again.tools
 
 
+@pytest.mark.slow
 async def test_a_name_that_another_script_has_is_refused(kit, start, root):
     kit.shell(root, "a.sh", discover='{"name": "a"}')
     kit.script(root / "hooks", "b.sh", "#!/bin/sh\nexit 3\n")
@@ -60,6 +62,7 @@ async def test_a_name_that_another_script_has_is_refused(kit, start, root):
     assert "a.sh and b.sh both register the name 'a'" in said
 
 
+@pytest.mark.slow
 async def test_a_file_that_somebody_changes_while_its_candidate_is_tested_is_not_overwritten(
     kit, start, hello
 ):
@@ -80,13 +83,14 @@ async def test_a_file_that_somebody_changes_while_its_candidate_is_tested_is_not
     ):
         await changing
     assert path.read_text() == text + "# by hand\n"
-    last, *_ = running.engine.books.chronicle.read().entries
+    last, *_ = running.engine.books.audit_log.read().entries
     assert (last.kind, last.by, last.stage, last.files) == ("refused", "agent", "install", ["hooks/hello.py"])
     assert "hooks/hello.py was changed, behind the gate" in last.text
     (told,) = [one.properties for one in running.client.published if one.type == "evolve.refused"]
     assert (told.file, told.stage) == ("hooks/hello.py", "install")
 
 
+@pytest.mark.slow
 async def test_changes_at_the_same_time_are_made_one_after_another(kit, start, hello):
     running = await start(hello)
     results = await asyncio.gather(
@@ -101,6 +105,7 @@ async def test_changes_at_the_same_time_are_made_one_after_another(kit, start, h
     assert "No notes." in (hello / "hooks" / "hello.py").read_text()
 
 
+@pytest.mark.slow
 async def test_a_change_is_installed_also_when_git_cannot_commit_it(kit, start, hello):
     running = await start(hello)
     (hello / ".git" / "index.lock").write_text("")
@@ -110,6 +115,7 @@ async def test_a_change_is_installed_also_when_git_cannot_commit_it(kit, start, 
     assert any("index.lock" in problem for problem in running.problems)
 
 
+@pytest.mark.slow
 async def test_what_somebody_changed_while_its_commit_was_owed_is_not_committed(kit, start, hello):
     running = await start(hello)
     lock, prompt = hello / ".git" / "index.lock", hello / "prompts" / "chat.md"
@@ -125,6 +131,7 @@ async def test_what_somebody_changed_while_its_commit_was_owed_is_not_committed(
     assert shown == ["hello_note_write", "notes/n.md", "evolve_prompt_write", "chat.md", "prompts/chat.md"]
 
 
+@pytest.mark.slow
 async def test_a_cancelled_tool_run_ends_at_once_and_what_it_changed_is_committed_with_the_next_one(
     kit, start, root
 ):
@@ -150,6 +157,7 @@ async def test_a_cancelled_tool_run_ends_at_once_and_what_it_changed_is_committe
     assert kit.git(root, "show", "--name-only", "--format=%s").split() == ["a_slow", "half.md"]
 
 
+@pytest.mark.slow
 async def test_a_tool_run_that_fails_is_committed_too(kit, start, root):
     text = """#!/bin/sh\n[ $1 = discover ] && echo '{"tools": [{"name": "t"}]}' && exit; echo 1 >half.md; exit 3\n"""
     kit.script(root / "hooks", "a.sh", text)
@@ -159,6 +167,7 @@ async def test_a_tool_run_that_fails_is_committed_too(kit, start, root):
     assert kit.git(root, "show", "--name-only", "--format=%s").split() == ["a_t", "half.md"]
 
 
+@pytest.mark.slow
 async def test_what_the_person_staged_before_an_evolution_stays_staged(kit, start, hello):
     running = await start(hello)
     (hello / "mine.md").write_text("mine")

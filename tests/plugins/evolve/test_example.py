@@ -31,6 +31,7 @@ HOOKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hook", HOOKS)
 def test_it_answers_every_hook_of_the_protocol(hello: Path, hook: str):
     fields, key = HOOKS[hook]
@@ -49,6 +50,7 @@ def test_its_settings_are_read_without_a_warning(hello: Path):
     assert loaded.settings.heartbeat_ms == -1
 
 
+@pytest.mark.slow
 def test_its_own_test_passes(hello: Path):
     done = subprocess.run(
         [hello / "tests" / "hello_test.py"], env={"PATH": os.environ["PATH"]}, capture_output=True

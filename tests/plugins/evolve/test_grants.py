@@ -11,13 +11,13 @@ import msgspec
 import pytest
 from tests.plugins.evolve.living import Living, bot, discover, living, workspace
 
-from instar.paths import Paths
-from instar.plugins.evolve.candidate import Refused
+from instar.plugins.evolve.candidate import CandidateRefused
 from instar.plugins.evolve.gate.pending import NotPending
-from instar.plugins.evolve.making import Cause, NotChanged
+from instar.plugins.evolve.install import ChangeCause, NotChanged
+from instar.settings.paths import Paths
 
 LEVELS = ("bubblewrap", "landlock")
-PERSON = Cause(by="person")
+PERSON = ChangeCause(by="person")
 
 
 def probe(comment: str = "", **more: Any) -> str:
@@ -87,6 +87,7 @@ async def wait_id(live: Living) -> str:
 # -- what is enforced -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 async def test_a_persons_own_script_runs_as_they_do_and_from_the_agents_first_version_on_behind_the_shield(
     root, tmp_path, level, port
@@ -116,6 +117,7 @@ async def test_a_persons_own_script_runs_as_they_do_and_from_the_agents_first_ve
     assert (root / "notes" / "a.md").read_text() == "written"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 async def test_a_manifest_is_enforced_no_network_and_only_its_folders(root, level, port):
     workspace(root, probe())
@@ -132,6 +134,7 @@ async def test_a_manifest_is_enforced_no_network_and_only_its_folders(root, leve
         assert live.subjects() == ["bot_do", "evolve_hook_write bot.sh", "initial"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 async def test_the_limits_of_a_manifest_hold_the_live_version(root, level):
     said = """[ -e slow ] && sleep 60; echo "{\\"result\\": \\"$(ulimit -t) $(ulimit -v)\\"}\""""
@@ -144,6 +147,7 @@ async def test_the_limits_of_a_manifest_hold_the_live_version(root, level):
         assert "took longer than hook_timeout (4000 ms)" in await live.said("bot_greet")
 
 
+@pytest.mark.slow
 async def test_variables_that_look_like_secrets_are_given_by_the_persons_settings_alone(root):
     workspace(root, probe())
     given = {"A_TOKEN": "aaaaaaaa", "B_TOKEN": "bbbbbbbb"}
@@ -162,6 +166,7 @@ async def test_variables_that_look_like_secrets_are_given_by_the_persons_setting
         assert await live.said("bot_do", what="env", where="B_TOKEN") == "bbbbbbbb"
 
 
+@pytest.mark.slow
 async def test_a_script_that_never_left_its_manifest_may_grow_inside_it(root):
     workspace(root, probe())
     async with living(root) as live:
@@ -175,6 +180,7 @@ async def test_a_script_that_never_left_its_manifest_may_grow_inside_it(root):
 # -- what raises waits ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_candidate_that_drops_its_manifest_waits_for_a_person_and_is_installed_by_their_word(root):
     workspace(root)
     held, free = bot(discover=discover(sandbox={"write": ["state"]})), bot("# free")
@@ -193,11 +199,12 @@ async def test_a_candidate_that_drops_its_manifest_waits_for_a_person_and_is_ins
         assert (root / "hooks" / "bot.sh").read_text() == free
         assert installed.epoch == live.engine.books.ledger.epoch
         assert live.engine.books.pending.list().entries == []
-        (approved,) = live.chronicle("approved")
+        (approved,) = live.audit_log("approved")
         assert (approved.by, "ada" in approved.text) == ("person", True)
         await live.write(bot("# free, and another"))  # what was granted stays granted
 
 
+@pytest.mark.slow
 async def test_a_rejected_candidate_is_answered_at_once_when_it_comes_again(root):
     workspace(root)
     async with living(root) as live:
@@ -212,6 +219,7 @@ async def test_a_rejected_candidate_is_answered_at_once_when_it_comes_again(root
             await live.engine.evolution.approve("00000000", "ada")
 
 
+@pytest.mark.slow
 async def test_the_same_candidate_waits_once_however_often_it_is_proposed(root):
     workspace(root)
     async with living(root) as live:
@@ -220,6 +228,7 @@ async def test_the_same_candidate_waits_once_however_often_it_is_proposed(root):
         assert len(live.engine.books.pending.list().entries) == 1
 
 
+@pytest.mark.slow
 async def test_what_waits_is_not_approved_over_another_version_than_it_was_judged_against(root):
     workspace(root)
     async with living(root) as live:
@@ -232,6 +241,7 @@ async def test_what_waits_is_not_approved_over_another_version_than_it_was_judge
         assert "# other" in (root / "hooks" / "bot.sh").read_text()
 
 
+@pytest.mark.slow
 async def test_an_approved_candidate_is_judged_once_more(root):
     workspace(root)
     async with living(root) as live:
@@ -239,12 +249,13 @@ async def test_an_approved_candidate_is_judged_once_more(root):
         await waits(live, bot())
         test = root / "tests" / "bot_test.sh"
         test.write_text("#!/bin/sh\nexit 9\n")
-        await live.engine.back.accept(["tests/bot_test.sh"])
-        with pytest.raises(Refused, match="exit code 9"):
+        await live.engine.rollback.accept(["tests/bot_test.sh"])
+        with pytest.raises(CandidateRefused, match="exit code 9"):
             await live.engine.evolution.approve(await wait_id(live), "ada")
         assert "sandbox" in (root / "hooks" / "bot.sh").read_text()
 
 
+@pytest.mark.slow
 async def test_what_would_reach_something_else_by_now_than_a_person_was_shown_is_not_approved(root):
     workspace(root)
     held = bot(discover=discover(sandbox={}))
@@ -274,6 +285,7 @@ async def test_a_tool_that_would_no_longer_ask_about_its_argument_waits(root):
         assert "its tool bot_greet would no longer ask about who" in said
 
 
+@pytest.mark.slow
 async def test_a_tool_that_went_away_and_comes_back_asking_nothing_waits_too(root):
     workspace(root, bot(discover=discover(tools=ASKING)))
     async with living(root) as live:
@@ -283,6 +295,7 @@ async def test_a_tool_that_went_away_and_comes_back_asking_nothing_waits_too(roo
         await live.write(bot(discover=discover(tools=[*OTHER, *ASKING])))
 
 
+@pytest.mark.slow
 async def test_authority_does_not_rise_by_a_restart_nor_by_a_rollback(root):
     workspace(root)
     held = bot(discover=discover(sandbox={}))
@@ -291,7 +304,7 @@ async def test_authority_does_not_rise_by_a_restart_nor_by_a_rollback(root):
     async with living(root, values=live.values) as again:
         await waits(again, bot())
         await again.write(held + "# more\n")
-        await again.engine.back.roll_back("", PERSON)
+        await again.engine.rollback.roll_back("", PERSON)
         assert (root / "hooks" / "bot.sh").read_text() == held
         await waits(again, bot("# free"))
 
@@ -302,6 +315,7 @@ SENDS = """echo '{"result": "ok", "actions": [{"type": "send", "to": "x"}, {"typ
 SENDS_ONE = """echo '{"result": "ok", "actions": [{"type": "send", "to": "x"}]}'"""
 
 
+@pytest.mark.slow
 async def test_actions_that_a_script_was_not_granted_are_dropped_from_its_answers_and_the_log_says_so(
     root, caplog
 ):
@@ -315,6 +329,7 @@ async def test_actions_that_a_script_was_not_granted_are_dropped_from_its_answer
         assert any("script=bot.sh actions=refused granted=none" in line for line in caplog.messages)
 
 
+@pytest.mark.slow
 async def test_a_successor_keeps_the_actions_that_its_persons_script_was_seen_to_use(root):
     workspace(root, bot(execute_tool=SENDS_ONE))
     async with living(root) as live:
@@ -328,6 +343,7 @@ async def test_a_successor_keeps_the_actions_that_its_persons_script_was_seen_to
 # -- who may say so -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_nothing_that_the_model_can_reach_holds_what_waits_or_was_granted(root):
     workspace(root, probe())
     async with living(root) as live:
@@ -346,6 +362,7 @@ async def test_nothing_that_the_model_can_reach_holds_what_waits_or_was_granted(
                 assert "failed" in await live.said("bot_do", what="write", where=str(path)), path
 
 
+@pytest.mark.slow
 async def test_a_damaged_book_of_grants_holds_every_script_behind_the_shield(root):
     workspace(root, probe())
     async with living(root) as live:

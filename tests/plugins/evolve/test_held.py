@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from tests.plugins.evolve.living import bot, discover, living, workspace
 
-from instar.plugins.evolve.candidate import Refused
+from instar.plugins.evolve.candidate import CandidateRefused
 from instar.plugins.evolve.gate.authority import Authority
-from instar.plugins.evolve.grants import Grants, Held
-from instar.plugins.evolve.making import Cause
+from instar.plugins.evolve.grants import GrantedVersion, ScriptGrants
+from instar.plugins.evolve.install import ChangeCause
 
 OWN = Authority("unbounded", actions=None)
 SHIELD = Authority("shield")
@@ -18,30 +18,32 @@ SANDBOXED = discover(sandbox={"write": ["state"]})
 
 
 @pytest.fixture
-def grants(tmp_path: Path) -> Grants:
+def grants(tmp_path: Path) -> ScriptGrants:
     (tmp_path / "grants").mkdir()
-    return Grants(tmp_path / "grants" / "grants.json")
+    return ScriptGrants(tmp_path / "grants" / "grants.json")
 
 
 def test_a_script_is_a_persons_until_a_version_of_the_agents_has_gone_live(grants):
-    grants.expect("bot.sh", "its", Held(SHIELD), "mine", OWN)
+    grants.expect("bot.sh", "its", GrantedVersion(SHIELD), "mine", OWN)
     assert grants.held("bot.sh", "mine") is None
-    assert grants.held("bot.sh", "its") == Held(SHIELD)
+    assert grants.held("bot.sh", "its") == GrantedVersion(SHIELD)
     grants.settle("bot.sh", SHIELD)
-    assert grants.held("bot.sh", "mine") == Held(SHIELD)
+    assert grants.held("bot.sh", "mine") == GrantedVersion(SHIELD)
     assert grants.held("other.sh", "mine") is None
 
 
+@pytest.mark.slow
 def test_of_many_versions_the_newest_are_known_and_an_older_one_is_held_by_what_is_granted(grants):
     for number in range(230):
-        grants.expect("bot.sh", f"v{number}", Held(SHIELD, name=f"v{number}"), "mine", OWN)
+        grants.expect("bot.sh", f"v{number}", GrantedVersion(SHIELD, name=f"v{number}"), "mine", OWN)
     grants.settle("bot.sh", SHIELD)
     known = grants.of("bot.sh").versions
     assert list(known) == [f"v{number}" for number in range(30, 230)]
     assert grants.held("bot.sh", "v30").name == "v30"
-    assert grants.held("bot.sh", "v29") == Held(SHIELD)
+    assert grants.held("bot.sh", "v29") == GrantedVersion(SHIELD)
 
 
+@pytest.mark.slow
 async def test_a_script_that_is_taken_back_to_its_persons_version_may_be_changed_without_a_sandbox_again(
     tmp_path,
 ):
@@ -51,11 +53,12 @@ async def test_a_script_that_is_taken_back_to_its_persons_version_may_be_changed
         await live.write(bot("# two", discover=SANDBOXED))
         assert "It waits for a person as" in await live.refused(bot("# free"))
         for change in ("HEAD", "HEAD~2"):
-            await live.engine.back.roll_back(change, Cause(by="person"))
+            await live.engine.rollback.roll_back(change, ChangeCause(by="person"))
         assert (root / "hooks" / "bot.sh").read_text() == bot()
         await live.write(bot("# free"))
 
 
+@pytest.mark.slow
 async def test_a_live_script_of_the_agents_cannot_take_the_name_that_it_had_not_in_its_trial(tmp_path):
     root = workspace(tmp_path / "ws")
     faces = f"if {TRIED}; then\n{discover(name='admin')}\nelse\n{discover()}\nfi"
@@ -66,6 +69,7 @@ async def test_a_live_script_of_the_agents_cannot_take_the_name_that_it_had_not_
         assert any("it was tried as 'bot' and registers 'admin'" in one for one in live.problems)
 
 
+@pytest.mark.slow
 async def test_a_tool_that_asked_and_was_not_there_in_the_trial_does_not_come_back_live_asking_nothing(
     tmp_path,
 ):
@@ -90,6 +94,6 @@ async def test_where_the_settings_require_a_sandbox_a_machine_without_one_tries_
         if tried:
             await live.engine.evolution.validate("hooks/bot.sh", bot(f"touch {tmp_path}/ran"))
         else:
-            with pytest.raises(Refused, match=r"no sandbox|shield"):
+            with pytest.raises(CandidateRefused, match=r"no sandbox|shield"):
                 await live.engine.evolution.validate("hooks/bot.sh", bot(f"touch {tmp_path}/ran"))
     assert (tmp_path / "ran").exists() == tried

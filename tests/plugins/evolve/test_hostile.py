@@ -7,7 +7,7 @@ import pytest
 from tests.plugins.evolve.conftest import script
 from tests.plugins.evolve.living import bot, discover, living, workspace
 
-from instar.plugins.evolve.making import Cause
+from instar.plugins.evolve.install import ChangeCause
 
 TRIED = "test -d .git"
 """Fails in a trial, whose copy has no repository: what a candidate can go by to behave while it is looked at."""
@@ -24,6 +24,7 @@ def tool(*asks: str, name: str = "greet") -> dict:
     return {"name": name, "parameters": {"path": {"type": "string"}}, **asked}
 
 
+@pytest.mark.slow
 async def test_a_live_script_of_the_agents_cannot_drop_the_test_that_it_registered_in_its_trial(tmp_path):
     root = workspace(tmp_path / "ws")
     async with living(root) as on:
@@ -33,6 +34,7 @@ async def test_a_live_script_of_the_agents_cannot_drop_the_test_that_it_register
         assert "it must keep the test 'bot_test.sh'" in said
 
 
+@pytest.mark.slow
 async def test_a_live_script_of_the_agents_cannot_stop_the_questions_that_it_asked_in_its_trial(tmp_path):
     asking, silent = discover(tools=[tool("path")]), discover(tools=[tool()])
     root = workspace(tmp_path / "ws", bot(discover=asking))
@@ -45,6 +47,7 @@ async def test_a_live_script_of_the_agents_cannot_stop_the_questions_that_it_ask
         assert any("bot_greet" in problem and "path" in problem for problem in on.problems)
 
 
+@pytest.mark.slow
 async def test_a_script_that_imports_what_the_agent_made_is_held_as_that_is(tmp_path):
     root = workspace(tmp_path / "ws")
     mine = 'import json, sys\nprint(json.dumps({"name": "own", "result": "fine"}))\n'
@@ -92,6 +95,7 @@ async def test_a_pipe_in_the_place_of_gits_attributes_holds_nothing_up(tmp_path)
         assert on.subjects()[0] == "evolve_hook_write bot.sh"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "text"),
     [
@@ -119,11 +123,12 @@ async def test_no_file_in_the_workspace_keeps_a_change_from_its_commit_or_from_b
             "hooks/fresh.sh",
             "tests/fresh_test.sh",
         ]
-        await on.engine.back.roll_back("", Cause(by="person"))
+        await on.engine.rollback.roll_back("", ChangeCause(by="person"))
         assert (root / "hooks" / "bot.sh").read_text() == bot()
         assert on.engine.history.problem is None
 
 
+@pytest.mark.slow
 async def test_what_git_cannot_take_of_a_tool_run_waits_and_the_change_beside_it_is_committed(tmp_path, kit):
     root = workspace(tmp_path / "ws")
     async with living(root) as on:

@@ -60,6 +60,7 @@ json = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(json))
 def test_whatever_a_script_names_no_file_lies_outside(root, names):

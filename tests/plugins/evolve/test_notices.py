@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from instar.plugin import Origin
 from instar.plugins.evolve import notices
-from instar.plugins.evolve.notices import KEPT, LARGEST, MOST, SESSIONS, Notice, Notices, NotNow, Queues
+from instar.plugins.evolve.notices import KEPT, LARGEST, MOST, SESSIONS, HookNotice, Notices, NotNow, Queues
 
 CHANGED = {"type": "note_changed", "files": ["notes/a.md"]}
 
@@ -57,7 +57,7 @@ class Room:
 
 
 def said(*values, **more):
-    return [Notice(value, **more) for value in values]
+    return [HookNotice(value, **more) for value in values]
 
 
 @pytest.fixture
@@ -158,6 +158,7 @@ def test_only_the_batch_that_was_told_is_taken_away():
     assert (after.by_session, after.notices) == ({}, {})
 
 
+@pytest.mark.slow
 def test_the_queues_are_bounded_in_every_direction():
     queues = Queues()
     for number in range(SESSIONS + 5):
@@ -200,7 +201,7 @@ async def test_a_notice_keeps_where_it_comes_from(room, queue):
     origin = Origin("heartbeat", "ws/3", "evolve.send", 1)
     queue.notify("call 1", said(CHANGED, origin=origin, hops=1), ["s2"])
     await room.deliver("s2")
-    assert heard == [Notice(CHANGED, origin, 1)]
+    assert heard == [HookNotice(CHANGED, origin, 1)]
 
 
 async def test_a_notice_of_any_size_becomes_a_sentence(room, queue):
@@ -257,6 +258,7 @@ json = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(json, min_size=1, max_size=5))
 def test_whatever_a_script_says_the_default_message_is_one_line(said):
     text = notices.default_text(said)

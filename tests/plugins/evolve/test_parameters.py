@@ -46,6 +46,7 @@ def test_a_type_takes_its_values_and_no_others(kind, good, bad):
     assert [value for value in bad if check(spec, value)] == []
 
 
+@pytest.mark.slow
 @given(JSON)
 def test_any_takes_every_json_value(value):
     assert check({"type": "any"}, value)

@@ -2,14 +2,14 @@
 
 import pytest
 
-from instar.plugins.evolve.prompts import Prompts
+from instar.plugins.evolve.prompts import WorkspacePrompts
 from instar.plugins.evolve.workspace import Workspace
 
 
 @pytest.fixture
 def prompts(root):
     (root / "prompts").mkdir()
-    return Prompts(Workspace(root))
+    return WorkspacePrompts(Workspace(root))
 
 
 def test_every_stage_is_there_and_a_file_is_read_again_when_it_changed(prompts, root):

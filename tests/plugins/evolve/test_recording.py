@@ -1,4 +1,4 @@
-"""Recording: whose commit it is that holds what a hook changed, where calls overlap (seed 000 "modified")."""
+"""Recording: whose commit it is that holds what a hook changed, where calls overlap."""
 
 from tests.plugins.evolve.living import living, workspace
 

@@ -29,6 +29,7 @@ def failing(kit, root, tmp_path) -> Path:
     return tmp_path / "calls"
 
 
+@pytest.mark.slow
 async def test_recover_replaces_the_prompt_of_this_step_without_freezing_it_and_queues_its_message_once(
     kit, start, root, failing
 ):

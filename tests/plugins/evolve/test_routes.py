@@ -28,6 +28,7 @@ def served(person: Hand, **more: Any) -> Any:
     return asking(person.folder / "project", person.environment, **more)
 
 
+@pytest.mark.slow
 def test_the_operations_answer_what_the_commands_print(person):
     person.edit("Hello!", "Hello there!")
     waits = person.ask_for_more()
@@ -46,6 +47,7 @@ def test_the_operations_answer_what_the_commands_print(person):
     assert shown["proposal"]["raised"]
 
 
+@pytest.mark.slow
 def test_the_log_is_paged_and_narrowed_to_a_session_or_a_file(person):
     person.edit("Hello!", "Hello there!")
     person("pin", "prompts/chat.md")
@@ -67,6 +69,7 @@ def test_the_log_is_paged_and_narrowed_to_a_session_or_a_file(person):
             assert "query" in http.get("/instar/evolve/log", 400, **wrong)
 
 
+@pytest.mark.slow
 def test_a_rollback_takes_a_change_back_in_the_running_instance(person):
     person.edit("Hello!", "Hello there!")
     with served(person) as http:
@@ -86,6 +89,7 @@ def test_a_rollback_takes_a_change_back_in_the_running_instance(person):
     assert again == "there is no change of the agent's to take back"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ref", "status", "says"),
     [("nonsense", 404, "nonsense"), ("initial", 404, "first commit"), ("@99", 404, "@99")],
@@ -97,6 +101,7 @@ def test_what_cannot_be_taken_back_is_refused_as_the_command_refuses_it(person, 
     assert f"instar: {refused}\n" == person("rollback", ref, code=1).stderr
 
 
+@pytest.mark.slow
 def test_a_pin_keeps_the_agent_from_a_file_until_it_is_taken_away(person):
     with served(person) as http:
         pinned = http.post("/instar/evolve/pin", {"file": "./hooks//bot.sh"})
@@ -112,6 +117,7 @@ def test_a_pin_keeps_the_agent_from_a_file_until_it_is_taken_away(person):
     assert told[:2] == ["unpinned", "pinned"]
 
 
+@pytest.mark.slow
 def test_a_person_approves_what_waits_and_rejects_it(person):
     first = person.ask_for_more()
     with served(person) as http:
@@ -132,6 +138,7 @@ def test_a_person_approves_what_waits_and_rejects_it(person):
     assert {"approved", "rejected", "installed"} <= set(kinds)
 
 
+@pytest.mark.slow
 def test_orders_are_refused_where_nobody_had_to_log_in_and_looking_is_not(person):
     waits = person.ask_for_more()
     with served(person, login=False) as http:
@@ -148,6 +155,7 @@ def test_orders_are_refused_where_nobody_had_to_log_in_and_looking_is_not(person
     assert person.json("pins") == []
 
 
+@pytest.mark.slow
 def test_in_a_safe_run_nothing_is_changed_and_no_heart_beats(person):
     person.edit("Hello!", "Hello there!")
     with served(person, safe=True) as http:
@@ -171,6 +179,7 @@ def test_where_evolve_is_not_in_use_its_operations_say_so_and_why(person, tmp_pa
         )
 
 
+@pytest.mark.slow
 def test_with_broken_settings_the_status_says_so_and_nothing_is_approved(person):
     waits = person.ask_for_more()
     person.write("config/evolve.jsonc", "{", 0o644)
@@ -206,6 +215,7 @@ def beating(person: Hand, monkeypatch: pytest.MonkeyPatch) -> Hand:
     return person
 
 
+@pytest.mark.slow
 def test_a_person_lets_the_heart_beat_now_and_reads_what_came_of_it(beating):
     with served(beating, model="scripted/x") as http:
         beat = http.post("/instar/heartbeat/now")
@@ -217,6 +227,7 @@ def test_a_person_lets_the_heart_beat_now_and_reads_what_came_of_it(beating):
         assert json.loads(printed.stdout) == http.get("/instar/heartbeat")
 
 
+@pytest.mark.slow
 def test_a_pause_holds_until_it_is_resumed_and_a_stop_has_to_be_resumed_first(beating):
     with served(beating, model="scripted/x") as http:
         paused = http.post("/instar/heartbeat/pause", {"reason": "quiet"})
@@ -232,6 +243,7 @@ def test_a_pause_holds_until_it_is_resumed_and_a_stop_has_to_be_resumed_first(be
         assert (http.post("/instar/heartbeat/resume"))["paused"] is False
 
 
+@pytest.mark.slow
 def test_without_an_interval_the_heart_does_not_beat_and_says_what_to_set(beating):
     beating.environment["EVOLVE_HEARTBEAT_MS"] = "0"
     with served(beating) as http:

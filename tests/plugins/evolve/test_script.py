@@ -15,9 +15,9 @@ from instar.plugins.evolve.workspace import VARIABLES
 PYTHON = "#!/usr/bin/env python3\nimport os, sys, time, json, signal\n"
 
 
-def place(root: Path, timeout: float = 10.0, **environment: str) -> script.Place:
+def place(root: Path, timeout: float = 10.0, **environment: str) -> script.ScriptEnvironment:
     given = {"PATH": os.environ["PATH"], **environment}
-    return script.Place(root, given | dict.fromkeys(VARIABLES, str(root)), timeout)
+    return script.ScriptEnvironment(root, given | dict.fromkeys(VARIABLES, str(root)), timeout)
 
 
 async def call(
@@ -97,6 +97,7 @@ async def test_ten_megabytes_are_too_much_and_are_not_repeated_in_the_error(kit,
     assert all(len(record.getMessage()) < 1000 for record in caplog.records)
 
 
+@pytest.mark.slow
 async def test_a_hanging_script_is_ended_with_its_whole_group(kit, processes, root, tmp_path):
     pid = tmp_path / "pid"
     started = time.monotonic()

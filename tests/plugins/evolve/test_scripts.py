@@ -1,5 +1,7 @@
 """The scripts of a workspace: registered, looked at again, left out."""
 
+import pytest
+
 MANAGED = '{"system": ["%s"]}'
 
 
@@ -18,6 +20,7 @@ async def test_a_script_without_its_run_bit_is_said_and_not_run(kit, start, root
     assert "a.sh is missing its run bit: chmod +x" in running.problems[0]
 
 
+@pytest.mark.slow
 async def test_what_changed_on_disk_is_discovered_again_once_it_is_accepted(kit, start, root):
     kit.shell(root, "a.sh", discover='{"tools": [{"name": "one"}]}')
     running = await start(root)

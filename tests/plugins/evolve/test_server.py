@@ -16,6 +16,7 @@ def test_it_is_a_plugin_of_the_v1_form():
     assert plugin == {"id": "evolve", "server": server}
 
 
+@pytest.mark.slow
 async def test_everything_it_subscribes_to_is_a_declared_hook_point(start, root):
     hooks = (await start(root)).hooks
     others = ("event", "tool", "dispose", "timeout")
@@ -37,6 +38,7 @@ async def test_a_workspace_that_nobody_trusted_runs_nothing_and_says_so(kit, tmp
     assert kit.calls(tmp_path / "home" / "workspace", "a.sh", "discover") == []
 
 
+@pytest.mark.slow
 async def test_a_workspace_named_by_the_flag_or_trusted_runs(kit, root, children):
     kit.shell(root, "a.sh", discover="{}")
     peer, values, plugin_input = kit.host
@@ -60,6 +62,7 @@ async def test_a_workspace_that_does_not_exist_is_said(start, tmp_path, caplog):
 # -- settings -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_broken_settings_at_the_start_keep_evolve_off_until_they_are_mended(kit, start, root):
     kit.shell(root, "a.sh", discover='{"tools": [{"name": "t"}]}', mutate_request=JSON % "managed")
     (root / "config").mkdir()
@@ -78,6 +81,7 @@ async def test_broken_settings_at_the_start_keep_evolve_off_until_they_are_mende
     assert running.problems == []
 
 
+@pytest.mark.slow
 async def test_a_setting_that_means_nothing_is_a_problem_until_it_is_gone(start, root):
     (root / "config").mkdir()
     (root / "config" / "evolve.jsonc").write_text('{"hook_timout": 3}')
@@ -88,12 +92,14 @@ async def test_a_setting_that_means_nothing_is_a_problem_until_it_is_gone(start,
     assert running.problems == []
 
 
+@pytest.mark.slow
 async def test_what_a_failing_script_printed_is_told_on_one_line_as_it_reads(kit, start, root):
     kit.script(root / "hooks", "a.sh", "#!/bin/sh\nprintf 'first\\n  second\\n' >&2; exit 3\n")
     running = await start(root)
     assert "it printed: first second; its tools" in running.problems[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["changed by hand", "accepted"])
 async def test_settings_that_break_later_change_nothing(kit, start, root, how):
     kit.script(
@@ -118,7 +124,8 @@ async def test_settings_that_break_later_change_nothing(kit, start, root, how):
 # -- the system prompt --------------------------------------------------------------------------------
 
 
-async def test_the_seeds_minimal_hook_manages_the_system_prompt_and_is_not_asked_twice_what_it_does_not_know(
+@pytest.mark.slow
+async def test_the_minimal_hook_manages_the_system_prompt_and_is_not_asked_twice_what_it_does_not_know(
     kit, start, root
 ):
     kit.script(root / "hooks", "mybot.py", kit.SEED_MINIMAL)
@@ -130,6 +137,7 @@ async def test_the_seeds_minimal_hook_manages_the_system_prompt_and_is_not_asked
     assert "mybot_datetime" in running.tools["evolve_datetime"].aliases
 
 
+@pytest.mark.slow
 async def test_the_system_prompt_replaces_the_hosts_is_frozen_per_session_and_survives_a_restart(
     kit, start, root
 ):
@@ -147,6 +155,7 @@ async def test_the_system_prompt_replaces_the_hosts_is_frozen_per_session_and_su
     assert len(kit.calls(root, "b.sh", "mutate_request")) == 2
 
 
+@pytest.mark.slow
 async def test_an_empty_answer_leaves_the_sessions_own_prompt_alone_for_good(kit, start, root):
     kit.shell(root, "a.sh", mutate_request="{}")
     running = await start(root)
@@ -156,6 +165,7 @@ async def test_an_empty_answer_leaves_the_sessions_own_prompt_alone_for_good(kit
     assert await running.system() == ["base"]
 
 
+@pytest.mark.slow
 async def test_only_the_turns_own_prompt_is_managed(kit, start, root):
     kit.shell(root, "a.sh", mutate_request=JSON % "managed")
     running = await start(root)
@@ -163,6 +173,7 @@ async def test_only_the_turns_own_prompt_is_managed(kit, start, root):
     assert await running.system(purpose="compaction") == ["base"]
 
 
+@pytest.mark.slow
 async def test_mutate_request_is_given_the_session_its_history_and_the_prompts_by_stage(kit, start, root):
     kit.shell(root, "a.sh", mutate_request="{}")
     (root / "prompts").mkdir()
@@ -184,6 +195,7 @@ async def test_mutate_request_is_given_the_session_its_history_and_the_prompts_b
     }
 
 
+@pytest.mark.slow
 async def test_a_deleted_session_is_forgotten(kit, start, root):
     kit.shell(root, "a.sh", mutate_request=JSON % "managed")
     running = await start(root)
@@ -227,6 +239,7 @@ def completed(kit, **fields) -> points.CompletedInput:
     return points.CompletedInput(session_id="ses_1", message=said.info, parts=said.parts)
 
 
+@pytest.mark.slow
 async def test_observe_message_is_given_the_models_answer(kit, start, root, caplog):
     caplog.set_level(logging.INFO)
     kit.shell(root, "a.sh", observe_message='{"modified": ["x.md"], "notify": [{"type": "t"}]}')
@@ -239,6 +252,7 @@ async def test_observe_message_is_given_the_models_answer(kit, start, root, capl
     assert 'notify=[{"type": "t"}]' in caplog.text
 
 
+@pytest.mark.slow
 async def test_a_summary_is_not_observed(kit, start, root):
     kit.shell(root, "a.sh", observe_message="{}")
     running = await start(root)
@@ -246,6 +260,7 @@ async def test_a_summary_is_not_observed(kit, start, root):
     assert kit.calls(root, "a.sh", "observe_message") == []
 
 
+@pytest.mark.slow
 async def test_idle_makes_the_session_go_on(kit, start, root):
     kit.shell(root, "a.sh", idle='{"continue": "one"}')
     kit.shell(root, "b.sh", idle='{"continue": "two"}')
@@ -258,6 +273,7 @@ async def test_idle_makes_the_session_go_on(kit, start, root):
     assert (given["session"], given["answer"]) == ({"id": "ses_1", "agent": "build"}, "done")
 
 
+@pytest.mark.slow
 async def test_what_a_script_changes_on_idle_is_committed_also_when_it_fails(kit, start, root):
     text = """\
     #!/bin/sh
@@ -281,6 +297,7 @@ async def test_what_a_script_changes_on_idle_is_committed_also_when_it_fails(kit
     assert kit.git(root, "log", "--format=%s").splitlines() == ["idle", "idle", "initial"]
 
 
+@pytest.mark.slow
 async def test_what_a_script_changes_as_it_observes_evolves_own_tools_is_committed(kit, start, root):
     text = """\
     #!/bin/sh
@@ -303,6 +320,7 @@ async def test_what_a_script_changes_as_it_observes_evolves_own_tools_is_committ
     assert kit.git(root, "log", "--format=%s").splitlines() == ["tool_after", "tool_before", "initial"]
 
 
+@pytest.mark.slow
 async def test_idle_is_asked_after_a_final_answer_only_and_an_empty_one_ends_the_turn(kit, start, root):
     kit.shell(root, "a.sh", idle="{}")
     running = await start(root)
@@ -321,6 +339,7 @@ async def test_idle_is_asked_after_a_final_answer_only_and_an_empty_one_ends_the
     assert len(kit.calls(root, "a.sh", "idle")) == 1
 
 
+@pytest.mark.slow
 async def test_every_tool_call_is_observed_before_and_after_also_one_that_failed(kit, start, root):
     kit.shell(root, "a.sh", tool_before="{}", tool_after="{}")
     running = await start(root)
@@ -339,6 +358,7 @@ async def test_every_tool_call_is_observed_before_and_after_also_one_that_failed
     assert (first["title"], first["output"], second["title"], second["output"]) == ("t", "o", "", "no")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["#!/bin/sh\nexit 3\n", "#!/bin/sh\nkill -9 $$\n", "#!/bin/sh\necho '[]'\n", "no shebang"]
 )
@@ -362,6 +382,7 @@ async def compact(running, prompt: str | None = None) -> str | None:
     return output.prompt
 
 
+@pytest.mark.slow
 async def test_compacting_gives_the_scripts_prompt_else_compaction_md(kit, start, root):
     kit.shell(root, "a.sh", compacting='{"prompt": "mine"}')
     (root / "prompts").mkdir()
@@ -381,6 +402,7 @@ async def test_without_a_script_or_a_file_the_hosts_own_compaction_prompt_stays(
     assert await compact(await start(root)) is None
 
 
+@pytest.mark.slow
 async def test_a_prompt_that_another_plugin_gave_goes_before_compaction_md_and_after_the_scripts(
     kit, start, root
 ):
@@ -393,6 +415,7 @@ async def test_a_prompt_that_another_plugin_gave_goes_before_compaction_md_and_a
     assert await compact(running, "another plugin's") == "mine"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hook", ["mutate_request", "compacting"])
 async def test_the_history_is_written_as_json_once_however_many_scripts_are_given_it(
     kit, start, root, monkeypatch, hook

@@ -19,15 +19,15 @@ SEED = """{
 """
 
 
-def load(tmp_path: Path, text: str | bytes, **environment: str) -> settings.Loaded:
+def load(tmp_path: Path, text: str | bytes, **environment: str) -> settings.LoadedSettings:
     path = tmp_path / "evolve.jsonc"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return settings.load(path, environment)
 
 
-def test_the_seeds_example_is_the_defaults(tmp_path):
-    assert load(tmp_path, SEED).settings == settings.Settings()
-    assert settings.load(tmp_path / "missing.jsonc", {}).settings == settings.Settings()
+def test_the_readmes_example_is_the_defaults(tmp_path):
+    assert load(tmp_path, SEED).settings == settings.EvolveSettings()
+    assert settings.load(tmp_path / "missing.jsonc", {}).settings == settings.EvolveSettings()
 
 
 def test_slashes_inside_a_string_are_no_comment(tmp_path):
@@ -79,7 +79,7 @@ def test_variables_win_over_the_file(tmp_path):
         EVOLVE_PASS_ENVIRONMENT="A_TOKEN,B_TOKEN",
         EVOLVE_HOOK_TIMEOUT="",
     ).settings
-    assert found.model == settings.Model("x", "y/z")
+    assert found.model == settings.ModelName("x", "y/z")
     assert (found.heartbeat_agent, found.heartbeat_ms, found.hook_timeout) == ("nurse", -1, 30_000)
     assert found.pass_environment == ("A_TOKEN", "B_TOKEN")
 
@@ -93,7 +93,7 @@ def test_a_mistake_in_a_variable_names_the_variable(tmp_path):
 
 def test_a_model_may_be_an_object(tmp_path):
     found = load(tmp_path, '{"model": {"providerID": "p", "modelID": "m"}}').settings
-    assert found.model == settings.Model("p", "m")
+    assert found.model == settings.ModelName("p", "m")
 
 
 def test_an_unknown_setting_is_said_with_its_place_and_the_nearest_name(tmp_path):

@@ -40,8 +40,10 @@ ODD = {
 }
 
 
-def place(root: Path, warm: bool) -> script.Place:
-    return script.Place(root, {"PATH": os.environ["PATH"], **dict.fromkeys(VARIABLES, str(root))}, 10.0, warm)
+def place(root: Path, warm: bool) -> script.ScriptEnvironment:
+    return script.ScriptEnvironment(
+        root, {"PATH": os.environ["PATH"], **dict.fromkeys(VARIABLES, str(root))}, 10.0, warm
+    )
 
 
 async def heat(kit, processes, root: Path) -> None:
@@ -53,7 +55,9 @@ async def heat(kit, processes, root: Path) -> None:
         await asyncio.sleep(0.01)
 
 
-async def outcome(processes, path: Path, hook: str, fields, where: script.Place, caplog) -> object:
+async def outcome(
+    processes, path: Path, hook: str, fields, where: script.ScriptEnvironment, caplog
+) -> object:
     """What a call gave, said and logged, without how long it took."""
     caplog.clear()
     try:
@@ -65,6 +69,7 @@ async def outcome(processes, path: Path, hook: str, fields, where: script.Place,
     return answer, [record.getMessage() for record in caplog.records if " ms=" not in record.getMessage()]
 
 
+@pytest.mark.slow
 async def test_the_example_answers_every_hook_the_same_both_ways(kit, processes, hello, caplog):
     caplog.set_level("INFO", "instar.evolve")
     path = hello / "hooks" / "hello.py"
@@ -77,6 +82,7 @@ async def test_the_example_answers_every_hook_the_same_both_ways(kit, processes,
         assert warm == plain
 
 
+@pytest.mark.slow
 async def test_odd_scripts_fail_or_answer_the_same_both_ways(kit, processes, root, caplog):
     caplog.set_level("INFO", "instar.evolve")
     await heat(kit, processes, root)
@@ -89,6 +95,7 @@ async def test_odd_scripts_fail_or_answer_the_same_both_ways(kit, processes, roo
         assert warm == plain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spawn", ["warm", "plain"])
 async def test_the_setting_says_whether_scripts_are_run_warm(kit, start, root, spawn):
     said = json.dumps({"name": "p", "tools": [{"name": "parent", "description": "Says its parent."}]})
@@ -116,6 +123,7 @@ def test_a_way_that_there_is_not_is_a_mistake_with_its_place(tmp_path):
         settings.load(path, {})
 
 
+@pytest.mark.slow
 async def test_a_history_is_the_same_for_every_script(kit, start, root):
     for name in ("a.sh", "b.sh"):
         kit.shell(root, name, compacting='{"prompt": "x"}')

@@ -39,6 +39,7 @@ async def refused(kit, running, root, tool: str, **args) -> str:
     return str(error.value)
 
 
+@pytest.mark.slow
 async def test_the_story_a_failing_change_is_refused_a_passing_one_is_installed_and_its_tool_called_at_the_next_step(
     kit, start, hello
 ):
@@ -80,6 +81,7 @@ async def test_the_story_a_failing_change_is_refused_a_passing_one_is_installed_
     assert greeting.output == "Hello, Ada! $& costs \\1"
 
 
+@pytest.mark.slow
 async def test_a_tool_that_is_gone_is_said(kit, start, root):
     kit.script(root / "hooks", "a.sh", NEW_BOT % "one")
     running = await start(root)
@@ -91,6 +93,7 @@ async def test_a_tool_that_is_gone_is_said(kit, start, root):
     assert (await running.call("a_two")).output == "new"
 
 
+@pytest.mark.slow
 async def test_every_own_tool_has_a_schema_that_holds_and_describes_every_property(start, hello):
     running = await start(hello)
     own = {name: tool for name, tool in running.tools.items() if name in discovery.OWN}
@@ -114,6 +117,7 @@ async def test_all_tools_are_there_while_there_is_no_script_and_say_so(start, ro
         await running.call("evolve_hook_read", file="x.py")
 
 
+@pytest.mark.slow
 async def test_all_tools_are_there_when_the_only_script_is_broken(kit, start, root):
     kit.script(root / "hooks", "a.sh", "#!/bin/sh\nexit 3\n")
     running = await start(root)
@@ -121,6 +125,7 @@ async def test_all_tools_are_there_when_the_only_script_is_broken(kit, start, ro
     assert running.tools["evolve_hook_write"].parameters["properties"]["file"]["enum"] == ["a.sh"]
 
 
+@pytest.mark.slow
 async def test_own_tools_go_by_each_scripts_prefix_unless_a_script_has_a_tool_of_that_name(kit, start, root):
     kit.shell(root, "persona.sh", discover='{"tools": [{"name": "datetime"}]}')
     kit.shell(root, "evolve.sh")
@@ -135,6 +140,7 @@ async def test_own_tools_go_by_each_scripts_prefix_unless_a_script_has_a_tool_of
     assert list(running.asks("evolve_prompt_list").patterns) == ["*"]
 
 
+@pytest.mark.slow
 async def test_the_date_is_in_utc(start, root):
     said = (await (await start(root)).call("evolve_datetime")).output
     assert said.endswith("Z")
@@ -149,6 +155,7 @@ async def test_the_time_of_the_last_heartbeat_is_told_in_utc(start, root):
     assert (await running.call("evolve_heartbeat_time")).output == "2026-03-01T12:30:00.000Z"
 
 
+@pytest.mark.slow
 async def test_hooks_and_prompts_are_listed_and_read_by_lines(kit, start, hello):
     kit.script(hello / "hooks", "later.py", "x", mode=0o644)
     (hello / "prompts" / "recover.md").unlink()
@@ -167,6 +174,7 @@ async def test_hooks_and_prompts_are_listed_and_read_by_lines(kit, start, hello)
         await running.call("evolve_prompt_read", file="chat.md", offset=99)
 
 
+@pytest.mark.slow
 async def test_a_prompt_is_edited_literally_committed_and_given_to_the_scripts_at_once(kit, start, hello):
     running = await start(hello)
     await running.call(
@@ -183,6 +191,7 @@ async def test_a_prompt_is_edited_literally_committed_and_given_to_the_scripts_a
     assert (await running.system())[1] == "Be $&."
 
 
+@pytest.mark.slow
 async def test_no_new_file_is_created(kit, start, hello):
     (hello / "prompts" / "recover.md").unlink()
     running = await start(hello)
@@ -192,6 +201,7 @@ async def test_no_new_file_is_created(kit, start, hello):
         assert said.endswith('(a person allows it by "evolve": {"create": "allow"})')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["../config/evolve.jsonc", "/etc/hostname", "..", ".git", "link.md", "a\0b"])
 @pytest.mark.parametrize("kind", ["hook", "prompt"])
 async def test_a_path_that_leaves_the_folder_is_refused_also_when_the_schema_was_not_asked(
@@ -206,6 +216,7 @@ async def test_a_path_that_leaves_the_folder_is_refused_also_when_the_schema_was
     assert (tmp_path / "outside").read_text() == "outside"
 
 
+@pytest.mark.slow
 async def test_a_hook_with_crlf_lines_is_edited_and_keeps_its_mode(kit, start, root):
     path = kit.script(root / "hooks", "a.py", "")
     path.write_bytes(b"#!/usr/bin/env -S python3 -u\nimport sys\r\nprint('{}')\r\n")
@@ -216,6 +227,7 @@ async def test_a_hook_with_crlf_lines_is_edited_and_keeps_its_mode(kit, start, r
     assert path.stat().st_mode & 0o777 == 0o750
 
 
+@pytest.mark.slow
 async def test_an_edit_that_cannot_be_made_tells_the_model_why(kit, start, hello):
     running = await start(hello)
     edits = [("nowhere", "x", "was not found"), ("def ", "x", "was found"), (HEAD, HEAD, "the same")]
@@ -229,6 +241,7 @@ async def test_an_edit_that_cannot_be_made_tells_the_model_why(kit, start, hello
     assert "already says exactly that" in said
 
 
+@pytest.mark.slow
 async def test_validate_installs_nothing(kit, start, hello):
     running = await start(hello)
     text = (hello / "hooks" / "hello.py").read_text()

@@ -11,6 +11,7 @@ LEVELS = ("bubblewrap", "landlock")
 DISCOVER = discover()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 async def test_the_stages_pass_and_refuse_at_each_level(root, level):
     workspace(root)
@@ -26,6 +27,7 @@ async def test_the_stages_pass_and_refuse_at_each_level(root, level):
         assert await live.said("bot_greet") == "hello"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(
     "deed",
@@ -79,6 +81,7 @@ async def test_nothing_that_a_candidate_starts_runs_on(root, level):
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 async def test_a_new_version_is_tried_without_the_persons_variables_and_keys(root):
     code = f"""[ -z "$A_TOKEN$ANTHROPIC_API_KEY$SECRET_PLACE" ] || exit 9\n{DISCOVER}"""
     workspace(root)
@@ -87,6 +90,7 @@ async def test_a_new_version_is_tried_without_the_persons_variables_and_keys(roo
         await live.write(bot(discover=code))
 
 
+@pytest.mark.slow
 async def test_without_a_sandbox_the_person_may_say_that_candidates_run_as_them_and_it_is_said_what_that_means(
     root,
 ):
@@ -100,6 +104,7 @@ async def test_without_a_sandbox_the_person_may_say_that_candidates_run_as_them_
         assert await live.said("bot_greet") == "hello"
 
 
+@pytest.mark.slow
 async def test_a_manifest_holds_variables_also_where_no_sandbox_is_enforced(root):
     workspace(root, bot(execute_tool="""printf '{"result": "%s"}\\n' "$A_TOKEN" """))
     async with living(

@@ -2,11 +2,12 @@
 
 from typing import Any
 
+import pytest
 from tests.plugins.evolve.living import bot, living, workspace
 
 from instar.plugin import Value
 from instar.plugins.evolve.heartbeat import schedule
-from instar.plugins.evolve.heartbeat.schedule import Outcome
+from instar.plugins.evolve.heartbeat.schedule import BeatOutcome
 
 
 def shown(live: Any, view: str) -> dict[str, Any]:
@@ -15,6 +16,7 @@ def shown(live: Any, view: str) -> dict[str, Any]:
     return {name: value.read("ses_1") for name, value in values.items() if isinstance(value, Value)}
 
 
+@pytest.mark.slow
 async def test_the_workspace_is_shown_as_it_is_now(root):
     workspace(root)
     async with living(root) as live:
@@ -36,7 +38,7 @@ async def test_the_heartbeat_is_shown_with_its_last_results(root):
         book.change(lambda state: schedule.set_every(state, 60_000, 1_000), 1_000)
         book.change(lambda state: schedule.moved(state, 61_000, 0), 61_000)
         begun = book.change(lambda state: schedule.passed(state, 61_000), 61_000)
-        book.change(lambda state: schedule.ended(state, 62_000, Outcome("ses_h", 120, 0.5)), 62_000)
+        book.change(lambda state: schedule.ended(state, 62_000, BeatOutcome("ses_h", 120, 0.5)), 62_000)
         on = shown(live, "dream")
         book.change(lambda state: schedule.pause(state, 63_000, "a person"), 63_000)
         paused = shown(live, "dream")

@@ -6,15 +6,15 @@ from tests.plugins.hooks.making import event, rule
 from tests.turn import Door, House
 
 from instar.plugins.hooks.config import HookSettings
-from instar.plugins.hooks.evaluate import Means, evaluate
-from instar.plugins.hooks.event import Event
-from instar.plugins.hooks.outcome import Outcome
-from instar.plugins.hooks.rule import Rule
+from instar.plugins.hooks.evaluate import EvaluationContext, evaluate
+from instar.plugins.hooks.event import HookEvent
+from instar.plugins.hooks.outcome import RuleOutcome
+from instar.plugins.hooks.rule import HookRule
 
 
-def means(house: House, door: Door, **settings: Any) -> Means:
+def means(house: House, door: Door, **settings: Any) -> EvaluationContext:
     instance = door.runtime.instance
-    return Means(
+    return EvaluationContext(
         children=instance.children,
         environment=house.environment,
         project=house.folder,
@@ -25,8 +25,8 @@ def means(house: House, door: Door, **settings: Any) -> Means:
 
 
 async def asked(
-    house: House, door: Door, evaluator: str, happened: Event | None = None, **keys: Any
-) -> tuple[Outcome, Rule]:
+    house: House, door: Door, evaluator: str, happened: HookEvent | None = None, **keys: Any
+) -> tuple[RuleOutcome, HookRule]:
     """What a rule says of an event in a new session, not settled; `settings` are ``hook_settings``."""
     settings = keys.pop("settings", {})
     name = keys.pop("event", "Stop" if happened is None else happened.name)
@@ -34,8 +34,8 @@ async def asked(
     if happened is None:
         happened = event(name, directory=house.folder, fields={"last_assistant_message": "Done."})
     session = await door.session()
-    given = Event(
-        **{field: getattr(happened, field) for field in Event.__struct_fields__ if field != "session_id"},
+    given = HookEvent(
+        **{field: getattr(happened, field) for field in HookEvent.__struct_fields__ if field != "session_id"},
         session_id=session,
     )
     return await evaluate(one, given, means(house, door, **settings)), one

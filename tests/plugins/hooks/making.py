@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from instar.plugins.hooks.event import Event, ToolUse
-from instar.plugins.hooks.parse import Parsed, parse
-from instar.plugins.hooks.rule import Rule
+from instar.plugins.hooks.event import HookEvent, ToolUse
+from instar.plugins.hooks.parse import ParsedRules, parse
+from instar.plugins.hooks.rule import HookRule
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "command": {"type": "command", "command": "./check.sh"},
@@ -15,11 +15,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def read(data: Any, dialect: str = "instar", source: str = "hooks.json", **more: Any) -> Parsed:
+def read(data: Any, dialect: str = "instar", source: str = "hooks.json", **more: Any) -> ParsedRules:
     return parse(data, source, dialect, **more)
 
 
-def rule(event: str = "PreToolUse", dialect: str = "instar", evaluator: str = "command", **keys: Any) -> Rule:
+def rule(
+    event: str = "PreToolUse", dialect: str = "instar", evaluator: str = "command", **keys: Any
+) -> HookRule:
     """The rule that a file of the dialect gives; `matcher` stands in the group, all else in the rule."""
     matcher = keys.pop("matcher", "*")
     group = {"matcher": matcher, "hooks": [SETTINGS[evaluator] | keys]}
@@ -28,9 +30,9 @@ def rule(event: str = "PreToolUse", dialect: str = "instar", evaluator: str = "c
     return found.rules[0]
 
 
-def event(name: str = "PreToolUse", tool: str | None = None, **keys: Any) -> Event:
+def event(name: str = "PreToolUse", tool: str | None = None, **keys: Any) -> HookEvent:
     """An event; `tool` with `input`, or `fields`."""
     use = None
     if tool is not None:
         use = ToolUse(tool, keys.pop("input", {}), **keys.pop("use", {}))
-    return Event(name, "ses_1", Path(keys.pop("directory", "/project")), use, **keys)
+    return HookEvent(name, "ses_1", Path(keys.pop("directory", "/project")), use, **keys)

@@ -1,4 +1,4 @@
-"""Rules of type agent: the seed's shape, what the model is given, and what counts of what it decides."""
+"""Rules of type agent: their keys, what the model is given, and what counts of what it decides."""
 
 import json
 import os
@@ -13,11 +13,10 @@ from tests.plugins.hooks.making import event, rule
 from tests.turn import House
 from tests.waiting import SOON
 
-from instar.plugins.hooks.agent import tools
-from instar.plugins.hooks.context import file
+from instar.plugins.hooks.context import file, history_text
 from instar.plugins.hooks.evaluate import evaluate
-from instar.plugins.hooks.event import Event
-from instar.plugins.hooks.history import told
+from instar.plugins.hooks.event import HookEvent
+from instar.plugins.hooks.judge import tools
 from instar.plugins.hooks.outcome import settle
 
 pytest_plugins = ["tests.turn", "tests.loopback"]
@@ -116,6 +115,7 @@ async def test_the_small_model_judges_unless_another_is_named(house: House) -> N
     assert used == ["scripted/small", "scripted/set", "scripted/own"]
 
 
+@pytest.mark.slow
 async def test_a_call_that_denies_with_megabytes_of_reason_denies(house: House) -> None:
     house.says(f'== turn\ntool: decide {{"decision": "deny", "reason": "{"x" * 3_000_000}"}}\n')
     door = await house.open()
@@ -164,6 +164,7 @@ async def test_what_it_read_does_not_decide_for_it(house: House) -> None:
     assert outcome.action != "allow"
 
 
+@pytest.mark.slow
 async def test_one_that_goes_in_circles_ends_undecided(house: House, loopback: Loopback) -> None:
     house.settings(provider=loopback.settings)
     loopback.answer = lambda number, body: calls(("list", {"path": "."}))
@@ -218,7 +219,7 @@ async def test_context_gives_files_of_the_project_and_the_history(house: House) 
     names = ["TASKS.json", "history", "missing", "../secret", "link", "pipe", "large", ".", "/etc/passwd"]
     given = means(house, door)
     one = rule("Stop", "instar", "agent", context=names)
-    outcome = await evaluate(one, Event("Stop", session, house.folder), given)
+    outcome = await evaluate(one, HookEvent("Stop", session, house.folder), given)
     assert outcome.action == "allow"
     blocks = prompts(house)[-1].split("\n<")
     shown = {block.split(" ")[0] + " " + block.split(" ")[1]: block for block in blocks}
@@ -240,13 +241,13 @@ async def test_history_holds_no_more_than_its_tokens(house: House) -> None:
     for number in range(5):
         await door.ask(session, f"question {number} " + "x" * 300)
     history = await door.client.messages(session)
-    assert "question 0" in told(history, 100_000)
-    cut = told(history, 200)
+    assert "question 0" in history_text(history, 100_000)
+    cut = history_text(history, 200)
     assert len(cut) < 200 * 4 + 100
     assert "question 4" in cut
     assert "question 0" not in cut
     assert "left out" in cut
-    assert told(history, 0).startswith("(…")
+    assert history_text(history, 0).startswith("(…")
 
 
 async def test_a_file_of_instars_own_is_not_given(house: House) -> None:

@@ -1,4 +1,4 @@
-"""What programs and requests print and exit with, by dialect (the reference's section 1.6, and its faults)."""
+"""What programs and requests print and exit with, by dialect."""
 
 import json
 import time
@@ -6,7 +6,7 @@ import time
 import pytest
 from tests.plugins.hooks.making import event, rule
 
-from instar.plugins.hooks.command import Ended, read_command, read_http
+from instar.plugins.hooks.command import ProgramResult, read_command, read_http
 from instar.plugins.hooks.event import EVENTS
 from instar.plugins.hooks.names import views
 from instar.plugins.hooks.outcome import combine, settle
@@ -18,13 +18,14 @@ def outcome(code, output="", dialect="instar", name="PreToolUse", errors=b"", **
     one = rule(name, dialect, **keys)
     happened = event(name, **LS) if EVENTS[name].tool else event(name)
     raw = output if isinstance(output, bytes) else output.encode()
-    return settle(read_command(Ended(code, raw, errors), one, happened), one)
+    return settle(read_command(ProgramResult(code, raw, errors), one, happened), one)
 
 
 DENY = '{"decision": "deny", "reason": "no"}'
 SPECIFIC = '{"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecisionReason": "no"}}'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", ["instar", "claude", "openhands"])
 @pytest.mark.parametrize(
     "output",
@@ -203,7 +204,7 @@ def test_a_rewrite_is_read_by_the_names_that_the_rule_was_told(dialect, tool, gi
     (view,) = views(happened.tool, dialect, happened.directory)
     assert view.input == told
     output = json.dumps({"hookSpecificOutput": {"permissionDecision": "allow", "updatedInput": wrote}})
-    found = read_command(Ended(0, output.encode()), one, happened, view)
+    found = read_command(ProgramResult(0, output.encode()), one, happened, view)
     assert found.updated_input == got
 
 
@@ -235,7 +236,7 @@ def test_a_patch_is_rewritten_by_its_text_alone():
 
     def rewritten(**updated):
         output = json.dumps({"hookSpecificOutput": {"updatedInput": {**view.input, **updated}}})
-        return read_command(Ended(0, output.encode()), one, happened, view)
+        return read_command(ProgramResult(0, output.encode()), one, happened, view)
 
     assert rewritten(patchText="other").updated_input == {"patchText": "other"}
     refused = rewritten(file_path="/project/z.py")
@@ -251,15 +252,18 @@ def test_a_rewrite_that_is_no_object_denies(updated):
 @pytest.mark.parametrize(
     ("ended", "says"),
     [
-        (Ended(1, b"", b"Traceback: boom"), "it exited with 1: Traceback: boom"),
-        (Ended(-15), "it was ended by signal 15"),
-        (Ended(137), "it was ended by signal 9"),
+        (ProgramResult(1, b"", b"Traceback: boom"), "it exited with 1: Traceback: boom"),
+        (ProgramResult(-15), "it was ended by signal 15"),
+        (ProgramResult(137), "it was ended by signal 9"),
         (
-            Ended(127, b"", b"sh: x: not found"),
+            ProgramResult(127, b"", b"sh: x: not found"),
             "its program is missing or may not be run: sh: x: not found; see hooks.json",
         ),
-        (Ended(None, failure="time-out"), "it took longer than 60 s"),
-        (Ended(None, failure="missing program", detail="there is no ./check.sh"), "there is no ./check.sh"),
+        (ProgramResult(None, failure="time-out"), "it took longer than 60 s"),
+        (
+            ProgramResult(None, failure="missing program", detail="there is no ./check.sh"),
+            "there is no ./check.sh",
+        ),
     ],
 )
 def test_a_failure_is_one_clear_sentence(ended, says):
@@ -274,7 +278,9 @@ def test_a_failure_is_one_clear_sentence(ended, says):
 
 def test_a_denial_that_was_printed_before_the_time_out_counts():
     one = rule(dialect="openhands")
-    found = settle(read_command(Ended(None, DENY.encode(), failure="time-out"), one, event(**LS)), one)
+    found = settle(
+        read_command(ProgramResult(None, DENY.encode(), failure="time-out"), one, event(**LS)), one
+    )
     assert found.action == "deny"
 
 

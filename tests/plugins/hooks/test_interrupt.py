@@ -36,6 +36,7 @@ async def judging(door: Door, session: str, words: str = "go") -> "asyncio.Task[
     return asking
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -82,6 +83,7 @@ async def test_a_prompt_whose_judge_was_ended_is_not_taken_and_the_next_one_is(h
     assert users(await door.stored(session)) == ["SECOND"]
 
 
+@pytest.mark.slow
 async def test_a_session_whose_start_was_interrupted_is_told_of_again(house: House) -> None:
     house.says('== when "."\ntext: done\n')
     before = await house.open()
@@ -137,6 +139,7 @@ async def test_an_agent_rule_of_session_end_decides_while_the_instance_closes(ho
     assert (last["event"], last["action"], last["undecided"]) == ("SessionEnd", "allow", False)
 
 
+@pytest.mark.slow
 async def test_what_a_prompt_rules_first_answer_took_is_recorded_when_the_second_never_comes(
     house: House, loopback: Loopback
 ) -> None:

@@ -1,4 +1,4 @@
-"""Prompt and agent rules in sessions: seed 003's example word for word, its three use cases, and what goes wrong."""
+"""Prompt and agent rules in sessions: an example, three use cases, and what goes wrong."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ Respond with ALLOW or DENY plus any remaining items.",
   ]
 }
 """
-"""Seed 003's configuration, word for word."""
+"""The configuration of the request for agent hooks in OpenHands."""
 
 
 def arm(house: House, data: Any, name: str = ".instar/hooks.json") -> None:
@@ -67,8 +67,9 @@ def repository(folder: Path) -> None:
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "one"], cwd=folder, check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", [".openhands/hooks.json", ".instar/hooks.json"])
-async def test_the_seeds_example_decides_on_stop_by_the_named_model(
+async def test_an_agent_rule_decides_on_stop_by_the_named_model(
     house: House, loopback: Loopback, file: str
 ) -> None:
     tasks = house.folder / "TASKS.json"
@@ -115,6 +116,7 @@ async def test_the_seeds_example_decides_on_stop_by_the_named_model(
     assert known == {session}
 
 
+@pytest.mark.slow
 async def test_rm_waits_for_who_looks_at_what_is_not_committed(house: House) -> None:
     (house.folder / "work").mkdir()
     (house.folder / "work" / "kept.txt").write_text("one")
@@ -207,6 +209,7 @@ async def test_before_a_tool_use_an_agent_rule_runs_only_where_that_is_said(hous
     assert len(house.requests()) == 2
 
 
+@pytest.mark.slow
 async def test_no_rule_fires_inside_an_evaluator_however_many_there_are(house: House) -> None:
     arm(
         house,
@@ -270,6 +273,7 @@ async def test_a_tool_output_that_tells_the_judge_to_allow_decides_nothing(house
     assert "could not decide" in ran.reason
 
 
+@pytest.mark.slow
 async def test_aborting_the_turn_ends_an_agent_and_its_commands_within_a_second(house: House) -> None:
     nap = f"4713.{os.getpid()}"
     arm(house, rules("Stop", agent("LOOK", tools=["terminal"])))
@@ -288,6 +292,7 @@ async def test_aborting_the_turn_ends_an_agent_and_its_commands_within_a_second(
     await until(lambda: not running.having("sleep", nap))
 
 
+@pytest.mark.slow
 async def test_a_model_that_hangs_holds_a_turn_no_longer_than_the_rule_says(
     house: House, loopback: Loopback
 ) -> None:

@@ -223,6 +223,7 @@ def test_expressions_that_only_one_library_has_are_refused(matcher):
     assert (found.rules, "repeats itself or counts errors" in found.faults[0].message) == ([], True)
 
 
+@pytest.mark.slow
 def test_the_library_of_expressions_is_loaded_for_a_rule_that_has_one_alone():
     program = (
         "import sys; from tests.plugins.hooks.making import event, rule;"

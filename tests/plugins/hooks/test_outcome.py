@@ -1,14 +1,15 @@
 """`combine`: the law of several outcomes."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.plugins.hooks.making import rule
 
-from instar.plugins.hooks.outcome import SEVERITY, Outcome, combine, settle, undecided
+from instar.plugins.hooks.outcome import SEVERITY, RuleOutcome, combine, settle, undecided
 
 texts = st.text(max_size=5)
 outcomes = st.builds(
-    Outcome,
+    RuleOutcome,
     action=st.sampled_from(list(SEVERITY)),
     reason=texts,
     updated_input=st.none() | st.dictionaries(st.sampled_from("abc"), st.integers(0, 2), max_size=3),
@@ -24,6 +25,7 @@ def severity(found):
     return SEVERITY[combine(found).action]
 
 
+@pytest.mark.slow
 @given(lists, st.randoms(use_true_random=False))
 def test_the_action_and_the_stop_do_not_depend_on_the_order(found, random):
     shuffled = list(found)
@@ -31,12 +33,14 @@ def test_the_action_and_the_stop_do_not_depend_on_the_order(found, random):
     assert (combine(shuffled).action, combine(shuffled).stop) == (combine(found).action, combine(found).stop)
 
 
+@pytest.mark.slow
 @given(lists, outcomes, st.integers(0, 6))
 def test_one_outcome_more_never_loosens(found, more, at):
     assert severity([*found[:at], more, *found[at:]]) >= severity(found)
     assert combine([*found, more]).stop >= combine(found).stop
 
 
+@pytest.mark.slow
 @given(lists)
 def test_nothing_that_one_rule_denies_is_allowed_or_rewritten(found):
     decision = combine(found, {"a": 0})
@@ -44,6 +48,7 @@ def test_nothing_that_one_rule_denies_is_allowed_or_rewritten(found):
         assert (decision.action, decision.updated_input) == ("deny", None)
 
 
+@pytest.mark.slow
 @given(lists, lists)
 def test_contexts_and_messages_join_in_order(first, second):
     together, one, two = combine([*first, *second]), combine(first), combine(second)
@@ -51,6 +56,7 @@ def test_contexts_and_messages_join_in_order(first, second):
     assert together.messages == one.messages + two.messages
 
 
+@pytest.mark.slow
 @given(st.lists(outcomes.filter(lambda one: one.action != "deny" and not one.stop), max_size=4))
 def test_the_reasons_are_those_of_the_most_severe(found):
     decision = combine(found)
@@ -61,9 +67,9 @@ def test_the_reasons_are_those_of_the_most_severe(found):
 
 def test_rewrites_of_two_rules_join_key_by_key_and_the_later_wins():
     start = {"command": "ls", "timeout": 5, "workdir": "."}
-    first = Outcome(updated_input={**start, "command": "ls -a"})
-    second = Outcome(updated_input={**start, "timeout": 9})
-    third = Outcome(updated_input={"command": "ls -l", "timeout": 5})
+    first = RuleOutcome(updated_input={**start, "command": "ls -a"})
+    second = RuleOutcome(updated_input={**start, "timeout": 9})
+    third = RuleOutcome(updated_input={"command": "ls -l", "timeout": 5})
     assert combine([first, second], start).updated_input == {"command": "ls -a", "timeout": 9, "workdir": "."}
     assert combine([first, third], start).updated_input == {"command": "ls -l", "timeout": 5}
     assert combine([first], start).updated_input == {**start, "command": "ls -a"}
@@ -71,8 +77,8 @@ def test_rewrites_of_two_rules_join_key_by_key_and_the_later_wins():
 
 
 def test_a_rewrite_to_an_equal_value_of_another_type_counts():
-    assert combine([Outcome(updated_input={"all": 1})], {"all": True}).updated_input == {"all": 1}
-    found = combine([Outcome(updated_input={"all": 1})], {"all": True}).updated_input
+    assert combine([RuleOutcome(updated_input={"all": 1})], {"all": True}).updated_input == {"all": 1}
+    found = combine([RuleOutcome(updated_input={"all": 1})], {"all": True}).updated_input
     assert found is not None
     assert found["all"] is not True
 
@@ -84,10 +90,10 @@ def test_no_rules_decide_nothing():
 
 def test_what_ran_in_doubt_neither_allows_nor_rewrites_but_refuses():
     one = rule()
-    allowed = settle(Outcome(action="allow", updated_input={"a": 1}, contexts=("c",)), one, doubt=True)
+    allowed = settle(RuleOutcome(action="allow", updated_input={"a": 1}, contexts=("c",)), one, doubt=True)
     assert (allowed.action, allowed.updated_input, allowed.contexts) == ("none", None, ("c",))
     for action in ("ask", "deny"):
-        assert settle(Outcome(action=action), one, doubt=True).action == action
+        assert settle(RuleOutcome(action=action), one, doubt=True).action == action
 
 
 def test_settling_keeps_that_it_was_undecided_and_why():
@@ -100,5 +106,6 @@ def test_settling_keeps_that_it_was_undecided_and_why():
 
 def test_a_refusal_without_a_reason_names_its_rule():
     assert (
-        settle(Outcome(action="deny"), rule(name="guard")).reason == "Refused by the hook guard (hooks.json)."
+        settle(RuleOutcome(action="deny"), rule(name="guard")).reason
+        == "Refused by the hook guard (hooks.json)."
     )

@@ -6,7 +6,7 @@ import pytest
 from tests.plugins.hooks.making import read
 
 from instar.plugin import document
-from instar.plugins.hooks.rule import Agent, Command, Http, Prompt
+from instar.plugins.hooks.rule import AgentRule, CommandRule, HttpRule, PromptRule
 
 SEED = """{
   "stop": [
@@ -24,8 +24,8 @@ SEED = """{
     }
   ]
 }
-"""  # noqa: E501 - as it stands in the seed
-"""Seed 003's config shape, word for word."""
+"""  # noqa: E501 - as it stands in the source
+"""The configuration of the request for agent hooks in OpenHands."""
 
 
 def text(source: str, dialect: str = "instar"):
@@ -34,12 +34,12 @@ def text(source: str, dialect: str = "instar"):
 
 
 @pytest.mark.parametrize("dialect", ["instar", "openhands"])
-def test_the_seeds_example_is_understood_whole(dialect):
+def test_the_example_of_an_agent_rule_is_understood_whole(dialect):
     found = text(SEED, dialect)
     (rule,) = found.rules
     assert not found.faults
     assert (rule.event, rule.evaluator, rule.timeout, rule.line) == ("Stop", "agent", 60.0, 6)
-    assert isinstance(rule.settings, Agent)
+    assert isinstance(rule.settings, AgentRule)
     assert rule.settings.prompt.startswith("Read TASKS.json and verify every pending item")
     assert rule.settings.model == "claude-sonnet-4-6"
     assert rule.settings.tools == ("file_editor", "terminal")
@@ -84,8 +84,8 @@ def test_a_settings_file_of_claude_code_is_taken_as_it_stands():
     ]
     first, second, request, *_ = found.rules
     assert first.condition == "Bash(rm *)"
-    assert second.settings == Command("node", ("${CLAUDE_PROJECT_DIR}/check.js",))
-    assert request.settings == Http(
+    assert second.settings == CommandRule("node", ("${CLAUDE_PROJECT_DIR}/check.js",))
+    assert request.settings == HttpRule(
         "http://localhost:8080/hooks/pre", (("Authorization", "Bearer $MY_TOKEN"),), ("MY_TOKEN",)
     )
     assert found.rules[-1].background
@@ -109,8 +109,8 @@ def test_a_hooks_file_of_openhands_is_taken_as_it_stands():
         *("PreToolUse", "PostToolUse", "UserPromptSubmit", "SessionStart", "SessionEnd", "Stop"),
     ]
     assert found.rules[1].label == "log (hooks.json:4:56)"
-    assert found.rules[2].settings == Prompt("No secrets.")
-    assert isinstance(found.rules[5].settings, Agent)
+    assert found.rules[2].settings == PromptRule("No secrets.")
+    assert isinstance(found.rules[5].settings, AgentRule)
     assert (found.rules[5].settings.system_prompt, found.rules[5].settings.max_turns) == ("You check.", 3)
 
 
@@ -235,7 +235,7 @@ def test_an_unknown_key_of_a_group_is_named_and_its_rules_hold():
 def test_an_agents_tools_that_cannot_be_read_allow_none():
     found = read({"Stop": [{"hooks": [{"type": "agent", "prompt": "p", "tools": "bash", "write": "true"}]}]})
     settings = found.rules[0].settings
-    assert isinstance(settings, Agent)
+    assert isinstance(settings, AgentRule)
     assert (settings.tools, settings.write, len(found.faults)) == ((), False, 2)
 
 

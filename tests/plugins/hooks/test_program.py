@@ -13,15 +13,15 @@ from tests.plugins.hooks.test_table import GATES, cases, words
 from tests.running import lives
 from tests.waiting import SOON, until
 
-from instar.children import Children
-from instar.paths import Paths
 from instar.plugins.hooks.config import HookSettings
-from instar.plugins.hooks.evaluate import Means, evaluate
-from instar.plugins.hooks.event import EVENTS, Event
-from instar.plugins.hooks.outcome import Outcome, settle
-from instar.plugins.hooks.request import headers_of
-from instar.plugins.hooks.rule import Http, Rule
+from instar.plugins.hooks.evaluate import EvaluationContext, evaluate
+from instar.plugins.hooks.event import EVENTS, HookEvent
+from instar.plugins.hooks.external import headers_of
+from instar.plugins.hooks.outcome import RuleOutcome, settle
+from instar.plugins.hooks.rule import HookRule, HttpRule
 from instar.process import Processes
+from instar.sandbox.model_process import Children
+from instar.settings.paths import Paths
 
 EVERY = sorted(EVENTS)
 COMMANDS = {
@@ -43,11 +43,11 @@ ANSWERS = {
 
 
 @pytest.fixture
-async def means(tmp_path: Path, clean_environment: Mapping[str, str]) -> AsyncIterator[Means]:
+async def means(tmp_path: Path, clean_environment: Mapping[str, str]) -> AsyncIterator[EvaluationContext]:
     processes = Processes()
     paths = Paths.from_environment(clean_environment)
     children = Children(processes, paths, clean_environment, at_most="none")
-    yield Means(children, clean_environment, tmp_path, paths.home, HookSettings())
+    yield EvaluationContext(children, clean_environment, tmp_path, paths.home, HookSettings())
     await children.close()
     await processes.close()
 
@@ -84,22 +84,23 @@ class Listening:
         writer.close()
 
 
-def happened(name: str, folder: Path) -> Event:
+def happened(name: str, folder: Path) -> HookEvent:
     tool = "bash" if EVENTS[name].tool else None
     return event(name, tool, directory=str(folder), **({"input": {"command": "ls"}} if tool else {}))
 
 
-async def outcome_of(one: Rule, means: Means, name: str = "PreToolUse") -> Outcome:
+async def outcome_of(one: HookRule, means: EvaluationContext, name: str = "PreToolUse") -> RuleOutcome:
     found = await evaluate(one, happened(name, means.project), means)
     return settle(found, one)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["PreToolUse", "Evolve", "PostToolUse", "Stop"])
 @pytest.mark.parametrize(
     ("dialect", "failure", "at_gate", "other"), [row[1:] for row in cases() if row[0] == "command"]
 )
 async def test_a_program_that_fails_comes_to_what_the_table_says(
-    means: Means, name: str, dialect: str, failure: str, at_gate: str, other: str
+    means: EvaluationContext, name: str, dialect: str, failure: str, at_gate: str, other: str
 ) -> None:
     more = {"timeout": 0.1} if failure == "time-out" else {}
     one = rule(name, dialect, command=COMMANDS[failure], **more)
@@ -108,12 +109,19 @@ async def test_a_program_that_fails_comes_to_what_the_table_says(
     assert outcome.error or not outcome.undecided
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["UserPromptSubmit", "Notification"])
 @pytest.mark.parametrize(
     ("dialect", "failure", "at_gate", "other"), [row[1:] for row in cases() if row[0] == "http"]
 )
 async def test_a_request_that_fails_comes_to_what_the_table_says(
-    means: Means, listening: Listening, name: str, dialect: str, failure: str, at_gate: str, other: str
+    means: EvaluationContext,
+    listening: Listening,
+    name: str,
+    dialect: str,
+    failure: str,
+    at_gate: str,
+    other: str,
 ) -> None:
     listening.answer = ANSWERS[failure]
     more = {"timeout": 0.2} if failure == "time-out" else {}
@@ -123,14 +131,14 @@ async def test_a_request_that_fails_comes_to_what_the_table_says(
 
 
 async def test_an_answer_of_a_request_decides_and_its_headers_name_what_they_may(
-    means: Means, listening: Listening
+    means: EvaluationContext, listening: Listening
 ) -> None:
     body = b'{"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecisionReason": "no"}}'
     listening.answer = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
     one = rule(
         "PreToolUse", "claude", "http", url=listening.url, headers={"X-Own": "$OWN"}, allowedEnvVars=["OWN"]
     )
-    given = Means(means.children, {"OWN": "mine"}, means.project, means.home, means.settings)
+    given = EvaluationContext(means.children, {"OWN": "mine"}, means.project, means.home, means.settings)
     outcome = await outcome_of(one, given)
     assert (outcome.action, outcome.reason, outcome.trace.code) == ("deny", "no", 200)
     (asked,) = listening.asked
@@ -139,11 +147,11 @@ async def test_an_answer_of_a_request_decides_and_its_headers_name_what_they_may
 
 
 def test_a_header_gets_no_variable_that_the_rule_does_not_name() -> None:
-    one = Http("http://x", (("a", "Bearer $TOKEN"), ("b", "${OWN}/x")), ("OWN",))
+    one = HttpRule("http://x", (("a", "Bearer $TOKEN"), ("b", "${OWN}/x")), ("OWN",))
     assert headers_of(one, {"TOKEN": "secret", "OWN": "mine"}) == {"a": "Bearer ", "b": "mine/x"}
 
 
-async def test_a_redirect_is_not_followed(means: Means, listening: Listening) -> None:
+async def test_a_redirect_is_not_followed(means: EvaluationContext, listening: Listening) -> None:
     listening.answer = (
         b"HTTP/1.1 302 Found\r\nlocation: " + listening.url.encode() + b"\r\ncontent-length: 0\r\n\r\n"
     )
@@ -152,7 +160,8 @@ async def test_a_redirect_is_not_followed(means: Means, listening: Listening) ->
     assert "answered 302" in outcome.reason
 
 
-async def test_the_time_is_wall_clock_and_takes_the_whole_group(means: Means) -> None:
+@pytest.mark.slow
+async def test_the_time_is_wall_clock_and_takes_the_whole_group(means: EvaluationContext) -> None:
     one = rule(command="(sleep 60 & echo $! > child; wait) & wait", timeout=3)
     started = time.monotonic()
     outcome = await outcome_of(one, means)
@@ -162,7 +171,7 @@ async def test_the_time_is_wall_clock_and_takes_the_whole_group(means: Means) ->
     await until(lambda: not lives(pid))
 
 
-async def test_cancelling_the_caller_ends_the_program(means: Means) -> None:
+async def test_cancelling_the_caller_ends_the_program(means: EvaluationContext) -> None:
     task = asyncio.create_task(outcome_of(rule(command="echo $$ > pid; sleep 60"), means))
     while not (means.project / "pid").exists() or not (means.project / "pid").read_text():
         await asyncio.sleep(0.005)
@@ -175,14 +184,14 @@ async def test_cancelling_the_caller_ends_the_program(means: Means) -> None:
     await until(lambda: not lives(pid))
 
 
-async def test_a_background_child_that_holds_the_output_holds_nobody_up(means: Means) -> None:
+async def test_a_background_child_that_holds_the_output_holds_nobody_up(means: EvaluationContext) -> None:
     started = time.monotonic()
     outcome = await outcome_of(rule(command="sleep 60 & echo no >&2; exit 2"), means)
     assert (outcome.action, outcome.reason) == ("deny", "no")
     assert time.monotonic() - started < SOON
 
 
-async def test_arguments_are_given_without_a_shell(means: Means) -> None:
+async def test_arguments_are_given_without_a_shell(means: EvaluationContext) -> None:
     one = rule(command="/bin/echo", args=["$(touch made)", "${CLAUDE_PROJECT_DIR}/x", "${HOME}"])
     outcome = await outcome_of(one, means)
     assert outcome.trace.output == f"$(touch made) {means.project}/x ${{HOME}}"
@@ -192,7 +201,7 @@ async def test_arguments_are_given_without_a_shell(means: Means) -> None:
 @pytest.mark.parametrize("kind", ["nowhere", "no run bit", "no interpreter"])
 @pytest.mark.parametrize("with_args", [True, False])
 async def test_a_program_that_cannot_be_run_is_one_clear_sentence(
-    means: Means, kind: str, with_args: bool
+    means: EvaluationContext, kind: str, with_args: bool
 ) -> None:
     script = means.project / "check.sh"
     if kind != "nowhere":
@@ -205,14 +214,14 @@ async def test_a_program_that_cannot_be_run_is_one_clear_sentence(
 
 
 async def test_bytes_that_are_no_text_megabytes_and_a_list_change_no_decision_of_the_exit_code(
-    means: Means,
+    means: EvaluationContext,
 ) -> None:
     for output in (r"printf '\377\376'", "head -c 5000000 /dev/zero", 'echo \'[{"decision": "allow"}]\''):
         outcome = await outcome_of(rule(command=f"{output}; echo no >&2; exit 2"), means)
         assert (outcome.action, outcome.reason) == ("deny", "no"), output
 
 
-async def test_an_answer_that_is_longer_than_can_be_read_may_have_refused(means: Means) -> None:
+async def test_an_answer_that_is_longer_than_can_be_read_may_have_refused(means: EvaluationContext) -> None:
     # Characters of two bytes: fewer characters than bytes are read.
     command = (
         """awk 'BEGIN { for (i = 0; i < 400000; i++) printf "éé" }'; echo; echo '{"decision": "deny"}'"""
@@ -221,13 +230,15 @@ async def test_an_answer_that_is_longer_than_can_be_read_may_have_refused(means:
     assert (outcome.action, outcome.undecided) == ("deny", True)
 
 
-async def test_a_program_that_never_reads_its_stdin_decides(means: Means) -> None:
+async def test_a_program_that_never_reads_its_stdin_decides(means: EvaluationContext) -> None:
     one = rule(command="exit 2")
     big = event("PreToolUse", "write", directory=str(means.project), input={"content": "x" * 5_000_000})
     assert (await evaluate(one, big, means)).action == "deny"
 
 
-async def test_a_patch_is_put_to_a_foreign_rule_file_by_file_and_the_most_severe_counts(means: Means) -> None:
+async def test_a_patch_is_put_to_a_foreign_rule_file_by_file_and_the_most_severe_counts(
+    means: EvaluationContext,
+) -> None:
     patch = "*** Begin Patch\n*** Add File: a.txt\n+a\n*** Update File: b.env\n@@\n-a\n+b\n*** End Patch"
     one = rule(
         "PreToolUse", "claude", command="grep -q 'b.env\"' && { echo no secrets >&2; exit 2; }; exit 0"
@@ -236,11 +247,13 @@ async def test_a_patch_is_put_to_a_foreign_rule_file_by_file_and_the_most_severe
     assert (await evaluate(one, use, means)).reason == "no secrets"
 
 
-async def test_commands_of_claude_codes_files_are_written_for_bash(means: Means) -> None:
+async def test_commands_of_claude_codes_files_are_written_for_bash(means: EvaluationContext) -> None:
     outcome = await outcome_of(rule("PreToolUse", "claude", command='[[ -n "$BASH" ]] && exit 2'), means)
     assert outcome.action == "deny"
 
 
-async def test_a_rule_whose_evaluator_needs_a_session_is_undecided_without_one(means: Means) -> None:
+async def test_a_rule_whose_evaluator_needs_a_session_is_undecided_without_one(
+    means: EvaluationContext,
+) -> None:
     outcome = await outcome_of(rule("PreToolUse", evaluator="prompt"), means)
     assert (outcome.action, outcome.undecided) == ("deny", True)

@@ -167,6 +167,7 @@ async def test_what_it_used_is_told_and_booked_for_the_session(house: House) -> 
     assert (booked.cause, booked.session_id) == ("hook", (await door.client.list())[0].id)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["hang", "slow refusals"])
 async def test_its_time_is_wall_clock_time_whatever_the_model_does(
     house: House, loopback: Loopback, how: str

@@ -43,6 +43,7 @@ def turn(http):
     return session
 
 
+@pytest.mark.slow
 def test_the_rules_and_their_figures_are_those_that_the_commands_print(person):
     folder, environment = person(hooks=RULES)
     with asking(folder, environment) as http:
@@ -64,6 +65,7 @@ def test_the_rules_and_their_figures_are_those_that_the_commands_print(person):
         assert counted in http.get("/instar/metrics")
 
 
+@pytest.mark.slow
 def test_the_record_of_a_session_is_told_newest_lines_in_order(person):
     folder, environment = person(hooks=RULES)
     with asking(folder, environment) as http:

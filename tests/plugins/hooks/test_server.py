@@ -74,6 +74,7 @@ async def test_a_command_that_exits_with_two_refuses_the_call_and_the_model_read
     assert not (house.folder / "one.txt").exists()
 
 
+@pytest.mark.slow
 async def test_a_rule_is_told_of_the_call_on_stdin_and_in_the_environment(house: House) -> None:
     house.environment["SOME_API_KEY"] = "secret-value"
     house.environment["PLAIN"] = "plain-value"
@@ -143,6 +144,7 @@ async def test_ask_puts_the_call_to_a_person_who_sees_why_though_the_rules_allow
     assert [question.metadata["reason"] for question in asked] == ["is this meant?"]
 
 
+@pytest.mark.slow
 async def test_what_a_rule_asks_about_an_answer_for_always_does_not_answer_the_next_time(
     house: House,
 ) -> None:
@@ -179,6 +181,7 @@ async def test_allow_answers_a_question_and_never_takes_a_deny_away(
     assert call.state.status == outcome
 
 
+@pytest.mark.slow
 async def test_what_one_rule_asks_about_no_other_allows(house: House) -> None:
     arm(
         house,
@@ -248,6 +251,7 @@ async def test_a_rule_may_replace_what_the_model_reads_of_a_call(house: House) -
     assert results(await door.stored(session)) == ['{"told": "less"}']
 
 
+@pytest.mark.slow
 async def test_a_failed_call_is_an_event_of_its_own_and_a_refused_one_is_none(house: House) -> None:
     arm(
         house,
@@ -277,6 +281,7 @@ async def test_a_failed_call_is_an_event_of_its_own_and_a_refused_one_is_none(ho
 # -- prompts ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_refused_prompt_is_never_saved_and_reaches_no_model(house: House) -> None:
     arm(house, {"UserPromptSubmit": 'grep -q secret && { echo "no secrets" >&2; exit 2; }; exit 0'})
     house.says(CALLS)
@@ -302,6 +307,7 @@ async def test_contexts_of_a_prompt_and_of_the_session_stand_in_the_first_reques
     assert [one["source"] for one in seen(house)] == ["startup"]
 
 
+@pytest.mark.slow
 async def test_a_session_that_goes_on_elsewhere_is_a_resume_and_its_end_is_told(house: House) -> None:
     arm(house, {"SessionStart": LOG, "SessionEnd": LOG})
     door, session = await ran(house)
@@ -337,6 +343,7 @@ async def test_a_refusing_stop_rule_makes_the_turn_go_on_with_its_reason(house: 
     ]
 
 
+@pytest.mark.slow
 async def test_a_stop_rule_that_always_refuses_is_heard_eight_times_and_then_said_so(house: House) -> None:
     arm(house, {"Stop": "echo more >&2; exit 2", "UserPromptSubmit": LOG})
     door, session = await ran(house, ENDLESS)
@@ -368,6 +375,7 @@ TASK = """
 """
 
 
+@pytest.mark.slow
 async def test_hooks_fire_in_sub_agents_and_name_them(house: House) -> None:
     arm(
         house,
@@ -434,6 +442,7 @@ async def test_a_notification_tells_that_a_person_is_waited_for(house: House) ->
     assert [one["notification_type"] for one in seen(house)] == ["permission_prompt", "idle_prompt"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "runs"),
     [
@@ -458,6 +467,7 @@ async def test_a_rule_answers_in_a_persons_place(house: House, rule: str, runs: 
     assert (house.folder / "one.txt").exists() is runs
 
 
+@pytest.mark.slow
 async def test_once_is_once_in_a_session_also_after_a_restart(house: House) -> None:
     arm(house, {"UserPromptSubmit": {"command": LOG, "once": True}})
     door, session = await ran(house, ENDLESS)
@@ -470,6 +480,7 @@ async def test_once_is_once_in_a_session_also_after_a_restart(house: House) -> N
     assert len(seen(house)) == 2
 
 
+@pytest.mark.slow
 async def test_an_async_rule_delays_nothing_and_ends_with_the_instance(house: House) -> None:
     arm(house, {"Stop": {"command": "echo $$ > pid; sleep 60", "async": True}})
     door, _ = await ran(house, ENDLESS)
@@ -562,6 +573,7 @@ async def test_rules_that_a_person_changed_hold_from_the_next_start_and_that_is_
     assert "hold until instar reads them again" in door.of("hooks.armed")[-1].problems[-1]
 
 
+@pytest.mark.slow
 async def test_rules_of_settings_agents_and_plugins_hold_beside_those_of_files(house: House) -> None:
     group = [{"hooks": [{"command": "echo settings >> seen"}]}]
     house.settings(hooks={"UserPromptSubmit": group})
@@ -638,6 +650,7 @@ async def test_rules_that_cannot_be_armed_let_nothing_through(house: House) -> N
     assert house.requests() == []
 
 
+@pytest.mark.slow
 async def test_a_script_finds_the_conversation_where_its_payload_says(house: House) -> None:
     arm(
         house,
@@ -687,6 +700,7 @@ async def test_other_rules_run_one_after_the_other_until_one_refuses(house: Hous
     assert (house.folder / "order").read_text().split() == ["1", "2"]
 
 
+@pytest.mark.slow
 async def test_async_rules_are_bounded_in_number_and_what_is_not_started_is_said(house: House) -> None:
     arm(house, {"Stop": [{"command": "sleep 60", "async": True}] * 18})
     door, _ = await ran(house, ENDLESS)

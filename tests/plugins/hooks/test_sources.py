@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from instar.plugins.hooks.config import HookSettings, read
-from instar.plugins.hooks.sources import FILES, Given, find
+from instar.plugins.hooks.sources import FILES, RuleSource, find
 
 
 def write(folder: Path, name: str, command: str, event: str = "Stop") -> Path:
@@ -34,13 +34,13 @@ def commands(found) -> list[str]:
     return [rule.settings.command for rule in found.rules]
 
 
-def test_rules_come_in_the_order_of_the_issue_each_with_its_file_and_dialect(place):
+def test_rules_come_in_order_each_with_its_file_and_dialect(place):
     for folder in ("project", "home"):
         for name, _ in FILES:
             write(place / folder, name, f"{folder}/{name}")
     more = [
-        Given({"Stop": [{"hooks": [{"command": "agent"}]}]}, "review.md", agent="review"),
-        Given({"hooks": {"Stop": [{"hooks": [{"command": "plugin"}]}]}}, "a plugin", "claude"),
+        RuleSource({"Stop": [{"hooks": [{"command": "agent"}]}]}, "review.md", agent="review"),
+        RuleSource({"hooks": {"Stop": [{"hooks": [{"command": "plugin"}]}]}}, "a plugin", "claude"),
     ]
     config = {"hooks": {"Stop": [{"hooks": [{"command": "config"}]}]}}
     found = look(place, config=config, more=more)
@@ -164,6 +164,7 @@ def test_a_mistake_in_the_settings_names_the_key(place):
     )
 
 
+@pytest.mark.slow
 def test_two_hundred_rules_on_one_event_hold_and_are_said(place):
     rules = [{"type": "command", "command": f"check {number}"} for number in range(200)]
     path = write(place / "project", ".instar/hooks.json", "x")

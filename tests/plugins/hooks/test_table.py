@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from tests.plugins.hooks.making import event, rule
 
-from instar.plugins.hooks.command import Ended, read_command, read_http
+from instar.plugins.hooks.command import ProgramResult, read_command, read_http
 from instar.plugins.hooks.event import EVENTS
 from instar.plugins.hooks.names import CLAUDE, OPENHANDS
-from instar.plugins.hooks.outcome import Outcome, settle, undecided
-from instar.plugins.hooks.rule import Rule, on_error
+from instar.plugins.hooks.outcome import RuleOutcome, settle, undecided
+from instar.plugins.hooks.rule import HookRule, on_error
 from instar.plugins.hooks.verdict import read_verdict
 
 PAGE = Path(__file__).parents[3] / "docs" / "hooks.md"
@@ -36,13 +36,13 @@ def cases() -> list[tuple[str, str, str, str, str]]:
 
 
 COMMANDS = {
-    "exit 1": Ended(1, b"", b"oops"),
-    "signal": Ended(-9),
-    "time-out": Ended(None, failure="time-out"),
-    "no JSON": Ended(0, b"[1]\nall is well"),
-    "wrong JSON": Ended(0, WRONG),
-    "missing program": Ended(127, b"", b"sh: check.sh: not found"),
-    "exit 2": Ended(2, b'{"decision": "allow"}', b"no"),
+    "exit 1": ProgramResult(1, b"", b"oops"),
+    "signal": ProgramResult(-9),
+    "time-out": ProgramResult(None, failure="time-out"),
+    "no JSON": ProgramResult(0, b"[1]\nall is well"),
+    "wrong JSON": ProgramResult(0, WRONG),
+    "missing program": ProgramResult(127, b"", b"sh: check.sh: not found"),
+    "exit 2": ProgramResult(2, b'{"decision": "allow"}', b"no"),
 }
 ANSWERS = {
     "status 500": (500, b""),
@@ -53,7 +53,7 @@ ANSWERS = {
 }
 
 
-def fail(one: Rule, failure: str) -> Outcome:
+def fail(one: HookRule, failure: str) -> RuleOutcome:
     name = one.event
     happened = event(name, "bash", input={"command": "ls"}) if EVENTS[name].tool else event(name)
     if one.evaluator == "command":
@@ -65,7 +65,7 @@ def fail(one: Rule, failure: str) -> Outcome:
     return undecided(f"{failure}")
 
 
-def words(outcome: Outcome) -> str:
+def words(outcome: RuleOutcome) -> str:
     if not outcome.undecided:
         return outcome.action
     return f"undecided, {'deny' if outcome.action == 'deny' else 'allow'}"
@@ -110,12 +110,12 @@ def test_the_pages_keys_are_those_that_are_read():
     text = PAGE.read_text("utf-8")
     rows = re.findall(r"^\| (command|http|prompt|agent) \| (`[^|]*) \|$", text, re.MULTILINE)
     from_page = {kind: set(re.findall(r"`(\w+)`", keys)) for kind, keys in rows}
-    from instar.plugins.hooks import entry
+    from instar.plugins.hooks import parse
 
-    assert from_page == {kind: set(keys) for kind, keys in entry._OF.items()}
+    assert from_page == {kind: set(keys) for kind, keys in parse.KEYS.items()}
     every = re.search(r"keys beside ([^|]*) \|", text)
     assert every
-    assert set(re.findall(r"`(\w+)`", every[1])) | {"description"} == set(entry._EVERY)
+    assert set(re.findall(r"`(\w+)`", every[1])) | {"description"} == set(parse.COMMON)
 
 
 def test_the_page_has_every_name_of_every_tool():
@@ -128,11 +128,11 @@ def test_the_page_has_every_name_of_every_tool():
     assert page == {tool: (CLAUDE[tool], OPENHANDS.get(tool, ())) for tool in CLAUDE}
 
 
-def test_every_event_of_the_issue_is_there_in_both_spellings():
-    issue = (
+def test_every_event_is_there_in_both_spellings():
+    events = (
         "PreToolUse, PostToolUse, PostToolUseFailure, UserPromptSubmit, Stop, SubagentStart, SubagentStop, "
         "SessionStart, SessionEnd, PreCompact, PostCompact, Notification, PermissionRequest, Heartbeat, Evolve"
     )
-    assert set(EVENTS) == set(issue.split(", "))
+    assert set(EVENTS) == set(events.split(", "))
     assert {EVENTS["PreToolUse"].snake, EVENTS["Stop"].snake} == {"pre_tool_use", "stop"}
     assert {name for name, kind in EVENTS.items() if kind.gate} == GATES

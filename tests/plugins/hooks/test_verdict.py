@@ -108,6 +108,7 @@ def test_a_refusal_ends_the_turn_where_claude_code_says_so(dialect, evaluator, e
     assert read_verdict(DENY, rule(event, dialect, evaluator, **keys)).stop is stop
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", ["{", "[", '{"a":', '{"decision":', '{"a": "', "{}"])
 def test_a_megabyte_of_brackets_is_read_in_no_time(piece):
     started = time.process_time()

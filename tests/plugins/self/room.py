@@ -6,11 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from instar.plugin import Ask, Branch, Method, Registry, Tool, Value, View
-from instar.plugins.self.access import Access, Change
-from instar.plugins.self.state import States
+from instar.plugins.self.access import Access, TreeChange
+from instar.plugins.self.state import SelfSessions
 from instar.plugins.self.tool import SelfTool
-from instar.plugins.self.tree import Tree
-from instar.secret import Secret
+from instar.plugins.self.tree import SelfTree
+from instar.wire.secret import Secret
 
 PLANTED = "sk-PLANTED-0123456789"
 """A secret that the room knows by its value."""
@@ -210,18 +210,18 @@ class House:
 
     def __init__(self, room: Room | None = None) -> None:
         self.room = room or Room()
-        self.states = States()
-        self.told: list[Change] = []
+        self.sessions = SelfSessions()
+        self.told: list[TreeChange] = []
         self.views = self.room.views()
         one = Tool("Search the web.\nMore.", {}, self._never, aliases=("websearch",))
         self.tools = {"read_file": Tool("Read a file " * 20, {}, self._never), "web_search": one}
-        self.access = Access(self.tree, self.states, lambda: [Secret(PLANTED)], self._tell)
+        self.access = Access(self.tree, self.sessions, lambda: [Secret(PLANTED)], self._tell)
         self.tool = SelfTool(self.access, ["model"])
 
-    def tree(self) -> Tree:
-        return Tree(self.views)
+    def tree(self) -> SelfTree:
+        return SelfTree(self.views)
 
-    async def _tell(self, change: Change) -> None:
+    async def _tell(self, change: TreeChange) -> None:
         self.told.append(change)
 
     async def _never(self, args: Any, context: Any) -> str:

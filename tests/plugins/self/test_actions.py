@@ -1,4 +1,4 @@
-"""Every answer of the tool: the seed's lines, the reference's where it is silent, and what is said of bad input."""
+"""Every answer of the tool: nanobot's lines, instar's own, and those for bad input."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ import pytest
 from tests.plugins.self.room import HELD, House, Room
 
 from instar.plugin import View
-from instar.plugins.self.restricted import RESTRICTED
-from instar.plugins.self.tool import permissions
-from instar.secret import Secret
+from instar.plugins.self.actions import permissions
+from instar.plugins.self.parameters import RESTRICTED
+from instar.wire.secret import Secret
 
 SEED: list[tuple[dict[str, Any], str]] = [
     (
@@ -52,7 +52,7 @@ SEED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("args", "answer"), SEED, ids=lambda one: str(one)[:50])
-async def test_an_example_of_the_seed_answers_as_it_is_printed(args: dict[str, Any], answer: str) -> None:
+async def test_an_example_of_nanobot_answers_as_it_is_printed(args: dict[str, Any], answer: str) -> None:
     assert await House().says(**args) == answer
 
 
@@ -156,7 +156,7 @@ STORIES: list[list[tuple[dict[str, Any], str]]] = [
 
 
 @pytest.mark.parametrize("story", STORIES)
-async def test_answers_follow_each_other_as_the_seed_tells(story: list[tuple[dict[str, Any], str]]) -> None:
+async def test_answers_follow_each_other_as_nanobot_tells(story: list[tuple[dict[str, Any], str]]) -> None:
     house = House()
     for args, answer in story:
         assert await house.says(**args) == answer
@@ -405,6 +405,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("args", "answer"), BAD, ids=lambda one: str(one)[:60])
 async def test_what_cannot_be_done_is_one_clear_answer_and_changes_nothing(
     args: dict[str, Any], answer: str
@@ -467,7 +468,7 @@ async def test_each_change_is_told_with_what_was_there_and_what_is() -> None:
         ("_runtime_vars.n", "[0, 1, 2, 3, 4, 5, 6", "None"),
         ("_runtime_vars.n", "None", "[0, 1, 2, 3, 4, 5, 6"),
     ]
-    assert {(one.caller.session_id, one.caller.call_id) for one in house.told} == {("s", "call_1")}
+    assert {(one.session_id, one.call_id) for one in house.told} == {("s", "call_1")}
     assert all(len(repr(one.new)) < 2100 for one in house.told)
 
 
@@ -552,7 +553,7 @@ async def test_a_restricted_parameter_that_nothing_declares_is_not_kept_as_a_var
     house.views = [view for view in house.views if view.name != "parameters"]
     answer = await house.says(action="modify", key=name, value=50)
     assert answer.startswith(f"Error: '{name}' not found: nothing declares this parameter here")
-    assert house.states.of("s").variables.all() == {}
+    assert house.sessions.of("s").variables.all() == {}
 
 
 async def test_a_snapshot_of_what_is_out_of_range_is_refused() -> None:
@@ -579,4 +580,4 @@ async def test_a_tool_that_was_given_back_is_the_same_one() -> None:
     before = house.tools["web_search"]
     await house.says(action="manage_tool", name="web_search", manage_action="register")
     assert house.tools["web_search"] is before
-    assert list(house.states.of("s").unregistered) == []
+    assert list(house.sessions.of("s").unregistered) == []

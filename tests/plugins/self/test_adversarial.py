@@ -1,4 +1,4 @@
-"""No path and no argument reaches anything outside of the tree, or a secret (issue 9 "Done when")."""
+"""No path and no argument reaches anything outside of the tree, or a secret."""
 
 import itertools
 from typing import Any
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.plugins.self.room import HELD, NAMED, PLANTED, SECRETS, House, cyclic, nothing
 
-from instar.plugins.self.tool import ACTIONS
+from instar.plugins.self.actions import ACTIONS
 
 ROOTS = (
     *(
@@ -231,6 +231,7 @@ def is_clean(answer: str) -> bool:
     return len(answer) < 40_000 and not any(leak in answer for leak in leaks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(8))
 async def test_a_hostile_path_reaches_nothing(chunk: int) -> None:
     house = await prepared()
@@ -294,9 +295,10 @@ async def test_a_secret_reads_as_stars_on_every_path(path: str) -> None:
 NAMES = st.sampled_from([*ROOTS, *LEAVES, *ALONE, "a", "b", "0", "1"]) | st.text(max_size=8)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(
-    action=st.sampled_from(ACTIONS) | st.text(max_size=5),
+    action=st.sampled_from(list(ACTIONS)) | st.text(max_size=5),
     names=st.lists(NAMES, min_size=1, max_size=5),
     value=st.recursive(st.none() | st.booleans() | st.floats() | st.text(max_size=5), st.lists, max_leaves=5),
     name=st.text(max_size=6),
@@ -311,5 +313,5 @@ async def test_whatever_is_asked_is_answered_without_a_secret(
     )
     assert not any(secret in answer for secret in SECRETS)
     assert " object at 0x" not in answer
-    assert "self" not in house.states.of("s").unregistered
+    assert "self" not in house.sessions.of("s").unregistered
     assert isinstance(house.room.value("s", "max_iterations"), int)

@@ -1,4 +1,4 @@
-"""What may be kept: the seed's limits at their edges, over the whole value (seed 001 "Runtime safeguards")."""
+"""What may be kept: nanobot's limits at their edges, over the whole value."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.plugins.self.room import House, cyclic, nothing
 
 from instar.plugins.self import limits
-from instar.plugins.self.refusal import Refusal
+from instar.plugins.self.messages import Refusal
 
 
 def nested(levels: int, inner: Any = 1) -> Any:
@@ -114,6 +114,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(JSON)
 def test_whatever_is_kept_is_small_shallow_and_json(value: Any) -> None:
     try:

@@ -34,6 +34,7 @@ def turn(http):
     return session
 
 
+@pytest.mark.slow
 def test_a_session_is_shown_as_the_command_shows_it(person):
     folder, environment = person
     with asking(folder, environment) as http:
@@ -59,6 +60,7 @@ def test_a_session_in_which_nothing_was_set_is_not_there(person):
         assert "sessionID" in http.get("/instar/self/session/nonsense", 400)
 
 
+@pytest.mark.slow
 def test_the_tree_lists_what_is_declared_and_the_values_of_a_session(person):
     folder, environment = person
     with asking(folder, environment) as http:
@@ -77,6 +79,7 @@ def test_the_tree_lists_what_is_declared_and_the_values_of_a_session(person):
         assert "ses_none" in http.get("/instar/self/tree", 404, session="ses_none")
 
 
+@pytest.mark.slow
 def test_the_values_of_a_session_are_asked_for_in_its_own_directory(person, tmp_path):
     folder, environment = person
     other = tmp_path / "other"

@@ -44,8 +44,9 @@ async def opened(house: House, *turns: str, on: Any = True, **settings: Any) -> 
     return await house.open()
 
 
-async def test_the_examples_of_the_seed_for_sub_agents_answer_as_they_are_printed(house: House) -> None:
-    """All others, with the rooms of the core, are in `tests/e2e/test_self_seed.py`."""
+@pytest.mark.slow
+async def test_nanobots_examples_for_sub_agents_answer_as_they_are_printed(house: House) -> None:
+    """All others, with the rooms of the core, are in `tests/e2e/test_self_examples.py`."""
     key = {"session_key": "weixin:user123"}
     story = [
         (
@@ -61,6 +62,7 @@ async def test_the_examples_of_the_seed_for_sub_agents_answer_as_they_are_printe
     assert results(await door.stored(session)) == [answer for _, answer in story]
 
 
+@pytest.mark.slow
 async def test_a_tool_that_was_taken_away_is_not_in_the_next_request_and_answers_unknown(
     house: House,
 ) -> None:
@@ -88,6 +90,7 @@ async def test_a_tool_that_was_taken_away_is_not_in_the_next_request_and_answers
     assert "web_search" in names(house.requests()[6])
 
 
+@pytest.mark.slow
 async def test_a_rule_about_taking_a_tool_away_holds_whatever_the_tool_is_called_by(house: House) -> None:
     door = await opened(
         house,
@@ -107,6 +110,7 @@ def names(request: dict[str, Any]) -> list[str]:
     return [tool["function"]["name"] for tool in request["tools"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on", [None, False])
 async def test_without_the_switch_there_is_no_such_tool(house: House, on: Any) -> None:
     door = await opened(house, turn(call(action="inspect")), on=on, plugin=["self"])
@@ -121,6 +125,7 @@ async def test_the_switch_is_no_name_of_a_tool(house: House) -> None:
     assert "self_evolution" not in [rule.permission for rule in rules]
 
 
+@pytest.mark.slow
 async def test_a_change_is_an_event_with_its_session_and_its_call(house: House) -> None:
     door = await opened(house, turn(call(action="modify", key="max_iterations", value=80)))
     session = await door.session()
@@ -133,6 +138,7 @@ async def test_a_change_is_an_event_with_its_session_and_its_call(house: House) 
     assert answer.info.role == "assistant"
 
 
+@pytest.mark.slow
 async def test_rules_and_hooks_decide_on_what_is_called_and_set(house: House) -> None:
     seen = []
 
@@ -158,6 +164,7 @@ async def test_rules_and_hooks_decide_on_what_is_called_and_set(house: House) ->
     assert seen[0]["method"] == "subagents.cancel_by_session"
 
 
+@pytest.mark.slow
 async def test_the_watchdog_looks_before_each_step_and_each_call(house: House) -> None:
     async def break_it(given: Any, output: Any) -> None:
         if given.step == 1:
@@ -177,6 +184,7 @@ async def test_the_watchdog_looks_before_each_step_and_each_call(house: House) -
     assert (told.path, told.old, told.new, told.call_id) == ("max_iterations", 1_000_000, 40, "")
 
 
+@pytest.mark.slow
 async def test_what_goes_out_of_range_within_a_step_is_reset_before_its_next_call(house: House) -> None:
     door = await opened(house, turn("    tool: web_search {}\n"))
     (view,) = [one for one in door.runtime.registry.views.values() if one.name == "parameters"]
@@ -198,6 +206,7 @@ async def test_what_goes_out_of_range_within_a_step_is_reset_before_its_next_cal
     assert seen == [["max_iterations"]]
 
 
+@pytest.mark.slow
 async def test_a_sub_agent_gets_a_copy_and_does_not_reach_its_caller(house: House) -> None:
     task = {"description": "look", "prompt": "child work", "subagent_type": "general"}
     door = await opened(
@@ -227,6 +236,7 @@ async def test_a_sub_agent_gets_a_copy_and_does_not_reach_its_caller(house: Hous
     assert not any("web_search" in one for one in requests)
 
 
+@pytest.mark.slow
 async def test_no_secret_of_a_room_or_the_environment_leaves_by_any_door(house: House) -> None:
     house.environment["MY_API_KEY"] = "sk-ENVIRONMENT-1234"
     door = await opened(
@@ -250,6 +260,7 @@ async def test_no_secret_of_a_room_or_the_environment_leaves_by_any_door(house: 
     assert hidden == []
 
 
+@pytest.mark.slow
 async def test_what_was_done_in_a_session_is_counted_and_forgotten_with_it(house: House) -> None:
     door = await opened(
         house,
@@ -272,6 +283,7 @@ async def test_what_was_done_in_a_session_is_counted_and_forgotten_with_it(house
     assert view.read(session) == 0
 
 
+@pytest.mark.slow
 async def test_the_example_of_a_plugin_s_view_can_be_looked_at_set_and_called(house: House) -> None:
     text = (Path(__file__).parents[3] / "docs" / "plugins.md").read_text("utf-8")
     shown = r"^```python file=\.instar/plugins/shelf\.py\n(.*?)^```$"

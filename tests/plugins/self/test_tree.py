@@ -4,9 +4,9 @@ import pytest
 from tests.plugins.self.room import House
 
 from instar.plugin import Branch, Method, Value, View
-from instar.plugins.self import kind
-from instar.plugins.self.refusal import Refusal
-from instar.plugins.self.tree import Tree
+from instar.plugins.self import parameters
+from instar.plugins.self.messages import Refusal
+from instar.plugins.self.tree import SelfTree
 
 
 def value() -> Value:
@@ -14,7 +14,7 @@ def value() -> Value:
 
 
 def paths(*views: View) -> list[str]:
-    return [found.path for found in Tree(views).walk()]
+    return [found.path for found in SelfTree(views).walk()]
 
 
 def test_views_of_several_rooms_share_a_branch() -> None:
@@ -24,14 +24,14 @@ def test_views_of_several_rooms_share_a_branch() -> None:
 
 
 @pytest.mark.parametrize("name", ["bus", "provider", "_running", "_runtime_vars", "Bus", "func_globals"])
-def test_what_the_seed_blocks_is_left_out_whoever_declares_it(name: str) -> None:
+def test_a_blocked_name_is_left_out_whoever_declares_it(name: str) -> None:
     assert paths(View("one", "", {"a": value()}, path=name), View("two", "", {name: value()}, path="")) == []
 
 
 def test_a_plugin_adds_a_branch_and_does_not_replace_a_room_s() -> None:
     room = View("room", "", {"model": value()}, path="")
     mine = View("mine", "", {"model": Method(doc="Mine.", run=lambda session, args: 2)}, path="")
-    assert isinstance(Tree([room, mine]).top["model"], Value)
+    assert isinstance(SelfTree([room, mine]).top["model"], Value)
     assert paths(room, View("mine", "", {"a": value()}))[-1] == "mine.a"
 
 
@@ -75,8 +75,8 @@ def test_a_kind_is_checked_and_nothing_is_coerced(
     value: object, wanted: dict[str, object], why: str | None
 ) -> None:
     if why is None:
-        kind.check("v", value, wanted)
+        parameters.check("v", value, wanted)
     else:
         with pytest.raises(Refusal) as refused:
-            kind.check("v", value, wanted)
+            parameters.check("v", value, wanted)
         assert str(refused.value) == why

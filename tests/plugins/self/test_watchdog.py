@@ -1,4 +1,4 @@
-"""The watchdog: what is out of range is reset, however it got there, with one warning (issue 9, item 4)."""
+"""The watchdog: what is out of range is reset, however it got there, with one warning."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 from tests.plugins.self.room import House
 
 from instar.plugins.self import watchdog
-from instar.plugins.self.watching import watch
+from instar.plugins.self.watchdog import watch
 
 DEFAULTS = {"max_iterations": 40, "context_window_tokens": 65536, "model": "a/b"}
 
@@ -95,7 +95,7 @@ async def test_each_session_is_repaired_and_warned_once() -> None:
         ("max_iterations", 40),
         ("model", "anthropic/claude-sonnet-4-20250514"),
     ]
-    assert house.told[0].caller.call_id == ""
+    assert house.told[0].call_id == ""
     assert await watch(house.access, "s") == []
     house.room.put("s", "max_iterations", "80")
     assert await watch(house.access, "s") == []

@@ -276,7 +276,7 @@ async def test_a_silent_server_is_given_up(server, adapter):
 
 def test_the_library_is_not_imported_before_such_a_model_is_called():
     code = (
-        "import sys; from instar.config import Config; from instar.provider.resolve import Models; "
+        "import sys; from instar.settings.config import Config; from instar.provider.resolve import Models; "
         "import instar.runtime; models = Models(Config.from_data({}), {}); "
         "models.provider(models.find('google/gemini-3-pro-preview')); sys.exit('pydantic_ai' in sys.modules)"
     )

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.turn import House, results
 
+from instar.settings.permission import DOUBT
 from instar.tool import bash
-from instar.tool.command import DOUBT
 
 pytest_plugins = ["tests.turn"]
 

@@ -1,4 +1,4 @@
-// Loading a plugin's module: which file it is, and which of its exports are plugins (seed 004 section 5, the reference's section 3.3).
+// Loading a plugin's module: which file it is, and which of its exports are plugins.
 
 import { existsSync, readFileSync, statSync } from "node:fs"
 import { basename, extname, join, resolve } from "node:path"

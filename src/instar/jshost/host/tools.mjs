@@ -1,4 +1,4 @@
-// A call of a plugin's tool, with what opencode gives it (the reference's section 3.3).
+// A call of a plugin's tool, with what opencode gives it.
 
 import { said } from "./peer.mjs"
 import { hybrid } from "./effect.mjs"

@@ -1,6 +1,7 @@
 """evolve: an agent that rewrites its own hook scripts, prompts and tools, tested before they go live.
 
-Source: seed 000. It is a plugin like anybody's: `plugin` is its V1 form, `server` its function.
+The protocol of its hook scripts is that of opencode-evolve's README; docs/evolve.md describes it. `plugin` is the V1
+form of the plugin, `server` its function. It imports nothing of instar but `instar.plugin`. Begin with `server.py`.
 """
 
 from instar.plugins.evolve.server import server

@@ -1,4 +1,4 @@
-"""Actions: what a hook's answer asks for beside its text (seed 000 "actions", issue 7, item 3).
+"""Actions: what a hook's answer asks for beside its text.
 
 An action may begin a turn in a session, whose hooks may answer with actions again. So each message that one sends has
 the origin of the turn that asked for it, one action further from its root (`Origin.depth`), which outlasts a restart.
@@ -29,7 +29,7 @@ SOURCE: Final = "evolve.send"
 """The source of the messages that actions send."""
 
 
-class Asking(NamedTuple):
+class ActionRequest(NamedTuple):
     """Who asks for an effect: a hook's answer in a session, known by its `key`, in a turn of `origin`."""
 
     hook: str
@@ -65,14 +65,14 @@ class CreateSession(msgspec.Struct, frozen=True):
 Action = Send | CreateSession
 
 
-class Parsed(NamedTuple):
+class ParsedActions(NamedTuple):
     """The actions that an answer asks for, in order, and a sentence on each that cannot be carried out."""
 
     actions: list[Action]
     problems: list[str]
 
 
-class Done(NamedTuple):
+class ActionsResult(NamedTuple):
     """What came of an answer's actions: a sentence on each that was not carried out, and why none might be, or ""."""
 
     problems: list[str]
@@ -82,16 +82,16 @@ class Done(NamedTuple):
 class Doors(Protocol):
     """What carries actions out. Both raise `NotFound` and `Invalid`."""
 
-    async def send(self, action: Send, asking: Asking) -> None:
+    async def send(self, action: Send, asking: ActionRequest) -> None:
         """Send the message, and let the session answer with the heartbeat agent."""
         ...
 
-    async def create_session(self, action: CreateSession, asking: Asking) -> None:
+    async def create_session(self, action: CreateSession, asking: ActionRequest) -> None:
         """Make the session."""
         ...
 
 
-def parse(answer: protocol.Answer) -> Parsed:
+def parse(answer: protocol.Answer) -> ParsedActions:
     """Return the actions of a hook's answer. An action that means nothing is named; the others stay."""
     found = answer.get("actions")
     actions, problems = list[Action](), list[str]()
@@ -102,7 +102,7 @@ def parse(answer: protocol.Answer) -> Parsed:
             actions.append(_action(one))
         except ValueError as error:
             problems.append(f"action {number} is left out: {error}")
-    return Parsed(actions, problems)
+    return ParsedActions(actions, problems)
 
 
 def refusal(origin: Origin, deepest: int = DEEPEST) -> str:
@@ -115,7 +115,7 @@ def refusal(origin: Origin, deepest: int = DEEPEST) -> str:
     )
 
 
-async def carry_out(answer: protocol.Answer, asking: Asking, doors: Doors) -> Done:
+async def carry_out(answer: protocol.Answer, asking: ActionRequest, doors: Doors) -> ActionsResult:
     """Carry out the actions of an answer. What could not be is named and logged; the others still happen."""
     parsed = parse(answer)
     refused = refusal(asking.origin) if parsed.actions else ""
@@ -131,10 +131,10 @@ async def carry_out(answer: protocol.Answer, asking: Asking, doors: Doors) -> Do
             asking.origin.chain,
             problem,
         )
-    return Done(problems, refused)
+    return ActionsResult(problems, refused)
 
 
-async def _carry_out(action: Action, asking: Asking, doors: Doors) -> str:
+async def _carry_out(action: Action, asking: ActionRequest, doors: Doors) -> str:
     try:
         if isinstance(action, Send):
             await doors.send(action, asking)

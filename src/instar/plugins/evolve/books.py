@@ -10,12 +10,12 @@ import msgspec
 
 from instar.plugin import Means, PluginInput, document, process, sandbox
 from instar.plugins.evolve.config import EvolveConfig
-from instar.plugins.evolve.gate.checkout import Checkouts
+from instar.plugins.evolve.gate.checkout import ReplayCheckouts
 from instar.plugins.evolve.gate.pending import Pending
 from instar.plugins.evolve.gate.record import Bounds, Records
-from instar.plugins.evolve.grants import Grants
-from instar.plugins.evolve.heartbeat.book import Book as Beats
-from instar.plugins.evolve.history.chronicle import Chronicle
+from instar.plugins.evolve.grants import ScriptGrants
+from instar.plugins.evolve.heartbeat.book import HeartbeatBook as Beats
+from instar.plugins.evolve.history.audit_log import AuditLog
 from instar.plugins.evolve.history.commits import History
 from instar.plugins.evolve.history.pins import Pins
 from instar.plugins.evolve.history.revision import Revisions
@@ -23,7 +23,7 @@ from instar.plugins.evolve.ledger.goodtree import GoodTree
 from instar.plugins.evolve.ledger.install import Installer
 from instar.plugins.evolve.ledger.ledger import Ledger
 from instar.plugins.evolve.ledger.own import Own
-from instar.plugins.evolve.ledger.repository import Repository
+from instar.plugins.evolve.ledger.repository import WorkspaceRepository
 from instar.plugins.evolve.safe import Safe
 
 
@@ -46,18 +46,18 @@ class Books:
         good, safe = folder / "good", folder / "safe"
         self.shown = (good, safe)
         self.ledger = Ledger(folder / "ledger", root)
-        self.repository = Repository(processes, root)
+        self.repository = WorkspaceRepository(processes, root)
         self.installer = Installer(self.ledger, self.repository, history.commit)
         self.tree = GoodTree(self.ledger, self.repository, good)
-        self.grants = Grants(folder / "grants" / "grants.json")
+        self.grants = ScriptGrants(folder / "grants" / "grants.json")
         self.pending = Pending(folder / "pending")
-        self.chronicle = Chronicle(folder)
+        self.audit_log = AuditLog(folder)
         self.pins = Pins(folder, config.pins)
         self.revisions = Revisions(processes, root)
         self.own = Own(folder / "own" / "own.json", self.ledger, self.repository, self.revisions)
         self.safe: Safe | None = None
         self._safe_tree = GoodTree(self.ledger, self.repository, safe)
-        self.checkouts = Checkouts(processes, root, folder / "checkouts")
+        self.checkouts = ReplayCheckouts(processes, root, folder / "checkouts")
         self.records = Records(
             folder / "records",
             lambda: [*(secret.reveal() for secret in given.children.secrets()), *_secret(given.environment)],

@@ -9,13 +9,13 @@ from typing import Final
 import msgspec
 
 from instar.plugins.evolve.probation.prediction import Prediction
-from instar.plugins.evolve.trial import Changes, File
+from instar.plugins.evolve.trial import Changes, TrialFile
 
 PROFILES: Final = "config/profiles/"
-"""Where profiles stand: what a person's run may start with (issue 9, item 7). No script is given them."""
+"""Where profiles stand: settings that a run may start with. Scripts do not get them."""
 
 
-class Refused(Exception):
+class CandidateRefused(Exception):
     """A candidate that may not be installed; the text tells the model why, with the output. `stage` is the gate's."""
 
     def __init__(self, stage: str, text: str) -> None:
@@ -30,9 +30,9 @@ class Candidate(msgspec.Struct, frozen=True):
     """
 
     path: str
-    before: File | None
-    after: File
-    also: Mapping[str, File] = {}
+    before: TrialFile | None
+    after: TrialFile
+    also: Mapping[str, TrialFile] = {}
     expect: Prediction | None = None
 
     @property

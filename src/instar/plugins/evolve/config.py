@@ -1,7 +1,7 @@
 """evolve's block of ``instar.json``: how its gate judges, for files that only a person may change.
 
 What the workspace's own ``config/evolve.jsonc`` may say is in `instar.plugins.evolve.settings`. Nothing here
-may be said there: the agent may write the workspace (issue 6, "It cannot be bricked").
+may be said there: the agent may write the workspace.
 """
 
 from collections.abc import Mapping

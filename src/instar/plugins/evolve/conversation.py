@@ -1,4 +1,4 @@
-"""A session's messages as hook scripts are given them. Source: seed 000 "hooks"."""
+"""A session's messages as hook scripts are given them."""
 
 from instar.plugin import message, wire
 

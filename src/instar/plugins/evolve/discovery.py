@@ -1,7 +1,7 @@
 """What a script registers: its name, its test and its tools; and what is wrong with that.
 
-Source: seed 000 "discover" and "tool permissions". Checking is pure; a tool that cannot be offered is
-left out with a sentence that says why, and the others stay.
+`discover` is described in opencode-evolve's README. Checking is pure; a tool that cannot be offered is left out
+with a sentence that says why, and the others stay.
 """
 
 import posixpath

@@ -5,8 +5,8 @@ import logging
 from collections.abc import Callable
 
 from instar.plugin import Client, Invalid, PromptBody, SessionBody
-from instar.plugins.evolve.actions import SOURCE, Asking, CreateSession, Send
-from instar.plugins.evolve.settings import Settings
+from instar.plugins.evolve.actions import SOURCE, ActionRequest, CreateSession, Send
+from instar.plugins.evolve.settings import EvolveSettings
 
 log = logging.getLogger("instar.evolve")
 
@@ -14,11 +14,11 @@ log = logging.getLogger("instar.evolve")
 class SessionDoors:
     """Carries actions out on the client's sessions, with the agent that `settings` name."""
 
-    def __init__(self, client: Client, settings: Callable[[], Settings | None]) -> None:
+    def __init__(self, client: Client, settings: Callable[[], EvolveSettings | None]) -> None:
         self._client = client
         self._settings = settings
 
-    async def send(self, action: Send, asking: Asking) -> None:
+    async def send(self, action: Send, asking: ActionRequest) -> None:
         """Send the message; the session answers with the heartbeat agent.
 
         To the session that asks it is a follow-up (design "Continuing is a queue"), which has a cap of its own. A
@@ -33,16 +33,16 @@ class SessionDoors:
 
     async def _agent(self) -> str | None:
         """The heartbeat agent. Where nobody chose one, and there is none of the usual name, the session's own."""
-        wanted = (self._settings() or Settings()).heartbeat_agent
+        wanted = (self._settings() or EvolveSettings()).heartbeat_agent
         agents = await self._client.agents()
         if wanted in agents:
             return wanted
-        if wanted == Settings().heartbeat_agent:
+        if wanted == EvolveSettings().heartbeat_agent:
             return None
         near = difflib.get_close_matches(wanted, agents) or agents
         raise Invalid(f"heartbeat_agent: there is no agent {wanted!r}; there are: {', '.join(near)}")
 
-    async def create_session(self, action: CreateSession, asking: Asking) -> None:
+    async def create_session(self, action: CreateSession, asking: ActionRequest) -> None:
         """Make a session of this title. Raises `Invalid`."""
         made = await self._client.session.create(SessionBody(title=action.title))
         log.info("session=%s made by=%s from=%s", made.id, asking.hook, asking.session_id)

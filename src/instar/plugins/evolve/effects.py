@@ -1,4 +1,4 @@
-"""Effects: what a hook's answer asks for beside its text (seed 000 "observe_message", "execute_tool", "actions").
+"""Effects: what a hook's answer asks for beside its text.
 
 Each answer is handed in once, under a `key` that tells it from every other: the id of the message or call it is about.
 Observers fail open: an effect that fails is logged, and the hook's answer stands.
@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from instar.plugin import Client, NotFound, Origin, event, message
 from instar.plugins.evolve import actions, modified, protocol, script
-from instar.plugins.evolve.engine import Engine
-from instar.plugins.evolve.notices import Notice, Notices
+from instar.plugins.evolve.engine import EvolveEngine
+from instar.plugins.evolve.notices import HookNotice, Notices
 
 log = logging.getLogger("instar.evolve")
 
@@ -25,10 +25,10 @@ HOPS: Final = 1
 """Notices on end: a script may say one while it words another, and none while it words that."""
 
 
-class Effects:
+class HookEffects:
     """Carries out what answers ask for. `doors` carries out actions, `notices` holds what sessions are to be told."""
 
-    def __init__(self, engine: Engine, client: Client, notices: Notices, doors: actions.Doors) -> None:
+    def __init__(self, engine: EvolveEngine, client: Client, notices: Notices, doors: actions.Doors) -> None:
         self._engine = engine
         self._client = client
         self._notices = notices
@@ -52,7 +52,7 @@ class Effects:
     ) -> None:
         """Carry out what `hook` answered with in a session. `source` is the script; ``*`` where several were merged.
 
-        `origin` is whose the answer is: that of the session's turn where none is given. `hops` as in `Notice`.
+        `origin` is whose the answer is: that of the session's turn where none is given. `hops` as in `HookNotice`.
         """
         asked = {name: answer[name] for name in KEYS if answer.get(name)}
         if not asked:
@@ -68,7 +68,7 @@ class Effects:
                 script.show(value),
             )
         try:
-            asking = actions.Asking(hook, session_id, key, origin or await self._origin(session_id))
+            asking = actions.ActionRequest(hook, session_id, key, origin or await self._origin(session_id))
             if "modified" in asked:
                 await self._modified(asking, asked["modified"])
             if "notify" in asked:
@@ -84,7 +84,7 @@ class Effects:
         except NotFound:
             return Origin()
 
-    async def _modified(self, asking: actions.Asking, names: Any) -> None:
+    async def _modified(self, asking: actions.ActionRequest, names: Any) -> None:
         found = modified.read(self._engine.real.root, names)
         for problem in found.problems:
             log.warning(
@@ -93,24 +93,26 @@ class Effects:
         if found.files:
             await self._engine.recording.named(asking.session_id, asking.key, found.files)
 
-    async def _notify(self, asking: actions.Asking, said: Any, hops: int) -> None:
+    async def _notify(self, asking: actions.ActionRequest, said: Any, hops: int) -> None:
         if hops > HOPS:
             await self._stopped(
                 asking, "notices", f"a notice led to {HOPS} more on end: this one is not told"
             )
             return
-        notices = [Notice(one, asking.origin, hops) for one in (said if isinstance(said, list) else [said])]
+        notices = [
+            HookNotice(one, asking.origin, hops) for one in (said if isinstance(said, list) else [said])
+        ]
         to = [session.id for session in await self._client.session.list() if _is_live(session)]
         receivers = [session_id for session_id in to[:TOLD] if session_id != asking.session_id]
         self._notices.notify(f"{asking.session_id} {asking.hook} {asking.key}", notices, receivers)
         self._filled()
 
-    async def _act(self, asking: actions.Asking, answer: protocol.Answer) -> None:
+    async def _act(self, asking: actions.ActionRequest, answer: protocol.Answer) -> None:
         done = await actions.carry_out(answer, asking, self._doors)
         if done.refused:
             await self._stopped(asking, "actions", done.refused)
 
-    async def _stopped(self, asking: actions.Asking, limit: str, why: str) -> None:
+    async def _stopped(self, asking: actions.ActionRequest, limit: str, why: str) -> None:
         """Say that a chain has come to its end, where a person sees it."""
         log.warning(
             "limit reached session=%s hook=%s limit=%s: %s", asking.session_id, asking.hook, limit, why

@@ -12,26 +12,26 @@ from instar.plugins.evolve import config, protocol, script
 from instar.plugins.evolve.books import Books
 from instar.plugins.evolve.config import EvolveConfig
 from instar.plugins.evolve.discovery import Registration
-from instar.plugins.evolve.evolution import Evolution
+from instar.plugins.evolve.evolution import Evolver
+from instar.plugins.evolve.execution_policy import ExecutionPolicy
 from instar.plugins.evolve.gate import authority
-from instar.plugins.evolve.ground import Ground
+from instar.plugins.evolve.gate_context import GateContexts
 from instar.plugins.evolve.history.commits import History
+from instar.plugins.evolve.install import ChangeCause, ChangeInstaller
 from instar.plugins.evolve.ledger.goodtree import NotServed, Served
-from instar.plugins.evolve.ledger.lock import Busy
-from instar.plugins.evolve.making import Cause, Making
+from instar.plugins.evolve.ledger.lock import WorkspaceBusy
 from instar.plugins.evolve.points import CANDIDATE, asker
 from instar.plugins.evolve.probation.observer import Observer
-from instar.plugins.evolve.recording import Recording
+from instar.plugins.evolve.recording import ChangeRecorder
+from instar.plugins.evolve.rollback import Rollback
 from instar.plugins.evolve.safe import Safe, Unkept
-from instar.plugins.evolve.scene import Scenes
 from instar.plugins.evolve.scripts import NoScripts, Scripts
-from instar.plugins.evolve.taking_back import Return
 from instar.plugins.evolve.workspace import Workspace
 
 log = logging.getLogger("instar.evolve")
 
 
-class Engine:
+class EvolveEngine:
     """evolve on the workspace `root`; `real` is that folder, where scripts run may be its last good tree.
 
     `publish` sends the properties of an event. `refresh` is called when something was installed; it calls
@@ -54,18 +54,23 @@ class Engine:
         root = self.real.root
         self.history = History(processes, root)
         self.books = Books(given, processes, root, self.history, self.config)
-        self.ground = Ground(given, root, processes, self.books, self.config)
+        self.policy = ExecutionPolicy(given, root, processes, self.books, self.config)
         self.observer = Observer(self.books, self.config, self.version)
         self.safe = self.books.begin_safe() if safe else None
         self.scripts = Scripts(processes, Unkept() if safe else given.kv, self, self.real)
-        self.making = Making(self.books, publish, refresh)
-        scenes = Scenes(self.books, self.ground, self.scripts, self.config)
-        self.evolution = Evolution(
-            self.books, self.ground, scenes, self.making, self.observer, asker(given, CANDIDATE)
+        self.change_installer = ChangeInstaller(self.books, publish, refresh)
+        gate_contexts = GateContexts(self.books, self.policy, self.scripts, self.config)
+        self.evolution = Evolver(
+            self.books,
+            self.policy,
+            gate_contexts,
+            self.change_installer,
+            self.observer,
+            asker(given, CANDIDATE),
         )
         lock, may_change = self.evolution.lock, self.evolution.may_change
-        self.back = Return(self.books, self.making, self.observer, lock, may_change)
-        self.recording = Recording(self.history, lock, self._announcing(publish))
+        self.rollback = Rollback(self.books, self.change_installer, self.observer, lock, may_change)
+        self.recording = ChangeRecorder(self.history, lock, self._announcing(publish))
         self._served: Served | None = None
         self._told: list[str] = []
 
@@ -74,7 +79,7 @@ class Engine:
         await self.history.prepare()
         try:
             notices = await self.books.installer.open()
-        except Busy as error:
+        except WorkspaceBusy as error:
             notices = [str(error)]
         for notice in notices:
             log.warning("evolve=ledger notice=%s", script.show(notice))
@@ -122,33 +127,33 @@ class Engine:
         found = (self.books.ledger if self.safe is None else self.safe).files.get(path)
         return "" if found is None else found.sha
 
-    async def place(self, file: str, root: Path) -> script.Place:
+    async def place(self, file: str, root: Path) -> script.ScriptEnvironment:
         """Return how ``hooks/FILE`` is started in `root`."""
-        return await self.ground.place(file, self.version(f"hooks/{file}"), root)
+        return await self.policy.place(file, self.version(f"hooks/{file}"), root)
 
     def resting(self, file: str, hook: str) -> bool:
         """Whether the script is not asked for this hook now, since it failed too often."""
         return self.observer.resting(file, hook, self.version(f"hooks/{file}"))
 
-    def told(self, file: str, called: script.Called) -> None:
+    def told(self, file: str, called: script.ScriptCall) -> None:
         """Hear of a call that came to its end."""
         if self._standing.root != self.real.root:
             (self.safe or self.books.tree).gather()
         if self.safe is not None:
             return
         version = self.version(f"hooks/{file}")
-        self.observer.told(file, version, self.history.head, self.ground.names, called)
+        self.observer.told(file, version, self.history.head, self.policy.names, called)
 
     def registered(self, said: Registration) -> Registration:
         """Return what a script registers, as far as it is what was judged in its trial."""
-        held = self.ground.held(said.file, self.version(f"hooks/{said.file}"))
-        return said if held is None else held.keeps(said, self.ground.granted())
+        held = self.policy.held(said.file, self.version(f"hooks/{said.file}"))
+        return said if held is None else held.keeps(said, self.policy.granted())
 
     def allowed(self, file: str, answer: protocol.Answer) -> protocol.Answer:
-        """Return an answer without the actions that its script was not granted (issue 6, stage 5)."""
+        """Return an answer without the actions that its script was not granted."""
         if not answer.get("actions"):
             return answer
-        held = self.ground.held(file, self.version(f"hooks/{file}"))
+        held = self.policy.held(file, self.version(f"hooks/{file}"))
         granted = None if held is None else held.authority.actions
         if granted is None:
             return answer
@@ -169,7 +174,7 @@ class Engine:
 
     def _told_safe(self, safe: Safe) -> None:
         log.warning("evolve=safe why=%s", script.show(safe.why))
-        self.making.happened("safe", Cause(by="person"), [], safe.why)
+        self.change_installer.happened("safe", ChangeCause(by="person"), [], safe.why)
 
     def _guarded(self) -> set[str]:
         """The files that no tool run commits: those that somebody changed behind the gate's back."""

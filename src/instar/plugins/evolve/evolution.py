@@ -1,7 +1,6 @@
 """Evolving: a candidate that has passed the gate is installed, one that would reach more waits for a person.
 
 One change of a workspace at a time. Whoever makes it, it is one transaction (`install`): one commit, one epoch.
-Source: issue 6; seed 000 "hook protocol".
 """
 
 import asyncio
@@ -12,22 +11,29 @@ import msgspec
 
 from instar.plugins.evolve import edit
 from instar.plugins.evolve.books import Books
-from instar.plugins.evolve.candidate import Candidate, Refused, text
+from instar.plugins.evolve.candidate import Candidate, CandidateRefused, text
+from instar.plugins.evolve.execution_policy import ExecutionPolicy
 from instar.plugins.evolve.gate import judge, pending
-from instar.plugins.evolve.gate.judge import Verdict
-from instar.plugins.evolve.ground import Ground
+from instar.plugins.evolve.gate.judge import GateVerdict
+from instar.plugins.evolve.gate_context import Change, GateContexts
 from instar.plugins.evolve.history import trailers
-from instar.plugins.evolve.history.commits import Commit
+from instar.plugins.evolve.history.commits import WorkspaceCommit
 from instar.plugins.evolve.history.pins import BadPin
+from instar.plugins.evolve.install import (
+    ChangeCause,
+    ChangeInstaller,
+    NotChanged,
+    called_by,
+    commit_of,
+    explained,
+)
 from instar.plugins.evolve.ledger import vault
 from instar.plugins.evolve.ledger.install import whole
-from instar.plugins.evolve.making import Cause, Making, NotChanged, called_by, commit_of, explained
 from instar.plugins.evolve.points import CandidateInput
 from instar.plugins.evolve.probation import prediction
 from instar.plugins.evolve.probation.observer import Observer
 from instar.plugins.evolve.probation.prediction import Prediction
-from instar.plugins.evolve.scene import Change, Scenes
-from instar.plugins.evolve.trial import File
+from instar.plugins.evolve.trial import TrialFile
 
 _FROZEN = "frozen"
 
@@ -49,11 +55,11 @@ class Installed(msgspec.Struct, frozen=True):
     path: str
     diff: str
     epoch: int
-    verdict: Verdict | None = None
-    commit: Commit | None = None
+    verdict: GateVerdict | None = None
+    commit: WorkspaceCommit | None = None
 
 
-class Evolution:
+class Evolver:
     """Changes of one workspace, one at a time: `lock` is held meanwhile.
 
     `object` returns why another plugin objects to a candidate that passed its trials, "" when none does.
@@ -62,49 +68,49 @@ class Evolution:
     def __init__(
         self,
         books: Books,
-        ground: Ground,
-        scenes: Scenes,
-        making: Making,
+        policy: ExecutionPolicy,
+        gate_contexts: GateContexts,
+        change_installer: ChangeInstaller,
         observer: Observer,
         object: Callable[[CandidateInput], Awaitable[str]],  # noqa: A002 - the verb
     ) -> None:
         self._books = books
-        self._ground = ground
-        self._scenes = scenes
-        self._making = making
+        self._policy = policy
+        self._gate_contexts = gate_contexts
+        self._change_installer = change_installer
         self._observer = observer
         self._object = object
         self.lock = asyncio.Lock()
 
     # -- by the gate -----------------------------------------------------------------------------------
 
-    async def validate(self, path: str, content: str) -> Verdict:
+    async def validate(self, path: str, content: str) -> GateVerdict:
         """Take a new whole text of a file through the gate without installing it.
 
-        Raises `Refused` and `NotChanged`.
+        Raises `CandidateRefused` and `NotChanged`.
         """
-        return await self._judged(self._scenes.candidate(path, lambda before: content))
+        return await self._judged(self._gate_contexts.candidate(path, lambda before: content))
 
     async def change(
         self,
         path: str,
         change: Change,
-        cause: Cause,
+        cause: ChangeCause,
         expect: Prediction | None = None,
-        also: Mapping[str, File] | None = None,
+        also: Mapping[str, TrialFile] | None = None,
     ) -> Installed:
         """Change the file at `path` of the workspace, if its candidate passes the gate.
 
-        Raises `Refused`, `Waits` when a person must allow it first, and `NotChanged`.
+        Raises `CandidateRefused`, `Waits` when a person must allow it first, and `NotChanged`.
         """
         async with self.lock:
             await self.may_change(path, cause)
-            candidate = self._scenes.candidate(path, change, expect, also)
+            candidate = self._gate_contexts.candidate(path, change, expect, also)
             try:
                 verdict = await self._judged(candidate)
                 await self._heard(candidate, verdict, cause)
-            except Refused as error:
-                await self._making.refused(path, cause, error.stage, str(error))
+            except CandidateRefused as error:
+                await self._change_installer.refused(path, cause, error.stage, str(error))
                 raise
             if verdict.raised:
                 raise await self._waits(candidate, verdict, cause)
@@ -118,17 +124,17 @@ class Evolution:
     ) -> Installed:
         """Install what waits under `id`: a person allows what it raises. It is judged once more before.
 
-        Raises `pending.NotPending`, `Refused` and `NotChanged`.
+        Raises `pending.NotPending`, `CandidateRefused` and `NotChanged`.
         """
         async with self.lock:
             entry = await asyncio.to_thread(self._books.pending.get, id)
             proposal, cause = entry.proposal, _cause(entry.proposal.cause)
-            path, live = proposal.file, self._making.sha(proposal.file)
+            path, live = proposal.file, self._change_installer.sha(proposal.file)
             if why := entry.stale(live):
                 raise pending.NotPending(why)
-            also = {name: File(new.encode(), 0o755) for name, new in proposal.also.items()}
+            also = {name: TrialFile(new.encode(), 0o755) for name, new in proposal.also.items()}
             expect = _prediction(proposal.prediction)
-            candidate = self._scenes.candidate(path, lambda before: proposal.content, expect, also)
+            candidate = self._gate_contexts.candidate(path, lambda before: proposal.content, expect, also)
             verdict = await self._judged(candidate, said)
             # The decision is kept once it can be carried out: what is refused now waits as it did.
             if not entry.is_of(self._proposal(candidate, verdict, cause)):
@@ -138,7 +144,7 @@ class Evolution:
                 )
             await asyncio.to_thread(self._books.pending.decide, id, True, who, live)
             ordered = msgspec.structs.replace(cause, by="person")
-            self._making.happened("approved", ordered, [path], f"{id} by {who}")
+            self._change_installer.happened("approved", ordered, [path], f"{id} by {who}")
             installed = await whole(self._install(candidate, verdict, ordered))
             await asyncio.to_thread(self._books.pending.remove, id)
             return installed
@@ -146,8 +152,12 @@ class Evolution:
     async def reject(self, id: str, who: str, why: str = "") -> pending.PendingEntry:  # noqa: A002 - as above
         """Refuse what waits under `id` for good. Raises `pending.NotPending`."""
         path = (await asyncio.to_thread(self._books.pending.get, id)).proposal.file
-        entry = await asyncio.to_thread(self._books.pending.decide, id, False, who, self._making.sha(path))
-        self._making.happened("rejected", Cause(by="person"), [entry.proposal.file], why or f"{id} by {who}")
+        entry = await asyncio.to_thread(
+            self._books.pending.decide, id, False, who, self._change_installer.sha(path)
+        )
+        self._change_installer.happened(
+            "rejected", ChangeCause(by="person"), [entry.proposal.file], why or f"{id} by {who}"
+        )
         return entry
 
     # -- freezing --------------------------------------------------------------------------------------
@@ -155,13 +165,13 @@ class Evolution:
     async def freeze(self, why: str = "") -> None:
         """Change nothing until a person thaws it. Raises `OSError`."""
         self._books.keep(_FROZEN, {"why": why or "a person froze it"})
-        self._making.happened("frozen", Cause(by="person"), [], why)
+        self._change_installer.happened("frozen", ChangeCause(by="person"), [], why)
 
     async def thaw(self) -> None:
         """Let evolve change again what was frozen by a person, or by too many failures. Raises `OSError`."""
         self._books.keep(_FROZEN, None)
         self._observer.thaw()
-        self._making.happened("thawed", Cause(by="person"), [], "")
+        self._change_installer.happened("thawed", ChangeCause(by="person"), [], "")
 
     async def frozen(self) -> str:
         """Return why nothing may change now; empty when it may."""
@@ -170,9 +180,9 @@ class Evolution:
         kept = self._books.note(_FROZEN)
         if isinstance(kept, dict):
             return f"changes are frozen: {kept.get('why')}; a person can end it with: instar evolve thaw"
-        return self._observer.frozen() or await self._ground.frozen()
+        return self._observer.frozen() or await self._policy.frozen()
 
-    async def may_change(self, path: str, cause: Cause) -> None:
+    async def may_change(self, path: str, cause: ChangeCause) -> None:
         """Raise `NotChanged` when the file may not be changed now by whoever wants to; a person always may."""
         if cause.by == "person":
             return
@@ -188,12 +198,12 @@ class Evolution:
 
     # -- the parts -------------------------------------------------------------------------------------
 
-    async def _judged(self, candidate: Candidate, said: Progress = lambda stage: None) -> Verdict:
-        scene = await self._scenes.scene(candidate)
-        return await judge.judge(candidate, scene, await self._ground.bench(), said)
+    async def _judged(self, candidate: Candidate, said: Progress = lambda stage: None) -> GateVerdict:
+        gate_context = await self._gate_contexts.gate_context(candidate)
+        return await judge.judge(candidate, gate_context, await self._policy.bench(), said)
 
-    async def _heard(self, candidate: Candidate, verdict: Verdict, cause: Cause) -> None:
-        """Let other plugins refuse what passed its trials. Raises `Refused`."""
+    async def _heard(self, candidate: Candidate, verdict: GateVerdict, cause: ChangeCause) -> None:
+        """Let other plugins refuse what passed its trials. Raises `CandidateRefused`."""
         before = None if candidate.before is None else text(candidate.before.content)
         after = text(candidate.after.content)
         why = await self._object(
@@ -210,12 +220,12 @@ class Evolution:
             )
         )
         if why:
-            raise Refused("hooks", why)
+            raise CandidateRefused("hooks", why)
 
-    async def _install(self, candidate: Candidate, verdict: Verdict, cause: Cause) -> Installed:
+    async def _install(self, candidate: Candidate, verdict: GateVerdict, cause: ChangeCause) -> Installed:
         """Make a candidate live that may be."""
         books, path = self._books, candidate.path
-        old, new = self._making.sha(path), vault.sha256(candidate.after.content)
+        old, new = self._change_installer.sha(path), vault.sha256(candidate.after.content)
         if verdict.held is not None and verdict.settled is not None:
             # First, so that no crash leaves a version of the agent's that runs as the person's own.
             books.grants.expect(candidate.file, new, verdict.held, old, verdict.settled)
@@ -231,20 +241,20 @@ class Evolution:
             with explained():
                 books.own.leave(candidate.changes)
             with self._observer.trying(path, old, new, candidate.expect):
-                changed = await self._making.make(
+                changed = await self._change_installer.make(
                     candidate.changes, f"{tool} {candidate.file}", called_by(cause, said), "install"
                 )
         except NotChanged as error:
-            await self._making.refused(path, cause, "install", str(error))
+            await self._change_installer.refused(path, cause, "install", str(error))
             raise
         if verdict.settled is not None:
             books.grants.settle(candidate.file, verdict.settled)
-        await self._making.installed(changed, cause, verdict.ms)
+        await self._change_installer.installed(changed, cause, verdict.ms)
         before = "" if candidate.before is None else text(candidate.before.content)
         diff = edit.diff(path, before, text(candidate.after.content))
         return Installed(path, diff, changed.epoch, verdict, commit_of(changed))
 
-    async def _waits(self, candidate: Candidate, verdict: Verdict, cause: Cause) -> NotChanged:
+    async def _waits(self, candidate: Candidate, verdict: GateVerdict, cause: ChangeCause) -> NotChanged:
         """Let a candidate wait for a person."""
         proposal = self._proposal(candidate, verdict, cause)
         try:
@@ -256,7 +266,7 @@ class Evolution:
             return NotChanged(
                 f"{candidate.path} was not changed: a person has rejected just this ({entry.id}).\n{raised}"
             )
-        await self._making.refused(
+        await self._change_installer.refused(
             candidate.path, cause, "authority", f"it waits for a person as {entry.id}: {raised}"
         )
         return Waits(
@@ -266,12 +276,12 @@ class Evolution:
             "it installed at once.",
         )
 
-    def _proposal(self, candidate: Candidate, verdict: Verdict, cause: Cause) -> pending.Proposal:
+    def _proposal(self, candidate: Candidate, verdict: GateVerdict, cause: ChangeCause) -> pending.Proposal:
         before = "" if candidate.before is None else text(candidate.before.content)
         after = text(candidate.after.content)
         return pending.Proposal(
             file=candidate.path,
-            base=self._making.sha(candidate.path),
+            base=self._change_installer.sha(candidate.path),
             content=after,
             raised=verdict.raised,
             cause=pending.Cause(cause.session, cause.call, cause.tool, cause.agent, cause.message),
@@ -283,8 +293,8 @@ class Evolution:
         )
 
 
-def _cause(kept: pending.Cause) -> Cause:
-    return Cause(
+def _cause(kept: pending.Cause) -> ChangeCause:
+    return ChangeCause(
         "agent", kept.tool or "", kept.session or "", kept.call or "", kept.agent or "", kept.message or ""
     )
 

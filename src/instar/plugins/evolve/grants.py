@@ -1,7 +1,6 @@
 """Grants: what each script was granted, and how each of its versions is held, kept outside the workspace.
 
 A version that the agent made is known here by its hash before it is installed; every other one is a person's own.
-Source: issue 5, item 1; issue 6, stage 5.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,7 +18,7 @@ _MOST: Final = 200
 """Versions of one file that are remembered; older ones are taken for the agent's without a manifest."""
 
 
-class Held(msgspec.Struct, frozen=True):
+class GrantedVersion(msgspec.Struct, frozen=True):
     """How a version that the agent made is held: its authority, and the manifest that its script asked for.
 
     `name` and `test` are what it registered in its trial; an empty name: it had none.
@@ -35,7 +34,7 @@ class Held(msgspec.Struct, frozen=True):
 
         A script can tell a trial from a session, and register otherwise there: it keeps the name and the test of its
         trial, and a tool that asks about less than in it, or less than one of that name in `grants` where the trial had
-        none, is left out. Authority is never what `discover` says (issue 6, stage 5).
+        none, is left out. Authority is never what `discover` says.
         """
         if not self.name:
             return said
@@ -69,11 +68,11 @@ class Granted(msgspec.Struct, frozen=True):
 
     grant: Authority
     own: str | None = None
-    versions: dict[str, Held] = {}
+    versions: dict[str, GrantedVersion] = {}
     touched: bool = False
 
 
-class Grants:
+class ScriptGrants:
     """The grants of one workspace, in `file`. What it holds is read again when another process has changed it."""
 
     def __init__(self, file: Path) -> None:
@@ -95,7 +94,7 @@ class Grants:
         """Return the grants of all scripts."""
         return [known.grant for known in self._all().values()]
 
-    def held(self, script: str, version: str) -> Held | None:
+    def held(self, script: str, version: str) -> GrantedVersion | None:
         """Return how this version is held; None where it is a person's own and was never the agent's to change."""
         known = self.of(script)
         if known is None:
@@ -103,9 +102,9 @@ class Grants:
         found = known.versions.get(version)
         if found is None and not known.touched:
             return None
-        return found or Held(msgspec.structs.replace(known.grant, hold="shield"))
+        return found or GrantedVersion(msgspec.structs.replace(known.grant, hold="shield"))
 
-    def expect(self, script: str, version: str, held: Held, live: str, grant: Authority) -> None:
+    def expect(self, script: str, version: str, held: GrantedVersion, live: str, grant: Authority) -> None:
         """Know a version before it is installed, in the place of `live`, which was granted `grant`."""
 
         def change(known: Granted | None) -> Granted:

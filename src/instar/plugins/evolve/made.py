@@ -5,8 +5,8 @@ from typing import Self
 
 import msgspec
 
-from instar.plugins.evolve.engine import Engine
-from instar.plugins.evolve.history.commits import Commit
+from instar.plugins.evolve.engine import EvolveEngine
+from instar.plugins.evolve.history.commits import WorkspaceCommit
 
 
 class Made(msgspec.Struct, frozen=True):
@@ -24,12 +24,12 @@ class Made(msgspec.Struct, frozen=True):
     loose: list[str] = []
 
     @classmethod
-    def of(cls, engine: Engine, files: Sequence[str], epoch: int, commit: object | None) -> Self:
+    def of(cls, engine: EvolveEngine, files: Sequence[str], epoch: int, commit: object | None) -> Self:
         """Return what was changed."""
         trials = {file: said for file in files if (said := engine.observer.describe(file)) is not None}
-        made = commit.id if isinstance(commit, Commit) else ""
+        made = commit.id if isinstance(commit, WorkspaceCommit) else ""
         hooks = [(file, file.removeprefix("hooks/")) for file in files if file.startswith("hooks/")]
-        loose = [file for file, name in hooks if engine.ground.loose(name, engine.version(file))]
+        loose = [file for file, name in hooks if engine.policy.loose(name, engine.version(file))]
         return cls(list(files), epoch, made, engine.history.problem or "", trials, loose)
 
     def text(self, did: str) -> str:

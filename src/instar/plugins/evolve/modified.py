@@ -1,4 +1,4 @@
-"""Modified: the files that a hook says it changed (seed 000 "modified")."""
+"""Modified: the files that a hook says it changed."""
 
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple
@@ -9,14 +9,14 @@ MOST: Final = 1000
 """Files of one answer."""
 
 
-class Read(NamedTuple):
+class ModifiedFiles(NamedTuple):
     """The files, relative to the workspace, and a sentence on each name that is none."""
 
     files: list[str]
     problems: list[str]
 
 
-def read(root: Path, names: Any) -> Read:
+def read(root: Path, names: Any) -> ModifiedFiles:
     """Return what an answer names under ``modified``: files of the workspace `root`, also such as are deleted."""
     given = names if isinstance(names, list) else [names]
     files, problems = dict[str, None](), list[str]()
@@ -27,7 +27,7 @@ def read(root: Path, names: Any) -> Read:
             problems.append(f"{clip(as_text(name), 100)!r}: {error}")
     if len(given) > MOST:
         problems.append(f"{len(given) - MOST} more names were left out: {MOST} at most are read")
-    return Read(list(files), problems)
+    return ModifiedFiles(list(files), problems)
 
 
 def _file(root: Path, name: Any) -> str:

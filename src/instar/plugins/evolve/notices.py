@@ -1,4 +1,4 @@
-"""Notices: what hooks say that other sessions should know, told to each of them once (issue 7, item 2).
+"""Notices: what hooks say that other sessions should know, told to each of them once.
 
 A hook's `notify` is queued for every other live session. What waits for a session is merged into one message: the
 scripts' `format_notification` words it, else `default_text` does. The queues stand in a file of evolve's own folder,
@@ -21,7 +21,7 @@ import msgspec
 from instar.plugin import Origin, document, ids
 from instar.plugins.evolve.history.trailers import one_line
 from instar.plugins.evolve.ledger import sealed, vault
-from instar.plugins.evolve.ledger.lock import Busy, held
+from instar.plugins.evolve.ledger.lock import WorkspaceBusy, held
 
 log = logging.getLogger("instar.evolve")
 
@@ -51,7 +51,7 @@ class NotNow(Exception):
     """A session cannot be told now; it is told another time. The text says why."""
 
 
-class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
+class HookNotice(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a hook said. `origin` is that of the turn in which it did.
 
     `hops` counts the notices on end that led to it: it is 1 where a script said it while it worded another.
@@ -62,7 +62,7 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     hops: int = 0
 
 
-class Batch(msgspec.Struct, frozen=True, omit_defaults=True):
+class NoticeBatch(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one message tells: the numbers of notices, oldest first, and how many older ones were dropped."""
 
     message_id: str
@@ -75,7 +75,7 @@ class Queue(msgspec.Struct, frozen=True, omit_defaults=True):
 
     waiting: list[int] = []
     dropped: int = 0
-    batch: Batch | None = None
+    batch: NoticeBatch | None = None
 
     @property
     def held(self) -> list[int]:
@@ -86,7 +86,7 @@ class Queue(msgspec.Struct, frozen=True, omit_defaults=True):
 class Queues(msgspec.Struct, frozen=True, omit_defaults=True):
     """The notices by number, all queues by session, the one that was filled last at the end, and the last keys."""
 
-    notices: dict[int, Notice] = {}
+    notices: dict[int, HookNotice] = {}
     by_session: dict[str, Queue] = {}
     seen: list[str] = []
     last: int = 0
@@ -95,7 +95,7 @@ class Queues(msgspec.Struct, frozen=True, omit_defaults=True):
 class Post(Protocol):
     """How one session is told."""
 
-    async def word(self, session_id: str, notices: Sequence[Notice]) -> str | None:
+    async def word(self, session_id: str, notices: Sequence[HookNotice]) -> str | None:
         """Return the message about `notices`: "" to tell nothing, None where nobody words it."""
         ...
 
@@ -108,7 +108,7 @@ class Post(Protocol):
         ...
 
 
-def add(queues: Queues, key: str, notices: Sequence[Notice], receivers: Iterable[str]) -> Queues:
+def add(queues: Queues, key: str, notices: Sequence[HookNotice], receivers: Iterable[str]) -> Queues:
     """Queue notices for sessions. The same queues where `key` was handed in before, or there is nothing to do."""
     to = list(dict.fromkeys(receivers))
     if key in queues.seen or not notices or not to:
@@ -128,7 +128,7 @@ def begin(queues: Queues, session_id: str, message_id: str) -> Queues:
     queue = queues.by_session.get(session_id, Queue())
     if queue.batch is not None or not (queue.waiting or queue.dropped):
         return queues
-    return _with(queues, session_id, Queue(batch=Batch(message_id, queue.waiting, queue.dropped)))
+    return _with(queues, session_id, Queue(batch=NoticeBatch(message_id, queue.waiting, queue.dropped)))
 
 
 def end(queues: Queues, session_id: str, message_id: str) -> Queues:
@@ -172,7 +172,7 @@ class Notices:
         self._path = folder / FILE
         self.problem = ""
 
-    def notify(self, key: str, notices: Sequence[Notice], receivers: Iterable[str]) -> None:
+    def notify(self, key: str, notices: Sequence[HookNotice], receivers: Iterable[str]) -> None:
         """Queue what a hook said, durably. `key` tells this answer from every other: it is queued once."""
         self._change(lambda queues: add(queues, key, notices, receivers))
 
@@ -220,7 +220,7 @@ class Notices:
                 finally:
                     with contextlib.suppress(OSError):
                         place.rmdir()
-        except Busy:
+        except WorkspaceBusy:
             raise NotNow("another instar tells it at this moment") from None
 
     async def _tell_held(self, session_id: str, post: Post) -> dict[str, str]:
@@ -234,7 +234,7 @@ class Notices:
                 await post.put(session_id, batch.message_id, text)
         return {session_id: batch.message_id}
 
-    async def _text(self, session_id: str, batch: Batch, queues: Queues, post: Post) -> str:
+    async def _text(self, session_id: str, batch: NoticeBatch, queues: Queues, post: Post) -> str:
         notices = [queues.notices[number] for number in batch.notices if number in queues.notices]
         if not notices:
             return (
@@ -308,7 +308,7 @@ def _without(queue: Queue, oldest: int) -> Queue:
     return msgspec.structs.replace(queue, waiting=waiting, dropped=queue.dropped + over) if over else queue
 
 
-def _bounded(notice: Notice) -> Notice:
+def _bounded(notice: HookNotice) -> HookNotice:
     size = len(msgspec.json.encode(notice.said))
     if size <= LARGEST:
         return notice

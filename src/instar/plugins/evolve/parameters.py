@@ -1,6 +1,6 @@
 """A script's parameter types as JSON Schema that a model and a validator both understand.
 
-Source: seed 000 "discover", issue 2 item 9. ``any``, and the values of a bare ``object`` or ``array``,
+``any``, and the values of a bare ``object`` or ``array``,
 are a named union of JSON values: where a schema says nothing, models wrap scalars in objects.
 """
 

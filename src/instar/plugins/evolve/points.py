@@ -1,4 +1,4 @@
-"""evolve's own hook points, which other plugins may subscribe to as to the core's (design section 5)."""
+"""evolve's own hook points, which other plugins may subscribe to as to the core's."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Profiles: what the agent keeps of its runtime for a later run, in ``config/profiles`` (issue 9, item 7).
+"""Profiles: what the agent keeps of its runtime for a later run, in ``config/profiles``.
 
 Any plugin may keep one through the view `evolve.profiles`: it is changed like every guarded file, through the gate and
 as a commit. What a profile says is for who made it; evolve sees that it is one JSON object.
@@ -10,9 +10,9 @@ from typing import Any, Final
 import msgspec
 
 from instar.plugin import Method, Value, View, wire
-from instar.plugins.evolve.candidate import PROFILES, Refused
-from instar.plugins.evolve.engine import Engine
-from instar.plugins.evolve.making import Cause, NotChanged
+from instar.plugins.evolve.candidate import PROFILES, CandidateRefused
+from instar.plugins.evolve.engine import EvolveEngine
+from instar.plugins.evolve.install import ChangeCause, NotChanged
 from instar.plugins.evolve.workspace import OutsideWorkspace
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
@@ -23,7 +23,7 @@ _NAMED: Final[wire.Plain] = {"type": "string", "description": "The profile."}
 class Profiles:
     """The profiles of one workspace."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: EvolveEngine) -> None:
         self._engine = engine
 
     def view(self) -> View:
@@ -84,11 +84,11 @@ class Profiles:
             return f"{path} (it says so already)"
         try:
             real.resolve(real.root / PROFILES.rstrip("/"), f"{args['name']}.json")
-            cause = Cause(tool="self", session=session_id)
+            cause = ChangeCause(tool="self", session=session_id)
             installed = await self._engine.evolution.change(path, lambda before: text, cause)
         except (NotChanged, OutsideWorkspace) as error:
             raise ValueError(str(error)) from None
-        except Refused as error:
+        except CandidateRefused as error:
             raise ValueError(
                 f"{path} was not changed: {error} (refused at the stage {error.stage})"
             ) from None

@@ -8,7 +8,7 @@ from instar.plugins.evolve.workspace import STAGES, OutsideWorkspace, Workspace,
 log = logging.getLogger("instar.evolve")
 
 
-class Prompts:
+class WorkspacePrompts:
     """The text of ``prompts/<stage>.md``; a file is read again when it changed."""
 
     def __init__(self, workspace: Workspace) -> None:

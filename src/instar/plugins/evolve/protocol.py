@@ -1,6 +1,6 @@
 """What a hook script prints, and how answers are merged. Pure functions.
 
-Source: seed 000 "hook protocol" and "composability".
+Source: opencode-evolve's README, "Hook protocol" and "Composability".
 """
 
 import re
@@ -28,7 +28,7 @@ class Malformed(ValueError):
     """Output that is not JSONL of objects; the text says which line, what was expected and found."""
 
 
-class Output(msgspec.Struct, frozen=True):
+class ScriptOutput(msgspec.Struct, frozen=True):
     """A script's output: its merged answer, and its log lines in order."""
 
     answer: Answer
@@ -46,7 +46,7 @@ def once(value: Any) -> Any:
         return value
 
 
-def parse(stdout: bytes) -> Output:
+def parse(stdout: bytes) -> ScriptOutput:
     """Return what `stdout` says: one JSON object a line, empty lines left out.
 
     A line with ``log`` is a log line and nothing else. Raises `Malformed`.
@@ -66,7 +66,7 @@ def parse(stdout: bytes) -> Output:
                 logs.append(as_text(value["log"]))
             else:
                 answers.append(value)
-    return Output(merge(answers), logs)
+    return ScriptOutput(merge(answers), logs)
 
 
 def merge(answers: Iterable[Answer]) -> Answer:
@@ -87,7 +87,7 @@ def merge(answers: Iterable[Answer]) -> Answer:
 def unknown_hook(answer: Answer, hook: str) -> bool:
     """Whether a script that ended with an exit code other than 0 said that it does not know `hook`.
 
-    The minimal script of seed 000 prints ``{"error": "unknown hook: <hook>"}``.
+    The minimal script of opencode-evolve's README prints ``{"error": "unknown hook: <hook>"}``.
     """
     said = answer.get("error")
     return (

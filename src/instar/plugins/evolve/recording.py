@@ -1,6 +1,6 @@
 """Committing what tool runs change in a workspace, but for what goes through the gate.
 
-Source: seed 000 "git integration". A guarded file that somebody changed is a departure (`ledger`), and is never
+A guarded file that somebody changed is a departure (`ledger`), and is never
 committed here.
 """
 
@@ -12,15 +12,15 @@ from contextvars import ContextVar
 import msgspec
 
 from instar.plugins.evolve.history import trailers, tree
-from instar.plugins.evolve.history.commits import Commit, History
+from instar.plugins.evolve.history.commits import History, WorkspaceCommit
 
 
-class Recorded(msgspec.Struct):
+class RecordedChange(msgspec.Struct):
     """What a tool run changed, and of it what a hook named; filled in when the run is over."""
 
     files: list[str] = msgspec.field(default_factory=list)
     named: list[str] = msgspec.field(default_factory=list)
-    commit: Commit | None = None
+    commit: WorkspaceCommit | None = None
 
 
 class _Call:
@@ -35,7 +35,7 @@ class _Call:
         self.told: set[str] = set()
 
 
-class Recording:
+class ChangeRecorder:
     """Commits what tool runs change. `lock` is held while git works; `announce` tells of files that changed."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Recording:
         self._within: ContextVar[_Call | None] = ContextVar("within", default=None)
 
     @asynccontextmanager
-    async def recording(self, tool: str, session_id: str, call_id: str) -> AsyncIterator[Recorded]:
+    async def recording(self, tool: str, session_id: str, call_id: str) -> AsyncIterator[RecordedChange]:
         """Commit what the body changes in the workspace, also when it fails."""
         call = _Call(tool, session_id, call_id)
         self._running.append(call)
@@ -57,7 +57,7 @@ class Recording:
         self._within.set(call)
         try:
             call.before = await asyncio.to_thread(self._history.scan)
-            recorded = Recorded()
+            recorded = RecordedChange()
             try:
                 yield recorded
             except asyncio.CancelledError:
@@ -88,10 +88,10 @@ class Recording:
         calls[call_id] = call
 
     async def watched(self, tool: str, session_id: str, call_id: str) -> None:
-        """Commit what a call that was watched has changed (seed 000: "after tool execution")."""
+        """Commit what a call that was watched has changed."""
         call = self._watched.get(session_id, {}).pop(call_id, None)
         if call is not None:
-            recorded = Recorded()
+            recorded = RecordedChange()
             await self._commit(call, recorded)
             await self._announce(recorded.named)
             self._running.remove(call)
@@ -105,7 +105,7 @@ class Recording:
             await self._history.settle()
 
     async def named(self, session_id: str, call_id: str, files: list[str]) -> None:
-        """A hook says that it changed these files (seed 000 "modified"): they belong to the call that is recorded.
+        """A hook says that it changed these files: they belong to the call that is recorded.
 
         Where none is, they are only announced: what they hold may be work of the person's.
         """
@@ -123,7 +123,7 @@ class Recording:
         same = [one for one in self._running if (one.session_id, one.call_id) == (session_id, call_id)]
         return same[-1] if same else within if within in self._running else None
 
-    async def _record(self, call: _Call, recorded: Recorded) -> None:
+    async def _record(self, call: _Call, recorded: RecordedChange) -> None:
         await self._commit(call, recorded)
         committed = recorded.commit.files if recorded.commit else []
         told = dict.fromkeys([*(committed or recorded.files), *recorded.named])
@@ -134,7 +134,7 @@ class Recording:
         if news:
             await self._announce(news)
 
-    async def _commit(self, call: _Call, recorded: Recorded) -> None:
+    async def _commit(self, call: _Call, recorded: RecordedChange) -> None:
         async with self._lock:
             found = await asyncio.to_thread(self._history.changed, call.before)
             # What a hook names and did not change may be work of the person's: it is announced, not committed.

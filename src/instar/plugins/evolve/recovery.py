@@ -1,6 +1,6 @@
 """What happens when a hook script fails: its own `recover` is asked, else ``prompts/recover.md`` speaks.
 
-Source: seed 000 "recover", issue 2 item 9. `recover` itself failing recovers nothing further.
+A failure of `recover` itself is not recovered.
 """
 
 import logging
@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from instar.plugin import Client, NotFound, PromptBody, ids
 from instar.plugins.evolve import protocol, script
-from instar.plugins.evolve.effects import Effects
+from instar.plugins.evolve.effects import HookEffects
 from instar.plugins.evolve.scripts import Scripts
 
 log = logging.getLogger("instar.evolve")
@@ -23,7 +23,7 @@ Queue = Callable[[str], Awaitable[bool]]
 class Recovery:
     """Emergency prompts by session."""
 
-    def __init__(self, scripts: Scripts, client: Client, effects: Effects) -> None:
+    def __init__(self, scripts: Scripts, client: Client, effects: HookEffects) -> None:
         self._scripts = scripts
         self._client = client
         self._effects = effects

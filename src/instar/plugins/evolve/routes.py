@@ -1,4 +1,4 @@
-"""evolve's operations of the HTTP interface, under ``/instar/evolve`` and ``/instar/heartbeat`` (issue 10, item 3).
+"""evolve's operations of the HTTP interface, under ``/instar/evolve`` and ``/instar/heartbeat``.
 
 They answer what ``instar evolve`` and ``instar heartbeat`` print with ``--json``, and do what those do: an order is a
 person's, and refused as there.
@@ -13,7 +13,7 @@ import msgspec
 
 from instar.plugin import Invalid, NotFound, operation, wire
 from instar.plugins.evolve import person, status
-from instar.plugins.evolve.engine import Engine
+from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.gate.pending import Listing, NotPending, PendingEntry
 from instar.plugins.evolve.heartbeat import report
 from instar.plugins.evolve.heartbeat.report import HeartbeatStatus, Paused
@@ -22,7 +22,7 @@ from instar.plugins.evolve.history import timeline
 from instar.plugins.evolve.history.commits import is_repository
 from instar.plugins.evolve.history.pins import Pin
 from instar.plugins.evolve.history.revision import NoSuchChange
-from instar.plugins.evolve.history.timeline import Page, Shown, Timeline
+from instar.plugins.evolve.history.timeline import Shown, Timeline, TimelinePage
 from instar.plugins.evolve.made import Made
 from instar.plugins.evolve.person import Rejected
 from instar.plugins.evolve.status import EvolveStatus
@@ -84,7 +84,7 @@ class EvolveRoutes:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: EvolveEngine,
         source: str,
         environment: Mapping[str, str],
         *,
@@ -115,8 +115,8 @@ class EvolveRoutes:
         """List changes, refusals and orders, newest first."""
         self._demand_history()
         books = self._engine.books
-        wanted = Page(query.limit, query.offset, query.file, query.session)
-        return await timeline.page(books.revisions, books.chronicle, wanted)
+        wanted = TimelinePage(query.limit, query.offset, query.file, query.session)
+        return await timeline.page(books.revisions, books.audit_log, wanted)
 
     @operation("GET", "/instar/evolve/log/{ref}", "instar.evolve.show", errors=(404,))
     async def show(self, ref: str) -> Shown:
@@ -126,7 +126,7 @@ class EvolveRoutes:
         """
         self._demand_history()
         with _answered():
-            return await timeline.show(self._engine.books.revisions, self._engine.books.chronicle, ref)
+            return await timeline.show(self._engine.books.revisions, self._engine.books.audit_log, ref)
 
     @operation("GET", "/instar/evolve/pin", "instar.evolve.pins", errors=(404,))
     async def pins(self) -> list[Pin]:

@@ -1,4 +1,4 @@
-"""Safe: a start with none of the agent's changes (issue 6, "It cannot be bricked": ``instar run --safe``).
+"""Safe: a start with none of the agent's changes (``instar run --safe``).
 
 Scripts, prompts, tests and settings are those that a person left (`own`), in a tree of their own beside the last good
 one. Nothing is changed meanwhile, and nothing of this outlasts the run.

@@ -1,6 +1,6 @@
 """Calling one hook script: a process per call, JSON in, JSONL out. Every way to fail has its words.
 
-Source: seed 000 "hook protocol". A timeout ends the script's whole process group.
+Source: opencode-evolve's README, "Hook protocol". A timeout ends the script's whole process group.
 """
 
 import json
@@ -49,10 +49,10 @@ class ScriptFailure(Exception):
 
 
 class UnknownHook(Exception):
-    """The script said that it does not answer this hook: no failure (issue 2)."""
+    """The script said that it does not answer this hook: no failure."""
 
 
-class Called(msgspec.Struct, frozen=True):
+class ScriptCall(msgspec.Struct, frozen=True):
     """One call that came to an end: its input, and what it answered, or how it failed.
 
     `at` is its beginning in ms since the epoch, `ms` its length. `kind` is None for an answer, "unknown" where it
@@ -68,10 +68,10 @@ class Called(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-class Place(msgspec.Struct, frozen=True):
+class ScriptEnvironment(msgspec.Struct, frozen=True):
     """Where scripts run: the workspace, their environment, and seconds a call.
 
-    `warm`: a Python script may be run by an interpreter that has already started (issue 5, item 5). `confine` says what
+    `warm`: a Python script may be run by an interpreter that has already started. `confine` says what
     it may reach; None: what its person may.
     """
 
@@ -82,7 +82,7 @@ class Place(msgspec.Struct, frozen=True):
     confine: process.Confinement | None = None
 
 
-class Run(Protocol):
+class ScriptRunner(Protocol):
     """Starts a script, in the workspace or in a trial. Raises `process.ProcessError`."""
 
     async def __call__(
@@ -97,8 +97,8 @@ async def call(
     path: Path,
     hook: str,
     fields: wire.Plain,
-    place: Place,
-    told: Callable[[Called], None] = lambda called: None,
+    place: ScriptEnvironment,
+    told: Callable[[ScriptCall], None] = lambda called: None,
 ) -> protocol.Answer:
     """Call `hook` of the script at `path` with `fields` on its standard input, and return its answer.
 
@@ -112,12 +112,12 @@ async def call(
 
 
 async def ask(
-    run: Run,
+    run: ScriptRunner,
     path: Path,
     hook: str,
     fields: wire.Plain,
     timeout: float,
-    told: Callable[[Called], None] = lambda called: None,
+    told: Callable[[ScriptCall], None] = lambda called: None,
 ) -> protocol.Answer:
     """Do as `call` does, with the script started by `run`. `told` hears of a call that came to its end."""
     try:
@@ -131,15 +131,15 @@ async def ask(
         answer = _answer(path, hook, output, timeout)
     except process.ProcessError as error:
         if not error.closing:
-            told(Called(hook, payload, at, 0.0, kind="unstarted", why=str(error)))
+            told(ScriptCall(hook, payload, at, 0.0, kind="unstarted", why=str(error)))
         raise _fail(path.name, hook, f"could not be started: {error}", kind="unstarted") from None
     except UnknownHook:
-        told(Called(hook, payload, at, output.duration * 1000, kind="unknown"))
+        told(ScriptCall(hook, payload, at, output.duration * 1000, kind="unknown"))
         raise
     except ScriptFailure as error:
-        told(Called(hook, payload, at, output.duration * 1000, kind=error.kind, why=error.why))
+        told(ScriptCall(hook, payload, at, output.duration * 1000, kind=error.kind, why=error.why))
         raise
-    told(Called(hook, payload, at, output.duration * 1000, answer))
+    told(ScriptCall(hook, payload, at, output.duration * 1000, answer))
     log.debug("script=%s hook=%s ms=%.0f keys=%s", path.name, hook, output.duration * 1000, ",".join(answer))
     return answer
 

@@ -1,6 +1,6 @@
 """The tools that hook scripts define, as tools that the model can call.
 
-Source: seed 000 "execute_tool" and "tool permissions". A call goes only to the script that owns the tool,
+A call goes only to the script that owns the tool,
 under the tool's unprefixed name.
 """
 
@@ -8,12 +8,14 @@ from collections.abc import Iterable
 
 from instar.plugin import Ask, Tool, ToolContext, ToolFailure, ToolResult, wire
 from instar.plugins.evolve import discovery, protocol, script
-from instar.plugins.evolve.effects import KEYS, Effects
-from instar.plugins.evolve.engine import Engine
+from instar.plugins.evolve.effects import KEYS, HookEffects
+from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.recovery import Recovery
 
 
-def build(engine: Engine, recovery: Recovery, effects: Effects, left_out: Iterable[str]) -> dict[str, Tool]:
+def build(
+    engine: EvolveEngine, recovery: Recovery, effects: HookEffects, left_out: Iterable[str]
+) -> dict[str, Tool]:
     """Return the tools of every script by full name, without those `left_out`."""
     left = set(left_out)
     found: dict[str, Tool] = {}
@@ -35,7 +37,12 @@ class _Call:
     """One tool of one script."""
 
     def __init__(
-        self, engine: Engine, recovery: Recovery, effects: Effects, file: str, tool: discovery.ScriptTool
+        self,
+        engine: EvolveEngine,
+        recovery: Recovery,
+        effects: HookEffects,
+        file: str,
+        tool: discovery.ScriptTool,
     ) -> None:
         self._engine = engine
         self._recovery = recovery

@@ -1,6 +1,6 @@
 """The hook scripts of a workspace: what they register, and calling one hook on all of them.
 
-Scripts run one after another in alphabetical order (seed 000 "composability").
+Scripts run one after another in alphabetical order.
 """
 
 import logging
@@ -13,20 +13,20 @@ import msgspec
 
 from instar.plugin import KV, process, wire
 from instar.plugins.evolve import discovery, protocol, script
-from instar.plugins.evolve.prompts import Prompts
-from instar.plugins.evolve.workspace import Entry, Workspace
+from instar.plugins.evolve.prompts import WorkspacePrompts
+from instar.plugins.evolve.workspace import HookFile, Workspace
 
 log = logging.getLogger("instar.evolve")
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class HookAnswer(msgspec.Struct, frozen=True):
     """What one hook gave over all scripts: the merged answer, and the calls that failed."""
 
     answer: protocol.Answer
     failures: Sequence[script.ScriptFailure]
 
 
-class Stage(Protocol):
+class ScriptStage(Protocol):
     """Where the scripts of a workspace run now."""
 
     async def stand(self) -> Workspace:
@@ -37,7 +37,7 @@ class Stage(Protocol):
         """Return the accepted hash of a file."""
         ...
 
-    async def place(self, file: str, root: Path) -> script.Place:
+    async def place(self, file: str, root: Path) -> script.ScriptEnvironment:
         """Return how ``hooks/FILE`` is started in `root`."""
         ...
 
@@ -45,7 +45,7 @@ class Stage(Protocol):
         """Whether the script is not asked for this hook now, since it failed too often."""
         ...
 
-    def told(self, file: str, called: script.Called) -> None:
+    def told(self, file: str, called: script.ScriptCall) -> None:
         """Hear of a call that came to its end."""
         ...
 
@@ -65,7 +65,7 @@ class NoScripts(Exception):
 class Scripts:
     """Registered scripts, as they run on `stage`."""
 
-    def __init__(self, processes: process.Processes, kv: KV, stage: Stage, start: Workspace) -> None:
+    def __init__(self, processes: process.Processes, kv: KV, stage: ScriptStage, start: Workspace) -> None:
         self._processes = processes
         self._kv = kv
         self._stage = stage
@@ -74,9 +74,9 @@ class Scripts:
         self._failed: dict[str, script.ScriptFailure] = {}
         self._unrecovered: list[script.ScriptFailure] = []
         self._stopped = ""
-        self.entries: list[Entry] = []
+        self.entries: list[HookFile] = []
         self.workspace = start
-        self.prompts = Prompts(start)
+        self.prompts = WorkspacePrompts(start)
 
     @property
     def registrations(self) -> list[discovery.Registration]:
@@ -97,11 +97,11 @@ class Scripts:
         said += [f"{failure}; its tools are left out" for failure in failed]
         return said + [problem for one in self.registrations for problem in one.problems]
 
-    def runnable(self) -> list[Entry]:
+    def runnable(self) -> list[HookFile]:
         """Return the scripts that are called."""
         return [entry for entry in self.entries if entry.executable]
 
-    def find(self, file: str) -> Entry | None:
+    def find(self, file: str) -> HookFile | None:
         """Return the script of this file name, if it is one that is called."""
         return next((entry for entry in self.runnable() if entry.name == file), None)
 
@@ -144,7 +144,7 @@ class Scripts:
         taken, self._unrecovered = self._unrecovered, []
         return taken
 
-    def answers(self, hook: str) -> list[Entry]:
+    def answers(self, hook: str) -> list[HookFile]:
         """Return the scripts that may answer `hook`: all but those that said they do not know it."""
         return [
             entry
@@ -153,7 +153,7 @@ class Scripts:
             and not self._stage.resting(entry.name, hook)
         ]
 
-    async def call(self, entry: Entry, hook: str, fields: wire.Plain) -> protocol.Answer:
+    async def call(self, entry: HookFile, hook: str, fields: wire.Plain) -> protocol.Answer:
         """Call one script. Raises `ScriptFailure`, and `UnknownHook`, which is remembered."""
         entry = await self._now(entry, hook)
         given = {**fields, "prompts": self.prompts.all()}
@@ -167,7 +167,7 @@ class Scripts:
             self._silent.add((entry.name, entry.signature, hook))
             raise
 
-    async def call_all(self, hook: str, fields: wire.Plain) -> Outcome:
+    async def call_all(self, hook: str, fields: wire.Plain) -> HookAnswer:
         """Call every script that may answer, in order, and merge. A failure stops none of the others."""
         answers: list[protocol.Answer] = []
         failures: list[script.ScriptFailure] = []
@@ -178,7 +178,7 @@ class Scripts:
                 continue
             except script.ScriptFailure as error:
                 failures.append(error)
-        return Outcome(protocol.merge(answers), failures)
+        return HookAnswer(protocol.merge(answers), failures)
 
     async def look(self) -> None:
         """Look where scripts run now: in the workspace, or in its last good tree."""
@@ -191,10 +191,10 @@ class Scripts:
             return
         self._stopped = ""
         if found is not self.workspace:
-            self.workspace, self.prompts = found, Prompts(found)
+            self.workspace, self.prompts = found, WorkspacePrompts(found)
 
-    async def _now(self, entry: Entry, hook: str) -> Entry:
-        """The script as it may be run at this moment: what stands there was looked at before each call (issue 6)."""
+    async def _now(self, entry: HookFile, hook: str) -> HookFile:
+        """The script as it may be run at this moment: what stands there was looked at before each call."""
         await self.look()
         if self._stopped:
             raise script.ScriptFailure(entry.name, hook, f"was not called: {self._stopped}", kind="unstarted")
@@ -205,7 +205,7 @@ class Scripts:
         known = self._known.get(file)
         return None if known is None else known[0]
 
-    async def _discover(self, entry: Entry) -> None:
+    async def _discover(self, entry: HookFile) -> None:
         self._failed.pop(entry.name, None)
         answer: protocol.Answer = {}
         try:

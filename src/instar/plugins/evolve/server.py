@@ -6,19 +6,19 @@ from typing import Any
 
 from instar.plugin import Hooks, PluginInput, Tool, View, event, process, wire
 from instar.plugins.evolve import discovery, script, script_tools, settings, tools, views
+from instar.plugins.evolve.dispatch import Dispatch
 from instar.plugins.evolve.doors import SessionDoors
-from instar.plugins.evolve.effects import Effects
-from instar.plugins.evolve.engine import Engine
+from instar.plugins.evolve.effects import HookEffects
+from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.heartbeat.heart import Heart
 from instar.plugins.evolve.notices import Notices
+from instar.plugins.evolve.notifications import Notifications
 from instar.plugins.evolve.profiles import Profiles
 from instar.plugins.evolve.recovery import Recovery
-from instar.plugins.evolve.rounds import Rounds
 from instar.plugins.evolve.routes import EvolveRoutes
 from instar.plugins.evolve.safe import Unkept
-from instar.plugins.evolve.sessions import Sessions
-from instar.plugins.evolve.telling import Telling
-from instar.plugins.evolve.workspace import Located, Workspace, locate, signature
+from instar.plugins.evolve.sessions import ScriptSessions
+from instar.plugins.evolve.workspace import LocatedWorkspace, Workspace, locate, signature
 
 log = logging.getLogger("instar.evolve")
 
@@ -42,7 +42,7 @@ async def server(input: PluginInput, options: wire.Plain | None = None) -> Hooks
     return evolve.hooks()
 
 
-def _inactive(input: PluginInput, located: Located) -> str | None:  # noqa: A002 - as above
+def _inactive(input: PluginInput, located: LocatedWorkspace) -> str | None:  # noqa: A002 - as above
     if not located.root.is_dir():
         return f"there is no workspace at {located.root} ({located.source}): make it, or set INSTAR_WORKSPACE"
     if not located.by_person and not input.trusted(located.root):
@@ -56,7 +56,7 @@ class Evolve:
     def __init__(self, given: PluginInput, workspace: Workspace) -> None:
         self._input = given
         self._processes = process.Processes()
-        self._settings: settings.Settings | None = None
+        self._settings: settings.EvolveSettings | None = None
         self._settings_version: object = ""
         self._setting_problem: str | None = None
         self._warnings: list[str] = []
@@ -67,21 +67,23 @@ class Evolve:
         self._refreshing = asyncio.Lock()
         self.tools: dict[str, Tool] = {}
         safe = bool(given.flags.get("safe"))
-        self.engine = Engine(given, workspace.root, self._processes, self._publish, self.refresh, safe=safe)
+        self.engine = EvolveEngine(
+            given, workspace.root, self._processes, self._publish, self.refresh, safe=safe
+        )
         # A prompt that the agent's version made is not met by a safe run, nor the other way round.
         kept = Unkept() if safe else given.kv
         self.scripts = self.engine.scripts
         notices = Notices(self.engine.books.folder / "notices")
         doors = SessionDoors(given.client, lambda: self._settings)
-        self.effects = Effects(self.engine, given.client, notices, doors)
+        self.effects = HookEffects(self.engine, given.client, notices, doors)
         self.recovery = Recovery(self.scripts, given.client, self.effects)
-        self.telling = Telling(self.engine, given.client, self.effects, notices)
-        self.rounds = Rounds(self.scripts, self.recovery, self.effects, given.client)
-        self.sessions = Sessions(
+        self.notifications = Notifications(self.engine, given.client, self.effects, notices)
+        self.dispatch = Dispatch(self.scripts, self.recovery, self.effects, given.client)
+        self.sessions = ScriptSessions(
             self.engine,
-            self.rounds,
+            self.dispatch,
             self.recovery,
-            self.telling,
+            self.notifications,
             kept,
             ready=lambda: self._settings is not None,
             is_own=self._is_own,
@@ -90,7 +92,7 @@ class Evolve:
         self.heart = Heart(
             given,
             self.engine,
-            self.rounds,
+            self.dispatch,
             settings=lambda: self._settings,
             refresh=self.refresh,
             keep_system=self.sessions.keep_system,
@@ -98,11 +100,11 @@ class Evolve:
 
     async def start(self) -> None:
         """Read the settings, make the repository, and discover the scripts."""
-        told = views.workspace(self.engine, self.tools, self.telling.waiting, self.problems)
+        told = views.workspace(self.engine, self.tools, self.notifications.waiting, self.problems)
         for view in (told, views.heartbeat(self.engine)):
             self._input.registry.add_view(view)
         self._input.registry.add_view(Profiles(self.engine).view())
-        self.engine.ground.begin()
+        self.engine.policy.begin()
         await self.refresh()
         self.heart.start()
 
@@ -110,7 +112,7 @@ class Evolve:
         """Return what evolve does at which hook point."""
         return {
             **self.sessions.hooks(),
-            "chat.message": self.telling.prompted,
+            "chat.message": self.notifications.prompted,
             "event": self._event,
             "tool": self.tools,
             # A script, a test or a commit has limits of its own.
@@ -178,7 +180,7 @@ class Evolve:
         for warning in loaded.warnings:
             log.warning("evolve=settings problem=%s", script.show(warning))
         self._settings = loaded.settings
-        self.engine.ground.take(loaded.settings)
+        self.engine.policy.take(loaded.settings)
         self.heart.wake()
         return True
 
@@ -195,12 +197,12 @@ class Evolve:
 
     async def _event(self, happened: event.Event) -> None:
         await self.sessions.event(happened)
-        await self.telling.heard(happened)
+        await self.notifications.heard(happened)
         await self.heart.heard(happened)
 
     async def _dispose(self) -> None:
         await self.heart.close()
-        await self.telling.close()
+        await self.notifications.close()
         await self.engine.close()
         await self._processes.close()
 

@@ -1,4 +1,4 @@
-"""Sessions: what evolve does at the core's hook points while sessions run (seed 000 "hooks")."""
+"""Sessions: what evolve does at the core's hook points while sessions run."""
 
 import contextlib
 from collections.abc import Awaitable, Callable
@@ -6,13 +6,13 @@ from typing import Any
 
 from instar.plugin import KV, Hooks, PromptBody, ids, message, points, wire
 from instar.plugins.evolve import conversation, protocol
-from instar.plugins.evolve.engine import Engine
+from instar.plugins.evolve.dispatch import Dispatch
+from instar.plugins.evolve.engine import EvolveEngine
+from instar.plugins.evolve.notifications import Notifications
 from instar.plugins.evolve.recovery import Recovery
-from instar.plugins.evolve.rounds import Rounds
-from instar.plugins.evolve.telling import Telling
 
 
-class Sessions:
+class ScriptSessions:
     """The hook scripts' part in sessions.
 
     `kept` holds each session's own system prompt. `ready` says whether the settings could be read, `is_own` whether a
@@ -21,10 +21,10 @@ class Sessions:
 
     def __init__(
         self,
-        engine: Engine,
-        rounds: Rounds,
+        engine: EvolveEngine,
+        dispatch: Dispatch,
         recovery: Recovery,
-        telling: Telling,
+        notifications: Notifications,
         kept: KV,
         *,
         ready: Callable[[], bool],
@@ -33,9 +33,9 @@ class Sessions:
     ) -> None:
         self._engine = engine
         self._scripts = engine.scripts
-        self._rounds = rounds
+        self._dispatch = dispatch
         self._recovery = recovery
-        self._telling = telling
+        self._notifications = notifications
         self._kept = kept
         self._ready = ready
         self._is_own = is_own
@@ -66,7 +66,7 @@ class Sessions:
             async with self._engine.recording.recording("recover", given.session_id, ids.new("evt")):
                 await self._recovery.failed(given.session_id, given.agent, failure)
         self._engine.observer.flush()
-        await self._telling.settle()
+        await self._notifications.settle()
 
     async def _system(self, given: points.SystemInput, output: points.SystemOutput) -> None:
         session_id = given.session_id
@@ -93,7 +93,7 @@ class Sessions:
             return self._frozen.setdefault(session_id, protocol.texts(kept, "system"))
         if not self._scripts.answers("mutate_request"):
             return []
-        history = await self._rounds.history(session_id)
+        history = await self._dispatch.history(session_id)
         agent = next((said["agent"] for said in reversed(history) if said["role"] == "user"), None)
         session = {"id": session_id} | ({"agent": agent} if agent else {})
         fields = {"session": session, "history": protocol.once(history)}
@@ -103,7 +103,7 @@ class Sessions:
             epoch = ledger.epoch
             key = f"{session_id} {epoch}"
             async with self._engine.recording.recording("mutate_request", session_id, key):
-                outcome = await self._rounds.ask("mutate_request", session_id, agent, fields, key=key)
+                outcome = await self._dispatch.ask("mutate_request", session_id, agent, fields, key=key)
         system = protocol.texts(outcome.answer, "system")
         if not outcome.failures:
             kept = {"system": system} if system else {}
@@ -112,9 +112,9 @@ class Sessions:
         return system
 
     async def _completed(self, given: points.CompletedInput, output: points.Empty) -> None:
-        await self._telling.settle()
+        await self._notifications.settle()
         if given.message.finish == "tool-calls":
-            await self._telling.tell(given.session_id)
+            await self._notifications.tell(given.session_id)
         if given.message.summary or not self._listens("observe_message"):
             return
         parts = given.parts
@@ -126,10 +126,10 @@ class Sessions:
         }
         message_id = given.message.id
         async with self._engine.recording.recording("observe_message", given.session_id, message_id):
-            await self._rounds.observe("observe_message", given.session_id, fields, key=message_id)
+            await self._dispatch.observe("observe_message", given.session_id, fields, key=message_id)
 
     async def _turn_end(self, given: points.TurnEndInput, output: points.TurnEndOutput) -> None:
-        await self._telling.tell(given.session_id)
+        await self._notifications.tell(given.session_id)
         calls = any(isinstance(part, message.ToolPart) for part in given.parts)
         if calls or given.message.error is not None or not self._listens("idle"):
             return
@@ -137,7 +137,7 @@ class Sessions:
         fields = {"session": session, "answer": conversation.answer(given.parts)}
         message_id = given.message.id
         async with self._engine.recording.recording("idle", given.session_id, message_id):
-            outcome = await self._rounds.ask("idle", given.session_id, given.agent, fields, key=message_id)
+            outcome = await self._dispatch.ask("idle", given.session_id, given.agent, fields, key=message_id)
         text = protocol.text(outcome.answer, "continue")
         if text:
             prompt = wire.to_plain(PromptBody.text(text, synthetic=True, agent=given.agent))
@@ -169,18 +169,18 @@ class Sessions:
         own = self._is_own(given.tool)
         recording = self._engine.recording.recording(hook, given.session_id, given.call_id)
         async with recording if own else contextlib.nullcontext():
-            await self._rounds.observe(hook, given.session_id, call | said, key=given.call_id)
+            await self._dispatch.observe(hook, given.session_id, call | said, key=given.call_id)
 
     async def _compacting(self, given: points.CompactingInput, output: points.CompactingOutput) -> None:
         if not self._ready():
             return
         prompt = ""
         if self._scripts.answers("compacting"):
-            history = await self._rounds.history(given.session_id)
+            history = await self._dispatch.history(given.session_id)
             fields = {"session": {"id": given.session_id}, "history": protocol.once(history)}
             key = ids.new("evt")
             async with self._engine.recording.recording("compacting", given.session_id, key):
-                outcome = await self._rounds.ask("compacting", given.session_id, None, fields, key=key)
+                outcome = await self._dispatch.ask("compacting", given.session_id, None, fields, key=key)
             prompt = protocol.text(outcome.answer, "prompt")
         if prompt:
             output.prompt = prompt

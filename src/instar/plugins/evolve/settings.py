@@ -23,22 +23,22 @@ class SettingsError(Exception):
     """Settings that cannot be used; the text says where, what was expected and what was found."""
 
 
-class Model(msgspec.Struct, frozen=True):
+class ModelName(msgspec.Struct, frozen=True):
     """A model by its provider and its name there."""
 
     provider_id: str
     model_id: str
 
 
-class Settings(msgspec.Struct, frozen=True):
-    """Seed 000 "configuration". Times in milliseconds; `heartbeat_ms` below 1 means no heartbeat.
+class EvolveSettings(msgspec.Struct, frozen=True):
+    """``config/evolve.jsonc`` of the workspace. Times in milliseconds; `heartbeat_ms` below 1 means no heartbeat.
 
     `heartbeat_skip_active`: a heartbeat is skipped while another session works.
     `pass_environment` names variables that hook scripts get although they look like credentials.
     `spawn` says whether Python scripts may be run by an interpreter that has already started.
     """
 
-    model: Model | None = None
+    model: ModelName | None = None
     heartbeat_ms: int = 1_800_000
     hook_timeout: int = 30_000
     heartbeat_title: str = "heartbeat"
@@ -56,14 +56,14 @@ class Settings(msgspec.Struct, frozen=True):
         return self.hook_timeout / 1000
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class LoadedSettings(msgspec.Struct, frozen=True):
     """Settings, and what was said in the file that means nothing (each a sentence)."""
 
-    settings: Settings
+    settings: EvolveSettings
     warnings: list[str]
 
 
-def load(path: Path, environment: Mapping[str, str]) -> Loaded:
+def load(path: Path, environment: Mapping[str, str]) -> LoadedSettings:
     """Read the settings file, which may be missing, and the ``EVOLVE_*`` variables over it.
 
     Raises `SettingsError` with ``file:line:column`` or the variable's name.
@@ -80,7 +80,7 @@ def load(path: Path, environment: Mapping[str, str]) -> Loaded:
         except ValueError as error:
             raise SettingsError(f"{_place(path, text, key)}: {key}: {error}, found {_show(value)}") from None
     values.update(_from_environment(environment))
-    return Loaded(Settings(**values), warnings)
+    return LoadedSettings(EvolveSettings(**values), warnings)
 
 
 def _read(path: Path) -> tuple[str, dict[str, Any]]:
@@ -160,7 +160,7 @@ def _spawn(value: Any) -> str:
     raise ValueError(f"expected one of {', '.join(SPAWNS)}")
 
 
-def _model(value: Any) -> Model | None:
+def _model(value: Any) -> ModelName | None:
     if value is None:
         return None
     if isinstance(value, str):
@@ -169,7 +169,7 @@ def _model(value: Any) -> Model | None:
     if isinstance(value, dict) and all(
         isinstance(value.get(key), str) and value[key] for key in ("providerID", "modelID")
     ):
-        return Model(value["providerID"], value["modelID"])
+        return ModelName(value["providerID"], value["modelID"])
     raise ValueError('expected "provider/model", {"providerID", "modelID"} or null')
 
 

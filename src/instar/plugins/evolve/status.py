@@ -7,7 +7,7 @@ import msgspec
 
 from instar.plugin import git, process
 from instar.plugins.evolve import discovery
-from instar.plugins.evolve.engine import Engine
+from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.gate.pending import PendingEntry
 from instar.plugins.evolve.history.commits import is_repository
 from instar.plugins.evolve.history.trailers import one_line
@@ -82,13 +82,13 @@ def unread(workspace: Workspace, source: str, problems: Sequence[str]) -> Evolve
     return EvolveStatus(str(workspace.root), source, False, files, None, list(problems))
 
 
-def departed(engine: Engine) -> list[str]:
+def departed(engine: EvolveEngine) -> list[str]:
     """Return a sentence on each file that was changed behind the gate's back."""
     ledger = engine.books.ledger
     return [one.text for one in ledger.check()] if ledger.is_known() else []
 
 
-async def read(engine: Engine, scripts: Scripts, source: str, problems: Sequence[str]) -> EvolveStatus:
+async def read(engine: EvolveEngine, scripts: Scripts, source: str, problems: Sequence[str]) -> EvolveStatus:
     """Return how a workspace stands whose `scripts` are discovered; `problems` are those of its settings."""
     ledger = engine.books.ledger
     seen = ledger.is_known()
@@ -107,7 +107,7 @@ async def read(engine: Engine, scripts: Scripts, source: str, problems: Sequence
             dict.fromkeys([*problems, *(text for text in said if text), *collisions, *waiting.problems])
         ),
         epoch=ledger.epoch if seen else None,
-        level=(await engine.ground.level()).name if seen else None,
+        level=(await engine.policy.level()).name if seen else None,
         frozen=frozen,
         departures=ledger.check() if seen else [],
         probation={path: trial for path in paths if (trial := engine.observer.describe(path)) is not None},
@@ -132,7 +132,7 @@ def _tests_missing(scripts: Scripts) -> list[str]:
     ]
 
 
-async def _newest(engine: Engine) -> str:
+async def _newest(engine: EvolveEngine) -> str:
     if not is_repository(engine.real.root):
         return _NO_REPOSITORY
     try:

@@ -1,6 +1,6 @@
 """Trials: where code that nobody has read runs, in a copy of the workspace and in a sandbox.
 
-Issue 5, item 2. What a trial changes is thrown away with it.
+What a trial changes is thrown away with it.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ class NoTrial(Exception):
     """No trial can be made here; the text says why and what to do."""
 
 
-class File(msgspec.Struct, frozen=True):
+class TrialFile(msgspec.Struct, frozen=True):
     """A file's bytes and its permission bits."""
 
     content: bytes
     mode: int = 0o644
 
 
-Changes = Mapping[str, File | None]
+Changes = Mapping[str, TrialFile | None]
 """What is different in a copy: by path in the workspace the new file, or None for one that is gone."""
 
 

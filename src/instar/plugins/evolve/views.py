@@ -1,17 +1,19 @@
-"""What evolve shows of itself: the workspace, and the heartbeat under the seed's name for it (seed 001, issue 9)."""
+"""The views of evolve: the workspace, and the heartbeat under `dream`, nanobot's name for it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from instar.plugin import Tool, Value, View
-from instar.plugins.evolve.engine import Engine
+from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.heartbeat.schedule import BeatEntry
 
 LAST: Final = 10
 """Beats whose results are shown."""
 
 
-def workspace(engine: Engine, tools: Mapping[str, Tool], untold: Callable[[], Any], problems: Any) -> View:
+def workspace(
+    engine: EvolveEngine, tools: Mapping[str, Tool], untold: Callable[[], Any], problems: Any
+) -> View:
     """Return the view of the workspace. It is only read: what changes it goes through the gate."""
 
     def told(doc: str, read: Callable[[], Any]) -> Value:
@@ -36,8 +38,8 @@ def workspace(engine: Engine, tools: Mapping[str, Tool], untold: Callable[[], An
     )
 
 
-def heartbeat(engine: Engine) -> View:
-    """Return the view of the heartbeat and its last results, which seed 001 calls `dream`."""
+def heartbeat(engine: EvolveEngine) -> View:
+    """Return the view of the heartbeat and its last results, which nanobot calls `dream`."""
     book = engine.books.heartbeat
 
     def told(doc: str, read: Callable[[], Any]) -> Value:

@@ -9,13 +9,13 @@ from typing import Any, Final
 import msgspec
 
 STAGES: Final = ("preamble", "chat", "heartbeat", "compaction", "recover")
-"""The prompts that the protocol knows, each ``prompts/<stage>.md`` (issue 2)."""
+"""The prompts that the protocol knows, each ``prompts/<stage>.md``."""
 
 GUARDED: Final = ("hooks", "prompts", "tests", "evals", "config", ".git")
-"""The folders of a workspace that no child for the model may change (issue 5, item 1)."""
+"""The folders of a workspace that no child for the model may change."""
 
 SCRIPTS_OWN: Final = ("traits", "notes", "state")
-"""The folders of a workspace that its scripts may write, shielded ones too (issue 5, item 1)."""
+"""The folders of a workspace that its scripts may write, shielded ones too."""
 
 VARIABLES: Final = ("INSTAR_WORKSPACE", "OPENCODE_EVOLVE_WORKSPACE")
 """Environment variables that name the workspace, the first one that is set wins."""
@@ -25,7 +25,7 @@ class OutsideWorkspace(ValueError):
     """A file name that means, or might mean, something outside the folder it belongs in."""
 
 
-class Located(msgspec.Struct, frozen=True):
+class LocatedWorkspace(msgspec.Struct, frozen=True):
     """A workspace's folder, what named it, and whether the person did so for this very run."""
 
     root: Path
@@ -33,11 +33,13 @@ class Located(msgspec.Struct, frozen=True):
     by_person: bool
 
 
-def locate(environment: Mapping[str, str], flags: Mapping[str, Any], options: Mapping[str, Any]) -> Located:
+def locate(
+    environment: Mapping[str, str], flags: Mapping[str, Any], options: Mapping[str, Any]
+) -> LocatedWorkspace:
     """Return which folder is the workspace; it need not exist.
 
     In this order: the ``--workspace`` flag, `VARIABLES`, the plugin's own ``workspace`` option, and
-    ``~/workspace`` (seed 000). Only the first two count as named by the person.
+    ``~/workspace``. Only the first two count as named by the person.
     """
     home = Path(environment.get("HOME") or Path.home())
     named = [(flags.get("workspace"), "--workspace", True)]
@@ -45,11 +47,11 @@ def locate(environment: Mapping[str, str], flags: Mapping[str, Any], options: Ma
     named += [(options.get("workspace"), "the plugin's workspace option", False)]
     for value, source, by_person in named:
         if value:
-            return Located(_absolute(str(value), home), source, by_person)
-    return Located(_absolute(str(home / "workspace"), home), "the default", False)
+            return LocatedWorkspace(_absolute(str(value), home), source, by_person)
+    return LocatedWorkspace(_absolute(str(home / "workspace"), home), "the default", False)
 
 
-class Entry(msgspec.Struct, frozen=True):
+class HookFile(msgspec.Struct, frozen=True):
     """A file of ``hooks/`` or ``prompts/``: `problem` says why it cannot be run, when it cannot."""
 
     name: str
@@ -64,7 +66,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Workspace:
-    """The folder, resolved, and its parts as seed 000 lays them out.
+    """The folder, resolved, and its parts, laid out as in opencode-evolve's README.
 
     `files`: only these paths of the guarded folders are looked at; None: all that stand there.
     """
@@ -77,7 +79,7 @@ class Workspace:
         self.tests = self.root / "tests"
         self.config = self.root / "config" / "evolve.jsonc"
 
-    def hook_files(self) -> list[Entry]:
+    def hook_files(self) -> list[HookFile]:
         """Return the files of ``hooks/`` in alphabetical order, without hidden and ``__`` ones."""
         return self._entries(self.hooks)
 
@@ -90,7 +92,7 @@ class Workspace:
         """Whether the file at `path` may be looked at."""
         return self._files is None or path in self._files
 
-    def _entries(self, folder: Path) -> list[Entry]:
+    def _entries(self, folder: Path) -> list[HookFile]:
         return [one for one in _entries(folder) if self.holds(f"{folder.name}/{one.name}")]
 
     def resolve(self, folder: Path, name: str) -> Path:
@@ -110,7 +112,7 @@ class Workspace:
 
 
 def visible(name: str) -> bool:
-    """Whether evolve looks at a file of this name (seed 000 "hook protocol")."""
+    """Whether evolve looks at a file of this name."""
     return not name.startswith((".", "__"))
 
 
@@ -120,7 +122,7 @@ def signature(path: Path) -> tuple[int, int, int, int]:
     return (found.st_ino, found.st_size, found.st_mode, found.st_mtime_ns)
 
 
-def _entries(folder: Path) -> list[Entry]:
+def _entries(folder: Path) -> list[HookFile]:
     try:
         names = sorted(name for name in os.listdir(folder) if visible(name))  # noqa: PTH208 - names only
     except OSError:
@@ -128,7 +130,7 @@ def _entries(folder: Path) -> list[Entry]:
     return [entry for name in names if (entry := _entry(folder / name)) is not None]
 
 
-def _entry(path: Path) -> Entry | None:
+def _entry(path: Path) -> HookFile | None:
     try:
         found = path.stat()
     except OSError:
@@ -136,7 +138,7 @@ def _entry(path: Path) -> Entry | None:
     if not stat.S_ISREG(found.st_mode):
         return None
     version = (found.st_ino, found.st_size, found.st_mode, found.st_mtime_ns)
-    return Entry(path.name, path, version, bool(found.st_mode & 0o111))
+    return HookFile(path.name, path, version, bool(found.st_mode & 0o111))
 
 
 def _absolute(value: str, home: Path) -> Path:

@@ -1,6 +1,8 @@
-"""The hooks plugin: rules from files decide, before and after things happen, whether they may (seed 003, issue 8).
+"""hooks: rules in files decide, before and after things happen, whether they may.
 
-It is a plugin like anybody's, switched on when settings or a file name rules. The pure half: `sources` reads rules,
-`match` says which ones an event meets, `payload` is what they are told, `command` and `verdict` read what comes back,
-`outcome` combines it. `evaluate` is what runs them, `runner` puts events to them, `server` stands on the hook points.
+docs/hooks.md describes the rules; the formats are those of Claude Code's and OpenHands' hooks. It imports nothing of
+instar but `instar.plugin`, and is loaded when settings or a file name rules. `server.py` subscribes to the hook points,
+`runner.py` runs the rules that match an event: begin there. `sources.py` and `parse.py` read rules, `match.py` selects
+them, `payload.py` makes their input, `external.py` and `judge.py` run them, `command.py` and `verdict.py` read their
+answers, `outcome.py` combines the outcomes.
 """

@@ -1,4 +1,4 @@
-"""What a program or a request that ended has decided: exit code, JSON and text, by dialect (issue 8, item 4). Pure.
+"""Reads the decision of a program or a request: exit code, JSON and text, by dialect. Pure.
 
 The exit code stands above the text: what is printed can refuse, and never takes back what the code refused.
 """
@@ -9,22 +9,22 @@ from typing import Any, Final, Literal
 import msgspec
 
 from instar.plugins.hooks import names
-from instar.plugins.hooks.event import Event
-from instar.plugins.hooks.outcome import SEVERITY, Action, Outcome
-from instar.plugins.hooks.rule import Command, Rule
+from instar.plugins.hooks.event import HookEvent
+from instar.plugins.hooks.outcome import SEVERITY, Action, RuleOutcome
+from instar.plugins.hooks.rule import CommandRule, HookRule
 from instar.plugins.hooks.verdict import LARGEST, objects, shortened, values, word
 
 BLOCKS: Final = 2
 """The exit code that refuses."""
 
 _BROKEN: Final = re.compile(r"^[ \t\ufeff]*\{\s*\"", re.MULTILINE)
-"""The beginning of an object, at that of a line; ``{debug} loading`` is a line of log."""
+"""The beginning of an object at the beginning of a line; ``{debug} loading`` is a line of log."""
 
 Failure = Literal["", "time-out", "missing program", "signal", "no answer"]
 
 
-class Ended(msgspec.Struct, frozen=True):
-    """A program that ended, or did not: its exit code (negative: the signal), and why it has none.
+class ProgramResult(msgspec.Struct, frozen=True):
+    """The end of a program: its exit code (negative: the signal), or why it has none.
 
     `failure` with `detail` comes from who ran it; `output` may be cut at `instar.plugins.hooks.verdict.LARGEST` bytes.
     """
@@ -37,7 +37,7 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class Said(msgspec.Struct):
-    """What the JSON of one answer says, and the first thing in it that cannot be read (`problem`)."""
+    """What the JSON of one answer says, and the first problem in it."""
 
     action: Action = "none"
     reason: str = ""
@@ -51,21 +51,23 @@ class Said(msgspec.Struct):
     decides: bool = False
 
     def decide(self, action: Action, reason: str) -> None:
-        """Take a decision, if it is the most severe so far."""
+        """Take a decision if it is more severe than the last."""
         self.decides = True
         if SEVERITY[action] > SEVERITY[self.action]:
             self.action, self.reason = action, reason or self.reason
 
     def fail(self, problem: str) -> None:
-        """Note something that cannot be read; the first counts."""
+        """Keep the first problem."""
         self.problem = self.problem or problem
 
 
-def read_command(ended: Ended, rule: Rule, event: Event, view: names.View | None = None) -> Outcome:
-    """Return what a command of `rule` decided; not yet settled. `view` is the call as the rule was told of it."""
+def read_command(
+    ended: ProgramResult, rule: HookRule, event: HookEvent, view: names.DialectCall | None = None
+) -> RuleOutcome:
+    """Return what a program decided, not yet settled. `view` is the call that it got."""
     text = _text(ended.output)
     said, plain = _said(text, rule, event, view)
-    # Of bytes, not characters: what lies beyond the cut may have refused.
+    # In bytes, not characters: the part beyond the limit may have refused.
     if len(ended.output) >= LARGEST:
         said.fail("its output is longer than can be read")
     failure = _failure(ended, rule)
@@ -80,14 +82,16 @@ def read_command(ended: Ended, rule: Rule, event: Event, view: names.View | None
     if ended.code:
         error = shortened(_text(ended.errors).strip()[-1000:])
         problem = f"it exited with {ended.code}{': ' + error if error else ''}"
-        # Claude Code goes by valid JSON then (the reference's section 2, "Other exit").
+        # Claude Code goes by valid JSON then (its hooks reference, "Exit code output").
         if rule.dialect == "claude" and said.decides and not said.problem:
             return _outcome(said)
         return _failed(said, problem, passes=True)
     return _succeeded(said, plain, rule, event)
 
 
-def read_http(status: int | None, body: bytes, rule: Rule, event: Event, detail: str = "") -> Outcome:
+def read_http(
+    status: int | None, body: bytes, rule: HookRule, event: HookEvent, detail: str = ""
+) -> RuleOutcome:
     """Return what the answer to an `http` rule decided; not yet settled. `status` None: none came."""
     said, plain = _said(_text(body), rule, event, None)
     if len(body) >= LARGEST:
@@ -103,7 +107,7 @@ def read_http(status: int | None, body: bytes, rule: Rule, event: Event, detail:
     return _succeeded(said, plain, rule, event)
 
 
-def _succeeded(said: Said, plain: str, rule: Rule, event: Event) -> Outcome:
+def _succeeded(said: Said, plain: str, rule: HookRule, event: HookEvent) -> RuleOutcome:
     if said.problem:
         return _failed(said, said.problem, passes=False)
     if plain and not said.decides and event.kind.text and rule.dialect != "openhands":
@@ -111,8 +115,8 @@ def _succeeded(said: Said, plain: str, rule: Rule, event: Event) -> Outcome:
     return _outcome(said)
 
 
-def _failure(ended: Ended, rule: Rule) -> str:
-    """Why a program cannot have decided, as a sentence; empty: its exit code counts."""
+def _failure(ended: ProgramResult, rule: HookRule) -> str:
+    """Return why a program cannot have decided, "" where its exit code counts."""
     if ended.failure:
         return ended.detail or {"time-out": f"it took longer than {rule.timeout:g} s"}.get(
             ended.failure, ended.failure
@@ -121,22 +125,22 @@ def _failure(ended: Ended, rule: Rule) -> str:
         return "it did not end"
     if ended.code < 0 or ended.code > 128:
         return f"it was ended by signal {-ended.code if ended.code < 0 else ended.code - 128}"
-    if ended.code in (126, 127) and isinstance(rule.settings, Command):
+    if ended.code in (126, 127) and isinstance(rule.settings, CommandRule):
         why = _text(ended.errors).strip()[-300:]
         return f"its program is missing or may not be run{': ' + why if why else ''}; see {rule.place}"
     return ""
 
 
-def _failed(said: Said, error: str, *, passes: bool) -> Outcome:
-    """The outcome of a failure: undecided, but for what the JSON refused or asked about all the same."""
+def _failed(said: Said, error: str, *, passes: bool) -> RuleOutcome:
+    """Return the outcome of a failure: undecided, except for what the JSON refused or asked."""
     if said.action == "deny":
         return _outcome(said)
     outcome = msgspec.structs.replace(_outcome(said), undecided=True, error=error, passes=passes)
     return msgspec.structs.replace(outcome, updated_input=None, updated_output=None)
 
 
-def _outcome(said: Said) -> Outcome:
-    return Outcome(
+def _outcome(said: Said) -> RuleOutcome:
+    return RuleOutcome(
         action=said.action,
         reason=said.reason,
         updated_input=said.updated_input,
@@ -148,8 +152,8 @@ def _outcome(said: Said) -> Outcome:
     )
 
 
-def _said(text: str, rule: Rule, event: Event, view: names.View | None) -> tuple[Said, str]:
-    """What a text's JSON says, and the text beside it."""
+def _said(text: str, rule: HookRule, event: HookEvent, view: names.DialectCall | None) -> tuple[Said, str]:
+    """Return what a text's JSON says, and the rest of the text."""
     found, plain = objects(text, lines=True)
     said = Said()
     for one in found:
@@ -164,7 +168,7 @@ def _said(text: str, rule: Rule, event: Event, view: names.View | None) -> tuple
     return said, plain.strip()
 
 
-def _take(said: Said, one: dict[str, Any], rule: Rule) -> None:
+def _take(said: Said, one: dict[str, Any], rule: HookRule) -> None:
     reason = _string(said, one, "reason")
     for value in values(one, "decision"):
         if value is not None:
@@ -180,12 +184,12 @@ def _take(said: Said, one: dict[str, Any], rule: Rule) -> None:
 
 
 def _take_specific(
-    said: Said, inner: dict[str, Any], event: Event, rule: Rule, view: names.View | None
+    said: Said, inner: dict[str, Any], event: HookEvent, rule: HookRule, view: names.DialectCall | None
 ) -> None:
     reason = _string(said, inner, "permissionDecisionReason")
     for value in values(inner, "permissionDecision"):
         if value is not None:
-            # There is no host that a decision could be deferred to: the person is asked.
+            # There is no host to defer to, so the person is asked.
             _decided(said, "ask" if value == "defer" else value, reason, "permissionDecision")
     request = inner.get("decision")
     if isinstance(request, dict):
@@ -208,7 +212,9 @@ def _decided(said: Said, value: Any, reason: str, key: str) -> None:
         said.decide(action, reason)
 
 
-def _rewrite(said: Said, updated: Any, event: Event, rule: Rule, view: names.View | None) -> None:
+def _rewrite(
+    said: Said, updated: Any, event: HookEvent, rule: HookRule, view: names.DialectCall | None
+) -> None:
     if updated is None:
         return
     if not isinstance(updated, dict) or event.tool is None:

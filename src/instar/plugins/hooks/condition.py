@@ -1,4 +1,4 @@
-"""Claude Code's ``if``: a permission rule that a call must fit before a rule runs (issue 8, item 3).
+"""Claude Code's ``if``: a permission rule that a call must fit before a rule runs.
 
 ``Bash(git push *)``: any simple command of the shell command; ``Edit(src/**)``, ``Read(...)``: the files of the call,
 by the patterns of ignore files; ``WebFetch(domain:example.com)``; ``Task(name)``, ``Skill(name)``; a tool's name alone,
@@ -7,7 +7,6 @@ fits in doubt (None), and the rule runs.
 """
 
 import re
-import shlex
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -17,88 +16,48 @@ from urllib.parse import urlsplit
 from instar.plugin import permission
 from instar.plugins.hooks.event import ToolUse
 from instar.plugins.hooks.names import names, views
+from instar.plugins.hooks.programs import simple_commands
 
 LONGEST: Final = 500
 """Characters of a condition."""
 
 _FORM: Final = re.compile(r"([A-Za-z_*][\w*.-]*)(?:\((.*)\))?", re.DOTALL)
-_ASSIGNED: Final = re.compile(r"[A-Za-z_]\w*\+?=")
-_WRAPPERS: Final = frozenset(
-    (
-        *(
-            "sudo",
-            "doas",
-            "env",
-            "timeout",
-            "time",
-            "nice",
-            "nohup",
-            "stdbuf",
-            "xargs",
-            "eval",
-            "exec",
-            "command",
-        ),
-        *(
-            "builtin",
-            "source",
-            ".",
-            "sh",
-            "bash",
-            "zsh",
-            "dash",
-            "ksh",
-            "fish",
-            "ssh",
-            "find",
-            "watch",
-            "parallel",
-        ),
-        *(
-            "if",
-            "then",
-            "else",
-            "elif",
-            "for",
-            "while",
-            "until",
-            "do",
-            "case",
-            "function",
-            "!",
-            "{",
-            "coproc",
-        ),
-    )
+_RUNS_ANOTHER: Final = (
+    "sudo doas env timeout time nice nohup stdbuf xargs eval exec command builtin source . sh "
+    "bash zsh dash ksh fish ssh find watch parallel if then else elif for while until do case "
+    "function ! { coproc"
 )
-"""First words behind which another command may stand."""
+_WRAPPERS: Final = frozenset(_RUNS_ANOTHER.split())
+"""Commands whose arguments may hold another command."""
 _NESTED: Final = re.compile(r"`|\$\(|<\(|>\(|<<|\\\n")
-"""What holds commands, or text that is none, which this reading does not see."""
+"""Shell syntax that holds commands, or text, which this parser does not see."""
 _UNKNOWN: Final = re.compile(r"[$*?\[{~]")
-"""Signs for which a shell may put something else."""
+"""Characters that a shell may expand."""
 _BREAKS: Final = ";&|()\n"
 _EDITING: Final = ("edit", "write", "apply_patch")
 _READING: Final = ("read", "grep", "glob", "list")
 
 
-class Condition(NamedTuple):
-    """A condition that is understood: a tool's name, and what its call must fit (None: any call)."""
+class CallCondition(NamedTuple):
+    """A parsed condition: a tool's name, and the pattern that its call must fit (None: any call)."""
 
     tool: str
     pattern: str | None
 
 
-def parse(text: str) -> Condition:
+def parse(text: str) -> CallCondition:
     """Read a condition. Raises `ValueError` saying what was expected."""
     found = _FORM.fullmatch(text.strip())
     if found is None or len(text) > LONGEST:
         raise ValueError(f"expected a permission rule such as Bash(git push *), found {text[:60]!r}")
     pattern = (found[2] or "").strip()
-    return Condition(found[1], None if pattern in ("", "*", "**") else pattern)
+    return CallCondition(found[1], None if pattern in ("", "*", "**") else pattern)
 
 
-def fits(condition: Condition, tool: ToolUse, directory: Path, home: Path) -> bool | None:
-    """Whether a call fits; None: it may. `home` is what ``~`` means, `directory` where relative paths begin."""
+def fits(condition: CallCondition, tool: ToolUse, directory: Path, home: Path) -> bool | None:
+    """Return whether a call fits, None for perhaps. `home` is what ``~`` means, `directory` where relative paths
+    begin.
+    """
     if not _names_tool(condition.tool, tool):
         return False
     if condition.pattern is None:
@@ -128,13 +87,14 @@ def _command(pattern: str, tool: ToolUse) -> bool | None:
         commands = [text.removeprefix(permission.DOUBT).split() for text in tool.commands]
     else:
         text = str(tool.input.get("command", ""))
-        commands, doubtful = _simple(text)
+        commands, doubtful = simple_commands(text, _BREAKS)
+        doubtful = doubtful or _NESTED.search(text) is not None
     answers = [_one(wanted, words) for words in commands if words]
     return True if True in answers else None if doubtful or None in answers else False
 
 
 def _one(wanted: str, words: Sequence[str]) -> bool | None:
-    """Whether one simple command fits."""
+    """Return whether one simple command fits, None for perhaps."""
     first = words[0].rpartition("/")[2] or words[0]
     if any(permission.matches(" ".join((name, *words[1:])), wanted) for name in (words[0], first)):
         return True
@@ -144,22 +104,6 @@ def _one(wanted: str, words: Sequence[str]) -> bool | None:
         return None if hidden or "*" in program or program in " ".join(words) else False
     may = permission.matches(first, program) and any(_UNKNOWN.search(word) for word in words[1:])
     return None if may else False
-
-
-def _simple(text: str) -> tuple[list[list[str]], bool]:
-    """The words of each simple command of a shell command, and whether more may stand in it than was seen."""
-    reader = shlex.shlex(text, posix=True, punctuation_chars=_BREAKS)
-    reader.whitespace, reader.commenters = " \t\r", ""
-    commands: list[list[str]] = [[]]
-    try:
-        for word in reader:
-            if not word.strip(_BREAKS):
-                commands.append([])
-            elif commands[-1] or not _ASSIGNED.match(word):
-                commands[-1].append(word)
-    except ValueError:  # a quotation mark without its other one
-        return commands, True
-    return commands, _NESTED.search(text) is not None
 
 
 def _files(pattern: str, tool: ToolUse, directory: Path, home: Path) -> bool | None:
@@ -172,7 +116,7 @@ def _files(pattern: str, tool: ToolUse, directory: Path, home: Path) -> bool | N
 
 
 def _any(pattern: str, paths: Sequence[Path], directory: Path, home: Path) -> bool:
-    """Whether one of the paths fits, as it is written or where its links lead."""
+    """Return whether one of the paths fits, as written or with its links resolved."""
     anchored = _anchored(pattern, directory, home)
     forms = {form for path in paths for form in (_plain(path), path.resolve())}
     return any(_glob(anchored, form.parts[1:]) for form in forms)
@@ -186,7 +130,7 @@ def _plain(path: Path) -> Path:
 
 
 def _anchored(pattern: str, directory: Path, home: Path) -> tuple[str, ...]:
-    """The pieces of a pattern from the root: ``//`` is the root, ``~/`` the home, all else the directory."""
+    """Return the pieces of a pattern from the root: ``//`` is the root, ``~/`` the home, all else the directory."""
     if pattern.startswith("//"):
         root, rest = Path("/"), pattern[2:]
     elif pattern.startswith("~/"):
@@ -200,7 +144,7 @@ def _anchored(pattern: str, directory: Path, home: Path) -> tuple[str, ...]:
 
 
 def _glob(pieces: tuple[str, ...], parts: tuple[str, ...]) -> bool:
-    """Whether a path, or a folder above it, fits: row by row, so that no number of ``**`` takes long."""
+    """Return whether a path or a folder above it fits. The time is bounded for any number of ``**``."""
     reached = {0}
     for piece in pieces:
         if piece == "**":

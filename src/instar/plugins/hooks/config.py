@@ -1,4 +1,4 @@
-"""The ``hook_settings`` block: what is said about hooks beside the rules themselves (issue 8, item 1)."""
+"""The ``hook_settings`` block of the settings."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal

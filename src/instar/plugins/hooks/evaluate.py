@@ -1,46 +1,42 @@
-"""One signature for every kind of rule: ``async evaluate(rule, event, means) -> Outcome`` (issue 8).
-
-Each evaluator is a module with a function of that name, imported when a rule of its kind first runs. Here stands what
-holds for all of them: the wall clock, and that a failure is an outcome, never an exception.
-"""
+"""Runs the evaluator of a rule within its time. A failure is an outcome, never an exception."""
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from instar.plugin import Children, Client, Invalid
 from instar.plugins.hooks.config import HookSettings
-from instar.plugins.hooks.event import Event
-from instar.plugins.hooks.outcome import Outcome, undecided
-from instar.plugins.hooks.rule import Evaluator, Rule
+from instar.plugins.hooks.event import HookEvent
+from instar.plugins.hooks.outcome import RuleOutcome, undecided
+from instar.plugins.hooks.rule import Evaluator, HookRule
 
 log = logging.getLogger("instar.hooks")
 
-EVALUATORS: Final[Mapping[Evaluator, str]] = MappingProxyType(
+EVALUATORS: Final[Mapping[Evaluator, tuple[str, str]]] = MappingProxyType(
     {
-        "command": "instar.plugins.hooks.program",
-        "http": "instar.plugins.hooks.request",
-        "prompt": "instar.plugins.hooks.prompt",
-        "agent": "instar.plugins.hooks.agent",
+        "command": ("external", "run_command"),
+        "http": ("external", "post_http"),
+        "prompt": ("judge", "ask_model"),
+        "agent": ("judge", "ask_agent"),
     }
 )
-"""The module of each kind of rule; its function `evaluate` is a `Function`."""
+"""The module and function of each type of rule. A module is imported when the first rule of its type runs."""
 GRACE: Final = 2.0
-"""Seconds beyond a rule's own that an evaluator has to end what it started."""
+"""Seconds that an evaluator has, after the rule's timeout, to end what it started."""
 
 
-class Means(msgspec.Struct, frozen=True):
+class EvaluationContext(msgspec.Struct, frozen=True):
     """What evaluators work with.
 
-    `environment` is the person's; children get it without secrets. `project` is the folder that scripts are told of
-    as the project's, `home` what ``~`` means. `client` is None where there is no session to speak for: then a rule
-    that needs a model is undecided.
+    `environment` is the person's; children get it without secrets. `project` is the folder that scripts get as the
+    project's, `home` what ``~`` means. `client` is None where there is no session: then a rule that needs a model is
+    undecided.
     """
 
     children: Children
@@ -51,23 +47,20 @@ class Means(msgspec.Struct, frozen=True):
     client: Client | None = None
 
 
-class Function(Protocol):
-    """An evaluator. It may raise: what it raises becomes an undecided outcome."""
-
-    async def __call__(self, rule: Rule, event: Event, means: Means) -> Outcome:
-        """Return what `rule` says of `event`, not yet settled; `Outcome.trace` says what that took."""
-        ...
+Evaluate = Callable[[HookRule, HookEvent, EvaluationContext], Awaitable[RuleOutcome]]
+"""An evaluator. What it raises becomes an undecided outcome."""
 
 
-async def evaluate(rule: Rule, event: Event, means: Means) -> Outcome:
-    """Return what a rule says of an event, not yet settled (`outcome.settle`), within its time.
+async def evaluate(rule: HookRule, event: HookEvent, context: EvaluationContext) -> RuleOutcome:
+    """Return what a rule decides for an event, not yet settled (`outcome.settle`), within its time.
 
-    Raises nothing but what cancels the caller: then the evaluator is cancelled, with all that it started.
+    Raises nothing but `CancelledError`; the evaluator and all that it started are cancelled then.
     """
     try:
-        function: Function = import_module(EVALUATORS[rule.evaluator]).evaluate
+        module, name = EVALUATORS[rule.evaluator]
+        function: Evaluate = getattr(import_module(f"instar.plugins.hooks.{module}"), name)
         async with asyncio.timeout(rule.timeout + GRACE):
-            return await function(rule, event, means)
+            return await function(rule, event, context)
     except TimeoutError:
         return undecided(f"it took longer than {rule.timeout:g} s")
     except Invalid as error:

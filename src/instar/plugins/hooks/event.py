@@ -1,4 +1,4 @@
-"""The events that rules may speak of: their names, and what a rule can do about each (issue 8, item 2)."""
+"""The events for rules: their names, and what a rule can decide for each."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,14 +7,13 @@ from typing import Any, Final, Literal
 import msgspec
 
 Dialect = Literal["instar", "claude", "openhands"]
-"""Whose way of reading holds for a rule: that of the file it stands in."""
-DIALECTS: Final = ("instar", "claude", "openhands")
+"""The system whose semantics hold for a rule, by the file that it is in."""
 
 
-class Kind(msgspec.Struct, frozen=True):
-    """What is known of an event before it happens.
+class EventKind(msgspec.Struct, frozen=True):
+    """The properties of all events of one name.
 
-    `subject` names the field of `Event.fields` that a matcher looks at where there is no tool. `gate`: an evaluator
+    `subject` names the field of `HookEvent.fields` that a matcher looks at where there is no tool. `gate`: an evaluator
     that could not decide stands in the way. `text`: plain text of a command becomes context.
     """
 
@@ -30,27 +29,27 @@ class Kind(msgspec.Struct, frozen=True):
         return "".join(f"_{char.lower()}" if char.isupper() else char for char in self.name)[1:]
 
 
-EVENTS: Final[Mapping[str, Kind]] = {
+EVENTS: Final[Mapping[str, EventKind]] = {
     kind.name: kind
     for kind in (
-        Kind("PreToolUse", tool=True, gate=True),
-        Kind("PostToolUse", tool=True),
-        Kind("PostToolUseFailure", tool=True),
-        Kind("PermissionRequest", tool=True, gate=True),
-        Kind("UserPromptSubmit", gate=True, text=True),
-        Kind("Stop"),
-        Kind("SubagentStart", subject="agent_type"),
-        Kind("SubagentStop", subject="agent_type"),
-        Kind("SessionStart", subject="source", text=True),
-        Kind("SessionEnd", subject="reason"),
-        Kind("PreCompact", subject="trigger"),
-        Kind("PostCompact", subject="trigger"),
-        Kind("Notification", subject="notification_type"),
-        Kind("Heartbeat", subject="title"),
-        Kind("Evolve", subject="files", gate=True),
+        EventKind("PreToolUse", tool=True, gate=True),
+        EventKind("PostToolUse", tool=True),
+        EventKind("PostToolUseFailure", tool=True),
+        EventKind("PermissionRequest", tool=True, gate=True),
+        EventKind("UserPromptSubmit", gate=True, text=True),
+        EventKind("Stop"),
+        EventKind("SubagentStart", subject="agent_type"),
+        EventKind("SubagentStop", subject="agent_type"),
+        EventKind("SessionStart", subject="source", text=True),
+        EventKind("SessionEnd", subject="reason"),
+        EventKind("PreCompact", subject="trigger"),
+        EventKind("PostCompact", subject="trigger"),
+        EventKind("Notification", subject="notification_type"),
+        EventKind("Heartbeat", subject="title"),
+        EventKind("Evolve", subject="files", gate=True),
     )
 }
-"""By the name that instar and Claude Code give them; ``Heartbeat`` and ``Evolve`` nobody else has."""
+"""By the name in instar and Claude Code; only instar has ``Heartbeat`` and ``Evolve``."""
 
 SPELLINGS: Final[Mapping[str, str]] = {
     **{name: name for name in EVENTS},
@@ -58,32 +57,17 @@ SPELLINGS: Final[Mapping[str, str]] = {
 }
 """Both spellings of each event, to its name."""
 
-ELSEWHERE: Final = frozenset(
-    (
-        *(
-            "Setup",
-            "UserPromptExpansion",
-            "PermissionDenied",
-            "PostToolBatch",
-            "MessageDisplay",
-            "TaskCreated",
-        ),
-        *("TaskCompleted", "StopFailure", "TeammateIdle", "InstructionsLoaded", "ConfigChange", "CwdChanged"),
-        *(
-            "DirectoryAdded",
-            "FileChanged",
-            "WorktreeCreate",
-            "WorktreeRemove",
-            "Elicitation",
-            "ElicitationResult",
-        ),
-    )
+_NEVER_HERE: Final = (
+    "Setup UserPromptExpansion PermissionDenied PostToolBatch MessageDisplay TaskCreated "
+    "TaskCompleted StopFailure TeammateIdle InstructionsLoaded ConfigChange CwdChanged "
+    "DirectoryAdded FileChanged WorktreeCreate WorktreeRemove Elicitation ElicitationResult"
 )
-"""Events of Claude Code that never happen here (the reference's section 2)."""
+ELSEWHERE: Final = frozenset(_NEVER_HERE.split())
+"""Events of Claude Code that never happen here (Claude Code's hooks reference)."""
 
 
 class ToolUse(msgspec.Struct, frozen=True):
-    """A call of a tool: its name and arguments as instar has them.
+    """A tool call, with instar's names of the tool and its arguments.
 
     `server` is the MCP server that brought the tool. `commands` are the simple commands of a shell command, where a
     parser has read them (`instar.plugin.permission.DOUBT` stands before one in doubt); None: nobody has.
@@ -101,12 +85,12 @@ class ToolUse(msgspec.Struct, frozen=True):
 
     @property
     def is_shell(self) -> bool:
-        """Whether it runs a shell command: `background` does when it starts one."""
+        """Whether the call runs a shell command, as `background` does when it starts one."""
         return self.name == "bash" or (self.name == "background" and self.input.get("action") == "start")
 
 
-class Event(msgspec.Struct, frozen=True):
-    """Something that happens in a session, as rules are told of it.
+class HookEvent(msgspec.Struct, frozen=True):
+    """An event of a session, for rules.
 
     `name` is a key of `EVENTS`. `fields` are the event's own, by Claude Code's names: ``prompt``, ``source``,
     ``reason``, ``trigger``, ``stop_hook_active``, ``last_assistant_message``, ``notification_type``, … `agent` is the
@@ -124,6 +108,11 @@ class Event(msgspec.Struct, frozen=True):
     fields: Mapping[str, Any] = {}
 
     @property
-    def kind(self) -> Kind:
-        """What is known of events of this name. Raises `KeyError` for a name that is none."""
+    def speaker(self) -> str:
+        """The session whose turn it is: a sub-agent's own."""
+        return self.agent_id or self.session_id
+
+    @property
+    def kind(self) -> EventKind:
+        """The properties of events of this name. Raises `KeyError` for an unknown name."""
         return EVENTS[self.name]

@@ -13,9 +13,9 @@ LONGEST: Final = 500
 MOST: Final = 1000
 """The numbers in all ``{…}`` of an expression, multiplied."""
 SECONDS: Final = 0.02
-"""What looking into one name may take."""
+"""Seconds that a search in one name may take."""
 LONGEST_NAME: Final = 4096
-"""Characters of a name that is looked into."""
+"""Characters of a name that is searched."""
 
 _COUNT: Final = re.compile(r"\{\s*(\d*)\s*(?:,\s*(\d*)\s*)?\}")
 _BEYOND: Final = re.compile(r"\(\?(?:R|&|[+-]?\d|P>|P&|\|)|(?<!\\)(?<!\\[pP])\{[^}]*[a-z<]|\\L<")
@@ -43,7 +43,7 @@ def check(pattern: str) -> None:
 
 
 def fits(pattern: str, name: str, *, whole: bool) -> bool | None:
-    """Whether `pattern` fits the `whole` of a name, or is found in it; None: it could not be told in time.
+    """Return whether `pattern` fits the `whole` name, or a part of it; None when the time is up.
 
     Raises `BadExpression`.
     """
@@ -61,7 +61,7 @@ def fits(pattern: str, name: str, *, whole: bool) -> bool | None:
 
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> Any:
-    # Start-up time: 18 ms that only a rule with an expression pays for.
+    # Imported here: it takes 18 ms, which only a rule with an expression spends.
     import regex
 
     try:

@@ -1,21 +1,21 @@
-"""Texts of rules and of what they did, on one line of a terminal."""
+"""Texts on one line of a terminal."""
 
 import re
 from pathlib import Path
 from typing import Final
 
 _UNSAFE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""What a terminal would obey, or what would make a text look other than it is."""
+"""Control characters, and characters that change how a text is displayed."""
 
 
 def one_line(text: str, width: int = 400) -> str:
-    """Return `text` on one line, without what a terminal would obey, cut to `width` characters."""
+    """Return `text` on one line without control characters, cut to `width` characters."""
     plain = " ".join(_UNSAFE.sub(" ", text).split())
     return plain if len(plain) <= width else f"{plain[: width - 1]}…"
 
 
 def near(place: str, directory: Path) -> str:
-    """Return ``file:line:column`` as seen from `directory`, where the file lies below it."""
+    """Return ``file:line:column`` relative to `directory`, if the file is below it."""
     return place.removeprefix(f"{directory}/")
 
 

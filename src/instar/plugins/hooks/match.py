@@ -1,4 +1,4 @@
-"""Which rules an event meets: matchers by dialect, Claude Code's ``if``, both dialects' names (issue 8, item 3)."""
+"""Which rules match an event: matchers by dialect, Claude Code's ``if``, the tool names of both dialects."""
 
 import re
 from collections.abc import Iterable
@@ -6,21 +6,21 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from instar.plugins.hooks import condition, expression
-from instar.plugins.hooks.event import Event
+from instar.plugins.hooks.event import HookEvent
 from instar.plugins.hooks.names import names
-from instar.plugins.hooks.rule import Rule
+from instar.plugins.hooks.rule import HookRule
 
 _NAMES: Final = re.compile(r"[\w\- ,|]*")
 """A matcher that is a list of names, or one."""
 
 
-class Match(NamedTuple):
-    """A rule that an event meets; `doubt`: what it allows or rewrites does not count.
+class RuleMatch(NamedTuple):
+    """A rule that matches an event. With `doubt` its allow and its rewrites do not count.
 
-    It may not have been meant, or nobody has seen it (`Rule.new`).
+    It may not have been meant, or nobody has seen it (`HookRule.new`).
     """
 
-    rule: Rule
+    rule: HookRule
     doubt: bool
 
 
@@ -31,18 +31,18 @@ def check(matcher: str) -> None:
         expression.check(pattern)
 
 
-def matched(rules: Iterable[Rule], event: Event, home: Path) -> list[Match]:
-    """Return the rules that an event meets, in their order. `home` is what ``~`` means in an ``if``."""
+def matched(rules: Iterable[HookRule], event: HookEvent, home: Path) -> list[RuleMatch]:
+    """Return the rules that match an event, in order. `home` is what ``~`` means in an ``if``."""
     found = []
     for rule in rules:
         if rule.event == event.name and rule.agent in ("", event.agent):
             verdict = _meets(rule, event, home)
             if verdict is not False:
-                found.append(Match(rule, doubt=verdict is None or rule.new))
+                found.append(RuleMatch(rule, doubt=verdict is None or rule.new))
     return found
 
 
-def _meets(rule: Rule, event: Event, home: Path) -> bool | None:
+def _meets(rule: HookRule, event: HookEvent, home: Path) -> bool | None:
     first = _matcher(rule, event)
     if first is False or not rule.condition:
         return first
@@ -52,7 +52,7 @@ def _meets(rule: Rule, event: Event, home: Path) -> bool | None:
     return False if second is False else None if None in (first, second) else True
 
 
-def _matcher(rule: Rule, event: Event) -> bool | None:
+def _matcher(rule: HookRule, event: HookEvent) -> bool | None:
     matcher = rule.matcher.strip()
     if matcher in ("", "*"):
         return True
@@ -68,15 +68,15 @@ def _matcher(rule: Rule, event: Event) -> bool | None:
 
 
 def _expression(matcher: str) -> str | None:
-    """The regular expression that a matcher is, or None: it is a list of names."""
+    """Return a matcher's regular expression, None for a list of names."""
     matcher = matcher.strip()
     if len(matcher) > 1 and matcher.startswith("/") and matcher.endswith("/"):
         return matcher[1:-1]
     return None if matcher == "*" or _NAMES.fullmatch(matcher) else matcher
 
 
-def _subjects(rule: Rule, event: Event, *, listed: bool) -> tuple[str, ...]:
-    """What a matcher is held against: the tool's names, or what the event has in their place.
+def _subjects(rule: HookRule, event: HookEvent, *, listed: bool) -> tuple[str, ...]:
+    """Return what a matcher is compared with: the tool's names, or the event's subject.
 
     A list names tools as one likes; an expression was written with the names of its dialect in mind: ``^(?!Bash$)``
     must not fit ``bash`` because our name of it is another.

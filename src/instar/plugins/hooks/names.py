@@ -1,4 +1,4 @@
-"""What the two dialects call our tools and their arguments (issue 8, items 2 and 3).
+"""The names of tools and arguments in Claude Code's and OpenHands' dialects.
 
 Scripts of a dialect read its names: a guard that looks for ``file_path`` and finds none lets the call pass. So a rule
 is told of a call by the names of its own dialect, and its rewrites are read by them.
@@ -67,13 +67,13 @@ _OPENHANDS_KEYS: Final[Mapping[str, Mapping[str, str]]] = {
     "edit": {"filePath": "path", "oldString": "old_str", "newString": "new_str"},
 }
 _VERBS: Final = {"read": "view", "list": "view", "write": "create", "edit": "str_replace"}
-"""What ``command`` says of an OpenHands file editor's call."""
+"""The ``command`` of a call of OpenHands' file editor, by our tool."""
 _PATHS: Final = ("file_path", "path")
 _HEAD: Final = re.compile(r"^\*\*\* (Add File|Update File|Delete File|Move to): *(.*?)\s*$", re.MULTILINE)
 
 
-class View(msgspec.Struct, frozen=True):
-    """A call as a dialect's rules are told of it: the tool's name and its input."""
+class DialectCall(msgspec.Struct, frozen=True):
+    """A call in the words of a dialect: the tool's name and its input."""
 
     name: str
     input: dict[str, Any]
@@ -98,13 +98,13 @@ def names(tool: ToolUse, dialect: Dialect | None = None) -> tuple[str, ...]:
     return tuple(dict.fromkeys((tool.name, *shell, *claude, *openhands)))
 
 
-def views(tool: ToolUse, dialect: Dialect, directory: Path) -> tuple[View, ...]:
-    """Return a call as `dialect` tells it: one view, or one for each file of a patch.
+def views(tool: ToolUse, dialect: Dialect, directory: Path) -> tuple[DialectCall, ...]:
+    """Return a call in the words of `dialect`: one, or one for each file of a patch.
 
     Paths of files are absolute there, as the dialects' scripts expect; `directory` is where they begin.
     """
     if dialect == "instar":
-        return (View(tool.name, dict(tool.input)),)
+        return (DialectCall(tool.name, dict(tool.input)),)
     if tool.name == "apply_patch" and isinstance(tool.input.get("patchText"), str):
         found = _patched(tool.input["patchText"], dialect, directory)
         if found:
@@ -118,11 +118,13 @@ def views(tool: ToolUse, dialect: Dialect, directory: Path) -> tuple[View, ...]:
         given = {key: value for key, value in given.items() if key != "action"} | {"run_in_background": True}
     if dialect == "openhands" and tool.name in _VERBS:
         given = {"command": _VERBS[tool.name], **given}
-    return (View(names(tool, dialect)[0], given),)
+    return (DialectCall(names(tool, dialect)[0], given),)
 
 
-def rewritten(tool: ToolUse, dialect: Dialect, view: View, updated: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the input that a rule wrote for a call that it was told of as `view`, by our names.
+def rewritten(
+    tool: ToolUse, dialect: Dialect, view: DialectCall, updated: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the input that a rule wrote for the call `view`, by our names.
 
     Raises `ValueError` where a patch's file was renamed: a patch says that in its text.
     """
@@ -154,16 +156,16 @@ def _absolute(directory: Path, path: str) -> str:
     return str(directory / path) if path else path
 
 
-def _patched(text: str, dialect: Dialect, directory: Path) -> tuple[View, ...]:
-    """A view for each file that a patch names, those that it moves to among them."""
-    found: list[View] = []
+def _patched(text: str, dialect: Dialect, directory: Path) -> tuple[DialectCall, ...]:
+    """Return a call for each file that a patch names, including the targets of moves."""
+    found: list[DialectCall] = []
     for head, path in _HEAD.findall(text):
         added = head in ("Add File", "Move to")
         where = _absolute(directory, path.strip())
         if dialect == "claude":
-            found.append(View("Write" if added else "Edit", {"file_path": where, "patchText": text}))
+            found.append(DialectCall("Write" if added else "Edit", {"file_path": where, "patchText": text}))
         else:
             verb = "create" if added else "str_replace"
-            found.append(View(_EDITOR[0], {"command": verb, "path": where, "patchText": text}))
+            found.append(DialectCall(_EDITOR[0], {"command": verb, "path": where, "patchText": text}))
     key = "file_path" if dialect == "claude" else "path"
     return tuple({view.input[key]: view for view in found}.values())

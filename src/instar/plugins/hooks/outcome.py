@@ -1,4 +1,4 @@
-"""What evaluators answer, and what several answers come to (issue 8, items 7 and 8). Pure.
+"""The outcome of one rule, and the decision that several outcomes make. Pure.
 
 `combine` is the only place that weighs one rule against another.
 """
@@ -8,11 +8,11 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from instar.plugins.hooks.rule import OnError, Rule, on_error
+from instar.plugins.hooks.rule import HookRule, OnError, on_error
 
 Action = Literal["none", "allow", "ask", "deny"]
 SEVERITY: Final[Mapping[str, int]] = {"none": 0, "allow": 1, "ask": 2, "deny": 3}
-"""How much each action holds back."""
+"""The actions by severity."""
 
 WORDS: Final[Mapping[str, Action]] = {
     "allow": "allow",
@@ -25,7 +25,7 @@ WORDS: Final[Mapping[str, Action]] = {
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """What an evaluation took, for the record: a program's exit code, the start of what it printed, what a model cost.
+    """What an evaluation used, for the record: a program's exit code, the start of what it printed, what a model cost.
 
     `code` is negative for a signal. `tokens` are input and output; `cost` is in dollars, None where no price is known.
     `session` is the one that an agent rule worked in.
@@ -39,7 +39,7 @@ class Trace(msgspec.Struct, frozen=True):
     session: str = ""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class RuleOutcome(msgspec.Struct, frozen=True):
     """What one evaluator answered.
 
     `stop`: the turn is to end. `updated_input` and `updated_output` replace the whole input or output of a tool; the
@@ -62,8 +62,8 @@ class Outcome(msgspec.Struct, frozen=True):
     trace: Trace = Trace()
 
 
-class Decision(msgspec.Struct, frozen=True):
-    """What all rules of an event come to. `reasons` are those of the most severe action, in order."""
+class HookDecision(msgspec.Struct, frozen=True):
+    """What all rules of an event decide together. `reasons` are those of the most severe action, in order."""
 
     action: Action = "none"
     reasons: tuple[str, ...] = ()
@@ -74,14 +74,26 @@ class Decision(msgspec.Struct, frozen=True):
     stop: bool = False
     stop_reason: str = ""
 
+    @property
+    def refuses(self) -> bool:
+        """True for deny and ask; for events where no person can be asked, both refuse."""
+        return self.action in ("deny", "ask")
 
-def undecided(error: str) -> Outcome:
+    @property
+    def text(self) -> str:
+        """The reasons, a line each; without any the reason why the turn stops."""
+        return "\n".join(self.reasons) or self.stop_reason
+
+
+def undecided(error: str) -> RuleOutcome:
     """Return the outcome of an evaluator that failed; `error` is a sentence for a person or the model."""
-    return Outcome(undecided=True, error=error)
+    return RuleOutcome(undecided=True, error=error)
 
 
-def settle(outcome: Outcome, rule: Rule, default: OnError = "", *, doubt: bool = False) -> Outcome:
-    """Return an outcome as it counts: undecided becomes what ``docs/hooks.md`` says, and remains recorded as such.
+def settle(
+    outcome: RuleOutcome, rule: HookRule, default: OnError = "", *, doubt: bool = False
+) -> RuleOutcome:
+    """Return the outcome that counts. ``docs/hooks.md`` says what becomes of an undecided one; the record keeps it.
 
     What an evaluator did say before it failed stays, if it is more severe. `default` is ``hook_settings.on_error``.
     With `doubt` (`match.Match`) nothing that loosens counts.
@@ -99,8 +111,8 @@ def settle(outcome: Outcome, rule: Rule, default: OnError = "", *, doubt: bool =
     return outcome
 
 
-def combine(outcomes: Iterable[Outcome], given: Mapping[str, Any] | None = None) -> Decision:
-    """Return what settled outcomes, in the order of their rules, come to; `given` is the tool's input that all saw.
+def combine(outcomes: Iterable[RuleOutcome], given: Mapping[str, Any] | None = None) -> HookDecision:
+    """Return the decision of settled outcomes, in the order of their rules. `given` is the tool's input.
 
     The law: the action is the most severe one (deny > ask > allow > none), whatever the order, so one outcome more
     never loosens. Rewrites apply one after the other, key by key against `given`: a later rule wins a key that both
@@ -117,7 +129,7 @@ def combine(outcomes: Iterable[Outcome], given: Mapping[str, Any] | None = None)
             tuple(one.stop_reason or one.reason for one in stops if one.stop_reason or one.reason),
         )
     outputs = [one.updated_output for one in found if one.updated_output is not None]
-    return Decision(
+    return HookDecision(
         action=action,
         reasons=reasons,
         updated_input=None if action == "deny" else _rewritten(found, given),
@@ -129,7 +141,7 @@ def combine(outcomes: Iterable[Outcome], given: Mapping[str, Any] | None = None)
     )
 
 
-def _rewritten(outcomes: Sequence[Outcome], given: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _rewritten(outcomes: Sequence[RuleOutcome], given: Mapping[str, Any] | None) -> dict[str, Any] | None:
     rewrites = [one.updated_input for one in outcomes if one.updated_input is not None]
     if not rewrites:
         return None

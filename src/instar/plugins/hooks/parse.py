@@ -1,8 +1,8 @@
-"""Rules from data: both spellings of events, both dialects' keys, and what was not understood (issue 8, item 1).
+"""Rules from data: both spellings of events, the keys of each type of rule, and what was not understood.
 
 A mistake costs its own rule at most, never a neighbour. What a rule cannot do without (`type`, what to run or ask,
-`matcher`, ``if``) switches it off when it cannot be read; all else that is not understood counts as not said, since a
-guard that runs too often is better than none. Each mistake is a `Fault` with its place.
+`matcher`, ``if``) switches the rule off when it cannot be read. Any other key that cannot be read counts as not set:
+a guard that runs too often is better than none. Each mistake is a `RuleProblem` with its place.
 """
 
 import difflib
@@ -11,23 +11,40 @@ from typing import Any, Final
 
 import msgspec
 
-from instar.plugins.hooks import match
-from instar.plugins.hooks.entry import Entry, Keys, kind_of
+from instar.plugins.hooks import condition, match
 from instar.plugins.hooks.event import ELSEWHERE, EVENTS, SPELLINGS, Dialect
-from instar.plugins.hooks.rule import Rule
+from instar.plugins.hooks.rule import AgentRule, CommandRule, Evaluator, HookRule, HttpRule, PromptRule
 
 MOST: Final = 200
 """Rules of one source that are armed."""
+LONGEST: Final = 86_400.0
+"""Seconds that a rule may take at most."""
+COMMON: Final = ("type", "name", "if", "timeout", "once", "on_error", "statusMessage", "description")
+"""Keys of every rule."""
+KEYS: Final[dict[Evaluator, tuple[str, ...]]] = {
+    "command": ("command", "args", "shell", "async", "asyncRewake"),
+    "http": ("url", "headers", "allowedEnvVars"),
+    "prompt": ("prompt", "model", "continueOnBlock"),
+    "agent": (
+        *("prompt", "system_prompt", "model", "tools", "context", "max_turns", "max_iterations"),
+        *("write", "network"),
+    ),
+}
+"""Keys of each type of rule, besides the common ones."""
 
+Keys = tuple[str | int, ...]
+"""A place in a source: keys and list indexes from the top."""
 Place = Callable[[Keys], tuple[int, int]]
 """Line and column, from 1, of the value at some keys; (0, 0) where a source has no lines."""
+Settings = CommandRule | HttpRule | PromptRule | AgentRule
 
 _SWITCH: Final = "disableAllHooks"
 _BESIDE: Final = ("hooks", "$schema", "description", _SWITCH)
+_OFF: Final = "; the rule is not armed"
 
 
-class Fault(msgspec.Struct, frozen=True):
-    """Something in a source that was not understood. `line` 0: the source has no lines; `keys` say where then."""
+class RuleProblem(msgspec.Struct, frozen=True):
+    """Something in a source that was not understood. `line` 0: the source has no lines, and `keys` say where."""
 
     source: str
     line: int
@@ -41,16 +58,18 @@ class Fault(msgspec.Struct, frozen=True):
         return f"{place}: {self.keys}: {self.message}" if self.keys else f"{place}: {self.message}"
 
 
-class Parsed(msgspec.Struct):
-    """The rules of a source in the order written, and what was not understood. `off`: it switches itself off."""
+class ParsedRules(msgspec.Struct):
+    """The rules of a source in order, and what was not understood. `off`: the source disables its rules."""
 
-    rules: list[Rule] = []
-    faults: list[Fault] = []
+    rules: list[HookRule] = []
+    faults: list[RuleProblem] = []
     off: bool = False
 
 
-def parse(data: Any, source: str, dialect: Dialect, place: Place | None = None, agent: str = "") -> Parsed:
-    """Return the rules in the value of a source; `agent`: they hold in the turns of that agent alone.
+def parse(
+    data: Any, source: str, dialect: Dialect, place: Place | None = None, agent: str = ""
+) -> ParsedRules:
+    """Return the rules in the value of a source. With `agent` they hold only in the turns of that agent.
 
     `source` names it in messages. Never raises for what the value holds.
     """
@@ -58,15 +77,15 @@ def parse(data: Any, source: str, dialect: Dialect, place: Place | None = None, 
 
 
 class _Reading:
-    """The work on one source."""
+    """Reads one source."""
 
     def __init__(self, source: str, dialect: Dialect, place: Place, agent: str) -> None:
         self._source, self._dialect, self._place, self._agent = source, dialect, place, agent
-        self._found = Parsed()
+        self._found = ParsedRules()
 
-    def read(self, data: Any) -> Parsed:
+    def read(self, data: Any) -> ParsedRules:
         if not isinstance(data, dict):
-            self._fault((), f"expected a map of events, found {kind_of(data)}")
+            self._fault((), f"expected a map of events, found {_type_name(data)}")
             return self._found
         wrapped = "hooks" in data
         if data.get(_SWITCH) is True:
@@ -85,12 +104,12 @@ class _Reading:
             for name, groups in events.items():
                 self._event((*at, name), name, groups)
         else:
-            self._fault(at, f"expected a map of events, found {kind_of(events)}")
+            self._fault(at, f"expected a map of events, found {_type_name(events)}")
         return self._found
 
     def _fault(self, keys: Keys, message: str) -> None:
         line, column = self._place(keys)
-        self._found.faults.append(Fault(self._source, line, column, ".".join(map(str, keys)), message))
+        self._found.faults.append(RuleProblem(self._source, line, column, ".".join(map(str, keys)), message))
 
     def _unknown(self, keys: Keys, data: dict[str, Any], known: Iterable[str], why: str) -> None:
         names = list(known)
@@ -112,14 +131,14 @@ class _Reading:
             self._fault(keys, f"{why}; its rules are not armed")
             return
         if not isinstance(groups, list):
-            self._fault(keys, f"expected a list of groups, found {kind_of(groups)}")
+            self._fault(keys, f"expected a list of groups, found {_type_name(groups)}")
             return
         for index, group in enumerate(groups):
             self._group((*keys, index), event, group)
 
     def _group(self, keys: Keys, event: str, group: Any) -> None:
         if not isinstance(group, dict):
-            self._fault(keys, f'expected {{"matcher": …, "hooks": […]}}, found {kind_of(group)}')
+            self._fault(keys, f'expected {{"matcher": …, "hooks": […]}}, found {_type_name(group)}')
             return
         if "hooks" not in group:
             bare = "type" in group or "command" in group
@@ -129,7 +148,7 @@ class _Reading:
         self._unknown(keys, group, ("matcher", "hooks", "description"), "there is no such key in a group")
         matcher = self._matcher(keys, group)
         if not isinstance(group["hooks"], list):
-            self._fault((*keys, "hooks"), f"expected a list of rules, found {kind_of(group['hooks'])}")
+            self._fault((*keys, "hooks"), f"expected a list of rules, found {_type_name(group['hooks'])}")
         elif matcher is not None:
             for index, rule in enumerate(group["hooks"]):
                 self._rule((*keys, "hooks", index), event, matcher, rule)
@@ -140,7 +159,7 @@ class _Reading:
             return ""
         if not isinstance(matcher, str):
             self._fault(
-                (*keys, "matcher"), f"expected a text, found {kind_of(matcher)}; its rules are not armed"
+                (*keys, "matcher"), f"expected a text, found {_type_name(matcher)}; its rules are not armed"
             )
             return None
         try:
@@ -152,23 +171,23 @@ class _Reading:
 
     def _rule(self, keys: Keys, event: str, matcher: str, data: Any) -> None:
         if len(self._found.rules) >= MOST:
-            # One sentence for all that is beyond, not one for each.
+            # One problem for all rules beyond the limit.
             if not any(fault.message.startswith("more than") for fault in self._found.faults):
                 self._fault(
                     keys, f"more than {MOST} rules in one file: this one and those after it are not armed"
                 )
             return
         if not isinstance(data, dict):
-            self._fault(keys, f"expected a rule (a map), found {kind_of(data)}")
+            self._fault(keys, f"expected a rule (a map), found {_type_name(data)}")
             return
-        one = Entry(self._fault, keys, data)
+        one = _RuleData(self._fault, keys, data)
         settings = one.settings()
         where = one.condition(event)
         if settings is None or where is None:
             return
         if self._agent and event == "Stop":
-            event = "SubagentStop"  # in an agent's own file, as in Claude Code: it is that agent that stops
-        rule = Rule(
+            event = "SubagentStop"  # as in Claude Code: in an agent's own file it is that agent that stops
+        rule = HookRule(
             event=event,
             settings=settings,
             dialect=self._dialect,
@@ -180,3 +199,194 @@ class _Reading:
         )
         line, column = self._place(keys)
         self._found.rules.append(one.finished(rule, line, column))
+
+
+class _RuleData:
+    """The data of one rule at `keys`. What is not understood goes to `fault`, with its keys."""
+
+    def __init__(self, fault: Callable[[Keys, str], None], keys: Keys, data: dict[str, Any]) -> None:
+        self._report, self._keys, self._data = fault, keys, data
+
+    def settings(self) -> Settings | None:
+        """Return what the rule runs or asks. None: it is not armed."""
+        kind = self._data.get("type", "command")
+        if not isinstance(kind, str) or kind not in KEYS:
+            known = f"expected one of {', '.join(KEYS)}"
+            why = "this type is not run by instar" if kind == "mcp_tool" else known
+            self._fault("type", f"{why}, found {str(kind)[:40]!r}{_OFF}")
+            return None
+        own = (*COMMON, *KEYS[kind])
+        of_others = {key for keys in KEYS.values() for key in keys}
+        for key in (key for key in self._data if key not in own):
+            near = difflib.get_close_matches(str(key), own, n=1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            unknown = f"there is no such key in a rule{meant}; the rule holds without it"
+            self._fault(key, f"means nothing for a rule of type {kind}" if key in of_others else unknown)
+        readers: dict[str, Callable[[], Settings | None]] = {
+            "command": self._command,
+            "http": self._http,
+            "prompt": self._prompt,
+            "agent": self._agent,
+        }
+        return readers[kind]()
+
+    def condition(self, event: str) -> str | None:
+        """Return the rule's ``if``, "" for none. None: the rule is not armed."""
+        text = self._text("if")
+        if not text:
+            return "" if self._data.get("if") in (None, "") else None
+        try:
+            condition.parse(text)
+        except ValueError as error:
+            self._fault("if", f"{error}{_OFF}")
+            return None
+        if not EVENTS[event].tool:
+            self._fault("if", f"{event} has no tool, so the rule never runs")
+        return text
+
+    def finished(self, rule: HookRule, line: int, column: int) -> HookRule:
+        """Return the rule with what every type of rule may say."""
+        usual = usual_timeout(rule)
+        seconds = f"expected seconds above 0, at most {LONGEST:g}"
+        decision = self._data.get("on_error")
+        return msgspec.structs.replace(
+            rule,
+            line=line,
+            column=column,
+            name=self._text("name"),
+            timeout=float(
+                self._value("timeout", _is_seconds, seconds, usual, f"; {usual:g} holds", quoted=True)
+            ),
+            on_error=self._value(
+                *("on_error", lambda value: value in ("allow", "deny"), "expected allow or deny"),
+                *("" if decision is None else "deny", "; deny holds"),
+                quoted=True,
+            ),
+            once=self._flag("once"),
+            background=(self._flag("async") or self._flag("asyncRewake")) and rule.evaluator == "command",
+        )
+
+    def _command(self) -> CommandRule | None:
+        command = self._needed("command")
+        shell = self._text("shell")
+        if shell not in ("", "bash", "sh"):
+            self._fault("shell", f"expected bash or sh, found {shell!r}{_OFF}")
+            return None
+        args = self._list("args")
+        if args is None and "args" in self._data:
+            return None  # without its arguments it would be another command
+        return CommandRule(command, args, shell) if command else None
+
+    def _http(self) -> HttpRule | None:
+        url = self._needed("url")
+        if url and not url.startswith(("http://", "https://")):
+            self._fault("url", f"expected http:// or https://{_OFF}")
+            return None
+        headers = self._data.get("headers") or {}
+        if not isinstance(headers, dict) or not all(isinstance(value, str) for value in headers.values()):
+            self._fault("headers", "expected a map of texts; none is sent")
+            headers = {}
+        return HttpRule(url, tuple(headers.items()), self._list("allowedEnvVars") or ()) if url else None
+
+    def _prompt(self) -> PromptRule | None:
+        prompt = self._needed("prompt")
+        return PromptRule(prompt, self._text("model"), self._flag("continueOnBlock")) if prompt else None
+
+    def _agent(self) -> AgentRule | None:
+        system = self._text("system_prompt")
+        prompt = self._text("prompt") if system else self._needed("prompt")
+        if not prompt and not system:
+            return None
+        return AgentRule(
+            prompt=prompt,
+            model=self._text("model"),
+            # A list that cannot be read allows no tool, rather than the usual ones.
+            tools=(self._list("tools") or ()) if self._data.get("tools") is not None else None,
+            context=self._list("context") or (),
+            max_turns=self._count("max_turns") or self._count("max_iterations"),
+            system_prompt=system,
+            write=self._flag("write"),
+            network=self._flag("network"),
+        )
+
+    def _needed(self, key: str) -> str:
+        value = self._data.get(key)
+        if isinstance(value, str) and value.strip():
+            return value
+        if key not in self._data:
+            self._report(self._keys, f"expected a text as {key}, there is none{_OFF}")
+        else:
+            found = "it is empty" if value == "" else f"found {_type_name(value)}"
+            self._fault(key, f"expected a text as {key}, {found}{_OFF}")
+        return ""
+
+    def _text(self, key: str) -> str:
+        return str(self._value(key, lambda value: isinstance(value, str), "expected a text", ""))
+
+    def _flag(self, key: str) -> bool:
+        expected = "expected true or false"
+        return bool(
+            self._value(key, lambda value: isinstance(value, bool), expected, False, "; it counts as false")
+        )
+
+    def _list(self, key: str) -> tuple[str, ...] | None:
+        value = self._value(key, _is_list_of_texts, "expected a list of texts", None)
+        return None if value is None else tuple(value)
+
+    def _count(self, key: str) -> int | None:
+        value = self._data.get(key)
+        if value is None or (type(value) is int and 1 <= value <= 500):
+            return value
+        self._fault(key, f"expected a whole number from 1 to 500, found {str(value)[:40]}")
+        return None
+
+    def _value(
+        self,
+        key: str,
+        fits: Callable[[Any], bool],
+        expected: str,
+        instead: Any,
+        effect: str = "",
+        *,
+        quoted: bool = False,
+    ) -> Any:
+        """Return the value of a key, `instead` where there is none, or one that does not fit: that is a problem."""
+        value = self._data.get(key)
+        if value is None or fits(value):
+            return instead if value is None else value
+        found = repr(str(value)[:40]) if quoted else _type_name(value)
+        self._fault(key, f"{expected}, found {found}{effect}")
+        return instead
+
+    def _fault(self, key: str, message: str) -> None:
+        self._report((*self._keys, key), message)
+
+
+def _is_seconds(value: Any) -> bool:
+    return type(value) in (int, float) and 0 < value <= LONGEST
+
+
+def _is_list_of_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def usual_timeout(rule: HookRule) -> float:
+    """Return the timeout, in seconds, of a rule that sets none: ``docs/hooks.md``, "Dialects"."""
+    if rule.evaluator in ("prompt", "agent"):
+        return 30.0 if rule.evaluator == "prompt" else 60.0
+    if rule.dialect == "claude":
+        return 30.0 if rule.event == "UserPromptSubmit" else 600.0
+    return 60.0
+
+
+def _type_name(value: Any) -> str:
+    """Return the JSON type of a value in words."""
+    kinds = {
+        str: "a text",
+        int: "a number",
+        float: "a number",
+        list: "a list",
+        dict: "a map",
+        bool: "true or false",
+    }
+    return "nothing" if value is None else kinds.get(type(value), type(value).__name__)

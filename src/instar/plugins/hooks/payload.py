@@ -1,4 +1,4 @@
-"""What a rule is told of an event: JSON on stdin with both dialects' names, and variables (issue 8, item 2). Pure.
+"""What a rule gets of an event: JSON on stdin with both dialects' names, and environment variables. Pure.
 
 The values are copies: what an evaluator does with them changes nothing here. They hold what the event holds and no
 settings, so no secret of ours.
@@ -9,17 +9,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from instar.plugins.hooks.event import Dialect, Event
-from instar.plugins.hooks.names import View, views
+from instar.plugins.hooks.event import Dialect, HookEvent
+from instar.plugins.hooks.names import DialectCall, views
 
 LONGEST: Final = 256 << 10
 """Characters of one text in a tool's response; arguments and prompts stay whole, since a guard must see all of them."""
 DEEPEST: Final = 100
-"""Levels of maps and lists in a value that is told."""
+"""Levels of maps and lists in a value."""
 
 
-def payloads(event: Event, dialect: Dialect) -> list[tuple[View | None, dict[str, Any]]]:
-    """Return what a rule of `dialect` is told, each with the view of the tool's call that it holds.
+def payloads(event: HookEvent, dialect: Dialect) -> list[tuple[DialectCall | None, dict[str, Any]]]:
+    """Return the payloads for a rule of `dialect`, each with the tool's call that it holds.
 
     One, but for a patch in a foreign dialect: there one for each file, and each is put to the rule (see
     `instar.plugins.hooks.names.views`).
@@ -30,12 +30,12 @@ def payloads(event: Event, dialect: Dialect) -> list[tuple[View | None, dict[str
 
 
 def encode(told: Mapping[str, Any]) -> bytes:
-    """Return a payload as it stands on stdin: one line of JSON."""
+    """Return a payload as one line of JSON."""
     return json.dumps(told, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
-def environment(event: Event, view: View | None, project: Path) -> dict[str, str]:
-    """Return the variables that both dialects' scripts read, beside those that a child has anyway."""
+def environment(event: HookEvent, view: DialectCall | None, project: Path) -> dict[str, str]:
+    """Return the environment variables that scripts of both dialects read."""
     found = {
         "CLAUDE_PROJECT_DIR": str(project),
         "OPENHANDS_PROJECT_DIR": str(project),
@@ -52,11 +52,11 @@ def environment(event: Event, view: View | None, project: Path) -> dict[str, str
 
 
 def cut(value: Any, longest: int = LONGEST) -> Any:
-    """Return a detached plain copy, longer texts cut in the middle with a note of how much is missing."""
+    """Return a plain copy in which longer texts are cut in the middle, with a note of how much is missing."""
     return _plain(value, longest, 0)
 
 
-def _payload(event: Event, dialect: Dialect, view: View | None) -> dict[str, Any]:
+def _payload(event: HookEvent, dialect: Dialect, view: DialectCall | None) -> dict[str, Any]:
     fields = {key: _plain(value, None, 0) for key, value in event.fields.items()}
     told: dict[str, Any] = {
         "hook_event_name": event.name,
@@ -90,8 +90,8 @@ def _payload(event: Event, dialect: Dialect, view: View | None) -> dict[str, Any
     return told
 
 
-def _response(event: Event, dialect: Dialect) -> dict[str, Any] | None:
-    """What came back: as the tool has it, and beside it in the shape that scripts of the dialect look into."""
+def _response(event: HookEvent, dialect: Dialect) -> dict[str, Any] | None:
+    """Return the tool's response, with the fields that scripts of the dialect read."""
     tool = event.tool
     if tool is None or (tool.response is None and tool.error is None):
         return None

@@ -1,4 +1,4 @@
-"""The record of a session: that its rules were armed, and each run of one, as lines of JSON in a file.
+"""The record of a session: which rules were armed, and each run of a rule, as lines of JSON in a file.
 
 ``DATA/plugin/hooks/sessions/SESSION.jsonl``, DATA being instar's data folder: a line has a `time` (ms), a `type`
 (``hooks.armed`` or ``hooks.ran``) and `properties`, which are those of the event of that type. A file holds at most
@@ -35,7 +35,7 @@ class RuleRun(msgspec.Struct, frozen=True):
     properties: wire.Plain
 
 
-class Record:
+class RunRecords:
     """The records of sessions below `data`, the plugin's own folder. What cannot be written is logged, once."""
 
     def __init__(self, data: Path) -> None:

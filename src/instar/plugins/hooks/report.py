@@ -1,4 +1,4 @@
-"""The rules in force, and what is wrong with them: what ``instar hooks check`` prints and the server answers."""
+"""The report on the active rules: ``instar hooks check`` prints it, the HTTP interface returns it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,17 +7,17 @@ from typing import Any
 import msgspec
 
 from instar.plugin import Means, PluginInput
-from instar.plugins.hooks.agent import tools
-from instar.plugins.hooks.armed import Armed
+from instar.plugins.hooks.active_rules import ActiveRules
 from instar.plugins.hooks.config import HookSettings
 from instar.plugins.hooks.event import EVENTS
+from instar.plugins.hooks.judge import tools
 from instar.plugins.hooks.line import counted, near, one_line
-from instar.plugins.hooks.missing import missing
 from instar.plugins.hooks.names import CLAUDE
-from instar.plugins.hooks.rule import Agent, Command, Http, Prompt, Rule, on_error
+from instar.plugins.hooks.programs import missing
+from instar.plugins.hooks.rule import AgentRule, CommandRule, HookRule, HttpRule, PromptRule, on_error
 
 _NEVER = ("task", "question", "background")
-"""Tools that begin another session, ask somebody, or leave something running."""
+"""Tools that no judge gets: they start a session, ask a person, or leave a process running."""
 
 
 class ArmedRule(msgspec.Struct, frozen=True):
@@ -77,29 +77,29 @@ class RulesInForce(msgspec.Struct, frozen=True):
         return f"{counted(len(self.rules), 'rule')} of {counted(files, 'source')} {armed} armed"
 
 
-class Place(msgspec.Struct, frozen=True):
-    """A folder, and the rules that a session there has. `project` is the folder that scripts are told of."""
+class FolderRules(msgspec.Struct, frozen=True):
+    """A folder with the rules of its sessions. `project` is the folder that scripts get as the project's."""
 
-    armed: Armed
+    armed: ActiveRules
     directory: Path
     project: Path
     environment: Mapping[str, str]
 
 
-def place_of(armed: Armed, given: PluginInput | Means) -> Place:
-    """Return the place of the plugin, or of a command, whose rules are `armed`."""
+def place_of(armed: ActiveRules, given: PluginInput | Means) -> FolderRules:
+    """Return the folder of the plugin or of a command, with its active rules."""
     project = given.worktree if given.project.vcs else given.directory
-    return Place(armed, given.directory, project, given.environment)
+    return FolderRules(armed, given.directory, project, given.environment)
 
 
-def in_force(here: Place) -> RulesInForce:
-    """Return the rules of a place. None of them is run."""
+def in_force(here: FolderRules) -> RulesInForce:
+    """Return the report on a folder's rules. No rule is run."""
     rules = [_armed(rule, here) for event in EVENTS for rule in here.armed.of(event)]
     broken = [f"{rule.place}: {rule.problem}" for rule in rules if rule.problem]
     return RulesInForce(str(here.directory), here.armed.settings, rules, [*here.armed.problems, *broken])
 
 
-def _armed(rule: Rule, here: Place) -> ArmedRule:
+def _armed(rule: HookRule, here: FolderRules) -> ArmedRule:
     settings = here.armed.settings
     return ArmedRule(
         event=rule.event,
@@ -116,39 +116,39 @@ def _armed(rule: Rule, here: Place) -> ArmedRule:
     )
 
 
-def _unknown(rule: Rule) -> str:
-    """Why the tools of an agent rule cannot be had; empty: nothing is known against them."""
+def _unknown(rule: HookRule) -> str:
+    """Return why an agent rule cannot have its tools, "" where nothing is known against them."""
     settings = rule.settings
-    if not isinstance(settings, Agent):
+    if not isinstance(settings, AgentRule):
         return ""
-    # A plugin's tool may have any name, and is had with both alone.
+    # A plugin's tool may have any name, and only a rule with both gets one.
     free = settings.write and settings.network
     wrong = [name for name in tools(settings.tools) if name in _NEVER or (name not in CLAUDE and not free)]
     return f"a judge cannot have the tool {', '.join(wrong)}: the rule will be undecided" if wrong else ""
 
 
-def text_of(rule: Rule) -> str:
-    """Return what a rule runs or asks, or its name."""
+def text_of(rule: HookRule) -> str:
+    """Return a rule's name, else what it runs or asks."""
     settings: Any = rule.settings
     match settings:
-        case Command():
+        case CommandRule():
             said = " ".join((settings.command, *(settings.args or ())))
-        case Http():
+        case HttpRule():
             said = settings.url
         case _:
             said = settings.prompt or getattr(settings, "system_prompt", "")
     return rule.name or said
 
 
-def _options(rule: Rule) -> list[str]:
+def _options(rule: HookRule) -> list[str]:
     settings = rule.settings
     said = [f"for the agent {rule.agent}"] if rule.agent else []
     said += ["not seen: it can only refuse"] if rule.new else []
     said += ["once a session"] if rule.once else []
     said += ["async"] if rule.background else []
-    if isinstance(settings, Prompt | Agent) and settings.model:
+    if isinstance(settings, PromptRule | AgentRule) and settings.model:
         said.append(f"model {settings.model}")
-    if isinstance(settings, Agent):
+    if isinstance(settings, AgentRule):
         said.append(f"tools {', '.join(settings.tools) or 'none'}" if settings.tools is not None else "reads")
         said += ["writes"] if settings.write else []
         said += ["network"] if settings.network else []

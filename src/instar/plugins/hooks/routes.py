@@ -1,4 +1,4 @@
-"""The operations of hooks in the HTTP interface, under ``/instar/hooks`` (issue 10, item 3). They only look.
+"""The operations of hooks in the HTTP interface, under ``/instar/hooks``. They only look.
 
 They answer what ``instar hooks check`` and ``instar hooks stats`` print with ``--json``.
 """
@@ -15,7 +15,7 @@ from instar.plugin import Client, ids, operation, wire
 from instar.plugins.hooks import figures, record
 from instar.plugins.hooks.figures import HookStats
 from instar.plugins.hooks.record import RuleRun
-from instar.plugins.hooks.report import Place, RulesInForce, in_force
+from instar.plugins.hooks.report import FolderRules, RulesInForce, in_force
 
 _MOST: Final = 1000
 """Lines of a record in one answer."""
@@ -37,7 +37,7 @@ class RecordQuery(wire.Wire):
 class HooksRoutes:
     """What is asked of hooks. `data` is the plugin's own folder."""
 
-    def __init__(self, place: Place, data: Path, client: Client) -> None:
+    def __init__(self, place: FolderRules, data: Path, client: Client) -> None:
         self._place = place
         self._data = data
         self._client = client

@@ -1,4 +1,4 @@
-"""One rule: at which event, for what, and how it decides (issue 8, items 1 and 4 to 6; the seed's config shape)."""
+"""A rule: its event, its matcher, and its evaluator with settings."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ Evaluator = Literal["command", "http", "prompt", "agent"]
 OnError = Literal["", "allow", "deny"]
 
 
-class Command(msgspec.Struct, frozen=True):
+class CommandRule(msgspec.Struct, frozen=True):
     """A program: `command` is for a shell; with `args` it is a program's name, and they are its arguments."""
 
     command: str
@@ -18,7 +18,7 @@ class Command(msgspec.Struct, frozen=True):
     shell: str = ""
 
 
-class Http(msgspec.Struct, frozen=True):
+class HttpRule(msgspec.Struct, frozen=True):
     """A request to `url`. ``$NAME`` in a header stands for a variable, if `variables` names it."""
 
     url: str
@@ -26,7 +26,7 @@ class Http(msgspec.Struct, frozen=True):
     variables: tuple[str, ...] = ()
 
 
-class Prompt(msgspec.Struct, frozen=True):
+class PromptRule(msgspec.Struct, frozen=True):
     """One model call with a policy. `model` empty: the small model. `goes_on`: a refusal does not end the turn."""
 
     prompt: str
@@ -34,7 +34,7 @@ class Prompt(msgspec.Struct, frozen=True):
     goes_on: bool = False
 
 
-class Agent(msgspec.Struct, frozen=True):
+class AgentRule(msgspec.Struct, frozen=True):
     """A short-lived session with a task.
 
     `tools` None: those that read. `context` names files of the project, and ``history``. It can neither `write` nor
@@ -51,8 +51,8 @@ class Agent(msgspec.Struct, frozen=True):
     network: bool = False
 
 
-class Rule(msgspec.Struct, frozen=True):
-    """A rule that is understood.
+class HookRule(msgspec.Struct, frozen=True):
+    """A rule that was read without a problem.
 
     `timeout` is in seconds. `condition` is Claude Code's ``if``. `background` (``async``) never delays; `once`: not
     again in the same session. `agent` is the only agent in whose turns it holds, if any. `new`: nobody has seen it, so
@@ -61,7 +61,7 @@ class Rule(msgspec.Struct, frozen=True):
     """
 
     event: str
-    settings: Command | Http | Prompt | Agent
+    settings: CommandRule | HttpRule | PromptRule | AgentRule
     dialect: Dialect
     source: str
     timeout: float
@@ -78,8 +78,13 @@ class Rule(msgspec.Struct, frozen=True):
 
     @property
     def evaluator(self) -> Evaluator:
-        """How it decides."""
-        kinds: dict[type, Evaluator] = {Command: "command", Http: "http", Prompt: "prompt", Agent: "agent"}
+        """The type of its evaluator."""
+        kinds: dict[type, Evaluator] = {
+            CommandRule: "command",
+            HttpRule: "http",
+            PromptRule: "prompt",
+            AgentRule: "agent",
+        }
         return kinds[type(self.settings)]
 
     @property
@@ -89,17 +94,17 @@ class Rule(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """What people call it: its name, else the start of what it runs or asks, and its place."""
+        """Its name, else the beginning of what it runs or asks, and its place."""
         settings = self.settings
-        text = settings.command if isinstance(settings, Command) else ""
-        text = text or (settings.url if isinstance(settings, Http) else "")
-        text = text or (settings.prompt if isinstance(settings, Prompt | Agent) else "")
+        text = settings.command if isinstance(settings, CommandRule) else ""
+        text = text or (settings.url if isinstance(settings, HttpRule) else "")
+        text = text or (settings.prompt if isinstance(settings, PromptRule | AgentRule) else "")
         short = " ".join((self.name or text).split())
         return f"{short if len(short) <= 60 else short[:59] + '…'} ({self.place})"
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What makes two rules one and the same, wherever they stand.
+        """The identity of a rule, wherever it is written.
 
         All that decides what it comes to: a project's file must not put a weaker one in the place of the person's.
         """
@@ -107,14 +112,14 @@ class Rule(msgspec.Struct, frozen=True):
         return (self.event, self.matcher, self.condition, self.agent, self.settings, *how)
 
 
-def on_error(rule: Rule, default: OnError = "") -> Literal["allow", "deny"]:
-    """Return what becomes of an outcome that is undecided: ``docs/hooks.md``, "When an evaluator fails".
+def on_error(rule: HookRule, default: OnError = "") -> Literal["allow", "deny"]:
+    """Return what an undecided outcome becomes: ``docs/hooks.md``, "When an evaluator fails".
 
     `default` is ``hook_settings.on_error``, for rules that say nothing themselves.
     """
     said = rule.on_error or default
     if said:
         return said
-    # The other two systems let a failed program or request pass; their files must mean here what they mean there.
+    # Claude Code and OpenHands let a failed program or request pass; their files must mean the same here.
     strict = rule.evaluator in ("prompt", "agent") or rule.dialect == "instar"
     return "deny" if strict and EVENTS[rule.event].gate else "allow"

@@ -1,47 +1,59 @@
-"""Putting an event to the rules that it meets: in order or side by side, recorded, and weighed together.
+"""Runs the rules that match an event, in order or in parallel, records each run, and combines the outcomes.
 
 Claude Code's rules run side by side, ours and OpenHands' one after the other; these stop at the first that refuses
-where one refusal decides (the reference's section 1.7 and section 2, "Execution of several hooks").
+where one refusal decides (the hooks documentation of OpenHands and of Claude Code).
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from itertools import groupby
-from typing import Final
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
 
 from instar.plugin import KV, event
 from instar.plugins.hooks import match
-from instar.plugins.hooks.armed import Armed
-from instar.plugins.hooks.evaluate import Means, evaluate
-from instar.plugins.hooks.event import Event
-from instar.plugins.hooks.outcome import Decision, Outcome, Trace, combine, settle, undecided
-from instar.plugins.hooks.record import Record
-from instar.plugins.hooks.rule import OnError, Rule
+from instar.plugins.hooks.active_rules import ActiveRules
+from instar.plugins.hooks.evaluate import EvaluationContext, evaluate
+from instar.plugins.hooks.event import HookEvent, ToolUse
+from instar.plugins.hooks.outcome import HookDecision, RuleOutcome, Trace, combine, settle, undecided
+from instar.plugins.hooks.record import RunRecords
+from instar.plugins.hooks.rule import HookRule, OnError
+from instar.plugins.hooks.sessions import HookSession
 
 log = logging.getLogger("instar.hooks")
 
 ABREAST: Final = 8
-"""Rules of one event that run side by side."""
+"""Rules of one event that run in parallel."""
 BEHIND: Final = 16
-"""``async`` rules that run at the same time; one more is not started, and that is recorded."""
+"""``async`` rules that run at the same time. A further one is not started, which is recorded."""
 PATIENCE: Final = 3.0
-"""Seconds that ``async`` rules have to end by themselves when the instance ends."""
+"""Seconds that ``async`` rules may still run when the instance ends."""
 
 _DECIDING: Final = frozenset(
     ("PreToolUse", "PermissionRequest", "UserPromptSubmit", "Stop", "SubagentStop", "Evolve")
 )
-"""Events at which nothing that comes after a refusal changes anything."""
+"""Events for which a refusal is final, so that further rules need not run."""
 
 Publish = Callable[[event.HooksRan], Awaitable[None]]
 
 
 class Runner:
-    """The rules of one instance at work."""
+    """Runs the rules of one instance."""
 
-    def __init__(self, armed: Armed, means: Means, record: Record, kv: KV, publish: Publish) -> None:
+    def __init__(
+        self,
+        armed: ActiveRules,
+        directory: Path,
+        means: EvaluationContext,
+        record: RunRecords,
+        kv: KV,
+        publish: Publish,
+    ) -> None:
         self.armed = armed
+        self._directory = directory
         self._means = means
         self._record = record
         self._kv = kv
@@ -52,32 +64,56 @@ class Runner:
         self._default: OnError = "deny" if strict else ""
 
     def hears(self, name: str) -> bool:
-        """Whether any rule speaks of the event."""
+        """Return whether there is a rule for the event."""
         return bool(self.armed.of(name))
 
-    async def fire(self, happened: Event) -> Decision:
-        """Return what all rules that the event meets come to. Cancelling ends what runs, but for ``async`` rules."""
-        outcomes: list[Outcome] = []
+    async def fire(
+        self,
+        name: str,
+        session: HookSession,
+        fields: Mapping[str, Any] = MappingProxyType({}),
+        tool: ToolUse | None = None,
+    ) -> HookDecision:
+        """Run the rules for an event of a session. Return what all of them decide together.
+
+        Cancelling ends the rules that run, except ``async`` rules.
+        """
+        if not self.hears(name):
+            return HookDecision()
+        happened = HookEvent(
+            name=name,
+            session_id=session.id,
+            directory=self._directory,
+            tool=tool,
+            agent=session.agent,
+            agent_id=session.agent_id,
+            permission_mode="plan" if session.agent == "plan" else "default",
+            transcript_path=session.transcript,
+            fields=fields,
+        )
+        outcomes: list[RuleOutcome] = []
         met = match.matched(self.armed.of(happened.name), happened, self._means.home)
         waited = [
             one for one in met if await self._is_due(one.rule, happened) and not self._sent(one, happened)
         ]
         for batch in _batches(waited):
             slots = asyncio.Semaphore(ABREAST)
-            outcomes += await _together([self._one(one, happened, slots) for one in batch])
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._one(one, happened, slots)) for one in batch]
+            outcomes += [task.result() for task in tasks]
             if happened.name in _DECIDING and any(one.action == "deny" or one.stop for one in outcomes):
                 break
         return combine(outcomes, None if happened.tool is None else happened.tool.input)
 
     async def close(self) -> None:
-        """Wait a little for ``async`` rules, then end them with their children."""
+        """Wait up to 3 seconds for ``async`` rules, then cancel them with their children."""
         if self._behind:
             await asyncio.wait(self._behind, timeout=PATIENCE)
         for task in self._behind:
             task.cancel()
         await asyncio.gather(*self._behind, return_exceptions=True)
 
-    async def _one(self, met: match.Match, happened: Event, slots: asyncio.Semaphore) -> Outcome:
+    async def _one(self, met: match.RuleMatch, happened: HookEvent, slots: asyncio.Semaphore) -> RuleOutcome:
         async with slots:
             started = time.monotonic()
             try:
@@ -89,28 +125,28 @@ class Runner:
             await self._note(met.rule, happened, outcome, started)
             return outcome
 
-    def _sent(self, met: match.Match, happened: Event) -> bool:
-        """Whether the rule is ``async``: it runs behind, and nobody waits for it."""
+    def _sent(self, met: match.RuleMatch, happened: HookEvent) -> bool:
+        """Start an ``async`` rule in the background. Return whether the rule was one."""
         if met.rule.background:
             task = asyncio.create_task(self._run_behind(met, happened, len(self._behind) < BEHIND))
             self._behind.add(task)
             task.add_done_callback(self._behind.discard)
         return met.rule.background
 
-    async def _run_behind(self, met: match.Match, happened: Event, free: bool) -> None:
+    async def _run_behind(self, met: match.RuleMatch, happened: HookEvent, free: bool) -> None:
         started = time.monotonic()
         if free:
             outcome = await evaluate(met.rule, happened, self._means)
         else:
-            outcome = Outcome(undecided=True, error=f"not started: {BEHIND} async rules run already")
+            outcome = RuleOutcome(undecided=True, error=f"not started: {BEHIND} async rules run already")
         await self._note(met.rule, happened, outcome, started)
 
-    async def _is_due(self, rule: Rule, happened: Event) -> bool:
-        """Whether the rule may still run; one that runs once in a session is taken note of before it does."""
+    async def _is_due(self, rule: HookRule, happened: HookEvent) -> bool:
+        """Return whether the rule may run. A ``once`` rule is marked as run before it starts."""
         if not rule.once:
             return True
         key = f"once:{happened.session_id}:{rule.place}:{rule.event}:{hash_of(rule)}"
-        # Noted here before anything is waited for: two calls at the same time are one too many.
+        # Marked before the first await: two calls at the same time must not both run it.
         if key in self._once:
             return False
         self._once.add(key)
@@ -119,7 +155,7 @@ class Runner:
         await self._kv.set(key, True)
         return True
 
-    async def _note(self, rule: Rule, happened: Event, outcome: Outcome, started: float) -> None:
+    async def _note(self, rule: HookRule, happened: HookEvent, outcome: RuleOutcome, started: float) -> None:
         ran = _ran(rule, happened, outcome, round((time.monotonic() - started) * 1000))
         if outcome.undecided:
             log.warning("hook undecided rule=%s event=%s error=%s", rule.label, happened.name, outcome.error)
@@ -127,33 +163,21 @@ class Runner:
         await self._publish(ran)
 
 
-def hash_of(rule: Rule) -> str:
-    """Return what tells one rule of a place without lines from another."""
+def hash_of(rule: HookRule) -> str:
+    """Return an identifier of a rule for sources without line numbers."""
     text = repr((rule.matcher, rule.condition, rule.settings))
     return text if len(text) <= 200 else f"{text[:200]}{len(text)}"
 
 
-def _batches(met: Iterable[match.Match]) -> Iterable[list[match.Match]]:
-    """The rules in order, those of Claude Code's files that stand together in one batch."""
+def _batches(met: Iterable[match.RuleMatch]) -> Iterable[list[match.RuleMatch]]:
+    """Yield the rules in order; neighbours from Claude Code's files form one batch."""
     for _, group in groupby(
         enumerate(met), key=lambda pair: -1 if pair[1].rule.dialect == "claude" else pair[0]
     ):
         yield [one for _, one in group]
 
 
-async def _together(work: list[Awaitable[Outcome]]) -> list[Outcome]:
-    if len(work) == 1:
-        return [await work[0]]
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_whole(one)) for one in work]
-    return [task.result() for task in tasks]
-
-
-async def _whole(work: Awaitable[Outcome]) -> Outcome:
-    return await work
-
-
-def _ran(rule: Rule, happened: Event, outcome: Outcome, duration: int) -> event.HooksRan:
+def _ran(rule: HookRule, happened: HookEvent, outcome: RuleOutcome, duration: int) -> event.HooksRan:
     trace: Trace = outcome.trace
     tool = happened.tool
     return event.HooksRan(

@@ -1,4 +1,4 @@
-"""Which rules of a project a person has seen: those that stood in its files when they trusted the folder.
+"""Which rules of a project a person approved: those in its files when the person trusted the folder.
 
 The law: nothing that the model can write loosens a guard. It can write files of a project that are not there yet, and
 those of another project; they hold from the next start. So the list of trusted folders keeps a digest of each file's
@@ -14,12 +14,12 @@ from typing import Any, Final
 import msgspec
 
 from instar.plugin import document
-from instar.plugins.hooks.rule import Agent, Http, Rule
+from instar.plugins.hooks.rule import AgentRule, HookRule, HttpRule
 
 LARGEST: Final = 4 << 20
-"""Bytes of a file that is looked into."""
+"""Bytes of a file that is read."""
 MOST: Final = 1000
-"""Files of agents in one folder that are looked at."""
+"""Agents' files of one folder that are read."""
 FILES: Final = (
     ".instar/hooks.json",
     ".openhands/hooks.json",
@@ -45,7 +45,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def digest(path: Path) -> str:
-    """Return what the rules of a file are known by.
+    """Return the digest of a file's rules.
 
     Empty where there are none, where it cannot be read, and where they bring another file's text.
     Of what else stands in the file nothing counts, nor its layout; of an agent's file all of the front matter does.
@@ -58,12 +58,12 @@ def digest(path: Path) -> str:
     except (OSError, document.DocumentError, RecursionError):
         return ""
     told = json.dumps(data) if data else ""
-    # What such a reference brings may change while the rule stays as it is.
+    # The file that a reference names may change while the rule does not.
     return hashlib.sha256(told.encode()).hexdigest() if told and "{file:" not in told else ""
 
 
-class Seen:
-    """What a person vouched for in `folders`, a project's, and what is theirs anyway: `own` files."""
+class TrustedRules:
+    """The rules that a person approved in a project's `folders`. `own` files are the person's and need no approval."""
 
     def __init__(self, folders: Sequence[Path], known: Known, own: Iterable[Path]) -> None:
         self._folders, self._known = folders, known
@@ -71,13 +71,13 @@ class Seen:
         self._new: dict[str, bool] = {}
 
     def is_new(self, source: str) -> bool:
-        """Whether a project's file holds rules that nobody has seen as they stand there now."""
+        """Return whether a project's file holds rules that no person approved as they are now."""
         if source not in self._new:
             self._new[source] = source.startswith("/") and self._is_new(Path(source))
         return self._new[source]
 
     def was_vouched(self, source: str) -> bool:
-        """Whether a person vouched for rules of a project's file, and it holds others now, or none."""
+        """Return whether a person approved rules of a project's file, and it holds others now, or none."""
         path = Path(source)
         if not source.startswith("/") or path in self._own:
             return False
@@ -94,7 +94,7 @@ class Seen:
         return False
 
     def problems(self) -> list[str]:
-        """Return what a person should know: which files are new, and which are gone; a sentence each."""
+        """Return a sentence for each file whose rules are not approved, or are gone."""
         new = [
             f"{source}: its rules are not those that you trusted: they can refuse, and what they allow or rewrite does"
             f" not count; read them, then: instar trust {_owner(Path(source))}"
@@ -123,17 +123,17 @@ class Seen:
 
 
 def own_files(home: Path, environment: Mapping[str, str], directory: Path) -> list[Path]:
-    """Return the files that are the person's wherever they lie: those at home, and those that variables name."""
+    """Return the person's own files: those at home, and those that variables name."""
     named = [directory / Path(environment[name]).expanduser() for name in _VARIABLES if environment.get(name)]
     return [*(home / name for name in FILES), *named]
 
 
-def held_back(rule: Rule) -> Rule:
-    """Return a rule that nobody has seen as it may run: it lets nothing pass, tells no secret and changes nothing."""
+def held_back(rule: HookRule) -> HookRule:
+    """Return a rule that is not approved, restricted: it allows nothing, gets no secret and writes nothing."""
     settings = rule.settings
-    if isinstance(settings, Http):
+    if isinstance(settings, HttpRule):
         settings = msgspec.structs.replace(settings, variables=())
-    elif isinstance(settings, Agent):
+    elif isinstance(settings, AgentRule):
         settings = msgspec.structs.replace(settings, write=False, network=False)
     return msgspec.structs.replace(rule, settings=settings, new=True)
 
@@ -147,7 +147,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _rules(data: Any, path: Path) -> list[Any]:
-    """The keys of a file under which rules stand, or may."""
+    """Return the parts of a file that hold rules or may hold them."""
     if not isinstance(data, dict):
         return []
     if path.name == "hooks.json" and "hooks" not in data:
@@ -161,7 +161,7 @@ def _rules(data: Any, path: Path) -> list[Any]:
 
 
 def _front(text: str) -> str:
-    """The front matter of an agent's file that has rules in it; empty: it has none."""
+    """Return the front matter of an agent's file if it holds rules, else ""."""
     lines = text.removeprefix("\ufeff").splitlines()
     if not lines or lines[0].rstrip() != "---":
         return ""
@@ -171,6 +171,6 @@ def _front(text: str) -> str:
 
 
 def _owner(path: Path) -> Path:
-    """The folder that a person trusts for a file in it, or in a folder of settings in it."""
+    """Return the folder that a person trusts for a file."""
     inner = [folder for folder in path.parents if folder.name in _DOTTED]
     return inner[0].parent if inner else path.parent

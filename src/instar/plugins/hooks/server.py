@@ -1,18 +1,18 @@
-"""The plugin function: the rules in force, on the core's hook points. What no rule speaks of is not subscribed to."""
+"""The plugin function: subscribes the active rules to hook points, and only to those that they need."""
 
 import logging
 from typing import Any, Final
 
 from instar.plugin import Hooks, PluginInput, Value, View, event, points, wire
 from instar.plugins.hooks import record
-from instar.plugins.hooks.armed import Armed, arm, home_of
-from instar.plugins.hooks.calls import Calls, Denied, event_of, said
-from instar.plugins.hooks.evaluate import Means
+from instar.plugins.hooks.active_rules import ActiveRules, arm, home_of
+from instar.plugins.hooks.calls import CallHooks, Denied
+from instar.plugins.hooks.evaluate import EvaluationContext
 from instar.plugins.hooks.report import place_of
 from instar.plugins.hooks.routes import HooksRoutes
 from instar.plugins.hooks.runner import Runner
-from instar.plugins.hooks.sessions import Sessions
-from instar.plugins.hooks.turns import Turns
+from instar.plugins.hooks.sessions import HookSessions
+from instar.plugins.hooks.turns import TurnHooks
 
 log = logging.getLogger("instar.hooks")
 
@@ -23,7 +23,7 @@ _NOTICED: Final = {"permission.asked": "permission_prompt", "session.idle": "idl
 
 
 async def server(input: PluginInput, options: wire.Plain | None = None) -> Hooks:  # noqa: A002 - opencode's name
-    """Read the rules and return what they listen to; nothing, when there are none.
+    """Read the rules and return their callbacks, none where there are no rules.
 
     Should that fail, everything is refused that a rule might have refused: a plugin that is skipped guards nothing.
     """
@@ -37,7 +37,7 @@ async def server(input: PluginInput, options: wire.Plain | None = None) -> Hooks
         input.registry.add_view(_view(armed))
         input.registry.add_routes(HooksRoutes(place_of(armed, input), input.data, input.client))
     except Exception as error:
-        # To look at them is no reason to do without them.
+        # The rules must hold even if they cannot be shown.
         log.error("the rules of hooks cannot be shown", exc_info=error)
     return hooks
 
@@ -53,13 +53,13 @@ def _closed(reason: str) -> Hooks:
 
 
 class HooksPlugin:
-    """The rules of one instance at work."""
+    """The plugin on one instance."""
 
-    def __init__(self, given: PluginInput, armed: Armed) -> None:
+    def __init__(self, given: PluginInput, armed: ActiveRules) -> None:
         self._input = given
         self._armed = armed
-        self._record = record.Record(given.data)
-        means = Means(
+        self._record = record.RunRecords(given.data)
+        means = EvaluationContext(
             children=given.children,
             environment=given.environment,
             project=place_of(armed, given).project,
@@ -67,13 +67,13 @@ class HooksPlugin:
             settings=armed.settings,
             client=given.client,
         )
-        self._runner = Runner(armed, means, self._record, given.kv, self._publish)
-        self._sessions = Sessions(given.client)
-        self._calls = Calls(given, self._runner, self._sessions)
-        self._turns = Turns(given, self._runner, self._sessions, self._record)
+        self._runner = Runner(armed, given.directory, means, self._record, given.kv, self._publish)
+        self._sessions = HookSessions(given.client)
+        self._calls = CallHooks(given, self._runner, self._sessions)
+        self._turns = TurnHooks(given, self._runner, self._sessions, self._record)
 
     def hooks(self) -> Hooks:
-        """Return the handlers that the rules need, and those that keep the books."""
+        """Return the callbacks that the rules need, and those that keep the state."""
         wanted = {
             "Stop": self._turns.stopped,
             "PreCompact": self._turns.compacting,
@@ -96,13 +96,13 @@ class HooksPlugin:
             "tool.execute.after": self._calls.after,
             "tool.execute.failure": self._calls.failed,
             **of_events,
-            # Each rule has a time of its own.
+            # Each rule has its own timeout.
             "timeout": None,
             "dispose": self._dispose,
         }
 
     async def _started(self, given: points.SessionStartInput, output: points.Empty) -> None:
-        """Record under which rules a session is used, before any of them runs."""
+        """Record the active rules of a session, before any of them runs."""
         if (changed := self._armed.changed()) is not None:
             self._armed.problems.append(changed)
             log.warning("hooks=problem %s", changed)
@@ -114,7 +114,7 @@ class HooksPlugin:
         await self._turns.started(given, output)
 
     async def _noticed(self, happened: event.Event) -> None:
-        """Tell the rules of Notification that a person is waited for."""
+        """Run the Notification rules when instar waits for a person."""
         kind = _NOTICED.get(happened.type)
         if kind is None or happened.session_id is None:
             return
@@ -127,27 +127,27 @@ class HooksPlugin:
         else:
             text = "instar waits for you"
         fields = {"notification_type": kind, "message": text}
-        await self._runner.fire(event_of("Notification", session, self._input.directory, fields))
+        await self._runner.fire("Notification", session, fields)
 
     async def _candidate(self, given: Any, output: points.Empty) -> None:
-        """Put a candidate of evolve to the rules of Evolve, before it is installed."""
+        """Run the Evolve rules for a candidate, before it is installed."""
         session = await self._sessions.of(given.session_id)
         fields = {
             "files": [given.path],
             **{name: getattr(given, name) for name in ("path", "before", "after", "diff", "raised")},
             "tool": given.tool,
         }
-        decision = await self._runner.fire(event_of("Evolve", session, self._input.directory, fields))
-        if decision.action in ("deny", "ask"):
-            raise Denied(said(decision) or decision.stop_reason or "A hook refused the candidate.")
+        decision = await self._runner.fire("Evolve", session, fields)
+        if decision.refuses:
+            raise Denied(decision.text or "A hook refused the candidate.")
 
     async def _beat(self, given: Any, output: Any) -> None:
-        """Tell the rules of Heartbeat that a beat is about to prompt."""
+        """Run the Heartbeat rules, before the beat prompts."""
         session = await self._sessions.of(given.session_id)
         fields = {"title": f"heartbeat {given.number}", "number": given.number, "prompt": given.user}
-        decision = await self._runner.fire(event_of("Heartbeat", session, self._input.directory, fields))
-        if decision.action in ("deny", "ask"):
-            raise Denied(said(decision) or decision.stop_reason or "A hook refused the heartbeat.")
+        decision = await self._runner.fire("Heartbeat", session, fields)
+        if decision.refuses:
+            raise Denied(decision.text or "A hook refused the heartbeat.")
 
     async def _dispose(self) -> None:
         await self._runner.close()
@@ -165,10 +165,10 @@ _POINTS: Final = {
     "Evolve": "evolve.candidate",
     "Heartbeat": "evolve.heartbeat",
 }
-"""The hook point, of the core or of another plugin, at which an event happens."""
+"""The hook point of each event, in the core or in another plugin."""
 
 
-def _view(armed: Armed) -> View:
+def _view(armed: ActiveRules) -> View:
     return View(
         "hooks",
         "The rules of hooks that are in force, and what is wrong with their files.",

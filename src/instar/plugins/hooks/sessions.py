@@ -1,4 +1,4 @@
-"""What the plugin remembers of each session while it is used: who speaks, what is to be told, what is to end."""
+"""What the plugin holds for each session: its agent, its transcript, contexts for the next prompt, allowed calls."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -7,20 +7,20 @@ from typing import Any
 import msgspec
 
 from instar.plugin import Client, NotFound
-from instar.plugins.hooks.outcome import Decision
+from instar.plugins.hooks.outcome import HookDecision
 
 
-class Called(msgspec.Struct):
-    """A tool call that was let through: what it was given, what was decided of it, and since when it runs."""
+class AllowedCall(msgspec.Struct):
+    """A tool call that was allowed: its arguments, the decision, and when it started."""
 
     tool: str
     args: Mapping[str, Any]
-    decision: Decision
+    decision: HookDecision
     since: float
 
 
-class Session:
-    """One session. `ending` is why its turn is to end, empty: it is not."""
+class HookSession:
+    """One session. `ending` is why its turn must end, "" if it need not."""
 
     def __init__(self, session_id: str, agent_id: str) -> None:
         self.id = session_id
@@ -32,23 +32,28 @@ class Session:
         self.pending: list[str] = []
         self.stops = 0
         self.in_task = False
-        self._calls: dict[str, Called] = {}
+        self._calls: dict[str, AllowedCall] = {}
         self._expected: list[str] = []
 
     def begin(self) -> None:
-        """A prompt comes: what was left of an aborted turn is forgotten."""
+        """Forget what an aborted turn left behind."""
         self.ending = ""
         self._calls.clear()
 
     def end(self, reason: str) -> None:
-        """The turn is to end before the model is called again."""
+        """End the turn before the next model call."""
         self.ending = self.ending or reason or "A hook ended the turn."
 
-    def call(self, call_id: str, tool: str, args: Mapping[str, Any], decision: Decision) -> None:
-        """A call was let through."""
-        self._calls[call_id] = Called(tool, args, decision, time.monotonic())
+    def end_by(self, decision: HookDecision) -> None:
+        """End the turn if a decision stops it."""
+        if decision.stop:
+            self.end(decision.stop_reason or decision.text)
 
-    def called(self, call_id: str, tool: str) -> Called | None:
+    def call(self, call_id: str, tool: str, args: Mapping[str, Any], decision: HookDecision) -> None:
+        """Remember an allowed call."""
+        self._calls[call_id] = AllowedCall(tool, args, decision, time.monotonic())
+
+    def called(self, call_id: str, tool: str) -> AllowedCall | None:
         """Return the call that asks for a permission: itself, or one that its tool made, of which ids begin with it.
 
         Of several of the same tool the most severely judged one, since it cannot be told which of them asks.
@@ -65,31 +70,31 @@ class Session:
             or next(iter(found), None)
         )
 
-    def ended(self, call_id: str) -> Called | None:
-        """A call is over. Return it if it was let through."""
+    def ended(self, call_id: str) -> AllowedCall | None:
+        """Forget a call that is over. Return it if it was allowed."""
         return self._calls.pop(call_id, None)
 
     def expect(self, text: str) -> None:
-        """A prompt with this text comes from us, or from a caller that was judged: it is no person's."""
+        """Expect a prompt with this text that no person wrote."""
         self._expected.append(text)
 
     def is_expected(self, texts: Iterable[str]) -> bool:
-        """Whether a prompt of these texts was expected; once. Other plugins may have added some to it."""
+        """Return whether one of a prompt's texts was expected, and stop expecting it."""
         found = next((text for text in texts if text in self._expected), None)
         if found is not None:
             self._expected.remove(found)
         return found is not None
 
 
-class Sessions:
+class HookSessions:
     """The sessions that this instance uses, by id."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._known: dict[str, Session] = {}
+        self._known: dict[str, HookSession] = {}
 
-    async def of(self, session_id: str) -> Session:
-        """Return a session; of one whose row is gone nothing is known."""
+    async def of(self, session_id: str) -> HookSession:
+        """Return a session, also one that is no longer stored."""
         found = self._known.get(session_id)
         if found is None:
             try:
@@ -97,9 +102,9 @@ class Sessions:
                 agent_id = session_id if row.parent_id else ""
             except NotFound:
                 agent_id = ""
-            found = self._known.setdefault(session_id, Session(session_id, agent_id))
+            found = self._known.setdefault(session_id, HookSession(session_id, agent_id))
         return found
 
     def forget(self, session_id: str) -> None:
-        """A session is no longer used."""
+        """Forget a session that is no longer used."""
         self._known.pop(session_id, None)

@@ -1,4 +1,4 @@
-"""Where rules come from, in order, and which of them are read at all (issue 8, item 1).
+"""Where rules come from, in order, and which of them are read at all.
 
 `hooks` of the settings, ``.instar/hooks.json``, ``.openhands/hooks.json``, ``.claude/settings.json`` and
 ``settings.local.json``, each in the project and then at home; then what agents' front matter and plugins say, which
@@ -14,16 +14,15 @@ from typing import Any, Final
 import msgspec
 
 from instar.plugin import document
-from instar.plugins.hooks.entry import Keys
 from instar.plugins.hooks.event import Dialect
-from instar.plugins.hooks.parse import Fault, Place, parse
-from instar.plugins.hooks.rule import Rule
+from instar.plugins.hooks.parse import Keys, Place, RuleProblem, parse
+from instar.plugins.hooks.rule import HookRule
 from instar.plugins.hooks.seen import FILES as NAMES
 
 LARGEST: Final = 256 << 10
 """Characters of a file of rules."""
 MANY: Final = 50
-"""Rules on one event from which on a person is told: each of them makes it wait."""
+"""Rules of one event from which on a notice says that they slow it down."""
 
 FILES: Final[tuple[tuple[str, Dialect], ...]] = tuple(
     zip(NAMES, ("instar", "openhands", "claude", "claude"), strict=True)
@@ -31,8 +30,8 @@ FILES: Final[tuple[tuple[str, Dialect], ...]] = tuple(
 """The files of a folder, in order, with the dialect of each."""
 
 
-class Given(msgspec.Struct, frozen=True):
-    """Rules that somebody else has read: of an agent's front matter (`agent`), or of a plugin."""
+class RuleSource(msgspec.Struct, frozen=True):
+    """Rules that were read elsewhere: an agent's front matter (`agent`), or a plugin."""
 
     data: Any
     source: str
@@ -41,14 +40,14 @@ class Given(msgspec.Struct, frozen=True):
     place: Callable[[Keys], tuple[int, int]] | None = None
 
 
-def of_settings(config: Mapping[str, Any], origins: Mapping[str, str]) -> list[Given]:
-    """Return what ``hooks`` of the merged settings says, apart by the file that said it.
+def of_settings(config: Mapping[str, Any], origins: Mapping[str, str]) -> list[RuleSource]:
+    """Return the ``hooks`` of the merged settings, one source for each file.
 
     `origins` are those of `PluginInput`: of each group of rules, the file. What has none is a plugin's.
     """
     block = config.get("hooks")
     if not isinstance(block, dict):
-        return [Given({"hooks": block}, "hooks of the settings")] if block else []
+        return [RuleSource({"hooks": block}, "hooks of the settings")] if block else []
     found: dict[str, dict[str, list[Any]]] = {}
     for event, groups in block.items():
         for index, group in enumerate(groups if isinstance(groups, list) else [groups]):
@@ -57,34 +56,34 @@ def of_settings(config: Mapping[str, Any], origins: Mapping[str, str]) -> list[G
             found.setdefault(_origin(origins, event), {})[event] = groups
     order = list(dict.fromkeys(origins.values()))
     known = sorted(found, key=lambda origin: order.index(origin) if origin in order else len(order))
-    return [Given({"hooks": found[origin]}, origin, place=_placed(origin)) for origin in known]
+    return [RuleSource({"hooks": found[origin]}, origin, place=_placed(origin)) for origin in known]
 
 
 def _origin(origins: Mapping[str, str], place: str) -> str:
     return origins.get(f"hooks.{place}", "a plugin's config hook")
 
 
-def of_agents(config: Mapping[str, Any], origins: Mapping[str, str]) -> list[Given]:
-    """Return what the agents of the merged settings say in ``hooks``: their files' front matter, or their blocks."""
+def of_agents(config: Mapping[str, Any], origins: Mapping[str, str]) -> list[RuleSource]:
+    """Return the ``hooks`` of agents in the merged settings, from front matter or settings blocks."""
     agents = config.get("agent")
     found = []
     for name, block in agents.items() if isinstance(agents, dict) else ():
         if isinstance(block, dict) and block.get("hooks"):
             begin = f"agent.{name}.hooks"
             source = next((origin for place, origin in origins.items() if place.startswith(begin)), "")
-            found.append(Given({"hooks": block["hooks"]}, source or f"the agent {name}", agent=name))
+            found.append(RuleSource({"hooks": block["hooks"]}, source or f"the agent {name}", agent=name))
     return found
 
 
-class Found(msgspec.Struct):
-    """The rules in force, in order; what was not understood; and what a person should know, a sentence each."""
+class RulesFound(msgspec.Struct):
+    """The rules in order, the problems in their files, and notices for a person, a sentence each."""
 
-    rules: list[Rule] = []
-    faults: list[Fault] = []
+    rules: list[HookRule] = []
+    faults: list[RuleProblem] = []
     notices: list[str] = []
 
-    def take(self, given: Given) -> None:
-        """Add what one source says."""
+    def take(self, given: RuleSource) -> None:
+        """Add the rules and problems of one source."""
         parsed = parse(given.data, given.source, given.dialect, given.place, given.agent)
         if parsed.off:
             self.notices.append(f"{given.source}: disableAllHooks is true: its rules are not armed")
@@ -102,16 +101,16 @@ def find(
     folders: Sequence[Path],
     home: Path,
     trusted: Callable[[Path], bool],
-    more: Iterable[Given] = (),
+    more: Iterable[RuleSource] = (),
     origins: Mapping[str, str] = MappingProxyType({}),
-) -> Found:
+) -> RulesFound:
     """Return all rules for `folders` (the project's, outermost first) and `home`.
 
     `config` are the merged settings (`PluginInput.config`), from which the core has left out what no trusted file
     says; `origins` say which file each of them came from. `more` come last: agents' front matter. Reads files, changes
     none, and raises nothing: what cannot be read is a fault.
     """
-    found = Found()
+    found = RulesFound()
     for given in of_settings(config, origins):
         found.take(given)
     projects = list(dict.fromkeys(folder for folder in folders if folder != home))
@@ -134,7 +133,7 @@ def find(
     return found
 
 
-def _read(path: Path, dialect: Dialect, found: Found) -> None:
+def _read(path: Path, dialect: Dialect, found: RulesFound) -> None:
     if not _is_there(path):
         return
     try:
@@ -144,23 +143,25 @@ def _read(path: Path, dialect: Dialect, found: Found) -> None:
         data = document.parse_jsonc(text, str(path))
     except document.DocumentError as error:
         found.faults.append(
-            Fault(error.source, error.line, error.column, "", f"{error.message}; no rule of it is armed")
+            RuleProblem(
+                error.source, error.line, error.column, "", f"{error.message}; no rule of it is armed"
+            )
         )
         return
     except OSError as error:
         found.faults.append(
-            Fault(str(path), 0, 0, "", f"it cannot be read: {error.strerror}; no rule of it is armed")
+            RuleProblem(str(path), 0, 0, "", f"it cannot be read: {error.strerror}; no rule of it is armed")
         )
         return
     place: Place = lambda keys: document.locate(text, keys)  # noqa: E731 - it closes over the text
     for key in document.repeated(text):
         why = "stands twice in one map: what stands under the last one counts alone"
-        found.faults.append(Fault(str(path), 0, 0, key, why))
-    found.take(Given(data, str(path), dialect, place=place))
+        found.faults.append(RuleProblem(str(path), 0, 0, key, why))
+    found.take(RuleSource(data, str(path), dialect, place=place))
 
 
 def _placed(origin: str) -> Place | None:
-    """The places in a file of settings, where an origin is one."""
+    """Return the positions in a settings file, None for other origins."""
     if not origin.endswith((".json", ".jsonc")):
         return None
     try:
@@ -179,7 +180,7 @@ def _is_there(path: Path) -> bool:
         return True
 
 
-def _crowded(rules: Iterable[Rule]) -> list[str]:
+def _crowded(rules: Iterable[HookRule]) -> list[str]:
     counts: dict[str, int] = {}
     for rule in rules:
         counts[rule.event] = counts.get(rule.event, 0) + 1

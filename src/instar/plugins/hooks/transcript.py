@@ -20,7 +20,7 @@ log = logging.getLogger("instar.hooks")
 
 
 class Transcripts:
-    """The transcripts of one instance. What cannot be written is logged, and has no path."""
+    """The transcripts of one instance. A failed write is logged."""
 
     def __init__(self, client: Client, directory: Path) -> None:
         self._client = client
@@ -28,7 +28,7 @@ class Transcripts:
         self._folder: Path | None = None
 
     async def begin(self, session_id: str) -> str:
-        """Write down what a session holds by now, and return the file's path; "" when it cannot be written."""
+        """Write the messages of a session, and return the file's path, "" when it cannot be written."""
         try:
             if self._folder is None:
                 self._folder = Path(tempfile.mkdtemp(prefix="instar-transcripts-"))
@@ -42,7 +42,7 @@ class Transcripts:
         return str(path)
 
     def add(self, path: str, info: message.Message, parts: Iterable[Any]) -> None:
-        """Append a message that is whole; an answer's results follow it as a message of the user's, as there."""
+        """Append a complete message. The results of an answer's calls follow as a user message, as in Claude Code."""
         if not path:
             return
         lines = list(self._lines(info, list(parts)))
@@ -53,7 +53,7 @@ class Transcripts:
             log.error("the transcript %s is not whole: %s", path, error)
 
     def close(self) -> None:
-        """Remove all of them."""
+        """Remove all transcripts."""
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -1,21 +1,21 @@
-"""JSON in the answers of programs and models: of all that decides, the most severe (issue 8, items 4 and 7)."""
+"""Reads JSON in the answers of programs and models. Of several decisions the most severe counts."""
 
 import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from instar.plugins.hooks.outcome import SEVERITY, WORDS, Action, Outcome, undecided
-from instar.plugins.hooks.rule import Prompt, Rule
+from instar.plugins.hooks.outcome import SEVERITY, WORDS, Action, RuleOutcome, undecided
+from instar.plugins.hooks.rule import HookRule, PromptRule
 
 LARGEST: Final = 1 << 20
 """Characters of an answer that are read."""
 LONGEST: Final = 10_000
-"""Characters of a reason, a context or a message that are told."""
+"""Characters of a reason, a context or a message."""
 MOST: Final = 200
-"""Places in an answer at which an object is looked for and none is found."""
+"""Places in an answer where no object could be read, after which reading ends."""
 DEEPEST: Final = 20
-"""Brackets inside one another."""
+"""Levels of nested objects and lists."""
 
 _VERDICT: Final = re.compile(r"""["'](?:decision|ok)["']\s*:""", re.IGNORECASE)
 _STARTS: Final = re.compile(r"[\[{]")
@@ -25,13 +25,13 @@ _ENDING_TURNS: Final = ("PreToolUse", "PostToolUse", "UserPromptSubmit")
 
 
 class Repeated(dict[str, Any]):
-    """An object in which a key stands more than once; `all` are the values of each, in order."""
+    """An object with repeated keys. `all` are the values of each key, in order."""
 
     all: dict[str, list[Any]]
 
 
 def decoder() -> json.JSONDecoder:
-    """Return a decoder that forgets no value of a key that stands twice."""
+    """Return a decoder that keeps all values of a repeated key."""
     return json.JSONDecoder(object_pairs_hook=_paired)
 
 
@@ -61,7 +61,7 @@ def objects(text: str, *, lines: bool) -> tuple[list[dict[str, Any]], str]:
     return found, " ".join((*rest, text[at:]))
 
 
-def read_verdict(text: str, rule: Rule) -> Outcome:
+def read_verdict(text: str, rule: HookRule) -> RuleOutcome:
     """Return what a model's answer to a prompt or agent `rule` decides; not yet settled.
 
     ``{"decision", "reason"}``, or Claude Code's ``{"ok", "reason", "impossible"}``, anywhere in the text and in one
@@ -92,7 +92,7 @@ def _begins(text: str, lines: bool) -> Iterator[int]:
 
 
 def _inside(value: Any) -> Iterator[dict[str, Any]]:
-    """Every object in a value, itself among them, without recursion."""
+    """Yield every object in a value, including itself, without recursion."""
     level = [value]
     for _ in range(DEEPEST):
         level = [item for item in level if isinstance(item, dict | list)]
@@ -102,13 +102,15 @@ def _inside(value: Any) -> Iterator[dict[str, Any]]:
             return
 
 
-def _judged(verdict: dict[str, Any], rule: Rule) -> Iterator[Outcome]:
+def _judged(verdict: dict[str, Any], rule: HookRule) -> Iterator[RuleOutcome]:
     reason = shortened(str(verdict.get("reason") or ""))
     for value in values(verdict, "decision"):
         yield _outcome(word(value), reason, value, rule)
     for value in values(verdict, "ok"):
         if rule.event in ("Stop", "SubagentStop") and value is False and verdict.get("impossible") is True:
-            yield Outcome(messages=(f"The hook {rule.label} finds that this cannot be reached: {reason}",))
+            yield RuleOutcome(
+                messages=(f"The hook {rule.label} finds that this cannot be reached: {reason}",)
+            )
         else:
             said: Action | None = None
             if isinstance(value, bool):
@@ -116,24 +118,24 @@ def _judged(verdict: dict[str, Any], rule: Rule) -> Iterator[Outcome]:
             yield _outcome(said, reason, value, rule)
 
 
-def _outcome(action: Action | None, reason: str, value: Any, rule: Rule) -> Outcome:
+def _outcome(action: Action | None, reason: str, value: Any, rule: HookRule) -> RuleOutcome:
     if action is None:
         return undecided(f"it was to decide allow or deny, and said {json.dumps(value)[:60]}")
     settings = rule.settings
-    ends = rule.dialect == "claude" and rule.event in _ENDING_TURNS and isinstance(settings, Prompt)
-    stop = action == "deny" and ends and isinstance(settings, Prompt) and not settings.goes_on
-    return Outcome(action=action, reason=reason, stop=stop, stop_reason=reason if stop else "")
+    ends = rule.dialect == "claude" and rule.event in _ENDING_TURNS and isinstance(settings, PromptRule)
+    stop = action == "deny" and ends and isinstance(settings, PromptRule) and not settings.goes_on
+    return RuleOutcome(action=action, reason=reason, stop=stop, stop_reason=reason if stop else "")
 
 
 def shortened(text: str) -> str:
-    """Return a text as it is told: its first `LONGEST` characters."""
+    """Return the first `LONGEST` characters of a text, with a note of how many are left out."""
     if len(text) <= LONGEST:
         return text
     return f"{text[:LONGEST]}\n({len(text) - LONGEST} more characters were left out)"
 
 
 def word(value: Any) -> Action | None:
-    """Return the action that a word of either dialect means, whatever its case; None: it is none."""
+    """Return the action for a word of either dialect, in any case; None for other words."""
     return WORDS.get(value.strip().lower()) if isinstance(value, str) else None
 
 

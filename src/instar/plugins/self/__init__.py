@@ -1,7 +1,7 @@
-"""self: the agent looks at its own runtime and tunes it, in memory and for its session (seed 001, issue 9).
+"""self: a tool with which the agent inspects its own runtime and changes it, in memory and for its session.
 
-It is a plugin like anybody's: `plugin` is its V1 form, `server` its function. Off unless the settings say
-``tools.self_evolution: true``.
+Off unless the settings say ``tools.self_evolution: true``. docs/self.md describes it; nanobot's tool ``self`` is the
+model. It imports nothing of instar but `instar.plugin`. Begin with `actions.py`; `tree.py` says what can be reached.
 """
 
 from instar.plugins.self.server import server

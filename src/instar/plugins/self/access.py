@@ -1,4 +1,4 @@
-"""Reading and setting what the tree declares: detached, without secrets, within a time, and every change told."""
+"""Reads and sets what the tree declares: values are copied, secrets masked, time limited, changes published."""
 
 import asyncio
 import inspect
@@ -7,112 +7,131 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from instar.plugin import Method, Value, secret
-from instar.plugins.self import limits, restricted, words
-from instar.plugins.self.refusal import Refusal
-from instar.plugins.self.state import States
-from instar.plugins.self.tree import Tree
+from instar.plugins.self import limits, parameters
+from instar.plugins.self.messages import SHOWN, Refusal, cut, quoted
+from instar.plugins.self.state import SelfSessions
+from instar.plugins.self.tree import SelfTree
 
 log = logging.getLogger("instar.self")
 
 READING: Final = 5.0
 """Seconds that a reader may take."""
 TOOLS: Final = "tools.registered"
-"""Where the core shows the session's tools by name."""
+"""The path of the session's tools by name."""
 
 
-class Caller(NamedTuple):
-    """Who asks: the session, and the call that it asks in ("" for the watchdog)."""
+class TreeChange(NamedTuple):
+    """A change that was made: at which path, the old and the new value, in which session, by which tool call.
 
-    session_id: str
-    call_id: str = ""
-
-
-class Change(NamedTuple):
-    """A change that was made: a path, what was there, what is there, by whom."""
+    `call_id` is "" for a change by the watchdog or a profile.
+    """
 
     path: str
     old: Any
     new: Any
-    caller: Caller
+    session_id: str
+    call_id: str = ""
 
 
 class Access:
-    """What an action works with. `tree` gives the tree as it is now, `secrets` all that must not be seen.
+    """Reads and sets the declared values. `tree` returns the tree as it is now, `secrets` all that must be masked.
 
-    `publish` tells of a change; what it is given holds no secret and is as long as an answer may be.
+    `publish` is called with each change; its values are masked and cut to the length of an answer.
     """
 
     def __init__(
         self,
-        tree: Callable[[], Tree],
-        states: States,
+        tree: Callable[[], SelfTree],
+        sessions: SelfSessions,
         secrets: Callable[[], Iterable[secret.Secret]],
-        publish: Callable[[Change], Awaitable[None]],
+        publish: Callable[[TreeChange], Awaitable[None]],
     ) -> None:
         self.tree = tree
-        self.states = states
+        self.sessions = sessions
         self._secrets = secrets
         self._publish = publish
 
     async def raw(self, path: str, read: Callable[[str], Any], session_id: str) -> Any:
-        """Return what a reader gives as it is, to be set again. Raises `Refusal`, also where a secret stands in it."""
-        found = await self._asked(path, read, session_id)
-        try:
-            return limits.detached(found)
-        except Refusal as why:
-            raise Refusal(words.read_failed(path, str(why))) from None
+        """Return what a reader returns, unmasked, to be set again. Raises `Refusal`, also for a `Secret` in it."""
+        return await self._fetch(path, read, session_id, limits.detached)
 
     async def read(self, path: str, value: Value, session_id: str) -> Any:
-        """Return a value as it may be seen. Raises `Refusal` with the sentence for the model."""
-        found = await self._asked(path, value.read, session_id)
-        if path == TOOLS and isinstance(found, dict):
-            # Taken away in this step, a tool is still one of the room's until the next.
-            gone = self.states.of(session_id).unregistered
-            found = {name: told for name, told in found.items() if name not in gone}
-        try:
+        """Return a value with secrets masked. Raises `Refusal` with the sentence for the model."""
+
+        def visible(found: Any) -> Any:
+            if path == TOOLS and isinstance(found, dict):
+                # A tool that was taken away in this step is in the core's table until the next one.
+                gone = self.sessions.of(session_id).unregistered
+                found = {name: tool for name, tool in found.items() if name not in gone}
             return self.shown(found, path.rpartition(".")[2])
-        except Refusal as why:
-            raise Refusal(words.read_failed(path, str(why))) from None
+
+        return await self._fetch(path, value.read, session_id, visible)
+
+    async def _fetch(
+        self, path: str, read: Callable[[str], Any], session_id: str, convert: Callable[[Any], Any]
+    ) -> Any:
+        try:
+            found = read(session_id)
+            return convert(await within(found, READING) if inspect.isawaitable(found) else found)
+        except TimeoutError:
+            why = f"no answer within {READING:g} s"
+        except Exception as error:
+            why = self.said(error)
+        raise Refusal(cut(f"Error: {quoted(path)} cannot be read: {why}"))
 
     def write(self, path: str, value: Value, new: Any, session_id: str) -> None:
-        """Set a value in its room. Raises `Refusal` when the room does not take it."""
+        """Set a value through its writer. Raises `Refusal` when the writer refuses it."""
         assert value.write is not None
         try:
             value.write(session_id, new)
         except Exception as error:
-            raise Refusal(words.unset(path, self.said(error))) from None
+            raise Refusal(cut(f"Error: {quoted(path)} cannot be set: {self.said(error)}")) from None
 
     async def default(self, path: str, value: Value, session_id: str) -> Any:
-        """Return what a reset of a value sets. Raises `Refusal`."""
+        """Return what a reset sets. Raises `Refusal`."""
         assert value.default is not None
         given = await self.raw(path, value.default, session_id)
-        return restricted.default(path, given) if path in restricted.RESTRICTED else given
+        return parameters.default(path, given) if path in parameters.RESTRICTED else given
+
+    def settable(self) -> dict[str, Value]:
+        """Return the restricted parameters that are declared and can be set."""
+        top = self.tree().top
+        return {
+            name: value
+            for name in parameters.RESTRICTED
+            if isinstance(value := top.get(name), Value) and value.write is not None
+        }
 
     def shown(self, given: Any, name: str = "") -> Any:
-        """Return plain data as it may be seen. Raises `Refusal`."""
+        """Return plain data with secrets masked. Raises `Refusal`."""
         return limits.shown(given, self._secrets(), name)
 
     def said(self, error: BaseException) -> str:
-        """Return what an exception says, without secrets: the sentence of a `ValueError`, else its type too."""
+        """Return an exception's text with secrets masked; the type's name comes first unless it is a `ValueError`."""
         try:
             text = str(error)
         except Exception:
             text = ""
         held = list(self._secrets())
-        # A KeyError says its key as Python writes it: a quote or a backslash of a secret is escaped there.
+        # A KeyError prints its key with `repr`, which escapes quotes and backslashes of a secret.
         written = [secret.Secret(repr(one.reveal())[1:-1]) for one in held]
         text = secret.redact(text, [*held, *written])
         kind = type(error).__name__
-        # KeyError and its like say no more than a name.
-        return text if text and type(error) in (ValueError, Refusal) else f"{kind}: {text}" if text else kind
+        return (
+            text
+            if text and (type(error) is ValueError or isinstance(error, Refusal))
+            else f"{kind}: {text}"
+            if text
+            else kind
+        )
 
-    async def tell(self, change: Change) -> None:
-        """Tell of a change that was made, as it may be seen."""
+    async def report(self, change: TreeChange) -> None:
+        """Count, log and publish a change that was made."""
         name = change.path.rpartition(".")[2]
-        told = change._replace(old=self._brief(change.old, name), new=self._brief(change.new, name))
-        self.states.of(change.caller.session_id).changes += 1
-        log.info("changed path=%s session=%s call=%s", change.path, *change.caller)
-        await self._publish(told)
+        masked = change._replace(old=self._brief(change.old, name), new=self._brief(change.new, name))
+        self.sessions.of(change.session_id).changes += 1
+        log.info("changed path=%s session=%s call=%s", change.path, change.session_id, change.call_id)
+        await self._publish(masked)
 
     def _brief(self, given: Any, name: str) -> Any:
         try:
@@ -120,16 +139,7 @@ class Access:
         except Refusal as why:
             return f"({why})"
         text = repr(seen)
-        return seen if len(text) <= words.SHOWN else words.cut(text)
-
-    async def _asked(self, path: str, read: Callable[[str], Any], session_id: str) -> Any:
-        try:
-            found = read(session_id)
-            return await within(found, READING) if inspect.isawaitable(found) else found
-        except TimeoutError:
-            raise Refusal(words.read_failed(path, f"no answer within {READING:g} s")) from None
-        except Exception as error:
-            raise Refusal(words.read_failed(path, self.said(error))) from None
+        return seen if len(text) <= SHOWN else cut(text)
 
     async def called(self, method: Method, session_id: str, args: Any) -> Any:
         """Run a method and return what it returns. Raises what it raises, and `TimeoutError`."""
@@ -139,8 +149,17 @@ class Access:
         return await within(found, method.timeout) if inspect.isawaitable(found) else found
 
 
+def is_tighter(guard: Value, old: Any, new: Any) -> bool:
+    """Return whether a guard allows a change. A guard whose check fails allows none."""
+    assert guard.tighter is not None
+    try:
+        return guard.tighter(old, new) is True
+    except Exception:
+        return False
+
+
 async def within(work: Awaitable[Any], seconds: float) -> Any:
-    """Return what `work` gives. Raises `TimeoutError` after `seconds`, also when it does not let itself be ended."""
+    """Return the result of `work`. Raises `TimeoutError` after `seconds`, also when `work` ignores being cancelled."""
     task: asyncio.Future[Any] = asyncio.ensure_future(work)
     try:
         done, _ = await asyncio.wait([task], timeout=seconds)
@@ -157,6 +176,6 @@ async def within(work: Awaitable[Any], seconds: float) -> Any:
 
 
 def _forget(task: "asyncio.Future[Any]") -> None:
-    """What became of work that took too long is of no interest: it was answered for."""
+    """Fetch the error of work that took too long; asyncio logs errors that nobody fetched."""
     if not task.cancelled():
         task.exception()

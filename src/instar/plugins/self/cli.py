@@ -1,4 +1,4 @@
-"""``instar session self``: what the agent set of its own runtime in a session, as it stood last (issue 9, item 6)."""
+"""``instar session self``: what the agent set of its own runtime in a session, from the session's last note."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from instar.plugin import NotFound
-from instar.plugins.self import words
+from instar.plugins.self.messages import value as shown
 from instar.plugins.self.note import NONE, PREFIX
 
 
@@ -25,7 +25,7 @@ def command(context: Any, id: str, as_json: bool) -> None:  # noqa: A002 - the w
     if as_json:
         click.echo(json.dumps({"session": session_id, **note}, indent=2, ensure_ascii=False))
         return
-    click.echo("\n".join(told(session_id, note)))
+    click.echo("\n".join(lines(session_id, note)))
 
 
 async def _found(context: Any, named: str) -> tuple[str, dict[str, Any]]:
@@ -40,27 +40,27 @@ async def _found(context: Any, named: str) -> tuple[str, dict[str, Any]]:
     return found[0], known[found[0]]
 
 
-def told(session_id: str, note: dict[str, Any]) -> list[str]:
-    """Return the lines that tell of a session; what they show was masked when it was kept."""
-    values = [f"  {_plain(words.line(name, value))}" for name, value in note["values"].items()]
-    held = [f"  {_plain(words.line(name, value))}" for name, value in note["variables"].items()]
+def lines(session_id: str, note: dict[str, Any]) -> list[str]:
+    """Return the lines for a session. The values were masked when the note was written."""
+    values = [f"  {_plain(f'{name}: {shown(value)}')}" for name, value in note["values"].items()]
+    held = [f"  {_plain(f'{name}: {shown(value)}')}" for name, value in note["variables"].items()]
     counts = f"{note['reads']} reads, {note['calls']} calls, {note['changes']} changes"
-    lines = [f"{session_id}  {counts}"]
-    lines += ["set:", *values] if values else []
-    lines += ["variables:", *held] if held else []
-    lines += [f"unregistered: {_plain(', '.join(note['unregistered']))}"] if note["unregistered"] else []
-    lines += [f"snapshots: {_plain(', '.join(note['snapshots']))}"] if note["snapshots"] else []
+    text = [f"{session_id}  {counts}"]
+    text += ["set:", *values] if values else []
+    text += ["variables:", *held] if held else []
+    text += [f"unregistered: {_plain(', '.join(note['unregistered']))}"] if note["unregistered"] else []
+    text += [f"snapshots: {_plain(', '.join(note['snapshots']))}"] if note["snapshots"] else []
     log = [f"  {_change(one)}" for one in note["log"]]
-    return lines + (["changes:", *log] if log else [])
+    return text + (["changes:", *log] if log else [])
 
 
 def _change(one: dict[str, Any]) -> str:
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one["time"] / 1000))
     by = one["call"] or "no call of the agent's"
-    old, new = words.value(one["old"]), words.value(one["new"])
+    old, new = shown(one["old"]), shown(one["new"])
     return _plain(f"{at}  {one['path']}: {old} -> {new}  ({by})")
 
 
 def _plain(text: str) -> str:
-    """One line that a terminal takes for nothing but text."""
+    """Return a text with control characters escaped, so that a terminal prints them."""
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)

@@ -1,19 +1,20 @@
-"""What may be kept and what goes out: JSON's types alone, bounded over the whole value (issue 9, item 3).
+"""Bounds of the values that the agent keeps and is shown: JSON's types only, counted over the whole value.
 
-Pure. Texts of refusals come without ``Error: ``: the caller knows what was asked.
+Texts of refusals come without ``Error: ``; the caller puts them into the sentence of its action.
 """
 
+import copy
 import math
 from collections.abc import Iterable
 from typing import Any, Final
 
 from instar.plugin import secret
-from instar.plugins.self.refusal import Refusal
+from instar.plugins.self.messages import Refusal
 
 ELEMENTS: Final = 1024
-"""Elements of a value, over the whole of it: a text counts by its length, anything else is one (seed 001)."""
+"""Elements of a value, over the whole of it: a text counts by its length, anything else is one."""
 LEVELS: Final = 10
-"""Maps and lists inside each other (seed 001)."""
+"""Maps and lists inside each other."""
 KEY: Final = 256
 """Characters of a key of a map."""
 _INTEGER: Final = 2**63
@@ -27,11 +28,11 @@ OUT_LEVELS: Final = 32
 def kept(value: Any) -> Any:
     """Return a detached copy of a value that may be kept. Raises `Refusal` with the reason."""
     _Count().look(value, 0)
-    return _copied(value)
+    return copy.deepcopy(value)
 
 
 class _Count:
-    """The elements of one value; a cyclic one ends at the levels."""
+    """Counts the elements of one value. A cyclic value ends at the limit of levels."""
 
     def __init__(self) -> None:
         self.elements = 0
@@ -70,7 +71,7 @@ class _Count:
 
 
 class _Whole(Refusal):
-    """A refusal of a value as a whole, wherever it was noticed."""
+    """Refuses the whole value, wherever in it the limit was reached."""
 
 
 def _key(name: Any) -> str:
@@ -84,7 +85,7 @@ def _key(name: Any) -> str:
 
 
 def _fault(value: Any) -> str | None:
-    """What keeps a value itself from being kept."""
+    """Return why a value, without what it holds, cannot be kept."""
     kind = type(value)
     if kind in (bool, dict, list) or value is None:
         return None
@@ -94,7 +95,7 @@ def _fault(value: Any) -> str | None:
         return None if math.isfinite(value) else f"unsupported float {value} (not JSON)"
     if kind is str:
         return "unsupported str (half a surrogate pair)" if _is_half(value) else None
-    # Not before the exact types: what is callable is asked of a class, never of the value.
+    # After the exact types: `callable` looks at the class, and runs no code of the value.
     return "cannot store callable values" if callable(value) else f"unsupported type {kind.__name__}"
 
 
@@ -102,32 +103,26 @@ def _is_half(text: str) -> bool:
     return any("\ud800" <= one <= "\udfff" for one in text)
 
 
-def _copied(value: Any) -> Any:
-    if type(value) is dict:
-        return {name: _copied(item) for name, item in value.items()}
-    return [_copied(item) for item in value] if type(value) is list else value
-
-
 # -- what goes out -----------------------------------------------------------------------------------
 
 
 def detached(value: Any) -> Any:
-    """Return a copy of plain data as it is. Raises `Refusal` for anything else, and where a `Secret` stands in it."""
+    """Return a copy of plain data as it is. Raises `Refusal` for anything else, and for a `Secret` in it."""
     return _Out((), secret_too=False).plain(value, 0)
 
 
 def shown(value: Any, secrets: Iterable[secret.Secret] = (), name: str = "") -> Any:
-    """Return a detached copy of what a reader returned, in which no secret stands.
+    """Return a detached copy of what a reader returned, with secrets masked.
 
-    Masked are a `Secret`, what a key (or `name`, under which the value stands) calls one, and each of `secrets`
-    inside of a text. Raises `Refusal` for anything but plain data, naming its type only.
+    Masked are every `Secret`, values whose key (or `name`, the key of the whole value) names a secret, and each of
+    `secrets` inside of a text. Raises `Refusal` for anything but plain data, naming its type only.
     """
     copied = _Out(tuple(secrets)).plain(value, 0)
     return secret.masked({name: copied})[name]
 
 
 class _Out:
-    """One value that goes out."""
+    """Copies one value for an answer."""
 
     def __init__(self, secrets: tuple[secret.Secret, ...], *, secret_too: bool = True) -> None:
         self._secrets = secrets

@@ -1,6 +1,6 @@
-"""The note on a session: what it set and did, as it may be seen, kept in the store for people (issue 9, item 6).
+"""The note on a session: what it set and did, with secrets masked, kept in the store for people.
 
-It is shown by ``instar session self`` and never read back: everything that is set ends with the process (seed 001).
+``instar session self`` and the HTTP routes show it. It is never read back: what is set ends with the process.
 """
 
 import contextlib
@@ -10,15 +10,13 @@ from typing import Any, Final
 import msgspec
 
 from instar.plugin import KV, Value
-from instar.plugins.self.access import Access, Change
-from instar.plugins.self.refusal import Refusal
+from instar.plugins.self.access import Access, TreeChange
+from instar.plugins.self.messages import Refusal
 
 PREFIX: Final = "state:"
-"""How the keys of the notes begin; the session's id follows."""
+"""Prefix of a note's key; the session's id follows."""
 CHANGES: Final = 50
-"""The changes of a session that are told, the newest ones."""
-
-
+"""Changes of a session that a note holds, the newest ones."""
 NONE: Final = "in no session of the id {!r} was the tool self called: nothing was set in it"
 
 
@@ -33,7 +31,7 @@ class SelfChange(msgspec.Struct, frozen=True):
 
 
 class SelfState(msgspec.Struct, frozen=True):
-    """How a session stands: `values` it set of the tree by their paths, its `variables`, what it did how often.
+    """The state of a session: `values` it set of the tree by their paths, its `variables`, and how often it did what.
 
     `unregistered` are tools that it took away from itself, `snapshots` the names of those it took, `log` its newest
     changes, oldest first.
@@ -55,7 +53,7 @@ def restored(session_id: str, note: dict[str, Any]) -> SelfState:
     return msgspec.convert({"session": session_id, **note}, SelfState)
 
 
-class Notes:
+class SessionNotes:
     """The notes on the sessions of one instance."""
 
     def __init__(self, kv: KV, access: Access) -> None:
@@ -63,27 +61,27 @@ class Notes:
         self._access = access
         self._due: set[str] = set()
 
-    def heard(self, change: Change) -> None:
-        """Take down a change, in which no secret stands."""
-        told = {"time": int(time.time() * 1000), "path": change.path, "old": change.old, "new": change.new}
-        log = self._access.states.of(change.caller.session_id).log
-        log.append({**told, "call": change.caller.call_id})
-        self.due(change.caller.session_id)
+    def record(self, change: TreeChange) -> None:
+        """Add a change, whose values are masked, to the log of its session."""
+        entry = {"time": int(time.time() * 1000), "path": change.path, "old": change.old, "new": change.new}
+        log = self._access.sessions.of(change.session_id).log
+        log.append({**entry, "call": change.call_id})
+        self.due(change.session_id)
         del log[:-CHANGES]
 
     def due(self, session_id: str) -> None:
-        """Something was done in a session: its note is written with the next step, or when it is used no more."""
+        """Mark a session: its note is written with the next step, or when the session ends."""
         self._due.add(session_id)
 
     async def keep(self, session_id: str, *, over: bool = False) -> None:
-        """Write down how a session stands now, if something was done in it since.
+        """Write the note of a session that is marked.
 
-        `over`: it is used no more, and its rooms have let go of what was set: what it set is written as it set it.
+        `over`: the session has ended, and its values can no longer be read: the note holds them as they were set.
         """
         if session_id not in self._due:
             return
         self._due.discard(session_id)
-        state = self._access.states.of(session_id)
+        state = self._access.sessions.of(session_id)
         note = {
             "values": self._set(session_id) if over else await self._values(session_id),
             "variables": self._access.shown(state.variables.all()),
@@ -97,21 +95,19 @@ class Notes:
         await self._kv.set(f"{PREFIX}{session_id}", note)
 
     async def forget(self, session_id: str) -> None:
-        """Take back the note on a session that is gone."""
+        """Delete the note of a session that was deleted."""
         self._due.discard(session_id)
         await self._kv.set(f"{PREFIX}{session_id}", None)
 
     def _set(self, session_id: str) -> dict[str, Any]:
-        """What it set of the tree, as it set it."""
-        changed = self._access.states.of(session_id).changed
+        changed = self._access.sessions.of(session_id).changed
         return {at: self._access.shown(value, at.rpartition(".")[2]) for at, value in changed.items()}
 
     async def _values(self, session_id: str) -> dict[str, Any]:
-        """What it set of the tree, as it stands now."""
         tree = self._access.tree()
         found = {}
-        for at in self._access.states.of(session_id).changed:
-            with contextlib.suppress(Refusal):  # its room shows it no more
+        for at in self._access.sessions.of(session_id).changed:
+            with contextlib.suppress(Refusal):  # it can no longer be read
                 one = tree.find(tuple(at.split(".")))
                 if one is not None and isinstance(one.node, Value):
                     found[at] = await self._access.read(at, one.node, session_id)

@@ -1,56 +1,30 @@
-"""Profiles: a snapshot kept in the evolve workspace, and a run that starts with one (issue 9, item 7).
+"""Profiles: snapshots that the evolve workspace keeps. A run with ``--profile`` starts with one.
 
-evolve's view offers the two methods; what they keep and give is checked here, like everything else that is set.
+evolve declares the two methods that keep and load a profile. What they return is checked here.
 """
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from instar.plugin import Method
-from instar.plugins.self import changing, path, restricted, variables, words
-from instar.plugins.self.access import Access, Caller
-from instar.plugins.self.refusal import Refusal
-from instar.plugins.self.snapshots import Snapshot
-from instar.plugins.self.tree import Tree
+from instar.plugins.self import parameters, paths, state
+from instar.plugins.self.access import Access, TreeChange
+from instar.plugins.self.messages import Refusal, quoted
+from instar.plugins.self.state import SettingsSnapshot
+from instar.plugins.self.tree import SelfTree
 
 KEEP: Final = ("evolve", "profiles", "keep")
-"""The method of evolve's that keeps a profile."""
+"""evolve's method that keeps a profile."""
 LOAD: Final = ("evolve", "profiles", "load")
-"""The method of evolve's that gives one."""
-_PARTS: Final = frozenset(("parameters", "variables"))
+"""evolve's method that returns one."""
 
 
-async def snapshot(access: Access, caller: Caller, name: Any, persist: Any) -> str:
-    """Take a snapshot, and keep it in the evolve workspace too where `persist` says so. Raises `Refusal`."""
-    if persist is None or persist is False:
-        return await changing.snapshot(access, caller, name)
-    if persist is not True:
-        raise Refusal(words.error(f"'persist' must be bool, got {type(persist).__name__}"))
-    wanted = path.text("name", name)
-    method = _method(access.tree(), KEEP)
-    if method is None:
-        raise Refusal(words.refused_snapshot(wanted, words.NO_WORKSPACE))
-    said = await changing.snapshot(access, caller, wanted)
-    held = access.states.of(caller.session_id).snapshots.load(wanted)
-    profile = {"parameters": dict(held.values), "variables": dict(held.variables)}
-    if access.shown(profile) != profile:
-        raise Refusal(
-            words.not_kept(wanted, "it holds what looks like a secret, which is never written down")
-        )
-    try:
-        kept = await access.called(method, caller.session_id, {"name": wanted, "profile": profile})
-    except TimeoutError:
-        raise Refusal(words.not_kept(wanted, f"no answer within {method.timeout:g} s")) from None
-    except Exception as error:
-        raise Refusal(words.not_kept(wanted, access.said(error))) from None
-    return words.kept(said, access.shown(kept))
+class ProfileStart:
+    """Sets the profile `name` once in each session, except sub-agents': they get a copy of what their caller has.
 
-
-class Start:
-    """The profile `name` that this run starts with: set once in each session that is no sub-agent's.
-
-    `is_child` tells whether a session is one: it gets a copy of what its caller has. `chosen`: the person named a model
-    for this run, and the profile's is left out.
+    `is_child` returns whether a session is a sub-agent's. `chosen`: the person named a model for this run, which wins
+    over the profile's.
     """
 
     def __init__(
@@ -60,54 +34,80 @@ class Start:
         self._access = access
         self._is_child = is_child
         self._chosen = chosen
-        self._begun: set[str] = set()
+        self._started: set[str] = set()
 
     async def begin(self, session_id: str) -> str:
-        """Set what the profile holds; return why it cannot be, "" when it is done or was before."""
-        if session_id in self._begun or await self._is_child(session_id):
+        """Set what the profile holds. Return "" when it is set, else why it cannot be."""
+        if session_id in self._started or await self._is_child(session_id):
             return ""
-        caller = Caller(session_id)
         try:
-            held = await self._loaded(session_id)
-            await changing.put(self._access, caller, held)
+            await apply(self._access, await self._loaded(session_id), session_id)
         except Refusal as why:
             return f"the profile {self._name} cannot be used: {str(why).removeprefix('Error: ')}"
-        self._begun.add(session_id)
+        self._started.add(session_id)
         return ""
 
     def forget(self, session_id: str) -> None:
-        """A session is used no more."""
-        self._begun.discard(session_id)
+        """Forget a session that is no longer used."""
+        self._started.discard(session_id)
 
-    async def _loaded(self, session_id: str) -> Snapshot:
-        method = _method(self._access.tree(), LOAD)
-        if method is None:
-            raise Refusal(words.NO_PROFILES)
+    async def _loaded(self, session_id: str) -> SettingsSnapshot:
+        load = method(self._access.tree(), LOAD)
+        if load is None:
+            raise Refusal(
+                "profiles stand in an evolve workspace, and none is in use (instar run --workspace PATH)"
+            )
         try:
-            found = await self._access.called(method, session_id, {"name": self._name})
+            found = await self._access.called(load, session_id, {"name": self._name})
         except Exception as error:
             raise Refusal(self._access.said(error)) from None
-        held = checked(found)
+        held = _checked(found)
         kept = {name: value for name, value in held.values.items() if not (self._chosen and name == "model")}
-        return Snapshot(kept, held.variables)
+        return SettingsSnapshot(kept, held.variables)
 
 
-def checked(found: Any) -> Snapshot:
-    """Return a profile all of which may be set. Raises `Refusal` with the reason."""
-    if type(found) is not dict or set(found) - _PARTS:
+def _checked(found: Any) -> SettingsSnapshot:
+    if type(found) is not dict or found.keys() - {"parameters", "variables"}:
         raise Refusal("a profile holds `parameters` and `variables`, and nothing else")
     values, held = found.get("parameters", {}), found.get("variables", {})
     if type(values) is not dict or type(held) is not dict:
         raise Refusal("`parameters` and `variables` are objects")
     for name, value in values.items():
-        if name not in restricted.RESTRICTED:
-            raise Refusal(f"{words.key(name)} is no parameter of a profile")
-        restricted.check(name, value)
-    return Snapshot(values, variables.checked(held))
+        if name not in parameters.RESTRICTED:
+            raise Refusal(f"{quoted(name)} is no parameter of a profile")
+        parameters.check_parameter(name, value)
+    return SettingsSnapshot(values, state.checked(held))
 
 
-def _method(tree: Tree, names: path.Names) -> Method | None:
-    """A method by its path; None where nobody declares it."""
+async def apply(access: Access, held: SettingsSnapshot, session_id: str, call_id: str = "") -> None:
+    """Set parameters and variables, or nothing of them. Raises `Refusal`."""
+    session = access.sessions.of(session_id)
+    declared = access.settable()
+    before = {one: await access.raw(one, value.read, session_id) for one, value in declared.items()}
+    done: list[str] = []
+    try:
+        # The model first: how large a window may be depends on it.
+        for one in sorted((one for one in held.values if one in declared), key=lambda name: name != "model"):
+            access.write(one, declared[one], held.values[one], session_id)
+            done.append(one)
+    except Refusal:
+        for one in done:
+            with contextlib.suppress(Refusal):  # the writer took this value a moment ago
+                access.write(one, declared[one], before[one], session_id)
+        raise
+    variables = session.variables.all()
+    session.variables.replace(held.variables)
+    changes = {one: (before[one], held.values[one]) for one in done}
+    for one in sorted({*variables, *held.variables}):
+        changes[f"_runtime_vars.{one}"] = (variables.get(one), held.variables.get(one))
+    for one, (old, new) in changes.items():
+        if type(old) is not type(new) or old != new:
+            await access.report(TreeChange(one, old, new, session_id, call_id))
+    session.changed.update({one: held.values[one] for one in done})
+
+
+def method(tree: SelfTree, names: paths.Names) -> Method | None:
+    """Return the method at a path, None where nothing declares it."""
     try:
         found = tree.find(names)
     except Refusal:

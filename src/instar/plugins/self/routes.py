@@ -1,6 +1,6 @@
-"""The operations of self in the HTTP interface, under ``/instar/self`` (issue 10, item 3). They only look.
+"""The operations of self in the HTTP interface, under ``/instar/self``. They only read.
 
-A session's are what ``instar session self`` shows with ``--json``; what may not be seen is masked there and here.
+A session's state is what ``instar session self --json`` shows, with the same values masked.
 """
 
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ import msgspec
 
 from instar.plugin import KV, Branch, Client, Invalid, Method, NotFound, Value, ids, operation, wire
 from instar.plugins.self.access import Access
-from instar.plugins.self.note import NONE, PREFIX, Notes, SelfChange, SelfState, restored
-from instar.plugins.self.refusal import Refusal
-from instar.plugins.self.tree import Found
+from instar.plugins.self.messages import Refusal
+from instar.plugins.self.note import NONE, PREFIX, SelfChange, SelfState, SessionNotes, restored
+from instar.plugins.self.tree import TreeNode
 
 
 class SelfTreeQuery(wire.Wire):
@@ -38,9 +38,9 @@ class SelfNode(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SelfRoutes:
-    """What is asked of self in one instance, whose sessions live in `directory`."""
+    """The operations on one instance, whose sessions live in `directory`."""
 
-    def __init__(self, access: Access, notes: Notes, kv: KV, client: Client, directory: str) -> None:
+    def __init__(self, access: Access, notes: SessionNotes, kv: KV, client: Client, directory: str) -> None:
         self._access = access
         self._notes = notes
         self._kv = kv
@@ -77,21 +77,21 @@ class SelfRoutes:
         """List the changes that were made in a session, oldest first, the newest ones of many."""
         return (await self.session(session_id)).log
 
-    async def _node(self, found: Found, session_id: str | None) -> SelfNode:
+    async def _node(self, found: TreeNode, session_id: str | None) -> SelfNode:
         node = found.node
         if isinstance(node, Branch):
             return SelfNode(found.path, "branch", node.doc)
         if isinstance(node, Method):
             return SelfNode(found.path, "method", node.doc)
-        told = SelfNode(found.path, "value", node.doc, node.scope, node.write is not None)
-        return told if session_id is None else await self._read(told, node, session_id)
+        shown = SelfNode(found.path, "value", node.doc, node.scope, node.write is not None)
+        return shown if session_id is None else await self._read(shown, node, session_id)
 
-    async def _read(self, told: SelfNode, node: Value, session_id: str) -> SelfNode:
+    async def _read(self, shown: SelfNode, node: Value, session_id: str) -> SelfNode:
         try:
-            value = await self._access.read(told.path, node, session_id)
+            value = await self._access.read(shown.path, node, session_id)
         except Refusal as why:
-            return msgspec.structs.replace(told, problem=str(why))
-        return msgspec.structs.replace(told, value=value)
+            return msgspec.structs.replace(shown, problem=str(why))
+        return msgspec.structs.replace(shown, value=value)
 
     async def _demand_here(self, session_id: str) -> None:
         """Raise `NotFound`, and `Invalid` for a session of another directory: its values are in that one's runtime."""

@@ -1,23 +1,22 @@
-"""The plugin function: the tool `self`, its watchdog, and what it keeps for each session."""
+"""The plugin function: registers the tool `self`, its watchdog, its views and its routes."""
 
 import logging
 from typing import Any, Final
 
 from instar.plugin import Hooks, PluginInput, Value, View, event, points, secret, wire
-from instar.plugins.self import changing
-from instar.plugins.self.access import Access, Change
-from instar.plugins.self.note import Notes
-from instar.plugins.self.profile import Start
+from instar.plugins.self.access import Access, TreeChange, is_tighter
+from instar.plugins.self.note import SessionNotes
+from instar.plugins.self.profile import ProfileStart
 from instar.plugins.self.routes import SelfRoutes
-from instar.plugins.self.state import States
+from instar.plugins.self.state import SelfSessions
 from instar.plugins.self.tool import SelfTool
-from instar.plugins.self.tree import Tree
-from instar.plugins.self.watching import watch
+from instar.plugins.self.tree import SelfTree
+from instar.plugins.self.watchdog import watch
 
 log = logging.getLogger("instar.self")
 
 SWITCH: Final = "tools.self_evolution"
-"""The setting that switches it on (seed 001 "Enabling")."""
+"""The setting that switches it on."""
 
 
 async def server(input: PluginInput, options: wire.Plain | None = None) -> Hooks:  # noqa: A002 - opencode's name
@@ -33,22 +32,22 @@ async def server(input: PluginInput, options: wire.Plain | None = None) -> Hooks
 
 
 class Self:
-    """self at work on one instance."""
+    """The plugin on one instance."""
 
     def __init__(self, given: PluginInput) -> None:
         self._input = given
-        self._states = States()
+        self._sessions = SelfSessions()
         self._from_environment = list(secret.secrets_in(dict(given.environment)))
         given.registry.add_view(self._view())
-        self._access = Access(self._tree, self._states, self._secrets, self._publish)
-        self._notes = Notes(given.kv, self._access)
+        self._access = Access(self._tree, self._sessions, self._secrets, self._publish)
+        self._notes = SessionNotes(given.kv, self._access)
         named = given.flags.get("profile")
         chosen = bool(given.flags.get("model"))
-        self._start = Start(str(named), self._access, self._is_child, chosen) if named else None
+        self._start = ProfileStart(str(named), self._access, self._is_child, chosen) if named else None
         self._tools = {"self": SelfTool(self._access, list(self._tree().top)).tool()}
 
     def hooks(self) -> Hooks:
-        """Return what self does at which hook point."""
+        """Return the callbacks by hook point."""
         return {
             "tool": self._tools,
             "chat.message": self._prompted,
@@ -61,29 +60,29 @@ class Self:
         }
 
     def routes(self) -> SelfRoutes:
-        """Return what the server asks of self."""
+        """Return the operations for the HTTP interface."""
         given = self._input
         return SelfRoutes(self._access, self._notes, given.kv, given.client, str(given.directory))
 
-    def _tree(self) -> Tree:
-        return Tree(self._input.registry.views.values())
+    def _tree(self) -> SelfTree:
+        return SelfTree(self._input.registry.views.values())
 
     def _secrets(self) -> list[secret.Secret]:
         return [*self._from_environment, *self._input.children.secrets()]
 
-    async def _publish(self, change: Change) -> None:
-        told = event.SelfModified(
-            session_id=change.caller.session_id,
-            call_id=change.caller.call_id,
+    async def _publish(self, change: TreeChange) -> None:
+        modified = event.SelfModified(
+            session_id=change.session_id,
+            call_id=change.call_id,
             path=change.path,
             old=change.old,
             new=change.new,
         )
-        self._notes.heard(change)
-        await self._input.client.publish(event.make(told))
+        self._notes.record(change)
+        await self._input.client.publish(event.make(modified))
 
     async def _prompted(self, given: points.ChatMessageInput, output: points.ChatMessageOutput) -> None:
-        # Before the first step, whose model is chosen by then; a step says why a profile cannot be used, and ends.
+        # The model is chosen before the first step. A profile that cannot be used ends that step, which says why.
         if self._start is not None:
             await self._start.begin(given.session_id)
 
@@ -93,7 +92,7 @@ class Self:
             return
         await watch(self._access, given.session_id)
         await self._notes.keep(given.session_id)
-        output.without += list(self._states.of(given.session_id).unregistered)
+        output.without += list(self._sessions.of(given.session_id).unregistered)
 
     async def _call(self, given: points.ToolCallInput, output: points.ArgsOutput) -> None:
         await watch(self._access, given.session_id)
@@ -106,14 +105,14 @@ class Self:
         return (await self._input.client.session.get(session_id)).parent_id is not None
 
     async def _subagent(self, given: points.SubagentStartInput, output: points.SubagentStartOutput) -> None:
-        """Give a new sub-agent a copy of what its caller set; what it sets itself stays its own.
+        """Give a new sub-agent a copy of what its caller set.
 
-        One that is asked again gets what guards alone, where that is tighter than what it has.
+        A sub-agent that is resumed gets only the guards that its caller has tightened since.
         """
         if not given.resumed:
-            self._states.inherit(given.session_id, given.child_id)
+            self._sessions.inherit(given.session_id, given.child_id)
         tree = self._tree()
-        for path in list(self._states.of(given.session_id).changed):
+        for path in list(self._sessions.of(given.session_id).changed):
             found = tree.find(tuple(path.split(".")))
             if found is None or not isinstance(found.node, Value) or found.node.write is None:
                 continue
@@ -121,31 +120,30 @@ class Self:
             if given.resumed and not await self._tightens(path, found.node, value, given.child_id):
                 continue
             self._access.write(path, found.node, value, given.child_id)
-            self._states.of(given.child_id).changed[path] = value
+            self._sessions.of(given.child_id).changed[path] = value
 
     async def _tightens(self, path: str, guard: Value, value: Any, session_id: str) -> bool:
-        """Whether a value is a guard's, and tighter than what a session has."""
+        """Return whether `guard` is a guard, and `value` tighter than what a session has."""
         if guard.guard is None:
             return False
-        return changing.is_tighter(guard, await self._access.raw(path, guard.read, session_id), value)
+        return is_tighter(guard, await self._access.raw(path, guard.read, session_id), value)
 
     async def _end(self, given: points.SessionEndInput, output: points.Empty) -> None:
         if given.reason == "deleted":
             await self._notes.forget(given.session_id)
         else:
             await self._notes.keep(given.session_id, over=True)
-        self._states.drop(given.session_id)
+        self._sessions.drop(given.session_id)
         if self._start is not None:
             self._start.forget(given.session_id)
 
     async def _heard(self, happened: event.Event) -> None:
-        # Also of a session that was not used in this process, for which no session.end comes.
+        # A session that was not used in this process gets no session.end.
         if isinstance(happened.properties, event.SessionDeleted):
             await self._notes.forget(happened.properties.info.id)
 
     def _view(self) -> View:
-        """What was done with the tool in a session, by number and name."""
-        state = self._states.of
+        state = self._sessions.of
         values: dict[str, Any] = {
             "reads": Value(doc="How often the session looked.", read=lambda one: state(one).reads),
             "calls": Value(doc="How often it called a method.", read=lambda one: state(one).calls),

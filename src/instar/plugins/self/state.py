@@ -1,15 +1,117 @@
-"""What the agent set in each session: in memory only, and nothing of one session in another (seed 001, issue 9)."""
+"""What the agent set in each session: variables, snapshots, tools taken away. It is held in memory only."""
 
 import asyncio
-from typing import Any
+import copy
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
-from instar.plugins.self import blocked
-from instar.plugins.self.snapshots import Snapshots
-from instar.plugins.self.variables import Variables
+from instar.plugins.self import limits, parameters, paths
+from instar.plugins.self.messages import Refusal, quoted
+
+VARIABLES: Final = 64
+"""Runtime variables of a session."""
+SNAPSHOTS: Final = 32
+"""Snapshots of a session."""
+LONGEST: Final = 64
+"""Characters of a snapshot's name."""
 
 
-class State:
-    """One session's: variables, snapshots, tools that it took away, values that it set by path, counts, a log."""
+class SettingsSnapshot(NamedTuple):
+    """What was in force: restricted parameters and runtime variables, by name."""
+
+    values: Mapping[str, Any]
+    variables: Mapping[str, Any]
+
+
+class Variables:
+    """The runtime variables of one session: plain data, checked when it comes in, given out in copies."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, Any] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._held
+
+    def get(self, name: str) -> Any:
+        """Return a copy of a variable's value, None when there is none."""
+        return copy.deepcopy(self._held.get(name))
+
+    def all(self) -> dict[str, Any]:
+        """Return a copy of all variables."""
+        return copy.deepcopy(self._held)
+
+    def set(self, name: str, value: Any) -> None:
+        """Keep a copy of a value. Raises `Refusal` with the reason."""
+        if not paths.NAME.fullmatch(name) or paths.is_blocked(name):
+            raise Refusal(
+                f"{name[:80]!r} is no name of a variable: letters, digits and underscores, 64 at most"
+            )
+        if name not in self._held and len(self._held) >= VARIABLES:
+            raise Refusal(f"_runtime_vars is full (max {VARIABLES} keys). Reset unused keys first.")
+        self._held[name] = limits.kept(value)
+
+    def delete(self, name: str) -> Any:
+        """Forget a variable and return its value."""
+        return self._held.pop(name)
+
+    def replace(self, held: Mapping[str, Any]) -> None:
+        """Take other variables in place of all these. Raises `Refusal`, and then these stay."""
+        self._held = checked(held)
+
+
+def checked(held: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a detached copy of variables, each of which could be set. Raises `Refusal`."""
+    variables = Variables()
+    for name, value in held.items():
+        variables.set(name, value)
+    return variables._held
+
+
+class Snapshots:
+    """The snapshots of one session. What goes in and what comes out is checked and detached."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, SettingsSnapshot] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """The names, in the order in which they were first saved."""
+        return list(self._held)
+
+    def save(self, name: str, values: Mapping[str, Any], held: Mapping[str, Any]) -> None:
+        """Keep what is in force, in place of what had the name. Raises `Refusal`."""
+        refused = f"Error: snapshot {quoted(name)}"
+        if not is_name(name):
+            raise Refusal(f"{refused} has no usable name: {LONGEST} printable characters at most")
+        if name not in self._held and len(self._held) >= SNAPSHOTS:
+            raise Refusal(f"{refused} is one too many (max {SNAPSHOTS}): save it under the name of one")
+        self._held[name] = _usable(name, SettingsSnapshot(values, held))
+
+    def load(self, name: str) -> SettingsSnapshot:
+        """Return a copy of a snapshot all of whose values could be set now. Raises `Refusal`."""
+        if name not in self._held:
+            raise Refusal(f"Error: snapshot {quoted(name)} not found")
+        return _usable(name, self._held[name])
+
+
+def is_name(name: str) -> bool:
+    """Return whether a snapshot can have a name."""
+    return len(name) <= LONGEST and name.isprintable() and bool(paths.folded(name))
+
+
+def _usable(name: str, given: SettingsSnapshot) -> SettingsSnapshot:
+    try:
+        for parameter, value in given.values.items():
+            parameters.check_parameter(parameter, value)
+        held = checked(given.variables)
+    except Refusal as why:
+        raise Refusal(f"Error: snapshot {quoted(name)} cannot be used: {why}") from None
+    # Restricted parameters are numbers and texts, which nobody can change in place.
+    return SettingsSnapshot(dict(given.values), held)
+
+
+class SelfSession:
+    """What the agent set in one session, and what it did there."""
 
     def __init__(self) -> None:
         self.variables = Variables()
@@ -24,28 +126,16 @@ class State:
         # One change at a time: of two calls side by side the later one must see what the first one set.
         self.changing = asyncio.Lock()
 
-    def unregister(self, name: str) -> None:
-        """Take a tool away; it is never this one."""
-        if blocked.folded(name) != blocked.ITSELF:
-            self.unregistered[name] = None
 
-    def warns(self, name: str, value: Any) -> bool:
-        """Whether a value is out of range that nobody was warned of in this session."""
-        seen = (name, repr(value)[:100])
-        first = seen not in self.warned
-        self.warned.add(seen)
-        return first
-
-
-class States:
-    """The states of the sessions by their ids."""
+class SelfSessions:
+    """What the agent set, by the id of the session."""
 
     def __init__(self) -> None:
-        self._held: dict[str, State] = {}
+        self._held: dict[str, SelfSession] = {}
 
-    def of(self, session_id: str) -> State:
+    def of(self, session_id: str) -> SelfSession:
         """Return a session's state, a fresh one for a session that has none."""
-        return self._held.setdefault(session_id, State())
+        return self._held.setdefault(session_id, SelfSession())
 
     def drop(self, session_id: str) -> None:
         """Forget a session that is no longer used."""
@@ -53,7 +143,7 @@ class States:
 
     def inherit(self, parent: str, child: str) -> None:
         """Give a sub-agent's session a copy of its caller's variables, and take the same tools away from it."""
-        given, made = self.of(parent), State()
+        given, made = self.of(parent), SelfSession()
         made.variables.replace(given.variables.all())
         made.unregistered = dict(given.unregistered)
         self._held[child] = made

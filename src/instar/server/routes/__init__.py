@@ -1,1 +1,1 @@
-"""What the server carries out, one module for each family of operations."""
+"""What the server carries out, one module for each family of operations. `instar.server.app` lists the families."""

@@ -6,14 +6,14 @@ that follows a session need not know where it lives.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-from instar import ids
+from instar.api.operation import operation
 from instar.api.session import AnswersBody, PermissionBody, ResponseBody
 from instar.event import PermissionAsked, QuestionAsked
 from instar.plugin import NotFound, QuestionClient
-from instar.plugin.route import operation
 from instar.runtime import Runtime
 from instar.server.call import Call
 from instar.server.errors import Missing
+from instar.wire import ids
 
 
 class AnswerRoutes:

@@ -5,23 +5,23 @@ import getpass
 from collections.abc import Iterable
 
 from instar import wire
-from instar.amendment import MaskedValue, Place, amend, own_file, own_settings, project_file
-from instar.api.config import Config
-from instar.api.fitting import fitted
+from instar.api.config import Config, fitted
+from instar.api.operation import operation
 from instar.api.provider import ConfigProviders
-from instar.config import OPENCODE_KEYS, OWN_KEYS, ConfigError, unknown
-from instar.configured import keys_of
-from instar.instance import Instance
+from instar.limits.usage import LimitsError
 from instar.plugin import Invalid
-from instar.plugin.route import operation
 from instar.provider.keys import KeysError
 from instar.provider.listing import chosen, config_providers
-from instar.secret import Secret, disclosed, secrets_in
+from instar.runtime.config_edit import EditedFile, MaskedValue, amend, own_file, own_settings, project_file
+from instar.runtime.configured import keys_of
 from instar.server.call import Call
 from instar.server.instances import Instances
-from instar.trust import Trust
-from instar.usage import LimitsError
+from instar.session.instance import Instance
+from instar.settings.config import OWN_KEYS, ConfigError
+from instar.settings.known import OPENCODE_KEYS, unknown
+from instar.settings.trust import Trust
 from instar.wire import Plain
+from instar.wire.secret import Secret, disclosed, secrets_in
 
 
 class ConfigRoutes:
@@ -74,7 +74,9 @@ class ConfigRoutes:
         return config_providers(instance.models, chosen(instance.config))
 
 
-async def _amended(instances: Instances, place: Place, changes: Plain, secrets: Iterable[Secret]) -> None:
+async def _amended(
+    instances: Instances, place: EditedFile, changes: Plain, secrets: Iterable[Secret]
+) -> None:
     instances.may_dispose()
     environment, trust = instances.environment, Trust(instances.paths, instances.environment)
     try:

@@ -6,18 +6,18 @@ from typing import Any, Final
 
 import msgspec
 
-from instar.agent import Agents, UnknownAgent, to_plain
-from instar.api import definition as api
-from instar.command import Command
-from instar.context import defined
-from instar.instance import Instance
-from instar.invocation import skill_commands
+from instar.api import instance as api
+from instar.api.operation import operation
+from instar.definitions.agent import Agents, UnknownAgent, to_plain
+from instar.definitions.command import Command
 from instar.mcp import LinkError, prompt_name
-from instar.plugin.route import operation
 from instar.runtime import Runtime
-from instar.secret import disclosed
 from instar.server.call import Call
+from instar.session.instance import Instance
 from instar.tool.registry import offered
+from instar.turn.command import skill_commands
+from instar.turn.context import defined
+from instar.wire.secret import disclosed
 
 log = logging.getLogger("instar.client")
 

@@ -1,24 +1,35 @@
-"""The routes of event streams: one directory's events, all directories', and those of instar's own types too."""
+"""The routes of events: the streams of them, and ``/sync``, what is stored of them.
+
+opencode's servers use ``/sync`` to move a session from one to another. A session has one server here, so nothing is
+taken over; what is stored can be read.
+"""
 
 from collections.abc import AsyncIterator, Collection
-from typing import Final
+from typing import Final, cast
 
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
-from instar.api.event import DirectoryEvents, OwnEvent, OwnEvents, ResumedEvents
-from instar.plugin.route import operation
+from instar import wire
+from instar.api.instance import (
+    DirectoryEvents,
+    HistoryEvent,
+    Number,
+    OfSession,
+    OwnEvent,
+    OwnEvents,
+    ReplayBody,
+    ResumedEvents,
+    StealBody,
+)
+from instar.api.operation import operation
 from instar.runtime import Runtime
-from instar.server import frames
 from instar.server.call import Call
-from instar.server.feed import wanted
-from instar.server.frames import Form
+from instar.server.errors import Formed
 from instar.server.instances import Instances
-from instar.server.stream import EventStream, Following
+from instar.server.stream import EventStream, Following, Form, of_all, of_directory, of_instar, wanted
 from instar.store import Store, Stored
 
-_STREAM: Final = "text/event-stream"
-_UNKNOWN_TO_V2: Final = frozenset(("server.instance.disposed",))
-"""What opencode's ``V2Event`` has no schema for."""
+STREAM: Final = "text/event-stream"
 _PAGE: Final = 500
 
 
@@ -28,30 +39,27 @@ class EventRoutes:
     Each stream begins with ``server.connected``; ``server.heartbeat`` comes every 10 seconds.
     """
 
-    @operation("GET", "/event", "event.subscribe", media=_STREAM)
+    @operation("GET", "/event", "event.subscribe", media=STREAM)
     async def of_directory(self, call: Call, query: DirectoryEvents) -> Response:
         """Follow a directory's events."""
-        return _of(await call.runtime(), call, query, frames.of_directory)
+        return _follow(await call.runtime(), call, query, of_directory)
 
-    @operation("GET", "/global/event", "global.event", media=_STREAM, scoped=False)
+    @operation("GET", "/global/event", "global.event", media=STREAM, scoped=False)
     async def of_all(self, call: Call, query: ResumedEvents) -> Response:
         """Follow the events of all directories; a durable event comes a second time in the form of its row."""
-        return _of_all(call, query, frames.of_all)
+        return follow_all(call, query, of_all)
 
-    @operation("GET", "/api/event", "v2.event.subscribe", media=_STREAM, scoped=False)
-    async def of_locations(self, call: Call, query: ResumedEvents) -> Response:
-        """Follow the events of all directories, in the form of the newer routes."""
-        return _of_all(call, query, frames.of_location, but=_UNKNOWN_TO_V2)
-
-    @operation("GET", "/instar/event", "instar.event", media=_STREAM, scoped=False, events=OwnEvent)
+    @operation("GET", "/instar/event", "instar.event", media=STREAM, scoped=False, events=OwnEvent)
     async def own(self, call: Call, query: OwnEvents) -> Response:
         """Follow all events, those of instar's own types too; of one directory, if it is named."""
         if call.directory is None:
-            return _of_all(call, query, frames.of_instar, own=True)
-        return _of(await call.runtime(), call, query, frames.of_instar, own=True)
+            return follow_all(call, query, of_instar, own=True)
+        return _follow(await call.runtime(), call, query, of_instar, own=True)
 
 
-def _of(runtime: Runtime, call: Call, query: ResumedEvents, form: Form, *, own: bool = False) -> EventStream:
+def _follow(
+    runtime: Runtime, call: Call, query: ResumedEvents, form: Form, *, own: bool = False
+) -> EventStream:
     runtime.watch()
     directory = str(runtime.instance.directory)
     following = Following(
@@ -65,9 +73,10 @@ def _of(runtime: Runtime, call: Call, query: ResumedEvents, form: Form, *, own: 
     return EventStream(call.instances.feed, following)
 
 
-def _of_all(
+def follow_all(
     call: Call, query: ResumedEvents, form: Form, *, own: bool = False, but: Collection[str] = ()
 ) -> EventStream:
+    """Return a stream of the events of all directories, without the types `but`."""
     call.instances.feed.watch(call.instances.opened())
     following = Following(
         wanted(None, own=own, but=but),
@@ -96,3 +105,57 @@ async def stored_after(store: Store, last: str | int, directory: str | None) -> 
 
 def _last(call: Call, query: ResumedEvents) -> str | None:
     return call.request.headers.get("last-event-id") or query.last_event_id or None
+
+
+class SyncRoutes:
+    """Durable events as rows."""
+
+    @operation("POST", "/sync/start", "sync.start")
+    async def start(self, call: Call) -> bool:
+        """See that a directory's sessions are kept up to date: here they always are."""
+        await call.runtime()
+        return True
+
+    @operation("POST", "/sync/history", "sync.history.list")
+    async def history(self, call: Call, body: dict[str, Number]) -> list[HistoryEvent]:
+        """List the durable events of all sessions, of a session that the body names those after its number."""
+        runtime = await call.runtime()
+        rows = _array(runtime.instance.store, body)
+        # All that was ever stored: sent as it is read, never held as a whole.
+        return cast("list[HistoryEvent]", StreamingResponse(rows, media_type="application/json"))
+
+    @operation("POST", "/sync/replay", "sync.replay")
+    async def replay(self, call: Call, body: ReplayBody) -> OfSession:
+        """Refuse to carry out another server's events."""
+        await call.instances.get(body.directory)
+        raise _not_here()
+
+    @operation("POST", "/sync/steal", "sync.steal")
+    async def steal(self, call: Call, body: StealBody) -> OfSession:
+        """Refuse to take a session over from another server."""
+        await call.runtime()
+        raise _not_here()
+
+
+async def _array(store: Store, known: dict[str, int]) -> AsyncIterator[bytes]:
+    before = b"["
+    async for stored in stored_after(store, 0, None):
+        if stored.seq > known.get(stored.session_id, -1):
+            yield before + _row(stored)
+            before = b","
+    yield b"[]" if before == b"[" else b"]"
+
+
+def _row(stored: Stored) -> bytes:
+    head = {
+        "id": stored.event_id,
+        "aggregate_id": stored.session_id,
+        "seq": stored.seq,
+        "type": f"{stored.type}.{stored.version}",
+    }
+    return b'%b,"data":%b}' % (wire.encode(head)[:-1], stored.data.encode())
+
+
+def _not_here() -> Formed:
+    """opencode's answer where it has no other server to sync with; its document knows no text for it."""
+    return Formed(400, {"_tag": "BadRequest"})

@@ -1,16 +1,18 @@
-"""The routes of a directory's files: places, lists, contents, searches. Nothing outside of the directory is shown."""
+"""The routes of a directory's files (lists, contents, searches) and of the repository that it lies in."""
+
+import logging
 
 from starlette.responses import Response
 
-from instar import files
-from instar.api.file import (
+from instar.api.operation import operation
+from instar.api.project import (
+    Applied,
+    ApplyBody,
     File,
     FileContent,
     FileNode,
     FileSystemEntry,
-    FindQuery,
     Kind,
-    ListQuery,
     NameQuery,
     Path,
     PathQuery,
@@ -18,19 +20,24 @@ from instar.api.file import (
     SymbolQuery,
     TextMatch,
     TextQuery,
+    VcsDiffQuery,
+    VcsFileDiff,
+    VcsFileStatus,
+    VcsInfo,
 )
-from instar.api.location import Located, LocationInfo, ReferenceInfo
-from instar.plugin.route import operation
+from instar.git import GitError, head_branch
+from instar.plugin import Invalid
+from instar.process import ProcessError
+from instar.project import files, vcs
+from instar.project.vcs import Repository
 from instar.runtime import Runtime
 from instar.server.call import Call
-from instar.server.location import located, location_of
-
-_UNTOLD = 100
-"""Names that opencode's newer route answers where the client names no number."""
+from instar.server.errors import Formed
+from instar.session.instance import Instance
 
 
 class FileRoutes:
-    """A directory's files in opencode's older form."""
+    """A directory's files. Nothing outside of the directory is shown."""
 
     @operation("GET", "/path", "path.get")
     async def path(self, call: Call) -> Path:
@@ -80,7 +87,7 @@ class FileRoutes:
         """
         without = query.dirs == "false" or not query.query
         kind = query.type or ("file" if without else None)
-        found = await _found(call, await call.runtime(), query, kind, files.LIMIT)
+        found = await search(call, await call.runtime(), query.query, kind, query.limit or files.LIMIT)
         return [entry.path for entry in found]
 
     @operation("GET", "/find/symbol", "find.symbols")
@@ -90,44 +97,108 @@ class FileRoutes:
         return []
 
 
-class FileSystemRoutes:
-    """A directory's files in opencode's newer form."""
-
-    @operation("GET", "/api/location", "v2.location.get")
-    async def location(self, call: Call) -> LocationInfo:
-        """Get the location that a request is about: its directory and its project."""
-        return location_of(await call.runtime())
-
-    @operation("GET", "/api/reference", "v2.reference.list")
-    async def references(self, call: Call) -> Located[list[ReferenceInfo]]:
-        """List the references. Always empty: instar has none."""
-        return located(await call.runtime(), [])
-
-    @operation("GET", "/api/fs/list", "v2.fs.list")
-    async def entries(self, call: Call, query: ListQuery) -> Located[list[FileSystemEntry]]:
-        """List the files and folders in a folder; links are left out."""
-        runtime = await call.runtime()
-        return located(runtime, await files.entries(runtime.instance.project.directory, query.path))
-
-    @operation("GET", "/api/fs/find", "v2.fs.find")
-    async def find(self, call: Call, query: FindQuery) -> Located[list[FileSystemEntry]]:
-        """Find files and folders whose path holds these letters in this order, best first."""
-        runtime = await call.runtime()
-        return located(runtime, await _found(call, runtime, query, query.type, _UNTOLD))
-
-    @operation("GET", "/api/fs/read/{path:path}", "v2.fs.read", media="application/octet-stream")
-    async def data(self, call: Call, path: str) -> Response:
-        """Read a file's bytes."""
-        runtime = await call.runtime()
-        data, mime = await files.data(runtime.instance.project.directory, path)
-        # A page that a repository holds must not run as if it were the server's own.
-        headers = {"Content-Security-Policy": "sandbox", "X-Content-Type-Options": "nosniff"}
-        return Response(data, headers={**headers, "Content-Type": mime})
-
-
-async def _found(
-    call: Call, runtime: Runtime, query: NameQuery | FindQuery, kind: Kind | None, untold: int
+async def search(
+    call: Call, runtime: Runtime, letters: str, kind: Kind | None, limit: int
 ) -> list[FileSystemEntry]:
+    """Return the files and folders whose path holds these letters in this order, best first."""
     instance = runtime.instance
-    directory, limit = instance.project.directory, query.limit or untold
-    return await call.attended(files.fuzzy(instance.processes, directory, query.query, kind, limit))
+    found = files.fuzzy(instance.processes, instance.project.directory, letters, kind, limit)
+    return await call.attended(found)
+
+
+log = logging.getLogger("instar.server")
+
+_DIFF = "text/x-diff; charset=utf-8"
+
+
+class VcsRoutes:
+    """What a client sees of a repository. Outside one there is no branch, and nothing has changed."""
+
+    @operation("GET", "/vcs", "vcs.get")
+    async def get(self, call: Call) -> VcsInfo:
+        """Get the branch that is checked out, and the default one.
+
+        Of a repository that git will not read the branch alone is told, as its ``HEAD`` names it.
+        """
+        instance = (await call.runtime()).instance
+        try:
+            branch = await vcs.checked_out(instance.processes, instance.project)
+            repository = await vcs.repository(instance.processes, instance.project)
+            default = None if repository is None else await vcs.default_branch(repository)
+        except (GitError, ProcessError) as error:
+            log.warning("the branches of %s cannot be read: %s", instance.directory, error)
+            return VcsInfo(branch=head_branch(instance.project.worktree))
+        return VcsInfo(branch=branch, default_branch=default)
+
+    @operation("GET", "/vcs/status", "vcs.status")
+    async def status(self, call: Call) -> list[VcsFileStatus]:
+        """List the files of the directory that differ from the last commit, new ones too."""
+        instance = (await call.runtime()).instance
+        repository = await _repository(instance)
+        if repository is None:
+            return []
+        try:
+            return await call.attended(vcs.status(repository, instance.project.directory))
+        except (GitError, ProcessError) as error:
+            raise Invalid(str(error)) from error
+
+    @operation("GET", "/vcs/diff", "vcs.diff")
+    async def diff(self, call: Call, query: VcsDiffQuery) -> list[VcsFileDiff]:
+        """Show how the files of the directory differ from the last commit, or from where the branch began.
+
+        On the default branch, or without one, nothing differs from where the branch began.
+        """
+        instance = (await call.runtime()).instance
+        repository = await _repository(instance)
+        if repository is None:
+            return []
+        try:
+            since = await _beginning(instance, repository) if query.mode == "branch" else "HEAD"
+            if since is None:
+                return []
+            base = None if since == "HEAD" else since
+            found = vcs.diff(repository, instance.project.directory, base, query.context)
+            return await call.attended(found)
+        except (GitError, ProcessError) as error:
+            raise Invalid(str(error)) from error
+
+    @operation("GET", "/vcs/diff/raw", "vcs.diff.raw", media=_DIFF)
+    async def raw(self, call: Call) -> Response:
+        """Get all that differs from the last commit as one patch, which `vcs.apply` takes."""
+        instance = (await call.runtime()).instance
+        repository = await _repository(instance)
+        if repository is None:
+            return Response(b"", headers={"Content-Type": _DIFF})
+        try:
+            patch = await call.attended(vcs.raw(repository, instance.project.directory))
+        except (GitError, ProcessError) as error:
+            raise Invalid(str(error)) from error
+        return Response(patch, headers={"Content-Type": _DIFF})
+
+    @operation("POST", "/vcs/apply", "vcs.apply", order=True)
+    async def apply(self, call: Call, body: ApplyBody) -> Applied:
+        """Apply a patch to the repository's files, whole or not at all."""
+        repository = await _repository((await call.runtime()).instance)
+        try:
+            await vcs.apply(repository, body.patch.encode(errors="replace"))
+        except vcs.ApplyError as error:
+            raise refused(error) from error
+        return Applied(applied=True)
+
+
+def refused(error: vcs.ApplyError) -> Formed:
+    """Return the answer of a patch that was not applied."""
+    return Formed(400, {"name": "VcsApplyError", "data": {"message": str(error), "reason": error.reason}})
+
+
+async def _repository(instance: Instance) -> Repository | None:
+    try:
+        return await vcs.repository(instance.processes, instance.project)
+    except (GitError, ProcessError) as error:
+        raise Invalid(str(error)) from error
+
+
+async def _beginning(instance: Instance, repository: Repository) -> str | None:
+    default = await vcs.default_branch(repository)
+    branch = await vcs.checked_out(instance.processes, instance.project)
+    return None if default is None or branch == default else await vcs.left_at(repository, default)

@@ -4,8 +4,8 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from instar import approval, mcp_door, wire
-from instar.api.mcp import (
+from instar import wire
+from instar.api.instance import (
     Authorization,
     CodeBody,
     McpBody,
@@ -14,12 +14,14 @@ from instar.api.mcp import (
     McpUnsupportedOAuthError,
     Removed,
 )
-from instar.config import McpConfig
+from instar.api.operation import operation
+from instar.approval import permissions
 from instar.mcp import LinkError, Servers, Status
 from instar.plugin import Invalid
-from instar.plugin.route import operation
+from instar.runtime import mcp
 from instar.server.call import Call
 from instar.server.errors import Formed
+from instar.settings.config import McpConfig
 
 _FORMS: Final = (McpUnsupportedOAuthError,)
 
@@ -36,7 +38,7 @@ class McpRoutes:
     async def add(self, call: Call, body: McpBody) -> dict[str, MCPStatus]:
         """Add a server until the instance ends, in place of one of that name."""
         runtime = await call.runtime()
-        runtime.mcp = runtime.mcp or mcp_door.registered(runtime.instance, approval.relayed)
+        runtime.mcp = runtime.mcp or mcp.registered(runtime.instance, permissions.relayed)
         plain = {**wire.to_plain(body.config)}
         await _put(runtime.mcp, body.name, msgspec.convert(plain, McpConfig))
         return await _statuses(runtime.mcp)

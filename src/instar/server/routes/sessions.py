@@ -1,27 +1,37 @@
-"""The routes of sessions: ``/session`` and what lies below it."""
+"""The routes of sessions: ``/session`` and what is below it; pages of long lists and their cursors."""
 
+import base64
+import binascii
 import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
-from instar import ids
+import msgspec
+
+from instar import wire
+from instar.api.operation import operation
 from instar.api.project import Project
 from instar.api.session import (
+    ChangeBody,
+    DiffQuery,
+    ForkBody,
     GlobalQuery,
     GlobalSession,
     InitBody,
     MessageQuery,
     ProjectSummary,
+    RevertBody,
     SessionQuery,
     ShellBody,
+    SummarizeBody,
 )
-from instar.event import SessionStatus
-from instar.message import Session, WithParts
-from instar.plugin import CommandBody, NotFound, PromptBody, SessionBody
-from instar.plugin.route import operation
+from instar.event import SessionStatus, Todo
+from instar.message import FileDiff, KnownPart, ModelRef, Session, WithParts
+from instar.plugin import Busy, CommandBody, NotFound, PromptBody, SessionBody
 from instar.server.call import Call
 from instar.server.errors import BadRequest, Formed
-from instar.server.paging import USUAL, announce, before, mark_of
+from instar.wire import ids
 
 
 class SessionRoutes:
@@ -195,3 +205,181 @@ def _is_wanted(session: Session, query: SessionQuery | GlobalQuery) -> bool:
         and (query.start is None or session.time.updated >= query.start)
         and query.search.lower() in session.title.lower()
     )
+
+
+_LATEST: Final = 8_640_000_000_000_000
+"""The last millisecond that a client's clock knows; what is far beyond it cannot be stored."""
+
+
+class HistoryRoutes:
+    """A session's past."""
+
+    @operation("PATCH", "/session/{sessionID}", "session.update", errors=(404,))
+    async def change(self, call: Call, session_id: ids.SessionID, body: ChangeBody | None = None) -> Session:
+        """Change a session's title or metadata, put it away, or add permission rules to its own."""
+        runtime = await call.of_session(session_id)
+        given = body or ChangeBody()
+        archived = given.time.archived if given.time is not None else None
+        if archived is not None and not 0 <= archived <= _LATEST:
+            raise BadRequest(f"time.archived must be milliseconds since 1970, found {archived!r}")
+        return await runtime.session.update(
+            session_id,
+            title=given.title,
+            archived=None if archived is None else int(archived),
+            metadata=given.metadata,
+            permission=given.permission or (),
+        )
+
+    @operation("POST", "/session/{sessionID}/revert", "session.revert", errors=(404, 409))
+    async def revert(self, call: Call, session_id: ids.SessionID, body: RevertBody) -> Session:
+        """Take a session and the files that it changed back to before a message."""
+        runtime = await call.of_session(session_id)
+        return (await runtime.session.revert(session_id, body.message_id, body.part_id)).session
+
+    @operation("POST", "/session/{sessionID}/unrevert", "session.unrevert", errors=(404, 409))
+    async def unrevert(self, call: Call, session_id: ids.SessionID) -> Session:
+        """Undo a revert, the files with it."""
+        return (await (await call.of_session(session_id)).session.unrevert(session_id)).session
+
+    @operation("POST", "/session/{sessionID}/fork", "session.fork", errors=(404,))
+    async def fork(self, call: Call, session_id: ids.SessionID, body: ForkBody | None = None) -> Session:
+        """Make a session of copies of another one's messages."""
+        runtime = await call.of_session(session_id)
+        return await runtime.session.fork(session_id, (body or ForkBody()).message_id)
+
+    @operation("GET", "/session/{sessionID}/diff", "session.diff")
+    async def diff(self, call: Call, session_id: ids.SessionID, query: DiffQuery) -> Sequence[FileDiff]:
+        """Tell how the files differ that a session changed; nothing of a session or message that is not there."""
+        try:
+            return await (await call.of_session(session_id)).session.diff(session_id, query.message_id)
+        except NotFound:
+            return []
+
+    @operation("POST", "/session/{sessionID}/summarize", "session.summarize", errors=(404,))
+    async def summarize(self, call: Call, session_id: ids.SessionID, body: SummarizeBody) -> bool:
+        """Summarise a session; answers when the summary is written."""
+        runtime = await call.of_session(session_id)
+        model = ModelRef(provider_id=body.provider_id, model_id=body.model_id)
+        await runtime.session.summarize(session_id, model)
+        return True
+
+    @operation("GET", "/session/{sessionID}/children", "session.children", errors=(404,))
+    async def children(self, call: Call, session_id: ids.SessionID) -> Sequence[Session]:
+        """List the sessions whose parent a session is, last updated first."""
+        return await (await call.of_session(session_id)).session.children(session_id)
+
+    @operation("GET", "/session/{sessionID}/todo", "session.todo", errors=(404,))
+    async def todo(self, call: Call, session_id: ids.SessionID) -> Sequence[Todo]:
+        """Get a session's list of things to do."""
+        return await (await call.of_session(session_id)).session.todos(session_id)
+
+    @operation("GET", "/session/{sessionID}/message/{messageID}", "session.message", errors=(404,))
+    async def message(self, call: Call, session_id: ids.SessionID, message_id: ids.MessageID) -> WithParts:
+        """Get a message."""
+        return await (await call.of_session(session_id)).session.message(session_id, message_id)
+
+    @operation(
+        "DELETE", "/session/{sessionID}/message/{messageID}", "session.deleteMessage", errors=(404, 409)
+    )
+    async def remove_message(self, call: Call, session_id: ids.SessionID, message_id: ids.MessageID) -> bool:
+        """Delete a message; files stay as they are."""
+        await (await call.of_session(session_id)).session.remove(session_id, message_id)
+        return True
+
+    @operation(
+        "DELETE", "/session/{sessionID}/message/{messageID}/part/{partID}", "part.delete", errors=(404,)
+    )
+    async def remove_part(
+        self, call: Call, session_id: ids.SessionID, message_id: ids.MessageID, part_id: ids.PartID
+    ) -> bool:
+        """Delete a part of a message. While a turn runs it is refused (400)."""
+        sessions = (await call.of_session(session_id)).session
+        with unless_busy():
+            await sessions.remove(session_id, message_id, part_id)
+        return True
+
+    @operation(
+        "PATCH", "/session/{sessionID}/message/{messageID}/part/{partID}", "part.update", errors=(404,)
+    )
+    async def change_part(
+        self,
+        call: Call,
+        session_id: ids.SessionID,
+        message_id: ids.MessageID,
+        part_id: ids.PartID,
+        body: KnownPart,
+    ) -> KnownPart:
+        """Change a part of a message; its type stays. While a turn runs it is refused (400)."""
+        sessions = (await call.of_session(session_id)).session
+        if (body.id, body.message_id, body.session_id) != (part_id, message_id, session_id):
+            raise BadRequest("the part's id, messageID and sessionID must be those of the path")
+        with unless_busy():
+            return await sessions.put_part(session_id, body)
+
+
+@contextlib.contextmanager
+def unless_busy() -> Iterator[None]:
+    """Refuse what cannot be done while a turn runs, where the document knows no status for that but 400."""
+    try:
+        yield
+    except Busy as error:
+        raise BadRequest(str(error)) from error
+
+
+USUAL: Final = 100
+"""How many sessions a list has at most, where the query names no limit (as a real opencode 1.18.33 answers)."""
+
+
+def seal(value: object) -> str:
+    """Return a cursor: a value as JSON in base64 that may stand in a URL."""
+    return base64.urlsafe_b64encode(wire.encode(value)).decode().rstrip("=")
+
+
+def unseal(text: str) -> Any:
+    """Return what a cursor holds. Raises `ValueError` for a text that is no cursor."""
+    try:
+        data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        return wire.parse(data)
+    except (binascii.Error, msgspec.DecodeError) as error:
+        raise ValueError(f"no cursor: {error}") from None
+
+
+def before(found: Sequence[WithParts], cursor: str) -> list[WithParts]:
+    """Return the messages that stand before a page whose first message a cursor names.
+
+    The cursor holds that message's id and time (ms): the message itself may be gone. Raises `Formed` (400, opencode's
+    form for it) for a text that is no such cursor.
+    """
+    try:
+        mark = msgspec.convert(unseal(cursor), _Mark)
+    except (ValueError, msgspec.ValidationError):
+        raise Formed(400, {"_tag": "BadRequest"}) from None
+    return [one for one in found if (one.info.time.created, one.info.id) < (mark.time, mark.id)]
+
+
+def mark_of(message: WithParts) -> str:
+    """Return the cursor of the page that begins with a message."""
+    return seal({"id": message.info.id, "time": message.info.time.created})
+
+
+def announce(call: Call, cursor: str | None, *, link: str | None = None) -> None:
+    """Name the next page in the answer's headers, if there is one; with `link` also its URL, by that query field."""
+    if cursor is None:
+        return
+    call.headers["x-next-cursor"] = cursor
+    if link is None:
+        return
+    url = call.request.url.remove_query_params(link).include_query_params(**{link: cursor})
+    call.headers["link"] = f'<{url}>; rel="next"'
+    call.headers["access-control-expose-headers"] = "Link, X-Next-Cursor"
+
+
+class _Mark(msgspec.Struct):
+    """What the cursor of a page of messages holds."""
+
+    id: str = msgspec.field()
+    time: float = msgspec.field()
+
+    def __post_init__(self) -> None:
+        if not self.id.startswith("msg"):
+            raise ValueError("a message's id begins with msg")

@@ -1,10 +1,11 @@
-"""instar's own operations on what was used, what may be used, and what a person stopped (issue 10, item 3)."""
+"""instar's own operations on what was used, what may be used, and what a person stopped."""
 
 from pathlib import Path
 
 import msgspec
+from starlette.responses import Response
 
-from instar import allowance, figures, halting
+from instar.api.operation import operation
 from instar.api.stats import (
     LimitsQuery,
     LimitsReport,
@@ -15,13 +16,15 @@ from instar.api.stats import (
     StopReport,
     StopsReport,
 )
-from instar.halt import EVERYWHERE, Stops, StopsError, scope_of
-from instar.live import now
+from instar.git.project import is_folder
+from instar.limits import statistics, stop
+from instar.limits.stop import EVERYWHERE, StopFile, StopFileError, scope_of
 from instar.plugin import Invalid
-from instar.plugin.route import operation
-from instar.project import is_folder
 from instar.runtime import Runtime
+from instar.runtime.limits_report import limits_report
+from instar.server import metrics
 from instar.server.call import Call
+from instar.session.state import now
 from instar.store.sqlite import SqliteStore
 from instar.store.statistics import Wanted
 
@@ -34,31 +37,31 @@ class StatsRoutes:
         """Tell what model calls used and cost, as ``instar stats``: all projects', or those that the query chooses."""
         runtime = await call.runtime()
         store, paths = store_of(runtime), runtime.instance.paths
-        since, until = figures.period(query.days, query.since, query.until)
+        since, until = statistics.period(query.days, query.since, query.until)
         wanted = Wanted(since=since, until=until)
         if query.project is not None:
             wanted = await _of_project(wanted, query.project, runtime.instance.directory)
         if query.session:
-            wanted = msgspec.structs.replace(wanted, session=await figures.session(store, query.session))
-        by = figures.words(query.by) or ([] if query.tools else list(figures.OVERVIEW))
-        return figures.answer(await figures.gather(store, paths, wanted, by, tools=query.tools))
+            wanted = msgspec.structs.replace(wanted, session=await statistics.session(store, query.session))
+        by = statistics.words(query.by) or ([] if query.tools else list(statistics.OVERVIEW))
+        return statistics.answer(await statistics.gather(store, paths, wanted, by, tools=query.tools))
 
     @operation("GET", "/instar/limits", "instar.limits", errors=(404,))
     async def limits(self, call: Call, query: LimitsQuery) -> LimitsReport:
         """Tell which limits are set, what was used of them, and what is left."""
         if query.session is None:
-            return await allowance.told((await call.runtime()).instance, None, now())
+            return await limits_report((await call.runtime()).instance, None, now())
         runtime = await call.of_session(query.session)
         live = await runtime.instance.sessions.open(query.session)
-        return await allowance.told(runtime.instance, live, now())
+        return await limits_report(runtime.instance, live, now())
 
     @operation("GET", "/instar/stop", "instar.stop.list")
     async def stops(self, call: Call) -> StopsReport:
         """List the stops that a person made, and whether one keeps what is automatic from beginning here."""
         instance = (await call.runtime()).instance
         try:
-            return halting.stops(instance.paths.data, instance.halt)
-        except StopsError as error:
+            return stop.stop_report(instance.paths.data, instance.stops)
+        except StopFileError as error:
             raise Invalid(str(error)) from None
 
     # A stop asks for no login: where nobody needs one, whoever can begin a turn may end it.
@@ -66,17 +69,30 @@ class StatsRoutes:
     async def stop(self, call: Call, body: StopBody | None = None) -> StopReport:
         """End every turn in the directory's project, in whichever process it runs, as ``instar stop``."""
         paths = (await call.runtime()).instance.paths
-        return await halting.stop(paths.data, paths.database, await _scope(call, body))
+        return await stop.stop(paths.data, paths.database, await _scope(call, body))
 
     @operation("POST", "/instar/stop/resume", "instar.stop.resume", order=True)
     async def resume(self, call: Call, body: StopBody | None = None) -> Resumed:
         """Let what is automatic go on in the directory's project, whatever stopped it."""
         scope = await _scope(call, body)
         try:
-            Stops((await call.runtime()).instance.paths.data).resume(scope)
-        except StopsError as error:
+            StopFile((await call.runtime()).instance.paths.data).resume(scope)
+        except StopFileError as error:
             raise Invalid(str(error)) from None
         return Resumed(scope)
+
+
+class MetricsRoutes:
+    """The server's figures for a scraper."""
+
+    @operation("GET", "/instar/metrics", "instar.metrics", scoped=False, media="text/plain")
+    async def metrics(self, call: Call) -> Response:
+        """Get the server's figures in Prometheus' text format."""
+        instances = call.instances
+        # Before it is opened here, for the default directory, nobody may have asked for anything yet.
+        await instances.counters.read(store_of(await call.runtime()))
+        found = metrics.families(instances.counters, instances.opened(), instances.feed.clients)
+        return Response("".join(metrics.text(found)), media_type=metrics.FORMAT)
 
 
 def store_of(runtime: Runtime) -> SqliteStore:
@@ -89,9 +105,9 @@ def store_of(runtime: Runtime) -> SqliteStore:
 
 async def _of_project(wanted: Wanted, given: str, directory: Path) -> Wanted:
     if not given:
-        return await figures.in_project(wanted, directory)
+        return await statistics.in_project(wanted, directory)
     if is_folder(given):
-        return await figures.in_project(wanted, Path(given))
+        return await statistics.in_project(wanted, Path(given))
     return msgspec.structs.replace(wanted, project=given)
 
 

@@ -1,14 +1,20 @@
-"""The words of a shell command: as written, without their quotes, and what is known of their value."""
+"""The words of a shell command and the simple commands that they make, and what of their text is not in doubt.
+
+A word is kept as written, without its quotes, and with what is known of its value. tree-sitter-bash takes more for a
+word, a string or a comment than bash does (it ends words at other blanks, and reads no backticks in a heredoc): the
+expressions here say what a shell reads as one, and text in which the two could differ is in doubt.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
+from math import prod
 from typing import Final, Literal, NamedTuple
 
 DEEP: Final = 4
 """How often a variable's value may name another variable."""
 MANY: Final = 32
-"""Values of one word that are told apart; with more the word counts as unknown."""
+"""VariableValues of one word that are told apart; with more the word counts as unknown."""
 
 
 def listed(names: str) -> frozenset[str]:
@@ -16,7 +22,7 @@ def listed(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
 
-class Piece(NamedTuple):
+class WordPiece(NamedTuple):
     """A part of a word: text, the name of a variable, or what cannot be known before it runs."""
 
     kind: Literal["text", "name", "unknown"]
@@ -24,7 +30,7 @@ class Piece(NamedTuple):
     quoted: bool = False
 
 
-NUMBER: Final = (Piece("unknown", "0"),)
+NUMBER: Final = (WordPiece("unknown", "0"),)
 """The value of an expression: some whole number."""
 
 
@@ -33,7 +39,7 @@ class Word(NamedTuple):
 
     raw: str
     bare: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[WordPiece, ...]
 
     def __add__(self, other: object) -> "Word":
         """Join two words that touch."""
@@ -51,7 +57,7 @@ class Word(NamedTuple):
 
     @property
     def braced(self) -> bool:
-        """Whether a brace expansion may make several words of it."""
+        """True if a brace expansion may make several words of it."""
         plain = "".join(" " if piece.quoted or piece.kind != "text" else piece.text for piece in self.pieces)
         opened, _, rest = plain.partition("{")
         return len(opened) < len(plain) and ("," in rest or ".." in rest)
@@ -61,7 +67,7 @@ Names = Mapping[str, Sequence[Word] | None]
 """The words that a script gives each variable; None for values that cannot be known."""
 
 
-class Values:
+class VariableValues:
     """What is known of the variables: what the script itself gives them, else what the environment holds."""
 
     def __init__(self, names: Names, environment: Mapping[str, str]) -> None:
@@ -76,18 +82,18 @@ class Values:
             if found is None:
                 return None
             choices.append(found)
-        if _size(choices) > MANY:
+        if prod(map(len, choices)) > MANY:
             return None
         return list(dict.fromkeys("".join(parts) for parts in product(*choices)))
 
     def number(self, name: str) -> bool:
-        """Whether a variable can hold nothing but whole numbers: others are evaluated as expressions."""
+        """True if a variable can hold nothing but whole numbers: others are evaluated as expressions."""
         words = self._names.get(name)
         return bool(words) and all(
             word.pieces == NUMBER or re.fullmatch(r"-?\d+", word.literal or "") for word in words or ()
         )
 
-    def _piece(self, piece: Piece, depth: int) -> list[str] | None:
+    def _piece(self, piece: WordPiece, depth: int) -> list[str] | None:
         if piece.kind == "unknown" or depth > DEEP:
             return None
         if piece.text not in self._names:
@@ -102,16 +108,16 @@ class Values:
         return found or None
 
 
-def text(value: str, quoted: bool = False) -> list[Piece]:
+def text(value: str, quoted: bool = False) -> list[WordPiece]:
     """Return a text as pieces; none when it is empty and not quoted."""
-    return [Piece("text", value, quoted)] if value or quoted else []
+    return [WordPiece("text", value, quoted)] if value or quoted else []
 
 
-def unescaped(raw: str) -> Iterator[Piece]:
+def unescaped(raw: str) -> Iterator[WordPiece]:
     """Yield an unquoted text's pieces: what a backslash stands before counts as quoted."""
     for plain, escaped in re.findall(r"([^\\]+)|\\(.)", raw, re.DOTALL):
         if plain or escaped != "\n":
-            yield Piece("text", plain or escaped, not plain)
+            yield WordPiece("text", plain or escaped, not plain)
 
 
 def ansi(raw: str) -> str | None:
@@ -127,12 +133,134 @@ _SPECIAL: Final[Callable[[str], re.Match[str] | None]] = re.compile(r"[*?\[~]|\{
 
 
 def _splits(value: str, quoted: bool) -> bool:
-    """Whether an unquoted variable's value would become several words, or a pattern of file names."""
+    """True if an unquoted variable's value would become several words, or a pattern of file names."""
     return not quoted and (not value or re.search(r"[\s*?\[\\]", value) is not None)
 
 
-def _size(choices: Sequence[Sequence[str]]) -> int:
-    size = 1
-    for found in choices:
-        size *= len(found)
-    return size
+GAP: Final = re.compile(r"(?:[ \t]|\\\n)*")
+"""What may stand between two words of one command."""
+BREAK: Final = re.compile(r"(?:[ \t\n]|\\\n)*")
+"""What may stand between two commands."""
+DASH: Final = re.compile(r"[ \t]+-[ \t]+")
+"""A word that the grammar loses in front of a redirection: ``python - <<EOF``."""
+DASHED: Final = re.compile(rf"{BREAK.pattern}|{DASH.pattern}")
+"""What may stand in front of a redirection."""
+WORD: Final = re.compile(r"(?:[^\s\\'\"`$|&;()<>\x00-\x1f\x7f]|\\[^\r\x00])+", re.DOTALL)
+"""Unquoted text of a word."""
+PATTERN: Final = re.compile(r"(?:[^\\'\"`$&;<>\n\x00-\x08\x0b-\x1f]|\\.|\$(?=[)|\s]|$))+", re.DOTALL)
+"""A pattern of `case` or ``[[ =~ ]]``: it may hold brackets."""
+RAW: Final = re.compile(r"'[^']*'")
+"""A text in single quotes."""
+PLAIN: Final = re.compile(r"(?:[^\\\"`$]|\\.|\$(?![\w{(@*#?$!'\"-]))*", re.DOTALL)
+"""Text in double quotes in which nothing expands."""
+HEREDOC: Final = re.compile(r"(?:[^\\`$]|\\[^\n]|\$(?![\w{(@*#?$!'\"-]))*", re.DOTALL)
+"""Lines of a heredoc in which nothing expands."""
+DELIMITER: Final = re.compile(
+    r"(?P<plain>[\w.-]+)|'(?P<single>[\w .-]+)'|\"(?P<double>[\w .-]+)\"|\\(?P<escaped>\w+)"
+)
+"""What ends a heredoc, as it is named."""
+VARIABLE: Final = re.compile(r"\$(?:(?P<name>[A-Za-z_]\w*)|[0-9@*#?$!-])")
+"""A variable without braces."""
+BRACED: Final = re.compile(
+    r"\$\{(?:#?[@*#?$!-]|#?(?P<name>\w+)(?:\[(?:[@*]|\d+)\])?"
+    r"(?P<rest>(?::?[-+?=]|##?|%%?|//?[#%]?|\^\^?|,,?)(?:[^`$\"'\\{}()<>]|\\[^\n])*|:-?\d+(?::\d+)?)?)\}"
+)
+"""A variable in braces, nothing else expanding in it. Others run what a variable holds: ``${x@P}``, ``${!x}``."""
+OPENED: Final = re.compile(r"\$\{#?\w+(?:\[(?:[@*]|\d+)\])?(?::?[-+?=]|##?|%%?|//?|\^\^?|,,?)")
+"""How a variable in braces begins in whose default or pattern something expands."""
+DEFAULT: Final = re.compile(r"[^`$\"'\\{}()<>]*")
+"""Text of such a default or pattern in which nothing expands."""
+ARITHMETIC: Final = re.compile(r"[\w\s+*/%()<>=!&|^~?:;,-]*")
+"""An expression without subscripts and expansions; each name in it is to hold a number."""
+NAME: Final = re.compile(r"\b[A-Za-z_]\w*")
+"""A variable in an expression."""
+COMPARED: Final = re.compile(r"(?<!\S)-(?:eq|ne|lt|le|gt|ge|v|R)(?!\S)")
+"""Tests whose operands are evaluated as expressions, or as a variable's name with its subscript."""
+EVALUATED: Final = re.compile(r"-[A-Za-z]*[ivn]|(?=[^\[]*\[)[^$`]*[$`].*", re.DOTALL)
+"""Words of `declare`, `read`, `unset`, `test` and `printf` by which a subscript or a value is evaluated."""
+COMPOUND: Final = re.compile(r"\w+\+?=\(.*[$`<>]", re.DOTALL)
+"""A quoted text that `declare` reads as an array, so that what stands in it expands."""
+EVALUATING: Final = listed("declare typeset local export readonly unset read printf test [ wait getopts")
+"""Builtins that evaluate a subscript in a name that they are given."""
+NAMING: Final = listed("declare typeset local export readonly unset read getopts")
+"""Builtins that take names: one that is not known may bring a subscript."""
+INTEGERS: Final = listed("RANDOM SRANDOM SECONDS HISTCMD OPTIND LINENO")
+"""Variables of bash whose value is evaluated as an expression when they are given one."""
+RULING: Final = listed(
+    "PATH CDPATH IFS PS4 ENV BASH_ENV LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT SHELLOPTS BASHOPTS"
+)
+"""Variables that decide what later commands run: no rule sees them set, but by an assignment."""
+SETTING: Final = listed("read printf wait getopts mapfile readarray")
+"""Builtins that give a variable that they are named a value which cannot be known."""
+
+
+ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
+"""How a word begins that gives a variable a value."""
+
+
+class Redirect(NamedTuple):
+    """A redirection: its operator, the file it names (None for a heredoc or a descriptor), and as written."""
+
+    operator: str
+    target: Word | None
+    raw: str
+    bare: str
+
+
+class Atom(NamedTuple):
+    """A word or redirection, and where it stands, in bytes."""
+
+    start: int
+    end: int
+    item: Word | Redirect
+
+
+Chains = frozenset[tuple[Word, ...]]
+"""Ways in which the folder may have been changed before: the words given to each `cd`, in order."""
+
+
+class SimpleCommand(NamedTuple):
+    """A simple command, and the folders it may run in.
+
+    `plain` is False for what only looks like one: assignments, the head of a `for`, a test. `silent` ones
+    are redirections behind a compound command.
+    """
+
+    items: tuple[Word | Redirect, ...]
+    chains: Chains
+    plain: bool = True
+    silent: bool = False
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """The words from the command's name on: without the assignments in front of it."""
+        words = [item for item in self.items if isinstance(item, Word)]
+        first = 0
+        while self.plain and first < len(words) and ASSIGNMENT.match(words[first].raw):
+            first += 1
+        return tuple(words[first:])
+
+    @property
+    def redirects(self) -> tuple[Redirect, ...]:
+        """The redirections, wherever they stand."""
+        return tuple(item for item in self.items if isinstance(item, Redirect))
+
+    def at(self, word: int) -> tuple[Word | Redirect, ...]:
+        """Return what stands from the given word (counted in `words`) on."""
+        skipped = len(self.items) - len(self.redirects) - len(self.words) + word
+        for index, item in enumerate(self.items):
+            if isinstance(item, Word):
+                if not skipped:
+                    return self.items[index:]
+                skipped -= 1
+        return ()
+
+
+def written(items: Sequence[Word | Redirect]) -> str:
+    """Return items as written, with one blank between them."""
+    return " ".join(item.raw for item in items)
+
+
+def unquoted(items: Sequence[Word | Redirect]) -> str:
+    """Return items without their quotes, with one blank between them."""
+    return " ".join(item.bare for item in items)

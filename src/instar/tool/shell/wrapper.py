@@ -1,4 +1,4 @@
-"""Commands that run other commands: which words of theirs are the other command, or a script.
+"""Finds the commands and scripts that a command runs: those of ``sudo``, ``xargs``, ``find -exec``, ``sh -c`` …
 
 What is not understood here is in doubt: then a command may begin at each of the words.
 """
@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from instar.tool.shell.simple import ASSIGNMENT
-from instar.tool.shell.word import Word, listed
+from instar.tool.shell.word import ASSIGNMENT, Word, listed
 
 MAX_SUFFIXES: Final = 40
 """Words of a command in doubt at which what it runs is looked for."""
@@ -18,7 +17,7 @@ MAX_WRAPPERS: Final = 16
 """Wrappers inside one another that are followed."""
 
 
-class Inner(NamedTuple):
+class InnerCommand(NamedTuple):
     """A command inside of another: words `start` to `stop`; `sure` False when it may begin elsewhere."""
 
     start: int
@@ -26,7 +25,7 @@ class Inner(NamedTuple):
     sure: bool = True
 
 
-class Script(NamedTuple):
+class InnerScript(NamedTuple):
     """A text that the command hands to a shell; `sure` False when more of it comes from elsewhere."""
 
     text: str
@@ -78,20 +77,20 @@ _EXECUTES: Final = frozenset(["-exec", "-execdir", "-ok", "-okdir"])
 _EXPANDED: Final = re.compile(r"[*?\[{~]")
 
 
-def program(word: Word) -> str:
+def program_name(word: Word) -> str:
     """Return the name of the program that a command word starts, without its folder."""
     return word.bare.rpartition("/")[2]
 
 
-def inner(
+def inner_commands(
     words: Sequence[Word], start: int = 0, stop: int | None = None, depth: int = 0
-) -> Iterator[Inner | Script]:
+) -> Iterator[InnerCommand | InnerScript]:
     """Yield a command, what it wraps, what that wraps, and the scripts that they hand to a shell."""
     stop = len(words) if stop is None else stop
     if start >= stop:
         return
-    name = program(words[start])
-    yield Inner(start, stop, not _is_expanded(words[start]) and name not in _OPAQUE)
+    name = program_name(words[start])
+    yield InnerCommand(start, stop, not _is_expanded(words[start]) and name not in _OPAQUE)
     if name in _SHELLS or name == "eval":
         yield from _script(words, start, stop)
     elif name in _OPAQUE or depth > MAX_WRAPPERS:
@@ -111,7 +110,9 @@ def inner(
         else:
             supplied = name == "xargs"
             yield from (
-                _supplied(words, begin, stop, depth) if supplied else inner(words, begin, stop, depth + 1)
+                _supplied(words, begin, stop, depth)
+                if supplied
+                else inner_commands(words, begin, stop, depth + 1)
             )
 
 
@@ -156,14 +157,14 @@ def _letters(options: _Options, letters: str) -> int | None:
     return 0
 
 
-def _script(words: Sequence[Word], start: int, stop: int) -> Iterator[Inner | Script]:
+def _script(words: Sequence[Word], start: int, stop: int) -> Iterator[InnerCommand | InnerScript]:
     """``sh -c 'text'`` and ``eval text``: the text where it is literal, else doubt."""
-    if program(words[start]) == "eval":
+    if program_name(words[start]) == "eval":
         literals = [word.literal for word in words[start + 1 : stop]]
         if None not in literals:
             script = " ".join(one or "" for one in literals)
             # It runs in this very shell: the folder and variables that it sets stay.
-            yield Script(script, not re.search(r"\b(?:cd|pushd|popd)\b|[=(]", script))
+            yield InnerScript(script, not re.search(r"\b(?:cd|pushd|popd)\b|[=(]", script))
             return
     else:
         at = start + 1
@@ -176,10 +177,10 @@ def _script(words: Sequence[Word], start: int, stop: int) -> Iterator[Inner | Sc
         text = words[at + 1].literal if at + 1 < stop and _SCRIPT_FLAGS.fullmatch(words[at].raw) else None
         # Options may follow -c too; then the text stands behind them.
         if text is not None and text[:1] not in ("-", "+"):
-            yield Script(text, program(words[start]) == "bash" or _POSIX(text) is None)
+            yield InnerScript(text, program_name(words[start]) == "bash" or is_posix(text))
             return
         if start + 1 == stop:
-            yield Inner(start, stop, False)  # its commands come from a pipe or a file
+            yield InnerCommand(start, stop, False)  # its commands come from a pipe or a file
     yield from _anywhere(start + 1, stop)
 
 
@@ -189,12 +190,14 @@ _POSIX: Final = re.compile(
 """What bash reads in another way than a plain `sh` does."""
 
 
-def posix(text: str) -> bool:
-    """Whether a plain `sh` reads a text as bash does."""
+def is_posix(text: str) -> bool:
+    """True if a plain `sh` reads a text as bash does."""
     return _POSIX(text) is None
 
 
-def _executed(words: Sequence[Word], start: int, stop: int, depth: int) -> Iterator[Inner | Script]:
+def _executed(
+    words: Sequence[Word], start: int, stop: int, depth: int
+) -> Iterator[InnerCommand | InnerScript]:
     """What ``find -exec`` runs."""
     for at in range(start + 1, stop):
         if words[at].literal not in _EXECUTES:
@@ -203,19 +206,21 @@ def _executed(words: Sequence[Word], start: int, stop: int, depth: int) -> Itera
         yield from _supplied(words, at + 1, end, depth)
 
 
-def _supplied(words: Sequence[Word], start: int, stop: int, depth: int) -> Iterator[Inner | Script]:
+def _supplied(
+    words: Sequence[Word], start: int, stop: int, depth: int
+) -> Iterator[InnerCommand | InnerScript]:
     """A command that is given further words from elsewhere: in doubt when those may be a command."""
-    found = list(inner(words, start, stop, depth + 1))
-    last = next((one for one in reversed(found) if isinstance(one, Inner)), None)
-    doubt = any(program(word) in _SHELLS for word in words[start:stop])
-    if doubt or (last is not None and program(words[last.start]) in SPECIAL):
+    found = list(inner_commands(words, start, stop, depth + 1))
+    last = next((one for one in reversed(found) if isinstance(one, InnerCommand)), None)
+    doubt = any(program_name(word) in _SHELLS for word in words[start:stop])
+    if doubt or (last is not None and program_name(words[last.start]) in SPECIAL):
         found = [one._replace(sure=False) for one in found]
     yield from found
 
 
-def _anywhere(start: int, stop: int) -> Iterator[Inner]:
+def _anywhere(start: int, stop: int) -> Iterator[InnerCommand]:
     """With no certainty, a command may begin at each word."""
-    yield from (Inner(at, stop, False) for at in range(start, min(stop, start + MAX_SUFFIXES)))
+    yield from (InnerCommand(at, stop, False) for at in range(start, min(stop, start + MAX_SUFFIXES)))
 
 
 def _is_expanded(word: Word) -> bool:

@@ -15,14 +15,14 @@ from click.testing import CliRunner, Result
 from tests import started
 from tests.confinement import remember
 
-from instar.cli.context import Context
+from instar.cli.door import Context
 from instar.plugin import process
 from instar.plugins.evolve import edit
 from instar.plugins.evolve.cli import command
-from instar.plugins.evolve.engine import Engine
+from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.evolution import Installed, Waits
-from instar.plugins.evolve.making import Cause
-from instar.plugins.evolve.settings import Settings
+from instar.plugins.evolve.install import ChangeCause
+from instar.plugins.evolve.settings import EvolveSettings
 from instar.plugins.evolve.workspace import GUARDED
 
 BOT = """\
@@ -111,7 +111,7 @@ class Hand:
             lambda engine: engine.evolution.change(
                 path,
                 lambda text: edit.replace(text, old, new)[0],
-                Cause(tool="evolve_hook_edit", session="ses_1", call="call_1", agent="build"),
+                ChangeCause(tool="evolve_hook_edit", session="ses_1", call="call_1", agent="build"),
             )
         )
 
@@ -121,7 +121,7 @@ class Hand:
             self.edit(old, "")
         return raised.value.id
 
-    def play(self, work: Callable[[Engine], Coroutine[Any, Any, Any]]) -> Any:
+    def play(self, work: Callable[[EvolveEngine], Coroutine[Any, Any, Any]]) -> Any:
         """Do something with the engine, as a session's plugin would."""
 
         async def nothing(*_: Any) -> None:
@@ -130,9 +130,9 @@ class Hand:
         @asynccontextmanager
         async def opened() -> Any:
             async with Context(self.environment).means("evolve") as means:
-                engine = Engine(means, self.root, means.processes, nothing, nothing)
-                engine.ground.begin()
-                engine.ground.take(Settings())
+                engine = EvolveEngine(means, self.root, means.processes, nothing, nothing)
+                engine.policy.begin()
+                engine.policy.take(EvolveSettings())
                 await engine.open()
                 await engine.scripts.refresh()
                 yield engine

@@ -17,6 +17,7 @@ def departed(hand):
     return hand
 
 
+@pytest.mark.slow
 def test_status_names_what_departed_and_runs_the_accepted_version(departed):
     shown = departed.json("status")
     assert [(one["path"], one["kind"]) for one in shown["departures"]] == [
@@ -28,6 +29,7 @@ def test_status_names_what_departed_and_runs_the_accepted_version(departed):
     assert "problem    hooks/bot.sh was changed, behind the gate: the accepted version serves" in said
 
 
+@pytest.mark.slow
 def test_accept_takes_everything_over_as_it_stands_and_shows_the_difference(departed):
     done = departed("accept", "--yes")
     assert done.stdout.splitlines()[-1].startswith("accepted hooks/bot.sh, hooks/new.sh (epoch 3, commit ")
@@ -39,6 +41,7 @@ def test_accept_takes_everything_over_as_it_stands_and_shows_the_difference(depa
     assert "accepted: accept by hand" in departed("log").stdout
 
 
+@pytest.mark.slow
 def test_restore_puts_the_accepted_version_back_and_leaves_new_files(departed):
     done = departed("restore", "--yes")
     assert "\nrestored hooks/bot.sh (epoch 3, as git has it already)" in done.stdout
@@ -47,6 +50,7 @@ def test_restore_puts_the_accepted_version_back_and_leaves_new_files(departed):
     assert [one["path"] for one in departed.json("status")["departures"]] == ["hooks/new.sh"]
 
 
+@pytest.mark.slow
 def test_one_file_may_be_named_and_one_that_has_not_departed_is_refused(departed):
     assert departed.json("accept", "hooks/new.sh", "--yes")["files"] == ["hooks/new.sh"]
     assert [one["path"] for one in departed.json("status")["departures"]] == ["hooks/bot.sh"]
@@ -56,12 +60,14 @@ def test_one_file_may_be_named_and_one_that_has_not_departed_is_refused(departed
     assert "notes.txt is as it was accepted, or there is no such file in hooks" in said
 
 
+@pytest.mark.slow
 def test_where_nothing_departed_there_is_nothing_to_do(hand):
     hand.edit("Hello!", "Hello, you!")
     assert hand("accept", "--yes").stdout == "there is nothing to accept\n"
     assert hand.json("restore", "--yes") == {"files": []}
 
 
+@pytest.mark.slow
 def test_broken_settings_that_a_person_wrote_can_be_taken_back(hand):
     hand.write("config/evolve.jsonc", "{}", 0o644)
     hand.edit("Hello!", "Hello, you!")
@@ -70,6 +76,7 @@ def test_broken_settings_that_a_person_wrote_can_be_taken_back(hand):
     assert (hand.root / "config" / "evolve.jsonc").read_text() == "{}"
 
 
+@pytest.mark.slow
 def test_what_is_no_text_is_shown_as_its_size_and_nothing_reaches_the_terminal(hand):
     hand.edit("Hello!", "Hello, you!")
     (hand.root / "hooks" / "data.bin").write_bytes(b"\0\x1b[2J" * 10)
@@ -79,6 +86,7 @@ def test_what_is_no_text_is_shown_as_its_size_and_nothing_reaches_the_terminal(h
     assert "\x1b" not in shown
 
 
+@pytest.mark.slow
 def test_what_cannot_be_accepted_is_named_and_does_not_stand_in_the_way_of_the_rest(departed):
     os.mkfifo(departed.root / "hooks" / "pipe")
     done = departed("accept", "--yes").stdout
@@ -88,6 +96,7 @@ def test_what_cannot_be_accepted_is_named_and_does_not_stand_in_the_way_of_the_r
     assert "nothing was changed: " in departed("accept", "hooks/pipe", "--yes", code=1).stderr
 
 
+@pytest.mark.slow
 def test_without_a_terminal_and_without_yes_it_is_wrong_usage(departed):
     before = departed.bot
     done = departed.instar("evolve", "--workspace", departed.root, "accept")
@@ -96,6 +105,7 @@ def test_without_a_terminal_and_without_yes_it_is_wrong_usage(departed):
     assert departed.bot == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1)])
 def test_on_a_terminal_it_asks_after_showing_what_departed(departed, answer, code):
     ours, theirs = pty.openpty()
@@ -116,6 +126,7 @@ def test_on_a_terminal_it_asks_after_showing_what_departed(departed, answer, cod
     assert len(departed.json("status")["departures"]) == (0 if answer == "y" else 2)
 
 
+@pytest.mark.slow
 def test_a_version_by_hand_of_a_script_that_was_granted_a_sandbox_is_said_to_run_behind_the_shield(hand):
     hand.edit('"name": "bot"', '"name": "bot", "sandbox": {"write": []}')
     hand.write("hooks/bot.sh", hand.bot.replace("Hello!", "Hello, by hand!"))
@@ -127,5 +138,6 @@ def test_a_version_by_hand_of_a_script_that_was_granted_a_sandbox_is_said_to_run
     assert hand.json("rollback")["loose"] == []  # the agent's version again, and its manifest with it
 
 
+@pytest.mark.slow
 def test_a_version_by_hand_of_a_script_that_was_granted_no_sandbox_is_accepted_without_more_words(departed):
     assert "shield" not in departed("accept", "--yes").stdout.splitlines()[-1]

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from instar.plugins.evolve.making import NotChanged
+from instar.plugins.evolve.install import NotChanged
 
 
+@pytest.mark.slow
 def test_a_rollback_takes_the_newest_change_back_by_a_new_commit(hand):
     before = hand.bot
     hand.edit("Hello!", "Hello, you!")
@@ -20,6 +21,7 @@ def test_a_rollback_takes_the_newest_change_back_by_a_new_commit(hand):
     assert "rolled back by:" in hand("show", "@2").stdout
 
 
+@pytest.mark.slow
 def test_a_rollback_of_an_older_change_leaves_later_ones_of_other_files(hand):
     hand.edit("Hello!", "Hello, you!")
     hand.edit("Be brief.", "Be kind.", path="prompts/chat.md")
@@ -28,11 +30,13 @@ def test_a_rollback_of_an_older_change_leaves_later_ones_of_other_files(hand):
     assert (hand.root / "prompts" / "chat.md").read_text() == "Be kind.\n"
 
 
+@pytest.mark.slow
 def test_a_rollback_where_the_agent_changed_nothing_is_refused(hand):
     hand.play(lambda engine: engine.history.prepare())
     assert "there is no change of the agent's to take back" in hand("rollback", code=1).stderr
 
 
+@pytest.mark.slow
 def test_a_pinned_file_is_the_agents_to_change_only_when_it_is_unpinned(hand):
     assert hand("pin", "hooks/bot.sh").stdout == "pinned hooks/bot.sh\n"
     assert hand("pins").stdout.startswith("hooks/bot.sh  (pinned by ")
@@ -46,6 +50,7 @@ def test_a_pinned_file_is_the_agents_to_change_only_when_it_is_unpinned(hand):
     assert "unpinned: hooks/bot.sh" in told
 
 
+@pytest.mark.slow
 def test_a_folder_is_pinned_with_all_in_it_and_a_file_need_not_be_there(hand):
     hand("pin", "prompts")
     assert "unpin that" in hand("unpin", "prompts/chat.md", code=1).stderr
@@ -74,6 +79,7 @@ def test_a_pin_of_the_settings_is_taken_away_there(hand):
     assert "pinned by the settings" in hand("unpin", "hooks/bot.sh", code=1).stderr
 
 
+@pytest.mark.slow
 def test_while_it_is_frozen_nothing_is_changed_and_a_thaw_ends_that(hand):
     frozen = hand("freeze", "--reason", "I am on holiday").stdout
     assert frozen == "changes are frozen: I am on holiday; a person can end it with: instar evolve thaw\n"
@@ -98,6 +104,7 @@ def test_a_thaw_says_what_still_freezes(hand):
     assert hand("thaw").stdout.startswith("thawed, but changes are frozen by ")
 
 
+@pytest.mark.slow
 def test_a_person_may_roll_back_what_is_pinned_and_frozen(hand):
     hand.edit("Hello!", "Hello, you!")
     hand("pin", "hooks/bot.sh")

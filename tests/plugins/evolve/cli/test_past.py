@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from instar.plugins.evolve.candidate import Refused
+from instar.plugins.evolve.candidate import CandidateRefused
 
 STORY = """\
 == turn
@@ -15,9 +15,10 @@ text: done
 """
 
 
+@pytest.mark.slow
 def test_the_log_tells_who_changed_what_by_which_call_and_what_the_gate_said(hand):
     made = hand.edit("Hello!", "Hello, you!")
-    with pytest.raises(Refused):
+    with pytest.raises(CandidateRefused):
         hand.edit("Hello, you!", "Goodbye!")
     lines = hand("log").stdout.splitlines()
     heads = [line for line in lines if not line.startswith("  ")]
@@ -32,6 +33,7 @@ def test_the_log_tells_who_changed_what_by_which_call_and_what_the_gate_said(han
     assert "it must say Hello" in told
 
 
+@pytest.mark.slow
 def test_the_newest_changes_come_first_and_a_limit_is_held(hand):
     hand.edit("Hello!", "Hello, you!")
     assert "evolve_hook_edit bot.sh" in hand("log", "-n", "1").stdout
@@ -44,6 +46,7 @@ def test_a_log_without_a_repository_says_so_in_one_line_and_makes_none(hand):
     assert not (hand.root / ".git").exists()
 
 
+@pytest.mark.slow
 def test_a_damaged_repository_is_said_and_what_the_chronicle_knows_is_told_all_the_same(hand):
     hand.edit("Hello!", "Hello, you!")
     (hand.root / ".git" / "HEAD").write_text("nonsense\n")
@@ -52,6 +55,7 @@ def test_a_damaged_repository_is_said_and_what_the_chronicle_knows_is_told_all_t
     assert done.stderr.startswith("instar: git ")
 
 
+@pytest.mark.slow
 def test_the_log_as_json_has_the_fields_of_each_change(hand):
     made = hand.edit("Hello!", "Hello, you!")
     newest, first = hand.json("log")["changes"]
@@ -61,6 +65,7 @@ def test_the_log_as_json_has_the_fields_of_each_change(hand):
     assert (first["subject"], first["by"]) == ("initial", "person")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ref", ["HEAD", "@2", None])
 def test_a_change_is_shown_with_its_cause_and_its_diff(hand, ref):
     hand.edit("Hello!", "Hello, you!")
@@ -74,6 +79,7 @@ def test_a_change_is_shown_with_its_cause_and_its_diff(hand, ref):
     assert hand.json("show", ref or "HEAD")["diff"].rstrip() == patch.rstrip()
 
 
+@pytest.mark.slow
 def test_a_change_that_is_none_is_one_line_that_says_how_to_name_one(hand):
     hand.edit("Hello!", "Hello, you!")
     for command in ("show", "diff", "rollback"):
@@ -82,6 +88,7 @@ def test_a_change_that_is_none_is_one_line_that_says_how_to_name_one(hand):
         assert "'nonsense' names no change of" in said
 
 
+@pytest.mark.slow
 def test_a_line_leads_to_the_message_that_it_was_written_for(hand):
     (hand.folder / "story.txt").write_text(STORY)
     ran = hand.instar(
@@ -103,6 +110,7 @@ def test_a_line_leads_to_the_message_that_it_was_written_for(hand):
     assert "a person's own" in hand("why", "hooks/bot.sh:1").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "said"),
     [
@@ -118,12 +126,14 @@ def test_a_place_that_is_none_is_one_line(hand, place, said):
     assert told.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_session_that_is_gone_is_said(hand):
     hand.edit("Hello!", "Hello, you!")
     line = 1 + next(at for at, one in enumerate(hand.bot.splitlines()) if "Hello, you!" in one)
     assert "session ses_1 is gone" in hand("why", f"hooks/bot.sh:{line}").stdout
 
 
+@pytest.mark.slow
 def test_what_only_reads_runs_no_script(hand):
     hand.edit("Hello!", "Hello, you!")
     ran = hand.root.parent / "ran"

@@ -4,6 +4,8 @@ import json
 import os
 import re
 
+import pytest
+
 
 def test_status_shows_scripts_tests_tools_and_problems(kit, run, hello):
     kit.script(hello / "hooks", "later.py", "x", mode=0o644)
@@ -80,6 +82,7 @@ def test_status_names_a_test_that_is_missing(run, hello):
     assert "its test tests/hello_test.py is missing" in run("status", "--workspace", hello).output
 
 
+@pytest.mark.slow
 def test_status_of_a_workspace_that_evolve_works_on_has_epoch_sandbox_probation_and_what_waits(hand):
     hand.edit("Hello!", "Hello, you!")
     asked = hand.ask_for_more()
@@ -102,6 +105,7 @@ def test_where_evolve_would_be_off_nothing_is_called_changed_before_its_first_ru
     assert "behind the gate" not in said.stdout
 
 
+@pytest.mark.slow
 def test_a_look_at_a_workspace_accepts_nothing_so_a_script_may_still_be_written_by_hand(hand):
     assert hand.json("status")["epoch"] is None
     hand.write("hooks/later.sh", "#!/bin/sh\necho '{}'\n")
@@ -125,12 +129,14 @@ def test_orders_and_trials_are_refused_where_nobody_trusts_the_workspace(run, ha
     assert not (hand.root / ".git").exists()
 
 
+@pytest.mark.slow
 def test_a_look_does_not_count_as_a_call_on_probation(hand):
     hand.edit("Hello!", "Hello, you!")
     before = hand.json("status")["probation"]
     assert hand.json("status")["probation"] == before
 
 
+@pytest.mark.slow
 def test_a_file_whose_name_is_no_utf_8_is_reported_all_the_same(hand):
     hand.edit("Hello!", "Hello, you!")
     (hand.root / "hooks" / os.fsdecode(b"caf\xe9.sh")).write_text("#!/bin/sh\n")

@@ -24,6 +24,7 @@ def new(hand):
     return write
 
 
+@pytest.mark.slow
 def test_validate_takes_a_file_through_the_gate_and_installs_nothing(kit, hand, new):
     before = kit.files(hand.root)
     said = hand("validate", new()).stdout
@@ -35,6 +36,7 @@ def test_validate_takes_a_file_through_the_gate_and_installs_nothing(kit, hand, 
     assert hand.json("status")["epoch"] == 1
 
 
+@pytest.mark.slow
 def test_on_a_terminal_each_stage_is_named_as_it_begins(hand, new):
     ours, theirs = pty.openpty()
     done = subprocess.run(
@@ -51,6 +53,7 @@ def test_on_a_terminal_each_stage_is_named_as_it_begins(hand, new):
     assert said.split("\r\n")[:4] == ["parse …", "test …", "replay …", "score …"]
 
 
+@pytest.mark.slow
 def test_validate_as_json_has_the_stages_or_the_refusal(hand, new):
     passed = hand.json("validate", new())
     assert (passed["file"], passed["refused"], passed["raised"]) == ("hooks/bot.sh", False, [])
@@ -60,11 +63,13 @@ def test_validate_as_json_has_the_stages_or_the_refusal(hand, new):
     assert "it must say Hello" in refused["text"]
 
 
+@pytest.mark.slow
 def test_validate_says_what_a_person_would_have_to_allow(hand, new):
     said = hand("validate", new(', "permission": {"arg": "who"}', "")).stdout
     assert "hooks/bot.sh would wait for a person (tests/bot_test.sh passed):\n- its tool bot_greet" in said
 
 
+@pytest.mark.slow
 def test_a_file_is_a_prompt_by_its_folder_or_its_ending(hand):
     file = hand.folder / "chat.md"
     file.write_text("Be kind.\n")
@@ -75,6 +80,7 @@ def test_a_file_is_a_prompt_by_its_folder_or_its_ending(hand):
     assert "the workspace has no prompt prompts/other" in hand("validate", other, code=1).stderr
 
 
+@pytest.mark.slow
 def test_a_file_of_the_workspace_is_tried_as_it_stands_with_what_stands_beside_it(hand):
     hand.edit("Hello!", "Hello, you!")
     hand.write("hooks/new.sh", hand.bot.replace("bot", "new"))
@@ -107,6 +113,7 @@ def called(hand):
     return hand
 
 
+@pytest.mark.slow
 def test_replay_shows_each_past_answer_that_would_be_another(called, new):
     said = called("replay", new("You are Bot.", "You are Robot.")).stdout
     assert "would have changed 1 of 1 past answers" in said.lower()
@@ -115,6 +122,7 @@ def test_replay_shows_each_past_answer_that_would_be_another(called, new):
     assert (shown["total"], shown["verdicts"]["changed"]) == (1, 1)
 
 
+@pytest.mark.slow
 def test_replay_of_a_version_that_fails_is_refused_with_what_it_printed(called, new):
     said = called(
         "replay", new("""echo '{"system": ["You are Bot."]}'""", "echo worse; exit 3"), code=1
@@ -123,12 +131,14 @@ def test_replay_of_a_version_that_fails_is_refused_with_what_it_printed(called, 
     assert "exit code 3" in said
 
 
+@pytest.mark.slow
 def test_replay_of_what_has_no_accepted_version_is_refused(hand):
     hand.edit("Hello!", "Hello, you!")
     hand.write("hooks/new.sh", hand.bot)
     assert "has no accepted version" in hand("replay", hand.root / "hooks" / "new.sh", code=1).stderr
 
 
+@pytest.mark.slow
 def test_bisect_finds_the_change_and_counts_its_runs_on_stderr(hand):
     hand.edit("Hello!", "Hello, one!")
     hand.edit("Be brief.", "Be kind.", "prompts/chat.md")
@@ -142,6 +152,7 @@ def test_bisect_finds_the_change_and_counts_its_runs_on_stderr(hand):
     assert [one["epoch"] for one in shown["suspects"]] == [4]
 
 
+@pytest.mark.slow
 def test_bisect_of_a_command_that_passes_ends_with_1(hand):
     hand.edit("Hello!", "Hello, you!")
     assert "there is no failure to look for" in hand("bisect", "true", code=1).stdout
@@ -149,6 +160,7 @@ def test_bisect_of_a_command_that_passes_ends_with_1(hand):
     assert "--timeout" in hand("bisect", "true", "--timeout", "0", code=2).stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_bisect_that_is_ended_leaves_nothing_behind(hand, number):
     hand.edit("Hello!", "Hello, you!")

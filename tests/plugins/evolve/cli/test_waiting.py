@@ -3,6 +3,7 @@
 import pytest
 
 
+@pytest.mark.slow
 def test_what_would_reach_more_waits_with_its_diff_until_a_person_approves_it(hand):
     asked = hand.ask_for_more()
     assert '"permission"' in hand.bot
@@ -25,6 +26,7 @@ def test_what_would_reach_more_waits_with_its_diff_until_a_person_approves_it(ha
     assert "person  @2 installed: evolve_hook_edit bot.sh" in told
 
 
+@pytest.mark.slow
 def test_what_was_approved_is_judged_once_more_and_refused_if_it_no_longer_passes(hand):
     asked = hand.ask_for_more()
     hand.write("tests/bot_test.sh", "#!/bin/sh\necho today it fails; exit 1\n")
@@ -34,6 +36,7 @@ def test_what_was_approved_is_judged_once_more_and_refused_if_it_no_longer_passe
     assert '"permission"' in hand.bot
 
 
+@pytest.mark.slow
 def test_what_was_rejected_does_not_wait_and_just_this_is_not_asked_again(hand):
     asked = hand.ask_for_more()
     assert f"rejected {asked}" in hand("reject", asked, "--reason", "I want to be asked").stdout
@@ -53,6 +56,7 @@ def test_an_id_of_nothing_is_one_line_and_runs_nothing(hand, command):
     assert not (hand.root / ".git").exists()
 
 
+@pytest.mark.slow
 def test_the_commands_print_structs_as_json(hand):
     asked = hand.ask_for_more()
     assert [one["id"] for one in hand.json("pending")["entries"]] == [asked]
@@ -65,6 +69,7 @@ def test_the_commands_print_structs_as_json(hand):
     assert made["commit"]
 
 
+@pytest.mark.slow
 def test_a_rejection_as_json_names_the_change_and_its_file(hand):
     asked = hand.ask_for_more()
     assert hand.json("reject", asked) == {"id": asked, "file": "hooks/bot.sh"}
@@ -104,6 +109,7 @@ def books(hand):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS, ids=lambda order: order[0])
 def test_an_order_is_not_taken_from_a_program_that_instar_started(restless, order):
     before = books(restless)
@@ -115,6 +121,7 @@ def test_an_order_is_not_taken_from_a_program_that_instar_started(restless, orde
     assert books(restless) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS, ids=lambda order: order[0])
 def test_an_order_from_behind_the_shield_changes_nothing_and_says_so(restless, order):
     words = [restless.asked if word == "ID" else word for word in order]
@@ -127,6 +134,7 @@ def test_an_order_from_behind_the_shield_changes_nothing_and_says_so(restless, o
     assert books(restless) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "order", [["rollback"], ["accept", "--yes"], ["restore", "--yes"], ["pin", "hooks"]], ids=str
 )

@@ -239,7 +239,7 @@ GRANTS = st.builds(
     st.frozensets(st.sampled_from(walks.NAMES)),
     st.booleans(),
     st.none() | FOLDERS,
-    st.builds(manifest.Limits, LIMIT, LIMIT.map(lambda step: step and step * 2**24), LIMIT, LIMIT),
+    st.builds(manifest.ManifestLimits, LIMIT, LIMIT.map(lambda step: step and step * 2**24), LIMIT, LIMIT),
     st.none() | st.frozensets(st.sampled_from(walks.ACTIONS)),
     st.dictionaries(
         st.sampled_from([f"p_{name}" for name in walks.TOOLS]),
@@ -248,6 +248,7 @@ GRANTS = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(GRANTS, GRANTS)
 def test_one_authority_is_at_most_another_only_if_it_reaches_nothing_more(one: Authority, other: Authority):
     if one <= other:
@@ -255,6 +256,7 @@ def test_one_authority_is_at_most_another_only_if_it_reaches_nothing_more(one: A
         assert other.actions is None or one.actions is not None
 
 
+@pytest.mark.slow
 @given(GRANTS, GRANTS, GRANTS)
 @settings(max_examples=100)
 def test_authority_is_a_partial_order(one: Authority, two: Authority, three: Authority):
@@ -270,6 +272,7 @@ def test_authority_is_a_partial_order(one: Authority, two: Authority, three: Aut
     assert low <= two
 
 
+@pytest.mark.slow
 @given(GRANTS, GRANTS, st.booleans())
 def test_a_candidate_is_installed_without_a_question_exactly_when_it_is_at_most_the_grant(
     grant: Authority, wanted: Authority, approved: bool
@@ -283,6 +286,7 @@ def test_a_candidate_is_installed_without_a_question_exactly_when_it_is_at_most_
     assert authority.raises(grant, grant) == []
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**40))
 @settings(max_examples=25, deadline=None)
 def test_no_sequence_of_candidates_reaches_more_than_the_person_granted(seed: int):
@@ -291,6 +295,7 @@ def test_no_sequence_of_candidates_reaches_more_than_the_person_granted(seed: in
     assert sum(questions for _, questions in counts) > 50
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**40))
 @settings(max_examples=10, deadline=None)
 def test_no_long_sequence_of_candidates_reaches_more_than_the_person_granted(seed: int):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from instar.plugins.evolve.gate.checkout import Checkouts
+from instar.plugins.evolve.gate.checkout import ReplayCheckouts
 from instar.process import Processes
 
 
@@ -37,12 +37,12 @@ def commit(root: Path, kit: Any) -> str:
 
 
 @pytest.fixture
-def checkouts(processes: Processes, repository: Path, tmp_path: Path) -> Checkouts:
-    return Checkouts(processes, repository, tmp_path / "cache", kept=2)
+def checkouts(processes: Processes, repository: Path, tmp_path: Path) -> ReplayCheckouts:
+    return ReplayCheckouts(processes, repository, tmp_path / "cache", kept=2)
 
 
 async def test_a_checkout_holds_the_commit_and_nothing_else(
-    checkouts: Checkouts, repository: Path, kit: Any
+    checkouts: ReplayCheckouts, repository: Path, kit: Any
 ) -> None:
     first = kit.git(repository, "rev-parse", "HEAD~1").strip()
     found = await checkouts.at(first)
@@ -58,7 +58,7 @@ async def test_a_checkout_holds_the_commit_and_nothing_else(
 
 
 async def test_a_commit_is_checked_out_once_also_by_its_short_name(
-    checkouts: Checkouts, repository: Path, kit: Any
+    checkouts: ReplayCheckouts, repository: Path, kit: Any
 ) -> None:
     head = kit.git(repository, "rev-parse", "HEAD").strip()
     folder = (await checkouts.at(head)).folder
@@ -76,7 +76,7 @@ async def test_a_commit_is_checked_out_once_also_by_its_short_name(
     ],
 )
 async def test_without_the_commit_it_is_the_workspace_and_says_so(
-    checkouts: Checkouts, repository: Path, name: str | None, why: str
+    checkouts: ReplayCheckouts, repository: Path, name: str | None, why: str
 ) -> None:
     found = await checkouts.at(name)
     assert found.folder == repository
@@ -88,13 +88,13 @@ async def test_without_the_commit_it_is_the_workspace_and_says_so(
 async def test_without_a_repository_it_is_the_workspace(
     processes: Processes, root: Path, tmp_path: Path
 ) -> None:
-    found = await Checkouts(processes, root, tmp_path / "cache").at("a" * 40)
+    found = await ReplayCheckouts(processes, root, tmp_path / "cache").at("a" * 40)
     assert found.folder == root
     assert found.problem
 
 
 async def test_only_those_used_last_stay(
-    checkouts: Checkouts, repository: Path, kit: Any, tmp_path: Path
+    checkouts: ReplayCheckouts, repository: Path, kit: Any, tmp_path: Path
 ) -> None:
     commits = [commit(repository, kit)]
     for number in range(2):
@@ -110,7 +110,7 @@ async def test_only_those_used_last_stay(
 
 
 async def test_checkouts_share_the_files_that_they_have_in_common(
-    checkouts: Checkouts, repository: Path, kit: Any, tmp_path: Path
+    checkouts: ReplayCheckouts, repository: Path, kit: Any, tmp_path: Path
 ) -> None:
     first, second = kit.git(repository, "rev-parse", "HEAD~1", "HEAD").split()
     one, other = (await checkouts.at(first)).folder, (await checkouts.at(second)).folder
@@ -128,7 +128,7 @@ async def test_checkouts_share_the_files_that_they_have_in_common(
 
 
 async def test_contents_that_no_checkout_has_any_more_are_removed(
-    checkouts: Checkouts, repository: Path, kit: Any, tmp_path: Path
+    checkouts: ReplayCheckouts, repository: Path, kit: Any, tmp_path: Path
 ) -> None:
     folder = (await checkouts.at(kit.git(repository, "rev-parse", "HEAD").strip())).folder
     blobs = tmp_path / "cache" / ".blobs"
@@ -145,7 +145,7 @@ async def test_contents_that_no_checkout_has_any_more_are_removed(
 
 
 async def test_filters_of_the_repository_do_not_run(
-    checkouts: Checkouts, repository: Path, kit: Any, tmp_path: Path
+    checkouts: ReplayCheckouts, repository: Path, kit: Any, tmp_path: Path
 ) -> None:
     (repository / ".gitattributes").write_text("*.py filter=evil\n")
     head = commit(repository, kit)
@@ -166,7 +166,7 @@ async def test_filters_of_the_repository_do_not_run(
     ],
 )
 async def test_a_link_that_may_lead_outside_is_left_out(
-    checkouts: Checkouts, repository: Path, kit: Any, target: str, kept: bool
+    checkouts: ReplayCheckouts, repository: Path, kit: Any, target: str, kept: bool
 ) -> None:
     (repository / "odd").symlink_to(target)
     folder = (await checkouts.at(commit(repository, kit))).folder
@@ -187,7 +187,7 @@ def tree_with(root: Path, name: bytes) -> str:
 
 @pytest.mark.parametrize("name", [b"..", b".git", b"../x"])
 async def test_a_crafted_tree_writes_nothing_outside(
-    checkouts: Checkouts, repository: Path, tmp_path: Path, name: bytes
+    checkouts: ReplayCheckouts, repository: Path, tmp_path: Path, name: bytes
 ) -> None:
     found = await checkouts.at(tree_with(repository, name))
     assert found.folder == repository

@@ -42,6 +42,7 @@ async def run(
     return json.loads(output.stdout)  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "seen"),
     [
@@ -88,6 +89,7 @@ async def test_a_python_script_sees_the_moment_of_the_record(
     assert await run(processes, tmp_path, body, longest=1.0) == seen
 
 
+@pytest.mark.slow
 async def test_time_moves_on_in_whole_seconds(processes: Processes, tmp_path: Path) -> None:
     body = """\
         import json, time

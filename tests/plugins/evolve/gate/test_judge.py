@@ -25,6 +25,7 @@ async def live(root: Path) -> AsyncIterator[Living]:
 # -- parse ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -54,9 +55,10 @@ async def test_a_script_that_does_not_start_or_keep_its_name_and_test_is_refused
     assert words in said
     assert "(refused at the stage parse) The workspace is as it was." in said
     assert [one.stage for one in live.events("refused")] == ["parse"]
-    assert [one.stage for one in live.chronicle("refused")] == ["parse"]
+    assert [one.stage for one in live.audit_log("refused")] == ["parse"]
 
 
+@pytest.mark.slow
 async def test_the_name_and_test_to_be_kept_are_known_also_when_the_live_script_answers_nothing_any_more(
     live, root
 ):
@@ -71,12 +73,13 @@ async def test_the_name_and_test_to_be_kept_are_known_also_when_the_live_script_
 # -- test -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_script_whose_test_fails_is_refused_with_what_the_test_printed(live):
     said = await live.refused(bot("# wrong"))
     assert "its test tests/bot_test.sh failed: exit code 7" in said
     assert "it is wrong" in said
     assert "(refused at the stage test)" in said
-    (entry,) = live.chronicle("refused")
+    (entry,) = live.audit_log("refused")
     assert (entry.by, entry.tool, entry.session, entry.call) == (
         "agent",
         "evolve_hook_write",
@@ -86,6 +89,7 @@ async def test_a_script_whose_test_fails_is_refused_with_what_the_test_printed(l
     assert "it is wrong" in entry.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("test", "mode", "words"),
     [
@@ -106,6 +110,7 @@ async def test_a_test_that_cannot_be_run_to_its_end_refuses(root, test, mode, wo
         assert "(refused at the stage test)" in said
 
 
+@pytest.mark.slow
 async def test_a_test_that_is_missing_refuses_and_says_who_can_mend_it(root):
     workspace(root)
     (root / "tests" / "bot_test.sh").unlink()
@@ -114,6 +119,7 @@ async def test_a_test_that_is_missing_refuses_and_says_who_can_mend_it(root):
         assert "tests/bot_test.sh is missing: a person must add it" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "spoil", ["echo >tests/bot_test.sh", "rm -rf tests", "cp /bin/true tests/bot_test.sh"]
 )
@@ -122,6 +128,7 @@ async def test_a_discover_that_spoils_the_test_in_its_trial_meets_the_test_as_it
     assert "it is wrong" in said
 
 
+@pytest.mark.slow
 async def test_prompts_are_tested_too_by_the_tests_of_the_scripts(root):
     workspace(root, test="#!/bin/sh\ngrep -q kind prompts/chat.md || { echo 'not kind'; exit 1; }\n")
     async with living(root) as live:
@@ -141,6 +148,7 @@ async def test_a_prompt_that_is_no_text_of_a_bearable_length_is_refused(live, co
 # -- replay ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_candidate_that_fails_on_a_recorded_call_is_refused_with_that_call(live):
     await live.call("bot_greet")
     said = await live.refused(bot(execute_tool="echo broken >&2; exit 3"))
@@ -151,6 +159,7 @@ async def test_a_candidate_that_fails_on_a_recorded_call_is_refused_with_that_ca
     assert "(refused at the stage replay)" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "words"),
     [
@@ -169,6 +178,7 @@ async def test_a_candidate_that_hangs_prints_rubbish_or_falls_silent_on_a_record
     assert "(refused at the stage replay)" in said
 
 
+@pytest.mark.slow
 async def test_a_changed_answer_is_told_with_its_difference_and_installed(live):
     await live.call("bot_greet")
     said = await live.write(bot(execute_tool="""echo '{"result": "good day"}'"""))
@@ -178,6 +188,7 @@ async def test_a_changed_answer_is_told_with_its_difference_and_installed(live):
     assert "tests/bot_test.sh passed" in said
 
 
+@pytest.mark.slow
 async def test_a_record_that_cannot_be_read_is_named_and_the_others_are_replayed(live):
     await live.call("bot_greet")
     await live.call("bot_greet")
@@ -189,6 +200,7 @@ async def test_a_record_that_cannot_be_read_is_named_and_the_others_are_replayed
     assert f"the record {damaged} is left out, it cannot be read" in said
 
 
+@pytest.mark.slow
 async def test_a_changed_answer_is_refused_where_the_person_says_strict(root):
     workspace(root)
     async with living(root, config={"replay": "strict"}) as live:
@@ -199,6 +211,7 @@ async def test_a_changed_answer_is_refused_where_the_person_says_strict(root):
         await live.write(bot("# the same answers"))
 
 
+@pytest.mark.slow
 async def test_a_replay_in_which_no_call_came_to_an_end_in_its_seconds_refuses(root):
     answer = """[ -e "$HOME/fast" ] || sleep 60; echo '{"result": "hello"}'"""
     workspace(root, bot(execute_tool=answer))
@@ -210,6 +223,7 @@ async def test_a_replay_in_which_no_call_came_to_an_end_in_its_seconds_refuses(r
         assert "none of the recorded calls came to an end within 1 s" in said
 
 
+@pytest.mark.slow
 async def test_a_prompt_is_replayed_with_the_scripts_that_read_it(root):
     code = """grep -q rude && exit 3; echo '{"system": ["x"]}'"""
     workspace(root, bot(mutate_request=code))
@@ -220,6 +234,7 @@ async def test_a_prompt_is_replayed_with_the_scripts_that_read_it(root):
         assert "(refused at the stage replay)" in said
 
 
+@pytest.mark.slow
 async def test_no_secret_that_a_call_was_given_or_answered_stands_in_its_record(root):
     workspace(root, bot(execute_tool="""printf '{"result": "it is %s"}\\n' "$SOME_TOKEN" """))
     async with living(root, config={"env": ["SOME_TOKEN"]}, SOME_TOKEN="the-secret-value-4711") as live:
@@ -240,6 +255,7 @@ async def test_no_secret_that_a_call_was_given_or_answered_stands_in_its_record(
 EVAL = "#!/bin/sh\ngrep -c point hooks/bot.sh prompts/chat.md | awk -F: '{s += $2} END {print s}'\n"
 
 
+@pytest.mark.slow
 async def test_a_candidate_that_scores_worse_than_what_is_live_is_refused(root, kit):
     workspace(root, bot("# point\n# point"))
     kit.script(root / "evals", "points", EVAL)
@@ -253,6 +269,7 @@ async def test_a_candidate_that_scores_worse_than_what_is_live_is_refused(root, 
         assert "1 eval no worse" in said
 
 
+@pytest.mark.slow
 async def test_an_eval_that_a_candidate_makes_fail_refuses_it(root, kit):
     workspace(root)
     kit.script(root / "evals", "points", "#!/bin/sh\ngrep -q stop hooks/bot.sh && exit 1; echo 1\n")
@@ -263,6 +280,7 @@ async def test_an_eval_that_a_candidate_makes_fail_refuses_it(root, kit):
 # -- the whole of it ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_candidate_that_passes_is_one_commit_with_its_cause_one_event_and_one_epoch(live, root, kit):
     epoch = live.engine.books.ledger.epoch
     await live.call("bot_greet")
@@ -272,11 +290,12 @@ async def test_a_candidate_that_passes_is_one_commit_with_its_cause_one_event_an
     assert "Session: ses_1" in message or "ses_1" in message
     (event,) = live.events("installed")
     assert (event.files, event.epoch, event.session_id) == (["hooks/bot.sh"], epoch + 1, "ses_1")
-    (entry,) = live.chronicle("installed")
+    (entry,) = live.audit_log("installed")
     assert (entry.epoch, entry.call, entry.commit != "") == (epoch + 1, "call_1", True)
     assert live.registry.views["evolve"].children["epoch"].read("") == epoch + 1
 
 
+@pytest.mark.slow
 async def test_nothing_of_a_trial_stays_behind(live, tmp_path, monkeypatch):
     folder = tmp_path / "scratch"
     folder.mkdir()
@@ -288,6 +307,7 @@ async def test_nothing_of_a_trial_stays_behind(live, tmp_path, monkeypatch):
     assert [path.name for path in live.root.parent.iterdir() if path.name.startswith("instar-copy")] == []
 
 
+@pytest.mark.slow
 async def test_validating_goes_through_the_stages_and_changes_nothing(live, kit):
     await live.call("bot_greet")
     before = kit.files(live.root)

@@ -22,7 +22,7 @@ def test_a_manifest_says_variables_network_folders_limits_and_actions():
     found = manifest.parse(FULL, "p.py")
     assert (found.env, found.network, found.actions) == ({"GH_TOKEN"}, True, {"send"})
     assert found.write == {"state", "notes"}
-    assert found.limits == manifest.Limits(10, 268435456, 16, 5)
+    assert found.limits == manifest.ManifestLimits(10, 268435456, 16, 5)
     limits = found.sandboxed()
     assert (limits.cpu, limits.memory, limits.processes) == (10, 268435456, 16)
     assert limits.file == sandbox.Limits().file

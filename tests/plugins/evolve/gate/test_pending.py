@@ -213,6 +213,7 @@ def test_a_long_output_keeps_both_ends_and_the_diff_all_of_it(store: Pending):
     assert kept.diff == long
 
 
+@pytest.mark.slow
 def test_two_processes_that_put_at_once_keep_to_the_number(tmp_path: Path):
     code = (
         "import sys; from pathlib import Path; from instar.plugins.evolve.gate.pending import *\n"

@@ -2,13 +2,13 @@
 
 import pytest
 
-from instar.plugins.evolve.candidate import Candidate, Refused
+from instar.plugins.evolve.candidate import Candidate, CandidateRefused
 from instar.plugins.evolve.gate import parse
-from instar.plugins.evolve.trial import File
+from instar.plugins.evolve.trial import TrialFile
 
 
 def candidate(content: bytes) -> Candidate:
-    return Candidate("config/profiles/x.json", None, File(content))
+    return Candidate("config/profiles/x.json", None, TrialFile(content))
 
 
 def test_a_json_object_passes() -> None:
@@ -30,6 +30,6 @@ def test_a_json_object_passes() -> None:
     ],
 )
 def test_anything_else_is_refused_at_the_first_stage(content: bytes, said: str) -> None:
-    with pytest.raises(Refused, match=said) as error:
+    with pytest.raises(CandidateRefused, match=said) as error:
         parse.profile(candidate(content))
     assert error.value.stage == "parse"

@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.waiting import take_quickest
 
-from instar.plugins.evolve.gate.record import LARGEST, Bounds, Record, Records
+from instar.plugins.evolve.gate.record import LARGEST, Bounds, HookCallRecord, Records
 from instar.plugins.evolve.gate.redaction import names_secret, redact
 
 KEY = 'sk-very/secret"é\n4711'
 
 
-def call(at: int = 1, hook: str = "idle", script: str = "a.py", **fields: Any) -> Record:
+def call(at: int = 1, hook: str = "idle", script: str = "a.py", **fields: Any) -> HookCallRecord:
     stdin = json.dumps({"hook": hook, "session": {"id": "ses_1"}, **fields}).encode()
-    return Record(
+    return HookCallRecord(
         script=script,
         hook=hook,
         at=at,
@@ -60,7 +60,9 @@ async def test_a_call_comes_back_as_it_was(make: Make) -> None:
 
 
 async def test_a_failed_call_is_kept_with_how_it_failed(make: Make) -> None:
-    failed = Record(script="a", hook="idle", at=1, stdin=b"{}", duration=3, failure="crash", code=None)
+    failed = HookCallRecord(
+        script="a", hook="idle", at=1, stdin=b"{}", duration=3, failure="crash", code=None
+    )
     records = make()
     records.add(failed)
     assert (await records.read()).records == (failed,)
@@ -109,7 +111,7 @@ async def test_a_call_that_is_too_large_is_counted_and_not_kept(make: Make) -> N
     "odd",
     [call(hook="discover"), call(hook="../idle"), call(script="../a"), call(script=".a"), call(script="a/b")],
 )
-async def test_a_name_that_is_none_leaves_no_file(make: Make, tmp_path: Path, odd: Record) -> None:
+async def test_a_name_that_is_none_leaves_no_file(make: Make, tmp_path: Path, odd: HookCallRecord) -> None:
     records = make()
     records.add(odd)
     assert (await records.read()).records == ()
@@ -185,7 +187,7 @@ async def test_no_file_holds_a_secret(make: Make, tmp_path: Path) -> None:
     nested = json.dumps({"deep": json.dumps({"said": KEY})})
     record = call(text=f"my key is {KEY}.", nested=nested, env={"API_KEY": "plain-value-9", "n": 1})
     made = {"result": f"<{KEY}>", "actions": [{"type": "send", "password": "plain-value-9"}]}
-    records.add(Record(script="a", hook="idle", at=1, stdin=record.stdin, duration=1, answer=made))
+    records.add(HookCallRecord(script="a", hook="idle", at=1, stdin=record.stdin, duration=1, answer=made))
     (found,) = (await records.read()).records
     assert found.answer == {"result": "<***>", "actions": [{"type": "send", "password": "***"}]}
     for text in (found.stdin.decode(), str(json.loads(found.stdin))):

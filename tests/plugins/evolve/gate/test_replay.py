@@ -14,11 +14,11 @@ import pytest
 from tests.waiting import SOON
 
 from instar.plugins.evolve.gate import replay as stage
-from instar.plugins.evolve.gate.checkout import Checkouts
-from instar.plugins.evolve.gate.record import Record
-from instar.plugins.evolve.gate.replay import Plan, of_hook, of_prompt
-from instar.plugins.evolve.gate.report import BAD, Outcome, Report, Verdict, judge
-from instar.plugins.evolve.trial import File, NoTrial, Trials
+from instar.plugins.evolve.gate.checkout import ReplayCheckouts
+from instar.plugins.evolve.gate.record import HookCallRecord
+from instar.plugins.evolve.gate.replay import ReplayPlan, of_hook, of_prompt
+from instar.plugins.evolve.gate.report import BAD, ReplayReport, RunOutcome, Verdict, judge
+from instar.plugins.evolve.trial import NoTrial, TrialFile, Trials
 from instar.process import Processes
 from instar.sandbox import Level, find_level
 
@@ -34,17 +34,17 @@ LIVE = """
 PYTHON = "#!/usr/bin/env python3\nimport json, os, sys, time, datetime\ngiven = json.load(sys.stdin)\n"
 
 
-def file(text: str) -> File:
-    return File(textwrap.dedent(text).lstrip().encode(), 0o755)
+def file(text: str) -> TrialFile:
+    return TrialFile(textwrap.dedent(text).lstrip().encode(), 0o755)
 
 
-def record(hook: str = "idle", at: int = 1_700_000_000_000, **fields: Any) -> Record:
+def record(hook: str = "idle", at: int = 1_700_000_000_000, **fields: Any) -> HookCallRecord:
     stdin = json.dumps({"hook": hook, **fields}).encode()
     commit = fields.pop("commit", None)
-    return Record(script="a", hook=hook, at=at, stdin=stdin, duration=5, commit=commit)
+    return HookCallRecord(script="a", hook=hook, at=at, stdin=stdin, duration=5, commit=commit)
 
 
-Replay = Callable[..., Awaitable[Report]]
+Replay = Callable[..., Awaitable[ReplayReport]]
 
 
 @pytest.fixture
@@ -66,21 +66,22 @@ def head(root: Path, kit: Any) -> str:
 @pytest.fixture
 def run(processes: Processes, trials: Trials, root: Path, tmp_path: Path, head: str) -> Replay:
     """Replay records with a live and a candidate script."""
-    checkouts = Checkouts(processes, root, tmp_path / "cache")
+    checkouts = ReplayCheckouts(processes, root, tmp_path / "cache")
 
-    async def begin(live: str, candidate: str, records: list[Record], **fields: Any) -> Report:
+    async def begin(live: str, candidate: str, records: list[HookCallRecord], **fields: Any) -> ReplayReport:
         mine = [with_commit(one, head) for one in records]
         sides = of_hook("a", file(live), file(candidate))
-        plan = Plan(live=sides[0], candidate=sides[1], **{"timeout": 5.0, **fields})
+        plan = ReplayPlan(live=sides[0], candidate=sides[1], **{"timeout": 5.0, **fields})
         return await stage.replay(trials, checkouts, mine, plan)
 
     return begin
 
 
-def with_commit(one: Record, commit: str) -> Record:
+def with_commit(one: HookCallRecord, commit: str) -> HookCallRecord:
     return msgspec.structs.replace(one, commit=one.commit or commit)
 
 
+@pytest.mark.slow
 async def test_a_candidate_that_answers_as_before_passes(run: Replay) -> None:
     calls = [record("idle"), record("tool_after"), record("execute_tool"), record("compacting")]
     report = await run(LIVE, LIVE + "# another comment\n", calls)
@@ -96,6 +97,7 @@ async def test_without_records_it_passes_and_says_so(run: Replay) -> None:
     assert report.text() == "No call has been recorded yet, so there was nothing to replay."
 
 
+@pytest.mark.slow
 async def test_a_changed_answer_is_shown_and_refuses_only_when_strict(run: Replay) -> None:
     changed = LIVE.replace("go on", "stop\\\\nhere")
     calls = [record("idle", at) for at in range(7)] + [record("tool_after")]
@@ -111,6 +113,7 @@ async def test_a_changed_answer_is_shown_and_refuses_only_when_strict(run: Repla
     assert "Refused: it changes 7 of 8" in strict.text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "verdict", "said"),
     [
@@ -133,6 +136,7 @@ async def test_a_candidate_that_fails_where_the_live_one_answers_is_refused(
     assert "stopped at the first that fails" in report.text()
 
 
+@pytest.mark.slow
 async def test_a_candidate_that_hangs_is_refused_in_time(run: Replay) -> None:
     hanging = LIVE.replace('case "$1" in', 'case "$1" in\nidle) sleep 60;;')
     begun = time.monotonic()
@@ -145,6 +149,7 @@ async def test_a_candidate_that_hangs_is_refused_in_time(run: Replay) -> None:
     )
 
 
+@pytest.mark.slow
 async def test_a_hook_that_is_no_longer_answered_refuses(run: Replay) -> None:
     calls = [record("idle", at) for at in range(3)] + [record("execute_tool")]
     for quiet in ("echo '{}'", "true", """echo '{"error": "unknown hook: idle"}'; exit 1"""):
@@ -153,6 +158,7 @@ async def test_a_hook_that_is_no_longer_answered_refuses(run: Replay) -> None:
         assert report.refusal == "a idle: the live version answers 3 recorded calls of it, the candidate none"
 
 
+@pytest.mark.slow
 async def test_a_hook_that_answers_less_often_is_a_change_and_no_refusal(run: Replay) -> None:
     less = PYTHON + "print(json.dumps({'continue': 'go on'} if given['n'] else {}))\n"
     more = PYTHON + "print(json.dumps({'continue': 'go on'}))\n"
@@ -161,6 +167,7 @@ async def test_a_hook_that_answers_less_often_is_a_change_and_no_refusal(run: Re
     assert "It would have changed 1 of 2 past answers:" in report.text()
 
 
+@pytest.mark.slow
 async def test_what_the_live_version_fails_on_too_is_not_held_against_the_candidate(run: Replay) -> None:
     broken = LIVE.replace('case "$1" in', 'case "$1" in\nidle) exit 4;;')
     report = await run(broken, broken + "# still\n", [record("idle"), record("tool_after")])
@@ -171,6 +178,7 @@ async def test_what_the_live_version_fails_on_too_is_not_held_against_the_candid
     assert (mended.refusal, mended.count("mended")) == (None, 1)
 
 
+@pytest.mark.slow
 async def test_chance_is_not_called_a_change(run: Replay) -> None:
     chance = PYTHON + "print(json.dumps({'continue': os.urandom(8).hex()}))\n"
     report = await run(chance, chance + "# more\n", [record("idle", at) for at in range(3)], strict=True)
@@ -186,6 +194,7 @@ async def test_chance_does_not_hide_that_a_candidate_answers_nothing(run: Replay
     assert "the candidate none" in report.refusal
 
 
+@pytest.mark.slow
 async def test_a_run_sees_the_input_the_time_and_the_files_of_its_record(
     run: Replay, root: Path, kit: Any, head: str
 ) -> None:
@@ -202,6 +211,7 @@ async def test_a_run_sees_the_input_the_time_and_the_files_of_its_record(
     assert all(one.candidate.answer["user"][0].startswith("2023-11-1") for one in report.judged)
 
 
+@pytest.mark.slow
 async def test_the_time_of_the_record_makes_answers_with_the_time_comparable(run: Replay) -> None:
     clocked = PYTHON + "print(json.dumps({'continue': str(datetime.datetime.now()) + repr(time.time())}))\n"
     calls = [record(at=at) for at in (1, 1_700_000_000_999)]
@@ -215,6 +225,7 @@ async def test_a_script_that_is_not_python_is_said_to_see_the_real_time(run: Rep
     assert "1 recorded call ran with the real clock, since the script is not Python." in report.text()
 
 
+@pytest.mark.slow
 async def test_what_one_run_writes_no_other_sees(run: Replay, root: Path, kit: Any) -> None:
     before = kit.files(root)
     body = "n = len(os.listdir('.')); open('made', 'w').write('x'); print(json.dumps({'continue': str(n)}))\n"
@@ -229,11 +240,14 @@ async def test_a_hook_that_finds_nothing_to_answer_with_in_the_replay_is_said(
     (root / "state.txt").write_text("not committed")
     body = "print(json.dumps({'continue': 'x'} if os.path.exists('state.txt') else {}))\n"
     given = record()
-    answered = Record(script="a", hook="idle", at=1, stdin=given.stdin, duration=1, answer={"continue": "x"})
+    answered = HookCallRecord(
+        script="a", hook="idle", at=1, stdin=given.stdin, duration=1, answer={"continue": "x"}
+    )
     report = await run(PYTHON + body, PYTHON + body, [answered])
     assert "1 recorded call had an answer then, and none from the live version here" in report.text()
 
 
+@pytest.mark.slow
 async def test_what_a_candidate_prints_does_not_steer_a_terminal(run: Replay) -> None:
     steering = PYTHON + "print(json.dumps({'continue': 'a\\x9b2Jb\\u202ec'}))\n"
     assert "a\ufffd2Jb\ufffdc" in (await run(LIVE, steering, [record()])).text()
@@ -241,6 +255,7 @@ async def test_what_a_candidate_prints_does_not_steer_a_terminal(run: Replay) ->
     assert "\x1b" not in (await run(LIVE, crashing, [record()])).text()
 
 
+@pytest.mark.slow
 async def test_new_actions_are_named_for_the_stage_that_weighs_authority(run: Replay) -> None:
     sending = LIVE.replace('{"type": "note"}', '{"type": "note"}, {"type": "send"}, "create_session"')
     report = await run(LIVE, sending, [record("execute_tool")])
@@ -250,6 +265,7 @@ async def test_new_actions_are_named_for_the_stage_that_weighs_authority(run: Re
     assert back.new.actions == frozenset()
 
 
+@pytest.mark.slow
 async def test_when_the_time_is_over_the_newest_of_each_hook_were_replayed(run: Replay) -> None:
     slow = PYTHON + "time.sleep(0.3)\nprint(json.dumps({'continue': 'x'}))\n"
     calls = [record(hook, at) for hook in ("idle", "tool_after") for at in range(200)]
@@ -268,12 +284,14 @@ async def test_when_the_time_is_over_the_newest_of_each_hook_were_replayed(run: 
     assert min(at for _, at in judged) >= 200 - report.replayed
 
 
+@pytest.mark.slow
 async def test_a_lost_commit_is_said_once(run: Replay) -> None:
     report = await run(LIVE, LIVE, [record(commit="d" * 40), record(commit="d" * 40)])
     assert report.count("same") == 2
     assert report.text().count("could not be restored") == 1
 
 
+@pytest.mark.slow
 async def test_a_prompt_is_replayed_with_the_hooks_that_read_it(
     processes: Processes, trials: Trials, root: Path, tmp_path: Path, head: str
 ) -> None:
@@ -282,11 +300,11 @@ async def test_a_prompt_is_replayed_with_the_hooks_that_read_it(
     )
     hooks = {"a": file(PYTHON + body)}
     given = record("mutate_request", prompts={"chat": "recorded", "preamble": "p"})
-    checkouts = Checkouts(processes, root, tmp_path / "cache")
+    checkouts = ReplayCheckouts(processes, root, tmp_path / "cache")
 
-    async def tried(new: str) -> Report:
+    async def tried(new: str) -> ReplayReport:
         live, candidate = of_prompt("chat", "old", new, hooks)
-        plan = Plan(live=live, candidate=candidate, timeout=5.0)
+        plan = ReplayPlan(live=live, candidate=candidate, timeout=5.0)
         return await stage.replay(trials, checkouts, [with_commit(given, head)], plan)
 
     changed = await tried("new")
@@ -299,7 +317,7 @@ async def test_a_prompt_is_replayed_with_the_hooks_that_read_it(
 
 
 async def test_records_of_other_scripts_are_not_replayed(run: Replay) -> None:
-    other = Record(script="b", hook="idle", at=1, stdin=b"{}", duration=1)
+    other = HookCallRecord(script="b", hook="idle", at=1, stdin=b"{}", duration=1)
     report = await run(LIVE, LIVE, [other, record()])
     assert report.total == 1
 
@@ -309,9 +327,9 @@ async def test_where_nothing_can_be_tried_nothing_passes(
 ) -> None:
     none = Trials(processes, Level("none", missing="nothing", todo="much"), os.environ)
     sides = of_hook("a", file(LIVE), file(LIVE))
-    plan = Plan(live=sides[0], candidate=sides[1], timeout=5.0)
+    plan = ReplayPlan(live=sides[0], candidate=sides[1], timeout=5.0)
     with pytest.raises(NoTrial, match="no sandbox"):
-        await stage.replay(none, Checkouts(processes, root, tmp_path / "cache"), [record()], plan)
+        await stage.replay(none, ReplayCheckouts(processes, root, tmp_path / "cache"), [record()], plan)
 
 
 async def test_the_report_is_json_too(run: Replay) -> None:
@@ -323,20 +341,20 @@ async def test_the_report_is_json_too(run: Replay) -> None:
 
 
 SAID = [
-    Outcome("answer", {"continue": "x"}),
-    Outcome("answer", {"continue": "y"}),
-    Outcome("answer"),
-    Outcome("unknown"),
-    Outcome("crash"),
-    Outcome("timeout"),
-    Outcome("malformed"),
-    Outcome("cut"),
+    RunOutcome("answer", {"continue": "x"}),
+    RunOutcome("answer", {"continue": "y"}),
+    RunOutcome("answer"),
+    RunOutcome("unknown"),
+    RunOutcome("crash"),
+    RunOutcome("timeout"),
+    RunOutcome("malformed"),
+    RunOutcome("cut"),
 ]
 
 
 @pytest.mark.parametrize(("live", "candidate"), list(itertools.product(SAID, SAID)))
 def test_a_failure_counts_only_against_a_candidate_whose_live_version_has_none(
-    live: Outcome, candidate: Outcome
+    live: RunOutcome, candidate: RunOutcome
 ) -> None:
     for again in SAID:
         verdict = judge(live, candidate, again)

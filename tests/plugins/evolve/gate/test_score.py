@@ -9,17 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from instar.plugin import process, sandbox
-from instar.plugins.evolve.gate.score import (
-    MAX_RUNS,
-    Contest,
-    Failed,
-    Report,
-    find,
-    margin,
-    read,
-    score,
-)
-from instar.plugins.evolve.trial import File, Trials
+from instar.plugins.evolve.gate.score import MAX_RUNS, Contest, Failed, ScoreReport, find, margin, read, score
+from instar.plugins.evolve.trial import TrialFile, Trials
 
 FILE = "hooks/x.sh"
 
@@ -39,8 +30,8 @@ class Evals:
 
     async def compare(
         self, candidate: str, *, timeout: float = 20, seconds: float = 60, file: str = FILE
-    ) -> Report:
-        changes = {file: File(f"#!/bin/sh\n{candidate}\n".encode(), 0o755)}
+    ) -> ScoreReport:
+        changes = {file: TrialFile(f"#!/bin/sh\n{candidate}\n".encode(), 0o755)}
         contest = Contest(self.root, FILE, changes, {}, find(self.root))
         return await score(self.trials, contest, timeout=timeout, seconds=seconds)
 
@@ -90,6 +81,7 @@ async def test_a_candidate_may_be_no_worse_than_live_by_more_than_live_says(
         assert "evals/quality" in str(report.refusal)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("candidate", "said"),
     [

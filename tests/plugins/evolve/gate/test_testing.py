@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from instar.plugin import process, sandbox
-from instar.plugins.evolve.candidate import Refused
+from instar.plugins.evolve.candidate import CandidateRefused
 from instar.plugins.evolve.gate import testing
-from instar.plugins.evolve.trial import File, Trials
+from instar.plugins.evolve.trial import TrialFile, Trials
 
 TEST = "#!/bin/bash\nset -e\nhooks/bot.sh\n[ -e state/never ]\n"
 
@@ -42,7 +42,7 @@ def workspace(tmp_path: Path) -> Path:
 
 
 async def run(trials: Trials, root: Path, code: str) -> str:
-    changes = {"hooks/bot.sh": File(f"#!/bin/sh\n{code}\n".encode(), 0o755)}
+    changes = {"hooks/bot.sh": TrialFile(f"#!/bin/sh\n{code}\n".encode(), 0o755)}
     async with trials.copy(root, changes) as trial:
         return await testing.run(trial, root, "bot_test.sh", 10)
 
@@ -50,6 +50,7 @@ async def run(trials: Trials, root: Path, code: str) -> str:
 WEAK = "exit 0\\n" * 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [
@@ -64,7 +65,7 @@ WEAK = "exit 0\\n" * 60
     ],
 )
 async def test_a_candidate_that_changes_code_while_its_test_runs_is_refused(trials, workspace, code):
-    with pytest.raises(Refused, match="so the test proves nothing") as refused:
+    with pytest.raises(CandidateRefused, match="so the test proves nothing") as refused:
         await run(trials, workspace, code)
     assert refused.value.stage == "test"
     assert (workspace / "tests" / "bot_test.sh").read_text() == TEST
@@ -73,5 +74,5 @@ async def test_a_candidate_that_changes_code_while_its_test_runs_is_refused(tria
 async def test_a_candidate_may_write_new_files_and_whatever_is_no_code(trials, workspace):
     code = "touch state/never tests/new hooks/new; echo x >> state/log; mkdir -p hooks/__pycache__ evals/deep"
     await run(trials, workspace, code)
-    with pytest.raises(Refused, match="failed: exit code 1"):
+    with pytest.raises(CandidateRefused, match="failed: exit code 1"):
         await run(trials, workspace, "true")

@@ -29,6 +29,7 @@ def test_a_session_is_seen_from_elsewhere_while_it_works_and_not_by_its_own(tmp_
     assert not mine.elsewhere()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["terminate", "kill"])
 def test_the_end_of_a_process_ends_what_it_did(tmp_path, end):
     child = subprocess.Popen(

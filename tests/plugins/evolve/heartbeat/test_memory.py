@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from instar.plugins.evolve.heartbeat import memory
 from instar.plugins.evolve.heartbeat.memory import Unusable
-from instar.plugins.evolve.settings import Model
+from instar.plugins.evolve.settings import ModelName
 
-LAST = Model("anthropic", "claude-x")
+LAST = ModelName("anthropic", "claude-x")
 
 
 @pytest.fixture

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from tests.waiting import wait_until
 
-from instar.plugins.evolve.heartbeat.book import Book
+from instar.plugins.evolve.heartbeat.book import HeartbeatBook
 from instar.plugins.evolve.heartbeat.owner import Owner
 
 PROCESS = """\
 import asyncio, os, pathlib, signal, sys
-from instar.plugins.evolve.heartbeat.book import Book
+from instar.plugins.evolve.heartbeat.book import HeartbeatBook
 from instar.plugins.evolve.heartbeat.owner import Owner
-from instar.plugins.evolve.heartbeat.schedule import Outcome
+from instar.plugins.evolve.heartbeat.schedule import BeatOutcome
 from instar.plugins.evolve.heartbeat.scheduler import Scheduler, SystemClock
 
 folder = pathlib.Path(sys.argv[1])
@@ -28,12 +28,12 @@ async def beat(begun):
     os.write(handle, f"{begun.number} {os.getpid()}\\n".encode())
     os.close(handle)
     await asyncio.sleep(0.002)
-    return Outcome("ses_1", 1)
+    return BeatOutcome("ses_1", 1)
 
 async def free():
     return ""
 
-book = Book(folder, durable=False)
+book = HeartbeatBook(folder, durable=False)
 asyncio.run(Scheduler(book, Owner(folder), beat, lambda: 5, free, SystemClock(), 0.02).run())
 """
 
@@ -62,6 +62,7 @@ def runs(folder: Path) -> list[tuple[int, int]]:
     return [(int(line.split()[0]), int(line.split()[1])) for line in lines]
 
 
+@pytest.mark.slow
 def test_one_beats_another_takes_over_when_it_is_killed_and_no_beat_runs_twice(start, tmp_path):
     children = {child.pid: child for child in (start() for _ in range(3))}
     killed = set()
@@ -80,10 +81,10 @@ def test_one_beats_another_takes_over_when_it_is_killed_and_no_beat_runs_twice(s
     wait_until(lambda: any(pid == last.pid for _, pid in runs(tmp_path)))
     last.send_signal(signal.SIGINT)
     last.wait(30)
-    entries = Book(tmp_path).entries()
+    entries = HeartbeatBook(tmp_path).entries()
     spans = [number for entry in entries for number in range(entry.number, entry.number + entry.times)]
     assert spans == list(range(spans[0], spans[-1] + 1))
     ran = {entry.number for entry in entries if entry.kind in ("ran", "interrupted", "failed")}
     assert {number for number, _ in runs(tmp_path) if number >= spans[0]} <= ran
-    assert Book(tmp_path).state.beat is None
+    assert HeartbeatBook(tmp_path).state.beat is None
     assert Owner(tmp_path).who() is None

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from instar.plugins.evolve.heartbeat import schedule
-from instar.plugins.evolve.heartbeat.schedule import BeatEntry, Outcome, Refused, State, Tally
+from instar.plugins.evolve.heartbeat.schedule import BeatEntry, BeatOutcome, ScheduleRefused, State, Tally
 
 EVERY = 1000
 moments = st.integers(0, 5 * EVERY)
@@ -30,7 +30,7 @@ def turn(state, now, act, given):
     if act == "pass":
         return schedule.passed(state, now, given)
     if act == "end":
-        return schedule.ended(state, now, Outcome("ses_1", 1, error=given))
+        return schedule.ended(state, now, BeatOutcome("ses_1", 1, error=given))
     if act == "open":
         return schedule.opened(state, now)
     if act == "set":
@@ -43,7 +43,7 @@ def turn(state, now, act, given):
         return schedule.resume(state, now)
     try:
         return schedule.ask(state, now)
-    except Refused:
+    except ScheduleRefused:
         return schedule.Turned(state, [])
 
 
@@ -123,11 +123,11 @@ def test_what_came_due_during_a_pause_is_skipped_and_the_next_one_keeps_its_time
 def test_a_beat_goes_on_through_a_pause_and_ends_as_it_would():
     begun, _ = schedule.passed(due_at(1000), 1000)
     paused, _ = schedule.pause(begun, 1100, "a person")
-    ended, entries = schedule.ended(paused, 1200, Outcome("ses_1", 7))
+    ended, entries = schedule.ended(paused, 1200, BeatOutcome("ses_1", 7))
     assert [entry.kind for entry in entries] == ["ran"]
     assert (ended.beat, ended.paused) == (None, paused.paused)
     # What comes due meanwhile is skipped for the pause, once it ends.
-    ended, entries = schedule.ended(paused, 5500, Outcome("ses_1", 7))
+    ended, entries = schedule.ended(paused, 5500, BeatOutcome("ses_1", 7))
     assert [entry.kind for entry in entries] == ["ran"]
     assert [entry.why for entry in schedule.resume(ended, 5600).entries] == ["paused: a person", ""]
 
@@ -143,7 +143,7 @@ def test_after_a_crash_what_is_overdue_becomes_one_beat():
 
 def test_a_beat_that_was_ended_on_its_way_is_interrupted_and_what_came_due_meanwhile_is_not_made_up_for():
     state = schedule.passed(due_at(0), 0).state
-    state, entries = schedule.ended(state, 3 * EVERY, Outcome("ses_1", 7, interrupted="aborted"))
+    state, entries = schedule.ended(state, 3 * EVERY, BeatOutcome("ses_1", 7, interrupted="aborted"))
     assert [(one.kind, one.times, one.why) for one in entries] == [
         ("interrupted", 1, "aborted"),
         ("skipped", 3, "beat 5 was still running"),
@@ -153,7 +153,7 @@ def test_a_beat_that_was_ended_on_its_way_is_interrupted_and_what_came_due_meanw
 
 def test_a_beat_that_sent_nothing_counts_for_nothing():
     state = schedule.passed(due_at(0, tally=Tally("ses_1", 2, 9)), 0).state
-    state, (entry,) = schedule.ended(state, 1, Outcome("ses_1", skipped="there is nothing to send"))
+    state, (entry,) = schedule.ended(state, 1, BeatOutcome("ses_1", skipped="there is nothing to send"))
     assert (entry.kind, entry.why) == ("skipped", "there is nothing to send")
     assert state.tally == Tally("ses_1", 2, 9)
 
@@ -161,10 +161,10 @@ def test_a_beat_that_sent_nothing_counts_for_nothing():
 def test_nobody_may_ask_during_a_pause_or_a_beat():
     paused, _ = schedule.pause(due_at(1000, asked=True), 500, "instar stop")
     assert not paused.asked
-    with pytest.raises(Refused, match=r"instar stop.*instar heartbeat resume"):
+    with pytest.raises(ScheduleRefused, match=r"instar stop.*instar heartbeat resume"):
         schedule.ask(paused, 600)
     begun, _ = schedule.passed(due_at(1000), 1000)
-    with pytest.raises(Refused, match="running already"):
+    with pytest.raises(ScheduleRefused, match="running already"):
         schedule.ask(begun, 1100)
 
 
@@ -204,18 +204,18 @@ def test_the_tally_counts_the_beats_of_one_session_and_begins_again_when_it_was_
         begun, _ = schedule.passed(state, state.due)
         return schedule.ended(begun, begun.beat.at, outcome).state
 
-    state = beat(beat(due_at(1000), Outcome("ses_1", 10)), Outcome("ses_1", 5, error="429"))
+    state = beat(beat(due_at(1000), BeatOutcome("ses_1", 10)), BeatOutcome("ses_1", 5, error="429"))
     assert state.tally == Tally("ses_1", 2, 15)
-    assert beat(state, Outcome(skipped="no prompt")).tally == Tally("ses_1", 2, 15)
-    assert beat(state, Outcome("ses_2", 3)).tally == Tally("ses_2", 1, 3)
-    assert beat(state, Outcome("ses_1", 3, cleaned="later")).tally == Tally("ses_1", 3, 18)
-    assert beat(state, Outcome("ses_1", 3, cleaned="compact")).tally == Tally("ses_1", 0, 0)
+    assert beat(state, BeatOutcome(skipped="no prompt")).tally == Tally("ses_1", 2, 15)
+    assert beat(state, BeatOutcome("ses_2", 3)).tally == Tally("ses_2", 1, 3)
+    assert beat(state, BeatOutcome("ses_1", 3, cleaned="later")).tally == Tally("ses_1", 3, 18)
+    assert beat(state, BeatOutcome("ses_1", 3, cleaned="compact")).tally == Tally("ses_1", 0, 0)
     for left in ("new", "archive"):
-        assert beat(state, Outcome("ses_1", 3, cleaned=left)).tally == Tally()
+        assert beat(state, BeatOutcome("ses_1", 3, cleaned=left)).tally == Tally()
 
 
 def test_a_reason_of_any_length_fits_into_a_line_of_the_log():
     begun, _ = schedule.passed(due_at(1000), 1000)
-    _, (entry,) = schedule.ended(begun, 1001, Outcome(error="x\n" * 100_000))
+    _, (entry,) = schedule.ended(begun, 1001, BeatOutcome(error="x\n" * 100_000))
     assert len(entry.why) < 600
     assert "\n" not in entry.why

@@ -14,9 +14,9 @@ from itertools import pairwise
 import pytest
 
 from instar.plugins.evolve.heartbeat import schedule
-from instar.plugins.evolve.heartbeat.book import Book
+from instar.plugins.evolve.heartbeat.book import HeartbeatBook
 from instar.plugins.evolve.heartbeat.owner import Owner
-from instar.plugins.evolve.heartbeat.schedule import Outcome, Refused
+from instar.plugins.evolve.heartbeat.schedule import BeatOutcome, ScheduleRefused
 from instar.plugins.evolve.heartbeat.scheduler import Scheduler, SystemClock
 
 MINUTE = 60_000
@@ -69,8 +69,8 @@ class House:
         self.every = EVERY
         self.busy = ""
         self.stopped = 0
-        self.during = lambda begun: Outcome("ses_1", 10, 0.5)
-        self.book = Book(folder, largest=1 << 40, durable=False)
+        self.during = lambda begun: BeatOutcome("ses_1", 10, 0.5)
+        self.book = HeartbeatBook(folder, largest=1 << 40, durable=False)
 
     async def beat(self, begun):
         self.runs[begun.number] += 1
@@ -86,7 +86,7 @@ class House:
         return self.busy
 
     def process(self, look=3600.0) -> Scheduler:
-        book = Book(self.folder, largest=1 << 40, durable=False)
+        book = HeartbeatBook(self.folder, largest=1 << 40, durable=False)
         return Scheduler(
             book,
             Owner(self.folder),
@@ -146,7 +146,7 @@ class Weather:
         elif chance < 0.1:
             self.house.busy = self.dice.choice(("session ses_2 is busy", "", "", ""))
         elif chance < 0.105:
-            other = Book(self.house.folder, largest=1 << 40, durable=False)
+            other = HeartbeatBook(self.house.folder, largest=1 << 40, durable=False)
             other.change(self.dice.choice((_pausing, _pausing, _asking)), time.now)
         if self.house.decided >= 100_000:
             raise Stop
@@ -158,7 +158,7 @@ class Weather:
             raise Killed
         if chance < 0.05:
             raise RuntimeError("the model is away")
-        return Outcome("ses_1", 1, error="401" if chance < 0.07 else "")
+        return BeatOutcome("ses_1", 1, error="401" if chance < 0.07 else "")
 
 
 def _pausing(state):
@@ -170,10 +170,11 @@ def _pausing(state):
 def _asking(state):
     try:
         return schedule.ask(state, state.seen)
-    except Refused:
+    except ScheduleRefused:
         return schedule.Turned(state, [])
 
 
+@pytest.mark.slow
 async def test_of_100_000_heartbeats_each_runs_once_or_its_skip_is_written_down(house, caplog):
     caplog.set_level(logging.CRITICAL, "instar.evolve")
     weather, time, lives = Weather(house), house.time, 0
@@ -293,7 +294,7 @@ async def test_a_beat_is_skipped_where_it_cannot_be_told_who_works(house):
 async def test_what_came_due_while_a_long_beat_ran_is_skipped(house):
     def during(begun):
         house.time.pass_by(2 * EVERY + MINUTE if begun.number == 0 else 0)
-        return Outcome("ses_1")
+        return BeatOutcome("ses_1")
 
     house.during = during
     await house.until(lambda: len(house.runs) == 2)
@@ -306,7 +307,7 @@ async def test_a_clock_that_is_set_during_a_beat_makes_no_beats_overdue(house, b
     def during(begun):
         if begun.number == 0:
             house.time.now += by
-        return Outcome("ses_1")
+        return BeatOutcome("ses_1")
 
     house.during = during
     await house.until(lambda: len(house.runs) == 2)
@@ -318,7 +319,7 @@ async def test_a_beat_that_fails_is_written_down_and_the_next_one_runs(house):
     def during(begun):
         if begun.number == 0:
             raise RuntimeError("the model is away")
-        return Outcome("ses_1", error="429") if begun.number == 1 else Outcome("ses_1")
+        return BeatOutcome("ses_1", error="429") if begun.number == 1 else BeatOutcome("ses_1")
 
     house.during = during
     await house.until(lambda: len(house.runs) == 3)
@@ -330,14 +331,14 @@ async def test_a_beat_that_fails_is_written_down_and_the_next_one_runs(house):
 
 
 async def test_a_beat_may_stop_the_ones_that_would_follow(house):
-    house.during = lambda begun: Outcome("ses_1", error="401", halt="the provider refuses the key")
+    house.during = lambda begun: BeatOutcome("ses_1", error="401", halt="the provider refuses the key")
     await house.until(lambda: house.time.now >= START + 4 * EVERY, look=60)
     assert len(house.runs) == 1
     process = house.process()
-    with pytest.raises(Refused, match="refuses the key"):
+    with pytest.raises(ScheduleRefused, match="refuses the key"):
         process.ask()
     process.resume()
-    house.during = lambda begun: Outcome("ses_1")
+    house.during = lambda begun: BeatOutcome("ses_1")
     await house.until(lambda: len(house.runs) == 2)
     assert house.log == [
         *(("failed", 0, 1), ("paused", 1, 0), ("skipped", 1, 3), ("resumed", 4, 0), ("ran", 4, 1))
@@ -365,7 +366,7 @@ async def test_a_beat_that_a_crash_cut_short_is_not_run_again(house):
     with pytest.raises(Killed):
         await house.process().run()
     assert house.book.state.beat is not None
-    house.during = lambda begun: Outcome("ses_1")
+    house.during = lambda begun: BeatOutcome("ses_1")
     await house.until(lambda: len(house.runs) == 2)
     assert house.log == [("interrupted", 0, 1), ("ran", 1, 1)]
     assert set(house.runs.values()) == {1}
@@ -385,7 +386,7 @@ async def test_cancelling_ends_a_beat_and_says_so(tmp_path):
         return ""
 
     owner = Owner(tmp_path)
-    book = Book(tmp_path)
+    book = HeartbeatBook(tmp_path)
     scheduler = Scheduler(book, owner, beat, lambda: -1, free)
     scheduler.ask()
     task = asyncio.create_task(scheduler.run())
@@ -404,12 +405,12 @@ async def test_asking_wakes_the_scheduler_even_where_the_timer_is_off(tmp_path):
 
     async def beat(one):
         ran.set()
-        return Outcome("ses_1")
+        return BeatOutcome("ses_1")
 
     async def busy():
         return "session ses_2 is busy"
 
-    book = Book(tmp_path)
+    book = HeartbeatBook(tmp_path)
     waits = asyncio.Event()
 
     class Watched(SystemClock):
@@ -520,7 +521,7 @@ async def test_a_beat_whose_end_cannot_be_written_down_keeps_the_next_one_waitin
         if begun.number == 0:
             size = (house.folder / "beats.jsonl").stat().st_size
             resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-        return Outcome("ses_1")
+        return BeatOutcome("ses_1")
 
     house.during = during
     try:

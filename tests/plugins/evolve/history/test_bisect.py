@@ -52,6 +52,7 @@ def bench(kit, root, processes, tmp_path, monkeypatch):
     return Bench(kit, root, processes, scratch)
 
 
+@pytest.mark.slow
 async def test_the_change_after_which_a_command_fails_is_found_across_hooks_and_prompts(bench):
     bench.commit("initial", hooks__bot="good\n", prompts__chat="good 0\n")
     for number in range(1, 12):
@@ -77,6 +78,7 @@ async def test_the_change_after_which_a_command_fails_is_found_across_hooks_and_
     assert "  bad 7" in text
 
 
+@pytest.mark.slow
 async def test_the_test_is_each_commits_own_and_that_is_said(bench):
     bench.commit("initial", tests__check="#!/bin/sh\nexit 0\n")
     bench.commit("stricter", tests__check="#!/bin/sh\nexit 1\n")
@@ -85,6 +87,7 @@ async def test_the_test_is_each_commits_own_and_that_is_said(bench):
     assert "files in tests/ were each commit's own, not today's" in found.notes
 
 
+@pytest.mark.slow
 async def test_exit_code_125_is_looked_around(bench):
     states = ["good", "good", "untold", "good", "untold", "untold", "bad", "bad", "bad"]
     for number, state in enumerate(states):
@@ -96,6 +99,7 @@ async def test_exit_code_125_is_looked_around(bench):
     assert "unknown" in [look.verdict for look in found.runs]
 
 
+@pytest.mark.slow
 async def test_commits_that_change_nothing_and_files_that_were_run_before_cost_no_run(bench):
     bench.commit("initial", hooks__bot="1")
     bench.commit("bad", hooks__bot="2")
@@ -117,6 +121,7 @@ async def test_a_command_that_passes_at_the_newest_commit_is_said_so(bench):
     assert (found.suspects, len(found.runs)) == ([], 1)
 
 
+@pytest.mark.slow
 async def test_a_command_that_fails_at_the_initial_commit_too_is_said_so(bench):
     bench.commit("initial", hooks__bot="1")
     bench.commit("second", hooks__bot="2")
@@ -128,6 +133,7 @@ async def test_a_command_that_fails_at_the_initial_commit_too_is_said_so(bench):
     assert "cannot be told at" in (await bench.run("exit 125")).problem
 
 
+@pytest.mark.slow
 async def test_the_ends_can_be_named_and_must_be_in_order(bench):
     ids = [bench.commit(f"c{number}", hooks__bot=str(number)) for number in range(6)]
     command = "test $(cat hooks/bot) -ge 1 && test $(cat hooks/bot) -lt 3"
@@ -140,6 +146,7 @@ async def test_the_ends_can_be_named_and_must_be_in_order(bench):
         await bench.run(command, good="--all")
 
 
+@pytest.mark.slow
 async def test_a_run_that_does_not_end_in_time_counts_as_failed(bench):
     bench.commit("initial", hooks__bot="#!/bin/sh\n")
     bench.commit("endless", hooks__bot="#!/bin/sh\nexec sleep 60\n")
@@ -148,6 +155,7 @@ async def test_a_run_that_does_not_end_in_time_counts_as_failed(bench):
     assert found.said == "it did not end within 3 s"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", ["bubblewrap", "landlock", "none"])
 async def test_runs_cannot_reach_outside_their_copy(bench, tmp_path, most):
     level = await sandbox.find_level(bench.processes, os.environ, most)
@@ -164,6 +172,7 @@ async def test_runs_cannot_reach_outside_their_copy(bench, tmp_path, most):
     assert bench.kit.files(bench.root) == before
 
 
+@pytest.mark.slow
 async def test_without_a_sandbox_nothing_is_run(bench):
     bench.commit("initial", hooks__bot="1")
     bench.commit("second", hooks__bot="2")
@@ -173,6 +182,7 @@ async def test_without_a_sandbox_nothing_is_run(bench):
     assert "the command ran as you" in (await bench.run("false", level=none)).text()
 
 
+@pytest.mark.slow
 async def test_an_interrupt_in_a_run_ends_it_and_leaves_nothing(bench):
     bench.commit("initial", hooks__bot="1")
     bench.commit("second", hooks__bot="2")
@@ -187,6 +197,7 @@ async def test_an_interrupt_in_a_run_ends_it_and_leaves_nothing(bench):
     assert not having("sleep", seconds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("event", [1, 2, 3, 4])
 async def test_an_interrupt_between_runs_leaves_nothing(bench, event):
     bench.commit("initial", **{f"hooks__bot{number}": "1" for number in range(50)})
@@ -208,6 +219,7 @@ async def test_an_interrupt_between_runs_leaves_nothing(bench, event):
         await bisecting
 
 
+@pytest.mark.slow
 async def test_an_interrupt_while_a_checkout_is_written_leaves_nothing_of_it(bench):
     bench.commit("initial", **{f"hooks__bot{number}": "1" for number in range(800)})
     bench.commit("second", hooks__bot="2")

@@ -5,8 +5,8 @@ import pytest
 
 from instar.plugin import NotFound
 from instar.plugins.evolve.history import blame
-from instar.plugins.evolve.history.blame import NoLine, Place, parse_place
-from instar.plugins.evolve.history.chronicle import Chronicle, Entry
+from instar.plugins.evolve.history.audit_log import AuditEntry, AuditLog
+from instar.plugins.evolve.history.blame import NoLine, SourceLine, parse_place
 from instar.plugins.evolve.history.revision import Revisions
 from instar.plugins.evolve.history.trailers import Trailers, write
 
@@ -16,7 +16,7 @@ SAID = Trailers(session="ses_1", call="call_7", agent="build", epoch=3, cause="t
 class Bench:
     def __init__(self, kit, root, processes, data):
         self.kit, self.root = kit, root
-        self.revisions, self.chronicle = Revisions(processes, root), Chronicle(data)
+        self.revisions, self.audit_log = Revisions(processes, root), AuditLog(data)
         self.sessions = {}
         kit.git(root, "init", "--quiet")
 
@@ -32,7 +32,7 @@ class Bench:
         return self.sessions[session]
 
     async def why(self, line, file="hooks/bot.py"):
-        return await blame.why(self.revisions, self.chronicle, self.fetch, Place(file, line))
+        return await blame.why(self.revisions, self.audit_log, self.fetch, SourceLine(file, line))
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ async def test_a_line_leads_to_the_change_its_cause_and_the_message_before_the_c
         kit.user("a later wish"),
     ]
     made = bench.commit(write("evolve_hook_edit bot.py", SAID), "zero\none\nTWO\n")
-    bench.chronicle.add(Entry(kind="installed", by="agent", commit=made, epoch=3, text="on probation"))
+    bench.audit_log.add(AuditEntry(kind="installed", by="agent", commit=made, epoch=3, text="on probation"))
     bench.commit("my own", "new\nzero\none\nTWO\n")
     found = await bench.why(4)
     assert (found.code, found.was, found.missing) == ("TWO", 3, "")
@@ -135,6 +135,7 @@ async def test_a_change_that_an_invoked_tool_made_leads_to_the_call_that_invoked
     assert found.prompt.text == "greet me"
 
 
+@pytest.mark.slow
 async def test_a_change_that_a_tool_made_in_a_workspace_is_found_by_its_call(
     kit, start, hello, processes, tmp_path
 ):
@@ -148,7 +149,7 @@ async def test_a_change_that_a_tool_made_in_a_workspace_is_found_by_its_call(
         return [kit.user("say it shorter"), call(kit, "call_1")]
 
     place = parse_place(f"hooks/hello.py:{line}", hello)
-    found = await blame.why(Revisions(processes, hello), Chronicle(tmp_path), fetch, place)
+    found = await blame.why(Revisions(processes, hello), AuditLog(tmp_path), fetch, place)
     assert found.change is not None
     assert (found.change.tool, found.change.session, found.change.by) == (
         "evolve_hook_edit",

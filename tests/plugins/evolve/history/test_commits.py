@@ -31,6 +31,7 @@ async def test_an_empty_workspace_has_an_initial_commit_too(kit, history, root):
     assert log(kit, root) == ["initial"]
 
 
+@pytest.mark.slow
 async def test_a_tool_run_is_one_commit_of_exactly_what_it_changed(kit, history, root):
     for name in ("kept.md", "changed.md", "gone.md", "persons.md"):
         (root / name).write_text("1")
@@ -56,6 +57,7 @@ async def test_a_tool_run_is_one_commit_of_exactly_what_it_changed(kit, history,
     assert kit.git(root, "status", "--porcelain") == " M persons.md\n"
 
 
+@pytest.mark.slow
 async def test_what_the_person_has_staged_stays_staged_and_out_of_the_commit(kit, history, root):
     (root / "a.md").write_text("1")
     await history.prepare()
@@ -76,6 +78,7 @@ async def test_a_run_that_changed_nothing_makes_no_commit(kit, history, root):
     assert log(kit, root) == ["initial"]
 
 
+@pytest.mark.slow
 async def test_ignored_files_are_left_out(kit, history, root):
     (root / ".gitignore").write_text("*.tmp\n")
     await history.prepare()
@@ -90,6 +93,7 @@ async def test_ignored_files_are_left_out(kit, history, root):
     assert commit.files == ["y.md"]
 
 
+@pytest.mark.slow
 async def test_a_workspace_inside_another_repository_gets_its_own_and_the_outer_stays_as_it_was(
     kit, processes, tmp_path
 ):
@@ -129,6 +133,7 @@ async def test_a_repository_without_commits_gets_its_first_one(kit, history, roo
     assert log(kit, root) == ["tool"]
 
 
+@pytest.mark.slow
 async def test_a_failed_commit_is_said_and_made_before_the_next_one(kit, history, root, caplog):
     await history.prepare()
     before = history.scan()

@@ -255,6 +255,7 @@ PREPARED: dict[str, Callable[[Case], None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", PREPARED)
 async def test_a_tool_run_is_one_commit_of_its_files_and_the_persons_work_stays(
     case, history, kind, monkeypatch
@@ -309,6 +310,7 @@ def shown(case: Case, commit: str = "HEAD") -> list[str]:
 # -- what the person staged ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_note_that_the_person_staged_otherwise_waits_for_the_persons_own_commit(case, history):
     case.begin()
     made = history(case)
@@ -380,6 +382,7 @@ async def test_a_script_that_the_person_staged_otherwise_is_committed_as_it_went
     assert case.git("show", ":hooks/bot.sh") == "#!/bin/sh\n# the person's\n"
 
 
+@pytest.mark.slow
 async def test_what_the_person_stages_while_the_commit_is_made_stays_staged(case, history):
     case.begin()
     made = history(case)
@@ -407,6 +410,7 @@ async def test_what_the_person_stages_while_the_commit_is_made_stays_staged(case
 LOCKS = ["index.lock", "HEAD.lock", "refs/heads/main.lock"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOCKS)
 async def test_a_lock_that_may_be_anothers_holds_the_commit_up_and_the_index_stays_as_it_was(
     case, history, name
@@ -428,6 +432,7 @@ async def test_a_lock_that_may_be_anothers_holds_the_commit_up_and_the_index_sta
     assert shown(case) == CHANGED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOCKS)
 async def test_an_old_lock_stays_while_a_git_is_at_work_in_the_workspace(case, history, name):
     case.begin()
@@ -458,6 +463,7 @@ async def test_a_lock_that_goes_in_time_is_waited_for(case, history):
 # -- what is owed ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_each_change_whose_commit_failed_is_a_commit_of_its_own_later_also_in_another_process(
     case, history, processes
 ):
@@ -534,6 +540,7 @@ BEGUN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", BEGUN)
 async def test_while_the_person_is_in_the_middle_of_something_nothing_is_committed(case, history, kind):
     conflict(case)
@@ -571,6 +578,7 @@ WRITERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WRITERS)
 async def test_beside_a_person_who_never_stops_using_git_every_tool_run_is_committed(case, history, kind):
     case.begin()
@@ -696,6 +704,7 @@ async def test_a_file_that_became_a_folder_and_a_folder_that_became_a_file_are_c
     assert case.git("ls-files", "a", "b").split() == ["a/x", "b"]
 
 
+@pytest.mark.slow
 async def test_thousands_of_files_are_one_commit(case, history):
     case.begin()
     made = history(case)
@@ -709,6 +718,7 @@ async def test_thousands_of_files_are_one_commit(case, history):
     assert [line for line in status(case) if "many" in line] == []
 
 
+@pytest.mark.slow
 async def test_a_file_too_large_for_git_waits_is_said_and_never_handed_to_git(case, history):
     case.begin()
     made = history(case)
@@ -744,6 +754,7 @@ async def test_what_cannot_be_committed_at_first_is_left_out_of_the_initial_comm
     assert case.git("ls-files").split() == ["hooks/bot.sh", "mine.md", "notes.md"]
 
 
+@pytest.mark.slow
 async def test_a_first_commit_that_was_cut_short_is_made_at_the_next_start(case, history, monkeypatch):
     case.fill()
     real = shutil.which("git")
@@ -758,6 +769,7 @@ async def test_a_first_commit_that_was_cut_short_is_made_at_the_next_start(case,
     assert subjects(case) == ["bash", "initial"]
 
 
+@pytest.mark.slow
 async def test_a_workspace_that_is_itself_a_bare_repository_gets_one_of_its_own(case, history):
     case.git("init", "-q", "--bare")
     case.fill()

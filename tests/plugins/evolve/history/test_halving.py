@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ def search(last, verdict):
     return looks, list(halving.suspects)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_a_planted_culprit_is_found_in_log_n_looks(data):
@@ -28,6 +30,7 @@ def test_a_planted_culprit_is_found_in_log_n_looks(data):
     assert len(looks) <= math.ceil(math.log2(last))
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_with_skips_the_culprit_is_among_the_suspects_and_all_others_of_them_could_not_be_told(data):

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from instar.plugins.evolve.history import timeline
-from instar.plugins.evolve.history.chronicle import FOLDER, NEWER, Chronicle, Entry
+from instar.plugins.evolve.history.audit_log import FOLDER, NEWER, AuditEntry, AuditLog
 from instar.plugins.evolve.history.revision import NoSuchChange, Revisions
 from instar.plugins.evolve.history.trailers import Trailers, write
 
@@ -19,7 +19,7 @@ class Bench:
 
     def __init__(self, kit, root, processes, data):
         self.kit, self.root, self.data = kit, root, data
-        self.chronicle = Chronicle(data)
+        self.audit_log = AuditLog(data)
         self.revisions = Revisions(processes, root)
         kit.git(root, "init", "--quiet")
 
@@ -35,13 +35,13 @@ class Bench:
         return self.kit.git(self.root, "rev-parse", "HEAD").strip()
 
     def add(self, hour, kind, **fields):
-        return self.chronicle.add(Entry(kind=kind, time=START + hour * HOUR, **fields))
+        return self.audit_log.add(AuditEntry(kind=kind, time=START + hour * HOUR, **fields))
 
     async def newest(self, limit=50):
-        return await timeline.newest(self.revisions, self.chronicle, limit)
+        return await timeline.newest(self.revisions, self.audit_log, limit)
 
     async def show(self, ref, **fields):
-        return await timeline.show(self.revisions, self.chronicle, ref, **fields)
+        return await timeline.show(self.revisions, self.audit_log, ref, **fields)
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ async def test_a_workspace_without_commits_or_repository_still_tells_its_chronic
     bare = tmp_path / "bare"
     bare.mkdir()
     kit.git(tmp_path, "init", "--quiet")  # a repository around it is not its own
-    found = await timeline.newest(Revisions(processes, bare), bench.chronicle, 9)
+    found = await timeline.newest(Revisions(processes, bare), bench.audit_log, 9)
     assert [one.kind for one in found.changes] == ["frozen"]
     assert "not a git repository" in found.problems[0]
 
@@ -158,6 +158,7 @@ async def test_it_can_be_printed_as_json(bench):
     assert (await bench.show("HEAD")).change == found.changes[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ref", "subject"),
     [

@@ -52,6 +52,7 @@ def test_a_message_is_a_subject_and_a_paragraph_of_trailers():
     assert write("  ", Trailers()) == "(no subject)"
 
 
+@pytest.mark.slow
 @given(
     hostile,
     st.builds(
@@ -94,6 +95,7 @@ def test_a_commit_gives_back_what_was_written(kit, root):
     assert read(kit.git(root, "log", "-1", "--format=%B")) == ("tool 'na me'[2J — ünï", FULL)
 
 
+@pytest.mark.slow
 async def test_the_messages_of_commits_that_are_made_today_are_read(kit, start, hello):
     running = await start(hello)
     await running.call("evolve_prompt_write", file="chat.md", content="x")

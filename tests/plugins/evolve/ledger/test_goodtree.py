@@ -9,7 +9,7 @@ from instar.plugins.evolve.history.commits import History
 from instar.plugins.evolve.ledger.goodtree import GoodTree, NotServed
 from instar.plugins.evolve.ledger.install import Installer
 from instar.plugins.evolve.ledger.ledger import Ledger
-from instar.plugins.evolve.ledger.repository import Repository
+from instar.plugins.evolve.ledger.repository import WorkspaceRepository
 
 SCRIPT = """\
 #!/usr/bin/env python3
@@ -30,7 +30,7 @@ async def tree(request, root, tmp_path, kit, processes):
     kit.script(root / "hooks", "part.py", "NAME = 'good'\n", 0o644)
     kit.script(root / "prompts", "chat.md", "be good", 0o644)
     (root / "state").mkdir()
-    history, repository = History(processes, root), Repository(processes, root)
+    history, repository = History(processes, root), WorkspaceRepository(processes, root)
     await history.prepare()
     ledger = Ledger(tmp_path / "data" / "key", root)
     await Installer(ledger, repository, history.commit).open()
@@ -50,6 +50,7 @@ async def test_a_workspace_as_accepted_serves_itself(tree, root, tmp_path):
     assert not (tmp_path / "good").exists()
 
 
+@pytest.mark.slow
 async def test_a_departed_module_or_a_new_one_reaches_no_script_beside_it(tree, root):
     (root / "hooks" / "part.py").write_text("NAME = 'evil'\n")
     (root / "hooks" / "pathlib.py").write_text("raise SystemExit('planted')\n")
@@ -66,6 +67,7 @@ async def test_a_departed_module_or_a_new_one_reaches_no_script_beside_it(tree, 
     ]
 
 
+@pytest.mark.slow
 async def test_what_is_wrong_in_the_tree_is_put_right_before_it_serves(tree, root):
     (root / "hooks" / "part.py").write_text("NAME = 'evil'\n")
     there = (await tree.serve()).root

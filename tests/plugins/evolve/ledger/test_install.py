@@ -9,10 +9,11 @@ from tests.plugins.evolve.crash import NEW, File
 from instar.plugins.evolve.history.commits import History
 from instar.plugins.evolve.ledger import transaction
 from instar.plugins.evolve.ledger.book import LedgerError
-from instar.plugins.evolve.ledger.install import Installer, Refused
+from instar.plugins.evolve.ledger.install import Installer
 from instar.plugins.evolve.ledger.ledger import Ledger
-from instar.plugins.evolve.ledger.lock import Busy, held
-from instar.plugins.evolve.ledger.repository import Repository
+from instar.plugins.evolve.ledger.lock import WorkspaceBusy, held
+from instar.plugins.evolve.ledger.repository import WorkspaceRepository
+from instar.plugins.evolve.ledger.transaction import ChangeRefused
 
 OLD = "#!/bin/sh\necho old\n"
 
@@ -22,7 +23,7 @@ class Made:
 
     def __init__(self, root, home, processes):
         self.root, self.home = root, home
-        self.history, self.repository = History(processes, root), Repository(processes, root)
+        self.history, self.repository = History(processes, root), WorkspaceRepository(processes, root)
         self.ledger = Ledger(home, root)
         self.installer = self.another()
 
@@ -53,6 +54,7 @@ def subjects(kit, made):
     return kit.git(made.root, "log", "--format=%s").split("\n")[:-1]
 
 
+@pytest.mark.slow
 async def test_an_install_is_one_commit_one_epoch_and_accepted(made, kit):
     changed = await made.installer.install({"hooks/bot.sh": NEW, "tests/a/bot.sh": NEW}, "two files")
     assert (made.root / "tests" / "a" / "bot.sh").read_bytes() == NEW.content
@@ -64,6 +66,7 @@ async def test_an_install_is_one_commit_one_epoch_and_accepted(made, kit):
     assert made.ledger.good("hooks/bot.sh") == NEW.content
 
 
+@pytest.mark.slow
 async def test_the_steps_of_an_install_are_named_in_their_order(made):
     steps = []
     await made.another(step=steps.append).install({"hooks/bot.sh": NEW}, "new")
@@ -91,10 +94,11 @@ BAD = [
 BAD += ["hooks/a\0b", "hooks/a\nb", "hooks/__pycache__/x"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", BAD)
 async def test_a_name_that_means_no_guarded_file_is_refused_and_nothing_is_written(made, path):
     before = made.everything()
-    with pytest.raises(Refused):
+    with pytest.raises(ChangeRefused):
         await made.installer.install({"hooks/bot.sh": NEW, path: NEW}, "bad")
     assert made.everything() == before
 
@@ -102,7 +106,7 @@ async def test_a_name_that_means_no_guarded_file_is_refused_and_nothing_is_writt
 async def test_a_departed_file_is_neither_changed_nor_committed(made, kit):
     (made.root / "hooks" / "bot.sh").write_text("by hand")
     before = made.everything()
-    with pytest.raises(Refused, match="was changed, behind the gate"):
+    with pytest.raises(ChangeRefused, match="was changed, behind the gate"):
         await made.installer.install({"hooks/bot.sh": NEW}, "over it")
     assert made.everything() == before
     await made.installer.install({"prompts/chat.md": File(b"be better")}, "beside it")
@@ -112,7 +116,7 @@ async def test_a_departed_file_is_neither_changed_nor_committed(made, kit):
 async def test_a_link_on_the_way_is_not_followed(made, tmp_path):
     (tmp_path / "outside").mkdir()
     (made.root / "tests").symlink_to(tmp_path / "outside")
-    with pytest.raises(Refused, match="no folder"):
+    with pytest.raises(ChangeRefused, match="no folder"):
         await made.installer.install({"prompts/chat.md": File(b"new"), "tests/x.sh": NEW}, "through it")
     assert os.listdir(tmp_path / "outside") == []
     assert (made.root / "prompts" / "chat.md").read_text() == "be good"
@@ -121,7 +125,7 @@ async def test_a_link_on_the_way_is_not_followed(made, tmp_path):
 
 async def test_a_file_that_cannot_be_placed_takes_the_others_back(made, kit):
     (made.root / "hooks" / "new.sh" / "kept").mkdir(parents=True)
-    with pytest.raises(Refused, match="all is as it was"):
+    with pytest.raises(ChangeRefused, match="all is as it was"):
         await made.installer.install({"hooks/bot.sh": NEW, "hooks/new.sh": NEW}, "one is a folder")
     assert (made.root / "hooks" / "bot.sh").read_text() == OLD
     assert subjects(kit, made) == ["initial"]
@@ -129,6 +133,7 @@ async def test_a_file_that_cannot_be_placed_takes_the_others_back(made, kit):
     assert made.ledger.check() == []
 
 
+@pytest.mark.slow
 async def test_a_person_accepts_by_hand_what_they_changed(made, kit):
     (made.root / "hooks" / "bot.sh").write_text("by hand")
     (made.root / "prompts" / "chat.md").unlink()
@@ -140,19 +145,20 @@ async def test_a_person_accepts_by_hand_what_they_changed(made, kit):
     assert changed.epoch == 3
     assert subjects(kit, made) == ["the rest", "one of them", "initial"]
     assert kit.git(made.root, "status", "--porcelain") == ""
-    with pytest.raises(Refused, match="nothing to change"):
+    with pytest.raises(ChangeRefused, match="nothing to change"):
         await made.installer.accept("again")
 
 
 async def test_what_cannot_be_accepted_is_named(made):
     (made.root / "hooks" / "bot.sh").unlink()
     os.mkfifo(made.root / "hooks" / "bot.sh")
-    with pytest.raises(Refused, match="a pipe"):
+    with pytest.raises(ChangeRefused, match="a pipe"):
         await made.installer.accept("a pipe")
-    with pytest.raises(Refused, match="has not departed"):
+    with pytest.raises(ChangeRefused, match="has not departed"):
         await made.installer.accept("nothing", ["prompts/chat.md"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["changed", "gone", "pipe", "link", "empty folder"])
 async def test_restore_puts_the_accepted_version_back_whatever_stands_there(made, kit, what):
     path = made.root / "hooks" / "bot.sh"
@@ -168,7 +174,7 @@ async def test_restore_puts_the_accepted_version_back_whatever_stands_there(made
     await made.installer.restore("back")
     assert path.read_text() == OLD
     assert [(one.path, one.kind) for one in made.ledger.check()] == [("hooks/new.sh", "new")]
-    with pytest.raises(Refused, match="delete it by hand"):
+    with pytest.raises(ChangeRefused, match="delete it by hand"):
         await made.installer.restore("the new one", ["hooks/new.sh"])
 
 
@@ -187,6 +193,7 @@ async def test_without_git_the_change_stays_and_is_accepted(made):
     assert made.ledger.check() == []
 
 
+@pytest.mark.slow
 async def test_two_instars_change_one_workspace_one_after_the_other(made, kit):
     others = [made.another(Ledger(made.home, made.root)) for _ in range(3)]
     for other in others:
@@ -204,11 +211,12 @@ async def test_two_instars_change_one_workspace_one_after_the_other(made, kit):
 
 async def test_who_waits_too_long_for_another_instar_is_told_so(made):
     async with held(made.home, 1):
-        with pytest.raises(Busy, match="another instar"):
+        with pytest.raises(WorkspaceBusy, match="another instar"):
             await made.another(wait=0.05).install({"hooks/bot.sh": NEW}, "new")
     assert (made.root / "hooks" / "bot.sh").read_text() == OLD
 
 
+@pytest.mark.slow
 async def test_a_change_that_has_begun_is_carried_to_its_end_when_its_caller_is_cancelled(made, kit):
     begun = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -235,6 +243,7 @@ async def test_a_ledger_that_cannot_be_written_refuses_and_still_answers(made, t
     assert {one.kind for one in ledger.check()} == {"new"}
 
 
+@pytest.mark.slow
 async def test_the_version_of_the_generation_before_is_found_in_an_older_commit(made):
     await made.installer.install({"hooks/bot.sh": NEW}, "new")
     (made.home / "ledger").unlink()

@@ -6,7 +6,7 @@ from instar.plugins.evolve.history.revision import Revision, Revisions
 from instar.plugins.evolve.history.trailers import Trailers, write
 from instar.plugins.evolve.ledger.ledger import Ledger
 from instar.plugins.evolve.ledger.own import Left, Own, left
-from instar.plugins.evolve.ledger.repository import Repository
+from instar.plugins.evolve.ledger.repository import WorkspaceRepository
 
 AGENT = Trailers(session="ses_1", call="call_1", epoch=2)
 APPROVED = Trailers(session="ses_1", call="call_1", by="person")
@@ -72,7 +72,7 @@ async def test_a_clone_without_books_tells_the_agents_changes_by_the_trailers_of
     made("mine again", later="yours again")
     kit.script(root / "hooks", "uncommitted.sh", "yours, not committed")
 
-    ledger, repository = Ledger(tmp_path / "ledger", root), Repository(processes, root)
+    ledger, repository = Ledger(tmp_path / "ledger", root), WorkspaceRepository(processes, root)
     ledger.first_sight()
     own = Own(tmp_path / "own" / "own.json", ledger, repository, Revisions(processes, root))
     await own.open()
@@ -91,7 +91,7 @@ async def test_a_book_that_is_damaged_or_that_git_could_not_be_asked_for_says_so
     ledger = Ledger(tmp_path / "ledger", root)
     ledger.first_sight()
     file = tmp_path / "own" / "own.json"
-    own = Own(file, ledger, Repository(processes, root), Revisions(processes, root))
+    own = Own(file, ledger, WorkspaceRepository(processes, root), Revisions(processes, root))
     await own.open()  # the workspace is no repository
     assert "git could not be asked" in own.problem
     own.leave(["hooks/bot.sh"])

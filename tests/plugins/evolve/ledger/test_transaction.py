@@ -16,7 +16,7 @@ from instar.plugins.evolve.history.commits import History
 from instar.plugins.evolve.ledger import transaction
 from instar.plugins.evolve.ledger.install import Installer
 from instar.plugins.evolve.ledger.ledger import Ledger
-from instar.plugins.evolve.ledger.repository import Repository
+from instar.plugins.evolve.ledger.repository import WorkspaceRepository
 
 STEPS = [step for step in transaction.STEPS if step != transaction.PLACED]
 CHANGES = ("install", "create", "replace two", "delete", "rollback")
@@ -86,7 +86,7 @@ class Scene:
         """What the next start of instar finds and does."""
         ledger = self.ledger()
         history = History(self._processes, self.root)
-        installer = Installer(ledger, Repository(self._processes, self.root), history.commit)
+        installer = Installer(ledger, WorkspaceRepository(self._processes, self.root), history.commit)
         return ledger, installer, await installer.open()
 
     def state(self) -> tuple[Any, str, str]:
@@ -110,7 +110,7 @@ AFTER: dict[str, Any] = {}
 
 
 @pytest.fixture
-async def scene(tmp_path, tmp_path_factory, kit, processes, killer):
+async def gate_context(tmp_path, tmp_path_factory, kit, processes, killer):
     if not MADE:
         made = Scene(tmp_path_factory.mktemp("made"), kit, processes, killer)
         await made.make()
@@ -118,25 +118,31 @@ async def scene(tmp_path, tmp_path_factory, kit, processes, killer):
     return Scene(tmp_path, kit, processes, killer).copy_of(MADE[0])
 
 
-def depart(scene, operation):
+def depart(gate_context, operation):
     if operation in ("accept", "restore"):
-        (scene.root / "hooks" / "bot.sh").write_text("#!/bin/sh\necho by hand\n")
+        (gate_context.root / "hooks" / "bot.sh").write_text("#!/bin/sh\necho by hand\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("operation", "step", "nth"), CASES)
-async def test_a_change_that_is_killed_leaves_the_version_before_or_after_it(scene, operation, step, nth):
-    depart(scene, operation)
-    before, after = scene.state(), None if operation == "refuse" else await scene.after(operation)
-    scene.kill(operation, step, nth)
-    ledger, installer, _ = await scene.open()
-    assert scene.state() in (before, after)
-    taken_back = scene.state() == before
-    assert not (scene.home / "journal").exists()
+async def test_a_change_that_is_killed_leaves_the_version_before_or_after_it(
+    gate_context, operation, step, nth
+):
+    depart(gate_context, operation)
+    before, after = (
+        gate_context.state(),
+        None if operation == "refuse" else await gate_context.after(operation),
+    )
+    gate_context.kill(operation, step, nth)
+    ledger, installer, _ = await gate_context.open()
+    assert gate_context.state() in (before, after)
+    taken_back = gate_context.state() == before
+    assert not (gate_context.home / "journal").exists()
     if operation not in ("accept", "restore") or not taken_back:
         assert ledger.check() == []
     assert (ledger.epoch == 1) == taken_back
     # Nothing is left of it: a second start has nothing to do, and the next change is made.
-    assert (await scene.open())[2] == []
+    assert (await gate_context.open())[2] == []
     departed = [one.path for one in ledger.check()]
     if not departed:
         changed = await installer.install({"hooks/bot.sh": File(b"next", 0o755)}, "next")
@@ -155,16 +161,17 @@ async def test_a_change_that_is_killed_leaves_the_version_before_or_after_it(sce
         (transaction.RECORDED, "forward"),
     ],
 )
-async def test_a_killed_install_goes_forward_once_its_files_are_in_place(scene, step, goes):
-    scene.kill("install", step)
-    ledger, _, said = await scene.open()
+async def test_a_killed_install_goes_forward_once_its_files_are_in_place(gate_context, step, goes):
+    gate_context.kill("install", step)
+    ledger, _, said = await gate_context.open()
     forward = goes == "forward"
-    assert ((scene.root / "hooks" / "bot.sh").read_bytes() == NEW.content) == forward
+    assert ((gate_context.root / "hooks" / "bot.sh").read_bytes() == NEW.content) == forward
     assert ledger.epoch == (2 if forward else 1)
     done = "finished" if forward else "taken back"
     assert said == [f"the install of hooks/bot.sh that was cut short has been {done}"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("operation", "first", "then"),
     [
@@ -178,71 +185,74 @@ async def test_a_killed_install_goes_forward_once_its_files_are_in_place(scene, 
         ("accept", (transaction.JOURNALED, 1), transaction.SETTLED),
     ],
 )
-async def test_a_recovery_that_is_killed_is_recovered(scene, operation, first, then):
-    depart(scene, operation)
-    before, after = scene.state(), await scene.after(operation)
-    scene.kill(operation, *first)
-    scene.kill("open", then)
-    ledger, _, _ = await scene.open()
-    assert scene.state() in (before, after)
+async def test_a_recovery_that_is_killed_is_recovered(gate_context, operation, first, then):
+    depart(gate_context, operation)
+    before, after = gate_context.state(), await gate_context.after(operation)
+    gate_context.kill(operation, *first)
+    gate_context.kill("open", then)
+    ledger, _, _ = await gate_context.open()
+    assert gate_context.state() in (before, after)
     assert ledger.check() == []
-    assert (await scene.open())[2] == []
+    assert (await gate_context.open())[2] == []
 
 
-async def test_a_file_that_a_person_changed_after_the_crash_is_left_as_it_stands(scene):
-    scene.kill("replace two", transaction.PLACED, 2)
-    (scene.root / "hooks" / "bot.sh").write_text("by hand")
-    ledger, _, _ = await scene.open()
-    assert (scene.root / "hooks" / "bot.sh").read_text() == "by hand"
-    assert (scene.root / "prompts" / "chat.md").read_text() == "old"
+async def test_a_file_that_a_person_changed_after_the_crash_is_left_as_it_stands(gate_context):
+    gate_context.kill("replace two", transaction.PLACED, 2)
+    (gate_context.root / "hooks" / "bot.sh").write_text("by hand")
+    ledger, _, _ = await gate_context.open()
+    assert (gate_context.root / "hooks" / "bot.sh").read_text() == "by hand"
+    assert (gate_context.root / "prompts" / "chat.md").read_text() == "old"
     assert [(one.path, one.kind) for one in ledger.check()] == [("hooks/bot.sh", "changed")]
 
 
-async def test_the_old_bytes_come_back_though_the_vault_was_lost_with_the_crash(scene):
-    scene.kill("replace two", transaction.PLACED, 1)
-    shutil.rmtree(scene.home / "objects")
-    ledger, _, _ = await scene.open()
-    assert (scene.root / "hooks" / "bot.sh").read_text() == "#!/bin/sh\necho old\n"
+async def test_the_old_bytes_come_back_though_the_vault_was_lost_with_the_crash(gate_context):
+    gate_context.kill("replace two", transaction.PLACED, 1)
+    shutil.rmtree(gate_context.home / "objects")
+    ledger, _, _ = await gate_context.open()
+    assert (gate_context.root / "hooks" / "bot.sh").read_text() == "#!/bin/sh\necho old\n"
     assert ledger.check() == []
 
 
-async def test_while_a_change_is_on_its_way_its_file_is_no_persons_departure(scene):
-    scene.kill("install", transaction.BESIDE)
-    (one,) = _loaded(scene).check()
+async def test_while_a_change_is_on_its_way_its_file_is_no_persons_departure(gate_context):
+    gate_context.kill("install", transaction.BESIDE)
+    (one,) = _loaded(gate_context).check()
     assert (one.path, one.kind) == ("hooks/.bot.sh.instar", "installing")
-    await scene.open()
-    scene.kill("install", transaction.PLACED)
-    (one,) = _loaded(scene).check()
+    await gate_context.open()
+    gate_context.kill("install", transaction.PLACED)
+    (one,) = _loaded(gate_context).check()
     assert (one.path, one.kind) == ("hooks/bot.sh", "installing")
-    (scene.root / "hooks" / "bot.sh").write_text("by hand")
-    (one,) = _loaded(scene).check()
+    (gate_context.root / "hooks" / "bot.sh").write_text("by hand")
+    (one,) = _loaded(gate_context).check()
     assert (one.path, one.kind) == ("hooks/bot.sh", "changed")
 
 
-def _loaded(scene: Scene) -> Ledger:
-    ledger = scene.ledger()
+def _loaded(gate_context: Scene) -> Ledger:
+    ledger = gate_context.ledger()
     assert ledger.load()
     return ledger
 
 
-async def test_a_damaged_journal_is_put_aside_and_what_it_was_about_has_departed(scene):
-    scene.kill("install", transaction.PLACED)
-    journal = scene.home / "journal"
+async def test_a_damaged_journal_is_put_aside_and_what_it_was_about_has_departed(gate_context):
+    gate_context.kill("install", transaction.PLACED)
+    journal = gate_context.home / "journal"
     journal.write_bytes(journal.read_bytes()[:-1])
-    ledger, installer, said = await scene.open()
+    ledger, installer, said = await gate_context.open()
     assert "journal.broken-1" in said[-1]
     assert [(one.path, one.kind) for one in ledger.check()] == [("hooks/bot.sh", "changed")]
     await installer.restore("put it back")
-    assert (scene.root / "hooks" / "bot.sh").read_text() == "#!/bin/sh\necho old\n"
+    assert (gate_context.root / "hooks" / "bot.sh").read_text() == "#!/bin/sh\necho old\n"
 
 
-async def test_a_lock_that_is_older_than_the_change_stays_while_a_git_is_at_work(scene):
-    scene.kill("install", "git before")
-    lock = scene.root / ".git" / "index.lock"
+@pytest.mark.slow
+async def test_a_lock_that_is_older_than_the_change_stays_while_a_git_is_at_work(gate_context):
+    gate_context.kill("install", "git before")
+    lock = gate_context.root / ".git" / "index.lock"
     os.utime(lock, (1, 1))
-    with subprocess.Popen(["git", "cat-file", "--batch"], cwd=scene.root, stdin=subprocess.PIPE) as living:
-        _, _, said = await scene.open()
+    with subprocess.Popen(
+        ["git", "cat-file", "--batch"], cwd=gate_context.root, stdin=subprocess.PIPE
+    ) as living:
+        _, _, said = await gate_context.open()
         living.stdin.close()
     assert lock.exists()
     assert said[-1].endswith("taken back")
-    assert (scene.root / "hooks" / "bot.sh").read_text() == "#!/bin/sh\necho old\n"
+    assert (gate_context.root / "hooks" / "bot.sh").read_text() == "#!/bin/sh\necho old\n"

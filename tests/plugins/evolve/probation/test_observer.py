@@ -17,6 +17,7 @@ async def fail(live: Living, times: int) -> None:
         assert "exit code 3" in await live.said("bot_greet")
 
 
+@pytest.mark.slow
 async def test_a_late_crasher_is_taken_back_by_a_new_commit_the_session_is_told_and_the_reason_is_kept(
     root, kit
 ):
@@ -43,13 +44,14 @@ async def test_a_late_crasher_is_taken_back_by_a_new_commit_the_session_is_told_
         assert "Cause: 4 of its first" in message
         (event,) = live.events("rolledback")
         assert (event.files, event.epoch) == (["hooks/bot.sh"], epoch + 1)
-        (entry,) = live.chronicle("rolled back")
+        (entry,) = live.audit_log("rolled back")
         assert entry.by == "instar"
         assert "execute_tool crash" in entry.text
         await live.step()
         assert len(live.told) == 1
 
 
+@pytest.mark.slow
 async def test_a_rollback_that_a_change_by_hand_stands_in_the_way_of_is_told_once_and_done_when_it_may_be(
     root,
 ):
@@ -64,12 +66,13 @@ async def test_a_rollback_that_a_change_by_hand_stands_in_the_way_of_is_told_onc
         (said,) = live.told
         assert "was to be rolled back" in said
         assert (root / "hooks" / "bot.sh").read_text() == bot("# by hand")
-        await live.engine.back.restore(None)
+        await live.engine.rollback.restore(None)
         await live.step()
         assert (root / "hooks" / "bot.sh").read_text() == bot()
         assert len(live.told) == 2
 
 
+@pytest.mark.slow
 async def test_what_a_session_is_told_leaves_its_agent_and_the_form_of_its_answer_as_they_were(root, kit):
     workspace(root)
     async with living(root, config={"probation_failures": 0}) as live:
@@ -83,6 +86,7 @@ async def test_what_a_session_is_told_leaves_its_agent_and_the_form_of_its_answe
         assert (body.agent, body.model, body.format) == ("plan", asked.info.model, asked.info.format)
 
 
+@pytest.mark.slow
 async def test_a_rollback_that_was_decided_is_done_after_a_restart(root):
     workspace(root)
     async with living(root) as live:
@@ -96,6 +100,7 @@ async def test_a_rollback_that_was_decided_is_done_after_a_restart(root):
         assert len(again.told) == 1
 
 
+@pytest.mark.slow
 async def test_failures_that_the_version_before_had_too_take_nothing_back(root):
     workspace(root, bot(execute_tool=LATE))
     async with living(root) as live:
@@ -107,6 +112,7 @@ async def test_failures_that_the_version_before_had_too_take_nothing_back(root):
         assert "# no worse" in (root / "hooks" / "bot.sh").read_text()
 
 
+@pytest.mark.slow
 async def test_after_its_calls_a_version_is_kept_whatever_comes(root):
     workspace(root)
     async with living(root, config={"probation_calls": 4}) as live:
@@ -120,6 +126,7 @@ async def test_after_its_calls_a_version_is_kept_whatever_comes(root):
         assert live.told == []
 
 
+@pytest.mark.slow
 async def test_a_prompt_is_on_probation_by_the_calls_that_read_it(root):
     code = """grep -q rude && [ -e late ] && exit 3; echo '{"system": ["x"]}'"""
     workspace(root, bot(mutate_request=code))
@@ -146,6 +153,7 @@ def expected(**more: object) -> dict[str, object]:
     }
 
 
+@pytest.mark.slow
 async def test_a_prediction_that_holds_is_kept_with_the_commit_and_nothing_is_taken_back(root, kit):
     workspace(root)
     async with living(root) as live:
@@ -159,6 +167,7 @@ async def test_a_prediction_that_holds_is_kept_with_the_commit_and_nothing_is_ta
         assert "# better" in (root / "hooks" / "bot.sh").read_text()
 
 
+@pytest.mark.slow
 async def test_a_prediction_that_is_broken_takes_the_change_back_and_says_so(root):
     workspace(root)
     async with living(root) as live:
@@ -187,6 +196,7 @@ async def test_a_prediction_that_cannot_be_checked_is_refused_and_nothing_is_ins
 # -- too much of it -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_too_many_rollbacks_in_a_short_time_freeze_the_agent_until_a_person_thaws_it(root):
     workspace(root)
     async with living(root, config={"probation_failures": 0}) as live:
@@ -207,6 +217,7 @@ async def test_too_many_rollbacks_in_a_short_time_freeze_the_agent_until_a_perso
         await again.write(bot("# once more"))
 
 
+@pytest.mark.slow
 async def test_a_script_that_keeps_failing_is_given_a_pause_until_it_is_changed(root, kit):
     counted = """echo 1 >>count; exit 3"""
     workspace(root, bot(tool_before=counted))
@@ -227,6 +238,7 @@ def prompting(text: str) -> str:
     return bot(mutate_request=f"""echo '{{"system": ["{text}"]}}'""")
 
 
+@pytest.mark.slow
 async def test_an_install_leaves_the_prompt_bytes_of_a_running_session_and_a_new_one_has_the_new(root):
     workspace(root, prompting("one"))
     async with living(root) as live:
@@ -240,6 +252,7 @@ async def test_an_install_leaves_the_prompt_bytes_of_a_running_session_and_a_new
         assert await again.system("ses_2") == ["two"]
 
 
+@pytest.mark.slow
 async def test_a_session_that_nobody_managed_stays_so_over_an_install(root):
     workspace(root, bot(mutate_request="echo '{}'"))
     async with living(root) as live:
@@ -249,6 +262,7 @@ async def test_a_session_that_nobody_managed_stays_so_over_an_install(root):
         assert await live.system("ses_2") == ["two"]
 
 
+@pytest.mark.slow
 async def test_an_install_while_a_prompt_is_asked_for_is_not_answered_by_the_version_before_for_good(root):
     slow = """{ until [ -e go ]; do touch asked; sleep 0.01; done; }; echo '{"system": ["%s"]}'"""
     workspace(root, bot(mutate_request=slow % "one"))
@@ -264,6 +278,7 @@ async def test_an_install_while_a_prompt_is_asked_for_is_not_answered_by_the_ver
         assert await live.values.get("system:ses_1") == {"system": ["two"], "epoch": epoch}
 
 
+@pytest.mark.slow
 async def test_the_epoch_rises_by_one_with_each_change_and_is_seen(root, caplog):
     caplog.set_level(logging.INFO, "instar.evolve")
     workspace(root)

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from instar.plugins.evolve.probation import prediction
 from instar.plugins.evolve.probation.state import (
-    Ended,
-    Kept,
+    CallEnd,
     Kind,
-    Limits,
     Probation,
+    ProbationLimits,
+    ProbationPassed,
     RollBack,
     Verdict,
     called,
@@ -31,19 +31,19 @@ from instar.plugins.evolve.probation.state import (
 )
 
 FILE = "hooks/x.py"
-FINE = Ended("idle", None, 5, {"continue": "on"})
+FINE = CallEnd("idle", None, 5, {"continue": "on"})
 MINUTE = 60_000
 
 
-def bad(kind: Kind = "crash", hook: str = "idle") -> Ended:
-    return Ended(hook, kind, 5, why=f"ended with {kind}")
+def bad(kind: Kind = "crash", hook: str = "idle") -> CallEnd:
+    return CallEnd(hook, kind, 5, why=f"ended with {kind}")
 
 
 class Watch:
     """A workspace's probation as its owner keeps it: saved and read again after each step."""
 
     def __init__(self, **limits: int) -> None:
-        self.limits = Limits(**limits)
+        self.limits = ProbationLimits(**limits)
         self.state = Probation()
         self.verdicts: list[Verdict] = []
 
@@ -51,7 +51,7 @@ class Watch:
         parsed = None if expect is None else prediction.parse(expect)
         self.keep(installed(self.state, file, before, version, now, parsed))
 
-    def call(self, version: str, *calls: Ended, file: str = FILE, now: int = 0) -> list[Verdict]:
+    def call(self, version: str, *calls: CallEnd, file: str = FILE, now: int = 0) -> list[Verdict]:
         given = []
         for one in calls:
             state, verdict = called(self.state, file, version, one, now, self.limits)
@@ -74,7 +74,9 @@ def watch() -> Watch:
 
 def test_a_version_that_does_well_is_kept_after_its_fiftieth_call(watch: Watch) -> None:
     assert watch.call("v2", *[FINE] * 49) == []
-    assert watch.call("v2", FINE) == [Kept(FILE, "v2", "kept after 50 calls, of which 0 failed anew")]
+    assert watch.call("v2", FINE) == [
+        ProbationPassed(FILE, "v2", "kept after 50 calls, of which 0 failed anew")
+    ]
     assert describe(watch.state, FILE, 0, watch.limits) is None
     assert watch.state.files[FILE].kept == "v2"
 
@@ -96,12 +98,12 @@ def test_the_fourth_failure_that_the_version_before_did_not_have_rolls_it_back(
 
 def test_three_failures_are_borne(watch: Watch) -> None:
     watch.call("v2", *[bad()] * 3, *[FINE] * 47)
-    assert [type(one) for one in watch.verdicts] == [Kept]
+    assert [type(one) for one in watch.verdicts] == [ProbationPassed]
 
 
 def test_failures_after_the_fiftieth_call_come_too_late(watch: Watch) -> None:
     watch.call("v2", *[FINE] * 50, *[bad()] * 20)
-    assert [type(one) for one in watch.verdicts] == [Kept]
+    assert [type(one) for one in watch.verdicts] == [ProbationPassed]
 
 
 def test_failures_of_several_hooks_and_kinds_add_up(watch: Watch) -> None:
@@ -116,7 +118,7 @@ def test_a_failure_that_the_version_before_had_as_often_does_not_count() -> None
     watch.call("v1", *[bad("timeout"), FINE] * 10)
     watch.install("v1", "v2")
     watch.call("v2", *[FINE, bad("timeout")] * 25)
-    assert [type(one) for one in watch.verdicts] == [Kept]
+    assert [type(one) for one in watch.verdicts] == [ProbationPassed]
 
 
 def test_one_failure_long_ago_does_not_excuse_a_version_that_always_fails() -> None:
@@ -135,19 +137,19 @@ def test_the_same_kind_of_failure_on_another_hook_counts() -> None:
 
 def test_a_hook_that_sometimes_answered_nothing_before_may_do_so_again() -> None:
     watch = Watch()
-    watch.call("v1", FINE, Ended("idle", "silent"))
+    watch.call("v1", FINE, CallEnd("idle", "silent"))
     watch.install("v1", "v2")
-    watch.call("v2", *[Ended("idle", "silent")] * 50)
-    assert [type(one) for one in watch.verdicts] == [Kept]
+    watch.call("v2", *[CallEnd("idle", "silent")] * 50)
+    assert [type(one) for one in watch.verdicts] == [ProbationPassed]
 
 
 def test_a_hook_that_was_never_called_before_may_answer_nothing(watch: Watch) -> None:
-    watch.call("v2", *[Ended("compacting", "silent")] * 25, *[Ended("compacting", "unknown")] * 25)
-    assert [type(one) for one in watch.verdicts] == [Kept]
+    watch.call("v2", *[CallEnd("compacting", "silent")] * 25, *[CallEnd("compacting", "unknown")] * 25)
+    assert [type(one) for one in watch.verdicts] == [ProbationPassed]
 
 
 def test_a_hook_that_was_answered_and_is_not_known_any_more_rolls_back_at_once(watch: Watch) -> None:
-    [verdict] = watch.call("v2", Ended("idle", "unknown"))
+    [verdict] = watch.call("v2", CallEnd("idle", "unknown"))
     assert isinstance(verdict, RollBack)
     assert "does not know the hook idle" in verdict.why
 
@@ -219,7 +221,7 @@ SAID = {"hook": "idle", "field": "answer.continue", "equals": "on", "within": {"
 
 def test_a_broken_prediction_rolls_back_with_the_numbers(watch: Watch) -> None:
     watch.install("v2", "v3", FAST)
-    [verdict] = watch.call("v3", Ended("idle", None, 30), Ended("idle", None, 50))
+    [verdict] = watch.call("v3", CallEnd("idle", None, 30), CallEnd("idle", None, 50))
     assert isinstance(verdict, RollBack)
     assert verdict.why == (
         "its prediction is broken: idle ms at most 10 within 2 calls: the median of 2 calls was 40 ms"
@@ -229,7 +231,7 @@ def test_a_broken_prediction_rolls_back_with_the_numbers(watch: Watch) -> None:
 def test_a_prediction_that_was_met_is_said_when_the_version_is_kept(watch: Watch) -> None:
     watch.install("v2", "v3", FAST)
     [verdict] = watch.call("v3", *[FINE] * 50)
-    assert isinstance(verdict, Kept)
+    assert isinstance(verdict, ProbationPassed)
     assert "its prediction met: idle ms at most 10" in verdict.text
 
 
@@ -239,14 +241,14 @@ def test_a_version_stays_on_trial_until_its_prediction_is_decided(watch: Watch) 
     assert wakes(watch.state) == 10 * MINUTE
     assert passed(watch.state, 10 * MINUTE - 1, watch.limits) == (watch.state, [])
     state, verdicts = passed(watch.state, 10 * MINUTE, watch.limits)
-    assert [type(one) for one in verdicts] == [Kept]
+    assert [type(one) for one in verdicts] == [ProbationPassed]
     assert state.files[FILE].kept == "v3"
     assert wakes(state) is None
 
 
 def test_a_deadline_that_passes_without_the_answer_rolls_back_by_time_alone(watch: Watch) -> None:
     watch.install("v2", "v3", SAID)
-    watch.call("v3", Ended("idle", None, 5, {"other": 1}))
+    watch.call("v3", CallEnd("idle", None, 5, {"other": 1}))
     state, [verdict] = passed(watch.state, 10 * MINUTE, watch.limits)
     assert isinstance(verdict, RollBack)
     assert owed(state) == [verdict]
@@ -255,7 +257,7 @@ def test_a_deadline_that_passes_without_the_answer_rolls_back_by_time_alone(watc
 
 def test_a_call_after_the_deadline_does_not_save_a_prediction(watch: Watch) -> None:
     watch.install("v2", "v3", SAID)
-    watch.call("v3", Ended("idle", None, 5, {"other": 1}))
+    watch.call("v3", CallEnd("idle", None, 5, {"other": 1}))
     assert [type(one) for one in watch.call("v3", FINE, now=10 * MINUTE)] == [RollBack]
 
 
@@ -267,7 +269,7 @@ def test_a_damaged_state_is_named_with_its_place() -> None:
 
 CALLS = st.lists(
     st.builds(
-        Ended,
+        CallEnd,
         st.sampled_from(["idle", "tool_before"]),
         st.sampled_from([None, None, "crash", "timeout", "silent", "unknown"]),
     ),
@@ -277,7 +279,7 @@ CALLS = st.lists(
 
 @given(before=CALLS, after=CALLS, failures=st.integers(0, 5), calls=st.integers(1, 60))
 def test_every_trial_ends_once_and_a_version_that_does_as_before_or_better_stays(
-    before: list[Ended], after: list[Ended], failures: int, calls: int
+    before: list[CallEnd], after: list[CallEnd], failures: int, calls: int
 ) -> None:
     watch = Watch(failures=failures, calls=calls)
     watch.call("v1", *before)
@@ -287,7 +289,7 @@ def test_every_trial_ends_once_and_a_version_that_does_as_before_or_better_stays
     if len(after) >= calls:
         assert len(watch.verdicts) == 1
     if not any(one.kind for one in after[:calls]):
-        assert all(isinstance(one, Kept) for one in watch.verdicts)
+        assert all(isinstance(one, ProbationPassed) for one in watch.verdicts)
     new = [one for one in after[:calls] if one.kind in ("crash", "timeout")]
     if len(new) > failures and not any(one.kind in ("crash", "timeout") for one in before):
         assert isinstance(watch.verdicts[0], RollBack)
@@ -298,12 +300,12 @@ def trial(chance: random.Random, before: float, after: float) -> Verdict:
     state = Probation()
     for _ in range(200):
         state, _ = called(
-            state, FILE, "v1", bad("timeout") if chance.random() < before else FINE, 0, Limits()
+            state, FILE, "v1", bad("timeout") if chance.random() < before else FINE, 0, ProbationLimits()
         )
     state = installed(state, FILE, "v1", "v2", 0)
     while True:
         ended = bad("timeout") if chance.random() < after else FINE
-        state, verdict = called(state, FILE, "v2", ended, 0, Limits())
+        state, verdict = called(state, FILE, "v2", ended, 0, ProbationLimits())
         if verdict is not None:
             return verdict
 

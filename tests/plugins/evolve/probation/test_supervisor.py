@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from instar.plugins.evolve.probation.supervisor import (
     Attempts,
+    FailurePolicy,
     Intensity,
-    Patience,
     Pauses,
     answered,
     failed,
@@ -115,7 +115,7 @@ def falter(state: Pauses, now: int, times: int = 1, version: str = "v1") -> tupl
     said = []
     for _ in range(times):
         now += resting(state, "x.py", "idle", version, now)
-        state, text = faltered(state, "x.py", "idle", version, now, Patience())
+        state, text = faltered(state, "x.py", "idle", version, now, FailurePolicy())
         said += [text] if text else []
     return state, said
 
@@ -123,7 +123,7 @@ def falter(state: Pauses, now: int, times: int = 1, version: str = "v1") -> tupl
 def test_a_script_that_always_fails_rests_for_a_growing_pause_and_that_is_said_once() -> None:
     state, now, pauses, said = Pauses(), 0, list[int](), list[str]()
     for _ in range(20):
-        state, text = faltered(state, "x.py", "idle", "v1", now, Patience())
+        state, text = faltered(state, "x.py", "idle", "v1", now, FailurePolicy())
         said += [text] if text else []
         pauses.append(resting(state, "x.py", "idle", "v1", now))
         now += pauses[-1]
@@ -159,7 +159,7 @@ def test_a_success_of_an_old_version_says_nothing_about_the_new_one() -> None:
 def test_calls_that_fail_side_by_side_lengthen_the_pause_once() -> None:
     state, _ = falter(Pauses(), 0, 5)
     for _ in range(10):
-        state, said = faltered(state, "x.py", "idle", "v1", 1, Patience())
+        state, said = faltered(state, "x.py", "idle", "v1", 1, FailurePolicy())
         assert said is None
     assert resting(state, "x.py", "idle", "v1", 0) == 1000
 

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from tests.plugins.hooks.cli.conftest import Ruled
 
 CLAUDE = {
@@ -119,6 +120,7 @@ def test_settings_can_switch_all_rules_off(machine: Ruled) -> None:
     assert machine.hooks("check") == "no rule is armed: hook_settings.enabled is false\n"
 
 
+@pytest.mark.slow
 def test_rules_of_an_agents_file_hold_for_that_agent(machine: Ruled) -> None:
     machine.write(
         ".instar/agent/careful.md",

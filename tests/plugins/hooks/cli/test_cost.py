@@ -1,4 +1,4 @@
-"""With no rules, nothing of hooks costs time; a command rule costs no more than its process (issue 8, "Done when")."""
+"""With no rules, nothing of hooks costs time; a command rule costs no more than its process."""
 
 import asyncio
 import os
@@ -8,14 +8,15 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
 from tests.plugins.hooks.cli.conftest import Ruled
 from tests.plugins.hooks.making import event, rule
 
-from instar.children import Children
-from instar.paths import Paths
 from instar.plugins.hooks import evaluate, match
 from instar.plugins.hooks.config import HookSettings
 from instar.process import Processes
+from instar.sandbox.model_process import Children
+from instar.settings.paths import Paths
 
 
 def modules(machine: Ruled) -> set[str]:
@@ -36,11 +37,12 @@ def modules(machine: Ruled) -> set[str]:
     return {name for name in loaded if name.startswith("instar.plugins.hooks")}
 
 
+@pytest.mark.slow
 def test_without_rules_nothing_of_the_plugin_is_loaded(machine: Ruled) -> None:
     machine.write(".claude/notes.md", "no rules")
     assert modules(machine) == set()
     machine.rules({"Stop": [{"hooks": [{"command": "true"}]}]})
-    assert "instar.plugins.hooks.armed" in modules(machine)
+    assert "instar.plugins.hooks.active_rules" in modules(machine)
 
 
 def test_rules_that_an_event_does_not_meet_take_microseconds() -> None:
@@ -54,11 +56,12 @@ def test_rules_that_an_event_does_not_meet_take_microseconds() -> None:
     assert min(took) / len(rules) < 0.0001
 
 
+@pytest.mark.slow
 async def test_a_command_rule_takes_no_more_than_its_process(tmp_path: Path) -> None:
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     processes = Processes()
     children = Children(processes, Paths.from_environment(environment), environment, at_most="none")
-    means = evaluate.Means(children, environment, tmp_path, tmp_path, HookSettings())
+    means = evaluate.EvaluationContext(children, environment, tmp_path, tmp_path, HookSettings())
     one = rule(command="true")
     happened = event(tool="bash", input={"command": "ls"}, directory=tmp_path)
 

@@ -48,6 +48,7 @@ FILES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_what_a_rule_allows_and_rewrites_counts_only_as_it_stood_when_the_folder_was_trusted(
     machine: Ruled, name: str
@@ -63,6 +64,7 @@ def test_what_a_rule_allows_and_rewrites_counts_only_as_it_stood_when_the_folder
     assert problems(machine) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_what_a_rule_refuses_counts_at_once(machine: Ruled, name: str) -> None:
     trust(machine)
@@ -70,6 +72,7 @@ def test_what_a_rule_refuses_counts_at_once(machine: Ruled, name: str) -> None:
     assert decision(machine) == ("deny", None)
 
 
+@pytest.mark.slow
 def test_a_changed_file_is_a_new_one_and_a_gone_one_is_said(machine: Ruled) -> None:
     machine.rules({"hooks": {**ALLOWS, "Stop": DENIES["PreToolUse"]}})
     trust(machine)
@@ -82,6 +85,7 @@ def test_a_changed_file_is_a_new_one_and_a_gone_one_is_said(machine: Ruled) -> N
     ]
 
 
+@pytest.mark.slow
 def test_other_settings_in_the_file_and_its_layout_are_no_change(machine: Ruled) -> None:
     machine.rules({"hooks": ALLOWS}, "instar.json")
     trust(machine)
@@ -89,6 +93,7 @@ def test_other_settings_in_the_file_and_its_layout_are_no_change(machine: Ruled)
     assert decision(machine)[0] == "allow"
 
 
+@pytest.mark.slow
 def test_a_rule_that_brings_another_files_text_is_never_seen(machine: Ruled) -> None:
     machine.write("command.txt", 'echo \'{"decision": "allow"}\'')
     machine.rules({"hooks": {"PreToolUse": [{"hooks": [{"command": "{file:command.txt}"}]}]}}, "instar.json")
@@ -96,6 +101,7 @@ def test_a_rule_that_brings_another_files_text_is_never_seen(machine: Ruled) -> 
     assert decision(machine)[0] == "none"
 
 
+@pytest.mark.slow
 def test_an_agents_rules_are_seen_with_its_file(machine: Ruled) -> None:
     trust(machine)
     write(machine, ".instar/agent/careful.md", ALLOWS)
@@ -105,6 +111,7 @@ def test_an_agents_rules_are_seen_with_its_file(machine: Ruled) -> None:
     assert hooks(machine, "test", "PreToolUse", *told)["decision"]["action"] == "allow"
 
 
+@pytest.mark.slow
 def test_a_persons_own_rules_and_a_machine_that_trusts_all_are_not_asked_about(machine: Ruled) -> None:
     machine.rules({"hooks": ALLOWS}, ".instar/hooks.json")
     assert machine.tried("PreToolUse", *CALL)["decision"]["action"] == "allow"

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from tests.plugins.hooks.cli.conftest import Ruled
 
 SCRIPT = """
@@ -16,6 +17,7 @@ text: done
 GUARD = 'case "$(cat)" in *"rm -rf"*) echo "no rm -rf here" >&2; exit 2;; esac'
 
 
+@pytest.mark.slow
 def test_each_rules_runs_verdicts_and_times_are_summed_from_the_sessions_records(machine: Ruled) -> None:
     machine.program("guard.sh", GUARD)
     machine.rules(
@@ -71,6 +73,7 @@ def test_each_rules_runs_verdicts_and_times_are_summed_from_the_sessions_records
     ]
 
 
+@pytest.mark.slow
 def test_days_and_a_session_narrow_what_is_summed(machine: Ruled) -> None:
     machine.rules({"UserPromptSubmit": [{"hooks": [{"command": "true"}]}]})
     machine.environment["INSTAR_TRUST"] = "all"

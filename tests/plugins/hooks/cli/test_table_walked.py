@@ -106,6 +106,7 @@ def outcomes(machine: Ruled, event: str) -> dict[tuple[str, str, str], str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("event", EVENTS)
 def test_programs_and_requests_that_fail_come_to_what_the_table_says(
     machine: Ruled, address: str, event: str
@@ -126,6 +127,7 @@ def test_programs_and_requests_that_fail_come_to_what_the_table_says(
     assert found == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("event", "dialect"), [("PreToolUse", "instar"), ("UserPromptSubmit", "openhands"), ("Stop", "claude")]
 )

@@ -8,6 +8,7 @@ from tests.plugins.hooks.cli.conftest import Ruled
 GUARD = 'case "$(cat)" in *"rm -rf"*) echo "no rm -rf here" >&2; exit 2;; esac'
 
 
+@pytest.mark.slow
 def test_each_rule_that_the_event_meets_runs_and_the_decision_is_the_exit_code(machine: Ruled) -> None:
     machine.program("guard.sh", GUARD)
     machine.rules(
@@ -27,6 +28,7 @@ def test_each_rule_that_the_event_meets_runs_and_the_decision_is_the_exit_code(m
     assert said.endswith("decision: none\n")
 
 
+@pytest.mark.slow
 def test_a_rule_is_told_of_the_event_as_in_a_session(machine: Ruled) -> None:
     machine.program("tell.sh", "cat > told.json")
     machine.rules(
@@ -71,6 +73,7 @@ def test_what_rules_add_and_rewrite_is_shown(machine: Ruled) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_an_async_rule_runs_and_decides_nothing(machine: Ruled) -> None:
     machine.rules({"Stop": [{"hooks": [{"command": "touch ran; exit 2", "async": True}]}]})
     assert "async, decides nothing" in machine.hooks("test", "Stop")
@@ -107,6 +110,7 @@ def test_names_of_events_are_completed(machine: Ruled) -> None:
     assert done.stdout.split() == ["plain,SubagentStart", "plain,SubagentStop"]
 
 
+@pytest.mark.slow
 def test_a_judge_is_asked_for_a_session_of_the_moment_that_is_gone_afterwards(machine: Ruled) -> None:
     machine.script('== generate\ntext: {"decision": "deny", "reason": "not yet"}\n')
     machine.write_home("instar.json", '{"small_model": "scripted/judge"}')

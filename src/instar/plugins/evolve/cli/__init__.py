@@ -1,4 +1,4 @@
-"""``instar evolve``: what evolved in a workspace, and what a person orders there (issue 6, "By hand").
+"""``instar evolve``: what evolved in a workspace, and what a person orders there.
 
 Works whether or not the configuration lists evolve. Needs of ``ctx.obj``: `environment`, `directory`, `trust`,
 `plugin_options(name)`, the options that the configuration gives to a plugin, and `means(name)`.

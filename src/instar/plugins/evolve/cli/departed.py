@@ -10,13 +10,13 @@ import msgspec
 from instar.plugins.evolve import edit
 from instar.plugins.evolve.candidate import text
 from instar.plugins.evolve.cli import named, output, work
-from instar.plugins.evolve.cli.named import Named
-from instar.plugins.evolve.engine import Engine
+from instar.plugins.evolve.cli.named import NamedWorkspace
+from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.history.trailers import counted, plain
+from instar.plugins.evolve.install import NotChanged
 from instar.plugins.evolve.ledger.ledger import Departure
 from instar.plugins.evolve.ledger.standing import NotPlain, Version
 from instar.plugins.evolve.made import Made
-from instar.plugins.evolve.making import NotChanged
 
 _LONGEST = 100_000
 """Characters of a diff that are shown."""
@@ -24,7 +24,7 @@ _LONGEST = 100_000
 Order = Literal["accept", "restore"]
 
 
-class Shown(msgspec.Struct, frozen=True):
+class DepartureShown(msgspec.Struct, frozen=True):
     """A departure as it is shown: what stands there (None: nothing that can be read), and its diff.
 
     `readable` is whether it could be accepted.
@@ -36,7 +36,7 @@ class Shown(msgspec.Struct, frozen=True):
     readable: bool = True
 
 
-class Nothing(msgspec.Struct, frozen=True):
+class NothingToDo(msgspec.Struct, frozen=True):
     """There was nothing to do."""
 
     files: list[str] = []
@@ -73,13 +73,13 @@ def _order(ctx: click.Context, order: Order, files: tuple[str, ...], *, yes: boo
         )
     made = output.play(_carry(found, order, paths, None if yes else click.confirm, quiet=as_json))
     if made is None:
-        output.emit(Nothing(), f"there is nothing to {order}", json=as_json)
+        output.emit(NothingToDo(), f"there is nothing to {order}", json=as_json)
         return
     output.emit(made, made.text("accepted" if order == "accept" else "restored"), json=as_json)
 
 
 async def _carry(
-    found: Named, order: Order, paths: list[str], ask: Callable[..., bool] | None, *, quiet: bool
+    found: NamedWorkspace, order: Order, paths: list[str], ask: Callable[..., bool] | None, *, quiet: bool
 ) -> Made | None:
     """Show what departed, ask, and do it; None where nothing has departed for which it can be done.
 
@@ -101,12 +101,12 @@ async def _carry(
         chosen = [one.departure.path for one in shown]
         if _shown(engine, chosen) != shown:
             raise NotChanged("nothing was changed: the files were changed again while you looked at them")
-        back = engine.back
+        back = engine.rollback
         changed = await (back.accept(chosen) if order == "accept" else back.restore(chosen))
         return Made.of(engine, changed.files, changed.epoch, changed.commit)
 
 
-def _shown(engine: Engine, paths: list[str]) -> list[Shown]:
+def _shown(engine: EvolveEngine, paths: list[str]) -> list[DepartureShown]:
     """What departed of `paths`, or at all. Raises `NotChanged` for a path that has not."""
     departed = {one.path: one for one in engine.books.ledger.check() if one.kind != "installing"}
     for path in paths:
@@ -117,20 +117,22 @@ def _shown(engine: Engine, paths: list[str]) -> list[Shown]:
     return [_look(engine, one) for path, one in departed.items() if not paths or path in paths]
 
 
-def _look(engine: Engine, one: Departure) -> Shown:
+def _look(engine: EvolveEngine, one: Departure) -> DepartureShown:
     ledger = engine.books.ledger
     try:
         stands = ledger.stand(one.path)
     except (NotPlain, OSError) as error:
-        return Shown(one, None, f"it cannot be accepted: {error}", readable=False)
+        return DepartureShown(one, None, f"it cannot be accepted: {error}", readable=False)
     before = ledger.good(one.path) or b""
     after = b"" if stands is None else ledger.vault.get(stands.sha) or b""
     if b"\0" in before or b"\0" in after:
-        return Shown(one, stands, f"no text: {len(before)} bytes were accepted, {len(after)} stand there")
-    return Shown(one, stands, edit.diff(one.path, text(before), text(after)))
+        return DepartureShown(
+            one, stands, f"no text: {len(before)} bytes were accepted, {len(after)} stand there"
+        )
+    return DepartureShown(one, stands, edit.diff(one.path, text(before), text(after)))
 
 
-def _lines(one: Shown) -> str:
+def _lines(one: DepartureShown) -> str:
     diff = plain(one.diff).rstrip("\n")
     left = len(diff) - _LONGEST
     cut = f"\n... {left} more characters" if left > 0 else ""

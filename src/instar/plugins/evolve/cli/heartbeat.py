@@ -1,4 +1,4 @@
-"""``instar heartbeat``: what the heartbeat of a workspace does, and what a person orders (issue 7, item 1)."""
+"""``instar heartbeat``: what the heartbeat of a workspace does, and what a person orders."""
 
 import asyncio
 import contextlib
@@ -7,12 +7,12 @@ import click
 
 from instar.plugin import Client, event
 from instar.plugins.evolve.cli import named, output, work
-from instar.plugins.evolve.cli.named import Named
+from instar.plugins.evolve.cli.named import NamedWorkspace
 from instar.plugins.evolve.heartbeat import report
 from instar.plugins.evolve.heartbeat.owner import Owner
 from instar.plugins.evolve.heartbeat.report import HeartbeatStatus, Paused
 from instar.plugins.evolve.heartbeat.schedule import BeatEntry
-from instar.plugins.evolve.making import NotChanged
+from instar.plugins.evolve.install import NotChanged
 
 
 @click.group("heartbeat")
@@ -67,14 +67,14 @@ def resume(ctx: click.Context, as_json: bool) -> None:
     output.emit(changed, f"resumed ({changed.why})" if changed.why else "nothing was paused", json=as_json)
 
 
-async def _status(found: Named) -> HeartbeatStatus:
+async def _status(found: NamedWorkspace) -> HeartbeatStatus:
     async with work.books(found) as (engine, means):
         chosen, problems = report.chosen(engine, found.workspace.config, found.environment)
         distrust = [found.distrust] if found.distrust else []
         return report.status(engine, chosen, [*distrust, *problems], means.halted())
 
 
-async def _now(ctx: click.Context, found: Named) -> BeatEntry:
+async def _now(ctx: click.Context, found: NamedWorkspace) -> BeatEntry:
     if not found.trusted:
         raise NotChanged(found.distrust)
     async with work.books(found) as (engine, _):
@@ -111,11 +111,11 @@ async def _at_rest(client: Client) -> None:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _pause(found: Named, reason: str) -> Paused:
+async def _pause(found: NamedWorkspace, reason: str) -> Paused:
     async with work.books(found) as (engine, _):
         return report.pause(engine.books.heartbeat, reason)
 
 
-async def _resume(found: Named) -> Paused:
+async def _resume(found: NamedWorkspace) -> Paused:
     async with work.books(found) as (engine, means):
         return report.resume(engine.books.heartbeat, means.halted(), means.resume)

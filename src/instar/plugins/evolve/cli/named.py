@@ -11,7 +11,7 @@ import msgspec
 
 from instar.plugin import Means
 from instar.plugins.evolve.cli.output import fail
-from instar.plugins.evolve.workspace import VARIABLES, Located, Workspace, locate
+from instar.plugins.evolve.workspace import VARIABLES, LocatedWorkspace, Workspace, locate
 
 _KEY = "instar.evolve.located"
 _INSIDE = "INSTAR_RUN"
@@ -33,10 +33,10 @@ workspace: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
 """The option of the group and of each command."""
 
 
-class Named(msgspec.Struct, frozen=True):
+class NamedWorkspace(msgspec.Struct, frozen=True):
     """A workspace that was named and is there. `cwd` is the person's folder."""
 
-    located: Located
+    located: LocatedWorkspace
     workspace: Workspace
     trusted: bool
     environment: Mapping[str, str]
@@ -72,7 +72,7 @@ class Named(msgspec.Struct, frozen=True):
         return next((one for one in named if os.path.lexists(self.root / one)), named[0] if named else text)
 
 
-def find(ctx: click.Context) -> Named:
+def find(ctx: click.Context) -> NamedWorkspace:
     """Return the workspace that was named; ends the command where there is none."""
     given, environment = ctx.meta.get(_KEY), ctx.obj.environment
     named = given or any(environment.get(name) for name in VARIABLES)
@@ -83,7 +83,7 @@ def find(ctx: click.Context) -> Named:
             f"{VARIABLES[0]}, or make one with: instar init FOLDER"
         )
     trusted = located.by_person or ctx.obj.trust.is_trusted(located.root)
-    return Named(
+    return NamedWorkspace(
         located,
         Workspace(located.root),
         trusted,
@@ -93,7 +93,7 @@ def find(ctx: click.Context) -> Named:
     )
 
 
-def find_for_order(ctx: click.Context) -> Named:
+def find_for_order(ctx: click.Context) -> NamedWorkspace:
     """Return the workspace for what only a person may order.
 
     The shield is what keeps a program of the model's from it: instar's data and the workspace cannot be written there.

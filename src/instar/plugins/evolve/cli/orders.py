@@ -5,7 +5,7 @@ import msgspec
 
 from instar.plugins.evolve import person
 from instar.plugins.evolve.cli import named, output, work
-from instar.plugins.evolve.cli.named import Named
+from instar.plugins.evolve.cli.named import NamedWorkspace
 from instar.plugins.evolve.history.pins import Pin
 from instar.plugins.evolve.made import Made
 
@@ -87,33 +87,33 @@ def thaw(ctx: click.Context, as_json: bool) -> None:
     output.emit(frozen, f"thawed, but {frozen.why}" if frozen.why else "thawed", json=as_json)
 
 
-async def _rollback(found: Named, ref: str) -> Made:
+async def _rollback(found: NamedWorkspace, ref: str) -> Made:
     async with work.ledger(found) as (engine, _):
         return await person.roll_back(engine, ref)
 
 
-async def _pin(found: Named, file: str) -> Pin:
+async def _pin(found: NamedWorkspace, file: str) -> Pin:
     async with work.books(found) as (engine, _):
         return person.pin(engine, file)
 
 
-async def _unpin(found: Named, file: str) -> Pin:
+async def _unpin(found: NamedWorkspace, file: str) -> Pin:
     async with work.books(found) as (engine, _):
         return person.unpin(engine, file)
 
 
-async def _pins(found: Named) -> list[Pin]:
+async def _pins(found: NamedWorkspace) -> list[Pin]:
     async with work.books(found) as (engine, _):
         return engine.books.pins.all()
 
 
-async def _freeze(found: Named, why: str) -> Frozen:
+async def _freeze(found: NamedWorkspace, why: str) -> Frozen:
     async with work.books(found) as (engine, _):
         await engine.evolution.freeze(why)
         return Frozen(await engine.evolution.frozen())
 
 
-async def _thaw(found: Named) -> Frozen:
+async def _thaw(found: NamedWorkspace) -> Frozen:
     async with work.books(found) as (engine, _):
         await engine.evolution.thaw()
         return Frozen(await engine.evolution.frozen())

@@ -3,7 +3,7 @@
 import click
 
 from instar.plugins.evolve.cli import named, output, work
-from instar.plugins.evolve.cli.named import Named
+from instar.plugins.evolve.cli.named import NamedWorkspace
 from instar.plugins.evolve.history import blame, timeline
 from instar.plugins.evolve.history.blame import Why
 from instar.plugins.evolve.history.commits import is_repository
@@ -60,24 +60,24 @@ def why(ctx: click.Context, place: str, as_json: bool) -> None:
     output.emit(told, told.text(), json=as_json)
 
 
-def _with_history(ctx: click.Context) -> Named:
+def _with_history(ctx: click.Context) -> NamedWorkspace:
     found = named.find(ctx)
     if not is_repository(found.root):
         output.fail(NO_REPOSITORY.format(found.root))
     return found
 
 
-async def _timeline(found: Named, limit: int) -> Timeline:
+async def _timeline(found: NamedWorkspace, limit: int) -> Timeline:
     async with work.books(found) as (engine, _):
-        return await timeline.newest(engine.books.revisions, engine.books.chronicle, limit)
+        return await timeline.newest(engine.books.revisions, engine.books.audit_log, limit)
 
 
-async def _shown(found: Named, ref: str) -> Shown:
+async def _shown(found: NamedWorkspace, ref: str) -> Shown:
     async with work.books(found) as (engine, _):
-        return await timeline.show(engine.books.revisions, engine.books.chronicle, ref)
+        return await timeline.show(engine.books.revisions, engine.books.audit_log, ref)
 
 
-async def _why(found: Named, text: str) -> Why:
+async def _why(found: NamedWorkspace, text: str) -> Why:
     place = blame.parse_place(text, found.root, found.cwd)
     async with work.books(found) as (engine, means):
-        return await blame.why(engine.books.revisions, engine.books.chronicle, means.messages, place)
+        return await blame.why(engine.books.revisions, engine.books.audit_log, means.messages, place)

@@ -3,7 +3,7 @@
 import click
 
 from instar.plugins.evolve.cli import named, output, work
-from instar.plugins.evolve.cli.named import Named
+from instar.plugins.evolve.cli.named import NamedWorkspace
 from instar.plugins.evolve.status import EvolveStatus, departed, read, unread
 
 
@@ -23,7 +23,7 @@ def status(ctx: click.Context, safe: bool, as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-async def _report(found: Named, safe: bool) -> EvolveStatus:
+async def _report(found: NamedWorkspace, safe: bool) -> EvolveStatus:
     """Gather the report. Scripts are run where evolve would run them."""
     workspace, source = found.workspace, found.located.source
     if not found.trusted:

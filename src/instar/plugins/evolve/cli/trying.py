@@ -8,19 +8,19 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
-from instar.plugins.evolve.candidate import Candidate, Refused
+from instar.plugins.evolve.candidate import Candidate, CandidateRefused
 from instar.plugins.evolve.cli import named, output, work
-from instar.plugins.evolve.cli.named import Named
-from instar.plugins.evolve.cli.work import Work
+from instar.plugins.evolve.cli.named import NamedWorkspace
+from instar.plugins.evolve.cli.work import OpenedEngine
 from instar.plugins.evolve.gate import judge
-from instar.plugins.evolve.gate.judge import Scene, Stage, Verdict
-from instar.plugins.evolve.gate.report import Report
-from instar.plugins.evolve.history.bisect import TIMEOUT, Bisect, Found, Look
+from instar.plugins.evolve.gate.judge import GateContext, GateVerdict, StagePassed
+from instar.plugins.evolve.gate.report import ReplayReport
+from instar.plugins.evolve.gate_context import GateContexts
+from instar.plugins.evolve.history.bisect import TIMEOUT, Bisect, BisectResult, Look
 from instar.plugins.evolve.history.revision import INITIAL
 from instar.plugins.evolve.history.trailers import plain
-from instar.plugins.evolve.making import NotChanged
-from instar.plugins.evolve.scene import Scenes
-from instar.plugins.evolve.trial import File
+from instar.plugins.evolve.install import NotChanged
+from instar.plugins.evolve.trial import TrialFile
 from instar.plugins.evolve.workspace import STAGES, visible
 
 _SHOWN = 1000
@@ -29,7 +29,7 @@ _SHOWN = 1000
 _file = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 
 
-class Tried(msgspec.Struct, frozen=True):
+class TrialResult(msgspec.Struct, frozen=True):
     """What became of a candidate: `refused` by `stage` with `text`, or the `stages` that it passed.
 
     `raised` is what a person would have to allow, `test` and `replay` what they printed.
@@ -39,7 +39,7 @@ class Tried(msgspec.Struct, frozen=True):
     refused: bool
     stage: str = ""
     text: str = ""
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[StagePassed, ...] = ()
     raised: tuple[str, ...] = ()
     test: str = ""
     replay: dict[str, Any] | None = None
@@ -47,7 +47,7 @@ class Tried(msgspec.Struct, frozen=True):
 
 class _Set(NamedTuple):
     candidate: Candidate
-    scene: Scene
+    gate_context: GateContext
 
 
 @click.command()
@@ -69,7 +69,7 @@ def validate(ctx: click.Context, file: Path, as_json: bool) -> None:
     except _Refusal as refusal:
         error = refusal.error
         if as_json:
-            output.emit(Tried(path, True, error.stage, str(error)), "", json=True)
+            output.emit(TrialResult(path, True, error.stage, str(error)), "", json=True)
             raise click.exceptions.Exit(1) from None
         output.fail(f"{path} would be refused: {error}")
     output.emit(_tried(path, verdict), _passed(path, verdict), json=as_json)
@@ -123,66 +123,66 @@ def bisect(ctx: click.Context, command: str, good: str, bad: str, timeout: float
 class _Refusal(Exception):
     """A candidate that the gate refused: the command's answer, not its failure."""
 
-    def __init__(self, error: Refused) -> None:
+    def __init__(self, error: CandidateRefused) -> None:
         super().__init__(str(error))
         self.error = error
 
 
-async def _validate(found: Named, path: str, file: File, *, stands: bool) -> Verdict:
+async def _validate(found: NamedWorkspace, path: str, file: TrialFile, *, stands: bool) -> GateVerdict:
     async with work.scripts(found) as at:
         tried = await _set(at, path, file, stands=stands)
         try:
             return await judge.judge(
-                tried.candidate, tried.scene, await at.engine.ground.bench(), output.stage
+                tried.candidate, tried.gate_context, await at.engine.policy.bench(), output.stage
             )
-        except Refused as error:
+        except CandidateRefused as error:
             raise _Refusal(error) from None
 
 
-async def _replay(found: Named, path: str, file: File, *, stands: bool) -> Report:
+async def _replay(found: NamedWorkspace, path: str, file: TrialFile, *, stands: bool) -> ReplayReport:
     async with work.scripts(found) as at:
-        candidate, scene = await _set(at, path, file, stands=stands)
+        candidate, gate_context = await _set(at, path, file, stands=stands)
         before = candidate.before
         if before is None:
             raise NotChanged(f"{path} has no accepted version, so there are no calls to run again")
-        bench = await at.engine.ground.bench()
+        bench = await at.engine.policy.bench()
         output.stage("replay")
-        return await judge.replayed(candidate, before, scene, bench, _SHOWN)
+        return await judge.replayed(candidate, before, gate_context, bench, _SHOWN)
 
 
-async def _bisect(found: Named, command: str, good: str, bad: str, timeout: float) -> Found:
+async def _bisect(found: NamedWorkspace, command: str, good: str, bad: str, timeout: float) -> BisectResult:
     def progress(look: Look) -> None:
         click.echo(plain(look.line()), err=True)
 
     async with work.ledger(found) as (engine, means):
-        bench = await engine.ground.bench()
+        bench = await engine.policy.bench()
         search = Bisect(means.processes, found.root, bench.trials, timeout=timeout, progress=progress)
         return await search.run(command, good, bad)
 
 
-async def _set(at: Work, path: str, file: File, *, stands: bool) -> _Set:
+async def _set(at: OpenedEngine, path: str, file: TrialFile, *, stands: bool) -> _Set:
     """The candidate and its scene. Raises `NotChanged` for a file that the workspace does not have."""
     books = at.engine.books
     accepted, content = books.ledger.files.get(path), books.ledger.good(path)
-    before = None if accepted is None or content is None else File(content, accepted.mode)
+    before = None if accepted is None or content is None else TrialFile(content, accepted.mode)
     if before is None and not stands and not _may_be_new(at, path):
         kind = "hook script" if path.startswith("hooks/") else "prompt"
         raise NotChanged(f"the workspace has no {kind} {path}")
     mode = file.mode if stands or before is None else before.mode
     if path.startswith("hooks/"):
         mode |= stat.S_IXUSR
-    candidate = Candidate(path, before, File(file.content, mode))
-    scenes = Scenes(books, at.engine.ground, at.engine.scripts, at.engine.config)
-    scene = await scenes.scene(candidate)
-    return _Set(candidate, msgspec.structs.replace(scene, restored={}) if stands else scene)
+    candidate = Candidate(path, before, TrialFile(file.content, mode))
+    gate_contexts = GateContexts(books, at.engine.policy, at.engine.scripts, at.engine.config)
+    gate_context = await gate_contexts.gate_context(candidate)
+    return _Set(candidate, msgspec.structs.replace(gate_context, restored={}) if stands else gate_context)
 
 
-def _may_be_new(at: Work, path: str) -> bool:
+def _may_be_new(at: OpenedEngine, path: str) -> bool:
     stages = [f"prompts/{stage}.md" for stage in STAGES]
     return path in stages or at.engine.config.create == "allow"
 
 
-def _place(found: Named, file: Path) -> tuple[str, bool]:
+def _place(found: NamedWorkspace, file: Path) -> tuple[str, bool]:
     """Which file of the workspace FILE is tried in place of, and whether it is that one."""
     real = Path(os.path.realpath(file.parent)) / file.name
     folder = "prompts" if file.suffix == ".md" or real.parent.name == "prompts" else "hooks"
@@ -195,22 +195,24 @@ def _place(found: Named, file: Path) -> tuple[str, bool]:
     return path, stands
 
 
-def _read(file: Path) -> File:
+def _read(file: Path) -> TrialFile:
     with output.failing():
         content, mode = file.read_bytes(), file.stat().st_mode & 0o777
     try:
         content.decode()
     except UnicodeDecodeError as error:
         output.fail(f"{file} is not UTF-8 text (byte {error.start})")
-    return File(content, mode)
+    return TrialFile(content, mode)
 
 
-def _tried(path: str, verdict: Verdict) -> Tried:
+def _tried(path: str, verdict: GateVerdict) -> TrialResult:
     replayed = None if verdict.replay is None else verdict.replay.plain()
-    return Tried(path, False, "", "", verdict.stages, verdict.raised, (verdict.test or "").rstrip(), replayed)
+    return TrialResult(
+        path, False, "", "", verdict.stages, verdict.raised, (verdict.test or "").rstrip(), replayed
+    )
 
 
-def _passed(path: str, verdict: Verdict) -> str:
+def _passed(path: str, verdict: GateVerdict) -> str:
     """What the stages found, and what would happen with the file."""
     told = [verdict.test, verdict.replay.text() if verdict.replay is not None else "", verdict.score]
     lines = [one.rstrip() for one in told if one and one.strip()]

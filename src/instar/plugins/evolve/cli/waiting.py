@@ -4,7 +4,7 @@ import click
 
 from instar.plugins.evolve import person
 from instar.plugins.evolve.cli import named, output, work
-from instar.plugins.evolve.cli.named import Named
+from instar.plugins.evolve.cli.named import NamedWorkspace
 from instar.plugins.evolve.gate.pending import Listing, PendingEntry, report
 from instar.plugins.evolve.history import timeline
 from instar.plugins.evolve.history.trailers import one_line
@@ -54,24 +54,24 @@ def reject(ctx: click.Context, id: str, reason: str, as_json: bool) -> None:  # 
     output.emit(Rejected(entry.id, file), f"rejected {entry.id}: {file} stays as it is", json=as_json)
 
 
-async def _entry(found: Named, id: str) -> PendingEntry:  # noqa: A002
+async def _entry(found: NamedWorkspace, id: str) -> PendingEntry:  # noqa: A002
     async with work.books(found) as (engine, _):
         return engine.books.pending.get(id)
 
 
-async def _listed(found: Named, *, rejected: bool) -> Listing:
+async def _listed(found: NamedWorkspace, *, rejected: bool) -> Listing:
     async with work.books(found) as (engine, _):
         return person.pending(engine, rejected=rejected)
 
 
-async def _approve(found: Named, id: str) -> Made:  # noqa: A002
+async def _approve(found: NamedWorkspace, id: str) -> Made:  # noqa: A002
     async with work.books(found) as (engine, _):
         engine.books.pending.get(id)  # nothing is run for an id that is none
     async with work.scripts(found) as at:
         return await person.approve(at.engine, id, output.stage)
 
 
-async def _reject(found: Named, id: str, why: str) -> PendingEntry:  # noqa: A002
+async def _reject(found: NamedWorkspace, id: str, why: str) -> PendingEntry:  # noqa: A002
     async with work.books(found) as (engine, _):
         return await person.reject(engine, id, why)
 

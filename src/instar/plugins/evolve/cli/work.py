@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from instar.plugin import Means
 from instar.plugins.evolve import protocol, script, settings
-from instar.plugins.evolve.cli.named import Named
+from instar.plugins.evolve.cli.named import NamedWorkspace
 from instar.plugins.evolve.discovery import Registration
-from instar.plugins.evolve.engine import Engine
-from instar.plugins.evolve.ledger.lock import Busy
-from instar.plugins.evolve.making import NotChanged
+from instar.plugins.evolve.engine import EvolveEngine
+from instar.plugins.evolve.install import NotChanged
+from instar.plugins.evolve.ledger.lock import WorkspaceBusy
 from instar.plugins.evolve.safe import Unkept
 from instar.plugins.evolve.scripts import Scripts
 from instar.plugins.evolve.workspace import Workspace
@@ -20,28 +20,28 @@ from instar.plugins.evolve.workspace import Workspace
 log = logging.getLogger("instar.evolve")
 
 
-class Work(NamedTuple):
+class OpenedEngine(NamedTuple):
     """An engine with what it was made of. `scripts` are discovered where `chosen`, the settings, let evolve run.
 
     `problems` say what is wrong with the settings.
     """
 
-    engine: Engine
+    engine: EvolveEngine
     means: Means
     scripts: Scripts
-    chosen: settings.Settings | None
+    chosen: settings.EvolveSettings | None
     problems: list[str]
 
 
 @contextlib.asynccontextmanager
-async def books(named: Named, *, safe: bool = False) -> AsyncIterator[tuple[Engine, Means]]:
+async def books(named: NamedWorkspace, *, safe: bool = False) -> AsyncIterator[tuple[EvolveEngine, Means]]:
     """Open what is kept on a workspace. Nothing of the workspace is run, and nothing is made or mended."""
     async with named.means() as means:
 
         async def refresh() -> None:
             pass  # a command that runs no scripts has none to discover again
 
-        engine = Engine(means, named.root, means.processes, _publish, refresh, safe=safe)
+        engine = EvolveEngine(means, named.root, means.processes, _publish, refresh, safe=safe)
         try:
             yield engine, means
         finally:
@@ -49,7 +49,7 @@ async def books(named: Named, *, safe: bool = False) -> AsyncIterator[tuple[Engi
 
 
 @contextlib.asynccontextmanager
-async def ledger(named: Named) -> AsyncIterator[tuple[Engine, Means]]:
+async def ledger(named: NamedWorkspace) -> AsyncIterator[tuple[EvolveEngine, Means]]:
     """Open a workspace to put files of it in place, also one whose settings are broken. No script is run.
 
     Raises `NotChanged` where the workspace is not trusted: git runs in it.
@@ -57,13 +57,13 @@ async def ledger(named: Named) -> AsyncIterator[tuple[Engine, Means]]:
     if not named.trusted:
         raise NotChanged(named.distrust)
     async with books(named) as (engine, means):
-        engine.ground.begin()
+        engine.policy.begin()
         await engine.open()
         yield engine, means
 
 
 @contextlib.asynccontextmanager
-async def scripts(named: Named) -> AsyncIterator[Work]:
+async def scripts(named: NamedWorkspace) -> AsyncIterator[OpenedEngine]:
     """Open a workspace with its scripts discovered. Raises `NotChanged` where evolve would be off."""
     if not named.trusted:
         raise NotChanged(named.distrust)
@@ -72,9 +72,9 @@ async def scripts(named: Named) -> AsyncIterator[Work]:
         async def refresh() -> None:
             await engine.scripts.refresh()
 
-        engine = Engine(means, named.root, means.processes, _publish, refresh)
+        engine = EvolveEngine(means, named.root, means.processes, _publish, refresh)
         try:
-            engine.ground.begin()
+            engine.policy.begin()
             await engine.open()
             work = await _discovered(engine, means, engine.scripts, named)
             if work.chosen is None:
@@ -85,7 +85,7 @@ async def scripts(named: Named) -> AsyncIterator[Work]:
 
 
 @contextlib.asynccontextmanager
-async def look(named: Named, *, safe: bool = False) -> AsyncIterator[Work]:
+async def look(named: NamedWorkspace, *, safe: bool = False) -> AsyncIterator[OpenedEngine]:
     """Open a trusted workspace to look at it: as `scripts` does, but nothing is made.
 
     `safe`: as ``instar run --safe`` would start; raises `NotChanged` where no run has seen the workspace.
@@ -94,7 +94,7 @@ async def look(named: Named, *, safe: bool = False) -> AsyncIterator[Work]:
     run and not by a look.
     """
     async with books(named, safe=safe) as (engine, means):
-        engine.ground.begin()
+        engine.policy.begin()
         seen = engine.books.ledger.is_known()
         if safe and not seen:
             raise NotChanged(
@@ -103,7 +103,7 @@ async def look(named: Named, *, safe: bool = False) -> AsyncIterator[Work]:
         if seen:
             try:
                 await engine.books.installer.open()
-            except Busy as error:
+            except WorkspaceBusy as error:
                 engine.books.ledger.notice(str(error))
         if safe:
             await engine.books.own.open()
@@ -112,7 +112,9 @@ async def look(named: Named, *, safe: bool = False) -> AsyncIterator[Work]:
         yield await _discovered(engine, means, found, named)
 
 
-async def _discovered(engine: Engine, means: Means, found: Scripts, named: Named) -> Work:
+async def _discovered(
+    engine: EvolveEngine, means: Means, found: Scripts, named: NamedWorkspace
+) -> OpenedEngine:
     """Read the settings where scripts run now, and discover the scripts if they can be used."""
     await found.look()
     problems: list[str] = []
@@ -123,15 +125,15 @@ async def _discovered(engine: Engine, means: Means, found: Scripts, named: Named
     except settings.SettingsError as error:
         problems = [f"{error}; evolve is off until it is mended"]
     if chosen is not None:
-        engine.ground.take(chosen)
+        engine.policy.take(chosen)
         await found.discover()
-    return Work(engine, means, found, chosen, problems)
+    return OpenedEngine(engine, means, found, chosen, problems)
 
 
 class _Looked:
     """Where scripts run for a look: as always, but what their calls tell counts for nothing, and not on probation."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: EvolveEngine) -> None:
         self._engine = engine
 
     async def stand(self) -> Workspace:
@@ -140,13 +142,13 @@ class _Looked:
     def version(self, path: str) -> str:
         return self._engine.version(path)
 
-    async def place(self, file: str, root: Path) -> script.Place:
+    async def place(self, file: str, root: Path) -> script.ScriptEnvironment:
         return await self._engine.place(file, root)
 
     def resting(self, file: str, hook: str) -> bool:
         return self._engine.resting(file, hook)
 
-    def told(self, file: str, called: script.Called) -> None:
+    def told(self, file: str, called: script.ScriptCall) -> None:
         if called.kind is not None:
             log.info("script=%s hook=%s why=%s", file, called.hook, script.show(called.why))
 
@@ -163,8 +165,8 @@ class _AsItStands(_Looked):
     async def stand(self) -> Workspace:
         return self._engine.real
 
-    async def place(self, file: str, root: Path) -> script.Place:
-        return await self._engine.ground.place(file, "", root)
+    async def place(self, file: str, root: Path) -> script.ScriptEnvironment:
+        return await self._engine.policy.place(file, "", root)
 
 
 async def _publish(_event: Any) -> None:

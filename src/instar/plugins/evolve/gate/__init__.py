@@ -1,1 +1,1 @@
-"""The gate: what a change must pass before it is installed (issue 6). One module per stage."""
+"""The gate: what a change must pass before it is installed. One module per stage."""

@@ -1,6 +1,6 @@
 """Authority: what a script can reach as instar starts it, and whether a candidate would reach more.
 
-Issue 6, stage 5. Pure functions over one value. Only what instar holds counts, never what a script says of itself.
+Pure functions over one value. Only what instar holds counts, never what a script says of itself.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from instar.plugins.evolve.discovery import ScriptTool
-from instar.plugins.evolve.gate.manifest import ACTION, OPEN, Limits, Manifest, covers
+from instar.plugins.evolve.gate.manifest import ACTION, OPEN, Manifest, ManifestLimits, covers
 
 Hold = Literal["sandbox", "shield", "unbounded"]
 HOLDS: Final = ("sandbox", "shield", "unbounded")
@@ -62,7 +62,7 @@ class Authority(msgspec.Struct, frozen=True):
     env: frozenset[str] = _NONE
     network: bool = True
     write: frozenset[str] | None = None
-    limits: Limits = OPEN
+    limits: ManifestLimits = OPEN
     actions: frozenset[str] | None = _NONE
     tools: dict[str, frozenset[str]] = {}
 

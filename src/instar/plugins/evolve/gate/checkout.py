@@ -1,4 +1,4 @@
-"""Checkouts: the workspace's files as they were at a commit, for a replay (issue 6, stage 3).
+"""Checkouts: the workspace's files as they were at a commit, for a replay.
 
 A checkout holds the commit's tree and nothing else: what git does not know (state, notes that are ignored) is not in
 it. Files are written as their blobs are: git's filters and attributes, which a repository chooses, do not run.
@@ -48,7 +48,7 @@ class _Blob(msgspec.Struct, frozen=True):
         return f"{self.name}-{'link' if self.mode is None else oct(self.mode)}"
 
 
-class Checkouts:
+class ReplayCheckouts:
     """Checkouts of the workspace at `root`, the last `kept` of them kept in `folder` by commit."""
 
     def __init__(self, processes: process.Processes, root: Path, folder: Path, kept: int = 8) -> None:

@@ -1,4 +1,4 @@
-"""The clock of a replay: a run sees the moment at which the recorded call was made (issue 6, stage 3).
+"""The clock of a replay: a run sees the moment at which the recorded call was made.
 
 A Python script is given `moment` as its ``sitecustomize``: `time.time` and its kin, `datetime.now` and `date.today`
 then begin at the record's moment and move on in whole seconds. Any other program is given libfaketime where the
@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from instar.plugins.evolve.trial import File
+from instar.plugins.evolve.trial import TrialFile
 
 FOLDER: Final = ".clock"
 """Where in the copy the module stands."""
@@ -83,7 +83,7 @@ def setting(
     return Setting(environment, before, python or bool(before))
 
 
-def files(at: int) -> dict[str, File]:
+def files(at: int) -> dict[str, TrialFile]:
     """Return what goes into the copy: `moment` with the moment `at` (ms since the epoch) in it."""
     text = _SOURCE.read_text("utf-8").replace("MOMENT = 0\n", f"MOMENT = {at * 1_000_000}\n", 1)
-    return {f"{FOLDER}/sitecustomize.py": File(text.encode())}
+    return {f"{FOLDER}/sitecustomize.py": TrialFile(text.encode())}

@@ -1,6 +1,6 @@
 """A script's manifest: the less than the shield that it asks to be held to, under `sandbox` in its `discover` answer.
 
-Issue 6, stage 5. Reading one is pure and refuses what it does not understand: a key that was spelt wrong would be
+Reading one is pure and refuses what it does not understand: a key that was spelt wrong would be
 a limit that nobody holds. What a manifest says counts only once instar has stored it and starts the script so.
 """
 
@@ -36,7 +36,7 @@ class BadManifest(ValueError):
     """A manifest that cannot be held to; the text says where, what was expected and what was found."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class ManifestLimits(msgspec.Struct, frozen=True):
     """What one call may use, None for no limit of its own.
 
     `cpu` is in seconds and `memory` in bytes, each for one process; `processes` counts those at one time; `seconds`
@@ -49,9 +49,9 @@ class Limits(msgspec.Struct, frozen=True):
     seconds: int | None = None
 
 
-OPEN: Final = Limits()
+OPEN: Final = ManifestLimits()
 """No limits, as behind the shield."""
-_DEFAULT: Final = Limits(
+_DEFAULT: Final = ManifestLimits(
     sandbox.Limits().cpu, sandbox.Limits().memory, sandbox.Limits().processes
 )  # written out with each manifest, so that another release's defaults change no grant
 
@@ -67,7 +67,7 @@ class Manifest(msgspec.Struct, frozen=True):
     env: frozenset[str] = frozenset()
     network: bool = False
     write: frozenset[str] = frozenset()
-    limits: Limits = _DEFAULT
+    limits: ManifestLimits = _DEFAULT
     actions: frozenset[str] = frozenset()
 
     def sandboxed(self) -> sandbox.Limits:
@@ -183,7 +183,7 @@ def _switch(value: Any) -> bool:
     raise ValueError(f"expected true or false, found {_show(value)}")
 
 
-def _limits(value: Any) -> Limits:
+def _limits(value: Any) -> ManifestLimits:
     if not isinstance(value, Mapping):
         raise ValueError(f"expected an object with {', '.join(_RANGES)}, found {_show(value)}")
     values, problems = _read(value, {name: _whole(*ends) for name, ends in _RANGES.items()})

@@ -1,7 +1,4 @@
-"""The gate's first stage: a script starts, answers `discover` in time, and keeps its name and its test.
-
-Source: issue 6, stage 1; seed 000 "discover".
-"""
+"""The gate's first stage: a script starts, answers `discover` in time, and keeps its name and its test."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -10,7 +7,7 @@ import msgspec
 
 from instar.plugin import wire
 from instar.plugins.evolve import discovery, protocol, script
-from instar.plugins.evolve.candidate import Candidate, Refused
+from instar.plugins.evolve.candidate import Candidate, CandidateRefused
 from instar.plugins.evolve.gate.manifest import BadManifest, Manifest, parse
 from instar.plugins.evolve.history.trailers import counted
 from instar.plugins.evolve.trial import Trial
@@ -36,50 +33,54 @@ async def hook(
     prompts: Mapping[str, str],
     timeout: float,
 ) -> Registered:
-    """Start the candidate and ask for its `discover`. Raises `Refused`."""
+    """Start the candidate and ask for its `discover`. Raises `CandidateRefused`."""
     if not candidate.after.content.startswith(b"#!"):
         first = candidate.after.content.partition(b"\n")[0][:80].decode(errors="replace")
-        raise Refused(
+        raise CandidateRefused(
             NAME, f"its first line must name its interpreter, such as #!/usr/bin/env python3; it is {first!r}"
         )
     answer = await _discover(trial, candidate, {"prompts": dict(prompts)}, timeout)
     found = discovery.register(candidate.file, answer)
     if found.problems:
-        raise Refused(NAME, "what it registers is malformed:\n" + "\n".join(found.problems))
+        raise CandidateRefused(NAME, "what it registers is malformed:\n" + "\n".join(found.problems))
     if live is not None and found.name != live.name:
-        raise Refused(NAME, f"it registers the name {found.name!r}; it must keep the name {live.name!r}")
+        raise CandidateRefused(
+            NAME, f"it registers the name {found.name!r}; it must keep the name {live.name!r}"
+        )
     if live is not None and live.test is not None and found.test != live.test:
-        raise Refused(NAME, f"it registers the test {found.test!r}; it must keep the test {live.test!r}")
+        raise CandidateRefused(
+            NAME, f"it registers the test {found.test!r}; it must keep the test {live.test!r}"
+        )
     if candidate.before is None and found.test is None:
-        raise Refused(NAME, "a new script must register a test, and bring it")
+        raise CandidateRefused(NAME, "a new script must register a test, and bring it")
     try:
         manifest = parse(answer["sandbox"], candidate.path) if "sandbox" in answer else None
     except BadManifest as error:
-        raise Refused(NAME, str(error)) from None
+        raise CandidateRefused(NAME, str(error)) from None
     return Registered(found, manifest)
 
 
 def prompt(candidate: Candidate) -> str:
-    """Look at a prompt's text. Raises `Refused`."""
+    """Look at a prompt's text. Raises `CandidateRefused`."""
     content = candidate.after.content
     if len(content) > LONGEST:
-        raise Refused(NAME, f"a prompt may have {LONGEST} bytes, this one has {len(content)}")
+        raise CandidateRefused(NAME, f"a prompt may have {LONGEST} bytes, this one has {len(content)}")
     if b"\0" in content:
-        raise Refused(NAME, "a prompt is text: this one holds a NUL character")
+        raise CandidateRefused(NAME, "a prompt is text: this one holds a NUL character")
     return f"{counted(len(content), 'byte')} of text"
 
 
 def profile(candidate: Candidate) -> str:
-    """Look at a profile: one JSON object. Raises `Refused`."""
+    """Look at a profile: one JSON object. Raises `CandidateRefused`."""
     content = candidate.after.content
     if len(content) > LARGEST:
-        raise Refused(NAME, f"a profile may have {LARGEST} bytes, this one has {len(content)}")
+        raise CandidateRefused(NAME, f"a profile may have {LARGEST} bytes, this one has {len(content)}")
     try:
         found = msgspec.json.decode(content)
     except msgspec.DecodeError as error:
-        raise Refused(NAME, f"a profile is JSON: {error}") from None
+        raise CandidateRefused(NAME, f"a profile is JSON: {error}") from None
     if not isinstance(found, dict):
-        raise Refused(NAME, "a profile is a JSON object")
+        raise CandidateRefused(NAME, "a profile is a JSON object")
     return f"{counted(len(content), 'byte')} of JSON"
 
 
@@ -89,4 +90,4 @@ async def _discover(trial: Trial, candidate: Candidate, given: wire.Plain, timeo
     except script.UnknownHook:
         return {}
     except script.ScriptFailure as error:
-        raise Refused(NAME, f"it does not answer discover: {error.why}\n{error.printed}") from None
+        raise CandidateRefused(NAME, f"it does not answer discover: {error.why}\n{error.printed}") from None

@@ -1,6 +1,6 @@
 """What waits for a person: candidates that would reach more than their live version, one file each.
 
-Issue 6, stage 5. The folder lies outside the workspace, where nothing that runs for the model can write. A person
+The folder lies outside the workspace, where nothing that runs for the model can write. A person
 decides on exactly what they were shown: an entry's digest covers the file, its new text, the live
 version that it was judged against and each sentence of what it raises, and an id is never of two of them.
 """

@@ -1,4 +1,4 @@
-"""Records of real calls of hook scripts, for the replay of candidates (issue 6, stage 3).
+"""Records of real calls of hook scripts, for the replay of candidates.
 
 A ring of the newest calls for each script and hook, a compressed file each, in a folder that no script can write to.
 Writing happens in a thread of its own: a call never waits for its record.
@@ -38,7 +38,7 @@ Failure = Literal["crash", "timeout", "malformed", "unknown"]
 """How a call failed: it ended badly, took too long, printed what is no answer, or does not know the hook."""
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class HookCallRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One call as it was.
 
     `script` is the file's name in ``hooks/``; `stdin` its whole input; `at` its beginning in ms since the epoch and
@@ -66,10 +66,10 @@ class Bounds(msgspec.Struct, frozen=True):
     size: int = 64 * process.MIB
 
 
-class Kept(msgspec.Struct, frozen=True):
+class RecordsRead(msgspec.Struct, frozen=True):
     """What was read: records, newest first, and a sentence for each file that could not be."""
 
-    records: tuple[Record, ...]
+    records: tuple[HookCallRecord, ...]
     problems: tuple[str, ...]
 
 
@@ -95,7 +95,7 @@ class Records:
         self.dropped = 0
         self.problem: str | None = None
 
-    def add(self, record: Record) -> None:
+    def add(self, record: HookCallRecord) -> None:
         """Keep a call, soon. ``discover`` is not kept: the gate's first stage asks for it anyway."""
         odd = not visible(record.script) or "/" in record.script or not _HOOK.fullmatch(record.hook)
         if self._closed or odd or record.hook == "discover":
@@ -112,7 +112,7 @@ class Records:
         written = self._thread.submit(self._write, record)
         written.add_done_callback(lambda done: self._written(done, size))
 
-    async def read(self, script: str | None = None) -> Kept:
+    async def read(self, script: str | None = None) -> RecordsRead:
         """Return what is kept, of one script or of all, with what was added before this."""
         return await asyncio.wrap_future(self._thread.submit(self._read, script))
 
@@ -123,7 +123,7 @@ class Records:
 
     # -- in the thread ---------------------------------------------------------------------------------
 
-    def _write(self, record: Record) -> None:
+    def _write(self, record: HookCallRecord) -> None:
         packed = self._pack(record)
         if packed is None:
             self.too_large += 1
@@ -144,7 +144,7 @@ class Records:
             self._since_counted = _COUNTED_EVERY
             self._shrink()
 
-    def _pack(self, record: Record) -> bytes | None:
+    def _pack(self, record: HookCallRecord) -> bytes | None:
         """The record without secrets, as bytes; None when it may not be kept."""
         secrets = [*self._secrets()]
         stdin = redact(record.stdin, secrets)
@@ -164,7 +164,7 @@ class Records:
                 if total > self._bounds.size:
                     path.unlink()
 
-    def _read(self, script: str | None) -> Kept:
+    def _read(self, script: str | None) -> RecordsRead:
         records, problems = [], []
         for path in sorted(self._files(script), key=lambda path: path.name, reverse=True):
             try:
@@ -175,7 +175,7 @@ class Records:
                 problems.append(f"the record {path} is left out, it cannot be read: {error}")
                 continue
             records.append(record)
-        return Kept(tuple(records), tuple(problems))
+        return RecordsRead(tuple(records), tuple(problems))
 
     def _files(self, script: str | None = None) -> Iterator[Path]:
         return self._folder.glob(f"*/*/*{_SUFFIX}") if script is None else self._of(script)
@@ -198,13 +198,13 @@ def _newest(ring: Path) -> list[Path]:
     return [ring / name for name in names]
 
 
-def _unpack(path: Path) -> Record:
+def _unpack(path: Path) -> HookCallRecord:
     """Return the record of a file. Raises `OSError`, `zlib.error` and `ValueError`."""
     unpacking = zlib.decompressobj()
     data = unpacking.decompress(path.read_bytes(), _UNPACKED)
     if not unpacking.eof:
         raise ValueError("it is cut short or too large")
-    record = msgspec.msgpack.decode(data, type=Record)
+    record = msgspec.msgpack.decode(data, type=HookCallRecord)
     if (record.script, record.hook) != (path.parent.parent.name, path.parent.name):
         raise ValueError(f"it is of {record.script} {record.hook}")
     return record

@@ -1,6 +1,6 @@
 """Taking secrets out of what is recorded: by their values, and by the names of the keys they stand under.
 
-Issue 6, stage 3: "Secrets are never recorded". What is secret, unknown to instar and stands under a harmless name is
+Secrets are never recorded. What is secret, unknown to instar and stands under a harmless name is
 not found.
 """
 

@@ -1,6 +1,6 @@
 """Replay: recorded calls, run with the live version and with a candidate, each in a sandboxed checkout.
 
-Issue 6, stage 3. Both versions of a run see the files of the record's commit, its input and its time, so that what
+Both versions of a run see the files of the record's commit, its input and its time, so that what
 differs is the candidate's doing. A run differs from the call that was recorded in these ways: no network, no home,
 few variables, files that git does not know are missing, secrets in the input read ``***``, and the folder is another.
 """
@@ -16,11 +16,20 @@ import msgspec
 
 from instar.plugin import process
 from instar.plugins.evolve.gate import clock
-from instar.plugins.evolve.gate.checkout import Checkouts
-from instar.plugins.evolve.gate.record import Record
-from instar.plugins.evolve.gate.report import BAD, Judged, Outcome, Report, effects, judge, outcome, same
+from instar.plugins.evolve.gate.checkout import ReplayCheckouts
+from instar.plugins.evolve.gate.record import HookCallRecord
+from instar.plugins.evolve.gate.report import (
+    BAD,
+    JudgedRecord,
+    ReplayReport,
+    RunOutcome,
+    effects,
+    judge,
+    outcome,
+    same,
+)
 from instar.plugins.evolve.script import OUTPUT_LIMIT
-from instar.plugins.evolve.trial import Changes, File, Trials
+from instar.plugins.evolve.trial import Changes, TrialFile, Trials
 
 _LEAST: Final = 0.1
 _FAIR: Final = 1.0
@@ -34,7 +43,7 @@ class Side(msgspec.Struct, frozen=True):
     prompts: Mapping[str, str] = {}
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is compared and how: `timeout` is ``hook_timeout`` and `limit` the whole replay's, both in seconds.
 
     One run gets half of `limit` at most. `parallel` records run at once. `strict`: a changed answer refuses. At most
@@ -51,25 +60,29 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     faketime: bool = True
 
 
-def of_hook(file: str, live: File, candidate: File) -> tuple[Side, Side]:
+def of_hook(file: str, live: TrialFile, candidate: TrialFile) -> tuple[Side, Side]:
     """Return the two sides of a candidate for the hook script `file`."""
     path = f"hooks/{file}"
     return Side({path: live}), Side({path: candidate})
 
 
-def of_prompt(stage: str, live: str, candidate: str, hooks: Mapping[str, File]) -> tuple[Side, Side]:
+def of_prompt(stage: str, live: str, candidate: str, hooks: Mapping[str, TrialFile]) -> tuple[Side, Side]:
     """Return the two sides of a candidate for ``prompts/<stage>.md``; `hooks` are the live scripts by file name."""
     scripts = {f"hooks/{file}": script for file, script in hooks.items()}
 
     def side(text: str) -> Side:
-        return Side({**scripts, f"prompts/{stage}.md": File(text.encode())}, {stage: text})
+        return Side({**scripts, f"prompts/{stage}.md": TrialFile(text.encode())}, {stage: text})
 
     return side(live), side(candidate)
 
 
 async def replay(
-    trials: Trials, checkouts: Checkouts, records: Sequence[Record], plan: Plan, notes: Iterable[str] = ()
-) -> Report:
+    trials: Trials,
+    checkouts: ReplayCheckouts,
+    records: Sequence[HookCallRecord],
+    plan: ReplayPlan,
+    notes: Iterable[str] = (),
+) -> ReplayReport:
     """Run `records`, newest first, of the scripts that both sides of `plan` have, and report.
 
     It ends at the first record that refuses by itself, and when the time is over. `notes` go into the report.
@@ -88,9 +101,9 @@ async def replay(
     return running.report(len(mine), notes)
 
 
-def sampled(records: Iterable[Record]) -> Iterator[Record]:
+def sampled(records: Iterable[HookCallRecord]) -> Iterator[HookCallRecord]:
     """Yield the records in the order in which they are replayed: newest first, one of each hook in turn."""
-    hooks: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    hooks: dict[tuple[str, str], list[HookCallRecord]] = defaultdict(list)
     for record in sorted(records, key=lambda record: -record.at):
         hooks[record.script, record.hook].append(record)
     for turn in range(max(map(len, hooks.values()), default=0)):
@@ -100,29 +113,29 @@ def sampled(records: Iterable[Record]) -> Iterator[Record]:
 class _Replay:
     """One replay at work."""
 
-    def __init__(self, trials: Trials, checkouts: Checkouts, plan: Plan) -> None:
+    def __init__(self, trials: Trials, checkouts: ReplayCheckouts, plan: ReplayPlan) -> None:
         self._trials = trials
         self._checkouts = checkouts
         self._plan = plan
         self._begun = time.monotonic()
         self._library = clock.find_faketime() if plan.faketime and trials.enforced else None
         self._longest = min(plan.timeout, plan.limit / 2)
-        self._judged: list[Judged] = []
-        self._outcomes: tuple[list[Outcome], list[Outcome]] = ([], [])
+        self._judged: list[JudgedRecord] = []
+        self._outcomes: tuple[list[RunOutcome], list[RunOutcome]] = ([], [])
         self._notes: dict[str, None] = {}
         self._real_clock = 0
         self._stopped = False
 
-    async def work(self, waiting: Iterator[Record]) -> None:
+    async def work(self, waiting: Iterator[HookCallRecord]) -> None:
         for record in waiting:
             if self._stopped or self._left() < _LEAST:
                 return
             self._judged.append(await self._judge(record))
             self._stopped = self._stopped or self._judged[-1].verdict in BAD
 
-    def report(self, total: int, notes: Iterable[str]) -> Report:
+    def report(self, total: int, notes: Iterable[str]) -> ReplayReport:
         plan, (live, candidate) = self._plan, self._outcomes
-        return Report(
+        return ReplayReport(
             total=total,
             judged=self._judged,
             seconds=time.monotonic() - self._begun,
@@ -139,7 +152,7 @@ class _Replay:
     def _left(self) -> float:
         return self._begun + self._plan.limit - time.monotonic()
 
-    async def _judge(self, record: Record) -> Judged:
+    async def _judge(self, record: HookCallRecord) -> JudgedRecord:
         checkout = await self._checkouts.at(record.commit)
         if checkout.problem:
             self._notes[checkout.problem] = None
@@ -150,13 +163,15 @@ class _Replay:
             again = await self._run(self._plan.live, record, checkout.folder)
         self._outcomes[0].extend([live, again] if again else [live])
         self._outcomes[1].append(candidate)
-        return Judged(record, live, candidate, judge(live, candidate, again))
+        return JudgedRecord(record, live, candidate, judge(live, candidate, again))
 
-    async def _run(self, side: Side, record: Record, folder: Path, fair: float | None = None) -> Outcome:
+    async def _run(
+        self, side: Side, record: HookCallRecord, folder: Path, fair: float | None = None
+    ) -> RunOutcome:
         """Run one side. `fair` is what the other one took: a run that is cut short far beyond it has hung."""
         script = _script(side, record)
         if script is None or self._left() < _LEAST:
-            return Outcome("cut")
+            return RunOutcome("cut")
         changes = {**side.changes, **clock.files(record.at)}
         async with self._trials.copy(folder, changes) as trial:
             set_to = clock.setting(script.content, record.at, trial.root, self._library)
@@ -172,19 +187,19 @@ class _Replay:
                     env=set_to.environment,
                 )
             except process.ProcessError as error:
-                return Outcome("crash", {}, f"it could not be started: {error}")
+                return RunOutcome("crash", {}, f"it could not be started: {error}")
         if output.timed_out and timeout < self._longest:
             hung = fair is not None and output.duration >= max(_FAIR, _SLOWER * fair)
             if not hung:
-                return Outcome("cut")
+                return RunOutcome("cut")
         return outcome(output, record.hook, timeout)
 
 
-def _script(side: Side, record: Record) -> File | None:
+def _script(side: Side, record: HookCallRecord) -> TrialFile | None:
     return side.changes.get(f"hooks/{record.script}")
 
 
-def _stdin(record: Record, prompts: Mapping[str, str]) -> bytes:
+def _stdin(record: HookCallRecord, prompts: Mapping[str, str]) -> bytes:
     """The record's input, with other prompts in it where there are any."""
     if not prompts:
         return record.stdin

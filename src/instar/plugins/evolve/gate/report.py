@@ -1,7 +1,4 @@
-"""What a replay found: a verdict for each record, and the report that the model and a person read. Pure functions.
-
-Source: issue 6, stage 3.
-"""
+"""What a replay found: a verdict for each record, and the report that the model and a person read. Pure functions."""
 
 import json
 import re
@@ -13,7 +10,7 @@ import msgspec
 
 from instar.plugin import process
 from instar.plugins.evolve import edit, protocol
-from instar.plugins.evolve.gate.record import Failure, Record
+from instar.plugins.evolve.gate.record import Failure, HookCallRecord
 from instar.plugins.evolve.history.trailers import counted
 from instar.plugins.evolve.script import OUTPUT_LIMIT
 
@@ -31,7 +28,7 @@ _TAIL: Final = 1000
 _LINE_END: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\n")
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class RunOutcome(msgspec.Struct, frozen=True):
     """How one run ended. `answer` is the merged one, {} for every kind but "answer"; `why` says how it failed.
 
     The kind "cut" is a run that was stopped since the replay's time was over.
@@ -54,48 +51,48 @@ class Outcome(msgspec.Struct, frozen=True):
         return self.kind in BAD
 
 
-class Judged(msgspec.Struct, frozen=True):
+class JudgedRecord(msgspec.Struct, frozen=True):
     """A record, how the two versions did on it, and the verdict."""
 
-    record: Record
-    live: Outcome
-    candidate: Outcome
+    record: HookCallRecord
+    live: RunOutcome
+    candidate: RunOutcome
     verdict: Verdict
 
 
-class Effects(msgspec.Struct, frozen=True):
+class EffectKinds(msgspec.Struct, frozen=True):
     """Kinds of ``actions`` and of ``notify`` that answers held, by their ``type``."""
 
     actions: frozenset[str] = frozenset()
     notify: frozenset[str] = frozenset()
 
 
-def outcome(output: process.Output, hook: str, timeout: float) -> Outcome:
+def outcome(output: process.Output, hook: str, timeout: float) -> RunOutcome:
     """Return how a run of a hook script ended, as `script.call` takes it."""
     said = (output.stdout[-_TAIL:] + b"\n" + output.stderr[-_TAIL:]).decode(errors="replace")
     printed = _visible(said).strip()
     if output.timed_out:
-        return Outcome("timeout", {}, f"it took longer than {timeout:.1f} s", printed, output.duration)
+        return RunOutcome("timeout", {}, f"it took longer than {timeout:.1f} s", printed, output.duration)
     why = _ended_badly(output)
     if output.code and protocol.says_unknown(printed.encode(), hook):
-        return Outcome("unknown")
+        return RunOutcome("unknown")
     try:
         answer = protocol.parse(output.stdout).answer
     except protocol.Malformed as error:
-        return Outcome("crash" if why else "malformed", {}, why or str(error), printed, output.duration)
+        return RunOutcome("crash" if why else "malformed", {}, why or str(error), printed, output.duration)
     if output.code and protocol.unknown_hook(answer, hook):
-        return Outcome("unknown")
+        return RunOutcome("unknown")
     if why:
-        return Outcome("crash", {}, why, printed, output.duration)
-    return Outcome("answer", answer, seconds=output.duration)
+        return RunOutcome("crash", {}, why, printed, output.duration)
+    return RunOutcome("answer", answer, seconds=output.duration)
 
 
-def same(one: Outcome, other: Outcome) -> bool:
+def same(one: RunOutcome, other: RunOutcome) -> bool:
     """Whether two runs answered the same: by value, keys in any order."""
     return _canonical(one.answer) == _canonical(other.answer)
 
 
-def judge(live: Outcome, candidate: Outcome, again: Outcome | None = None) -> Verdict:
+def judge(live: RunOutcome, candidate: RunOutcome, again: RunOutcome | None = None) -> Verdict:
     """Return the verdict on one record; `again` is a second run of the live version.
 
     In this order: what was cut short is not judged ("cut"); a failure counts against the candidate only if the live
@@ -119,13 +116,13 @@ def judge(live: Outcome, candidate: Outcome, again: Outcome | None = None) -> Ve
     return "changed" if not again.failed and same(live, again) else "noise"
 
 
-def effects(outcomes: Iterable[Outcome]) -> Effects:
+def effects(outcomes: Iterable[RunOutcome]) -> EffectKinds:
     """Return what kinds of actions and notifications the answers of `outcomes` held."""
     answers = [one.answer for one in outcomes]
-    return Effects(_kinds(answers, "actions"), _kinds(answers, "notify"))
+    return EffectKinds(_kinds(answers, "actions"), _kinds(answers, "notify"))
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
     """The replay of one candidate: of `total` records, what was `judged`, within `limit` seconds.
 
     `live` and `candidate` are the effects of their answers. `real_clock` counts records whose script saw the real
@@ -133,15 +130,15 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     total: int
-    judged: Sequence[Judged] = ()
+    judged: Sequence[JudgedRecord] = ()
     seconds: float = 0.0
     limit: float = 10.0
     strict: bool = False
     stopped: bool = False
     real_clock: int = 0
     notes: Sequence[str] = ()
-    live: Effects = Effects()
-    candidate: Effects = Effects()
+    live: EffectKinds = EffectKinds()
+    candidate: EffectKinds = EffectKinds()
     shown: int = 5
 
     @property
@@ -154,14 +151,16 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return sum(one.verdict in verdicts for one in self.judged)
 
     @property
-    def changed(self) -> list[Judged]:
+    def changed(self) -> list[JudgedRecord]:
         """Records that the candidate answers otherwise, or no longer."""
         return [one for one in self.judged if one.verdict in ("changed", "silent")]
 
     @property
-    def new(self) -> Effects:
+    def new(self) -> EffectKinds:
         """Effects of the candidate's answers that none of the live ones had: for the stage that weighs authority."""
-        return Effects(self.candidate.actions - self.live.actions, self.candidate.notify - self.live.notify)
+        return EffectKinds(
+            self.candidate.actions - self.live.actions, self.candidate.notify - self.live.notify
+        )
 
     @property
     def refusal(self) -> str | None:
@@ -211,7 +210,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def _head(report: Report) -> list[str]:
+def _head(report: ReplayReport) -> list[str]:
     if report.total == 0:
         return ["No call has been recorded yet, so there was nothing to replay."]
     how = f"Replayed {report.replayed} of {_calls(report.total)}"
@@ -223,7 +222,7 @@ def _head(report: Report) -> list[str]:
     return [f"{how}.", *refused]
 
 
-def _changes(report: Report) -> list[str]:
+def _changes(report: ReplayReport) -> list[str]:
     changed = report.changed
     if not changed:
         kept = report.count("same")
@@ -236,7 +235,7 @@ def _changes(report: Report) -> list[str]:
     return [*lines, f"({left} more)"] if left > 0 else lines
 
 
-def _rest(report: Report) -> list[str]:
+def _rest(report: ReplayReport) -> list[str]:
     hollow = sum(bool(one.record.answer) and one.live.silent for one in report.judged)
     said = [
         (report.count("noise"), "left out: the live version does not answer the same way twice"),
@@ -254,7 +253,7 @@ def _rest(report: Report) -> list[str]:
     return lines + [f"{note}." for note in report.notes]
 
 
-def _past(report: Report) -> str:
+def _past(report: ReplayReport) -> str:
     return f"{len(report.changed)} of {report.replayed} past answers"
 
 
@@ -262,11 +261,11 @@ def _calls(count: int) -> str:
     return counted(count, "recorded call")
 
 
-def _of(one: Judged) -> tuple[str, str]:
+def _of(one: JudgedRecord) -> tuple[str, str]:
     return one.record.script, one.record.hook
 
 
-def _failure(one: Judged) -> str:
+def _failure(one: JudgedRecord) -> str:
     what = {"crash": "it fails", "timeout": "it hangs", "malformed": "its answer is malformed"}[one.verdict]
     printed = f"; it printed:\n{one.candidate.printed}" if one.candidate.printed else ""
     return (
@@ -297,7 +296,7 @@ def _kinds(answers: Iterable[protocol.Answer], key: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def _diff(one: Judged) -> str:
+def _diff(one: JudgedRecord) -> str:
     live, candidate = _pretty(one.live.answer), _pretty(one.candidate.answer)
     lines = edit.diff("answer", live, candidate).split("\n")
     if len(lines) < 2:

@@ -1,4 +1,4 @@
-"""Score, the fourth stage of the gate: a candidate may not be worse than what is live (issue 6, stage 4).
+"""Score, the fourth stage of the gate: a candidate may not be worse than what is live.
 
 Each executable in ``evals/`` is an *eval*. It is started as ``evals/<name>`` in the workspace, in a sandboxed copy of
 its own for each run, with ``{"file": "hooks/x.py"}`` on its standard input: the file that is to be changed. It ends
@@ -75,7 +75,7 @@ class Contest(msgspec.Struct, frozen=True):
     evals: Sequence[str]
 
 
-class Line(msgspec.Struct, frozen=True):
+class EvalLine(msgspec.Struct, frozen=True):
     """One eval: its scores in the order of the runs, by how much the candidate might be worse, and what came of it.
 
     `ignored` says why it does not count, `refused` why the candidate may not be installed; at most one is set.
@@ -90,10 +90,10 @@ class Line(msgspec.Struct, frozen=True):
     refused: str | None = None
 
 
-class Report(msgspec.Struct, frozen=True):
+class ScoreReport(msgspec.Struct, frozen=True):
     """What the evals said; those after one that refuses were not run. `seconds` is what they took."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[EvalLine, ...]
     seconds: float
 
     @property
@@ -117,16 +117,16 @@ def find(source: Path) -> list[str]:
     return sorted(entry.name for entry in entries if not entry.name.startswith((".", "__")) and _runs(entry))
 
 
-async def score(trials: Trials, contest: Contest, *, timeout: float, seconds: float) -> Report:
+async def score(trials: Trials, contest: Contest, *, timeout: float, seconds: float) -> ScoreReport:
     """Run the evals of `contest` and compare. `timeout` is for one run, `seconds` for all, both in seconds."""
     begun = time.monotonic()
     judge = _Judge(trials, contest, timeout, begun + seconds, seconds)
-    lines: list[Line] = []
+    lines: list[EvalLine] = []
     for name in contest.evals:
         lines.append(await judge.line(name))
         if lines[-1].refused is not None:
             break
-    return Report(tuple(lines), time.monotonic() - begun)
+    return ScoreReport(tuple(lines), time.monotonic() - begun)
 
 
 def margin(live: Sequence[float], tolerance: float) -> float:
@@ -186,23 +186,23 @@ class _Judge:
         self._until = until
         self._seconds = seconds
 
-    async def line(self, name: str) -> Line:
+    async def line(self, name: str) -> EvalLine:
         """Run one eval to its verdict."""
         live = self._contest.live.items()
         touched = [path for path, _ in self._contest.candidate.items() - live if _in_evals(path)]
         if touched:
-            return Line(name, refused=f"a candidate may not change {touched[0]}: evals are a person's")
+            return EvalLine(name, refused=f"a candidate may not change {touched[0]}: evals are a person's")
         try:
             return await self._contested(name)
         except NoTrial as error:
-            return Line(name, refused=str(error))
+            return EvalLine(name, refused=str(error))
         except _Late:
             why = (
                 f"the evals did not finish within {self._seconds:g} s: make them quicker, or ask a person to"
             )
-            return Line(name, refused=why)
+            return EvalLine(name, refused=why)
 
-    async def _contested(self, name: str) -> Line:
+    async def _contested(self, name: str) -> EvalLine:
         try:
             first = await self._run(name, self._contest.live)
         except Failed as error:
@@ -219,16 +219,16 @@ class _Judge:
                 return await self._broken(name, turn, error)
         return _compared(name, first, live, candidate)
 
-    async def _without_live(self, name: str, live: Failed) -> Line:
+    async def _without_live(self, name: str, live: Failed) -> EvalLine:
         """There is nothing to compare with: the candidate must not fail in another way."""
         try:
             said = await self._run(name, self._contest.candidate)
         except Failed as error:
             return _failed_both(name, live, error)
         ignored = f"with the live file {live.kind}, so there is nothing to compare with"
-        return Line(name, candidate=(said.score,), better=said.better, ignored=ignored)
+        return EvalLine(name, candidate=(said.score,), better=said.better, ignored=ignored)
 
-    async def _broken(self, name: str, turn: str, error: Failed) -> Line:
+    async def _broken(self, name: str, turn: str, error: Failed) -> EvalLine:
         """One run of several failed: see whether the other version fails in the same way, once more."""
         if turn == "l":
             return await self._without_live(name, error)
@@ -236,7 +236,7 @@ class _Judge:
             await self._run(name, self._contest.live)
         except Failed as live:
             return _failed_both(name, live, error)
-        return Line(name, refused=f"with the candidate {error}")
+        return EvalLine(name, refused=f"with the candidate {error}")
 
     async def _run(self, name: str, changes: Changes) -> Statement:
         """One run in a copy of its own: what a run leaves behind must not reach the next one."""
@@ -258,7 +258,7 @@ class _Judge:
         return read(output, self._timeout)
 
 
-def _compared(name: str, said: Statement, live: Sequence[float], candidate: Sequence[float]) -> Line:
+def _compared(name: str, said: Statement, live: Sequence[float], candidate: Sequence[float]) -> EvalLine:
     allowed = margin(live, said.tolerance)
     worse = statistics.median(live) - statistics.median(candidate)
     if said.better == "lower":
@@ -267,20 +267,20 @@ def _compared(name: str, said: Statement, live: Sequence[float], candidate: Sequ
     # The last bits of a difference are not a difference: 0.83 - 0.02 and 0.81 are the same score.
     if worse > allowed and not math.isclose(worse, allowed, rel_tol=1e-9, abs_tol=1e-12):
         refused = f"worse by {worse:.6g}, and no more than {allowed:.6g} is allowed"
-    return Line(name, tuple(live), tuple(candidate), allowed, said.better, refused=refused)
+    return EvalLine(name, tuple(live), tuple(candidate), allowed, said.better, refused=refused)
 
 
-def _failed_both(name: str, live: Failed, candidate: Failed) -> Line:
+def _failed_both(name: str, live: Failed, candidate: Failed) -> EvalLine:
     if live.kind == candidate.kind:
-        return Line(name, ignored=f"{live.kind}, with the live file too")
-    return Line(name, refused=f"with the candidate {candidate}\n(with the live file {live.kind})")
+        return EvalLine(name, ignored=f"{live.kind}, with the live file too")
+    return EvalLine(name, refused=f"with the candidate {candidate}\n(with the live file {live.kind})")
 
 
-def _refused(line: Line) -> str:
+def _refused(line: EvalLine) -> str:
     return f"the eval evals/{line.name} refuses it. {_shown(line)}"
 
 
-def _shown(line: Line) -> str:
+def _shown(line: EvalLine) -> str:
     said = f"evals/{line.name}:"
     if line.live and line.candidate:
         was, now = statistics.median(line.live), statistics.median(line.candidate)

@@ -1,14 +1,11 @@
-"""The gate's second stage: the test that a script registered, run in a copy with the candidate in place.
-
-Source: issue 6, stage 2; seed 000 "discover".
-"""
+"""The gate's second stage: the test that a script registered, run in a copy with the candidate in place."""
 
 import os
 from pathlib import Path
 from typing import Final
 
 from instar.plugin import process
-from instar.plugins.evolve.candidate import Refused
+from instar.plugins.evolve.candidate import CandidateRefused
 from instar.plugins.evolve.trial import Trial
 
 NAME: Final = "test"
@@ -18,31 +15,31 @@ _LIMIT: Final = 4 << 20
 
 
 async def run(trial: Trial, root: Path, test: str, timeout: float) -> str:
-    """Run ``tests/TEST`` and return what it printed; `root` is the workspace. Raises `Refused`."""
+    """Run ``tests/TEST`` and return what it printed; `root` is the workspace. Raises `CandidateRefused`."""
     path = trial.changed(f"tests/{test}") or root / "tests" / test
     if not path.is_file():
-        raise Refused(
+        raise CandidateRefused(
             NAME, f"its test tests/{test} is missing: a person must add it, or take `test` out of discover"
         )
     if not os.access(path, os.X_OK):
-        raise Refused(NAME, f"its test tests/{test} is missing its run bit: chmod +x tests/{test}")
+        raise CandidateRefused(NAME, f"its test tests/{test} is missing its run bit: chmod +x tests/{test}")
     changed = trial.watch()
     try:
         output = await trial.run(
             [str(trial.root / "tests" / test)], timeout=timeout, limit=_LIMIT, merge=True
         )
     except process.ProcessError as error:
-        raise Refused(NAME, f"its test tests/{test} could not be started: {error}") from None
+        raise CandidateRefused(NAME, f"its test tests/{test} could not be started: {error}") from None
     shown = tail(output.stdout)
     if touched := changed():
-        raise Refused(
+        raise CandidateRefused(
             NAME,
             f"while its test tests/{test} ran, {', '.join(touched[:5])} was changed, so the test proves nothing: "
             f"neither it nor the script may change code\n\n{shown}",
         )
     if output.code == 0:
         return shown
-    raise Refused(NAME, f"its test tests/{test} failed: {_ended(output, timeout)}\n\n{shown}")
+    raise CandidateRefused(NAME, f"its test tests/{test} failed: {_ended(output, timeout)}\n\n{shown}")
 
 
 def tail(output: bytes, limit: int = SHOWN) -> str:

@@ -1,4 +1,4 @@
-"""One beat: the hook is asked, its session prompted, and afterwards cleaned (seed 000 "heartbeat", issue 7, item 1)."""
+"""One beat: the hook is asked, its session prompted, and afterwards cleaned."""
 
 import asyncio
 import contextlib
@@ -11,15 +11,15 @@ import msgspec
 
 from instar.plugin import Client, Invalid, NotFound, Origin, PromptBody, event, ids, message
 from instar.plugins.evolve import protocol
-from instar.plugins.evolve.engine import Engine
+from instar.plugins.evolve.dispatch import Dispatch
+from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.heartbeat import cleanup, memory, schedule, words
-from instar.plugins.evolve.heartbeat.place import Place
-from instar.plugins.evolve.heartbeat.schedule import Begun, Outcome
+from instar.plugins.evolve.heartbeat.place import HeartbeatSession
+from instar.plugins.evolve.heartbeat.schedule import BeatOutcome, Begun
 from instar.plugins.evolve.heartbeat.words import Words
 from instar.plugins.evolve.points import HeartbeatInput
-from instar.plugins.evolve.rounds import Rounds
-from instar.plugins.evolve.scripts import Outcome as Answered
-from instar.plugins.evolve.settings import Model, Settings
+from instar.plugins.evolve.scripts import HookAnswer as Answered
+from instar.plugins.evolve.settings import EvolveSettings, ModelName
 
 log = logging.getLogger("instar.evolve")
 
@@ -32,7 +32,7 @@ _TOOLS: Final[Mapping[str, bool]] = MappingProxyType({"question": False})
 """A beat asks nobody: it would wait for an answer, and so would those after it. Each process offers it the same."""
 
 
-class Spent(msgspec.Struct, frozen=True):
+class BeatUsage(msgspec.Struct, frozen=True):
     """What a beat used, in tokens of all kinds and US dollars, and how its last answer ended, "" for well."""
 
     tokens: int = 0
@@ -51,11 +51,11 @@ class Beat:
     def __init__(
         self,
         client: Client,
-        engine: Engine,
-        rounds: Rounds,
-        place: Place,
+        engine: EvolveEngine,
+        dispatch: Dispatch,
+        place: HeartbeatSession,
         *,
-        settings: Callable[[], Settings | None],
+        settings: Callable[[], EvolveSettings | None],
         refresh: Callable[[], Awaitable[None]],
         keep_system: Callable[[str, list[str]], Awaitable[None]],
         object: Callable[[HeartbeatInput], Awaitable[str]],  # noqa: A002 - the verb
@@ -63,56 +63,56 @@ class Beat:
         self._client = client
         self._engine = engine
         self._scripts = engine.scripts
-        self._rounds = rounds
+        self._dispatch = dispatch
         self._place = place
         self._settings = settings
         self._refresh = refresh
         self._keep_system = keep_system
         self._object = object
 
-    async def __call__(self, begun: Begun) -> Outcome:
+    async def __call__(self, begun: Begun) -> BeatOutcome:
         """Run a beat, and return what became of it."""
         await self._refresh()
         settings = self._settings()
         if settings is None:
-            return Outcome(skipped="the settings in config/evolve.jsonc cannot be used")
+            return BeatOutcome(skipped="the settings in config/evolve.jsonc cannot be used")
         if not self._scripts.answers(HOOK) and not self._default():
-            return Outcome(skipped=_NOTHING)
+            return BeatOutcome(skipped=_NOTHING)
         try:
             return await self._beat(begun, settings)
         except (Invalid, NotFound) as error:
             about = "heartbeat_agent: " if "no agent" in str(error) else ""
-            return Outcome(self._place.id, error=f"{about}{error}")
+            return BeatOutcome(self._place.id, error=f"{about}{error}")
 
-    async def _beat(self, begun: Begun, settings: Settings) -> Outcome:
+    async def _beat(self, begun: Begun, settings: EvolveSettings) -> BeatOutcome:
         session = await self._place.find()
         known = "" if session is None else session.id
         async with self._engine.recording.recording(NAME, known, f"{NAME} {begun.number}"):
-            answered = await self._rounds.call(HOOK, await self._input(known))
+            answered = await self._dispatch.call(HOOK, await self._input(known))
             if not (answered.answer or answered.failures or self._default()):
-                return Outcome(skipped=_UNSAID if self._scripts.answers(HOOK) else _NOTHING)
+                return BeatOutcome(skipped=_UNSAID if self._scripts.answers(HOOK) else _NOTHING)
             session = session or await self._place.make(settings)
             said = await self._words(begun, session.id, settings, answered)
             if said is not None:
                 self._write_down()
         failed = "; ".join(map(str, answered.failures))
         if said is None:
-            return Outcome(session.id, skipped="" if failed else _UNSAID, error=failed)
+            return BeatOutcome(session.id, skipped="" if failed else _UNSAID, error=failed)
         if said.problem:
             log.warning("heartbeat=%d problem=%r", begun.number, said.problem)
-            return Outcome(session.id, error="; ".join(filter(None, [failed, said.problem])))
+            return BeatOutcome(session.id, error="; ".join(filter(None, [failed, said.problem])))
         why = await self._object(
             HeartbeatInput(
                 number=begun.number, session_id=session.id, system=list(said.system), user=said.user
             )
         )
         if why:
-            return Outcome(session.id, skipped=why, error=failed)
+            return BeatOutcome(session.id, skipped=why, error=failed)
         if said.system:
             await self._keep_system(session.id, said.system)
         spent = await self._prompt(session.id, said.user, settings, self._origin(begun))
         cleaned = await self._clean(begun, session.id, settings, spent.tokens)
-        return Outcome(
+        return BeatOutcome(
             session.id,
             spent.tokens,
             spent.cost,
@@ -125,14 +125,14 @@ class Beat:
         """What the hook is given: the sessions that are open, and the heartbeat's own history."""
         doors = self._client.session
         sessions, doing = await doors.list(), await doors.status()
-        history = await self._rounds.history(own) if own else []
+        history = await self._dispatch.history(own) if own else []
         return {
             "sessions": words.open_sessions(sessions, doing, own),
             "history": protocol.once(history),
         }
 
     async def _words(
-        self, begun: Begun, session_id: str, settings: Settings, answered: Answered
+        self, begun: Begun, session_id: str, settings: EvolveSettings, answered: Answered
     ) -> Words | None:
         """What is sent. What recovery wants said goes with the beat: one prompt, and one turn that is accounted for."""
         emergency: list[str] = []
@@ -143,7 +143,7 @@ class Beat:
 
         # A book that was lost counts from 0 again.
         key = f"{NAME} {begun.number} {begun.at}"
-        await self._rounds.settle(
+        await self._dispatch.settle(
             HOOK,
             session_id,
             settings.heartbeat_agent,
@@ -158,7 +158,9 @@ class Beat:
         default = [] if answered.failures and not emergency else self._default()
         return words.compose(answer, default)
 
-    async def _prompt(self, session_id: str, text: str, settings: Settings, origin: Origin) -> Spent:
+    async def _prompt(
+        self, session_id: str, text: str, settings: EvolveSettings, origin: Origin
+    ) -> BeatUsage:
         message_id = ids.new("msg")
         agent, model = settings.heartbeat_agent, settings.model or await self._last(settings)
         body = PromptBody.text(
@@ -179,20 +181,20 @@ class Beat:
             spent = msgspec.structs.replace(spent, error=limited[-1])
         return spent
 
-    async def _spent(self, session_id: str, message_id: str) -> Spent:
+    async def _spent(self, session_id: str, message_id: str) -> BeatUsage:
         history = await self._client.session.messages(session_id)
         begin = next((at for at, one in enumerate(history) if one.info.id == message_id), len(history))
         answers = [one.info for one in history[begin:] if isinstance(one.info, message.Assistant)]
         if not answers:
-            return Spent(error="the model was not asked")
+            return BeatUsage(error="the model was not asked")
         tokens, cost = sum(_all(one.tokens) for one in answers), sum(one.cost for one in answers)
         error = answers[-1].error
         if isinstance(error, message.MessageAbortedError):
-            return Spent(tokens, cost, interrupted=f"its turn was ended: {error.data.message}")
-        return Spent(tokens, cost, error="" if error is None else _told(error))
+            return BeatUsage(tokens, cost, interrupted=f"its turn was ended: {error.data.message}")
+        return BeatUsage(tokens, cost, error="" if error is None else _told(error))
 
     async def _clean(
-        self, begun: Begun, session_id: str, settings: Settings, tokens: int
+        self, begun: Begun, session_id: str, settings: EvolveSettings, tokens: int
     ) -> schedule.Decision:
         tally = schedule.tallied(self._engine.books.heartbeat.state.tally, session_id, tokens)
         verdict = cleanup.decide(
@@ -214,7 +216,7 @@ class Beat:
         except (memory.Unusable, OSError) as error:
             log.warning("heartbeat=model problem=%r", str(error))
 
-    async def _last(self, settings: Settings) -> Model | None:
+    async def _last(self, settings: EvolveSettings) -> ModelName | None:
         """The model that was used last; None where the agent has one of its own, or it is not known."""
         agents = (await self._client.config()).get("agent")
         agent = agents.get(settings.heartbeat_agent) if isinstance(agents, dict) else None
@@ -267,7 +269,7 @@ async def _limits(client: Client, session_id: str) -> AsyncIterator[list[str]]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _ref(model: Model | None) -> message.ModelRef | None:
+def _ref(model: ModelName | None) -> message.ModelRef | None:
     return None if model is None else message.ModelRef(provider_id=model.provider_id, model_id=model.model_id)
 
 

@@ -1,7 +1,7 @@
 """The book of heartbeats: the state of the schedule and the log of beats, in one append-only file.
 
 Each line is one change: the entries that it adds and the state after it, so that both are written or neither is. The
-file lies in evolve's own folder, where no child can write (issue 7, item 1). It is rewritten with its newest part when
+file lies in evolve's own folder, where no child can write. It is rewritten with its newest part when
 it has grown to twice `largest` bytes. A line that a crash cut short is passed over. A file without one whole line is
 put aside: the schedule begins anew, never with a beat.
 """
@@ -28,14 +28,14 @@ _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class Line(msgspec.Struct, frozen=True, omit_defaults=True):
+class BookLine(msgspec.Struct, frozen=True, omit_defaults=True):
     """One change."""
 
     state: State
     entries: list[BeatEntry] = []
 
 
-class Book:
+class HeartbeatBook:
     """The book in `folder`, which several processes may read and change.
 
     `durable`: a change is on the disk before `change` returns. Methods raise `OSError`; a change that could not be
@@ -74,7 +74,7 @@ class Book:
             if state == before and not entries:
                 return before
             state = msgspec.structs.replace(state, seen=now)
-            self._append(Line(state, entries))
+            self._append(BookLine(state, entries))
             return state
 
     def entries(self, most: int | None = None) -> list[BeatEntry]:
@@ -112,11 +112,11 @@ class Book:
         finally:
             os.close(handle)
 
-    def _lines(self, data: bytes | None) -> list[Line]:
+    def _lines(self, data: bytes | None) -> list[BookLine]:
         # A line that lacks nothing but its end counts: the next one begins with a newline.
         return [line for one in (data or b"").split(b"\n") if one and (line := _line(one)) is not None]
 
-    def _append(self, line: Line) -> None:
+    def _append(self, line: BookLine) -> None:
         data = msgspec.json.encode(line) + b"\n"
         if self._broken:
             self._put_aside()
@@ -163,8 +163,8 @@ class Book:
             log.warning("heartbeat=book problem=%r", str(error))
 
 
-def _line(one: bytes) -> Line | None:
+def _line(one: bytes) -> BookLine | None:
     try:
-        return msgspec.json.decode(one, type=Line)
+        return msgspec.json.decode(one, type=BookLine)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None

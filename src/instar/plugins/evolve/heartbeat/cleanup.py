@@ -1,4 +1,4 @@
-"""What becomes of the heartbeat session after a beat. Pure. Source: seed 000 "configuration", issue 7, item 1."""
+"""What becomes of the heartbeat session after a beat. Pure."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from instar.plugins.evolve.heartbeat.schedule import Decision, Tally
 from instar.plugins.evolve.settings import Cleanup
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class CleanupDecision(msgspec.Struct, frozen=True):
     """What to do with the session, and why. `later`: it is busy; ask again after the next beat.
 
     `new` leaves the session and begins another, `archive` puts it away as well, `compact` summarises it.
@@ -16,7 +16,9 @@ class Verdict(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-def decide(cleanup: Cleanup, count: int | None, tokens: int | None, tally: Tally, *, busy: bool) -> Verdict:
+def decide(
+    cleanup: Cleanup, count: int | None, tokens: int | None, tally: Tally, *, busy: bool
+) -> CleanupDecision:
     """Return what is to be done with the session of `tally`, whose last beat is counted in it.
 
     `count` (beats) and `tokens` are thresholds; None is none. Each holds on its own: the first one that is reached
@@ -28,6 +30,6 @@ def decide(cleanup: Cleanup, count: int | None, tokens: int | None, tally: Tally
         if limit is not None and had >= limit
     ]
     if cleanup == "none" or not tally.session or not reached:
-        return Verdict("none")
+        return CleanupDecision("none")
     why = f"session {tally.session} has had {' and '.join(reached)}"
-    return Verdict("later", f"{why}, but is busy") if busy else Verdict(cleanup, why)
+    return CleanupDecision("later", f"{why}, but is busy") if busy else CleanupDecision(cleanup, why)

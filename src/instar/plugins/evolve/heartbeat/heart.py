@@ -1,4 +1,4 @@
-"""The heart: the scheduler at work in an instance, for as long as that lives (issue 7, item 1).
+"""The heart: the scheduler at work in an instance, for as long as that lives.
 
 Of several instances on one workspace one beats. A beat that was due while none was there does not begin at once: what a
 person is about to ask for in a new `instar run` comes first.
@@ -11,15 +11,15 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from instar.plugin import NotFound, PluginInput, event, message
-from instar.plugins.evolve.engine import Engine
+from instar.plugins.evolve.dispatch import Dispatch
+from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.heartbeat import memory, scheduler, words
 from instar.plugins.evolve.heartbeat.activity import Activity
 from instar.plugins.evolve.heartbeat.beat import Beat
 from instar.plugins.evolve.heartbeat.owner import Owner
-from instar.plugins.evolve.heartbeat.place import Place
+from instar.plugins.evolve.heartbeat.place import HeartbeatSession
 from instar.plugins.evolve.points import HEARTBEAT, asker
-from instar.plugins.evolve.rounds import Rounds
-from instar.plugins.evolve.settings import Model, Settings
+from instar.plugins.evolve.settings import EvolveSettings, ModelName
 
 log = logging.getLogger("instar.evolve")
 
@@ -35,10 +35,10 @@ class Heart:
     def __init__(
         self,
         given: PluginInput,
-        engine: Engine,
-        rounds: Rounds,
+        engine: EvolveEngine,
+        dispatch: Dispatch,
         *,
-        settings: Callable[[], Settings | None],
+        settings: Callable[[], EvolveSettings | None],
         refresh: Callable[[], Awaitable[None]],
         keep_system: Callable[[str, list[str]], Awaitable[None]],
     ) -> None:
@@ -47,13 +47,13 @@ class Heart:
         self._automatic = given.automatic
         self._settings = settings
         self._refresh = refresh
-        self._place = Place(given.client, engine.books, str(given.directory))
+        self._place = HeartbeatSession(given.client, engine.books, str(given.directory))
         folder = engine.books.heartbeat.folder
         self._activity = Activity(folder)
         beat = Beat(
             given.client,
             engine,
-            rounds,
+            dispatch,
             self._place,
             settings=settings,
             refresh=refresh,
@@ -70,7 +70,7 @@ class Heart:
             halted=given.halted,
         )
         self._version = ""
-        self._last: Model | None = None
+        self._last: ModelName | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -106,7 +106,7 @@ class Heart:
             self._activity.began(given.session_id)
 
     async def _answered(self, info: message.Assistant) -> None:
-        model = Model(info.provider_id, info.model_id)
+        model = ModelName(info.provider_id, info.model_id)
         if model == self._last or info.summary or info.error or info.time.completed is None:
             return
         if self._engine.safe is not None or info.session_id == self._place.id:

@@ -1,4 +1,4 @@
-"""Which model was used last: ``state/evolve.json`` in the workspace (seed 000 "workspace layout", issue 7, item 1).
+"""Which model was used last: ``state/evolve.json`` in the workspace.
 
 Scripts may write there too, so what is read is held to its form, and keys that are not ours are kept. Nothing is read
 or written through a link.
@@ -13,9 +13,9 @@ import msgspec
 
 from instar.plugins.evolve.books import Books
 from instar.plugins.evolve.ledger import place, standing, vault
-from instar.plugins.evolve.ledger.journal import Piece
+from instar.plugins.evolve.ledger.journal import JournalPiece
 from instar.plugins.evolve.ledger.standing import Version
-from instar.plugins.evolve.settings import Model
+from instar.plugins.evolve.settings import ModelName
 
 log = logging.getLogger("instar.evolve")
 
@@ -33,7 +33,7 @@ class Unusable(Exception):
     """The file is there and cannot be used; the text says where, why and what to do. It is left as it is."""
 
 
-def last_model(root: Path) -> Model | None:
+def last_model(root: Path) -> ModelName | None:
     """Return the model that was used last in the workspace at `root`; None where that is not known.
 
     Raises `Unusable`. The name is not known to be one that a provider has.
@@ -44,10 +44,10 @@ def last_model(root: Path) -> Model | None:
     names = [found.get("providerID"), found.get("modelID")]
     if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in names):
         return None
-    return Model(*map(str, names))
+    return ModelName(*map(str, names))
 
 
-def note(books: Books, model: Model) -> None:
+def note(books: Books, model: ModelName) -> None:
     """Keep in mind which model a person used, until the next beat writes it down.
 
     A workspace that never beats gets no file of ours. What cannot be kept is logged.
@@ -68,22 +68,22 @@ def write_down(books: Books, root: Path) -> None:
     if not isinstance(kept, dict) or kept.get("written") is not False:
         return
     said = kept[_KEY]
-    remember(root, Model(said["providerID"], said["modelID"]))
+    remember(root, ModelName(said["providerID"], said["modelID"]))
     books.keep(_NOTE, {**kept, "written": True})
 
 
-def remember(root: Path, model: Model) -> bool:
+def remember(root: Path, model: ModelName) -> bool:
     """Write down the model that was used; False where it stood there already. Raises `Unusable` and `OSError`."""
     data = _read(root)
     said = _plain(model)
     if data.get(_KEY) == said:
         return False
     content = msgspec.json.format(msgspec.json.encode({**data, _KEY: said}), indent=2) + b"\n"
-    place.put(root, Piece(FILE, None, Version(vault.sha256(content), 0o644, len(content))), content)
+    place.put(root, JournalPiece(FILE, None, Version(vault.sha256(content), 0o644, len(content))), content)
     return True
 
 
-def _plain(model: Model) -> dict[str, str]:
+def _plain(model: ModelName) -> dict[str, str]:
     return {"providerID": model.provider_id, "modelID": model.model_id}
 
 

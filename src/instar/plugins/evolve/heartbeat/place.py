@@ -1,13 +1,13 @@
-"""The session that the heartbeat beats in: found again, made anew, and put away (seed 000 "configuration")."""
+"""The session that the heartbeat beats in: found again, made anew, and put away."""
 
 import logging
 import time
 
 from instar.plugin import Client, Invalid, NotFound, Origin, SessionBody, message
 from instar.plugins.evolve.books import Books
-from instar.plugins.evolve.heartbeat.cleanup import Verdict
+from instar.plugins.evolve.heartbeat.cleanup import CleanupDecision
 from instar.plugins.evolve.heartbeat.schedule import Decision
-from instar.plugins.evolve.settings import Settings
+from instar.plugins.evolve.settings import EvolveSettings
 
 log = logging.getLogger("instar.evolve")
 
@@ -15,7 +15,7 @@ _NOTE = "heartbeat"
 """The note in the books that says which session it is, by the directory that instar runs in."""
 
 
-class Place:
+class HeartbeatSession:
     """The heartbeat's session in `directory`: a session works in one directory, a workspace is used from several."""
 
     def __init__(self, client: Client, books: Books, directory: str) -> None:
@@ -39,14 +39,14 @@ class Place:
             return None
         return None if found.time.archived or found.directory != self._directory else found
 
-    async def make(self, settings: Settings) -> message.Session:
+    async def make(self, settings: EvolveSettings) -> message.Session:
         """Make a new session and keep in mind that it is this one. Raises `Invalid` and `OSError`."""
         body = SessionBody(title=settings.heartbeat_title, agent=settings.heartbeat_agent)
         made = await self._client.session.create(body)
         self._books.keep(_NOTE, {**self._kept(), self._directory: made.id})
         return made
 
-    async def clean(self, session_id: str, verdict: Verdict, origin: Origin) -> Decision:
+    async def clean(self, session_id: str, verdict: CleanupDecision, origin: Origin) -> Decision:
         """Do what was decided about the session, and return what was done: ``none`` where it could not be.
 
         `origin` is whose the call for a summary is.

@@ -9,15 +9,15 @@ from typing import Final
 import msgspec
 
 from instar.plugins.evolve import settings
-from instar.plugins.evolve.engine import Engine
+from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.heartbeat import schedule
-from instar.plugins.evolve.heartbeat.book import Book
+from instar.plugins.evolve.heartbeat.book import HeartbeatBook
 from instar.plugins.evolve.heartbeat.owner import Owner
-from instar.plugins.evolve.heartbeat.schedule import BeatEntry, Begun, Pause, Refused, Tally
+from instar.plugins.evolve.heartbeat.schedule import BeatEntry, Begun, Pause, ScheduleRefused, Tally
 from instar.plugins.evolve.heartbeat.scheduler import STOPPED, SystemClock
 from instar.plugins.evolve.history.timeline import moment
 from instar.plugins.evolve.history.trailers import counted, one_line
-from instar.plugins.evolve.making import NotChanged
+from instar.plugins.evolve.install import NotChanged
 from instar.plugins.evolve.person import who
 
 LOOK: Final = 0.1
@@ -100,7 +100,7 @@ class Paused(msgspec.Struct, frozen=True):
 
 
 def status(
-    engine: Engine, chosen: settings.Settings | None, problems: list[str], stopped: int
+    engine: EvolveEngine, chosen: settings.EvolveSettings | None, problems: list[str], stopped: int
 ) -> HeartbeatStatus:
     """Return how the heartbeat stands; `stopped` is when `instar stop` was, in ms, that still holds (0: none does)."""
     book = engine.books.heartbeat
@@ -125,8 +125,8 @@ def status(
 
 
 def chosen(
-    engine: Engine, path: Path, environment: Mapping[str, str]
-) -> tuple[settings.Settings | None, list[str]]:
+    engine: EvolveEngine, path: Path, environment: Mapping[str, str]
+) -> tuple[settings.EvolveSettings | None, list[str]]:
     """Return the settings as they stand in the file `path`, and what is wrong with them."""
     ledger = engine.books.ledger
     departed = [one.text for one in ledger.check() if one.path == "config/evolve.jsonc"]
@@ -139,7 +139,7 @@ def chosen(
     return loaded.settings, [*loaded.warnings, *departed]
 
 
-def demand_on(chosen: settings.Settings | None, problems: list[str], path: Path) -> None:
+def demand_on(chosen: settings.EvolveSettings | None, problems: list[str], path: Path) -> None:
     """Raise `NotChanged` where the settings, of the file `path`, let no heart beat."""
     if chosen is None:
         raise NotChanged(problems[0])
@@ -147,7 +147,7 @@ def demand_on(chosen: settings.Settings | None, problems: list[str], path: Path)
         raise NotChanged(_OFF.format(chosen.heartbeat_ms, path))
 
 
-async def ask(book: Book) -> BeatEntry:
+async def ask(book: HeartbeatBook) -> BeatEntry:
     """Ask for a beat and wait for its end; return what the log says of it. Raises `NotChanged`."""
     owner, gone = Owner(book.folder), 0
     # Whoever takes over first writes down how a beat ended that a dead process had begun.
@@ -169,14 +169,14 @@ async def ask(book: Book) -> BeatEntry:
             raise NotChanged("the instar that was to beat has ended: start instar serve, or try again")
 
 
-def pause(book: Book, reason: str) -> Paused:
+def pause(book: HeartbeatBook, reason: str) -> Paused:
     """Let no heartbeat begin until they are resumed. Raises `OSError`."""
     why = f"by {who()}" + (f": {one_line(reason)}" if reason else "")
     state = change(book, lambda state, now: schedule.pause(state, now, why))
     return Paused(True, "" if state.paused is None else state.paused.why)
 
 
-def resume(book: Book, stopped: int, lift: Callable[[], None]) -> Paused:
+def resume(book: HeartbeatBook, stopped: int, lift: Callable[[], None]) -> Paused:
     """Let heartbeats go on; `lift` ends what an `instar stop` of the time `stopped` (0: none) keeps from beginning."""
     before = book.state.paused
     why = before.why if before is not None else STOPPED if stopped else ""
@@ -186,7 +186,7 @@ def resume(book: Book, stopped: int, lift: Callable[[], None]) -> Paused:
     return Paused(False, why)
 
 
-def change(book: Book, turn: schedule.Turn) -> schedule.State:
+def change(book: HeartbeatBook, turn: schedule.Turn) -> schedule.State:
     """Turn the schedule as it stands now. Raises what `turn` raises, and `OSError`."""
     now = SystemClock().wall()
     return book.change(lambda state: turn(state, now), now)
@@ -212,7 +212,7 @@ _OFF: Final = (
 )
 
 
-def _thresholds(chosen: settings.Settings) -> Thresholds:
+def _thresholds(chosen: settings.EvolveSettings) -> Thresholds:
     return Thresholds(
         chosen.heartbeat_cleanup, chosen.heartbeat_cleanup_count, chosen.heartbeat_cleanup_tokens
     )
@@ -222,7 +222,7 @@ def _thresholds(chosen: settings.Settings) -> Thresholds:
 def _refusals() -> Iterator[None]:
     try:
         yield
-    except Refused as error:
+    except ScheduleRefused as error:
         raise NotChanged(str(error)) from None
 
 

@@ -5,7 +5,7 @@ number stands in the log exactly once, as a beat that ran (`ran`, `failed`), as 
 short (`interrupted`), or as one that was skipped, with the reason. An entry is about `times` occurrences from `number`
 on; `times` is 0 where it is about the schedule only (`paused`, `resumed`, `moved`).
 
-The rules (issue 7, item 1; times in ms of the wall clock):
+The rules (times in ms of the wall clock):
 
 - The next beat is due when it was due, also after a restart; it is never further away than the interval.
 - Of several that are overdue the last one runs, the others are skipped in one entry. What came due while a beat ran is
@@ -35,7 +35,7 @@ _LONGEST = 500
 """Characters of a reason."""
 
 
-class Refused(Exception):
+class ScheduleRefused(Exception):
     """Something that cannot be asked of the schedule now; the text says why and what to do."""
 
 
@@ -58,7 +58,7 @@ class BeatEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     asked: bool = False
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class BeatOutcome(msgspec.Struct, frozen=True):
     """What became of a beat. `error` is empty for one that went well; `skipped` says why it sent nothing.
 
     `session` is the session that it ran in, `cleaned` what was done with that: summarised, its count begins again; put
@@ -200,7 +200,7 @@ def passed(state: State, now: int, busy: str = "") -> Turned:
     return Turned(state, entries)
 
 
-def ended(state: State, now: int, outcome: Outcome) -> Turned:
+def ended(state: State, now: int, outcome: BeatOutcome) -> Turned:
     """Write down the end of the beat that had begun."""
     kind: Kind = "failed" if outcome.error else "skipped" if outcome.skipped else "ran"
     state, entries = _close(state, now, "interrupted" if outcome.interrupted else kind, outcome)
@@ -217,7 +217,7 @@ def ended(state: State, now: int, outcome: Outcome) -> Turned:
 
 def interrupted(state: State, now: int, why: str) -> Turned:
     """Write down that the beat which had begun was cut short."""
-    return _close(state, now, "interrupted", Outcome(interrupted=why))
+    return _close(state, now, "interrupted", BeatOutcome(interrupted=why))
 
 
 def pause(state: State, now: int, why: str) -> Turned:
@@ -239,13 +239,13 @@ def resume(state: State, now: int) -> Turned:
 
 
 def ask(state: State, now: int) -> Turned:
-    """Ask for a beat now, whatever the timer says. Raises `Refused` during a pause and during a beat."""
+    """Ask for a beat now, whatever the timer says. Raises `ScheduleRefused` during a pause and during a beat."""
     if state.paused is not None:
-        raise Refused(
+        raise ScheduleRefused(
             f"heartbeats are paused ({state.paused.why}): resume them first (instar heartbeat resume)"
         )
     if state.beat is not None:
-        raise Refused("a heartbeat is running already: wait for its end")
+        raise ScheduleRefused("a heartbeat is running already: wait for its end")
     return Turned(_with(state, asked=True), [])
 
 
@@ -257,7 +257,7 @@ def tallied(tally: Tally, session: str, tokens: int) -> Tally:
     return Tally(session, before.count + 1, before.tokens + tokens)
 
 
-def _tallied(tally: Tally, outcome: Outcome) -> Tally:
+def _tallied(tally: Tally, outcome: BeatOutcome) -> Tally:
     if outcome.skipped:
         # Nothing was sent: its session had no beat more.
         return tally
@@ -267,7 +267,7 @@ def _tallied(tally: Tally, outcome: Outcome) -> Tally:
     return Tally(after.session) if outcome.cleaned == "compact" else after
 
 
-def _close(state: State, now: int, kind: Kind, outcome: Outcome) -> Turned:
+def _close(state: State, now: int, kind: Kind, outcome: BeatOutcome) -> Turned:
     beat = state.beat
     if beat is None:
         return Turned(state, [])

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from instar.plugins.evolve.heartbeat import schedule
-from instar.plugins.evolve.heartbeat.book import Book
+from instar.plugins.evolve.heartbeat.book import HeartbeatBook
 from instar.plugins.evolve.heartbeat.owner import Owner
-from instar.plugins.evolve.heartbeat.schedule import Begun, Outcome, State, Turned
+from instar.plugins.evolve.heartbeat.schedule import BeatOutcome, Begun, State, Turned
 
 log = logging.getLogger("instar.evolve")
 
@@ -77,9 +77,9 @@ class Scheduler:
 
     def __init__(
         self,
-        book: Book,
+        book: HeartbeatBook,
         owner: Owner,
-        beat: Callable[[Begun], Awaitable[Outcome]],
+        beat: Callable[[Begun], Awaitable[BeatOutcome]],
         every: Callable[[], int],
         busy: Callable[[], Awaitable[str]],
         clock: Clock | None = None,
@@ -116,7 +116,7 @@ class Scheduler:
     # -- what a person asks for; another process may do the same on a book of its own ------------------------
 
     def ask(self) -> None:
-        """Ask for a beat now. Raises `schedule.Refused` and `OSError`."""
+        """Ask for a beat now. Raises `schedule.ScheduleRefused` and `OSError`."""
         self._change(schedule.ask)
         self.wake()
 
@@ -184,7 +184,7 @@ class Scheduler:
             raise
         except Exception as error:
             log.exception("heartbeat=%d failed", begun.number)
-            outcome = Outcome(error=f"{type(error).__name__}: {error}")
+            outcome = BeatOutcome(error=f"{type(error).__name__}: {error}")
         self._measure()
         while True:
             try:

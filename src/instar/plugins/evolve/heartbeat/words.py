@@ -1,4 +1,4 @@
-"""What a beat is given and what it sends. Pure. Source: seed 000 "heartbeat", issue 7, item 1."""
+"""What a beat is given and what it sends. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final

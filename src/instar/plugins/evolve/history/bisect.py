@@ -2,7 +2,7 @@
 
 Each run is in a copy of the workspace as it was at a commit, whole: a test that the command names in ``tests/`` is that
 commit's, and what is not committed is not there. Exit code 0 is good, 125 says that it cannot be told there, as for
-``git bisect``; every other one, a signal and the time limit are bad. Source: issue 6, "By hand".
+``git bisect``; every other one, a signal and the time limit are bad.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 
 from instar.plugin import process
-from instar.plugins.evolve.gate.checkout import Checkouts
+from instar.plugins.evolve.gate.checkout import ReplayCheckouts
 from instar.plugins.evolve.history import timeline, tree
 from instar.plugins.evolve.history.halving import Halving, Verdict
 from instar.plugins.evolve.history.revision import INITIAL, Revision, Revisions
@@ -57,7 +57,7 @@ Progress = Callable[[Look], None]
 """Is told of each run as it begins and as it ends."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class BisectResult(msgspec.Struct, frozen=True):
     """What a bisect found: `suspects` is the change, or more where some could not be told; none: `problem` says why.
 
     `runs` are the looks in their order, `said` is what the command printed at the first bad one, `notes` what to know.
@@ -107,7 +107,7 @@ class Bisect:
         self._progress = progress
         self._revisions = Revisions(processes, root)
 
-    async def run(self, command: str, good: str = INITIAL, bad: str = "HEAD") -> Found:
+    async def run(self, command: str, good: str = INITIAL, bad: str = "HEAD") -> BisectResult:
         """Find the change between `good` and `bad` after which the shell command `command` began to fail.
 
         Both ends are tried, `bad` first. On cancellation the running child is ended and nothing is left behind. Raises
@@ -119,14 +119,16 @@ class Bisect:
             problem = (
                 f"{bad} is not later than {good} in the workspace's history: there is nothing between them"
             )
-            return Found(command, [], [], problem=problem, notes=notes)
+            return BisectResult(command, [], [], problem=problem, notes=notes)
         async with self._checkouts() as checkouts:
             run = _Run(self._trials, checkouts, command, self._timeout, self._progress)
             try:
                 suspects = await run.search(row)
             except _Aborted as error:
-                return Found(command, [], run.looks, run.said, str(error), notes)
-        return Found(command, [timeline.of_commit(one) for one in suspects], run.looks, run.said, notes=notes)
+                return BisectResult(command, [], run.looks, run.said, str(error), notes)
+        return BisectResult(
+            command, [timeline.of_commit(one) for one in suspects], run.looks, run.said, notes=notes
+        )
 
     async def _row(self, good: str, bad: str) -> list[Revision]:
         """The commits from `good` to `bad`, oldest first, less those that changed no file; empty if out of order."""
@@ -157,11 +159,11 @@ class Bisect:
         return notes
 
     @asynccontextmanager
-    async def _checkouts(self) -> AsyncIterator[Checkouts]:
+    async def _checkouts(self) -> AsyncIterator[ReplayCheckouts]:
         beside = await asyncio.to_thread(tree.place_for_copy, self._root)
         folder = Path(tempfile.mkdtemp(prefix="instar-bisect-", dir=beside))
         try:
-            yield Checkouts(self._processes, self._root, folder, kept=1)
+            yield ReplayCheckouts(self._processes, self._root, folder, kept=1)
         finally:
             # At once and not in a thread: also when this is cancelled, and cancelled again.
             tree.remove(folder)
@@ -172,7 +174,7 @@ class _Run:
     """One search: what was looked at, and what the command said at the oldest bad commit so far."""
 
     def __init__(
-        self, trials: Trials, checkouts: Checkouts, command: str, timeout: float, progress: Progress
+        self, trials: Trials, checkouts: ReplayCheckouts, command: str, timeout: float, progress: Progress
     ) -> None:
         self._trials = trials
         self._checkouts = checkouts

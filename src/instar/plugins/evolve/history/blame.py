@@ -1,6 +1,6 @@
 """Why a line of a workspace's file is as it is: the change that wrote it, its cause, the message that led to it.
 
-Source: issue 6, "By hand", ``why FILE:LINE``.
+It answers ``instar evolve why FILE:LINE``.
 """
 
 import os
@@ -13,7 +13,7 @@ import msgspec
 
 from instar.plugin import Messages, NotFound, message
 from instar.plugins.evolve.history import timeline
-from instar.plugins.evolve.history.chronicle import Chronicle
+from instar.plugins.evolve.history.audit_log import AuditLog
 from instar.plugins.evolve.history.revision import Revisions
 from instar.plugins.evolve.history.timeline import Change
 from instar.plugins.evolve.history.trailers import one_line, plain
@@ -30,14 +30,14 @@ class NoLine(Exception):
     """A place that names no line of a workspace's file; the text says what is wrong and what to do."""
 
 
-class Place(NamedTuple):
+class SourceLine(NamedTuple):
     """A line, from 1, of a file, by its path in the workspace."""
 
     file: str
     line: int
 
 
-class Prompt(msgspec.Struct, frozen=True):
+class BlamedPrompt(msgspec.Struct, frozen=True):
     """The message that led to a change: its id, when it was written (ms since 1970) and its text.
 
     `tool` is the call that made the change and `title` what it said of itself.
@@ -61,7 +61,7 @@ class Why(msgspec.Struct, frozen=True):
     code: str
     was: int = 0
     change: Change | None = None
-    prompt: Prompt | None = None
+    prompt: BlamedPrompt | None = None
     missing: str = ""
 
     def text(self) -> str:
@@ -75,7 +75,7 @@ class Why(msgspec.Struct, frozen=True):
         return "\n".join([*lines, self.missing] if self.missing else lines)
 
 
-def parse_place(text: str, root: Path, cwd: Path | None = None) -> Place:
+def parse_place(text: str, root: Path, cwd: Path | None = None) -> SourceLine:
     """Read ``FILE:LINE``: a path in the workspace `root`, or one that leads there from `cwd`. Raises `NoLine`."""
     name, _, number = text.rpartition(":")
     if not name or "\0" in name or not re.fullmatch(r"[0-9]{1,9}", number) or int(number) < 1:
@@ -87,11 +87,11 @@ def parse_place(text: str, root: Path, cwd: Path | None = None) -> Place:
         path = os.path.normpath(start / name)
         for top in (root, root.resolve()):
             if Path(path).is_relative_to(top) and os.path.lexists(path):
-                return Place(Path(path).relative_to(top).as_posix(), int(number))
+                return SourceLine(Path(path).relative_to(top).as_posix(), int(number))
     raise NoLine(f"there is no {one_line(name, 200)} in the workspace {root}")
 
 
-async def why(revisions: Revisions, chronicle: Chronicle, fetch: Fetch, place: Place) -> Why:
+async def why(revisions: Revisions, audit_log: AuditLog, fetch: Fetch, place: SourceLine) -> Why:
     """Return why a line is as it is. Raises `NoLine`, also for what git says, and `revision.NoSuchChange`."""
     file, line = place
     try:
@@ -101,7 +101,7 @@ async def why(revisions: Revisions, chronicle: Chronicle, fetch: Fetch, place: P
     if not commit.strip("0"):
         return Why(file, line, code, missing="this line is not committed: somebody changed the file since")
     shown = await revisions.find(commit)
-    entries = timeline.merge([shown], [one for one in chronicle.read().entries if one.commit])
+    entries = timeline.merge([shown], [one for one in audit_log.read().entries if one.commit])
     change = next(one for one in entries if one.commit == shown.id)
     found = Why(file, line, code, was, change)
     if not change.session or not change.call:
@@ -117,7 +117,7 @@ async def why(revisions: Revisions, chronicle: Chronicle, fetch: Fetch, place: P
     return msgspec.structs.replace(found, prompt=prompt, missing=missing)
 
 
-def led_to(history: Messages, call: str) -> Prompt | None:
+def led_to(history: Messages, call: str) -> BlamedPrompt | None:
     """Return the prompt before the tool call: the last that a person wrote, else the last of any kind.
 
     None where no message holds the call, or none stands before it.
@@ -138,11 +138,11 @@ def _holds(outer: str, call: str) -> bool:
     return call == outer or call.startswith(f"{outer}.")
 
 
-def _prompt(found: message.WithParts, part: message.ToolPart) -> Prompt:
+def _prompt(found: message.WithParts, part: message.ToolPart) -> BlamedPrompt:
     text = _written(found) or message.text_of(found)
     short = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
     title = getattr(part.state, "title", None)
-    return Prompt(found.info.id, _created(found), short, part.tool, one_line(str(title or "")))
+    return BlamedPrompt(found.info.id, _created(found), short, part.tool, one_line(str(title or "")))
 
 
 def _created(found: message.WithParts) -> int:

@@ -2,7 +2,6 @@
 
 Only what a tool run changed is committed; what the person has staged or left uncommitted stays as it is.
 Git missing or failing costs the commit, never the tool run: it is owed (`debts`), and paid when git works again.
-Source: seed 000 "git integration"; issue 7, item 7.
 """
 
 import asyncio
@@ -17,12 +16,12 @@ from instar.plugin import git, process
 from instar.plugins.evolve.history import tree
 from instar.plugins.evolve.history.debts import Debt, Debts
 from instar.plugins.evolve.history.gitdir import Locked
-from instar.plugins.evolve.history.plumbing import Commit, Made, Moved, Plumbing
+from instar.plugins.evolve.history.plumbing import CommitResult, Moved, Plumbing, WorkspaceCommit
 from instar.plugins.evolve.history.revision import INITIAL
 
 log = logging.getLogger("instar.evolve")
 
-__all__ = ["Commit", "History", "is_repository"]
+__all__ = ["History", "WorkspaceCommit", "is_repository"]
 
 _MARK: Final = "# written by instar when it made this repository\n"
 _EXCLUDED: Final = _MARK + "__pycache__/\n*.pyc\n"
@@ -88,7 +87,7 @@ class History:
         self._debts.add(files, message)
         self._debts.save()
 
-    async def commit(self, files: Collection[str], message: str) -> Commit | None:
+    async def commit(self, files: Collection[str], message: str) -> WorkspaceCommit | None:
         """Commit these files as they stand, after what is owed; None when nothing differs or git failed.
 
         Of what is owed a file that somebody changed behind the gate since waits until a person accepts it.
@@ -111,7 +110,7 @@ class History:
             raise
         return text.splitlines()
 
-    async def _pay(self, fresh: set[str]) -> Commit | None:
+    async def _pay(self, fresh: set[str]) -> WorkspaceCommit | None:
         """Make a commit of each debt, the oldest first; return that of the newest. `fresh`: files judged just now."""
         made, waits = None, dict[str, str]()
         try:
@@ -131,14 +130,14 @@ class History:
         self._debts.save()
         return made
 
-    async def _pay_each(self, fresh: set[str]) -> tuple[Commit | None, dict[str, str]]:
+    async def _pay_each(self, fresh: set[str]) -> tuple[WorkspaceCommit | None, dict[str, str]]:
         made, waits = None, dict[str, str]()
         for debt in self._debts.all():
             made, waiting = await self._pay_one(debt, fresh)
             waits |= waiting
         return made, waits
 
-    async def _pay_one(self, debt: Debt, fresh: set[str]) -> tuple[Commit | None, dict[str, str]]:
+    async def _pay_one(self, debt: Debt, fresh: set[str]) -> tuple[WorkspaceCommit | None, dict[str, str]]:
         departed = self.guarded() - fresh
         wanted = [path for path in debt.files if path not in departed]
         if not wanted:
@@ -148,7 +147,7 @@ class History:
         self._debts.left(debt, [path for path in debt.files if path in departed or path in made.waiting])
         return made.commit, made.waiting
 
-    async def _patiently(self, wanted: list[str], message: str) -> Made:
+    async def _patiently(self, wanted: list[str], message: str) -> CommitResult:
         """Commit, anew where the person uses git at the same time; once git has failed it is asked only once."""
         patience = 0.0 if self.problem else self._patience
         deadline = time.monotonic() + patience

@@ -2,7 +2,7 @@
 
 The law: a change is one commit of its own, also a late one. A file that a newer change claims belongs to that one;
 a debt that has lost all its files this way is named in the newer one's message (``Makes-up``). Debts outlive the
-process where a folder was named for them. Source: seed 000 "git integration"; issue 7, item 7.
+process where a folder was named for them.
 """
 
 import logging

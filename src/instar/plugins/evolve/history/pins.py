@@ -1,4 +1,4 @@
-"""Pins: files of a workspace that the agent may no longer touch, by a person's order (issue 6, "By hand").
+"""Pins: files of a workspace that the agent may no longer touch, by a person's order.
 
 Kept outside the workspace. A pinned folder holds all below it. Names are compared in one form (no ``./``, Unicode
 composed, case folded): on some file systems two spellings are one file, so a pin holds for all of them.

@@ -1,7 +1,7 @@
 """Making one commit of some files of a workspace, by git's plumbing, beside whatever the person does with git.
 
 The commit is put together in an index of its own on top of HEAD. Then the person's index takes the same entries and
-the branch moves, both or neither. Source: seed 000 "git integration"; issue 7, item 7.
+the branch moves, both or neither.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ _MANY: Final = 500
 """Paths that are too many for arguments."""
 
 
-class Entry(NamedTuple):
+class GitEntry(NamedTuple):
     """A file in git: its mode (0: no file), the id of its content, and whether HEAD has nothing at its path."""
 
     mode: int
@@ -46,7 +46,7 @@ class Entry(NamedTuple):
     is_new: bool = False
 
 
-class Commit(msgspec.Struct, frozen=True):
+class WorkspaceCommit(msgspec.Struct, frozen=True):
     """A commit that was made: its short id and the files in it, relative to the workspace."""
 
     id: str
@@ -57,10 +57,10 @@ class Moved(git.GitError):
     """The person used git in between: begin anew."""
 
 
-class Made(msgspec.Struct, frozen=True):
+class CommitResult(msgspec.Struct, frozen=True):
     """A commit (None where nothing differs), its whole id, and why files are not in it: path to reason."""
 
-    commit: Commit | None
+    commit: WorkspaceCommit | None
     head: str
     waiting: dict[str, str]
 
@@ -75,7 +75,7 @@ class Plumbing:
 
     async def commit(
         self, wanted: Sequence[str], message: str, aside: Path, *, first: bool, patience: float
-    ) -> Made:
+    ) -> CommitResult:
         """Commit these paths as they stand; `aside` is a folder for what is made meanwhile.
 
         `first`: hold the person's index from the start, so that nobody comes in between. Raises `git.GitError`
@@ -93,7 +93,7 @@ class Plumbing:
         message: str,
         aside: Path,
         lock: contextlib.AbstractAsyncContextManager[None] | None,
-    ) -> Made:
+    ) -> CommitResult:
         self._refuse_under_way()
         parent = (await self.text("rev-parse", "--verify", "--quiet", "HEAD", check=False)).strip()
         against = f"{parent}^{{tree}}" if parent else await self._empty_tree()
@@ -109,7 +109,7 @@ class Plumbing:
             tree, changed, more = await self._tree(rest, parent, against, aside / "two")
             waiting |= more
         if not changed:
-            return Made(None, parent, waiting)
+            return CommitResult(None, parent, waiting)
         parents = ["-p", parent] if parent else []
         commit = (await self.text("commit-tree", tree, *parents, "-F", "-", stdin=message)).strip()
         self._refuse_under_way()
@@ -123,7 +123,7 @@ class Plumbing:
             await self._move(commit, parent, message)
         short = (await self.text("rev-parse", "--short", commit)).strip()
         log.info("git=committed id=%s files=%s", short, ",".join(changed))
-        return Made(Commit(short, list(changed)), commit, waiting)
+        return CommitResult(WorkspaceCommit(short, list(changed)), commit, waiting)
 
     def _refuse_under_way(self) -> None:
         begun = self.folder.under_way()
@@ -143,7 +143,7 @@ class Plumbing:
 
     async def _tree(
         self, wanted: Sequence[str], parent: str, against: str, index: Path
-    ) -> tuple[str, dict[str, Entry], dict[str, str]]:
+    ) -> tuple[str, dict[str, GitEntry], dict[str, str]]:
         """Return the tree of HEAD with these paths as they stand, what it changes, and what could not be taken.
 
         Guarded files are taken byte for byte, whatever ignore files and attributes say: who writes in the workspace
@@ -158,7 +158,7 @@ class Plumbing:
         told = await self.bytes("diff-tree", "-r", "-z", "--no-renames", "--raw", against, tree)
         return tree, _changes(told), waiting
 
-    async def _staged(self, against: str, wanted: Collection[str]) -> dict[str, Entry]:
+    async def _staged(self, against: str, wanted: Collection[str]) -> dict[str, GitEntry]:
         """The entries of these paths in the person's index that are not as HEAD has them."""
         asked = ("diff-index", "--cached", "-z", "--no-renames", "--raw", against)
         told = await self.bytes(*asked, "--", *_few(wanted))
@@ -176,20 +176,20 @@ class Plumbing:
 
     async def _entries_of(self, paths: Sequence[str]) -> list[bytes]:
         """The lines of an index for these paths as they stand, their contents stored as they are."""
-        found = dict[str, Entry]()
+        found = dict[str, GitEntry]()
         plain = dict[str, int]()
         for path in paths:
             place = self._root / path
             try:
                 status = place.lstat()
             except (FileNotFoundError, NotADirectoryError):
-                found[path] = Entry(0, _NONE)
+                found[path] = GitEntry(0, _NONE)
                 continue
             mode = 0o100755 if status.st_mode & stat.S_IXUSR else 0o100644
             if stat.S_ISLNK(status.st_mode):
-                found[path] = Entry(0o120000, await self._stored(os.fsencode(place.readlink())))
+                found[path] = GitEntry(0o120000, await self._stored(os.fsencode(place.readlink())))
             elif "\n" in path or path.startswith('"'):
-                found[path] = Entry(mode, await self._stored(place.read_bytes()))
+                found[path] = GitEntry(mode, await self._stored(place.read_bytes()))
             else:
                 plain[path] = mode
         if plain:
@@ -197,7 +197,7 @@ class Plumbing:
             told = await self.bytes("hash-object", "-w", "--no-filters", "--stdin-paths", stdin=names)
             blobs = told.decode().split()
             found |= {
-                path: Entry(mode, blob) for (path, mode), blob in zip(plain.items(), blobs, strict=True)
+                path: GitEntry(mode, blob) for (path, mode), blob in zip(plain.items(), blobs, strict=True)
             }
         return [_line(path, entry) for path, entry in found.items()]
 
@@ -311,17 +311,17 @@ def _states(status: str) -> list[str]:
     return found
 
 
-def _line(path: str, entry: Entry) -> bytes:
+def _line(path: str, entry: GitEntry) -> bytes:
     """A line of ``git update-index --index-info``; the mode 0 takes the path out."""
     return b"%o %s\t%s\0" % (entry.mode, entry.blob.encode(), os.fsencode(path))
 
 
-def _changes(raw: bytes) -> dict[str, Entry]:
+def _changes(raw: bytes) -> dict[str, GitEntry]:
     """Read ``git diff-tree --raw -z`` and its like: what stands at each path afterwards."""
     fields = iter(raw.split(b"\0"))
     found = {}
     for about in fields:
         if about.startswith(b":"):
             before, mode, _, blob, _ = about.decode().split(" ")
-            found[os.fsdecode(next(fields))] = Entry(int(mode, 8), blob, before == ":000000")
+            found[os.fsdecode(next(fields))] = GitEntry(int(mode, 8), blob, before == ":000000")
     return found

@@ -1,4 +1,4 @@
-"""The timeline of a workspace: who changed what, when, by which call, and what the gate said (issue 6, "By hand").
+"""The timeline of a workspace: who changed what, when, by which call, and what the gate said.
 
 Two sources are merged: the commits of its repository with their trailers, and the chronicle for what left no commit. An
 entry that names a commit is told with it.
@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from instar.plugins.evolve.history.chronicle import Chronicle, Entry
+from instar.plugins.evolve.history.audit_log import AuditEntry, AuditLog
 from instar.plugins.evolve.history.revision import Revision, Revisions, is_start
 from instar.plugins.evolve.history.trailers import counted, one_line, plain
 from instar.plugins.evolve.ledger.repository import FAILED
@@ -111,7 +111,7 @@ class Shown(msgspec.Struct, frozen=True):
         return plain(self.diff).rstrip("\n") + left
 
 
-class Page(msgspec.Struct, frozen=True):
+class TimelinePage(msgspec.Struct, frozen=True):
     """Which changes are wanted: `limit` of them after the newest `offset`, only those of a file or of a session.
 
     `file` is a path in the workspace, or the name of a file alone. Among `SEARCHED` changes those of a file or a
@@ -129,14 +129,14 @@ class Page(msgspec.Struct, frozen=True):
         return (not self.file or self.file in names) and self.session in ("", change.session)
 
 
-async def newest(revisions: Revisions, chronicle: Chronicle, limit: int) -> Timeline:
+async def newest(revisions: Revisions, audit_log: AuditLog, limit: int) -> Timeline:
     """Return the newest `limit` changes, as `page` does."""
-    return await page(revisions, chronicle, Page(limit))
+    return await page(revisions, audit_log, TimelinePage(limit))
 
 
-async def page(revisions: Revisions, chronicle: Chronicle, wanted: Page) -> Timeline:
+async def page(revisions: Revisions, audit_log: AuditLog, wanted: TimelinePage) -> Timeline:
     """Return the changes that are wanted. What cannot be read stands in `problems`; the rest is told all the same."""
-    told = chronicle.read()
+    told = audit_log.read()
     problems = [told.problem] if told.problem else []
     if told.broken:
         problems.append(f"left out of the chronicle: {counted(told.broken, 'damaged line')}")
@@ -150,13 +150,13 @@ async def page(revisions: Revisions, chronicle: Chronicle, wanted: Page) -> Time
     return Timeline(found[wanted.offset : wanted.offset + wanted.limit], problems)
 
 
-async def show(revisions: Revisions, chronicle: Chronicle, ref: str, longest: int = 100_000) -> Shown:
+async def show(revisions: Revisions, audit_log: AuditLog, ref: str, longest: int = 100_000) -> Shown:
     """Return the change that `ref` names with up to `longest` characters of its diff.
 
     Raises `revision.NoSuchChange`, `git.GitError`, and `process.ProcessError`.
     """
     found = await revisions.find(ref)
-    entries = chronicle.read().entries
+    entries = audit_log.read().entries
     own = next((one for one in entries if _is_told_with(one, found)), None)
     others = [one for one in entries if one is not own and _concerns(one, found)]
     back = [one.id for one in await revisions.taking_back(found.id)]
@@ -168,10 +168,10 @@ async def show(revisions: Revisions, chronicle: Chronicle, ref: str, longest: in
     return Shown(change, diff[:longest], max(0, len(diff) - longest), [of_entry(one) for one in others])
 
 
-def merge(commits: Sequence[Revision], entries: Sequence[Entry]) -> list[Change]:
+def merge(commits: Sequence[Revision], entries: Sequence[AuditEntry]) -> list[Change]:
     """Merge commits and entries, both newest first, by time; each keeps its own order whatever its clock said."""
     by_start: dict[str, Revision] = {one.id[:7]: one for one in commits}
-    told: dict[str, Entry] = {}
+    told: dict[str, AuditEntry] = {}
     alone = []
     for entry in entries:
         commit = by_start.get(entry.commit[:7])
@@ -183,7 +183,7 @@ def merge(commits: Sequence[Revision], entries: Sequence[Entry]) -> list[Change]
     return list(heapq.merge(made, alone, key=lambda change: -change.time))
 
 
-def of_commit(commit: Revision, entry: Entry | None = None) -> Change:
+def of_commit(commit: Revision, entry: AuditEntry | None = None) -> Change:
     """Return a commit as a change, with what the chronicle's entry adds."""
     said = commit.trailers
     kind = entry.kind if entry is not None else "rolled back" if said.rolls_back else "changed"
@@ -210,7 +210,7 @@ def of_commit(commit: Revision, entry: Entry | None = None) -> Change:
     )
 
 
-def of_entry(entry: Entry) -> Change:
+def of_entry(entry: AuditEntry) -> Change:
     """Return an entry of the chronicle as a change."""
     return msgspec.convert(msgspec.structs.asdict(entry), Change)
 
@@ -223,11 +223,11 @@ def moment(time: int) -> str:
         return "at no known time"
 
 
-def _is_told_with(entry: Entry, commit: Revision) -> bool:
+def _is_told_with(entry: AuditEntry, commit: Revision) -> bool:
     return entry.kind in _OF_A_COMMIT and is_start(entry.commit, commit.id)
 
 
-def _concerns(entry: Entry, commit: Revision) -> bool:
+def _concerns(entry: AuditEntry, commit: Revision) -> bool:
     """Whether an entry names the commit, or the tool call that made it."""
     call = commit.trailers.call
     return is_start(entry.commit, commit.id) or bool(
@@ -235,7 +235,7 @@ def _concerns(entry: Entry, commit: Revision) -> bool:
     )
 
 
-def _by(commit: Revision, entry: Entry | None) -> str:
+def _by(commit: Revision, entry: AuditEntry | None) -> str:
     if commit.trailers.by in _ORDERED:
         return commit.trailers.by
     if entry is not None:

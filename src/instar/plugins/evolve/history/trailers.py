@@ -4,7 +4,7 @@ The law: a message is one subject line and, after a blank line, one paragraph of
 line without control characters, so that no name of a file, of a tool or of a session can add a line.
 Only the last paragraph is read, never the first; a paragraph with a line of another form, or with one of our keys twice
 that stands once, says nothing. A commit that a person writes by hand may carry trailers too: they are
-evidence of what was written, not proof. Source: issue 6, "By hand"; seed 000 "git integration".
+evidence of what was written, not proof.
 """
 
 import re

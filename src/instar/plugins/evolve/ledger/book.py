@@ -32,7 +32,7 @@ class _Page(msgspec.Struct, frozen=True):
     files: dict[str, Version]
 
 
-class Book:
+class VersionBook:
     """The accepted versions of the workspace `root`, in the folder `home`. One writer at a time."""
 
     def __init__(self, home: Path, root: Path) -> None:

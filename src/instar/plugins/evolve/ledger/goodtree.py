@@ -23,7 +23,7 @@ import msgspec
 from instar.plugins.evolve.history import tree
 from instar.plugins.evolve.ledger import standing, vault
 from instar.plugins.evolve.ledger.ledger import Departure, Ledger
-from instar.plugins.evolve.ledger.repository import Repository
+from instar.plugins.evolve.ledger.repository import WorkspaceRepository
 from instar.plugins.evolve.ledger.standing import FOLDERS, Signature, Version
 from instar.plugins.evolve.ledger.transaction import find
 
@@ -52,7 +52,7 @@ class Served(msgspec.Struct, frozen=True):
 class GoodTree:
     """The last good tree of a ledger's workspace, in the folder `place`, which is wholly its own."""
 
-    def __init__(self, ledger: Ledger, repository: Repository, place: Path) -> None:
+    def __init__(self, ledger: Ledger, repository: WorkspaceRepository, place: Path) -> None:
         self._ledger = ledger
         self._repository = repository
         self._place = place
@@ -135,7 +135,7 @@ class GoodTree:
             return self._prepare(wanted)
         return [path for path, version in wanted.items() if not self._is_good(path, version, here.get(path))]
 
-    def _is_good(self, path: str, version: Version, at: standing.Standing | None) -> bool:
+    def _is_good(self, path: str, version: Version, at: standing.GuardedFile | None) -> bool:
         if at is None or at.kind != "file":
             return False
         if self._seen.get(path) == (at.signature, version):

@@ -1,6 +1,6 @@
 """Changing guarded files of a workspace: install, rollback, accept, restore, each one transaction.
 
-A refusal writes nothing. Source: issue 6, "It cannot be bricked" and "Done when".
+A refusal writes nothing.
 """
 
 import asyncio
@@ -9,17 +9,17 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iter
 from typing import Any, Protocol, TypeVar
 
 from instar.plugins.evolve.ledger.book import LedgerError
-from instar.plugins.evolve.ledger.journal import Kind, Piece
+from instar.plugins.evolve.ledger.journal import JournalPiece, Kind
 from instar.plugins.evolve.ledger.ledger import Departure, Ledger
 from instar.plugins.evolve.ledger.lock import held
-from instar.plugins.evolve.ledger.repository import FAILED, Repository
+from instar.plugins.evolve.ledger.repository import FAILED, WorkspaceRepository
 from instar.plugins.evolve.ledger.standing import FOLDERS, LARGEST, NotPlain, Version
-from instar.plugins.evolve.ledger.transaction import Changed, Commit, Refused, Transaction, find
+from instar.plugins.evolve.ledger.transaction import Changed, ChangeRefused, Commit, Transaction, find
 
 T = TypeVar("T")
 
 
-class File(Protocol):
+class NewContent(Protocol):
     """New content of a file, with its permission bits."""
 
     @property
@@ -40,7 +40,7 @@ class Installer:
     def __init__(
         self,
         ledger: Ledger,
-        repository: Repository,
+        repository: WorkspaceRepository,
         commit: Commit,
         *,
         wait: float = 15.0,
@@ -55,7 +55,7 @@ class Installer:
         """Load the ledger, or make it, and end a change that a crash cut short; return what was found and done.
 
         To be called at start, once the workspace is a repository. See `ledger` for what serves when parts are broken.
-        Where the ledger cannot be written the last good versions are only read. Raises `lock.Busy`.
+        Where the ledger cannot be written the last good versions are only read. Raises `lock.WorkspaceBusy`.
         """
         known = self._ledger.is_known()
         try:
@@ -69,12 +69,13 @@ class Installer:
         return self._ledger.notices
 
     async def install(
-        self, changes: Mapping[str, File | None], message: str, kind: Kind = "install"
+        self, changes: Mapping[str, NewContent | None], message: str, kind: Kind = "install"
     ) -> Changed:
         """Put these files in place (None deletes) as one commit with this message and the next epoch.
 
-        `kind` is install or rollback. Raises `Refused` where a file has departed or cannot be written, `LedgerError`
-        where the ledger cannot, `lock.Busy`. Once begun it is carried to its end, also when the caller is cancelled.
+        `kind` is install or rollback. Raises `ChangeRefused` where a file has departed or cannot be written,
+        `LedgerError` where the ledger cannot, `lock.WorkspaceBusy`. Once begun it is carried to its end, also when
+        the caller is cancelled.
         """
         return await whole(self._install(changes, message, kind))
 
@@ -92,7 +93,7 @@ class Installer:
         """
         return await whole(self._restore(message, paths))
 
-    async def _install(self, changes: Mapping[str, File | None], message: str, kind: Kind) -> Changed:
+    async def _install(self, changes: Mapping[str, NewContent | None], message: str, kind: Kind) -> Changed:
         async with self._alone():
             self._refuse(changes)
             with _refusing():
@@ -107,7 +108,7 @@ class Installer:
             for one in self._departures(paths):
                 with _refusing():
                     new = self._ledger.stand(one.path)
-                pieces.append(Piece(one.path, self._ledger.files.get(one.path), new))
+                pieces.append(JournalPiece(one.path, self._ledger.files.get(one.path), new))
             return await self._transaction.carry("accept", pieces, message)
 
     async def _restore(self, message: str, paths: Collection[str] | None) -> Changed:
@@ -138,51 +139,51 @@ class Installer:
             parts = path.split("/")
             bad = {"", ".", "..", "__pycache__"} & set(parts) or "\0" in path or not path.isprintable()
             if bad or len(parts) < 2 or parts[0] not in FOLDERS:
-                raise Refused(f"{path!r} is no file in {', '.join(FOLDERS)}")
+                raise ChangeRefused(f"{path!r} is no file in {', '.join(FOLDERS)}")
             if path in departed:
-                raise Refused(departed[path].text)
+                raise ChangeRefused(departed[path].text)
 
-    def _piece(self, path: str, file: File | None) -> Piece | None:
+    def _piece(self, path: str, file: NewContent | None) -> JournalPiece | None:
         """The change of one file, its contents in the vault; None where it changes nothing."""
         old = self._ledger.files.get(path)
         if old is not None and old.link is not None:
-            raise Refused(f"{path} is a symbolic link; evolve changes only real files")
+            raise ChangeRefused(f"{path} is a symbolic link; evolve changes only real files")
         if old is not None:
             # What a crash would go back to must be at hand, whatever happened to the vault.
             self._ledger.stand(path)
         if file is None:
-            return Piece(path, old, None) if old is not None else None
+            return JournalPiece(path, old, None) if old is not None else None
         if len(file.content) > LARGEST:
-            raise Refused(f"{path} would be larger than {LARGEST >> 20} MiB")
+            raise ChangeRefused(f"{path} would be larger than {LARGEST >> 20} MiB")
         new = Version(self._ledger.vault.put(file.content), file.mode & 0o777, len(file.content))
-        return Piece(path, old, new) if new != old else None
+        return JournalPiece(path, old, new) if new != old else None
 
-    async def _accepted(self, one: Departure, accepted: Version | None) -> Piece:
+    async def _accepted(self, one: Departure, accepted: Version | None) -> JournalPiece:
         """The change that puts the accepted version of a departed file back."""
         if accepted is None:
-            raise Refused(
+            raise ChangeRefused(
                 f"{one.path} was never accepted, so there is nothing to put back: delete it by hand"
             )
         if accepted.link is not None:
-            raise Refused(
+            raise ChangeRefused(
                 f"{one.path} was a symbolic link to {accepted.link}: make it again by hand, or accept it"
             )
         if await find(self._ledger, self._repository, one.path, accepted) is None:
-            raise Refused(
+            raise ChangeRefused(
                 f"no copy of the accepted version of {one.path} is left: accept what stands, or mend it by hand"
             )
         try:
             old = self._ledger.stand(one.path)
         except (OSError, NotPlain):
             old = None
-        return Piece(one.path, old, accepted)
+        return JournalPiece(one.path, old, accepted)
 
     def _departures(self, paths: Collection[str] | None) -> list[Departure]:
         """The departures among `paths`; each path must be one."""
         found = {one.path: one for one in self._ledger.check()}
         for path in paths or ():
             if path not in found:
-                raise Refused(f"{path} has not departed: it is as accepted, or there is no such file")
+                raise ChangeRefused(f"{path} has not departed: it is as accepted, or there is no such file")
         return [one for path, one in found.items() if paths is None or path in paths]
 
     async def _rebuild(self, known: bool) -> None:
@@ -221,4 +222,4 @@ def _refusing() -> Iterator[None]:
     try:
         yield
     except (OSError, NotPlain) as error:
-        raise Refused(f"it cannot be read or kept: {error}; nothing was changed") from None
+        raise ChangeRefused(f"it cannot be read or kept: {error}; nothing was changed") from None

@@ -1,7 +1,7 @@
 """The journal: what a change is about to do to the workspace, written before it does.
 
 One file in the ledger's folder. As long as it stands, a change has begun and has not ended; `install` finishes it or
-takes it back after a crash (issue 6, "Done when": one of the two commits, never between).
+takes it back after a crash: one of the two commits, never a state between.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ Kind = Literal["install", "rollback", "restore", "accept"]
 """What a change is. `restore` puts the accepted version back, `accept` takes what stands; both go only forward."""
 
 
-class Piece(msgspec.Struct, frozen=True):
+class JournalPiece(msgspec.Struct, frozen=True):
     """One file of a change: its version before and after, None where it does not exist."""
 
     path: str
@@ -32,7 +32,7 @@ class Piece(msgspec.Struct, frozen=True):
         return f"{folder}/.{name[:200]}.instar"
 
 
-class Entry(msgspec.Struct, frozen=True):
+class JournalEntry(msgspec.Struct, frozen=True):
     """A change: the epoch that it makes, its files, its commit's message.
 
     `time` in ms since 1970. `made` are folders that it makes. The contents of its versions stand in the vault.
@@ -40,7 +40,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     kind: Kind
     epoch: int
-    pieces: list[Piece]
+    pieces: list[JournalPiece]
     message: str
     time: int
     made: list[str] = []
@@ -56,20 +56,20 @@ class Journal:
 
     def __init__(self, home: Path) -> None:
         self._path = home / FILE
-        self._seen: tuple[Signature, Entry] | None = None
+        self._seen: tuple[Signature, JournalEntry] | None = None
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: JournalEntry) -> None:
         """Write the entry durably. Raises `OSError`."""
         sealed.write(self._path, entry)
 
-    def read(self) -> Entry | None:
+    def read(self) -> JournalEntry | None:
         """Return the change that has begun, None where none has. Raises `sealed.Broken`."""
         try:
             signature = sign(self._path.lstat())
         except OSError:
             return None
         if self._seen is None or self._seen[0] != signature:
-            entry = sealed.read(self._path, Entry)
+            entry = sealed.read(self._path, JournalEntry)
             self._seen = (signature, entry) if entry is not None else None
         return self._seen[1] if self._seen is not None else None
 

@@ -1,6 +1,6 @@
 """The ledger: which versions of a workspace's guarded files are accepted, and their contents.
 
-It stands in instar's data, never in the workspace (issue 6, "It cannot be bricked"): the book of accepted versions, the
+It stands in instar's data, never in the workspace: the book of accepted versions, the
 generation before it, and the contents by hash, so that the last good version of each file is at hand though workspace
 and git are broken. What differs from it is a *departure*: reported, and not run until a person accepts it or puts the
 accepted version back.
@@ -9,8 +9,9 @@ What serves when parts of it are broken, in this order:
 
 1. The book; where it is damaged, the generation before it. A file that was installed in between is a departure then.
 2. Both gone or damaged: what git's HEAD holds is accepted (`install.Installer.open`).
-3. HEAD cannot be read either, but something says that this is no first sight (`Book.is_known`): nothing is accepted, so
-   nothing is run, until a person accepts. Files as they stand are accepted by themselves only at first sight.
+3. HEAD cannot be read either, but something says that this is no first sight (`VersionBook.is_known`): nothing is
+   accepted, so nothing is run, until a person accepts. Files as they stand are accepted by themselves only at first
+   sight.
 
 A file is hashed only when its stat signature, with ctime, is not the one under which it was found good by this process.
 """
@@ -24,8 +25,8 @@ from typing import Literal
 import msgspec
 
 from instar.plugins.evolve.ledger import journal, sealed, standing, vault
-from instar.plugins.evolve.ledger.book import Book, explained
-from instar.plugins.evolve.ledger.standing import Signature, Standing, Version
+from instar.plugins.evolve.ledger.book import VersionBook, explained
+from instar.plugins.evolve.ledger.standing import GuardedFile, Signature, Version
 
 Kind = Literal["changed", "mode", "missing", "new", "link", "special", "unreadable", "installing"]
 
@@ -52,7 +53,7 @@ class Ledger:
         self.root = root.resolve()
         self.vault = vault.Vault(home / "objects")
         self.journal = journal.Journal(home)
-        self._book = Book(home, self.root)
+        self._book = VersionBook(home, self.root)
         self._seen: dict[str, tuple[Signature, Version, Departure | None]] = {}
 
     @property
@@ -198,7 +199,7 @@ class Ledger:
         except (OSError, standing.NotPlain):
             return None
 
-    def _look(self, path: str, at: Standing, accepted: Version | None) -> Departure | None:
+    def _look(self, path: str, at: GuardedFile, accepted: Version | None) -> Departure | None:
         if accepted is None:
             kind: Kind = "new" if at.kind in ("file", "link") else "special"
             return _departed(path, kind, "is new" if kind == "new" else f"cannot be used: {at.kind}")
@@ -207,7 +208,7 @@ class Ledger:
             self._seen[path] = (at.signature, accepted, departure)
         return departure
 
-    def _compare(self, path: str, at: Standing, accepted: Version) -> Departure | None:
+    def _compare(self, path: str, at: GuardedFile, accepted: Version) -> Departure | None:
         if at.kind not in ("file", "link"):
             return _departed(path, "special", f"cannot be used: {at.kind}; the accepted version serves")
         if (at.kind == "link") != (accepted.link is not None):
@@ -235,7 +236,7 @@ class Ledger:
             return _departed(path, "mode", f"has the mode {found.mode:o} and had {accepted.mode:o}")
         return None
 
-    def _in_flight(self) -> dict[str, journal.Piece]:
+    def _in_flight(self) -> dict[str, journal.JournalPiece]:
         """The files of a change that has begun and not ended, with the names beside them."""
         try:
             entry = self.journal.read()
@@ -244,7 +245,7 @@ class Ledger:
         pieces = entry.pieces if entry is not None else []
         return {name: piece for piece in pieces for name in (piece.path, piece.beside)}
 
-    def _excused(self, one: Departure, flight: Mapping[str, journal.Piece]) -> Departure:
+    def _excused(self, one: Departure, flight: Mapping[str, journal.JournalPiece]) -> Departure:
         piece = flight[one.path]
         if one.path == piece.path and piece.new is not None:
             found = self._stands(piece.path, piece.new)

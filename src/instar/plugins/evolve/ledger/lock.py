@@ -14,7 +14,7 @@ from instar.plugins.evolve.ledger import vault
 _POLL: Final = 0.01
 
 
-class Busy(Exception):
+class WorkspaceBusy(Exception):
     """Another instar, or another task of this one, is at work on the workspace; the text says what to do."""
 
 
@@ -22,12 +22,12 @@ class Busy(Exception):
 async def held(folder: Path, seconds: float) -> AsyncIterator[None]:
     """Hold the lock of `folder`, made if need be; the end of a process lets go of it.
 
-    Waits up to `seconds`, then raises `Busy`. Raises `OSError` where the folder cannot be made or opened.
+    Waits up to `seconds`, then raises `WorkspaceBusy`. Raises `OSError` where the folder cannot be made or opened.
     """
     deadline = time.monotonic() + seconds
     while (handle := _lock(folder)) is None:
         if time.monotonic() > deadline:
-            raise Busy(
+            raise WorkspaceBusy(
                 f"another instar has been changing this workspace for more than {seconds:g} s "
                 f"(it holds {folder}): wait for it or end it, then try again"
             )

@@ -3,7 +3,6 @@
 What a person put there by hand and accepted is theirs; what went live through the gate is the agent's, whoever
 approved it. It is written down here when it happens. For a workspace that is new here (a clone) git's history tells it:
 a commit whose trailers name a session, a call or an agent is the agent's; one that rolls back or restores is nobody's.
-Source: issue 6, "It cannot be bricked".
 """
 
 import contextlib
@@ -21,7 +20,7 @@ from instar.plugins.evolve.history.revision import Revision, Revisions, is_start
 from instar.plugins.evolve.ledger import vault
 from instar.plugins.evolve.ledger.book import LedgerError
 from instar.plugins.evolve.ledger.ledger import Ledger
-from instar.plugins.evolve.ledger.repository import FAILED, Repository
+from instar.plugins.evolve.ledger.repository import FAILED, WorkspaceRepository
 from instar.plugins.evolve.ledger.standing import Version
 
 log = logging.getLogger("instar.evolve")
@@ -57,7 +56,9 @@ class Left(NamedTuple):
 class Own:
     """Whose the guarded files of one workspace are, kept in `file`, the only one in its folder."""
 
-    def __init__(self, file: Path, ledger: Ledger, repository: Repository, revisions: Revisions) -> None:
+    def __init__(
+        self, file: Path, ledger: Ledger, repository: WorkspaceRepository, revisions: Revisions
+    ) -> None:
         self._file = file
         self._ledger = ledger
         self._repository = repository

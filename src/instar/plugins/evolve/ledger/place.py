@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from instar.plugins.evolve.ledger import standing
-from instar.plugins.evolve.ledger.journal import Piece
+from instar.plugins.evolve.ledger.journal import JournalPiece
 from instar.plugins.evolve.ledger.standing import Version
 
 
@@ -23,7 +23,7 @@ def missing(root: Path, paths: Iterable[str]) -> list[str]:
     return list(found)
 
 
-def write(root: Path, piece: Piece, data: bytes) -> None:
+def write(root: Path, piece: JournalPiece, data: bytes) -> None:
     """Write the new version of a piece beside its place, durably. Raises `OSError`."""
     assert piece.new is not None
     with _folder(root, piece.beside, make=True) as (folder, name):
@@ -36,7 +36,7 @@ def write(root: Path, piece: Piece, data: bytes) -> None:
             os.fsync(file.fileno())
 
 
-def swap(root: Path, piece: Piece) -> None:
+def swap(root: Path, piece: JournalPiece) -> None:
     """Rename what `write` wrote into its place, or delete the file that the piece deletes. Raises `OSError`."""
     with _folder(root, piece.path) as (folder, name):
         if piece.new is None:
@@ -49,7 +49,7 @@ def swap(root: Path, piece: Piece) -> None:
         os.fsync(folder)
 
 
-def put(root: Path, piece: Piece, data: bytes) -> None:
+def put(root: Path, piece: JournalPiece, data: bytes) -> None:
     """Do both: bring the new version of a piece into place, or delete the file. Raises `OSError`."""
     if piece.new is not None:
         write(root, piece, data)

@@ -25,7 +25,7 @@ _DEEPEST: Final = 100
 _SECONDS: Final = 10.0
 
 
-class Repository:
+class WorkspaceRepository:
     """The repository of the workspace `root`."""
 
     def __init__(self, processes: process.Processes, root: Path) -> None:

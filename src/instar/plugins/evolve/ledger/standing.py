@@ -1,7 +1,7 @@
 """What stands in the guarded folders of a workspace: listed by `lstat`, read and hashed without trust.
 
 Nothing here follows a link, waits for a pipe or reads a file of any length: whoever changed the workspace may have
-put anything in a file's place (issue 6, "It cannot be bricked"). Strings and `os` functions on purpose: 2,000 files
+put anything in a file's place. Strings and `os` functions on purpose: 2,000 files
 are listed before a hook script is called.
 """
 # ruff: noqa: PTH118
@@ -39,7 +39,7 @@ class NotPlain(Exception):
     """What stands there cannot be read as a file; the text says what it is."""
 
 
-class Standing(NamedTuple):
+class GuardedFile(NamedTuple):
     """One thing that stands in a guarded folder. `kind`: file, link, or why it is neither, in words."""
 
     kind: str
@@ -72,23 +72,23 @@ class Content(NamedTuple):
     data: bytes | None
 
 
-def scan(root: Path, *, caches: bool = False) -> dict[str, Standing]:
+def scan(root: Path, *, caches: bool = False) -> dict[str, GuardedFile]:
     """Return all in the guarded folders but plain folders, by path in the workspace.
 
     Python's ``__pycache__`` is passed over unless `caches`: interpreters write there whenever they please.
     """
-    found: dict[str, Standing] = {}
+    found: dict[str, GuardedFile] = {}
     folders = list(FOLDERS)
     for folder in FOLDERS:
         with contextlib.suppress(OSError):
             info = os.lstat(os.path.join(root, folder))
             if not stat.S_ISDIR(info.st_mode):
-                found[folder] = Standing(_kind(info, "a guarded folder must be a folder"), sign(info))
+                found[folder] = GuardedFile(_kind(info, "a guarded folder must be a folder"), sign(info))
                 folders.remove(folder)
     while folders:
         _list(str(root), folders.pop(), folders, found, caches)
         if len(found) + len(folders) > MOST:
-            found[FOLDERS[0]] = Standing(f"the guarded folders hold more than {MOST} entries", _NOWHERE)
+            found[FOLDERS[0]] = GuardedFile(f"the guarded folders hold more than {MOST} entries", _NOWHERE)
             break
     return found
 
@@ -153,7 +153,7 @@ def _bytes(handle: int, size: int, keep: bool) -> tuple[bytes | None, str]:
     return b"".join(chunks) if keep else None, digest.hexdigest()
 
 
-def _list(root: str, folder: str, folders: list[str], found: dict[str, Standing], caches: bool) -> None:
+def _list(root: str, folder: str, folders: list[str], found: dict[str, GuardedFile], caches: bool) -> None:
     try:
         with os.scandir(os.path.join(root, folder)) as entries:
             for entry in entries:
@@ -167,10 +167,10 @@ def _list(root: str, folder: str, folders: list[str], found: dict[str, Standing]
     except FileNotFoundError:
         return
     except OSError as error:
-        found[folder] = Standing(f"the folder cannot be read ({error.strerror})", _NOWHERE)
+        found[folder] = GuardedFile(f"the folder cannot be read ({error.strerror})", _NOWHERE)
 
 
-def _add(entry: "os.DirEntry[str]", path: str, found: dict[str, Standing]) -> None:
+def _add(entry: "os.DirEntry[str]", path: str, found: dict[str, GuardedFile]) -> None:
     try:
         info = entry.stat(follow_symlinks=False)
     except OSError:
@@ -181,7 +181,7 @@ def _add(entry: "os.DirEntry[str]", path: str, found: dict[str, Standing]) -> No
     )
     if kind in ("file", "link") and not _is_text(path):
         kind = "its name is not UTF-8"
-    found[path] = Standing(kind, sign(info))
+    found[path] = GuardedFile(kind, sign(info))
 
 
 def _is_text(path: str) -> bool:

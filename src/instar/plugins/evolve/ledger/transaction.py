@@ -4,7 +4,6 @@ The order: journal entry, each file written beside its place and synced, renamed
 the ledger with the next epoch, the journal cleared. `recover` ends what a crash cut short: forward if git's HEAD holds
 the new version, or every file is in place and the commit can be made; else back to the bytes and modes before. What
 somebody changed in the meantime is left as it stands. A crash in `recover` is recovered in the same way.
-Source: issue 6, "Done when": one of the two commits, never between.
 """
 
 import asyncio
@@ -16,9 +15,9 @@ from typing import Final
 import msgspec
 
 from instar.plugins.evolve.ledger import place, sealed
-from instar.plugins.evolve.ledger.journal import Entry, Kind, Piece
+from instar.plugins.evolve.ledger.journal import JournalEntry, JournalPiece, Kind
 from instar.plugins.evolve.ledger.ledger import Ledger
-from instar.plugins.evolve.ledger.repository import Repository
+from instar.plugins.evolve.ledger.repository import WorkspaceRepository
 from instar.plugins.evolve.ledger.standing import Version
 
 BEGUN: Final = "begun"
@@ -44,7 +43,7 @@ It may be called again for a change whose commit was cut short. What it raises l
 """
 
 
-class Refused(Exception):
+class ChangeRefused(Exception):
     """A change that is not made; the text says why and what to do. The workspace is as it was."""
 
 
@@ -65,7 +64,7 @@ class Transaction:
     def __init__(
         self,
         ledger: Ledger,
-        repository: Repository,
+        repository: WorkspaceRepository,
         commit: Commit,
         step: Callable[[str], None] = lambda name: None,
     ) -> None:
@@ -75,23 +74,27 @@ class Transaction:
         self._step = step
 
     async def begin(self) -> None:
-        """Make sure that no other change is unfinished. Raises `Refused`."""
+        """Make sure that no other change is unfinished. Raises `ChangeRefused`."""
         if not await self.recover():
-            raise Refused("a change that was cut short is not ended yet: its git still runs; try again later")
+            raise ChangeRefused(
+                "a change that was cut short is not ended yet: its git still runs; try again later"
+            )
         self._step(BEGUN)
 
-    async def carry(self, kind: Kind, pieces: list[Piece], message: str) -> Changed:
-        """Make the change; its contents stand in the vault. Raises `Refused`, `LedgerError`, and what `Commit` does."""
+    async def carry(self, kind: Kind, pieces: list[JournalPiece], message: str) -> Changed:
+        """Make the change; its contents stand in the vault. Raises `ChangeRefused`, `LedgerError`, and what `Commit`
+        does.
+        """
         if not pieces:
-            raise Refused("there is nothing to change: every file is so already")
+            raise ChangeRefused("there is nothing to change: every file is so already")
         self._step(KEPT)
         made = place.missing(self._ledger.root, [piece.path for piece in pieces])
-        entry = Entry(kind, self._ledger.next_epoch, pieces, message, int(time.time() * 1000), made)
+        entry = JournalEntry(kind, self._ledger.next_epoch, pieces, message, int(time.time() * 1000), made)
         try:
             await asyncio.to_thread(self._place, entry)
-        except (OSError, Refused) as error:
+        except (OSError, ChangeRefused) as error:
             await self._back(entry)
-            raise Refused(
+            raise ChangeRefused(
                 f"{', '.join(entry.paths)} could not be written: {error}; all is as it was"
             ) from None
         commit = await self._commit(entry.paths, message)
@@ -99,7 +102,7 @@ class Transaction:
         self._end(entry)
         return Changed(self._ledger.epoch, entry.paths, commit)
 
-    def _place(self, entry: Entry) -> None:
+    def _place(self, entry: JournalEntry) -> None:
         """Journal the change and bring its files into place. Raises `OSError`."""
         self._ledger.journal.write(entry)
         self._step(JOURNALED)
@@ -116,10 +119,10 @@ class Transaction:
     def _kept(self, path: str, version: Version) -> bytes:
         data = self._ledger.vault.get(version.sha)
         if data is None:
-            raise Refused(f"the content of {path} was lost from {self._ledger.home}")
+            raise ChangeRefused(f"the content of {path} was lost from {self._ledger.home}")
         return data
 
-    def _end(self, entry: Entry) -> None:
+    def _end(self, entry: JournalEntry) -> None:
         """Accept the new versions with the entry's epoch, or the next one where another has it; clear the journal."""
         self._ledger.record(
             {piece.path: piece.new for piece in entry.pieces}, max(entry.epoch, self._ledger.epoch + 1)
@@ -147,7 +150,7 @@ class Transaction:
         forward = await self._goes_forward(entry)
         try:
             await (self._forward(entry) if forward else self._back(entry))
-        except (OSError, Refused):
+        except (OSError, ChangeRefused):
             if not forward:
                 raise
             forward = False
@@ -158,7 +161,7 @@ class Transaction:
         )
         return True
 
-    async def _goes_forward(self, entry: Entry) -> bool:
+    async def _goes_forward(self, entry: JournalEntry) -> bool:
         if entry.kind == "restore" or self._is_recorded(entry):
             return True
         placed = [piece.path for piece in entry.pieces if self._is_at(piece.path, piece.new)]
@@ -169,7 +172,7 @@ class Transaction:
         await self._commit(entry.paths, entry.message)
         return entry.kind == "accept" or await self._holds(entry, placed)
 
-    async def _forward(self, entry: Entry) -> None:
+    async def _forward(self, entry: JournalEntry) -> None:
         if entry.kind == "restore":
             await self._fetch(entry, [piece.new for piece in entry.pieces])
             await asyncio.to_thread(self._place, entry)
@@ -182,7 +185,7 @@ class Transaction:
         else:
             self._end(entry)
 
-    async def _back(self, entry: Entry) -> None:
+    async def _back(self, entry: JournalEntry) -> None:
         """Put the old versions back where the new ones stand, and clear the journal. Raises `OSError`."""
         await self._fetch(entry, [piece.old for piece in entry.pieces])
         for piece in entry.pieces if entry.kind != "accept" else []:
@@ -195,7 +198,7 @@ class Transaction:
                 )
                 continue
             await asyncio.to_thread(
-                place.put, self._ledger.root, Piece(piece.path, piece.new, piece.old), data
+                place.put, self._ledger.root, JournalPiece(piece.path, piece.new, piece.old), data
             )
             self._step(BACK)
         self._tidy(entry)
@@ -204,26 +207,26 @@ class Transaction:
             await self._repository.settle(fresh)
         self._ledger.journal.clear()
 
-    def _tidy(self, entry: Entry) -> None:
+    def _tidy(self, entry: JournalEntry) -> None:
         for piece in entry.pieces:
             place.clear(self._ledger.root, piece.beside)
         place.remove_empty(self._ledger.root, entry.made)
 
-    async def _holds(self, entry: Entry, placed: Collection[str]) -> bool:
+    async def _holds(self, entry: JournalEntry, placed: Collection[str]) -> bool:
         wanted = dict[str, tuple[bytes, int] | None]()
         for piece in entry.pieces:
             data = self._ledger.vault.get(piece.new.sha) if piece.new is not None else None
             wanted[piece.path] = (data or b"", piece.new.mode) if piece.new is not None else None
         return await self._repository.holds(wanted, placed)
 
-    def _is_recorded(self, entry: Entry) -> bool:
+    def _is_recorded(self, entry: JournalEntry) -> bool:
         return all(self._ledger.files.get(piece.path) == piece.new for piece in entry.pieces)
 
     def _is_at(self, path: str, version: Version | None) -> bool:
         """Whether this version stands in the workspace."""
         return place.stands(self._ledger.root, path, version)
 
-    async def _fetch(self, entry: Entry, versions: Iterable[Version | None]) -> None:
+    async def _fetch(self, entry: JournalEntry, versions: Iterable[Version | None]) -> None:
         """Have the contents of these versions in the vault, from wherever a copy is left."""
         for path, version in zip(entry.paths, versions, strict=True):
             if version is not None and self._ledger.vault.get(version.sha) is None:
@@ -233,7 +236,7 @@ class Transaction:
         return await find(self._ledger, self._repository, path, version)
 
 
-async def find(ledger: Ledger, repository: Repository, path: str, version: Version) -> bytes | None:
+async def find(ledger: Ledger, repository: WorkspaceRepository, path: str, version: Version) -> bytes | None:
     """Return the content of a version of `path` from the vault, the workspace or git's history; None: nowhere.
 
     What was found elsewhere is kept in the vault again.

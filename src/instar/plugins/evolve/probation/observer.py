@@ -1,6 +1,6 @@
 """What the calls of scripts tell: records for the replay, probation, and pauses for scripts that keep failing.
 
-Issue 6, stage 3, "on probation" and "Around it". The states are pure; this keeps them.
+The states are pure; this keeps them.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import msgspec
 from instar.plugins.evolve import script
 from instar.plugins.evolve.books import Books
 from instar.plugins.evolve.config import EvolveConfig
-from instar.plugins.evolve.gate.record import Failure, Record
+from instar.plugins.evolve.gate.record import Failure, HookCallRecord
 from instar.plugins.evolve.probation import state as probation
 from instar.plugins.evolve.probation import supervisor
 from instar.plugins.evolve.probation.prediction import Prediction
@@ -45,7 +45,7 @@ class Observer:
     def __init__(self, books: Books, config: EvolveConfig, version: Callable[[str], str | None]) -> None:
         self._books = books
         self._version = version
-        self._limits = probation.Limits(config.probation_failures, config.probation_calls)
+        self._limits = probation.ProbationLimits(config.probation_failures, config.probation_calls)
         self._probation = _read(lambda: probation.load(books.note(_PROBATION)), probation.Probation())
         attempts = _read(lambda: supervisor.load_attempts(books.note(_ATTEMPTS)), supervisor.Attempts())
         self._attempts = supervisor.settled(attempts, _now())
@@ -55,11 +55,11 @@ class Observer:
     # -- calls -----------------------------------------------------------------------------------------
 
     def told(
-        self, file: str, version: str, commit: str | None, names: tuple[str, ...], called: script.Called
+        self, file: str, version: str, commit: str | None, names: tuple[str, ...], called: script.ScriptCall
     ) -> None:
         """Take in one call of ``hooks/FILE``. It waits for nothing."""
         failure: Failure | None = None if called.kind is None else _FAILURES.get(called.kind, "crash")
-        record = Record(
+        record = HookCallRecord(
             script=file,
             hook=called.hook,
             at=called.at,
@@ -73,7 +73,7 @@ class Observer:
         self._books.records.add(record)
         self._rest(file, version, called)
         silent = called.kind is None and not called.answer
-        ended = probation.Ended(
+        ended = probation.CallEnd(
             called.hook, "silent" if silent else called.kind, called.ms, called.answer, called.why
         )
         if called.hook == "discover" and called.kind is None:
@@ -90,20 +90,20 @@ class Observer:
         """Whether the script is given a pause from this hook, since it failed too often in a row."""
         return hook != "discover" and supervisor.resting(self._pauses, file, hook, version, _now()) > 0
 
-    def _rest(self, file: str, version: str, called: script.Called) -> None:
+    def _rest(self, file: str, version: str, called: script.ScriptCall) -> None:
         if called.kind in (None, "unknown"):
             self._pauses = supervisor.answered(self._pauses, file, called.hook, version)
             return
         if called.hook == "discover":
             return
         self._pauses, said = supervisor.faltered(
-            self._pauses, file, called.hook, version, _now(), supervisor.Patience()
+            self._pauses, file, called.hook, version, _now(), supervisor.FailurePolicy()
         )
         self._dirty = True
         if said:
             log.warning("script=%s resting=%s", file, script.show(said))
 
-    def _count(self, path: str, version: str, ended: probation.Ended) -> None:
+    def _count(self, path: str, version: str, ended: probation.CallEnd) -> None:
         before = self._probation
         self._probation, verdict = probation.called(before, path, version, ended, _now(), self._limits)
         self._dirty = self._dirty or self._probation is not before

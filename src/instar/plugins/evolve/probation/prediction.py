@@ -1,4 +1,4 @@
-"""Predictions: what a candidate says it will do, and whether it did (issue 6, `expect`). Pure; time is an argument.
+"""Predictions: what a candidate says it will do, and whether it did (`expect`). Pure; time is an argument.
 
 A prediction names a hook, a field of its calls, a bound and a deadline::
 
@@ -91,7 +91,7 @@ class Prediction(msgspec.Struct, frozen=True):
     minutes: float | None = None
 
 
-class Call(msgspec.Struct, frozen=True):
+class MeasuredCall(msgspec.Struct, frozen=True):
     """One call of a hook: its duration in ms, how it failed (None: it did not), and its answer."""
 
     hook: str
@@ -149,7 +149,7 @@ def restore(kept: Any) -> Prediction:
     return msgspec.convert(kept, Prediction)
 
 
-def observe(prediction: Prediction, course: Course, call: Call) -> Course:
+def observe(prediction: Prediction, course: Course, call: MeasuredCall) -> Course:
     """Return the course after one more call of the script."""
     if call.hook != prediction.hook or course.calls >= (prediction.calls or math.inf):
         return course

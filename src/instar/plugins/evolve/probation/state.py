@@ -1,4 +1,4 @@
-"""Probation: the first calls of a version that was installed decide whether it stays (issue 6, "on probation").
+"""Probation: the first calls of a version that was installed decide whether it stays.
 
 Pure: a state in, a state out, time as an argument (ms of the wall clock). The state is JSON-able; `load` and `dump`
 read and write it. Its owner keeps it where the model cannot write, at the latest after each verdict.
@@ -18,10 +18,10 @@ The rules:
 - ``silent`` (nothing was answered) counts where the kept version's calls of this hook all answered something.
 - ``unknown`` (the script says that it does not know the hook) on a hook that the kept version answered decides at
   once: the script is not asked again, so no further call could.
-- More than `Limits.failures` failures within the first `Limits.calls` calls roll the version back; so does a
-  prediction that is broken (`prediction`).
-- After `Limits.calls` calls the version is kept; one with a prediction that is still open stays on trial until that is
-  decided, and only the prediction can take it back then.
+- More than `ProbationLimits.failures` failures within the first `ProbationLimits.calls` calls roll the version back;
+  so does a prediction that is broken (`prediction`).
+- After `ProbationLimits.calls` calls the version is kept; one with a prediction that is still open stays on trial
+  until that is decided, and only the prediction can take it back then.
 - What says nothing about the script is not given to `called`: a call that was cancelled, or that could not be started
   since the runtime is closing.
 
@@ -36,7 +36,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from instar.plugins.evolve.probation import prediction
-from instar.plugins.evolve.probation.prediction import Call, Course, Prediction
+from instar.plugins.evolve.probation.prediction import Course, MeasuredCall, Prediction
 
 Kind = Literal["crash", "signal", "timeout", "malformed", "flood", "unstarted", "silent", "unknown"]
 """How a call ended that gave nothing of use. `crash` is an exit code other than 0, `flood` too much output."""
@@ -54,14 +54,14 @@ _DETAILS: Final = 10
 _DETAIL: Final = 300
 
 
-class Limits(msgspec.Struct, frozen=True):
+class ProbationLimits(msgspec.Struct, frozen=True):
     """`evolve.probation_failures` and `evolve.probation_calls` of the person's settings."""
 
     failures: int = 3
     calls: int = 50
 
 
-class Ended(msgspec.Struct, frozen=True):
+class CallEnd(msgspec.Struct, frozen=True):
     """How one call of a script ended: `kind` None is a call that answered; `why` is for people."""
 
     hook: str
@@ -71,7 +71,7 @@ class Ended(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-class Past(msgspec.Struct, frozen=True):
+class CallHistory(msgspec.Struct, frozen=True):
     """How the calls of one hook ended: how many there were, and how many of each kind. Old ones fade."""
 
     calls: float = 0.0
@@ -82,7 +82,7 @@ class Past(msgspec.Struct, frozen=True):
         return self.kinds.get(kind, 0.0) / self.calls if self.calls else 0.0
 
 
-class Fault(msgspec.Struct, frozen=True):
+class CountedFailure(msgspec.Struct, frozen=True):
     """One failure that counted."""
 
     hook: str
@@ -100,28 +100,28 @@ class OnTrial(msgspec.Struct, frozen=True):
     since: int
     calls: int = 0
     failed: int = 0
-    faults: tuple[Fault, ...] = ()
-    past: Mapping[str, Past] = {}
+    faults: tuple[CountedFailure, ...] = ()
+    past: Mapping[str, CallHistory] = {}
     expect: Prediction | None = None
     course: Course | None = None
     leaving: str | None = None
 
 
-class Standing(msgspec.Struct, frozen=True):
+class FileProbation(msgspec.Struct, frozen=True):
     """One file: its kept version, how that one's calls ended, and the version on trial."""
 
     kept: str
-    past: Mapping[str, Past] = {}
+    past: Mapping[str, CallHistory] = {}
     trial: OnTrial | None = None
 
 
 class Probation(msgspec.Struct, frozen=True):
     """The whole state, by file."""
 
-    files: Mapping[str, Standing] = {}
+    files: Mapping[str, FileProbation] = {}
 
 
-class Kept(msgspec.Struct, frozen=True):
+class ProbationPassed(msgspec.Struct, frozen=True):
     """A version passed its probation. `text` says how, with its prediction."""
 
     file: str
@@ -138,7 +138,7 @@ class RollBack(msgspec.Struct, frozen=True):
     why: str
 
 
-Verdict = Kept | RollBack
+Verdict = ProbationPassed | RollBack
 
 
 def load(saved: Any) -> Probation:
@@ -163,7 +163,7 @@ def installed(
     known = () if standing is None else (standing.kept, standing.trial.version if standing.trial else None)
     if standing is None or before not in known:
         # Put there behind our back, and accepted since: nothing is known of how it does.
-        standing = Standing(before)
+        standing = FileProbation(before)
     course = None if expect is None else Course(now)
     trial = None if version == standing.kept else OnTrial(version, now, expect=expect, course=course)
     return _with(state, file, msgspec.structs.replace(standing, trial=trial))
@@ -171,7 +171,7 @@ def installed(
 
 def placed(state: Probation, file: str, version: str) -> Probation:
     """Take a version that a person put there, or accepted, as kept: it is on nobody's probation."""
-    return _with(state, file, Standing(version))
+    return _with(state, file, FileProbation(version))
 
 
 def removed(state: Probation, file: str) -> Probation:
@@ -180,7 +180,7 @@ def removed(state: Probation, file: str) -> Probation:
 
 
 def called(
-    state: Probation, file: str, version: str, ended: Ended, now: int, limits: Limits
+    state: Probation, file: str, version: str, ended: CallEnd, now: int, limits: ProbationLimits
 ) -> tuple[Probation, Verdict | None]:
     """Take one call of `version` into account; the verdict, if this call brought it about.
 
@@ -188,7 +188,7 @@ def called(
     """
     standing = state.files.get(file)
     if standing is None:
-        standing = Standing(version)
+        standing = FileProbation(version)
     trial = standing.trial
     if trial is not None and version == trial.version:
         return _tried(state, file, standing, trial, ended, now, limits)
@@ -198,7 +198,7 @@ def called(
     return state, None
 
 
-def passed(state: Probation, now: int, limits: Limits) -> tuple[Probation, list[Verdict]]:
+def passed(state: Probation, now: int, limits: ProbationLimits) -> tuple[Probation, list[Verdict]]:
     """Judge what is decided by time alone: call it now and then, and at start (`wakes` says when it matters)."""
     verdicts: list[Verdict] = []
     for file, standing in state.files.items():
@@ -237,7 +237,7 @@ def rolled_back(state: Probation, file: str, version: str) -> Probation:
     return _with(state, file, msgspec.structs.replace(standing, trial=None))
 
 
-def describe(state: Probation, file: str, now: int, limits: Limits) -> str | None:
+def describe(state: Probation, file: str, now: int, limits: ProbationLimits) -> str | None:
     """Return how the trial of `file` stands, for people; None when nothing of it is on trial."""
     standing = state.files.get(file)
     if standing is None or standing.trial is None:
@@ -251,7 +251,13 @@ def describe(state: Probation, file: str, now: int, limits: Limits) -> str | Non
 
 
 def _tried(
-    state: Probation, file: str, standing: Standing, trial: OnTrial, ended: Ended, now: int, limits: Limits
+    state: Probation,
+    file: str,
+    standing: FileProbation,
+    trial: OnTrial,
+    ended: CallEnd,
+    now: int,
+    limits: ProbationLimits,
 ) -> tuple[Probation, Verdict | None]:
     if trial.leaving is not None:
         return state, None
@@ -264,11 +270,11 @@ def _tried(
     return _judged(state, file, standing, trial, now, limits)
 
 
-def _counted(trial: OnTrial, before: Mapping[str, Past], ended: Ended) -> OnTrial:
+def _counted(trial: OnTrial, before: Mapping[str, CallHistory], ended: CallEnd) -> OnTrial:
     past = _added(trial.past, ended)
     faults = trial.faults
     if ended.kind is not None and _excess(before, past, ended.hook, ended.kind) and len(faults) < _DETAILS:
-        faults = (*faults, Fault(ended.hook, ended.kind, ended.why[:_DETAIL]))
+        faults = (*faults, CountedFailure(ended.hook, ended.kind, ended.why[:_DETAIL]))
     failed = sum(_excess(before, past, hook, kind) for hook, one in past.items() for kind in one.kinds)
     leaving = None
     if ended.kind == "unknown" and _excess(before, past, ended.hook, ended.kind):
@@ -278,25 +284,25 @@ def _counted(trial: OnTrial, before: Mapping[str, Past], ended: Ended) -> OnTria
     )
 
 
-def _excess(before: Mapping[str, Past], now: Mapping[str, Past], hook: str, kind: str) -> int:
+def _excess(before: Mapping[str, CallHistory], now: Mapping[str, CallHistory], hook: str, kind: str) -> int:
     """How many of the calls that ended so are failures that the version before did not have."""
-    was = before.get(hook, Past())
+    was = before.get(hook, CallHistory())
     if kind == _ANSWERED or (kind not in FAILURES and (not was.rate(_ANSWERED) or was.rate("silent"))):
         return 0
     excused = math.ceil(min(1.0, _SLACK * was.rate(kind)) * now[hook].calls - _BITS)
     return max(0, math.floor(now[hook].kinds[kind] - excused))
 
 
-def _expected(trial: OnTrial, ended: Ended) -> OnTrial:
+def _expected(trial: OnTrial, ended: CallEnd) -> OnTrial:
     if trial.expect is None or trial.course is None:
         return trial
     failure = ended.kind if ended.kind in FAILURES else None
-    call = Call(ended.hook, ended.ms, failure, ended.answer)
+    call = MeasuredCall(ended.hook, ended.ms, failure, ended.answer)
     return msgspec.structs.replace(trial, course=prediction.observe(trial.expect, trial.course, call))
 
 
 def _judged(
-    state: Probation, file: str, standing: Standing, trial: OnTrial, now: int, limits: Limits
+    state: Probation, file: str, standing: FileProbation, trial: OnTrial, now: int, limits: ProbationLimits
 ) -> tuple[Probation, Verdict | None]:
     why = trial.leaving
     if why is None and trial.failed > limits.failures:
@@ -312,10 +318,12 @@ def _judged(
         return state, None
     text = f"kept after {trial.calls} calls, of which {trial.failed} failed anew"
     text += f"; its prediction {finding.outcome}: {finding.text}" if finding is not None else ""
-    return _with(state, file, Standing(trial.version, trial.past)), Kept(file, trial.version, text)
+    return _with(state, file, FileProbation(trial.version, trial.past)), ProbationPassed(
+        file, trial.version, text
+    )
 
 
-def _why(trial: OnTrial, limits: Limits) -> str:
+def _why(trial: OnTrial, limits: ProbationLimits) -> str:
     said: dict[str, int] = {}
     for fault in trial.faults:
         one = f"{fault.hook} {fault.kind}" + (f" ({fault.why})" if fault.why else "")
@@ -333,15 +341,15 @@ def _finding(trial: OnTrial, now: int) -> prediction.Finding | None:
     return prediction.judge(trial.expect, trial.course, now)
 
 
-def _added(past: Mapping[str, Past], ended: Ended) -> dict[str, Past]:
+def _added(past: Mapping[str, CallHistory], ended: CallEnd) -> dict[str, CallHistory]:
     """The past with one call more."""
-    one = past.get(ended.hook, Past())
+    one = past.get(ended.hook, CallHistory())
     kind = ended.kind or _ANSWERED
     fade = 0.5 if one.calls >= _RECENT else 1.0
     kinds = {name: count * fade for name, count in one.kinds.items()}
     kinds[kind] = kinds.get(kind, 0.0) + 1
-    return {**past, ended.hook: Past(one.calls * fade + 1, kinds)}
+    return {**past, ended.hook: CallHistory(one.calls * fade + 1, kinds)}
 
 
-def _with(state: Probation, file: str, standing: Standing) -> Probation:
+def _with(state: Probation, file: str, standing: FileProbation) -> Probation:
     return Probation({**state.files, file: standing})

@@ -1,4 +1,4 @@
-"""Supervision: too many failures in a short time stop the retrying (issue 6, "Around it").
+"""Supervision: too many failures in a short time stop the retrying.
 
 Two rules, as in the supervisors of Erlang/OTP and systemd, both pure: a state in, a state out, with the time as an
 argument (ms of the wall clock) and JSON-able states.
@@ -9,9 +9,9 @@ thaws it, or for a pause that doubles each time and begins again from the first 
 no window of that length holds more than `most` attempts that failed while it was not frozen. What was under way when it
 froze is counted with what comes after the freeze.
 
-*Pauses*, one for each script and hook: after `Patience.failures` failures in a row the script is not called for that
-hook for a pause that doubles with each further failure, up to `Patience.longest`; after each pause one call tries it
-again, and one success, or a new version, ends it. That it rests is said once.
+*Pauses*, one for each script and hook: after `FailurePolicy.failures` failures in a row the script is not called for
+that hook for a pause that doubles with each further failure, up to `FailurePolicy.longest`; after each pause one call
+tries it again, and one success, or a new version, ends it. That it rests is said once.
 
 A clock that is put back ends a script's pause, and begins a freeze anew once `settled` was asked.
 """
@@ -50,7 +50,7 @@ class Attempts(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-class Patience(msgspec.Struct, frozen=True):
+class FailurePolicy(msgspec.Struct, frozen=True):
     """How long a script that fails is called on, times in ms."""
 
     failures: int = 5
@@ -131,7 +131,7 @@ def answered(state: Pauses, file: str, hook: str, version: str) -> Pauses:
 
 
 def faltered(
-    state: Pauses, file: str, hook: str, version: str, now: int, limits: Patience
+    state: Pauses, file: str, hook: str, version: str, now: int, limits: FailurePolicy
 ) -> tuple[Pauses, str | None]:
     """Take note of a call that failed; the sentence that is to be said, the first time that it has to rest.
 

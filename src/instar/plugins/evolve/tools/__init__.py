@@ -1,17 +1,18 @@
 """evolve's own tools: the way out of a broken script, there whatever state the scripts are in.
 
-Names and parameters: seed 000 "builtin tools"; `tool_list`, `tool_invoke`, `log`, `rollback`, `pending`: issue 7.
+Names and parameters are those of opencode-evolve's README; `tool_list`, `tool_invoke`, `log`, `rollback` and `pending`
+are instar's own.
 """
 
 from collections.abc import Sequence
 
 from instar.plugin import Tool
 from instar.plugins.evolve.discovery import PREFIX
-from instar.plugins.evolve.engine import Engine
+from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.tools import clock, definition, hooks, invoke, past, prompts
 
 
-def build(engine: Engine, prefixes: Sequence[str], taken: Sequence[str]) -> dict[str, Tool]:
+def build(engine: EvolveEngine, prefixes: Sequence[str], taken: Sequence[str]) -> dict[str, Tool]:
     """Return evolve's own tools by full name.
 
     `prefixes` are the names of the scripts, under which each tool goes too unless that name is `taken` by

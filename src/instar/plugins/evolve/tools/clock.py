@@ -7,8 +7,8 @@ from datetime import UTC, datetime, tzinfo
 from typing import Final
 
 from instar.plugin import ToolContext, ToolFailure, ToolResult, wire
-from instar.plugins.evolve.engine import Engine
-from instar.plugins.evolve.tools.definition import Definition, tool
+from instar.plugins.evolve.engine import EvolveEngine
+from instar.plugins.evolve.tools.definition import ToolDefinition, tool
 
 _ZONE: Final = {
     "type": "string",
@@ -16,7 +16,7 @@ _ZONE: Final = {
 }
 
 
-def tools(engine: Engine) -> dict[str, Definition]:
+def tools(engine: EvolveEngine) -> dict[str, ToolDefinition]:
     """Return the tools by name."""
 
     async def heartbeat_time(args: wire.Plain, context: ToolContext) -> ToolResult:

@@ -6,13 +6,13 @@ import msgspec
 
 from instar.plugin import Ask, Tool, ToolContext, ToolResult, wire
 from instar.plugins.evolve.discovery import PREFIX, asked_about, remembered
-from instar.plugins.evolve.making import Cause
+from instar.plugins.evolve.install import ChangeCause
 
 Execute = Callable[[wire.Plain, ToolContext], Awaitable[ToolResult]]
 Permissions = Callable[[wire.Plain, ToolContext], Sequence[Ask]]
 
 
-class Definition(msgspec.Struct, frozen=True):
+class ToolDefinition(msgspec.Struct, frozen=True):
     """A tool without its name. `about` is the argument whose value is asked about; "" for the tool as a whole."""
 
     description: str
@@ -30,7 +30,7 @@ def tool(
     optional: Sequence[str] = (),
     about: str = "",
     repeatable: bool = False,
-) -> Definition:
+) -> ToolDefinition:
     """Return a tool with these properties, all of them required but the `optional` ones."""
     schema: wire.Plain = {
         "type": "object",
@@ -38,10 +38,10 @@ def tool(
         "required": [name for name in properties if name not in optional],
         "additionalProperties": False,
     }
-    return Definition(description, schema, execute, about, repeatable)
+    return ToolDefinition(description, schema, execute, about, repeatable)
 
 
-def named(name: str, made: Definition, aliases: tuple[str, ...]) -> Tool:
+def named(name: str, made: ToolDefinition, aliases: tuple[str, ...]) -> Tool:
     """Return the tool under its full name and its other ones."""
     full = f"{PREFIX}_{name}"
     return Tool(
@@ -55,9 +55,9 @@ def named(name: str, made: Definition, aliases: tuple[str, ...]) -> Tool:
     )
 
 
-def cause_of(name: str, context: ToolContext) -> Cause:
+def cause_of(name: str, context: ToolContext) -> ChangeCause:
     """Return what a change is put down to that a call of the tool `name`, without its prefix, makes."""
-    return Cause(
+    return ChangeCause(
         tool=f"{PREFIX}_{name}",
         session=context.session_id,
         call=context.call_id,

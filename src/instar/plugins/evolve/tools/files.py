@@ -6,15 +6,15 @@ from typing import Any, Final
 
 from instar.plugin import ToolContext, ToolFailure, ToolResult, wire
 from instar.plugins.evolve import edit
-from instar.plugins.evolve.candidate import Refused
-from instar.plugins.evolve.engine import Engine
+from instar.plugins.evolve.candidate import CandidateRefused
+from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.evolution import Installed
-from instar.plugins.evolve.gate.judge import Verdict
-from instar.plugins.evolve.making import NotChanged
+from instar.plugins.evolve.gate.judge import GateVerdict
+from instar.plugins.evolve.gate_context import Change
+from instar.plugins.evolve.install import NotChanged
 from instar.plugins.evolve.probation import prediction
-from instar.plugins.evolve.scene import Change
 from instar.plugins.evolve.tools.definition import cause_of
-from instar.plugins.evolve.trial import File
+from instar.plugins.evolve.trial import TrialFile
 from instar.plugins.evolve.workspace import OutsideWorkspace
 
 CONTENT: Final = {"type": "string", "description": "The new whole text of the file."}
@@ -41,7 +41,7 @@ class Files:
 
     folder = ""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: EvolveEngine) -> None:
         self._engine = engine
 
     async def read(self, args: wire.Plain, context: ToolContext) -> ToolResult:
@@ -61,7 +61,7 @@ class Files:
             return await self._engine.evolution.change(path, change, cause, expect, _also(args))
         except prediction.Unfit as error:
             raise ToolFailure(f"{path} was not changed: {error}") from None
-        except Refused as error:
+        except CandidateRefused as error:
             raise ToolFailure(
                 f"{path} was not changed: {error}\n\n(refused at the stage {error.stage}) The workspace is as it was."
             ) from None
@@ -102,7 +102,7 @@ def editing(args: wire.Plain) -> Change:
     return lambda text: edit.replace(text, args["oldString"], args["newString"], everywhere=everywhere)[0]
 
 
-def verdict_text(verdict: Verdict) -> str:
+def verdict_text(verdict: GateVerdict) -> str:
     """Return what the gate found, a sentence a stage, with the whole replay where it says more."""
     said = []
     if verdict.registration is not None and verdict.registration.test is None:
@@ -114,13 +114,13 @@ def verdict_text(verdict: Verdict) -> str:
     return "\n".join(said)
 
 
-def _also(args: Mapping[str, Any]) -> dict[str, File]:
+def _also(args: Mapping[str, Any]) -> dict[str, TrialFile]:
     """The test that a new script brings, under the script's own stem."""
     if args.get("test") is None:
         return {}
     stem, _, suffix = str(args["file"]).rpartition(".")
     name = f"{stem}_test.{suffix}" if stem else f"{suffix}_test"
-    return {f"tests/{name}": File(str(args["test"]).encode(), 0o755)}
+    return {f"tests/{name}": TrialFile(str(args["test"]).encode(), 0o755)}
 
 
 def commit_text(installed: Installed) -> str:

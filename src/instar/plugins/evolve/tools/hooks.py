@@ -3,12 +3,12 @@
 from typing import Final
 
 from instar.plugin import ToolContext, ToolResult, wire
-from instar.plugins.evolve.candidate import Refused
-from instar.plugins.evolve.engine import Engine
-from instar.plugins.evolve.making import NotChanged
+from instar.plugins.evolve.candidate import CandidateRefused
+from instar.plugins.evolve.engine import EvolveEngine
+from instar.plugins.evolve.gate_context import Change
+from instar.plugins.evolve.install import NotChanged
 from instar.plugins.evolve.probation import prediction
-from instar.plugins.evolve.scene import Change
-from instar.plugins.evolve.tools.definition import Definition, tool
+from instar.plugins.evolve.tools.definition import ToolDefinition, tool
 from instar.plugins.evolve.tools.files import (
     CONTENT,
     EDIT,
@@ -34,7 +34,7 @@ _GATE: Final = (
 _CREATES: Final = " A new script needs a test."
 
 
-def tools(engine: Engine) -> dict[str, Definition]:
+def tools(engine: EvolveEngine) -> dict[str, ToolDefinition]:
     """Return the tools by name."""
     own = _Hooks(engine)
     files = [entry.name for entry in engine.scripts.runnable()]
@@ -89,7 +89,7 @@ class _Hooks(Files):
         path = self._path(args)
         try:
             verdict = await self._engine.evolution.validate(path, str(args["content"]))
-        except (Refused, NotChanged) as error:
+        except (CandidateRefused, NotChanged) as error:
             return ToolResult(f"{path} would be refused: {error}", title=f"{path}: refused")
         metadata = {"file": str(args["file"]), "test_output": verdict.test, "raises": list(verdict.raised)}
         would = "would wait for a person" if verdict.raised else "would be installed"

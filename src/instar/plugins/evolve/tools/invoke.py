@@ -12,7 +12,7 @@ import msgspec
 from instar.plugin import Tool, ToolContext, ToolResult, wire
 from instar.plugins.evolve import parameters
 from instar.plugins.evolve.discovery import OWN, PREFIX
-from instar.plugins.evolve.tools.definition import Definition, tool
+from instar.plugins.evolve.tools.definition import ToolDefinition, tool
 
 LONGEST: Final = 40_000
 """Characters of tools that are shown whole; of the others the names are."""
@@ -20,7 +20,7 @@ _MOST_NAMES: Final = 500
 _INVOKE: Final = f"{PREFIX}_tool_invoke"
 
 
-def tools(scripts: Collection[str]) -> dict[str, Definition]:
+def tools(scripts: Collection[str]) -> dict[str, ToolDefinition]:
     """Return the tools by name; `scripts` are the full names of the scripts' tools, which are listed first."""
 
     async def listing(args: wire.Plain, context: ToolContext) -> ToolResult:
@@ -41,7 +41,7 @@ def tools(scripts: Collection[str]) -> dict[str, Definition]:
             listing,
             optional=["filter"],
         ),
-        "tool_invoke": Definition(
+        "tool_invoke": ToolDefinition(
             "Call any of your tools by its name, also one that was added since this session began.",
             parameters.schema(_INVOKE, {"name": _NAME, "args": _ARGS}),
             _invoke,

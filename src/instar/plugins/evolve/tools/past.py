@@ -5,16 +5,16 @@ from collections.abc import Callable
 from typing import Final
 
 from instar.plugin import Ask, ToolContext, ToolFailure, ToolResult, git, process, wire
+from instar.plugins.evolve.agent_rollback import AgentRollback
 from instar.plugins.evolve.discovery import PREFIX, remembered
-from instar.plugins.evolve.engine import Engine
+from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.gate import pending
 from instar.plugins.evolve.history import timeline
 from instar.plugins.evolve.history.revision import NoSuchChange, Revision
-from instar.plugins.evolve.history.timeline import Page
+from instar.plugins.evolve.history.timeline import TimelinePage
 from instar.plugins.evolve.history.trailers import counted, one_line
-from instar.plugins.evolve.making import NotChanged, commit_of
-from instar.plugins.evolve.tools.definition import Definition, cause_of, tool
-from instar.plugins.evolve.undoing import Undoing
+from instar.plugins.evolve.install import NotChanged, commit_of
+from instar.plugins.evolve.tools.definition import ToolDefinition, cause_of, tool
 
 _SHOWN: Final = 20
 _MOST: Final = 100
@@ -34,7 +34,7 @@ _ID: Final = {"type": "string", "description": "Show this one with its diff, by 
 _UNREADABLE: Final = (git.GitError, process.ProcessError)
 
 
-def tools(engine: Engine, aliases: Callable[[str], tuple[str, ...]]) -> dict[str, Definition]:
+def tools(engine: EvolveEngine, aliases: Callable[[str], tuple[str, ...]]) -> dict[str, ToolDefinition]:
     """Return the tools by name; `aliases` gives the other full names of a tool of evolve's."""
     own = _Past(engine, aliases)
     return {
@@ -63,24 +63,24 @@ def tools(engine: Engine, aliases: Callable[[str], tuple[str, ...]]) -> dict[str
 class _Past:
     """The tools' code."""
 
-    def __init__(self, engine: Engine, aliases: Callable[[str], tuple[str, ...]]) -> None:
+    def __init__(self, engine: EvolveEngine, aliases: Callable[[str], tuple[str, ...]]) -> None:
         self._engine = engine
         self._aliases = aliases
-        self._undoing = Undoing(engine.books, engine.evolution)
+        self._agent_rollback = AgentRollback(engine.books, engine.evolution)
 
     async def log(self, args: wire.Plain, context: ToolContext) -> ToolResult:
         file, limit = str(args.get("file", "")).removeprefix("./"), args.get("limit", _SHOWN)
         books = self._engine.books
-        told = await timeline.page(books.revisions, books.chronicle, Page(limit, file=file))
+        told = await timeline.page(books.revisions, books.audit_log, TimelinePage(limit, file=file))
         what = f"change of {file}" if file else "change"
         return ToolResult(told.text() or f"(no {what} is known)", counted(len(told.changes), "change"))
 
     async def rollback(self, args: wire.Plain, context: ToolContext) -> ToolResult:
         cause = cause_of("rollback", context)
         try:
-            revision = await self._undoing.find(str(args.get("ref", "")))
+            revision = await self._agent_rollback.find(str(args.get("ref", "")))
             await self._ask(revision, context)
-            changed = await self._engine.back.roll_back(revision.id, cause, self._undoing.check)
+            changed = await self._engine.rollback.roll_back(revision.id, cause, self._agent_rollback.check)
         except (NotChanged, NoSuchChange) as error:
             raise ToolFailure(f"nothing was rolled back: {error}") from None
         except _UNREADABLE as error:

@@ -1,10 +1,10 @@
 """Listing, reading, writing and editing prompts."""
 
 from instar.plugin import ToolContext, ToolFailure, ToolResult, wire
-from instar.plugins.evolve.engine import Engine
+from instar.plugins.evolve.engine import EvolveEngine
+from instar.plugins.evolve.gate_context import Change
 from instar.plugins.evolve.probation import prediction
-from instar.plugins.evolve.scene import Change
-from instar.plugins.evolve.tools.definition import Definition, tool
+from instar.plugins.evolve.tools.definition import ToolDefinition, tool
 from instar.plugins.evolve.tools.files import (
     CONTENT,
     EDIT,
@@ -20,7 +20,7 @@ from instar.plugins.evolve.tools.files import (
 )
 
 
-def tools(engine: Engine) -> dict[str, Definition]:
+def tools(engine: EvolveEngine) -> dict[str, ToolDefinition]:
     """Return the tools by name."""
     own = _Prompts(engine)
     names = engine.scripts.workspace.prompt_files()

@@ -1,0 +1,135 @@
+"""Views of a turn: `TurnView` for pipes, `JsonView` for programs; `terminal.py` has the one for a terminal."""
+
+import time
+from typing import Any
+
+import click
+import msgspec
+
+from instar import wire
+from instar.cli.text import note, short
+from instar.event import (
+    Retry,
+)
+from instar.message import (
+    MessageError,
+    Part,
+    StepFinishPart,
+    StepStartPart,
+    TextPart,
+    ToolCompleted,
+    ToolError,
+    ToolPart,
+    ToolPending,
+    error_text,
+    part_to_plain,
+)
+
+
+class ToolLine(msgspec.Struct, frozen=True):
+    """A tool call in a line: `seconds` and `problem` are None while it runs, `problem` when all went well."""
+
+    name: str
+    title: str
+    seconds: float | None = None
+    problem: str | None = None
+
+
+def tool_line(part: ToolPart) -> ToolLine:
+    """Return what a line says about a tool call; its title is else the first argument that is a text."""
+    state = part.state
+    title = getattr(state, "title", None)
+    if not title and not isinstance(state, ToolPending):
+        title = next((value for value in state.input.values() if isinstance(value, str)), "")
+    name, title = short(part.tool), short(title or "")
+    match state:
+        case ToolCompleted(time=span, metadata=metadata):
+            problem = "aborted" if metadata.get("interrupted") else None
+            return ToolLine(name, title, (span.end - span.start) / 1000, problem)
+        case ToolError(time=span, error=error):
+            return ToolLine(name, title, (span.end - span.start) / 1000, short(error))
+        case _:
+            return ToolLine(name, title)
+
+
+def retry_text(status: Retry) -> str:
+    """Return a sentence about a model call that failed and is tried again."""
+    # Start-up time: a call that is tried again has brought the room along.
+    from instar.turn.step import RETRIES
+
+    seconds = max(0.0, status.next / 1000 - time.time())
+    return f"{status.message}; trying again in {seconds:.0f} s (attempt {status.attempt} of {RETRIES})"
+
+
+class TurnView:
+    """Shows a turn in a pipe: the answer's text on stdout, tool calls and troubles as short lines on stderr."""
+
+    streams = False
+    """Whether parts are wanted as they grow; else a part is handed over once, whole, and never taken back."""
+
+    def delta(self, part: Part, text: str) -> None:
+        """Show what was added to a text or reasoning part."""
+
+    def part(self, part: Part) -> None:
+        """Show a part: each change of it when the view streams, else the whole one."""
+        if isinstance(part, TextPart) and part.text and not part.ignored:
+            click.echo(part.text, color=True)
+        elif isinstance(part, ToolPart):
+            line = tool_line(part)
+            mark = "+" if line.problem is None else "!"
+            words = (mark, line.name, line.title, f"({line.seconds or 0:.1f} s)", line.problem)
+            click.echo(" ".join(word for word in words if word), err=True)
+
+    def note(self, text: str, style: str = "dim") -> None:
+        """Show something else that happened; `style` is for a terminal."""
+        note(text)
+
+    def error(self, error: MessageError) -> None:
+        """Show that the turn failed."""
+        self.note(error_text(error), "red")
+
+    def limit(self, text: str) -> None:
+        """Show that a limit stopped the turn."""
+        self.note(text, "red")
+
+    def tick(self) -> None:
+        """Show that time goes by; called once a second while no question waits for the person."""
+
+    def close(self, session_id: str) -> None:
+        """Show what the turn took."""
+
+
+class JsonView(TurnView):
+    """One JSON object a line, as ``opencode run --format json`` prints them; notes stay on stderr."""
+
+    _KINDS: dict[type[Any], str] = {  # noqa: RUF012 - never changed
+        StepStartPart: "step_start",
+        TextPart: "text",
+        ToolPart: "tool_use",
+        StepFinishPart: "step_finish",
+    }
+
+    def __init__(self, session_id: str) -> None:
+        self._session_id = session_id
+        self._step_id = ""
+
+    def part(self, part: Part) -> None:
+        """Print a whole part; a step's start once: it is published again with its snapshot."""
+        if isinstance(part, StepStartPart):
+            if part.id == self._step_id:
+                return
+            self._step_id = part.id
+        if kind := self._KINDS.get(type(part)):
+            self._print(kind, part=part_to_plain(part))
+
+    def error(self, error: MessageError) -> None:
+        """Print the error of a turn."""
+        self._print("error", error=wire.to_plain(error))
+
+    def limit(self, text: str) -> None:
+        """Print a limit as an error of our own name."""
+        self._print("error", error={"name": "LimitReached", "data": {"message": text}})
+
+    def _print(self, kind: str, **rest: Any) -> None:
+        head = {"type": kind, "timestamp": time.time_ns() // 1_000_000, "sessionID": self._session_id}
+        click.echo(wire.encode({**head, **rest}))

@@ -1,0 +1,79 @@
+"""instar's own operations."""
+
+from collections.abc import Callable
+from typing import Any
+
+from instar.api.operation import flagship_operations
+from instar.api.stats import LimitsReport, Resumed, Stats, StopBody, StopReport, StopsReport
+from instar.client.endpoint import C, Calls, carried_out_by, endpoint, stream
+from instar.event import Event
+
+
+class InstarStopCalls(Calls[C]):
+    """``instar.stop``."""
+
+    @endpoint("POST", "/instar/stop/resume")
+    def resume(self, body: StopBody | None = None) -> Resumed:
+        """Let what is automatic go on in the directory's project, whatever stopped it."""
+
+    @endpoint("GET", "/instar/stop")
+    def list(self) -> StopsReport:
+        """List the stops that a person made, and whether one keeps what is automatic from beginning here."""
+
+    @endpoint("POST", "/instar/stop")
+    def all(self, body: StopBody | None = None) -> StopReport:
+        """End every turn in the directory's project, in whichever process it runs, as ``instar stop``."""
+
+
+class FlagshipCalls(Calls[C]):
+    """``instar.evolve`` and others that flagships carry out: as they declare them, with their types."""
+
+    def __init__(self, connection: C, name: str) -> None:
+        super().__init__(connection)
+        self._name = name
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        wanted = f"instar.{self._name}.{name}"
+        for bounds in flagship_operations().values():
+            for bound in bounds:
+                if bound.operation.id == wanted:
+                    return carried_out_by(bound).over(self.connection)
+        raise AttributeError(f"there is no operation {wanted}")
+
+
+class InstarCalls(Calls[C]):
+    """``instar``."""
+
+    def __init__(self, connection: C) -> None:
+        super().__init__(connection)
+        self.stop = InstarStopCalls(connection)
+        self.evolve = FlagshipCalls(connection, "evolve")
+        self.heartbeat = FlagshipCalls(connection, "heartbeat")
+        self.hooks = FlagshipCalls(connection, "hooks")
+        self.self = FlagshipCalls(connection, "self")
+
+    @stream("/instar/event")
+    def event(self, *, last_event_id: str | None = None, directory: str | None = None) -> Event:
+        """Follow all events, those of instar's own types too; of one directory, if it is named."""
+
+    @endpoint("GET", "/instar/stats")
+    def stats(
+        self,
+        *,
+        by: str = "",
+        days: int | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        session: str = "",
+        project: str | None = None,
+        tools: bool = False,
+    ) -> Stats:
+        """Tell what model calls used and cost, as ``instar stats``: all projects', or those that the query chooses."""
+
+    @endpoint("GET", "/instar/limits")
+    def limits(self, *, session: str | None = None) -> LimitsReport:
+        """Tell which limits are set, what was used of them, and what is left."""
+
+    @endpoint("GET", "/instar/metrics")
+    def metrics(self) -> str:
+        """Get the server's figures in Prometheus' text format."""

@@ -1,1 +1,0 @@
-"""Made by tests/client/generator.py from the server's operations; change those instead."""

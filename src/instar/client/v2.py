@@ -1,0 +1,292 @@
+"""opencode's newer operations, under ``/api``."""
+
+from typing import Literal
+
+from instar.api.project import CopyBody, CopyRemoveBody, FileSystemEntry, ProjectCopy
+from instar.api.terminal import PtyCreateBody, PtyTicketConnectToken, PtyUpdateBody
+from instar.api.v2 import (
+    AgentV2Info,
+    CodeBody,
+    CommandV2Info,
+    Health,
+    IntegrationAttempt,
+    IntegrationAttemptStatus,
+    IntegrationInfo,
+    KeyBody,
+    LabelBody,
+    Located,
+    LocationInfo,
+    ModelV2Info,
+    OAuthBody,
+    ProviderV2Info,
+    ReferenceInfo,
+    SkillV2Info,
+)
+from instar.api.v2_session import Data, PermissionSavedInfo, PermissionV2Request
+from instar.client.endpoint import C, Calls, endpoint, stream
+from instar.client.v2_session import V2SessionCalls
+from instar.event import Event, Pty, QuestionAsked
+
+
+class V2IntegrationAttemptCalls(Calls[C]):
+    """``v2.integration.attempt``."""
+
+    @endpoint("GET", "/api/integration/attempt/{attemptID}")
+    def status(self, attempt_id: str) -> Located[IntegrationAttemptStatus]:
+        """Tell how a login stands."""
+
+    @endpoint("POST", "/api/integration/attempt/{attemptID}/complete")
+    def complete(self, attempt_id: str, body: CodeBody) -> None:
+        """End a login with the code that the person was shown."""
+
+    @endpoint("DELETE", "/api/integration/attempt/{attemptID}")
+    def cancel(self, attempt_id: str) -> None:
+        """Forget a login that was begun; nothing happens where there is none."""
+
+
+class V2IntegrationConnectCalls(Calls[C]):
+    """``v2.integration.connect``."""
+
+    @endpoint("POST", "/api/integration/{integrationID}/connect/key")
+    def key(self, integration_id: str, body: KeyBody) -> None:
+        """Keep a key."""
+
+    @endpoint("POST", "/api/integration/{integrationID}/connect/oauth")
+    def oauth(self, integration_id: str, body: OAuthBody) -> Located[IntegrationAttempt]:
+        """Begin a login by what a plugin offers."""
+
+
+class V2PermissionRequestCalls(Calls[C]):
+    """``v2.permission.request``."""
+
+    @endpoint("GET", "/api/permission/request")
+    def list(self) -> Located[list[PermissionV2Request]]:
+        """List the calls of a directory that wait for a permission."""
+
+
+class V2PermissionSavedCalls(Calls[C]):
+    """``v2.permission.saved``."""
+
+    @endpoint("DELETE", "/api/permission/saved/{id}")
+    def remove(self, id: str) -> None:
+        """Take back what was allowed for always; nothing happens where there is no such thing."""
+
+    @endpoint("GET", "/api/permission/saved")
+    def list(self, *, project_id: str | None = None) -> Data[list[PermissionSavedInfo]]:
+        """List what was allowed for always in a directory's worktree."""
+
+
+class V2QuestionRequestCalls(Calls[C]):
+    """``v2.question.request``."""
+
+    @endpoint("GET", "/api/question/request")
+    def list(self) -> Located[list[QuestionAsked]]:
+        """List the questions of a directory that wait."""
+
+
+class V2AgentCalls(Calls[C]):
+    """``v2.agent``."""
+
+    @endpoint("GET", "/api/agent")
+    def list(self) -> Located[list[AgentV2Info]]:
+        """List the agents."""
+
+
+class V2CommandCalls(Calls[C]):
+    """``v2.command``."""
+
+    @endpoint("GET", "/api/command")
+    def list(self) -> Located[list[CommandV2Info]]:
+        """List the commands of the settings."""
+
+
+class V2CredentialCalls(Calls[C]):
+    """``v2.credential``."""
+
+    @endpoint("PATCH", "/api/credential/{credentialID}")
+    def update(self, credential_id: str, body: LabelBody) -> None:
+        """Name a login that is kept; nothing happens where there is none."""
+
+    @endpoint("DELETE", "/api/credential/{credentialID}")
+    def remove(self, credential_id: str) -> None:
+        """Forget a login that is kept; nothing happens where there is none."""
+
+
+class V2EventCalls(Calls[C]):
+    """``v2.event``."""
+
+    @stream("/api/event")
+    def subscribe(self, *, last_event_id: str | None = None) -> Event:
+        """Follow the events of all directories, in the form of the newer routes."""
+
+
+class V2FsCalls(Calls[C]):
+    """``v2.fs``."""
+
+    @endpoint("GET", "/api/fs/find")
+    def find(
+        self, *, query: str, type: Literal["file", "directory"] | None = None, limit: int | None = None
+    ) -> Located[list[FileSystemEntry]]:
+        """Find files and folders whose path holds these letters in this order, best first."""
+
+    @endpoint("GET", "/api/fs/read/{path:path}")
+    def read(self, path: str) -> str:
+        """Read a file's bytes."""
+
+    @endpoint("GET", "/api/fs/list")
+    def list(self, *, path: str = "") -> Located[list[FileSystemEntry]]:
+        """List the files and folders in a folder; links are left out."""
+
+
+class V2HealthCalls(Calls[C]):
+    """``v2.health``."""
+
+    @endpoint("GET", "/api/health")
+    def get(self) -> Health:
+        """Say that the server is well."""
+
+
+class V2IntegrationCalls(Calls[C]):
+    """``v2.integration``."""
+
+    def __init__(self, connection: C) -> None:
+        super().__init__(connection)
+        self.attempt = V2IntegrationAttemptCalls(connection)
+        self.connect = V2IntegrationConnectCalls(connection)
+
+    @endpoint("GET", "/api/integration/{integrationID}")
+    def get(self, integration_id: str) -> Located[IntegrationInfo]:
+        """Get one of what a person may connect."""
+
+    @endpoint("GET", "/api/integration")
+    def list(self) -> Located[list[IntegrationInfo]]:
+        """List what a person may connect, and what of it is connected."""
+
+
+class V2LocationCalls(Calls[C]):
+    """``v2.location``."""
+
+    @endpoint("GET", "/api/location")
+    def get(self) -> LocationInfo:
+        """Get the location that a request is about: its directory and its project."""
+
+
+class V2ModelCalls(Calls[C]):
+    """``v2.model``."""
+
+    @endpoint("GET", "/api/model")
+    def list(self) -> Located[list[ModelV2Info]]:
+        """List the models that can be called."""
+
+
+class V2PermissionCalls(Calls[C]):
+    """``v2.permission``."""
+
+    def __init__(self, connection: C) -> None:
+        super().__init__(connection)
+        self.request = V2PermissionRequestCalls(connection)
+        self.saved = V2PermissionSavedCalls(connection)
+
+
+class V2ProjectCopyCalls(Calls[C]):
+    """``v2.project_copy``."""
+
+    @endpoint("POST", "/experimental/project/{projectID}/copy")
+    def create(self, project_id: str, body: CopyBody) -> ProjectCopy:
+        """Make a copy of the project's last commit in a new folder below the one that is named."""
+
+    @endpoint("DELETE", "/experimental/project/{projectID}/copy")
+    def remove(self, project_id: str, body: CopyRemoveBody) -> None:
+        """Remove a copy; without `force` one that holds work of its own stays."""
+
+    @endpoint("POST", "/experimental/project/{projectID}/copy/refresh")
+    def refresh(self, project_id: str) -> None:
+        """Look again which copies there are. There is nothing to do: they are looked for each time."""
+
+
+class V2ProviderCalls(Calls[C]):
+    """``v2.provider``."""
+
+    @endpoint("GET", "/api/provider/{providerID}")
+    def get(self, provider_id: str) -> Located[ProviderV2Info]:
+        """Get a provider that can be called."""
+
+    @endpoint("GET", "/api/provider")
+    def list(self) -> Located[list[ProviderV2Info]]:
+        """List the providers that can be called."""
+
+
+class V2PtyCalls(Calls[C]):
+    """``v2.pty``."""
+
+    @endpoint("POST", "/api/pty")
+    def create(self, body: PtyCreateBody | None = None) -> Located[Pty]:
+        """Open a terminal and start a program in it."""
+
+    @endpoint("GET", "/api/pty/{ptyID}")
+    def get(self, pty_id: str) -> Located[Pty]:
+        """Get a terminal."""
+
+    @endpoint("PUT", "/api/pty/{ptyID}")
+    def update(self, pty_id: str, body: PtyUpdateBody | None = None) -> Located[Pty]:
+        """Set a terminal's title and size."""
+
+    @endpoint("DELETE", "/api/pty/{ptyID}")
+    def remove(self, pty_id: str) -> None:
+        """End a terminal's program and forget the terminal."""
+
+    @endpoint("POST", "/api/pty/{ptyID}/connect-token")
+    def connect_token(self, pty_id: str) -> Located[PtyTicketConnectToken]:
+        """Get a ticket for a connection; asked for with the header ``x-opencode-ticket: 1``."""
+
+    @endpoint("GET", "/api/pty")
+    def list(self) -> Located[list[Pty]]:
+        """List the terminals, oldest first."""
+
+
+class V2QuestionCalls(Calls[C]):
+    """``v2.question``."""
+
+    def __init__(self, connection: C) -> None:
+        super().__init__(connection)
+        self.request = V2QuestionRequestCalls(connection)
+
+
+class V2ReferenceCalls(Calls[C]):
+    """``v2.reference``."""
+
+    @endpoint("GET", "/api/reference")
+    def list(self) -> Located[list[ReferenceInfo]]:
+        """List the references. Always empty: instar has none."""
+
+
+class V2SkillCalls(Calls[C]):
+    """``v2.skill``."""
+
+    @endpoint("GET", "/api/skill")
+    def list(self) -> Located[list[SkillV2Info]]:
+        """List the skills."""
+
+
+class V2Calls(Calls[C]):
+    """``v2``."""
+
+    def __init__(self, connection: C) -> None:
+        super().__init__(connection)
+        self.agent = V2AgentCalls(connection)
+        self.command = V2CommandCalls(connection)
+        self.credential = V2CredentialCalls(connection)
+        self.event = V2EventCalls(connection)
+        self.fs = V2FsCalls(connection)
+        self.health = V2HealthCalls(connection)
+        self.integration = V2IntegrationCalls(connection)
+        self.location = V2LocationCalls(connection)
+        self.model = V2ModelCalls(connection)
+        self.permission = V2PermissionCalls(connection)
+        self.project_copy = V2ProjectCopyCalls(connection)
+        self.provider = V2ProviderCalls(connection)
+        self.pty = V2PtyCalls(connection)
+        self.question = V2QuestionCalls(connection)
+        self.reference = V2ReferenceCalls(connection)
+        self.session = V2SessionCalls(connection)
+        self.skill = V2SkillCalls(connection)

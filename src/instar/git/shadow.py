@@ -1,0 +1,237 @@
+"""The shadow repository: a git folder of instar's own whose worktree is the project.
+
+The person's repository, its index, its settings and its hooks are neither read nor written by it. What
+``.gitattributes`` files ask for (filters, line endings, encodings) is switched off, so that a file's bytes
+are what is kept, and nothing that a repository names is run. Differences are in opencode's shape
+(`SnapshotFileDiff` of its HTTP interface).
+"""
+
+import asyncio
+import fcntl
+import hashlib
+import os
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final, Literal
+
+from instar.git import GitError, common_folder, git, git_bytes
+from instar.message import FileDiff
+from instar.process import Processes
+from instar.wire.document import atomic_write
+
+LIMIT: Final = 60.0
+"""Seconds that one git command may take; a project's first snapshot reads every file."""
+WAIT: Final = 10.0
+"""Seconds that another process's snapshot of the same files is waited for."""
+
+_CONFIG: Final = """[core]
+\trepositoryformatversion = 0
+\tbare = false
+\tfilemode = true
+\tsymlinks = true
+\tautocrlf = false
+\tsafecrlf = false
+"""
+_ATTRIBUTES: Final = "* -text !eol !crlf -ident -filter !working-tree-encoding !diff !merge\n"
+"""Above every ``.gitattributes`` of the project: a file's bytes are kept as they are."""
+LONGEST: Final = 256 * 1024
+"""Characters of one file's patch; a longer one is left out, its counts stay."""
+_COMPARE: Final = ("diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv")
+_STATUS: Final[dict[str, Literal["added", "deleted", "modified"]]] = {"A": "added", "D": "deleted"}
+_SPECIAL: Final = frozenset("\\*?[]#! \t")
+
+
+class ShadowBusy(Exception):
+    """Another process works in the shadow repository; the text names the folder."""
+
+
+class Shadow:
+    """The shadow repository of one worktree. Use it from one event loop, its commands while it is `held`."""
+
+    def __init__(self, processes: Processes, worktree: Path, data: Path) -> None:
+        key = hashlib.sha256(os.fsencode(worktree)).hexdigest()[:32]
+        self.folder = data / "snapshot" / key
+        self.worktree = worktree
+        self._data = data
+        self._processes = processes
+        self._lock = asyncio.Lock()
+        self._ready = False
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Hold the repository: one command at a time, also across processes. Raises `ShadowBusy` and `OSError`."""
+        async with self._lock:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                await self._locked(handle)
+                if not self._ready:
+                    await self._prepare()
+                    self._ready = True
+                # Whoever left it is gone: the lock is ours.
+                (self.folder / "index.lock").unlink(missing_ok=True)
+                yield
+            finally:
+                os.close(handle)
+
+    async def run(
+        self, *args: str, stdin: bytes = b"", index: Path | None = None, check: bool = True
+    ) -> bytes:
+        """Run a git command on the shadow; `index` is another index file. Raises `GitError`, `ProcessError`."""
+        env = {
+            "GIT_DIR": str(self.folder),
+            "GIT_WORK_TREE": str(self.worktree),
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_ATTR_NOSYSTEM": "1",
+        }
+        if index is not None:
+            env["GIT_INDEX_FILE"] = str(index)
+        return await git_bytes(
+            self._processes, self.worktree, *args, check=check, timeout=LIMIT, stdin=stdin, env=env
+        )
+
+    async def names(self, *args: str, stdin: bytes = b"") -> list[bytes]:
+        """Run a git command whose output is records that end with a null byte, and return them."""
+        return [record for record in (await self.run(*args, stdin=stdin)).split(b"\0") if record]
+
+    @property
+    def index(self) -> Path:
+        """The index file: it remembers each file's size and times, so that what did not change is not read."""
+        return self.folder / "index"
+
+    def stamp(self) -> tuple[int, int, int] | None:
+        """Return what tells one state of the index from another; None where there is none yet."""
+        try:
+            found = self.index.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    async def _locked(self, handle: int) -> None:
+        deadline = asyncio.get_running_loop().time() + WAIT
+        pause = 0.002
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise ShadowBusy(
+                        f"another process still works in {self.folder} after {WAIT:g} s"
+                    ) from None
+            await asyncio.sleep(pause)
+            pause = min(0.1, pause * 2)
+
+    async def _prepare(self) -> None:
+        """Lay the repository out and write its settings; without ``git init``, which would be one more process."""
+        for name in ("objects", "refs", "info"):
+            (self.folder / name).mkdir(exist_ok=True)
+        config = _CONFIG
+        excludes = await git(
+            self._processes, self.worktree, "config", "--type=path", "--get", "core.excludesFile", check=False
+        )
+        if excludes.strip():
+            config += f"\texcludesFile = {_quoted(excludes.strip())}\n"
+        self._write("HEAD", "ref: refs/heads/main\n")
+        self._write("config", config)
+        self._write("info/attributes", _ATTRIBUTES)
+        self._write("info/exclude", self._excluded())
+
+    def _excluded(self) -> str:
+        """What the person's repository excludes without a ``.gitignore``, and instar's own data if it lies inside."""
+        own: Sequence[str] = ()
+        if self._data.is_relative_to(self.worktree):
+            place = "/" + str(self._data.relative_to(self.worktree)) + "/"
+            own = ["".join("\\" + letter if letter in _SPECIAL else letter for letter in place)]
+        common = common_folder(self.worktree)
+        theirs = common / "info" / "exclude" if common is not None else None
+        text = theirs.read_text("utf-8", "surrogateescape") if theirs is not None and theirs.is_file() else ""
+        return "\n".join([text, *own]) + "\n"
+
+    def _write(self, name: str, text: str) -> None:
+        path, data = self.folder / name, text.encode("utf-8", "surrogateescape")
+        if not path.is_file() or path.read_bytes() != data:
+            atomic_write(path, data)
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+async def changed_names(shadow: Shadow, before: str, after: str) -> list[str]:
+    """Return the names of the files that differ, relative to the worktree, in git's order."""
+    if before == after:
+        return []
+    found = await shadow.names(*_COMPARE, "--name-only", "-z", before, after)
+    return [name.decode() for name in found]
+
+
+async def unified_diff(shadow: Shadow, before: str, after: str) -> str:
+    """Return the whole difference as a unified diff."""
+    return (await shadow.run(*_COMPARE, "-p", before, after)).decode(errors="replace")
+
+
+async def file_diffs(
+    shadow: Shadow, before: str, after: str, only: Collection[str] | None = None
+) -> list[FileDiff]:
+    """Return each file that differs, with its counts and its patch; `only` names the files wanted."""
+    if before == after:
+        return []
+    listed = _listed(await shadow.names(*_COMPARE, "--raw", "--numstat", "-z", before, after))
+    wanted = [one for one in listed if only is None or one[0] in only]
+    if not wanted:
+        return []
+    patches = await _patches(shadow, before, after, listed)
+    return [
+        FileDiff(
+            file=name,
+            patch=patches.get(name),
+            additions=added,
+            deletions=deleted,
+            status=_STATUS.get(letter, "modified"),
+        )
+        for name, letter, added, deleted in wanted
+    ]
+
+
+def _listed(records: list[bytes]) -> list[tuple[str, str, int, int]]:
+    """Name, status letter, lines added and deleted of each file, from ``--raw --numstat -z``."""
+    letters: dict[str, str] = {}
+    counts: dict[str, tuple[int, int]] = {}
+    given = iter(records)
+    for record in given:
+        if record.startswith(b":"):
+            letters[next(given).decode()] = record.rpartition(b" ")[2][:1].decode()
+        else:
+            added, deleted, name = record.split(b"\t", 2)
+            counts[name.decode()] = (_count(added), _count(deleted))
+    return [(name, letter, *counts.get(name, (0, 0))) for name, letter in letters.items()]
+
+
+def _count(number: bytes) -> int:
+    """Lines of a text; of a binary file git prints a dash."""
+    return int(number) if number.isdigit() else 0
+
+
+async def _patches(
+    shadow: Shadow, before: str, after: str, listed: list[tuple[str, str, int, int]]
+) -> dict[str, str]:
+    """Each file's patch by its name; empty where they are too long together."""
+    try:
+        whole = await unified_diff(shadow, before, after)
+    except GitError:
+        return {}
+    # A line of content begins with a blank, a sign or a backslash: only a header begins with this word.
+    chunks = ("\n" + whole).split("\ndiff --git ")[1:]
+    found: dict[str, str] = {}
+    for name, letter, _, _ in listed:
+        # A file that became a link is one file deleted and one added: two chunks.
+        count = 2 if letter == "T" else 1
+        taken, chunks = chunks[:count], chunks[count:]
+        patch = "".join(f"diff --git {chunk}\n" for chunk in (one.removesuffix("\n") for one in taken))
+        if len(patch) <= LONGEST:
+            found[name] = patch
+    return found

@@ -1,0 +1,311 @@
+"""The kill switch: `instar stop` is an event that every running instar hears before it does anything more.
+
+A stop is kept in a file in instar's data folder, which no child of the model can see, and has an id. Whoever is about
+to call a model or a tool looks whether the last stop that holds for its directory is one that it knows of (one stat
+when nothing changed). Ids are compared, never times: a clock that is set back or forward undoes no stop.
+
+What a stop means in a directory that it covers:
+
+- A turn that had begun before it ends.
+- A session goes on once a person has prompted it after the stop, and so do the sessions that are made from then on.
+- Until then, or until a person resumes what goes by itself (`StopFile.resume`), nothing automatic begins a turn in it.
+
+A file that cannot be read stops everything: a gate fails closed.
+"""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from instar.api.stats import QueuedPrompts, StopMade, StoppedSession, StopReport, StopsReport
+from instar.git import common_folder, find_worktree
+from instar.store import StoreError
+from instar.store.lease import HeldSession, is_dead, running, waiting
+from instar.wire.document import atomic_write, locked
+
+EVERYWHERE: Final = "*"
+"""The scope of a stop that holds for every directory."""
+RESUME: Final = "instar stop --resume lets what is automatic go on"
+_REPAIR: Final = "run instar stop, which writes it anew"
+_PATIENCE: Final = 6.0
+"""Seconds that is waited for turns to end: they need one, on a machine under load some more."""
+_LOOK: Final = 0.05
+
+
+class StopFileError(Exception):
+    """The file of stops cannot be read; the text says which, why, and what to do."""
+
+
+class StopOrdered(asyncio.CancelledError):
+    """`instar stop` ends what was about to happen: it is treated as an abort."""
+
+
+class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One stop. `scope` is the folder that it covers, or `EVERYWHERE`; `time` is in ms since the epoch, for people.
+
+    `resumed` are the scopes in which a person has let what is automatic go on since.
+    """
+
+    id: str
+    scope: str
+    time: int
+    resumed: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """Return in words who stopped what and when."""
+        where = "everything" if self.scope == EVERYWHERE else self.scope
+        return f"instar stop ended {where} at {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(self.time / 1000))}"
+
+
+class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    version: Literal[1]
+    stops: tuple[Stop, ...]
+
+
+def scope_of(directory: Path) -> str:
+    """Return what a stop in `directory` covers: its repository's main worktree, or the folder itself outside of one."""
+    real = directory.resolve()
+    worktree = find_worktree(real)
+    if worktree is None:
+        return str(real)
+    common = common_folder(worktree)
+    return str(common.parent if common is not None and common.name == ".git" else worktree)
+
+
+def covers(scope: str, directory: Path) -> bool:
+    """Whether a stop of `scope` holds in `directory`: it, or its repository, is or lies in the folder."""
+    if scope == EVERYWHERE:
+        return True
+    return directory.resolve().is_relative_to(scope) or Path(scope_of(directory)).is_relative_to(scope)
+
+
+class StopFile:
+    """The file of stops below the data folder: the last stop of each scope, oldest first."""
+
+    def __init__(self, data: Path) -> None:
+        self.path = data / "halt" / "stops.json"
+
+    def read(self) -> tuple[Stop, ...]:
+        """Return the stops; none where there is no file. Raises `StopFileError`."""
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=_Kept).stops
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+        except (OSError, msgspec.MsgspecError, ValueError, RecursionError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            raise StopFileError(
+                f"nothing may run, since {self.path} cannot be read ({why}): it says what was stopped; {_REPAIR}"
+            ) from error
+
+    def add(self, scope: str, now: int) -> Stop:
+        """Stop a scope. A file that could not be read is put aside, and the stop covers everything then.
+
+        Raises `OSError` when the stop could not be written: nothing was stopped.
+        """
+        with locked(self.path.parent):
+            try:
+                earlier = self.read()
+            except StopFileError:
+                # Whatever it covered has to stay stopped.
+                earlier, scope = (), EVERYWHERE
+                with contextlib.suppress(OSError):
+                    self.path.replace(self.path.with_suffix(".unreadable"))
+            stop = Stop(secrets.token_hex(8), scope, now)
+            self._write((*(one for one in earlier if not _within(one.scope, scope)), stop))
+        return stop
+
+    def resume(self, scope: str) -> None:
+        """Let what is automatic go on in a scope, whatever stopped it. Raises `StopFileError` and `OSError`."""
+        with locked(self.path.parent):
+            stops = self.read()
+            if stops:
+                self._write(tuple(_resumed(one, scope) for one in stops))
+
+    def _write(self, stops: tuple[Stop, ...]) -> None:
+        atomic_write(self.path, msgspec.json.format(msgspec.json.encode(_Kept(1, stops))), 0o600)
+
+
+def _within(inner: str, outer: str) -> bool:
+    return outer == EVERYWHERE or (inner != EVERYWHERE and Path(inner).is_relative_to(outer))
+
+
+def _resumed(stop: Stop, scope: str) -> Stop:
+    kept = tuple(one for one in stop.resumed if not _within(one, scope))
+    return msgspec.structs.replace(stop, resumed=(*kept, scope))
+
+
+class StopState:
+    """What the stops mean for the sessions of one directory's instance. To be used on one event loop."""
+
+    def __init__(self, stops: StopFile, directory: Path, clock: Callable[[], int] | None = None) -> None:
+        self._stops = stops
+        self._path = str(stops.path)
+        self._clock = clock or (lambda: time.time_ns() // 1_000_000)
+        self._places = {directory.resolve(), Path(scope_of(directory))}
+        self._seen: tuple[int, ...] | None = None
+        self._last: Stop | None = None
+        self._problem = ""
+        self._heard = ""
+        self._known: dict[str, str] = {}
+        self._begun: dict[str, str] = {}
+        self.opened = self.last_id()
+
+    def last_id(self) -> str:
+        """Return the id of the last stop that holds here, empty without one, ``?`` when that cannot be told."""
+        self._look()
+        return "?" if self._problem else self._id
+
+    def halted(self) -> int:
+        """Return when the stop was made, in ms, that still keeps automatic work from beginning here; 0 without one."""
+        self._look()
+        if self._problem:
+            return self._clock()
+        stop = self._last
+        return 0 if stop is None or self._goes_on(stop) else stop.time
+
+    def why(self, session_id: str = "") -> str | None:
+        """Return why nothing may go on in a session, or beside all sessions; None when it may."""
+        self._look()
+        if self._problem:
+            return self._problem
+        stop = self._last
+        if stop is None:
+            return None
+        if self._begun.get(session_id, stop.id) != stop.id:
+            return stop.text()
+        known = self._known.get(session_id, "") if session_id else self._heard
+        return None if known == stop.id or self._goes_on(stop) else stop.text()
+
+    def check(self, session_id: str) -> None:
+        """Raise `StopOrdered` when nothing may go on in a session."""
+        if self.why(session_id) is not None:
+            raise StopOrdered
+
+    def person_prompted(self, session_id: str) -> None:
+        """A person prompts a session: it goes on, whatever was stopped so far. Raises `StopFileError`."""
+        self._look()
+        if self._problem:
+            raise StopFileError(self._problem)
+        self._heard = self._known[session_id] = self._id
+
+    def session_made(self, session_id: str) -> None:
+        """A session was made: it may do what a person's last prompt has let go on here."""
+        self._known[session_id] = self._heard
+
+    def inherit(self, session_id: str, caller: str) -> None:
+        """A session works for another one from now on, a sub-agent's for its caller's."""
+        self._known[session_id] = self._known.get(caller, "")
+
+    def begin(self, session_id: str) -> None:
+        """A turn begins in a session: each later stop ends it."""
+        self._begun[session_id] = self.last_id()
+
+    def finish(self, session_id: str) -> None:
+        """The session's turn is over."""
+        self._begun.pop(session_id, None)
+
+    @property
+    def _id(self) -> str:
+        return "" if self._last is None else self._last.id
+
+    def _goes_on(self, stop: Stop) -> bool:
+        return any(self._covered(scope) for scope in stop.resumed)
+
+    def _covered(self, scope: str) -> bool:
+        return scope == EVERYWHERE or any(place.is_relative_to(scope) for place in self._places)
+
+    def _look(self) -> None:
+        """Read the file when it is another than at the last look."""
+        try:
+            found = os.stat(self._path)  # noqa: PTH116 - asked for many times a turn
+            seen = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
+        except (FileNotFoundError, NotADirectoryError):
+            self._last, self._problem, self._seen = None, "", None
+            return
+        except OSError:  # reading says what is wrong
+            seen = None
+        if seen is not None and seen == self._seen:
+            return
+        try:
+            stops, self._problem, self._seen = self._stops.read(), "", seen
+        except StopFileError as error:
+            # It is read again each time: the person may repair it in place.
+            self._problem, self._seen = str(error), None
+            return
+        self._last = next((one for one in reversed(stops) if self._covered(one.scope)), None)
+
+
+class NotStopped(Exception):
+    """A stop could not be written: nothing was stopped. The text says why."""
+
+
+async def stop(data: Path, database: Path, scope: str) -> StopReport:
+    """Write a stop and wait until what ran has ended. Raises `NotStopped` when it could not be written."""
+    before, problem = await asyncio.to_thread(_running, database)
+    try:
+        made = StopFile(data).add(scope, _now())
+    except OSError as error:
+        raise NotStopped(
+            f"nothing was stopped: {error.filename or data}: {error.strerror or error}"
+        ) from error
+    # Once more: what began meanwhile was stopped too.
+    found = {
+        (run.session_id, run.owner): run
+        for run in [*before, *(await asyncio.to_thread(_running, database))[0]]
+    }
+    ours = {key: run for key, run in found.items() if covers(made.scope, Path(run.directory))}
+    left = await _ending(database, set(ours))
+    try:
+        found_waiting = await asyncio.to_thread(waiting, database)
+        queued = [one for one in found_waiting if covers(made.scope, Path(one.directory))]
+    except StoreError as error:
+        queued, problem = [], problem or str(error)
+    ended = [_ended(run, key not in left) for key, run in ours.items()]
+    prompts = [QueuedPrompts(**msgspec.structs.asdict(one)) for one in queued]
+    return StopReport(_made(made), ended, prompts, len(found) - len(ours), problem)
+
+
+def stop_report(data: Path, state: StopState) -> StopsReport:
+    """Return the stops that are kept, and what they mean for the instance of `state`. Raises `StopFileError`."""
+    return StopsReport([_made(one) for one in StopFile(data).read()], state.halted())
+
+
+async def _ending(database: Path, runs: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Wait until nobody holds these sessions; return those that are still held when patience is over."""
+    until = time.monotonic() + _PATIENCE
+    left = runs
+    while left and time.monotonic() < until:
+        held, problem = await asyncio.to_thread(_running, database)
+        left = left & {(run.session_id, run.owner) for run in held} if not problem else left
+        await asyncio.sleep(_LOOK if left else 0)
+    return left
+
+
+def _running(database: Path) -> tuple[list[HeldSession], str]:
+    """The sessions that living processes hold, and why that cannot be told."""
+    try:
+        return [run for run in running(database, _now()) if not is_dead(run.owner)], ""
+    except StoreError as error:
+        return [], str(error)
+
+
+def _ended(run: HeldSession, ended: bool) -> StoppedSession:
+    host, _, rest = run.owner.partition(":")
+    number = rest.partition(":")[0]
+    pid = int(number) if number.isdigit() else None
+    return StoppedSession(run.session_id, run.title, run.directory, host, pid, ended)
+
+
+def _made(one: Stop) -> StopMade:
+    return StopMade(one.id, one.scope, one.time, one.resumed)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,179 @@
+"""Installs a change of a workspace in one transaction, and reports it to the log, subscribers and the audit log."""
+
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from instar.plugin import document, event
+from instar.plugins.evolve.books import Books
+from instar.plugins.evolve.gate import authority
+from instar.plugins.evolve.history import trailers
+from instar.plugins.evolve.history.audit_log import AuditEntry, By
+from instar.plugins.evolve.history.audit_log import Kind as Happened
+from instar.plugins.evolve.history.commits import WorkspaceCommit
+from instar.plugins.evolve.ledger.book import LedgerError
+from instar.plugins.evolve.ledger.lock import WorkspaceBusy
+from instar.plugins.evolve.ledger.transaction import Changed, ChangeRefused
+from instar.plugins.evolve.trial import TrialFile
+
+log = logging.getLogger("instar.evolve")
+
+
+class NotChanged(Exception):
+    """A change was not made. The text says why and what to do. The workspace is unchanged."""
+
+
+class ChangeCause(msgspec.Struct, frozen=True):
+    """Who changes something and why: the model's tool call, with the message that made it, or a person's order."""
+
+    by: By = "agent"
+    tool: str = ""
+    session: str = ""
+    call: str = ""
+    agent: str = ""
+    message: str = ""
+
+
+class ChangeInstaller:
+    """Makes the changes of one workspace, and reports them.
+
+    `publish` sends an event's properties, `refresh` is called when something was installed.
+    """
+
+    def __init__(
+        self,
+        books: Books,
+        publish: Callable[[Any], Awaitable[None]],
+        refresh: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._books = books
+        self._publish = publish
+        self._refresh = refresh
+
+    async def make(
+        self,
+        changes: Mapping[str, TrialFile | None],
+        subject: str,
+        said: trailers.Trailers,
+        kind: Literal["install", "rollback"],
+    ) -> Changed:
+        """Put files in place (None deletes) as one commit. Raises `NotChanged`."""
+        with explained():
+            return await self._books.installer.install(changes, trailers.write(subject, said), kind)
+
+    def sha(self, path: str) -> str:
+        """Return the hash of the accepted version of a file; "" for none."""
+        version = self._books.ledger.files.get(path)
+        return "" if version is None else version.sha
+
+    async def installed(self, changed: Changed, cause: ChangeCause, cost: int) -> None:
+        """Report a change that went live."""
+        log.info(
+            "evolution=installed epoch=%d files=%s tool=%s session=%s",
+            changed.epoch,
+            ",".join(changed.files),
+            cause.tool,
+            cause.session,
+        )
+        self.happened("installed", cause, changed.files, "", changed, cost)
+        await self._publish(
+            event.EvolveInstalled(files=changed.files, epoch=changed.epoch, session_id=cause.session or None)
+        )
+        await self.live(changed)
+
+    async def refused(self, path: str, cause: ChangeCause, stage: str, why: str) -> None:
+        """Report a refused candidate."""
+        log.info("evolution=refused file=%s stage=%s", path, stage)
+        self.happened("refused", cause, [path], why, stage=stage)
+        await self._publish(
+            event.EvolveRefused(file=path, stage=stage, message=why[:2000], session_id=cause.session or None)
+        )
+
+    async def rolled_back(self, changed: Changed, cause: ChangeCause, why: str) -> None:
+        """Report a rollback, and restore the grants of the scripts."""
+        log.warning(
+            "evolution=rolledback epoch=%d files=%s why=%r", changed.epoch, ",".join(changed.files), why
+        )
+        for path in changed.files:
+            try:
+                self._regrant(path)
+            except (document.DocumentError, OSError) as error:
+                # Its scripts run behind the shield then (`ExecutionPolicy.held`).
+                log.error("evolve=grants problem=%r", str(error))
+        self.happened("rolled back", cause, changed.files, why, changed)
+        await self._publish(event.EvolveRolledback(files=changed.files, epoch=changed.epoch, message=why))
+        await self.live(changed)
+
+    async def live(self, changed: Changed) -> None:
+        """Tell all subscribers what is live now."""
+        for file in changed.files:
+            await self._publish(event.FileEdited(file=str(self._books.ledger.root / file)))
+        await self._refresh()
+
+    def happened(
+        self,
+        kind: Happened,
+        cause: ChangeCause,
+        files: list[str],
+        why: str,
+        changed: Changed | None = None,
+        cost: int | None = None,
+        stage: str = "",
+    ) -> None:
+        """Add an entry to the audit log. A failed write loses the entry, not the change."""
+        commit = commit_of(changed) if changed is not None else None
+        entry = AuditEntry(
+            kind=kind,
+            by=cause.by,
+            files=files,
+            text=why,
+            stage=stage,
+            commit=commit.id if commit is not None else "",
+            epoch=changed.epoch if changed is not None else None,
+            session=cause.session,
+            call=cause.call,
+            tool=cause.tool,
+            agent=cause.agent,
+            message=cause.message,
+            cost=cost,
+        )
+        try:
+            self._books.audit_log.add(entry)
+        except OSError as error:
+            log.warning("evolve=chronicle problem=%r", str(error))
+
+    def _regrant(self, path: str) -> None:
+        """Restore the grant of the version that is live again."""
+        folder, _, file = path.partition("/")
+        known = self._books.grants.of(file) if folder == "hooks" else None
+        if known is None:
+            return
+        held = known.versions.get(self.sha(path))
+        if held is not None:
+            grant = authority.after(known.grant, held.authority, True, self._books.grants.others(file))
+            self._books.grants.settle(file, grant)
+        elif self.sha(path) == known.own:
+            # A person's own version had no restriction: its successors may run behind the shield again.
+            self._books.grants.settle(file, authority.shielded(known.grant))
+
+
+def commit_of(changed: Changed) -> WorkspaceCommit | None:
+    """Return the commit of a change; None where git failed."""
+    return changed.commit if isinstance(changed.commit, WorkspaceCommit) else None
+
+
+def called_by(cause: ChangeCause, said: trailers.Trailers) -> trailers.Trailers:
+    """Return trailers with the session, call and agent of a cause."""
+    return msgspec.structs.replace(said, session=cause.session, call=cause.call, agent=cause.agent)
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Turn the errors of a transaction into `NotChanged`."""
+    try:
+        yield
+    except (ChangeRefused, LedgerError, WorkspaceBusy) as error:
+        raise NotChanged(f"nothing was changed: {error}") from None

@@ -1,0 +1,76 @@
+"""How the tool quotes names and values in its answers, and the refusals that it answers with.
+
+The wording of the answers is that of nanobot's tool ``self`` where it has one, as docs/compatibility.md lists. Secrets
+are masked before a value gets here.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+SHOWN: Final = 2000
+"""Characters of a value that is shown; the rest is cut, and its size is named."""
+ANSWER: Final = 30_000
+"""Characters of what a called method returned."""
+ITEMS: Final = 20
+"""Items of a map or a list that are shown."""
+KEY: Final = 80
+"""Characters of a key that are repeated in an answer."""
+DESCRIPTION: Final = """\
+Look at your own runtime and tune it. Everything is in memory only and for this session.
+
+- inspect: without a key the parameters; with a dot-path as key (max_iterations, tools) what stands there.
+- modify: set key to value; a new key keeps a value of your own.
+- reset: give key its default again, or forget a value of your own.
+- call: call a method by its dot-path, with args.
+- list_tools: the tools that you have now.
+- manage_tool: manage_action unregister takes the tool called name away, register gives it back.
+- snapshot, restore, list_snapshots: keep the parameters and your own values under a name, and set them all again."""
+"""The description of the tool."""
+
+
+class Refusal(Exception):
+    """What is asked for is not done. The text is the sentence that the model reads; it never leaves the tool."""
+
+
+class HiddenName(Refusal):
+    """A path holds the name `name`, which no action may reach."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Error: {quoted(name)} is not accessible")
+        self.name = name
+
+
+class PathNotFound(Refusal):
+    """Nothing is at `path`, for the reason `why`. `nearest` are paths like it that exist."""
+
+    def __init__(self, path: str, why: str, nearest: Sequence[str] = ()) -> None:
+        hint = f"; the nearest are {', '.join(map(repr, nearest))}" if nearest else ""
+        super().__init__(f"Error: {quoted(path)} not found: {why}{hint}")
+
+
+def cut(text: str, most: int = SHOWN) -> str:
+    """Return a text of at most `most` characters; one that was cut says how long it is."""
+    return text if len(text) <= most else f"{text[:most]}... (truncated: {len(text):,} characters)"
+
+
+def quoted(name: Any) -> str:
+    """Return a name as answers quote it, cut to 80 characters; of anything but a text only the type."""
+    text = name if isinstance(name, str) else f"<{type(name).__name__}>"
+    return repr(text if len(text) <= KEY else f"{text[:KEY]}... ({len(text):,} characters)")
+
+
+def value(given: Any) -> str:
+    """Return a value as Python writes it; of a long map or list the first 20 items."""
+    if isinstance(given, dict) and len(given) > ITEMS:
+        first = ", ".join(f"{name!r}: {item!r}" for name, item in list(given.items())[:ITEMS])
+        return cut(f"{{{first}") + f", ...}} ({len(given)} items)"
+    if isinstance(given, list) and len(given) > ITEMS:
+        return cut(f"[{', '.join(map(repr, given[:ITEMS]))}") + f", ...] ({len(given)} items)"
+    return cut(repr(given))
+
+
+def only_tighter(path: str, old: Any) -> Refusal:
+    """Return the refusal to loosen or reset a guard that is `old` now."""
+    return Refusal(
+        f"Error: {quoted(path)} guards this runtime and may only be tightened (it is {value(old)})"
+    )

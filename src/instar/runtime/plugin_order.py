@@ -1,0 +1,98 @@
+"""Which plugins an instance loads, and in which order.
+
+A flagship that judges what others did (`Flagship.last`) is loaded after them, when they have changed the settings.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from instar import wire
+from instar.git.project import Project
+from instar.plugin.load import Spec, digest, digest_of_files
+from instar.plugin.locate import PluginLocation
+from instar.settings.builtin_plugins import FLAGSHIPS, is_named, is_switched_on
+from instar.settings.load import Settings
+from instar.settings.trust import Trust
+
+Flags = Mapping[str, Any]
+
+
+def listed(read: Settings) -> list[Spec]:
+    """Return the plugins that settings and plugin folders name, in the order in which they load.
+
+    First those that are held: where one of them is loaded already, it stays as it is.
+    """
+    held = [Spec(target, held=True) for target in read.held]
+    return [*held, *(Spec(entry.target, entry.options, content=entry.content) for entry in read.plugins)]
+
+
+def early(read: Settings, environment: Mapping[str, str], flags: Flags) -> list[Spec]:
+    """Return what is loaded first: all that is listed, or that the environment or a flag asks for."""
+    return [spec for spec in _asked(read, environment, flags) if not _is_last(spec)]
+
+
+def late(read: Settings, environment: Mapping[str, str], flags: Flags, folders: Iterable[Path]) -> list[Spec]:
+    """Return what is loaded last. `read` are the settings as the other plugins have left them.
+
+    A setting of such a flagship, or a file of it in one of `folders`, switches it on too.
+    """
+    places = list(dict.fromkeys(folders))
+    named = [Spec(name) for name in FLAGSHIPS if is_named(name, read.config.data, places)]
+    return [spec for spec in [*_asked(read, environment, flags), *named] if _is_last(spec)]
+
+
+def guarding(loaded: Iterable[str]) -> list[Spec]:
+    """Return those of the flagships `loaded` for whose rules a person vouches: they know what is left of those.
+
+    A file of rules that is gone switches none of them off while an instance lives.
+    """
+    return [Spec(name) for name in dict.fromkeys(loaded) if name in FLAGSHIPS and FLAGSHIPS[name].seen]
+
+
+def marker(read: Settings, folders: Iterable[Path], trust: Trust) -> Callable[[PluginLocation], str]:
+    """Return what gives the digest of a plugin that is loaded last: what it says does not stand in its code.
+
+    It is the keys of the settings that it goes by, its files in `folders`, and what the person vouched for there.
+    """
+    where = list(dict.fromkeys(folders))
+
+    def digest_of(place: PluginLocation) -> str:
+        shipped = FLAGSHIPS.get(place.name)
+        if shipped is None:
+            return digest(place)
+        own = shipped.section.key or place.name if shipped.section else place.name
+        keys = (*shipped.keys, own)
+        blocks = {"": read.config.data, **read.config.data.get("agent", {})}
+        said = {name: [block.get(key) for key in keys] for name, block in blocks.items()}
+        come = {at: origin for at, origin in read.origins.items() if any(key in at for key in keys)}
+        known = [[str(one), trust.is_trusted(one), trust.seen(one, place.name)] for one in where]
+        files = digest_of_files(folder / name for folder in where for name in shipped.files)
+        return json.dumps([said, come, known, files], default=str, sort_keys=True) if shipped.keys else ""
+
+    return digest_of
+
+
+def places(project: Project, directory: Path, home: Path) -> list[Path]:
+    """Return the folders in which a flagship's files stand."""
+    return [*([project.worktree] if project.vcs else []), directory, home]
+
+
+def settings_of(flags: Flags) -> wire.Plain:
+    """Return the flags that are settings; the others are a flagship's own."""
+    own = {flag for shipped in FLAGSHIPS.values() for flag in (shipped.flag, *shipped.own_flags)}
+    return {name: value for name, value in flags.items() if name not in own}
+
+
+def _asked(read: Settings, environment: Mapping[str, str], flags: Flags) -> Sequence[Spec]:
+    specs = listed(read)
+    known = {spec.identity for spec in specs if not spec.held}
+    return [
+        *specs,
+        *(Spec(name) for name in FLAGSHIPS if name not in known and is_switched_on(name, environment, flags)),
+    ]
+
+
+def _is_last(spec: Spec) -> bool:
+    return spec.identity in FLAGSHIPS and FLAGSHIPS[spec.identity].last

@@ -1,0 +1,426 @@
+"""Reload: a running instance takes up what changed in the files that it is made of .
+
+`places` says which files those are, `reading` reads them, `plan` says what is different, `renewal` puts the new in the
+place of the old, and `waiting` does so when files change. What cannot be read or loaded leaves what was there.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from instar.definitions.instruction import NAMES
+from instar.definitions.markdown import complete
+from instar.definitions.skill import Skills, read_skills
+from instar.event import InstanceReloaded, make
+from instar.git.project import Project
+from instar.limits.usage import LimitsError
+from instar.mcp import ASK, Servers
+from instar.message import Rule
+from instar.plugin import PluginInput, Registry
+from instar.plugin.custom import SCRIPTS, load_tools, tool_files, tools_of
+from instar.plugin.door import LoadedPlugin, Plugins
+from instar.plugin.load import Mark, Spec, digest_of_files, load
+from instar.plugin.locate import TOOLS
+from instar.provider.resolve import Models
+from instar.runtime import introspection, plugin_order
+from instar.runtime import mcp as mcp_door
+from instar.runtime.configured import ConfiguredRooms, SettingsContext, asked
+from instar.runtime.plugin_context import Options
+from instar.session.instance import Instance
+from instar.settings.config import ConfigError
+from instar.settings.load import Settings, read_settings
+from instar.settings.paths import Paths
+from instar.settings.trust import Acceptance, CodeVerdict, Trust
+from instar.wire.document import DocumentError
+
+_WORDS: Final = {
+    "agent": "agents",
+    "command": "commands",
+    "default_agent": "agents",
+    "disabled_providers": "models",
+    "enabled_providers": "models",
+    "hooks": "",
+    "instructions": "instructions",
+    "limits": "limits",
+    "max_iterations": "limits",
+    "mcp": "",
+    "mode": "agents",
+    "model": "models",
+    "permission": "permission",
+    "plugin": "",
+    "provider": "models",
+    "small_model": "models",
+    "tools": "permission",
+}
+"""What people call a key of the settings; empty: what comes of it is told by its own name. Others are ``settings``."""
+log = logging.getLogger("instar.reload")
+LINGER: Final = 60.0
+"""Seconds that the connections of models stay after the turns that began with them: work beside turns uses them too."""
+
+
+class InstanceFiles(msgspec.Struct, frozen=True):
+    """What was read. `settings` are those before plugins changed them; `problems` are one-line sentences."""
+
+    settings: Settings
+    skills: Skills
+    ground: SettingsContext
+    problems: list[str]
+
+
+class ToolFiles(msgspec.Struct, frozen=True):
+    """The tools of the configuration folders in Python, None where there are none; a sentence for each file left out.
+
+    `scripts` are the files in JavaScript that may run: they are loaded with the plugins, and before them.
+    """
+
+    plugin: LoadedPlugin | None = None
+    scripts: list[Spec] = []
+    mark: Mark = Mark(TOOLS, {})
+    notices: list[str] = []
+    untrusted: list[str] = []
+
+
+def read(
+    options: Options, project: Project, paths: Paths, trust: Trust, before: InstanceFiles | None = None
+) -> InstanceFiles:
+    """Read everything. Raises what reading settings raises; a mistake in a definition is one of the `problems`."""
+    flags = plugin_order.settings_of(options.flags)
+    settings = read_settings(options.directory, project, paths, options.environment, flags, trust)
+    layers = before.settings.layers if before else ()
+    settings, mistakes = complete(settings, project, paths, trust, layers)
+    skills, more = read_skills(settings, project, paths, trust, before.skills if before else None)
+    own = [_saved_output(paths), *skills.rules(), ASK]
+    problems = map(str, [*[one for one in settings.unknown if one.near], *mistakes, *more])
+    ground = SettingsContext(project, paths, options.environment, trust.is_trusted, own)
+    return InstanceFiles(settings, skills, ground, [*problems, *filter(None, [trust.problem])])
+
+
+def read_tools(folders: list[Path], paths: Paths, trust: Trust, before: ToolFiles | None = None) -> ToolFiles:
+    """Load the tools of configuration folders, if their files are others than `before`: they run as code."""
+
+    def trusted(folder: Path) -> bool:
+        return folder in paths.config_homes or trust.is_trusted(folder.parent)
+
+    # Every file, also those that may not run: what is left out is said.
+    files, acceptance = tool_files(folders), Acceptance(trust)
+    judged = {
+        path: acceptance.of_file(path, _owner(path, paths)) for path in files if trusted(path.parent.parent)
+    }
+    running = [path for path, one in judged.items() if one.accepted]
+    state = {"left out": [str(path) for path in files if path not in running]}
+    scripts = [
+        Spec(str(path), tools=True, content=one.content, held=not one.accepted)
+        for path, one in judged.items()
+        if path.suffix in SCRIPTS
+    ]
+    mark = Mark(TOOLS, state, digest_of_files(path for path in running if path.suffix not in SCRIPTS))
+    if before is not None and before.mark == mark:
+        return msgspec.structs.replace(before, scripts=scripts)
+    found = load_tools(folders, trusted, lambda path: judged.get(path, CodeVerdict(False, None)))
+    tools = dict(found.tools)
+    if before is not None and before.plugin is not None:
+        for path in found.failed:
+            tools = {**tools_of(path, before.plugin.hooks["tool"]), **tools}
+    plugin = LoadedPlugin(TOOLS, {"tool": tools}) if tools else None
+    return ToolFiles(plugin, scripts, mark, found.notices, [*found.untrusted, *acceptance.problems()])
+
+
+def _owner(tool: Path, paths: Paths) -> Path:
+    """Return the folder whose trust a file of tools needs; of the person's own the home configuration folder."""
+    folder = tool.parent.parent
+    return folder if folder in paths.config_homes else folder.parent
+
+
+def _saved_output(paths: Paths) -> Rule:
+    """Tool output that was cut is saved outside the project: the model may read it without asking."""
+    return Rule(permission="external_directory", pattern=f"{paths.tool_output}/*", action="allow")
+
+
+def changed_settings(old: Settings, new: Settings) -> list[str]:
+    """Return what changed in the settings, but for what has a name of its own."""
+    before, after = old.config.data, new.config.data
+    keys = sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
+    found = dict.fromkeys(_WORDS.get(key, "settings") for key in keys)
+    found.pop("", None)
+    return list(found)
+
+
+def changed_servers(old: Settings, new: Settings) -> list[str]:
+    """Return the names of MCP servers that are another, new or gone, sorted."""
+    before, after = old.config.mcp, new.config.mcp
+    return sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+
+
+def changed_skills(old: Skills, new: Skills) -> list[str]:
+    """Return ``skills``, if one of them says something else."""
+    return ["skills"] if old.by_name != new.by_name else []
+
+
+def changed_instructions(changed: Iterable[str]) -> list[str]:
+    """Return ``instructions``, if one of the paths `changed` is a file of them."""
+    return ["instructions"] if any(Path(path).name in NAMES for path in changed) else []
+
+
+def changed_plugins(old: Sequence[LoadedPlugin], new: Sequence[LoadedPlugin]) -> list[str]:
+    """Return ``plugin:NAME`` for each one that was loaded anew, is new or gone, and ``tools``; in the new order."""
+    before, after = {id(one) for one in old}, {id(one) for one in new}
+    changed = [one for one in (*new, *old) if (id(one) in before) != (id(one) in after)]
+    return list(dict.fromkeys("tools" if one.name == "tools" else f"plugin:{one.name}" for one in changed))
+
+
+class ReloadedRuntime(Protocol):
+    """The runtime, as far as it is renewed."""
+
+    instance: Instance
+    registry: Registry
+    mcp: Servers | None
+    settings: Settings
+    notices: list[str]
+    untrusted: list[str]
+
+    def plugin_input(self, settings: Settings) -> Callable[[str], PluginInput]:
+        """Return what gives each plugin its input."""
+
+    def offer(self) -> None:
+        """Make the built-in tools anew: some name agents and skills."""
+
+
+class _Refused(Exception):
+    """Nothing of it can be taken up; the text says why."""
+
+
+class _Made(msgspec.Struct):
+    """What is to stand in the place of what is there. `back` puts back what plugins had contributed, by their names."""
+
+    plugins: Plugins
+    tools: ToolFiles
+    problems: list[str]
+    back: dict[str, Callable[[], None]]
+    settings: Settings
+    rooms: ConfiguredRooms | None = None
+
+
+class Reloader:
+    """Renews one runtime; `reading` and `tools` are what it was made of."""
+
+    def __init__(
+        self, host: ReloadedRuntime, options: Options, trust: Trust, reading: InstanceFiles, tools: ToolFiles
+    ) -> None:
+        self._host, self._options, self._trust = host, options, trust
+        self._reading, self._tools = reading, tools
+        self._said = {*host.notices, *host.untrusted}
+        self._one = asyncio.Lock()
+        self._lingering: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        """Close the connections that are kept for turns which began before a reload; none runs any more."""
+        lingering = tuple(self._lingering)
+        for task in lingering:
+            task.cancel()
+        await asyncio.gather(*lingering, return_exceptions=True)
+
+    async def run(self, changed: Collection[str] = ()) -> None:
+        """Take up what changed, and publish it as one ``instance.reloaded``; nothing, where nothing did.
+
+        `changed` are the paths of files that are known to be others: instructions are read by each new session.
+        """
+        async with self._one:
+            instance = self._host.instance
+            try:
+                found = await asyncio.to_thread(
+                    read, self._options, instance.project, instance.paths, self._trust, self._reading
+                )
+                made = await self._made(found)
+            except (DocumentError, ConfigError, LimitsError, _Refused) as error:
+                problem = f"{error}; nothing is taken up until that is mended"
+                self._publish(await self._without_strangers(), [problem])
+                return
+            old = instance.plugins.loaded
+            host, named = self._host, self._host.settings.config.mcp
+            what = [
+                *changed_settings(host.settings, made.settings),
+                *(f"mcp:{name}" for name in changed_servers(host.settings, made.settings)),
+                *changed_skills(instance.skills, found.skills),
+                *changed_instructions(changed),
+                *changed_plugins(old, made.plugins.loaded),
+            ]
+            self._stand(made, found)
+            host.mcp = await mcp_door.take_up(instance, host.mcp, named, self._options.person)
+            new = {id(one) for one in made.plugins.loaded}
+            await self._end([one for one in old if id(one) not in new])
+            self._publish(what, made.problems)
+
+    # -- made beside what is there ----------------------------------------------------------------------
+
+    async def _made(self, found: InstanceFiles) -> _Made:
+        """Make all that is new. Raises `_Refused` and what reading settings raises; nothing stands then."""
+        instance = self._host.instance
+        folders = found.settings.folders
+        tools = await asyncio.to_thread(read_tools, folders, instance.paths, self._trust, self._tools)
+        fixed = [one for one in instance.plugins.loaded if one.mark is None and one.name != TOOLS]
+        head = [one for one in fixed if one.name == mcp_door.NAME]
+        plugins = instance.plugins.with_loaded([*head, *filter(None, [tools.plugin])])
+        problems = [*found.problems, *tools.notices]
+        made = _Made(plugins, tools, problems, {}, found.settings)
+        try:
+            await self._load(made, found, [one for one in fixed if one not in head])
+        except BaseException:
+            await self._undo(made)
+            raise
+        return made
+
+    async def _load(self, made: _Made, found: InstanceFiles, fixed: list[LoadedPlugin]) -> None:
+        instance, before = self._host.instance, self._host.instance.plugins.loaded
+        given = self._options.environment, self._options.flags
+        early = [*made.tools.scripts, *plugin_order.early(found.settings, *given)]
+        made.problems += await load(early, made.plugins, self._input(made, found.settings), before=before)
+        made.plugins.replace([*made.plugins.loaded, *fixed])
+        made.settings, made.rooms, notices = await asked(made.plugins, found.settings, found.ground)
+        made.problems += [*notices, *made.rooms.problems]
+        places = plugin_order.places(instance.project, instance.directory, instance.paths.home)
+        late = [
+            *plugin_order.guarding(one.name for one in before),
+            *plugin_order.late(made.settings, *given, places),
+        ]
+        self._host.registry.release(introspection.UNUSED)
+        failed = await load(
+            late,
+            made.plugins,
+            self._input(made, made.settings),
+            before=before,
+            digest_of=plugin_order.marker(made.settings, places, self._trust),
+        )
+        made.problems += failed
+        if failed and not {spec.identity for spec in late if not spec.held} <= set(made.plugins.names):
+            # It would judge what the others do: they must not begin without it.
+            raise _Refused(failed[0])
+        self._put_back(made, before)
+
+    def _input(self, made: _Made, settings: Settings) -> Callable[[str], PluginInput]:
+        """What gives a plugin its input; what one of that name had contributed gives way first."""
+        give = self._host.plugin_input(settings)
+
+        def of(name: str) -> PluginInput:
+            if name not in made.back:
+                made.back[name] = self._host.registry.release(name)
+            return give(name)
+
+        return of
+
+    def _put_back(self, made: _Made, before: list[LoadedPlugin]) -> None:
+        """Let those that stay, since their successor failed, contribute what they did, and what failed nothing."""
+        new = {one.name for one in made.plugins.loaded if not any(one is other for other in before)}
+        for name, put_back in made.back.items():
+            if name not in new:
+                put_back()
+
+    async def _undo(self, made: _Made) -> None:
+        before = self._host.instance.plugins.loaded
+        for put_back in made.back.values():
+            put_back()
+        introspection.complete(self._host.registry)
+        await self._end([one for one in made.plugins.loaded if not any(one is other for other in before)])
+
+    # -- put in its place -------------------------------------------------------------------------------
+
+    def _stand(self, made: _Made, found: InstanceFiles) -> None:
+        """Put everything in its place; awaits nothing, so that nobody sees a part of it."""
+        host, instance = self._host, self._host.instance
+        old, rooms = instance.models, made.rooms
+        assert rooms is not None
+        plugins = made.plugins.loaded
+        same = [id(one) for one in plugins] == [id(one) for one in instance.plugins.loaded]
+        if same and made.settings.config.data == host.settings.config.data:
+            rooms = msgspec.structs.replace(rooms, models=old)
+        gone = {one.name for one in instance.plugins.loaded} - {one.name for one in plugins}
+        for name in gone:
+            host.registry.release(name)
+        rooms.stand(instance)
+        instance.skills = found.skills
+        instance.plugins.replace(plugins)
+        introspection.complete(host.registry)
+        host.settings = made.settings
+        host.offer()
+        instance.plugins.forward_events()
+        self._reading, self._tools = found, made.tools
+        host.notices[:] = made.problems
+        host.untrusted[:] = [*found.settings.dropped, *made.tools.untrusted]
+        if rooms.models is not old:
+            self._linger(self._let_go(old))
+
+    async def _let_go(self, models: Models) -> None:
+        """Close the connections of models once nothing that began with them is at work."""
+        try:
+            await self._ended()
+            await asyncio.sleep(LINGER)
+        finally:
+            await models.close()
+
+    async def _ended(self) -> None:
+        """Wait for the end of the turns that run now."""
+        running = [live.turn for live in self._host.instance.sessions.running() if live.turn is not None]
+        if running:
+            await asyncio.wait(running)
+
+    def _linger(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._lingering.add(task)
+        task.add_done_callback(self._lingering.discard)
+
+    async def _end(self, gone: list[LoadedPlugin]) -> None:
+        """Tell plugins that they are needed no more, all at the same time."""
+        plugins, known = self._host.instance.plugins, self._host.instance.plugins.idle_hosts
+        await asyncio.gather(*(plugins.end(one) for one in gone))
+        for host in plugins.idle_hosts:
+            if not any(host is one for one in known):
+                self._linger(self._leave(host))
+
+    async def _leave(self, host: Any) -> None:
+        """Close what ran plugins once no step is under way that has their tools."""
+        await self._ended()
+        await self._host.instance.plugins.close_host(host)
+
+    # -- what cannot be taken up -------------------------------------------------------------------------
+
+    async def _without_strangers(self) -> list[str]:
+        """End the code of folders that are trusted no more, whatever else cannot be read; return what that was."""
+        instance, host = self._host.instance, self._host
+        files = [one for one in self._reading.settings.plugin_files if not self._trust.is_trusted(one.folder)]
+        strange = {str(one.path.resolve()) for one in files if one.folder not in instance.paths.config_homes}
+        tools = read_tools(host.settings.folders, instance.paths, self._trust, self._tools)
+        files_left = {one.target for one in tools.scripts}
+        strange |= {one.identity for one in self._tools.scripts if one.target not in files_left}
+        if self._tools.plugin is None:
+            tools = self._tools
+        old = instance.plugins.loaded
+        new = [
+            tools.plugin if one is self._tools.plugin else one
+            for one in old
+            if not (isinstance(one.mark, Mark) and one.mark.identity in strange)
+        ]
+        kept = [one for one in new if one is not None]
+        instance.plugins.replace(kept)
+        instance.plugins.forward_events()
+        self._tools = tools
+        gone = [one for one in old if not any(one is other for other in kept)]
+        for one in gone:
+            host.registry.release(one.name)
+        await self._end(gone)
+        return changed_plugins(old, kept)
+
+    def _publish(self, what: list[str], problems: list[str]) -> None:
+        instance = self._host.instance
+        problems = list(dict.fromkeys([*problems, *self._host.untrusted]))
+        if not what and {*problems} == self._said:
+            return
+        for problem in problems:
+            if problem not in self._said:
+                log.warning("notice directory=%s: %s", instance.directory, problem)
+        self._said = {*problems}
+        what = list(dict.fromkeys(what))
+        log.info("reloaded directory=%s what=%s", instance.directory, ",".join(what) or "-")
+        instance.bus.publish(make(InstanceReloaded(what=what, problems=problems)))

@@ -1,0 +1,295 @@
+"""The runtime: the one file that knows every room. It builds an instance for a directory and is its client.
+
+Doors use it through `instar.plugin.Client`, as plugins do.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from instar.approval.permissions import Approvals
+from instar.approval.questions import Questions
+from instar.event import ServerInstanceDisposed, make
+from instar.event.bus import Bus
+from instar.git.project import discover
+from instar.git.snapshot import Snapshot
+from instar.limits.budget import Budget
+from instar.limits.stop import StopFile, StopState
+from instar.message import Origin
+from instar.plugin import (
+    Client,
+    Invalid,
+    PluginInput,
+    Registry,
+    points,
+)
+from instar.plugin.door import Plugins
+from instar.plugin.load import load
+from instar.plugin.locate import LoadError
+from instar.process import Processes
+from instar.project.watch import Watching
+from instar.project.workspace import Workspaces
+from instar.project.worktree import WorktreeAdapter
+from instar.runtime import ephemeral, introspection, mcp, plugin_order
+from instar.runtime.client import InProcessClient, InProcessSessions
+from instar.runtime.configured import ConfiguredRooms, ask_plugins, children
+from instar.runtime.plugin_context import Options, PluginContext, RuntimeServer
+from instar.runtime.reload import InstanceFiles, Reloader, ToolFiles, read, read_tools
+from instar.runtime.reload_watch import ReloadWatch, Signature, WatchedFiles
+from instar.session.instance import Instance
+from instar.session.sessions import Sessions
+from instar.session.subagent import is_subagent
+from instar.settings.config import Config
+from instar.settings.load import Settings
+from instar.settings.paths import Paths
+from instar.settings.trust import Trust
+from instar.store.sqlite import open_store
+from instar.terminal import Terminals
+from instar.tool.registry import builtin
+from instar.turn.turns import StopListener, Turns
+
+if TYPE_CHECKING:
+    from instar.client import AsyncClient
+    from instar.mcp import Servers
+
+__all__ = ["Options", "Runtime"]
+
+log = logging.getLogger("instar.runtime")
+
+_TITLE_GRACE = 2.0
+"""Seconds that closing waits for a title that is being made."""
+_WATCH_AFTER = 1.0
+"""Seconds after which files are watched: a turn that is over sooner must not pay for it."""
+
+
+class Runtime(InProcessClient):
+    """A running instance: open it with ``async with await Runtime.open(options) as runtime``.
+
+    `notices` and `untrusted` are one-line sentences for the person: what was skipped and why, and what was
+    left out because its folder is not trusted.
+    """
+
+    def __init__(
+        self, options: Options, reading: InstanceFiles, trust: Trust, build: Callable[[Client], Instance]
+    ) -> None:
+        self._options = options
+        self._reading = reading
+        self.settings = reading.settings
+        self._trust = trust
+        self._closed = False
+        self._renewal: Reloader | None = None
+        self._reloading: ReloadWatch | None = None
+        instance = build(self)
+        self.turns = Turns(instance)
+        self.registry = Registry()
+        worktrees = WorktreeAdapter(
+            instance.children, instance.project, instance.paths.worktrees, trust.is_trusted
+        )
+        workspaces = Workspaces(instance, self.registry, {"worktree": worktrees})
+        self.sessions = InProcessSessions(instance, self.turns, workspaces)
+        super().__init__(instance, self.sessions, workspaces, Origin(), ephemeral.run)
+        instance.client = self._speaking_for(Origin("tool"))
+        self._watching = Watching(self.instance)
+        self.terminals = Terminals(self.instance)
+        self._stopping = StopListener(self.instance, self.turns)
+        introspection.declare(self.registry, self.instance, self.turns, trust.is_trusted)
+        self._server = RuntimeServer(options, self)
+        self.mcp: Servers | None = None
+        self.untrusted = list(reading.settings.dropped)
+        self.notices = list(reading.problems)
+
+    @classmethod
+    async def open(cls, options: Options) -> "Runtime":
+        """Read the settings, open the store and load the plugins of a directory.
+
+        Raises what reading settings raises (a mistake in a file names its place), `LimitsError`, `StoreError`, and
+        `LoadError` where a plugin that judges the others does not load.
+        """
+        processes = Processes()
+        paths = Paths.from_environment(options.environment)
+        trust = Trust(paths, options.environment)
+        project = await discover(options.directory, processes)
+        places = WatchedFiles(options.directory, project, paths, options.environment)
+        # Before anything is read: what changes from here on is found to be another.
+        seen = places.signature()
+        reading = read(options, project, paths, trust)
+        config, ground = reading.settings.config, reading.ground
+        made = ConfiguredRooms.of(reading.settings, ground)
+        bus = Bus()
+        store = await open_store(paths.database, bus.publish)
+        plugins = Plugins(bus, points.CORE)
+        try:
+            runtime = cls(
+                options,
+                reading,
+                trust,
+                lambda client: Instance(
+                    directory=options.directory,
+                    project=project,
+                    paths=paths,
+                    config=config,
+                    limits=made.limits,
+                    environment=options.environment,
+                    store=store,
+                    budget=Budget(store, paths.database),
+                    bus=bus,
+                    plugins=plugins,
+                    stops=StopState(StopFile(paths.data), options.directory),
+                    processes=processes,
+                    children=children(processes, config, ground, lambda: runtime.instance.config),
+                    snapshot=Snapshot.of(processes, project, paths.data, paths.home, config.snapshot),
+                    sessions=Sessions(store, project, options.directory),
+                    approvals=Approvals(store, bus, plugins, project, options.person, stops=_stops(config)),
+                    questions=Questions(bus, options.questioner),
+                    agents=made.agents,
+                    commands=made.commands,
+                    skills=reading.skills,
+                    instructions=made.instructions,
+                    models=made.models,
+                    tools=builtin(),
+                    client=client,
+                ),
+            )
+        except BaseException:
+            await store.close()
+            raise
+        runtime.notices += made.problems
+        await runtime._begin(places, seen)
+        return runtime
+
+    async def _begin(self, places: WatchedFiles, seen: Signature) -> None:
+        try:
+            await self.instance.approvals.clear()
+            tools = await self._load()
+            self._stopping.start()
+            self._renewal = Reloader(self, self._options, self._trust, self._reading, tools)
+            self._reloading = ReloadWatch(places, seen, self.reload, self)
+            # What a session goes by is watched once its turn has run for a while.
+            self.turns.on_start = partial(self._reloading.start, _WATCH_AFTER)
+        except BaseException:
+            # Plugins that were loaded may be at work already.
+            await self.close()
+            raise
+
+    def watch(self) -> None:
+        """Watch the directory from now on: whoever listens for longer than a turn wants to hear of it."""
+        if not self._closed:
+            self._watching.start()
+            if self._reloading is not None:
+                self._reloading.start()
+
+    async def reload(self, changed: Sequence[str] = ()) -> None:
+        """Take up what changed in the files that the instance is made of; ``instance.reloaded`` says what that was.
+
+        `changed` are paths that are known to be others; all are looked at.
+        """
+        if self._renewal is not None and not self._closed:
+            await self._renewal.run(changed)
+
+    def http(self) -> "AsyncClient":
+        """Return a typed client of this instance's HTTP interface, in process (`PluginInput.http`)."""
+        if self._options.http is None:
+            raise Invalid("this host offers no HTTP interface in process")
+        return self._options.http(self)
+
+    async def drain(self) -> None:
+        """Let no turn begin any more, and wait until those that run have ended. Cancelled, it leaves them alone."""
+        await self.turns.drain()
+
+    async def end_children(self) -> None:
+        """End every child, of the model's and of instar's own."""
+        await asyncio.gather(self.instance.children.close(), self.instance.processes.close())
+
+    async def close(self) -> None:
+        """End turns, tell the plugins, let go of children, connections and the database. May be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._reloading is not None:
+            await self._reloading.close()
+        await self._stopping.close()
+        await asyncio.gather(self.turns.close(_TITLE_GRACE), self.terminals.close())
+        await self.sessions.close()
+        await self._watching.close()
+        # What is being saved still is told before: nothing happens in an instance that has ended.
+        await self.instance.store.settled()
+        self.instance.bus.publish(make(ServerInstanceDisposed(directory=str(self.instance.directory))))
+        self.instance.bus.close()
+        await self.instance.plugins.drain_events(_TITLE_GRACE)
+        await self.instance.plugins.dispose()
+        await self._server.close()
+        await self.end_children()
+        if self._renewal is not None:
+            await self._renewal.close()
+        await self.instance.models.close()
+        await self.instance.store.close()
+
+    async def __aenter__(self) -> "Runtime":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _speaking_for(self, origin: Origin) -> InProcessClient:
+        """Return a client of this runtime for somebody who is no person."""
+        return InProcessClient(self.instance, self.sessions, self.workspace, origin, ephemeral.run)
+
+    async def _load(self) -> ToolFiles:
+        plugins = self.instance.plugins
+        self.mcp = mcp.let_in(self.instance, self._options.person)
+        tools = read_tools(self.settings.folders, self.instance.paths, self._trust)
+        plugins.replace([*plugins.loaded, *filter(None, [tools.plugin])])
+        self.notices += tools.notices
+        self.untrusted += tools.untrusted
+        asked = self._options.environment, self._options.flags
+        early = [*tools.scripts, *plugin_order.early(self.settings, *asked)]
+        self.notices += await load(early, plugins, self.plugin_input(self.settings))
+        named = self.settings.config.mcp
+        self.settings, notices = await ask_plugins(self.instance, self.settings, self._reading.ground)
+        self.notices += notices
+        self.mcp = await mcp.take_up(self.instance, self.mcp, named, self._options.person)
+        places = plugin_order.places(self.instance.project, self.instance.directory, self.instance.paths.home)
+        late, marker = (
+            plugin_order.late(self.settings, *asked, places),
+            plugin_order.marker(self.settings, places, self._trust),
+        )
+        if late and (failed := await load(late, plugins, self.plugin_input(self.settings), digest_of=marker)):
+            # These judge what the others do: skipped, they would guard nothing (a gate fails closed).
+            raise LoadError(f"{failed[0]}, so nothing may run here; mend it, or switch it off")
+        introspection.complete(self.registry)
+        self.offer()
+        if plugins.hears_events:
+            plugins.forward_events()
+            self._watching.start(_WATCH_AFTER)
+        return tools
+
+    def offer(self) -> None:
+        """Give the model the built-in tools; some name what there is to choose from."""
+        subagents = [(one.name, one.description) for one in self.instance.agents.all() if is_subagent(one)]
+        self.instance.tools = builtin(
+            subagents=subagents, skills=self.instance.skills, questions=self._options.questioner is not None
+        )
+
+    def plugin_input(self, settings: Settings) -> Callable[[str], PluginInput]:
+        """Return what gives each plugin, by its name, its input; `settings` are those that it is to see."""
+        return PluginContext(
+            options=self._options,
+            settings=settings,
+            trust=self._trust,
+            instance=self.instance,
+            registry=self.registry,
+            client=self._speaking_for,
+            http=self.http,
+            server=self._server.get,
+        ).of
+
+
+def _stops(config: Config) -> bool:
+    """Whether a rejected call ends the turn, as in opencode."""
+    experimental = config.data.get("experimental")
+    return not (isinstance(experimental, dict) and experimental.get("continue_loop_on_deny") is True)

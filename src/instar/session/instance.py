@@ -1,0 +1,95 @@
+"""What a turn needs of the system around it, handed over as one value.
+
+An instance belongs to one directory. The runtime builds it; the rooms of a turn only read it.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from instar.approval.permissions import Approvals
+from instar.approval.questions import Questions
+from instar.definitions.agent import Agents
+from instar.definitions.command import Commands
+from instar.definitions.instruction import Instructions
+from instar.definitions.skill import Skills
+from instar.event.bus import Bus
+from instar.git.project import Project
+from instar.git.snapshot import Snapshot
+from instar.limits.budget import Budget
+from instar.limits.stop import StopState
+from instar.limits.usage import Limits
+from instar.message import Origin
+from instar.plugin import Client, Tool, points
+from instar.plugin.door import Plugins
+from instar.process import Processes
+from instar.provider.resolve import Models
+from instar.sandbox.model_process import Children
+from instar.session.sessions import Sessions
+from instar.session.state import SessionState
+from instar.settings.config import Config
+from instar.settings.paths import Paths
+from instar.store import Store
+from instar.store.lease import LEASE_MS, SessionBusy
+
+
+class Instance(msgspec.Struct):
+    """The rooms of one directory's instance. `tools` are the built-in ones by name.
+
+    `processes` starts what instar needs for itself, `children` what runs for the model.
+    """
+
+    directory: Path
+    project: Project
+    paths: Paths
+    config: Config
+    limits: Limits
+    environment: Mapping[str, str]
+    store: Store
+    budget: Budget
+    bus: Bus
+    plugins: Plugins
+    stops: StopState
+    processes: Processes
+    children: Children
+    snapshot: Snapshot
+    sessions: Sessions
+    approvals: Approvals
+    questions: Questions
+    agents: Agents
+    commands: Commands
+    skills: Skills
+    instructions: Instructions
+    models: Models
+    tools: Mapping[str, Tool]
+    client: Client
+    closed: bool = False
+    """Set once the instance is closed: no turn makes another call."""
+
+    async def refusal(self, live: SessionState | None, origin: Origin) -> str | None:
+        """Return why a session, or a call without one (None), may call no model and no tool any more; None when it may.
+
+        A session may not that was deleted, or that another process took over; an archived one may only for a person.
+        Asks the store only when the lease was not renewed for so long that another process may have it: after a
+        machine slept.
+        """
+        if self.closed:
+            return "instar is closing"
+        if live is None:
+            return None
+        if live.deleted:
+            return f"session {live.id} was deleted"
+        if live.session.time.archived and not origin.is_person:
+            return f"session {live.id} was put away: only a person's prompt goes on with it"
+        if live.held and live.lease_age() >= LEASE_MS:
+            try:
+                await self.sessions.renew(live)
+            except SessionBusy as error:
+                return str(error)
+        return None
+
+    async def variables(self, given: points.ShellEnvInput) -> dict[str, str]:
+        """Return the environment of a child for the model: the person's without secrets, then what plugins say."""
+        output = await self.plugins.trigger(points.SHELL_ENV, given, points.ShellEnvOutput(env={}))
+        return {**self.children.environment(self.environment), **output.env}

@@ -1,0 +1,236 @@
+"""Taking a session back to an earlier message, files included, and forth again.
+
+Nothing is removed by that: the messages stay until the next prompt, which drops them for good (`finish`).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from instar import wire
+from instar.event import Event, MessageRemoved, PartRemoved, SessionDiff, SessionUpdated, make
+from instar.git.snapshot import Patch, Restored
+from instar.message import Revert, Session, TextPart, ToolPart, User, WithParts
+from instar.plugin import NotFound, Reverted
+from instar.session import changes
+from instar.session.instance import Instance
+from instar.session.state import SessionState, now
+from instar.store import DropMessage, DropPart, PutSession, Write
+
+LONGEST_DIFF: Final = 100_000
+"""Characters of `Revert.diff`: it is in every ``session.updated`` until the session goes on."""
+
+
+class Point(msgspec.Struct, frozen=True):
+    """Where a session is taken back to: the places of a message and, unless None, of a part in it."""
+
+    message: int
+    part: int | None = None
+
+
+def find(history: Sequence[WithParts], message_id: str, part_id: str | None = None) -> Point:
+    """Return the place of a message or part. Raises `NotFound`.
+
+    An answer as a whole goes with the message that it answers; so does a part with no text and no tool call
+    before it, since nothing useful of its message would stay.
+    """
+    place = next((i for i, message in enumerate(history) if message.info.id == message_id), None)
+    if place is None:
+        raise NotFound(f"Message not found: {message_id}")
+    if part_id is not None:
+        parts = history[place].parts
+        part = next((i for i, one in enumerate(parts) if one.id == part_id), None)
+        if part is None:
+            raise NotFound(f"Part not found: {part_id} in message {message_id}")
+        if any(isinstance(one, TextPart | ToolPart) for one in parts[:part]):
+            return Point(place, part)
+    while place > 0 and not isinstance(history[place].info, User):
+        place -= 1
+    return Point(place)
+
+
+def last_prompt(history: Sequence[WithParts]) -> str:
+    """Return the id of the last message of a person. Raises `NotFound` where there is none."""
+    found = next((m.info.id for m in reversed(history) if isinstance(m.info, User)), None)
+    if found is None:
+        raise NotFound("the session has no message to go back to")
+    return found
+
+
+def split(history: Sequence[WithParts], point: Point) -> tuple[list[WithParts], list[WithParts]]:
+    """Return what stays and what goes; a message that is cut in two is in both, with its parts so far and after."""
+    stays, goes = list(history[: point.message]), list(history[point.message :])
+    if point.part is not None:
+        cut = history[point.message]
+        stays.append(WithParts(info=cut.info, parts=cut.parts[: point.part]))
+        goes[0] = WithParts(info=cut.info, parts=cut.parts[point.part :])
+    return stays, goes
+
+
+async def revert(
+    instance: Instance, live: SessionState, message_id: str, part_id: str | None = None, *, files: bool = True
+) -> Reverted:
+    """Take the session and its files back to before a message or part. Raises `NotFound`.
+
+    Without `files` those stay as they are.
+
+    A session that is taken back already is taken to the new place from where it was. The caller holds the
+    session, and no turn runs.
+    """
+    point = find(live.history, message_id, part_id)
+    stays, goes = split(live.history, point)
+    earlier = live.session.revert
+    wanted = _patches(goes) if files else []
+    if files and earlier is not None and earlier.snapshot is not None:
+        wanted.append(Patch(earlier.snapshot, _files(_reverted(live))))
+    done = await instance.snapshot.revert(wanted) if wanted else None
+    said = await _said(instance, goes, wanted, done)
+    snapshot = earlier.snapshot if earlier is not None and earlier.snapshot else done and done.before
+    live.session.revert = Revert(
+        message_id=live.history[point.message].info.id,
+        part_id=part_id if point.part is not None else None,
+        snapshot=snapshot or None,
+        diff=_short(await instance.snapshot.diff(snapshot, done.after)) if done and snapshot else None,
+    )
+    await _publish(instance, live, stays)
+    return Reverted(wire.copy(live.session), *said)
+
+
+async def unrevert(instance: Instance, live: SessionState) -> Reverted:
+    """Take the session and its files forth again; nothing happens in one that was not taken back.
+
+    The caller holds the session, and no turn runs.
+    """
+    earlier = live.session.revert
+    if earlier is None:
+        return Reverted(wire.copy(live.session))
+    goes = _reverted(live)
+    wanted = [Patch(earlier.snapshot, _files(goes))] if earlier.snapshot is not None else []
+    done = await instance.snapshot.revert(wanted) if wanted else None
+    files, _, kept, note = await _said(instance, [], wanted, done)
+    live.session.revert = None
+    await _publish(instance, live, live.history)
+    return Reverted(wire.copy(live.session), files, (), kept, note)
+
+
+async def finish(instance: Instance, live: SessionState) -> None:
+    """Drop for good what a session was taken back from; before a new prompt is added.
+
+    Publishes ``message.removed``, ``message.part.removed`` and ``session.updated``. The caller holds the session.
+    """
+    stays, goes = list(visible(live)), _reverted(live)
+    cut = stays[-1].info.id if stays and goes and stays[-1].info.id == goes[0].info.id else None
+    live.session.revert = None
+    live.session.time.updated = now()
+    dropped = [_dropped(live.id, message, whole=message.info.id != cut) for message in goes]
+    writes: list[Write] = [write for pairs in dropped for write, _ in pairs]
+    happened: list[Event] = [event for pairs in dropped for _, event in pairs]
+    happened.append(make(SessionUpdated(session_id=live.id, info=wire.copy(live.session))))
+    await instance.store.commit([*writes, PutSession(live.session)], happened)
+    live.history[:] = stays
+
+
+def _dropped(session_id: str, message: WithParts, *, whole: bool) -> list[tuple[Write, Event]]:
+    """The writes and events that drop a message, or only the parts given of it."""
+    message_id = message.info.id
+    if whole:
+        gone = MessageRemoved(session_id=session_id, message_id=message_id)
+        return [(DropMessage(message_id), make(gone))]
+    return [
+        (
+            DropPart(part.id),
+            make(PartRemoved(session_id=session_id, message_id=message_id, part_id=part.id)),
+        )
+        for part in message.parts
+    ]
+
+
+async def remove(instance: Instance, live: SessionState, message_id: str, part_id: str | None = None) -> None:
+    """Delete a message, or one part of it, for good; files stay as they are. Raises `NotFound`.
+
+    Publishes ``message.removed`` or ``message.part.removed``. The caller holds the session, and no turn runs.
+    """
+    holder = live.find(message_id)
+    if holder is None:
+        raise NotFound(f"Message not found: {message_id}")
+    if part_id is not None:
+        part = next((one for one in holder.parts if one.id == part_id), None)
+        if part is None:
+            raise NotFound(f"Part not found: {part_id} in message {message_id}")
+        await instance.sessions.drop_part(holder, part)
+        return
+    gone = MessageRemoved(session_id=live.id, message_id=message_id)
+    await instance.store.commit([DropMessage(message_id)], [make(gone)])
+    live.history.remove(holder)
+
+
+def visible(live: SessionState) -> Sequence[WithParts]:
+    """Return the messages of a session without those that it was taken back from."""
+    return kept(live.session, live.history)
+
+
+def kept(session: Session, history: Sequence[WithParts]) -> Sequence[WithParts]:
+    """Return the messages of `history` that a session which was taken back keeps; all of them if it was not."""
+    mark = session.revert
+    if mark is None:
+        return history
+    try:
+        return split(history, find(history, mark.message_id, mark.part_id))[0]
+    except NotFound:  # it was deleted meanwhile
+        return history
+
+
+def _reverted(live: SessionState) -> list[WithParts]:
+    mark = live.session.revert
+    if mark is None:
+        return []
+    try:
+        return split(live.history, find(live.history, mark.message_id, mark.part_id))[1]
+    except NotFound:
+        return []
+
+
+def _patches(messages: Sequence[WithParts]) -> list[Patch]:
+    return [Patch(part.hash, part.files) for part in changes.patches_of(messages)]
+
+
+def _files(messages: Sequence[WithParts]) -> list[str]:
+    return list(dict.fromkeys(file for part in changes.patches_of(messages) for file in part.files))
+
+
+async def _said(
+    instance: Instance, goes: Sequence[WithParts], wanted: Sequence[Patch], done: Restored | None
+) -> tuple[Sequence[str], Sequence[str], Sequence[str], str | None]:
+    """What a person is told: files restored, those that somebody else had changed, those kept, and a note."""
+    if done is None:
+        why = instance.snapshot.off or "a snapshot could not be taken (see the log)"
+        return (), (), (), f"the files were left as they are: {why}" if wanted else None
+    end = changes.last_snapshot(goes)
+    since = await instance.snapshot.changed(end, done.before) if end is not None else []
+    worktree = instance.project.worktree
+    named = {_relative(worktree, file) for patch in wanted for file in patch.files}
+    changed = [name for name in (_relative(worktree, file) for file in since) if name in named]
+    note = None
+    if done.gone:
+        note = f"snapshots that are gone, with the files as they were then: {', '.join(done.gone)}"
+    return done.files, changed, done.kept, note
+
+
+def _relative(worktree: Path, file: str) -> str:
+    return str(Path(file).relative_to(worktree)) if Path(file).is_relative_to(worktree) else file
+
+
+def _short(diff: str) -> str:
+    if len(diff) <= LONGEST_DIFF:
+        return diff
+    return diff[: diff.rfind("\n", 0, LONGEST_DIFF) + 1] + f"(cut: {len(diff)} characters in all)\n"
+
+
+async def _publish(instance: Instance, live: SessionState, seen: Sequence[WithParts]) -> None:
+    """Save the session with the sums of what is seen of it, and publish them."""
+    found = await changes.diffs(instance, seen) or []
+    live.session.summary = changes.sums(found)
+    await instance.sessions.update(live)
+    instance.bus.publish(make(SessionDiff(session_id=live.id, diff=found)))

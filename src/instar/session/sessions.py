@@ -1,0 +1,422 @@
+"""Sessions: made, opened, listed; each open one keeps its history in memory while it lives.
+
+Everything is saved through `Sessions.save`, which commits and then publishes. A step
+never reads the database again: `SessionState.history` is what is stored.
+"""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from instar import __version__, event, wire
+from instar.event import Event, Idle, SessionStatus, make
+from instar.git.project import Project
+from instar.message import (
+    Message,
+    MessageError,
+    Origin,
+    Part,
+    Session,
+    SessionModel,
+    SessionTime,
+    Tokens,
+    User,
+    WithParts,
+)
+from instar.plugin import NotFound, SessionBody
+from instar.session.state import SessionState, now
+from instar.store import (
+    DropFollowUp,
+    DropPart,
+    DropSession,
+    FollowUp,
+    Insert,
+    PutFollowUp,
+    PutMessage,
+    PutPart,
+    PutProject,
+    PutSession,
+    Store,
+    StoreError,
+    Write,
+)
+from instar.store.lease import busy, take
+from instar.wire import ids
+
+log = logging.getLogger("instar.session")
+
+DEFAULT_VARIANT = "default"
+"""The variant of a session's model that has none, as in opencode."""
+_FIRST_FENCE = 1
+"""The fence of the first lease on a session (`Store.lease`)."""
+
+
+_ADJECTIVES = ("amber", "brave", "calm", "clever", "eager", "fair", "gentle", "keen", "kind", "noble")
+_NOUNS = ("beetle", "brook", "cedar", "comet", "cricket", "ember", "falcon", "harbor", "moth", "otter")
+
+
+class Saving:
+    """What is saved in one transaction: rows, and the events that tell of them in the order of publishing.
+
+    Each is as it stands when it is added; `Sessions.save` writes them.
+    """
+
+    def __init__(self) -> None:
+        self.writes: list[Write] = []
+        self.events: list[Event] = []
+
+    def part(self, holder: WithParts, part: Part) -> "Saving":
+        """Add a part, new or changed, of a message; the message holds it from now on."""
+        for index, old in enumerate(holder.parts):
+            if old.id == part.id:
+                holder.parts[index] = part
+                break
+        else:
+            holder.parts.append(part)
+        self.writes.append(PutPart(part))
+        self.events.append(part_updated(part))
+        return self
+
+    def message(self, message: Message) -> "Saving":
+        """Add a message, new or changed; its row is what it is when all of it is written."""
+        self.writes.append(PutMessage(message))
+        return self.publish(message_updated(message))
+
+    def session(self, session: Session) -> "Saving":
+        """Add a session's own fields."""
+        self.writes.append(PutSession(session))
+        return self.publish(session_updated(session))
+
+    def publish(self, happened: Event) -> "Saving":
+        """Add an event of which no row tells."""
+        self.events.append(happened)
+        return self
+
+
+class Sessions:
+    """The sessions of one project, as seen from one directory."""
+
+    def __init__(self, store: Store, project: Project, directory: Path) -> None:
+        self._store = store
+        self._project = project
+        self._directory = directory
+        self._open: dict[str, SessionState] = {}
+        self._opening = asyncio.Lock()
+
+    async def create(
+        self, body: SessionBody, directory: Path | None = None, session_id: str | None = None
+    ) -> Session:
+        """Make a session and open it; `directory` is its workspace's. Publishes ``session.created``."""
+        created = now()
+        session = Session(
+            id=session_id or ids.new("ses"),
+            slug=slug(),
+            project_id=self._project.id,
+            workspace_id=body.workspace_id,
+            directory=str(directory or self._directory),
+            path=self._project.below(directory or self._directory),
+            parent_id=body.parent_id,
+            cost=0.0,
+            tokens=Tokens.zero(),
+            title=body.title or default_title(created, child=body.parent_id is not None),
+            agent=body.agent,
+            model=msgspec.convert(body.model, SessionModel) if body.model else None,
+            version=__version__,
+            metadata=body.metadata,
+            permission=body.permission,
+            time=SessionTime(created=created, updated=created),
+        )
+        project = PutProject(self._project.id, str(self._project.main_worktree), self._project.vcs, created)
+        happened = make(event.SessionCreated(session_id=session.id, info=wire.copy(session)))
+        await self._store.commit([project, Insert(PutSession(session))], [happened])
+        self._open[session.id] = SessionState(session, [], _FIRST_FENCE)
+        return session
+
+    async def open(self, session_id: str) -> SessionState:
+        """Return the open session, reading it if need be, and again when another process went on with it.
+
+        When nobody runs it, what a dead process left unfinished is marked interrupted first. Raises `NotFound`.
+        """
+        async with self._opening:
+            live = self._open.get(session_id)
+            if live is not None and live.held:
+                return live
+            found = await self._store.whereabouts(session_id)
+            if found is None:
+                self._open.pop(session_id, None)
+                raise NotFound(f"Session not found: {session_id}")
+            if live is not None and found.updated <= live.session.time.updated:
+                return live
+            session = await self._store.session(session_id)
+            if session is None:
+                raise NotFound(f"Session not found: {session_id}")
+            if live is None:
+                live = SessionState(session, [], await self._heal(session_id))
+                await self._read(live)
+                self._open[session_id] = live
+            else:
+                fresh = await self._store.messages(session_id)
+                origins = await self._store.origins(session_id)
+                if not live.held:  # who began to hold it meanwhile has read it
+                    live.load(session, fresh, origins)
+            return live
+
+    @property
+    def opened(self) -> int:
+        """How many sessions are open here."""
+        return len(self._open)
+
+    def known(self, session_id: str) -> SessionState | None:
+        """Return a session that is open here, or None."""
+        return self._open.get(session_id)
+
+    async def list(self) -> list[Session]:
+        """Return the project's sessions, last updated first."""
+        return await self._store.sessions(self._project.id)
+
+    async def delete(self, session_id: str) -> None:
+        """Delete a session. Raises `NotFound`."""
+        live = await self.open(session_id)
+        async with self._opening:
+            # Forgotten first: a title that comes in meanwhile must not bring the row back.
+            self._open.pop(session_id, None)
+            live.deleted = True
+            await self._store.commit(
+                [DropSession(session_id)],
+                [make(event.SessionDeleted(session_id=session_id, info=live.session))],
+            )
+
+    async def update(self, live: SessionState, saving: Saving | None = None) -> None:
+        """Save the session's own fields as they stand, touched now, unless it was deleted; `saving` with them."""
+        saving = saving or Saving()
+        self.touch(live, saving)
+        if saving.writes:
+            await self.save(saving)
+
+    def touch(self, live: SessionState, saving: Saving) -> None:
+        """Add the session's own fields to what is saved, touched now, unless it was deleted."""
+        if self._open.get(live.id) is live:
+            live.session.time.updated = now()
+            saving.session(live.session)
+
+    def save(self, saving: Saving) -> asyncio.Future[int]:
+        """Save it in one transaction, after what was saved before. Awaiting it says that it is durable and told.
+
+        What nobody awaits shares a transaction with what is saved next. Raises `StoreError`, then or now.
+        """
+        return self._store.commit(saving.writes, saving.events)
+
+    def save_soon(self, saving: Saving) -> None:
+        """Save it with what is saved next; nobody waits for it, and what goes wrong is logged."""
+        if saving.writes:
+            self.save(saving).add_done_callback(_log_failure)
+
+    async def save_message(
+        self,
+        live: SessionState,
+        message: Message,
+        parts: Sequence[Part] = (),
+        more: Sequence[Write] = (),
+        before: Sequence[Event] = (),
+        after: Sequence[Event] = (),
+    ) -> WithParts:
+        """Save a message, new or changed, with `parts` that are new; the history holds it afterwards.
+
+        `more` is written in the same transaction; the events `before` and `after` are published around its
+        own. Raises what `wire.copy` raises for a malformed message or part, and `StoreError`; a new message
+        is then not in the history.
+        """
+        happened = [*before, message_updated(message), *map(part_updated, parts), *after]
+        known = live.find(message.id)
+        found = known or WithParts(info=message, parts=[])
+        if known is None:
+            live.history.append(found)
+        found.info = message
+        found.parts.extend(parts)
+        writes = [PutMessage(message), *(PutPart(part) for part in parts), *more]
+        try:
+            await self._store.commit(writes, happened)
+        except StoreError:
+            if known is None:
+                live.history[:] = [message for message in live.history if message is not found]
+            raise
+        return found
+
+    async def save_prompt(
+        self, live: SessionState, message: User, parts: Sequence[Part], more: Sequence[Write] = ()
+    ) -> WithParts:
+        """Save a new message of a person's: the session goes on with its agent and its model, touched now.
+
+        ``session.updated`` comes before it when they changed, and after it, as in opencode.
+        Raises as `save_message`; the session is then as it was.
+        """
+        session, ref = live.session, message.model
+        was = (session.agent, session.model)
+        chosen = SessionModel(
+            id=ref.model_id, provider_id=ref.provider_id, variant=ref.variant or DEFAULT_VARIANT
+        )
+        session.agent, session.model, session.time.updated = message.agent, chosen, now()
+        named = [session_updated(session)] if was != (session.agent, session.model) else []
+        try:
+            return await self.save_message(
+                live, message, parts, [PutSession(session), *more], named, [session_updated(session)]
+            )
+        except BaseException:
+            session.agent, session.model = was
+            raise
+
+    def save_part(self, holder: WithParts, part: Part) -> asyncio.Future[int]:
+        """Save a part, new or changed, in its message, as `save` does."""
+        return self.save(Saving().part(holder, part))
+
+    async def drop_part(self, holder: WithParts, part: Part) -> None:
+        """Delete a part of a message."""
+        holder.parts.remove(part)
+        gone = event.PartRemoved(session_id=part.session_id, message_id=part.message_id, part_id=part.id)
+        await self._store.commit([DropPart(part.id)], [make(gone)])
+
+    def delta(self, part: Part, text: str) -> None:
+        """Publish that `text` was appended to a part's text; nothing is stored until the part is saved."""
+        told = event.PartDelta(
+            session_id=part.session_id, message_id=part.message_id, part_id=part.id, field="text", delta=text
+        )
+        self._store.publish(make(told))
+
+    def set_status(self, live: SessionState, status: SessionStatus) -> None:
+        """Publish what the session does; `session.idle` follows an idle status."""
+        live.status = status
+        self._store.publish(make(event.SessionStatusChanged(session_id=live.id, status=status)))
+        if isinstance(status, Idle):
+            self._store.publish(make(event.SessionIdle(session_id=live.id)))
+
+    def fail(self, live: SessionState, error: MessageError) -> None:
+        """Publish that a turn failed."""
+        self._store.publish(make(event.SessionError(session_id=live.id, error=error)))
+
+    def statuses(self) -> dict[str, SessionStatus]:
+        """Return what each session that is not idle does."""
+        return {live.id: live.status for live in self._open.values() if not isinstance(live.status, Idle)}
+
+    async def root_of(self, live: SessionState) -> str:
+        """Return the session at the top of a session's tree: what sub-agents use counts for it."""
+        if live.root_id is None:
+            seen, top = {live.id}, live.session
+            while top.parent_id is not None and top.parent_id not in seen:
+                parent = await self._store.session(top.parent_id)
+                if parent is None:
+                    break
+                seen.add(parent.id)
+                top = parent
+            live.root_id = top.id
+        return live.root_id
+
+    def present(self) -> Sequence[SessionState]:
+        """Return the sessions that this process has open."""
+        return list(self._open.values())
+
+    def running(self) -> Sequence[SessionState]:
+        """Return the sessions in which a turn runs."""
+        return [live for live in self._open.values() if live.turn is not None and not live.turn.done()]
+
+    async def queue(
+        self, session_id: str, source: str, prompt: wire.Plain, origin: Origin | None = None
+    ) -> FollowUp:
+        """Queue a prompt durably, of `origin` or of a person."""
+        whose = (origin or Origin()).by(source)
+        follow_up = FollowUp(ids.new("fup"), session_id, source, prompt, now(), whose)
+        await self._store.commit([PutFollowUp(follow_up)])
+        return follow_up
+
+    async def queued(self, session_id: str) -> Sequence[FollowUp]:
+        """Return what waits in a session's queue, oldest first."""
+        return await self._store.follow_ups(session_id)
+
+    async def unqueue(self, follow_up: FollowUp) -> None:
+        """Take a follow-up off the queue without acting on it."""
+        await self._store.commit([DropFollowUp(follow_up.id)])
+
+    async def hold(self, live: SessionState) -> None:
+        """Hold a session for this process; each hold is given back by one `let_go`.
+
+        What another process added since we last held it is read. Raises `SessionBusy` when one runs it now.
+        """
+        live.hold()
+        try:
+            if not live.is_kept:
+                await self.renew(live)
+            await self._catch_up(live)
+        except BaseException:
+            await self.let_go(live)
+            raise
+
+    async def renew(self, live: SessionState) -> None:
+        """Take the lease, or make it last longer. Raises `SessionBusy`."""
+        lease = await take(self._store, live.id)
+        live.keep(lease)
+        if lease is None:
+            raise await busy(self._store, live.id)
+
+    async def let_go(self, live: SessionState) -> None:
+        """Give one hold back; with the last one the lease goes."""
+        lease = live.let_go()
+        if lease is not None:
+            await self._store.release(lease)
+
+    async def _heal(self, session_id: str) -> int | None:
+        """Mark what nobody finishes any more, and return the fence; None when another process runs the session."""
+        lease = await take(self._store, session_id)
+        if lease is None:
+            return None
+        await self._store.interrupt(session_id, now())
+        await self._store.release(lease)
+        return lease.fence
+
+    async def _catch_up(self, live: SessionState) -> None:
+        async with live.reading:
+            if live.catch_up():
+                await self._store.interrupt(live.id, now())
+                await self._read(live)
+
+    async def _read(self, live: SessionState) -> None:
+        session = await self._store.session(live.id)
+        if session is None:
+            raise NotFound(f"Session not found: {live.id}")
+        origins = await self._store.origins(live.id)
+        live.load(session, await self._store.messages(live.id), origins)
+
+
+def slug() -> str:
+    """Return a readable handle for a session: adjective-noun."""
+    return f"{secrets.choice(_ADJECTIVES)}-{secrets.choice(_NOUNS)}"
+
+
+def default_title(created: int, *, child: bool = False) -> str:
+    """Return the title of a session that nobody named yet: opencode's form; a `child` has a parent."""
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(created / 1000))
+    return f"{'Child' if child else 'New'} session - {stamp}.{created % 1000:03d}Z"
+
+
+def message_updated(message: Message) -> Event:
+    """Return the event that tells of a message as it is now. Raises as `wire.copy` for a malformed one."""
+    return make(event.MessageUpdated(session_id=message.session_id, info=wire.copy(message)))
+
+
+def session_updated(session: Session) -> Event:
+    """Return the event that tells of a session as it is now."""
+    return make(event.SessionUpdated(session_id=session.id, info=wire.copy(session)))
+
+
+def part_updated(part: Part) -> Event:
+    """Return the event that tells of a part as it is now: it may have grown when subscribers read that."""
+    copied = wire.copy(part) if isinstance(part, wire.Wire) else part
+    return make(event.PartUpdated(session_id=part.session_id, part=copied, time=now()))
+
+
+def _log_failure(saved: "asyncio.Future[int]") -> None:
+    if not saved.cancelled() and (error := saved.exception()) is not None:
+        log.error("not saved", exc_info=error)

@@ -1,0 +1,229 @@
+"""An open session in memory: its row, its messages, and the state of the turn that runs in it.
+
+The turn's states::
+
+    idle ── begin ──▶ running ── stop ──▶ stopping
+      ▲                  │                   │
+      └───── turn = None ┴───────────────────┘
+
+`wanted` may be set in every state, and `take_wanted` resets it: a prompt that comes while a turn runs, ends,
+fails or is aborted is looked at by that turn or by the next one, never by none. Holding is apart from the
+turn: a process holds a session while it adds to it or runs it, and has the lease for as long.
+"""
+
+import asyncio
+import time
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
+
+from instar.event import Idle, SessionStatus
+from instar.limits.usage import Overrides
+from instar.message import Origin, Session, User, WithParts
+from instar.store import Lease, PutOrigin
+from instar.store.lease import RENEW_MS
+
+if TYPE_CHECKING:
+    from instar.provider.prompt_cache import Prefix
+
+
+def now() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class SessionState:
+    """An open session.
+
+    `history` is what is stored, in order. `system_prompts` are those that were composed, by key; `overrides` what
+    was set in the session over the settings. `prefix` and `system` are the last request that this process made.
+    `root_id` is the session at the top of its tree, None when nobody looked yet. `turn` is the turn that runs, `beside`
+    a task that is cancelled with it, `abort` its own event: what still holds the last turn's goes on seeing that set.
+    `wanted`: something was added that no turn has looked at. `why`: why the turn was ended, where no person ended it.
+    """
+
+    def __init__(self, session: Session, history: list[WithParts], fence: int | None = None) -> None:
+        self.id = session.id
+        self.session = session
+        self.history = history
+        self.system_prompts: dict[str, list[str]] = {}
+        self.overrides = Overrides()
+        self.prefix: Prefix | None = None
+        self.system: Sequence[str] | None = None
+        self.root_id: str | None = None
+        self.deleted = False
+        self.reading = asyncio.Lock()
+        self.status: SessionStatus = Idle()
+        self.turn: asyncio.Task[None] | None = None
+        self.beside: asyncio.Task[None] | None = None
+        self.abort = asyncio.Event()
+        self.wanted = False
+        self.why: str | None = None
+        self._origins: dict[str, Origin] = {}
+        self._hooks: set[asyncio.Task[Any]] = set()
+        self._settled: str | None = None
+        self._continued: dict[str, int] = {}
+        self._spoken = 0.0
+        self._holds = 0
+        self._lease: Lease | None = None
+        self._renewed = (0, 0.0)
+        self._fence = fence
+
+    def find(self, message_id: str) -> WithParts | None:
+        """Return the message with this id, looking from the newest back."""
+        return next((message for message in reversed(self.history) if message.info.id == message_id), None)
+
+    def next_time(self) -> int:
+        """Return the time of the session's next message, in ms: after its last one, whatever the clock says.
+
+        Messages are read in the order of their times; a client's own id, or a clock that was set back, must
+        not move them.
+        """
+        if not self.history:
+            return now()
+        time = self.history[-1].info.time
+        return max(now(), time.created + 1, getattr(time, "completed", None) or 0)
+
+    def end_time(self, created: int) -> int:
+        """Return the time at which an answer ends, in ms: after each message that came while it was written.
+
+        So the two times say which messages those are (`turn.context`).
+        """
+        last = self.history[-1].info.time.created
+        return max(now(), created, last + 1 if last > created else 0)
+
+    def load(
+        self, session: Session, history: list[WithParts], origins: dict[str, Origin] | None = None
+    ) -> None:
+        """Take what the store holds: another process went on with the session."""
+        self.session, self.history, self._origins = session, history, origins or {}
+        self.prefix = None
+
+    def origin_of(self, message_id: str) -> Origin:
+        """Return where a message comes from; a person's is what nobody said anything else about."""
+        return self._origins.get(message_id, Origin())
+
+    @property
+    def origin(self) -> Origin:
+        """Where the message comes from that is answered now, or was last; an empty session's is a person's."""
+        last = next((m.info for m in reversed(self.history) if isinstance(m.info, User)), None)
+        return Origin() if last is None else self.origin_of(last.id)
+
+    def attribute(self, message_id: str, origin: Origin) -> list[PutOrigin]:
+        """Note where a message comes from that is about to be saved. Return what is to be written with it."""
+        if origin == Origin():
+            return []
+        self._origins[message_id] = origin
+        return [PutOrigin(message_id, self.id, origin)]
+
+    def take_wanted(self) -> bool:
+        """Return `wanted` and reset it."""
+        wanted, self.wanted = self.wanted, False
+        return wanted
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a turn; none runs yet."""
+        self.abort = asyncio.Event()
+        self.why, self._spoken = None, time.monotonic()
+        self.turn = asyncio.create_task(work, name=f"turn {self.id}")
+
+    async def await_hooks(self, work: Coroutine[Any, Any, Any]) -> bool:
+        """Wait for the hooks that look at a prompt before it is taken. False: `cancel_hooks` ended it.
+
+        Raises what `work` raises.
+        """
+        task = asyncio.create_task(work)
+        self._hooks.add(task)
+        try:
+            await task
+        except asyncio.CancelledError:
+            waiting = asyncio.current_task()
+            if waiting is None or waiting.cancelling():
+                raise
+            return False
+        finally:
+            self._hooks.discard(task)
+        return True
+
+    async def cancel_hooks(self) -> bool:
+        """Cancel the hooks that look at prompts which are not taken yet. True when there were any."""
+        running = list(self._hooks)
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
+        return bool(running)
+
+    def stop(self, why: str | None = None) -> bool:
+        """Mark the turn as ending, and what was added so far with it; `why` if no person did. True the first time."""
+        self.wanted = False
+        self.why = self.why or why
+        first = not self.abort.is_set()
+        self.abort.set()
+        return first
+
+    def quiet(self) -> float:
+        """Return for how many seconds this turn has run, or since a person last spoke in it."""
+        return time.monotonic() - self._spoken
+
+    def cancel(self, turn: asyncio.Task[None]) -> None:
+        """Cancel a turn's task, and what runs beside it. The turn that began after it is left alone."""
+        turn.cancel()
+        if self.beside is not None:
+            self.beside.cancel()
+
+    def settle(self, answer_id: str) -> bool:
+        """Note that an answer is final. True the first time: plugins are told once, however often the loop comes by."""
+        first, self._settled = self._settled != answer_id, answer_id
+        return first
+
+    def continued(self, source: str | None = None) -> int:
+        """How many follow-ups, of one source or of all, were taken up since a person last spoke."""
+        return sum(self._continued.values()) if source is None else self._continued.get(source, 0)
+
+    def count_follow_up(self, source: str) -> None:
+        """Count a follow-up of `source` that was taken up."""
+        self._continued[source] = self._continued.get(source, 0) + 1
+
+    def reset_counts(self) -> None:
+        """Reset the counts of follow-ups and the turn's time: somebody prompted."""
+        self._continued.clear()
+        self._spoken = time.monotonic()
+
+    @property
+    def held(self) -> bool:
+        """Whether this process holds the session: nobody else may change it."""
+        return self._holds > 0
+
+    def hold(self) -> None:
+        """Increment the hold count."""
+        self._holds += 1
+
+    def keep(self, lease: Lease | None) -> None:
+        """Note the lease that was taken or renewed; None when another process has it."""
+        self._lease = lease
+        self._renewed = (now(), time.monotonic())
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the lease is ours for so long yet that another hold need not renew it."""
+        return self._lease is not None and self.lease_age() < RENEW_MS
+
+    def lease_age(self) -> float:
+        """Return the ms since the lease was renewed, by the clock that says more: one stands still in a sleep."""
+        wall, steady = self._renewed
+        return max(now() - wall, (time.monotonic() - steady) * 1000)
+
+    def catch_up(self) -> bool:
+        """Return whether another process had the lease since we last did: the session must be read again."""
+        if self._lease is None or self._lease.fence == self._fence:
+            return False
+        self._fence = self._lease.fence
+        return True
+
+    def let_go(self) -> Lease | None:
+        """Decrement the hold count. Return the lease after the last hold: the caller gives it back."""
+        self._holds -= 1
+        if self._holds > 0:
+            return None
+        lease, self._lease = self._lease, None
+        return lease

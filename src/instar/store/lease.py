@@ -1,0 +1,126 @@
+"""Who runs a session: one process at a time, known by a lease that it renews.
+
+A lease of a process of this machine that has died is taken over at once; any other ends by itself.
+"""
+
+import os
+import platform
+import secrets
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+
+from instar.store import Lease, Store
+from instar.store.protocol import StoreError
+
+LEASE_MS = 30_000
+"""How long a lease lasts without being renewed."""
+RENEW_MS = LEASE_MS // 3
+"""How old a lease grows before it is renewed."""
+
+_NONCE = secrets.token_hex(4)
+_PATIENCE = 1.0
+"""Seconds that a read waits for a database that somebody has locked."""
+
+
+class SessionBusy(Exception):
+    """Another process runs this session; the text says which."""
+
+
+def owner_name() -> str:
+    """This process as a lease names it: ``host:pid:nonce``."""
+    return f"{platform.node()}:{os.getpid()}:{_NONCE}"
+
+
+async def take(store: Store, session_id: str) -> Lease | None:
+    """Take or renew the lease on a session; None when another living process holds it."""
+    lease = await store.lease(session_id, owner_name(), LEASE_MS)
+    if lease is None:
+        holder = await store.holder(session_id)
+        if holder is not None and is_dead(holder.owner):
+            await store.release(holder)
+            lease = await store.lease(session_id, owner_name(), LEASE_MS)
+    return lease
+
+
+async def busy(store: Store, session_id: str) -> SessionBusy:
+    """Return the error that says who runs a session."""
+    holder = await store.holder(session_id)
+    return SessionBusy(
+        f"session {session_id} is running in another process ({holder.owner if holder else 'unknown'});"
+        " wait for it, abort it there, or start a new session"
+    )
+
+
+def is_dead(owner: str) -> bool:
+    """Whether a lease's owner is a process of this machine that no longer runs."""
+    node, _, rest = owner.partition(":")
+    pid = rest.partition(":")[0]
+    if node != platform.node() or not pid.isdigit():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    # Our own number under another nonce: the process that had it before us is gone.
+    return int(pid) == os.getpid() and owner != owner_name()
+
+
+class HeldSession(msgspec.Struct, frozen=True):
+    """A session that a process holds: it runs it, or is about to change it. `owner` is a lease's."""
+
+    session_id: str
+    title: str
+    directory: str
+    owner: str
+    fence: int
+
+
+class QueuedPromptCount(msgspec.Struct, frozen=True):
+    """How many prompts of one source wait in a session's queue."""
+
+    session_id: str
+    title: str
+    directory: str
+    source: str
+    count: int
+
+
+def running(path: Path, now: int) -> list[HeldSession]:
+    """Return the sessions that are held at `now` (ms), oldest first. Raises `StoreError`."""
+    return [HeldSession(*row) for row in _rows(path, _RUNNING, (now,))]
+
+
+def waiting(path: Path) -> list[QueuedPromptCount]:
+    """Return what waits in the sessions' queues. Raises `StoreError`."""
+    return [QueuedPromptCount(*row) for row in _rows(path, _WAITING, ())]
+
+
+_RUNNING = """
+SELECT session.id, session.title, session.directory, lease.owner, lease.fence
+FROM instar_lease AS lease JOIN session ON session.id = lease.session_id
+WHERE lease.time_expires > ? ORDER BY session.id DESC
+"""
+_WAITING = """
+SELECT session.id, session.title, session.directory, queue.source, count(*)
+FROM instar_follow_up AS queue JOIN session ON session.id = queue.session_id
+GROUP BY session.id, queue.source ORDER BY session.id DESC, min(queue.position)
+"""
+
+
+def _rows(path: Path, statement: str, parameters: Sequence[int]) -> list[tuple[str, str, str, str, int]]:
+    if not path.exists():
+        return []
+    try:
+        connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=_PATIENCE)
+        try:
+            return connection.execute(statement, parameters).fetchall()
+        finally:
+            connection.close()
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(f"{path} cannot be read ({error})") from error

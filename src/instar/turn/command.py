@@ -1,0 +1,204 @@
+"""Invocation: a command with its arguments, made into the body of a prompt.
+
+``command.execute.before`` may change its parts and is a gate.
+"""
+
+import os
+import re
+import shutil
+from typing import Final
+
+from instar import wire
+from instar.definitions.agent import Agent, parse_model
+from instar.definitions.command import (
+    Command,
+    Filled,
+    OutsideMention,
+    UnknownCommand,
+    fill,
+    mentioned_parts,
+    positional,
+    split,
+)
+from instar.message import ModelRef, part_to_plain
+from instar.plugin import CommandBody, Invalid, PromptBody, Refused, points
+from instar.process import ProcessError
+from instar.session.instance import Instance
+from instar.session.state import SessionState
+
+TIMEOUT: Final = 60
+"""Seconds that a template's shell command may run."""
+MOST_OUTPUT: Final = 50 * 1024
+"""Bytes of each of its streams that are put into the prompt."""
+
+_HELD: Final = re.compile(r"\0(\d+)\0")
+
+
+async def invoke(instance: Instance, live: SessionState, body: CommandBody) -> PromptBody:
+    """Return the prompt that a command becomes.
+
+    Raises `Invalid` for an unknown command, one that cannot be carried out and one that a plugin refuses, and what
+    finding its agent or model raises.
+    """
+    command = await found(instance, body.command)
+    agent = instance.agents.get(command.agent or body.agent or live.session.agent)
+    is_task = command.subtask is True or (agent.mode == "subagent" and command.subtask is not False)
+    parts = await _parts(instance, live, command, body)
+    if is_task:
+        parts = [_task(command, agent, parts[0]["text"], _model(instance, command, agent, body))]
+    parts = await _hooked(instance, live, body, parts)
+    if is_task:
+        # The work is the sub-agent's; the conversation goes on with its own agent and model.
+        return _body(body, parts, body.agent, _given(instance, body.model))
+    return _body(body, parts, agent.name, _model(instance, command, agent, body), command.variant)
+
+
+async def found(instance: Instance, name: str) -> Command:
+    """Return the command of a name; a skill is one too, unless a command has its name. Raises `Invalid`."""
+    try:
+        return await instance.commands.find(name)
+    except UnknownCommand as error:
+        for command in skill_commands(instance):
+            if command.name == name:
+                return command
+        raise Invalid(str(error)) from None
+
+
+def skill_commands(instance: Instance) -> list[Command]:
+    """Return each skill as the command that it is for a person who asks for it, as in opencode."""
+    skills = [instance.skills.find(name) for name, _ in instance.skills.all()]
+    return [
+        Command(
+            name=skill.name,
+            template=f"{skill.text.strip()}\n\nThis skill's folder: {skill.path.parent}",
+            description=skill.description,
+            trusted=skill.trusted,
+        )
+        for skill in skills
+    ]
+
+
+def _body(
+    body: CommandBody,
+    parts: list[wire.Plain],
+    agent: str | None,
+    model: ModelRef | None,
+    variant: str | None = None,
+) -> PromptBody:
+    return PromptBody(
+        message_id=body.message_id,
+        model=model,
+        agent=agent,
+        variant=body.variant or variant,
+        parts=parts,
+    )
+
+
+async def _parts(
+    instance: Instance, live: SessionState, command: Command, body: CommandBody
+) -> list[wire.Plain]:
+    """The prompt's text and what it mentions; what a shell command printed mentions nothing."""
+    arguments = split(command, body.arguments)
+    filled = fill(command, arguments)
+    if filled.shells and not command.trusted:
+        raise Invalid(f"the command {command.name} runs shell commands, and its folder is not trusted")
+    root = instance.project.worktree if instance.project.vcs else instance.directory
+    try:
+        mentioned = mentioned_parts(
+            _HELD.sub(" ", filled.text),
+            [instance.directory, instance.project.worktree],
+            {agent.name for agent in instance.agents.subagents()},
+            None if command.trusted else root,
+        )
+    except OutsideMention as error:
+        raise Invalid(
+            f"the command {command.name} stands in a folder that is not trusted, and {error}"
+        ) from None
+    environment = {**arguments.values, "ARGUMENTS": arguments.text}
+    text = await _printed(instance, live, filled, positional(command, arguments), environment)
+    return [{"type": "text", "text": text}, *mentioned, *(body.parts or [])]
+
+
+async def _printed(
+    instance: Instance, live: SessionState, filled: Filled, words: list[str], values: dict[str, str]
+) -> str:
+    """The text with what its shell commands printed in their places."""
+    outputs = [await _run(instance, live, shell, words, values) for shell in filled.shells]
+    return _HELD.sub(lambda match: outputs[int(match[1])], filled.text)
+
+
+async def _run(
+    instance: Instance, live: SessionState, shell: str, words: list[str], values: dict[str, str]
+) -> str:
+    """What a shell command prints; where it fails also its errors and its exit code, since the model must know."""
+    given = points.ShellEnvInput(cwd=str(instance.directory), session_id=live.id)
+    environment = {**await instance.variables(given), **values}
+    bash = shutil.which("bash", path=environment.get("PATH", os.defpath)) or "/bin/sh"
+    try:
+        done = await instance.children.run(
+            [bash, "-c", shell, "instar", *words],
+            cwd=instance.directory,
+            env=environment,
+            timeout=TIMEOUT,
+            limit=MOST_OUTPUT,
+        )
+    except ProcessError as error:
+        raise Invalid(f"the command's shell command {shell!r} could not be run: {error}") from None
+    if done.timed_out:
+        raise Invalid(f"the command's shell command {shell!r} did not end within {TIMEOUT} s")
+    text = done.stdout.decode(errors="replace").rstrip("\n")
+    cut = "\n(the output was longer and is cut here)" if done.truncated else ""
+    if done.code == 0:
+        return text + cut
+    ended = f"exit code {done.code}" if done.code is not None else f"ended by signal {done.signal}"
+    errors = done.stderr.decode(errors="replace").strip("\n")
+    return "\n".join(filter(None, [text + cut, errors, f"({shell}: {ended})"]))
+
+
+async def _hooked(
+    instance: Instance, live: SessionState, body: CommandBody, parts: list[wire.Plain]
+) -> list[wire.Plain]:
+    given = points.CommandInput(command=body.command, session_id=live.id, arguments=body.arguments)
+    output = points.CommandOutput(parts=parts)
+    try:
+        await instance.plugins.trigger(points.COMMAND_BEFORE, given, output)
+    except Refused as refused:
+        raise Invalid(
+            f"the plugin {refused.plugin} refused the command {body.command}: {refused}"
+        ) from refused
+    # The door lets objects, dicts and None through.
+    return [part if isinstance(part, dict) else part_to_plain(part) for part in output.parts or []]
+
+
+def _task(command: Command, agent: Agent, text: str, model: ModelRef | None) -> wire.Plain:
+    part: wire.Plain = {
+        "type": "subtask",
+        "agent": agent.name,
+        "description": command.description or command.name,
+        "command": command.name,
+        "prompt": text,
+    }
+    if model is not None:
+        part["model"] = {"providerID": model.provider_id, "modelID": model.model_id}
+    return part
+
+
+def _model(instance: Instance, command: Command, agent: Agent, body: CommandBody) -> ModelRef | None:
+    """The model, by opencode's order: the command's, its agent's, the request's; None for the session's."""
+    if command.model:
+        return _given(instance, command.model)
+    if command.agent and agent.model is not None:
+        return agent.model
+    return _given(instance, body.model)
+
+
+def _given(instance: Instance, reference: str | None) -> ModelRef | None:
+    if not reference:
+        return None
+    if "/" in reference:
+        try:
+            return parse_model(reference)
+        except ValueError as error:
+            raise Invalid(str(error)) from None
+    found = instance.models.find(reference)
+    return ModelRef(provider_id=found.provider_id, model_id=found.id)

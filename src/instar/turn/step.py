@@ -1,0 +1,397 @@
+"""One step: one model call, streamed into one assistant message, and the tool calls that it asked for."""
+
+import asyncio
+import logging
+import random
+from typing import Final, Literal
+
+import msgspec
+
+from instar.event import Busy, Retry
+from instar.limits.usage import ReachedLimit, cost
+from instar.message import (
+    AnswerTime,
+    APIError,
+    APIErrorData,
+    Assistant,
+    Created,
+    ErrorText,
+    MessageAbortedError,
+    MessageError,
+    MessagePath,
+    Part,
+    RetryPart,
+    StepFinishPart,
+    SubtaskPart,
+    Tokens,
+    ToolError,
+    ToolPart,
+    ToolPending,
+    ToolRunning,
+    ToolSpan,
+    User,
+    WithParts,
+)
+from instar.plugin import points
+from instar.provider.protocol import Finish, ProviderError, Request, UsageUpdate
+from instar.session import changes
+from instar.session.instance import Instance
+from instar.session.sessions import Saving, message_updated
+from instar.session.state import now
+from instar.turn import calls, structured
+from instar.turn.context import Turn, TurnStopped, available, prepare
+from instar.turn.model_call import (
+    CallMeter,
+    LimitForbids,
+    ModelCall,
+    announce,
+    forbidden,
+    message_error,
+    metered,
+)
+from instar.turn.stream import AnswerWriter, ToolCall
+from instar.wire import ids
+
+log = logging.getLogger("instar.step")
+
+Outcome = Literal["calls", "final", "stopped", "failed", "overflow"]
+"""What a step came to: tools ran; the answer is final; a person or a limit ended it; it failed; it did not fit."""
+
+RETRIES: Final = 5
+_FIRST_WAIT, _LONGEST_WAIT = 2.0, 30.0
+TASK_TOOL = "task"
+
+
+async def run(instance: Instance, turn: Turn) -> Outcome:
+    """Make one step of a turn. Raises `asyncio.CancelledError` after an abort, with everything saved."""
+    async with metered(instance, call_for(turn, cause_of(turn))) as meter:
+        if isinstance(meter, ReachedLimit):
+            return limited(instance, turn, meter)
+        return await _run(instance, turn, meter)
+
+
+async def _run(instance: Instance, turn: Turn, meter: CallMeter) -> Outcome:
+    holder = await begin(instance, turn)
+    writer = AnswerWriter(instance, turn.live, holder)
+    try:
+        prepared = await prepare(instance, turn)
+        await stream(instance, turn, prepared.request, writer, meter)
+        finish = finished(writer)
+        booked = asyncio.gather(
+            meter.done(finish.tokens, holder.info.id), prepared.trace.settle(instance, prepared.request)
+        )
+        if writer.calls:
+            await booked
+        # Without calls it shares the transaction of the step's end: each wait for the store is one for its thread.
+        going_on = not writer.calls or await calls.run(instance, turn, holder, writer.calls, prepared.tools)
+        finish = structured.take(turn.user, turn.live.history, holder, finish)
+        await end(instance, turn, holder, finish)
+        await booked
+        await writer.saved()
+    except asyncio.CancelledError:
+        await aborted(instance, turn, holder, writer)
+        raise
+    except LimitForbids as refused:
+        return await stopped(instance, turn, holder, refused.reached)
+    except TurnStopped as ended:
+        reached = ReachedLimit("step.before", call_for(turn, "").origin.name, str(ended), "")
+        return await stopped(instance, turn, holder, reached)
+    except Exception as error:
+        meter.failed(error)
+        return await failed(instance, turn, holder, writer, error, announced=False)
+    return _outcome(instance, turn, _answer(holder), going_on)
+
+
+def _outcome(instance: Instance, turn: Turn, answer: Assistant, going_on: bool) -> Outcome:
+    if answer.error is not None:
+        instance.sessions.fail(turn.live, answer.error)
+        return "failed"
+    if not going_on:
+        return "stopped"
+    return "calls" if answer.finish == "tool-calls" or structured.is_missing(turn.user, answer) else "final"
+
+
+def cause_of(turn: Turn) -> str:
+    """What a step is for, as it is booked: a turn, or a sub-agent's task."""
+    return "task" if turn.live.session.parent_id else "turn"
+
+
+def call_for(turn: Turn, cause: str) -> ModelCall:
+    """Return the turn's next model call, as limits and accounting see it."""
+    live, asked = turn.live, turn.user.id
+    origin = live.origin_of(asked)
+    return ModelCall(turn.model, cause, origin, live, turn.agent.name, asked, turn.step, turn.agent.steps)
+
+
+async def begin(instance: Instance, turn: Turn, *, summary: bool | None = None) -> WithParts:
+    """Save a new, empty answer to the turn's message."""
+    answer = Assistant(
+        id=ids.new("msg"),
+        session_id=turn.live.id,
+        time=AnswerTime(created=turn.live.next_time()),
+        parent_id=turn.user.id,
+        model_id=turn.model.id,
+        provider_id=turn.model.provider_id,
+        mode=turn.agent.name,
+        agent=turn.agent.name,
+        path=MessagePath(cwd=str(instance.directory), root=str(instance.project.worktree)),
+        summary=summary,
+        cost=0.0,
+        tokens=Tokens.zero(),
+        variant=turn.user.model.variant,
+    )
+    try:
+        return await instance.sessions.save_message(turn.live, answer)
+    except asyncio.CancelledError:
+        # What was begun has been saved all the same: it must not stay without an end.
+        if (holder := turn.live.find(answer.id)) is not None:
+            await _fail(instance, turn, holder, _abort_error(turn))
+        raise
+
+
+async def stream(
+    instance: Instance, turn: Turn, request: Request, writer: AnswerWriter, meter: CallMeter
+) -> None:
+    """Make the call and write its deltas, trying again where the provider's error and the limits allow it.
+
+    Waits as the provider says, else 2 s doubling up to 30 s with a quarter of chance, at most 5 times, or in the
+    retry mode ``persistent`` until the turn is ended; ``session.status`` says so, and a retry part of the answer.
+    Raises `ProviderError` and `LimitForbids`.
+    """
+    attempt = 0
+    instance.sessions.set_status(turn.live, Busy())
+    while True:
+        instance.stops.check(turn.live.id)
+        await meter.begin()
+        try:
+            async for delta in instance.models.provider(request.model).stream(request):
+                if isinstance(delta, UsageUpdate | Finish):
+                    meter.used(delta.tokens, writer.holder.info.id)
+                if not isinstance(delta, UsageUpdate):
+                    await writer.take(delta)
+            await writer.close()
+            return
+        except ProviderError as error:
+            attempt += 1
+            if not error.retryable or error.kind == "overflow" or _gives_up(instance, turn, attempt):
+                raise
+            await writer.discard()
+            await _note_retry(instance, turn, writer.holder, error, attempt)
+            await meter.close()
+            await _wait(instance, turn, error, attempt)
+
+
+async def end(instance: Instance, turn: Turn, holder: WithParts, finish: Finish) -> None:
+    """Save the end of a step: its step-finish part, its message, the session's sums; then tell plugins."""
+    answer = _answer(holder)
+    price = cost(finish.tokens, turn.model.cost) or 0.0
+    files = await changes.after(instance, holder)
+    part = StepFinishPart(
+        id=ids.new("prt"),
+        session_id=turn.live.id,
+        message_id=answer.id,
+        reason=finish.reason,
+        snapshot=files.snapshot,
+        cost=price,
+        tokens=finish.tokens,
+    )
+    saving = Saving().part(holder, part)
+    answer.finish, answer.cost, answer.tokens = finish.reason, price, finish.tokens
+    # The answer is published twice, with a patch between the two, as opencode does: clients show it in that order.
+    saving.publish(message_updated(answer))
+    changes.note(saving, holder, files)
+    answer.time.completed = turn.live.end_time(answer.time.created)
+    saving.message(answer)
+    _add(turn, finish.tokens, price)
+    await instance.sessions.update(turn.live, saving)
+    if instance.plugins.listens(points.MESSAGE_COMPLETED):
+        seen = holder.copy()
+        given = points.CompletedInput(session_id=turn.live.id, message=_answer(seen), parts=seen.parts)
+        await instance.plugins.trigger(points.MESSAGE_COMPLETED, given, points.Empty())
+
+
+async def asked_limit(instance: Instance, turn: Turn, cause: str) -> ReachedLimit | None:
+    """Return the limit that forbids the turn's next model call, or None."""
+    return await forbidden(instance, call_for(turn, cause))
+
+
+def limited(instance: Instance, turn: Turn, reached: ReachedLimit) -> Outcome:
+    """Publish that a limit ended the turn."""
+    log.warning("limit reached session=%s limit=%s cause=%s", turn.live.id, reached.limit, reached.cause)
+    announce(instance, turn.live.id, reached)
+    return "stopped"
+
+
+async def stopped(instance: Instance, turn: Turn, holder: WithParts, reached: ReachedLimit) -> Outcome:
+    """Save an answer that a limit ended after it was begun: others had used up what was left."""
+    error = MessageAbortedError(data=ErrorText(message=f"{reached.message}. {reached.advice}".rstrip()))
+    await _fail(instance, turn, holder, error, announced=False)
+    return limited(instance, turn, reached)
+
+
+def finished(writer: AnswerWriter) -> Finish:
+    """Return the end of the answer, with a reason that agrees with what came: providers do not always tell."""
+    if writer.finish is None:
+        raise ProviderError("the provider ended its answer without saying that it was whole", retryable=False)
+    if writer.calls:
+        return Finish("tool-calls", writer.finish.tokens)
+    reason = "stop" if writer.finish.reason == "tool-calls" else writer.finish.reason
+    return Finish(reason, writer.finish.tokens)
+
+
+async def _note_retry(
+    instance: Instance, turn: Turn, holder: WithParts, error: ProviderError, attempt: int
+) -> None:
+    """Save which call failed: people see it afterwards, the model never does."""
+    failure = message_error(error, turn.model.provider_id)
+    if not isinstance(failure, APIError):
+        failure = APIError(data=APIErrorData(message=str(error), is_retryable=True))
+    part = RetryPart(
+        id=ids.new("prt"),
+        session_id=turn.live.id,
+        message_id=holder.info.id,
+        attempt=attempt,
+        error=failure,
+        time=Created(created=now()),
+    )
+    await instance.sessions.save_part(holder, part)
+
+
+def _gives_up(instance: Instance, turn: Turn, attempt: int) -> bool:
+    mode = turn.live.overrides.retry_mode or instance.config.provider_retry_mode
+    return attempt > RETRIES and mode != "persistent"
+
+
+async def _wait(instance: Instance, turn: Turn, error: ProviderError, attempt: int) -> None:
+    chance = 1 + 0.25 * random.random()  # noqa: S311 - spreads retries, guards nothing
+    delay = min(_FIRST_WAIT * 2 ** min(attempt - 1, RETRIES) * chance, _LONGEST_WAIT)
+    if error.retry_after is not None:
+        delay = max(0.0, error.retry_after)
+    log.info("retry session=%s attempt=%d in=%.1fs error=%s", turn.live.id, attempt, delay, error)
+    status = Retry(attempt=attempt, message=str(error), next=now() + int(delay * 1000))
+    instance.sessions.set_status(turn.live, status)
+    await asyncio.sleep(delay)
+    instance.sessions.set_status(turn.live, Busy())
+
+
+async def aborted(instance: Instance, turn: Turn, holder: WithParts, writer: AnswerWriter) -> None:
+    """Save an answer that a person ended: what came so far, and why it stops.
+
+    An answer that was whole before stays as it is: only what plugins were told of it was cut short.
+    """
+    await writer.close(whole=False)
+    if _answer(holder).time.completed is None:
+        await _fail(instance, turn, holder, _abort_error(turn))
+
+
+async def failed(
+    instance: Instance,
+    turn: Turn,
+    holder: WithParts,
+    writer: AnswerWriter,
+    error: Exception,
+    *,
+    announced: bool = True,
+) -> Outcome:
+    """Save an answer that failed, publish ``session.error``, and return what the step came to.
+
+    Without `announced` an overflow is not published: a summary may still help.
+    """
+    if not isinstance(error, ProviderError):
+        log.error("step failed session=%s", turn.live.id, exc_info=error)
+    await writer.close()
+    said = message_error(error, turn.model.provider_id)
+    overflow = isinstance(error, ProviderError) and error.kind == "overflow"
+    await _fail(instance, turn, holder, said, announced=announced or not overflow)
+    return "overflow" if overflow else "failed"
+
+
+def _abort_error(turn: Turn) -> MessageAbortedError:
+    return MessageAbortedError(data=ErrorText(message=turn.live.why or "Aborted"))
+
+
+async def _fail(
+    instance: Instance, turn: Turn, holder: WithParts, error: MessageError, *, announced: bool = True
+) -> None:
+    answer = _answer(holder)
+    answer.error = error
+    answer.time.completed = turn.live.end_time(answer.time.created)
+    for part in holder.parts:
+        await _close_call(instance, holder, part)
+    await changes.close(instance, holder)
+    await instance.sessions.save_message(turn.live, answer)
+    if announced:
+        instance.sessions.fail(turn.live, error)
+
+
+async def _close_call(instance: Instance, holder: WithParts, part: Part) -> None:
+    # An orphan call poisons the session for providers: one that never ran must not stay open.
+    if isinstance(part, ToolPart) and isinstance(part.state, ToolPending | ToolRunning):
+        span = ToolSpan(start=now(), end=now())
+        part.state = ToolError(input=part.state.input, error=calls.ABORTED, time=span)
+        await instance.sessions.save_part(holder, part)
+
+
+def _answer(holder: WithParts) -> Assistant:
+    assert isinstance(holder.info, Assistant)
+    return holder.info
+
+
+def _add(turn: Turn, tokens: Tokens, price: float) -> None:
+    session = turn.live.session
+    total = session.tokens
+    session.cost += price
+    total.input += tokens.input
+    total.output += tokens.output
+    total.reasoning += tokens.reasoning
+    total.cache.read += tokens.cache.read
+    total.cache.write += tokens.cache.write
+
+
+def waiting_subtasks(history: list[WithParts], asked: User) -> list[SubtaskPart]:
+    """Return the subtasks of a message for which no call was made yet."""
+    made: set[str] = set()
+    for message in reversed(history):
+        made |= {part.call_id for part in message.parts if isinstance(part, ToolPart)}
+        if message.info.id == asked.id:
+            return [
+                part for part in message.parts if isinstance(part, SubtaskPart) and part.call_id not in made
+            ]
+    return []
+
+
+async def run_subtasks(instance: Instance, turn: Turn, parts: list[SubtaskPart]) -> Outcome:
+    """Carry subtasks out in an answer of their own; the next step reads what they brought.
+
+    Raises `asyncio.CancelledError` after an abort, with everything saved.
+    """
+    holder = await begin(instance, turn)
+    writer = AnswerWriter(instance, turn.live, holder)
+    try:
+        asked = [_subtask_call(turn, holder, part) for part in parts]
+        for call in asked:
+            await instance.sessions.save_part(holder, call.part)
+        going_on = await calls.run(instance, turn, holder, asked, available(instance, turn))
+        await end(instance, turn, holder, Finish("tool-calls", Tokens.zero()))
+    except BaseException as error:
+        if isinstance(error, Exception):
+            return await failed(instance, turn, holder, writer, error)
+        await aborted(instance, turn, holder, writer)
+        raise
+    return "calls" if going_on else "stopped"
+
+
+def _subtask_call(turn: Turn, holder: WithParts, part: SubtaskPart) -> ToolCall:
+    given = {"description": part.description, "prompt": part.prompt, "subagent_type": part.agent}
+    if part.command:
+        given["command"] = part.command
+    raw = msgspec.json.encode(given).decode()
+    tool = ToolPart(
+        id=ids.new("prt"),
+        session_id=turn.live.id,
+        message_id=holder.info.id,
+        call_id=part.call_id,
+        tool=TASK_TOOL,
+        state=ToolPending(input=given, raw=raw),
+    )
+    return ToolCall(tool, [raw])

@@ -1,0 +1,242 @@
+"""The example lines of nanobot's tool `self`, in a session: the answers are those that nanobot prints."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from tests.turn import Door, House, results
+
+from instar.plugin import Tool, Value
+
+pytest_plugins = ["tests.turn"]
+
+SEARCH = """
+from instar.plugin import Tool
+
+async def _search(args, context):
+    return "found"
+
+async def mine(input, options):
+    given = {"type": "object", "properties": {}}
+    return {"tool": {"web_search": Tool("Search the web.", given, _search)}}
+"""
+LEAST = {"max_iterations": 40, "context_window_tokens": 65536}
+"""What nanobot prints of the parameters before anything is set; the model is the one that answers here."""
+
+
+def call(**args: Any) -> str:
+    return f"    tool: self {json.dumps(args, ensure_ascii=False)}\n"
+
+
+def turn(*lines: str) -> str:
+    return "    == turn\n" + "".join(lines) + "\n"
+
+
+async def opened(house: House, *turns: str, **settings: Any) -> Door:
+    house.says("".join([*turns, turn("    text: done\n")]))
+    house.plugin(SEARCH)
+    house.settings(tools={"self_evolution": True}, **settings)
+    return await house.open()
+
+
+async def told(house: House, *lines: str, **settings: Any) -> list[str]:
+    """What the tool answers to calls, one a turn."""
+    door = await opened(house, *(turn(line) for line in lines), **settings)
+    session = await door.session()
+    await door.ask(session, "go")
+    return results(await door.stored(session))
+
+
+INSPECT = [
+    (
+        call(action="inspect"),
+        "max_iterations: 40\ncontext_window_tokens: 65536\nmodel: 'scripted/x'",
+    ),
+    (call(action="inspect", key="subagents._running_tasks"), "subagents: 0 running — []"),
+    (call(action="inspect", key="web_config.enable"), "web_config.enable: True"),
+    (
+        call(action="inspect", key="context.build_system_prompt"),
+        "method build_system_prompt() — use 'call' action to invoke",
+    ),
+]
+MODIFY = [
+    (call(action="modify", key="max_iterations", value=80), "Set max_iterations = 80 (was 40)"),
+    (
+        call(action="modify", key="provider_retry_mode", value="persistent"),
+        "Set provider_retry_mode = 'persistent' (was 'standard')",
+    ),
+    (call(action="modify", key="my_custom_flag", value=True), "Set _runtime_vars.my_custom_flag = True"),
+    (call(action="call", method="subagents.get_running_count"), "0"),
+]
+TOOLS = [
+    (
+        call(action="manage_tool", name="web_search", manage_action="unregister"),
+        "Unregistered tool 'web_search'",
+    ),
+    (
+        call(action="manage_tool", name="web_search", manage_action="register"),
+        "Re-registered tool 'web_search'",
+    ),
+]
+SNAPSHOTS = [
+    (call(action="snapshot", name="coding_mode"), "Snapshot 'coding_mode' saved"),
+    (call(action="modify", key="max_iterations", value=100), "Set max_iterations = 100 (was 80)"),
+    (
+        call(action="modify", key="context_window_tokens", value=131072),
+        "Set context_window_tokens = 131072 (was 65536)",
+    ),
+    (call(action="snapshot", name="high_capacity"), "Snapshot 'high_capacity' saved"),
+    (call(action="restore", name="coding_mode"), "Restored snapshot 'coding_mode'"),
+    (call(action="list_snapshots"), "Snapshots (2): ['coding_mode', 'high_capacity']"),
+    (call(action="reset", key="max_iterations"), "Reset max_iterations = 40 (was 80)"),
+    (call(action="reset", key="my_custom_flag"), "Deleted _runtime_vars.my_custom_flag"),
+]
+
+
+@pytest.mark.slow
+async def test_the_example_lines_answer_as_they_are_printed(house: House) -> None:
+    story = [*INSPECT, *MODIFY, *TOOLS, *SNAPSHOTS]
+    assert await told(house, *(line for line, _ in story)) == [answer for _, answer in story]
+
+
+async def test_the_system_prompt_that_a_call_gives_is_the_one_that_was_sent(house: House) -> None:
+    (prompt,) = await told(house, call(action="call", method="context.build_system_prompt"))
+    assert prompt == "\n\n".join(house.requests()[0]["system"])
+    assert len(prompt) > 100
+
+
+async def test_the_tools_are_listed_with_what_they_are_for(house: House) -> None:
+    (listed,) = await told(house, call(action="list_tools"))
+    head, *lines = listed.splitlines()
+    offered = {tool["function"]["name"] for tool in house.requests()[0]["tools"]}
+    assert head == f"Tools ({len(offered)}):"
+    assert {line.split(":")[0].strip() for line in lines} == offered
+    assert "  web_search: Search the web." in lines
+
+
+@pytest.mark.slow
+async def test_running_sub_agents_are_seen_counted_and_cancelled(house: House) -> None:
+    task = {"description": "look", "prompt": "child work", "subagent_type": "general"}
+    line = f"    tool: task {json.dumps(task)}\n"
+    door = await opened(
+        house,
+        turn(line, line, "    tool: watch {}\n"),
+        '    == when "child work" once\n    tool: hang {}\n\n',
+    )
+    running = door.runtime.registry.views["subagents"].children["_running_tasks"]
+    assert isinstance(running, Value)
+    hung: list[str] = []
+
+    async def hang(args: Any, context: Any) -> str:
+        hung.append(context.session_id)
+        await asyncio.Event().wait()
+        return ""
+
+    async def watch(args: Any, context: Any) -> str:
+        await door.until(lambda event: len(hung) == 2)
+        asked: list[dict[str, Any]] = [
+            {"action": "inspect", "key": "subagents._running_tasks"},
+            {"action": "call", "method": "subagents.get_running_count"},
+            {
+                "action": "call",
+                "method": "subagents.cancel_by_session",
+                "args": {"session_key": context.session_id},
+            },
+        ]
+        return "\n".join([(await context.invoke("self", one)).output for one in asked])
+
+    given = {"type": "object", "properties": {}}
+    door.plugin({"tool": {"hang": Tool("Hang.", given, hang), "watch": Tool("Watch.", given, watch)}})
+    session = await door.session()
+    await door.ask(session, "go")
+    seen, counted, ended = results(await door.stored(session))[2].splitlines()
+    assert seen in {f"subagents: 2 running — {[one, other]}" for one, other in (hung, hung[::-1])}
+    assert (counted, ended) == ("2", "2")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("max_iterations", 0, "Error: 'max_iterations' must be >= 1"),
+        ("max_iterations", 101, "Error: 'max_iterations' must be <= 100"),
+        ("max_iterations", "80", "Error: 'max_iterations' must be int, got str"),
+        ("max_iterations", True, "Error: 'max_iterations' must be int, got bool"),
+        ("context_window_tokens", 4095, "Error: 'context_window_tokens' must be >= 4096"),
+        ("context_window_tokens", 1_000_001, "Error: 'context_window_tokens' must be <= 1000000"),
+        ("model", "", "Error: 'model' must be at least 1 characters"),
+    ],
+)
+async def test_a_restricted_parameter_keeps_its_type_and_range(
+    house: House, key: str, value: Any, said: str
+) -> None:
+    refused, now = await told(
+        house, call(action="modify", key=key, value=value), call(action="inspect", key=key)
+    )
+    assert refused == said
+    assert now == f"{key}: {LEAST.get(key, 'scripted/x')!r}"
+
+
+BLOCKED = [
+    *("bus", "provider", "_running", "_config_defaults", "_runtime_vars", "_config_snapshots"),
+    *("__class__", "__dict__", "subagents.__class__", "tools.__init__.__globals__"),
+]
+
+
+@pytest.mark.parametrize("key", BLOCKED)
+async def test_what_nanobot_blocks_is_not_accessible(house: House, key: str) -> None:
+    looked, changed = await told(
+        house, call(action="inspect", key=key), call(action="modify", key=key, value=1)
+    )
+    assert looked.endswith(" is not accessible")
+    assert changed.endswith(" is protected and cannot be modified")
+
+
+OPEN = [
+    *("tools", "subagents", "sessions", "context", "consolidator", "dream", "runner", "commands"),
+    *("web_config", "exec_config", "workspace", "hooks", "evolve", "usage", "cost"),
+]
+"""What nanobot does not block, and what instar adds."""
+
+
+@pytest.mark.parametrize("key", OPEN)
+async def test_what_nanobot_does_not_block_can_be_looked_at(house: House, key: str) -> None:
+    (seen,) = await told(house, call(action="inspect", key=key))
+    assert not seen.startswith("Error")
+    assert key in seen
+
+
+SAFEGUARDS: list[tuple[Any, str]] = [
+    (["x"] * 1025, "Error: value too large (max 1024 total elements)"),
+    (json.loads("[" * 11 + "]" * 11), "Error: value nesting too deep (max 10 levels)"),
+]
+
+
+@pytest.mark.parametrize(("value", "said"), SAFEGUARDS)
+async def test_a_value_is_bounded(house: House, value: Any, said: str) -> None:
+    (refused,) = await told(house, call(action="modify", key="mine", value=value))
+    assert refused.endswith(said.removeprefix("Error: "))
+
+
+async def test_there_are_64_variables_and_no_more(house: House) -> None:
+    lines = [call(action="modify", key=f"k{one}", value=one) for one in range(65)]
+    door = await opened(house, turn(*lines))
+    session = await door.session()
+    await door.ask(session, "go")
+    *kept, last = results(await door.stored(session))
+    assert all(one.startswith("Set _runtime_vars.k") for one in kept)
+    assert last == "Error: _runtime_vars is full (max 64 keys). Reset unused keys first."
+
+
+async def test_a_restart_gives_the_defaults_back(house: House) -> None:
+    door = await opened(
+        house,
+        turn(call(action="modify", key="max_iterations", value=80)),
+        turn("    text: set\n"),
+        turn(call(action="inspect")),
+    )
+    session = await door.session()
+    await door.ask(session, "go")
+    again = await house.open()
+    await again.ask(session, "look")
+    assert results(await again.stored(session))[-1].startswith("max_iterations: 40\n")

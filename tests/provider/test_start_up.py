@@ -1,0 +1,30 @@
+"""What a run with the scripted model does not import: HTTP, the adapters of real providers, the MCP SDK."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+CODE = """
+import json, sys
+from instar.cli import main
+main({arguments!r}, lambda code: print(json.dumps([code, *sorted(sys.modules)]), file=sys.stderr))
+"""
+
+
+@pytest.mark.parametrize("arguments", [["run", "-m", "scripted/echo", "hello"], ["models", "--all"]])
+def test_only_the_adapter_that_is_called_is_imported(clean_environment, tmp_path, arguments):
+    done = subprocess.run(
+        [sys.executable, "-c", CODE.format(arguments=arguments)],
+        env={**clean_environment, "OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"},
+        cwd=tmp_path,
+        capture_output=True,
+        check=True,
+    )
+    code, *modules = json.loads(done.stderr.splitlines()[-1])
+    assert code in (0, None)
+    assert done.stdout
+    heavy = {"httpx2", "mcp", "pydantic_ai", "instar.mcp.link"}
+    adapters = {f"instar.provider.{name}" for name in ("connection", "openai", "anthropic", "library")}
+    assert not (heavy | adapters) & set(modules)

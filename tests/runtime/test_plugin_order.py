@@ -1,0 +1,38 @@
+"""Which plugins load, in which order, and what happens where one that guards does not."""
+
+import sys
+
+import pytest
+from tests.turn import House
+
+from instar.plugin.locate import LoadError
+from instar.runtime import plugin_order
+
+pytest_plugins = ["tests.turn"]
+
+RULES = {"PreToolUse": [{"hooks": [{"type": "command", "command": "exit 2"}]}]}
+
+
+async def test_a_flagship_that_judges_the_others_is_loaded_after_them(house: House) -> None:
+    mine = house.folder / "mine.py"
+    house.settings(hooks=RULES, plugin=["hooks", str(mine)])
+    mine.write_text("async def mine(input, options=None):\n    return {}\n")
+    door = await house.open()
+    names = door.runtime.instance.plugins.names
+    assert names.index("mine") < names.index("hooks")
+
+
+async def test_where_a_plugin_that_guards_does_not_load_nothing_opens_and_the_error_says_why(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.settings(hooks=RULES)
+    for name in [name for name in sys.modules if name.startswith("instar.plugins.hooks")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "instar.plugins.hooks.server", None)
+    with pytest.raises(LoadError, match=r"plugin hooks is skipped: .*, so nothing may run here"):
+        await house.open()
+
+
+def test_flags_of_flagships_are_no_settings() -> None:
+    given = {"workspace": "ws", "safe": True, "model": "scripted/x"}
+    assert plugin_order.settings_of(given) == {"model": "scripted/x"}

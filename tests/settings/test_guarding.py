@@ -1,0 +1,172 @@
+"""Nothing that a project's files say loosens a guard beyond what the person saw."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from instar.plugins.evolve.config import EvolveConfig
+from instar.settings.config import Config
+from instar.settings.guarding import guarded, tightened
+from instar.settings.layer import Layer, Vouched, merge
+
+Block = dict[str, Any]
+
+
+def layer(data: Block, *, seen: Block | None = None, trusted: bool = True) -> Layer:
+    return Layer("/p/instar.json", "project", data, trusted, Vouched("/p", seen or {}))
+
+
+def home(data: Block) -> Layer:
+    return Layer("home", "global", data)
+
+
+def holds(*layers: Layer) -> tuple[Block, list[str]]:
+    found, sentences = guarded(layers)
+    return merge(found).data, sentences
+
+
+UNSAFE = {"evolve": {"unsafe": True}}
+LEFT = "/p/instar.json: evolve was left out: it is not what was trusted; read it, then: instar trust /p"
+CHANGED = "/p/instar.json: evolve is not what was trusted, which holds; read it, then: instar trust /p"
+
+
+def test_what_the_person_says_holds_and_what_they_saw_holds() -> None:
+    assert holds(home(UNSAFE)) == (UNSAFE, [])
+    assert holds(layer(UNSAFE, seen=UNSAFE)) == (UNSAFE, [])
+    assert holds(Layer("/p/instar.json", "project", UNSAFE)) == (UNSAFE, [])
+
+
+def test_what_nobody_saw_is_left_out_and_the_rest_of_the_file_holds() -> None:
+    assert holds(layer({**UNSAFE, "model": "a/b"})) == ({"model": "a/b"}, [LEFT])
+    assert holds(layer({"shield": {"level": "none"}, **UNSAFE}, seen=UNSAFE))[0] == UNSAFE
+
+
+def test_what_was_trusted_holds_on_where_the_file_says_something_else_or_nothing() -> None:
+    seen = {"evolve": {"frozen": True, "pins": ["a"]}}
+    for said in ({}, {"evolve": {}}, {"evolve": {"frozen": False, "pins": ["a"]}}):
+        assert holds(layer(said, seen=seen)) == (seen, [CHANGED])
+    more = {"evolve": {"frozen": True, "pins": ["b"]}}
+    assert holds(layer(more, seen=seen)) == ({"evolve": {"frozen": True, "pins": ["a", "b"]}}, [CHANGED])
+
+
+def test_what_guards_more_is_heard_without_a_word_also_of_a_stranger() -> None:
+    said = {"evolve": {"sandbox": "require", "pins": ["x"]}, "shield": {"env": []}}
+    mine = home({"evolve": {"pins": ["mine"]}, "shield": {"env": ["A"]}})
+    wanted = {"evolve": {"sandbox": "require", "pins": ["mine", "x"]}, "shield": {"env": []}}
+    assert holds(mine, layer(said)) == (wanted, [])
+    assert holds(mine, layer(said, trusted=False)) == (wanted, [])
+    assert holds(mine, Layer("o", "project", said, trusted=False)) == (wanted, [])
+
+
+def test_a_stranger_is_told_of_each_thing_that_was_left_out() -> None:
+    data, sentences = holds(layer({"evolve": {"unsafe": True, "frozen": True}}, trusted=False))
+    assert data == {"evolve": {"frozen": True}}
+    assert sentences == [
+        "/p/instar.json: evolve.unsafe was left out: an untrusted project may only guard more than holds without it"
+    ]
+
+
+def test_one_file_that_is_left_out_excuses_no_other() -> None:
+    assert holds(layer(UNSAFE), layer(UNSAFE), layer(UNSAFE, trusted=False))[0] == {}
+    assert holds(home({"evolve": {"frozen": True}}), layer({"evolve": {"frozen": False}}))[0] == {
+        "evolve": {"frozen": True}
+    }
+
+
+@pytest.mark.parametrize(
+    ("held", "said", "kept"),
+    [
+        ({}, {"sandbox": "require"}, True),
+        ({"sandbox": "require"}, {"sandbox": "auto"}, False),
+        ({"unsafe": True}, {"unsafe": False}, True),
+        ({}, {"env": ["A"]}, False),
+        ({"env": ["A", "B"]}, {"env": ["B"]}, True),
+        ({"env": ["A"]}, {"env": ["B"]}, False),
+        ({}, {"replay": "strict"}, True),
+        ({}, {"replay_seconds": 600}, False),
+        ({}, {"replay_records": 0}, False),
+        ({}, {"probation_failures": 2}, True),
+        ({}, {"probation_failures": 4}, False),
+        ({}, {"probation_calls": 51}, True),
+        ({}, {"probation_calls": 49}, False),
+        ({"create": "allow"}, {"create": "deny"}, True),
+        ({}, {"create": "allow"}, False),
+        ({}, {"frozen": True}, True),
+        ({"frozen": True}, {"frozen": False}, False),
+    ],
+)
+def test_which_way_each_setting_of_evolve_guards_more(held: Block, said: Block, kept: bool) -> None:
+    assert tightened("evolve", held, said) == (said if kept else {})
+
+
+@pytest.mark.parametrize(
+    ("held", "said", "kept"),
+    [
+        ("auto", "none", False),
+        ("none", "landlock", True),
+        ("landlock", "bubblewrap", True),
+        ("landlock", "none", False),
+    ],
+)
+def test_which_way_the_level_of_the_shield_guards_more(held: str, said: str, kept: bool) -> None:
+    assert tightened("shield", {"level": held}, {"level": said}) == ({"level": said} if kept else {})
+
+
+# -- the law -----------------------------------------------------------------------------------------
+
+NAMES = st.lists(st.sampled_from("abc"), unique=True, max_size=3)
+EVOLVE = st.fixed_dictionaries(
+    {},
+    optional={
+        "sandbox": st.sampled_from(["auto", "require"]),
+        "unsafe": st.booleans(),
+        "env": NAMES,
+        "replay": st.sampled_from(["report", "strict"]),
+        "replay_seconds": st.integers(1, 600),
+        "replay_records": st.integers(0, 100),
+        "probation_failures": st.integers(0, 9),
+        "probation_calls": st.integers(0, 99),
+        "create": st.sampled_from(["deny", "allow"]),
+        "frozen": st.booleans(),
+        "pins": NAMES,
+    },
+)
+DATA = st.fixed_dictionaries({}, optional={"evolve": EVOLVE})
+OWN = DATA.map(home) | DATA.map(lambda data: Layer("$X", "environment", data))
+PROJECTS = st.builds(lambda data, seen: layer(data, seen=seen), DATA, DATA) | st.builds(
+    lambda data: layer(data, trusted=False), DATA
+)
+LAYERS = st.lists(OWN | PROJECTS, max_size=5)
+
+
+def view(layers: list[Layer]) -> EvolveConfig:
+    return EvolveConfig(**merge(layers).data.get("evolve", {}))
+
+
+@given(LAYERS)
+def test_no_project_loosens_what_holds_as_the_person_saw_it(layers: list[Layer]) -> None:
+    before = view(
+        [Layer(one.origin, one.scope, one.vouched.sections) if one.vouched else one for one in layers]
+    )
+    found, _ = guarded(layers)
+    after = view(found)
+    assert after.sandbox == "require" or before.sandbox == "auto"
+    assert after.unsafe <= before.unsafe
+    assert set(after.env) <= set(before.env)
+    assert after.replay == "strict" or before.replay == "report"
+    assert (after.replay_seconds, after.replay_records) == (before.replay_seconds, before.replay_records)
+    assert after.probation_failures <= before.probation_failures
+    assert after.probation_calls >= before.probation_calls
+    assert after.create == "deny" or before.create == "allow"
+    assert after.frozen >= before.frozen
+    assert set(after.pins) >= set(before.pins)
+    Config.from_data(merge(found).data)
+
+
+@pytest.mark.slow
+@given(LAYERS)
+def test_what_was_judged_once_comes_back_the_same(layers: list[Layer]) -> None:
+    found, _ = guarded(layers)
+    assert guarded(found) == (found, [])
