@@ -85,4 +85,5 @@ def test_ctrl_c_ends_a_script_that_waits_for_an_answer(shared):
     script.send_signal(signal.SIGINT)
     _, said = script.communicate(timeout=PATIENCE)
     assert script.returncode == -signal.SIGINT
-    assert said.splitlines()[-1] == "KeyboardInterrupt"
+    # Not the last line: where the signal comes before the event loop has begun, Python names the coroutine after it.
+    assert "KeyboardInterrupt" in said.splitlines()
