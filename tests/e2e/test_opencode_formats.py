@@ -1,4 +1,4 @@
-"""Seed 002's examples as files: an agent, a command and a plugin, in both places, and they do as written.
+"""opencode's examples as files: an agent, a command and a plugin, in both places, and they do as written.
 
 The tool settings are those of opencode's documentation: `tools` with names and wildcards, `permission` with patterns.
 """

@@ -1,4 +1,4 @@
-"""Seed 004's blueprint, done with plugins in a project's files, and what a turn leaves in the database."""
+"""Each hook point of a turn, used by plugins in a project's files, and what the turn leaves in the database."""
 
 import json
 import sqlite3

@@ -21,7 +21,7 @@ class PermissionTime(Wire):
 
 
 class PermissionUpdated(OfSession):
-    """Seed 002's Permission object: a tool call waits for a person. `type` is the permission's name."""
+    """A tool call waits for a person: the older form of `permission.asked`. `type` is the permission's name."""
 
     id: str
     type: str

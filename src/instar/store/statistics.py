@@ -1,6 +1,6 @@
 """What model calls used, summed by the database: for `instar stats`, fast with many calls.
 
-Every number comes from `instar_usage`, which keeps what deleted sessions spent. Issue 7, item 8.
+Every number comes from `instar_usage`, which keeps what deleted sessions spent.
 """
 
 import json
