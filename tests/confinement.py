@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from instar.process import Processes
-from instar.sandbox.model_process.memory import known_level
+from instar.sandbox.probe import known_level
 from instar.settings.paths import Paths
 
 FILE = "confinement.json"

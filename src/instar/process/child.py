@@ -7,9 +7,8 @@ from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from instar.process.group import lives, send
+from instar.process.group import kill, lives, send
 from instar.process.kept import Kept
-from instar.process.mark import kill
 from instar.process.output import Output, ProcessError
 from instar.process.reason import reason
 

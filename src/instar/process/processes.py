@@ -10,9 +10,9 @@ from typing import Any
 from instar.process.call import Call
 from instar.process.child import Child, Feed, Launch, Transport, plainly, whole
 from instar.process.confine import Confinement, Ending, Policy, Wrapped
+from instar.process.group import marked
 from instar.process.guard import Guard
 from instar.process.kept import MIB, Kept
-from instar.process.mark import marked
 from instar.process.output import Output, ProcessError
 from instar.process.reason import program, told
 from instar.process.warm import Warm

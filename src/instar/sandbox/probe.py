@@ -1,4 +1,9 @@
-"""Finds the level of confinement by doing it: what a version or a setting promises, a container may refuse."""
+"""Finds the level of confinement by doing it: what a version or a setting promises, a container may refuse.
+
+A trial takes longer than a child, so `known_level` keeps what it found for the next start of instar. That counts only
+while everything that decides is as it was: the boot, the kernel's switches, this process's own confinement, the
+programs. A machine without any confinement is tried anew each time.
+"""
 
 import asyncio
 import os
@@ -6,11 +11,13 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from instar import __version__
 from instar.process import Output, ProcessError, Processes
 from instar.process.confine import Confinement, Wrapped
 from instar.sandbox import landlock, seccomp
@@ -19,11 +26,22 @@ from instar.sandbox.bubblewrap import find_program
 from instar.sandbox.copies import copy_of
 from instar.sandbox.level import Level, Name
 from instar.sandbox.shield import Shield
+from instar.wire.document import atomic_write
 
 _PATIENCE: Final = 10.0
 _HELD: Final = 42
 _TRY: Final = "echo x 2>/dev/null > guarded/file && exit 1; echo x > free && exit 42"
 _OVERLAY: Final = "echo changed > kept && exit 42"
+_DECIDING: Final = (
+    "/proc/sys/kernel/random/boot_id",
+    "/proc/sys/kernel/osrelease",
+    "/proc/sys/kernel/unprivileged_userns_clone",
+    "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+    "/proc/sys/user/max_user_namespaces",
+    "/proc/self/attr/current",
+    "/proc/self/uid_map",
+)
+_STATUS: Final = ("Uid:", "Gid:", "Cap", "NoNewPrivs:", "Seccomp:")
 
 _found: dict[tuple[str, Name], Level] = {}
 
@@ -149,4 +167,56 @@ def _reads(path: str) -> str:
     try:
         return Path(path).read_text("ascii").strip()
     except (OSError, ValueError):
+        return ""
+
+
+async def known_level(
+    processes: Processes, environment: Mapping[str, str], at_most: Name, file: Path
+) -> Level:
+    """Return what `find_level` found when things were as they are now, else find it and keep it in `file`.
+
+    `file` must stand where no child can write: who writes it decides how far children are confined.
+    """
+    key = _key(environment, at_most)
+    kept = _kept(file).get(key)
+    if kept is not None:
+        return kept
+    found = await find_level(processes, environment, at_most)
+    if found.name != "none":
+        _keep(file, key, found)
+    return found
+
+
+def _key(environment: Mapping[str, str], at_most: Name) -> str:
+    facts = [__version__, sys.version, at_most, *(_text(path) for path in _DECIDING)]
+    facts += [line for line in _text("/proc/self/status").splitlines() if line.startswith(_STATUS)]
+    if sys.platform == "linux":
+        facts += [str(Path(f"/proc/self/ns/{name}").readlink()) for name in ("mnt", "user")]
+    program = find_program(environment)
+    if program is not None:
+        status = Path(program).stat()
+        facts += [program, f"{status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_mode}"]
+    return sha256("\0".join(facts).encode()).hexdigest()
+
+
+def _kept(file: Path) -> dict[str, Level]:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=dict[str, Level])
+    except (OSError, msgspec.MsgspecError):
+        return {}
+
+
+def _keep(file: Path, key: str, level: Level) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # The newest alone: another boot's or another user's are of no use.
+        atomic_write(file, msgspec.json.encode({key: level}), mode=0o600)
+    except OSError:
+        return  # found anew at the next start
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text("utf-8", "replace")
+    except OSError:
         return ""

@@ -13,7 +13,7 @@ import pytest
 from instar.process import Processes
 from instar.sandbox import Level
 from instar.sandbox.bubblewrap import find_program
-from instar.sandbox.model_process.memory import known_level
+from instar.sandbox.probe import known_level
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 MARK = "as it was kept"
@@ -91,7 +91,7 @@ def elsewhere(file: Path, before: str, environment: Mapping[str, str]) -> str:
     program = f"""
 import asyncio, ctypes, sys
 from pathlib import Path
-from instar.sandbox.model_process.memory import known_level
+from instar.sandbox.probe import known_level
 from instar.process import Processes
 {before}
 async def ask():

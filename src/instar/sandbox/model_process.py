@@ -1,6 +1,6 @@
-"""How children are started for the model: behind the shield, and told no secrets.
+"""How children are started for the model: behind the shield, without secrets in their environment.
 
-Issue 5, items 1 and 3. What instar starts for itself (git, a browser, an editor) goes by `Processes` instead.
+What instar starts for itself (git, a browser, an editor) goes through `Processes` instead.
 """
 
 import time
@@ -13,7 +13,7 @@ from instar.process.confine import Confinement
 from instar.sandbox import Guard, Level, Places, Shield, environment, own_places
 from instar.sandbox.guard import guard
 from instar.sandbox.level import Name
-from instar.sandbox.model_process.memory import known_level
+from instar.sandbox.probe import known_level
 from instar.settings.paths import Paths
 from instar.wire.secret import Secret
 
