@@ -13,11 +13,13 @@ from tests.conformance.scenarios import SCENARIOS
 REFERENCE = json.loads((Path(__file__).parents[1] / "data" / "conformance.json").read_text())
 
 
+@pytest.mark.slow
 def test_each_plugin_in_typescript_leaves_the_trace_that_it_leaves_in_opencode(tmp_path: Path) -> None:
     wrong = _wrong(tmp_path, [one.name for one in SCENARIOS], {"*": SUFFIXES[TYPESCRIPT]})
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("python", [("order_b",), ("order_a", "order_c"), ("order_a", "throws_at_load")])
 def test_plugins_of_both_languages_run_in_the_order_of_their_list(
     python: tuple[str, ...], tmp_path: Path

@@ -310,6 +310,7 @@ def trial(chance: random.Random, before: float, after: float) -> Verdict:
             return verdict
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after", "least", "most"),
     [
