@@ -539,8 +539,8 @@ async def test_what_is_refused_because_the_runtime_closes_is_told_from_what_cann
 async def test_without_a_guard_it_is_said_once_that_a_killed_instar_leaves_its_children(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, soon: float
 ) -> None:
-    monkeypatch.setattr("instar.process.guard.SOON", soon)
-    monkeypatch.setattr("instar.process.guard._SHELL", str(tmp_path / "no-such-shell"))
+    monkeypatch.setattr("instar.process.processes.SOON", soon)
+    monkeypatch.setattr("instar.process.processes._SHELL", str(tmp_path / "no-such-shell"))
     processes = Processes()
     for _ in range(2):
         done = await processes.run(["sleep", "0.5"], cwd=tmp_path)

@@ -9,7 +9,7 @@ import pytest
 from tests.turn import Door, House, answer_of, reload, results, said
 from tests.waiting import until
 
-from instar.plugin import Value, patience
+from instar.plugin import Value
 from instar.plugin import door as plugins
 from instar.settings.builtin_plugins import seen_in
 from instar.settings.paths import Paths
@@ -327,7 +327,7 @@ async def test_a_plugin_whose_end_hangs_does_not_hold_the_reload_up(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plugins, "DISPOSE", 0.05)
-    monkeypatch.setattr(patience, "GRACE", 0.01)
+    monkeypatch.setattr(plugins, "GRACE", 0.01)
     house.says(ECHO)
     house.plugin("""
         import asyncio

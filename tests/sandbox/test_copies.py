@@ -12,7 +12,7 @@ from tests.waiting import take_quickest
 
 from instar.process import Processes
 from instar.sandbox import Level, copy_of, find_level
-from instar.sandbox.copies import copy_tree
+from instar.sandbox.place import copy_tree
 
 
 def test_a_plain_copy_has_the_same_files_modes_times_and_links(tmp_path: Path) -> None:

@@ -3,27 +3,27 @@
 from pathlib import Path
 
 from instar.sandbox import own_places
-from instar.sandbox.guard import doors, guard
+from instar.sandbox.shield import doors, guarded_paths
 from instar.settings.paths import Paths
 
 
 def test_folders_above_a_guarded_path_are_held_in_place(tmp_path: Path) -> None:
     (tmp_path / "a/b/c").mkdir(parents=True)
-    found = guard((), (tmp_path / "a/b/c", tmp_path / "a/b/missing"), ())
+    found = guarded_paths((), (tmp_path / "a/b/c", tmp_path / "a/b/missing"), ())
     assert found.anchors[-2:] == (tmp_path / "a", tmp_path / "a/b")
     assert Path("/") not in found.anchors
 
 
 def test_nothing_inside_a_guarded_path_is_mounted_over_it(tmp_path: Path) -> None:
     (tmp_path / "data/deep/out").mkdir(parents=True)
-    found = guard((tmp_path / "data",), (tmp_path / "data/deep/out",), ())
+    found = guarded_paths((tmp_path / "data",), (tmp_path / "data/deep/out",), ())
     assert tmp_path / "data/deep" not in found.anchors
 
 
 def test_a_path_is_guarded_by_what_it_really_is(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    found = guard((tmp_path / "link/x/../y",), (), ())
+    found = guarded_paths((tmp_path / "link/x/../y",), (), ())
     assert found.hidden == (tmp_path / "real/y",)
     assert found.gaps == (
         f"{tmp_path}/link/x/../y: {tmp_path}/link is a link that can be replaced; name the folder itself",

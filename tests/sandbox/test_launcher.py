@@ -14,7 +14,7 @@ import pytest
 from tests.running import lives
 from tests.sandbox.conftest import Home
 
-from instar.process import Output, ProcessError, Processes, warm, zygotes
+from instar.process import Output, ProcessError, Processes, fork_server
 from instar.process.confine import Confinement
 from instar.sandbox import Copy, Level, Sandbox, Shield
 
@@ -250,7 +250,7 @@ async def test_when_the_launcher_is_killed_what_it_started_is_over_and_another_t
 async def test_a_launcher_that_does_not_answer_is_given_up_and_the_program_runs_once(
     launched: Launched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(zygotes, "_BEGIN", 0.2)
+    monkeypatch.setattr(fork_server, "_BEGIN", 0.2)
     first = await launched.ready()
     os.kill(first, signal.SIGSTOP)
     running = asyncio.ensure_future(launched.sh("echo ran >> src/log; echo ran"))
@@ -403,7 +403,7 @@ async def test_nothing_of_the_source_of_a_launcher_stands_in_the_list_of_process
     running = asyncio.ensure_future(launched.sh("sleep 60"))
     launcher = await launched.ready()
     listed = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants(os.getpid())]
-    program = os.fsencode(zygotes.LAUNCHER.arguments[-1])
+    program = os.fsencode(fork_server.LAUNCHER.arguments[-1])
     assert Path(f"/proc/{launcher}/cmdline").read_bytes().split(b"\0")[1:-1] == [b"-I", b"-S", b"-B", program]
     assert [words for words in listed if program in words]
     assert not [words for words in listed if b"\n" in words]
@@ -416,9 +416,9 @@ async def test_closing_ends_also_the_launchers_that_others_have_taken_the_place_
     home: Home, level: Level
 ) -> None:
     processes = Processes()
-    for number in range(warm.LAUNCHERS + 2):
+    for number in range(fork_server.LAUNCHERS + 2):
         (home.workspace / f"guarded{number}").mkdir()
-    for number in range(warm.LAUNCHERS + 2):
+    for number in range(fork_server.LAUNCHERS + 2):
         shield = Shield(level, (), (home.workspace / f"guarded{number}",))
         await Launched(processes, home, shield).ready()
     before = asyncio.all_tasks()

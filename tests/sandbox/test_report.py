@@ -12,7 +12,7 @@ from tests.sandbox.conftest import Home
 
 from instar.process import Ending, Output, ProcessError, Processes
 from instar.process.confine import Confinement
-from instar.sandbox import Copy, Level, Sandbox, Shield, bubblewrap, copy_of, find_level, report
+from instar.sandbox import Copy, Level, Sandbox, Shield, bubblewrap, copy_of, find_level
 
 CONFINES = ["shield", "shield without Landlock", "sandbox"]
 
@@ -133,7 +133,7 @@ async def test_the_program_cannot_open_what_is_reported_to(processes: Processes,
 def test_a_report_that_says_nothing_known_says_nothing(said: bytes) -> None:
     descriptor = bubblewrap.memory(b"policy" + said)
     try:
-        found = report.read(descriptor, 6, ["x"])
+        found = bubblewrap.ending(descriptor, 6, ["x"])
     finally:
         os.close(descriptor)
     assert found == Ending() or said.startswith((b"signal ", b"start "))

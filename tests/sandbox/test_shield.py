@@ -121,7 +121,7 @@ async def test_a_hidden_file_cannot_be_opened(processes: Processes, home: Home, 
 async def test_a_link_that_can_be_replaced_is_named_as_a_gap(home: Home, level: Level) -> None:
     (home.path / "dots").mkdir()
     (home.workspace / "prompts").symlink_to(home.path / "dots")
-    found = home.shield(level).guard()
+    found = home.shield(level).guarded()
     assert home.path / "dots" in found.readonly
     assert [gap for gap in found.gaps if f"{home.workspace}/prompts" in gap and "can be replaced" in gap]
 

@@ -6,7 +6,7 @@ from instar.api.stats import Resumed, StopReport
 from instar.cli.door import Context, Failure, door, folder_option, json_option
 from instar.cli.text import counted, note, print_json, short
 from instar.limits.stop import EVERYWHERE, NotStopped, StopFile, StopFileError, scope_of, stop
-from instar.process.group import VARIABLE
+from instar.process.child import VARIABLE
 
 
 @click.command()

@@ -19,8 +19,8 @@ from instar.jshost.peer import JavaScriptError
 from instar.message import WithParts
 from instar.plugin import Hooks, Invalid, PluginInput
 from instar.plugin.custom import check_name
+from instar.plugin.door import Late, in_time
 from instar.plugin.locate import LoadError, PluginLocation, check
-from instar.plugin.patience import Late, in_time
 from instar.settings.paths import Paths
 from instar.wire import Plain
 

@@ -25,10 +25,9 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from instar.plugin.door import LoadedPlugin, Plugins, unsound
+from instar.plugin.door import PATIENCE, Exited, LoadedPlugin, Plugins, in_time, unsound
 from instar.plugin.interface import Hooks, PluginFunction, PluginInput
 from instar.plugin.locate import JAVASCRIPT, TOOLS, LoadError, PluginLocation, check, check_file, locate
-from instar.plugin.patience import PATIENCE, Exited, in_time
 from instar.settings.builtin_plugins import flagship_name
 from instar.settings.trust import Content
 from instar.wire import Plain

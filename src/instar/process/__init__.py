@@ -5,9 +5,8 @@ or was cancelled, what remains of that group is ended too: SIGTERM, a short grac
 descendant that makes a session of its own escapes the group; the shield of a later part holds those.
 """
 
-from instar.process.child import DRAIN, GRACE, Feed, whole
+from instar.process.child import DRAIN, GRACE, MIB, SPILL_LIMIT, Feed, whole
 from instar.process.confine import Confinement, Ending, Wrapped
-from instar.process.kept import MIB, SPILL_LIMIT
 from instar.process.output import Output, ProcessError
 from instar.process.processes import Processes
 

@@ -1,16 +1,20 @@
-"""One child: its streams, its group, its end."""
+"""One child: its streams, its group, its end.
+
+Descendants are found by their process group, and by a mark in their environment: one that makes a session of its own
+(``setsid``, a daemon) leaves the group, but inherits the environment. Where there is no /proc, only the group is known.
+A process that also cleans its environment is not found: a sandbox holds those.
+"""
 
 import asyncio
+import os
 import signal as signals
 import time
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Protocol, TypeVar
 
-from instar.process.group import kill, lives, send
-from instar.process.kept import Kept
-from instar.process.output import Output, ProcessError
-from instar.process.reason import reason
+from instar.process.output import Output, ProcessError, reason
 
 T = TypeVar("T")
 Feed = bytes | int  # what a child reads: these bytes, or an open descriptor
@@ -23,8 +27,16 @@ DRAIN: Final = 0.2
 
 _SWEEPS: Final = 5
 
+MIB: Final = 1 << 20
+SPILL_LIMIT: Final = 100 * MIB
+"""Bytes that a spill file holds at most: a child that never stops must not fill the disk."""
 
-class Transport(Protocol):
+VARIABLE: Final = "INSTAR_RUN"
+"""The variable of the mark. Runs inside runs are joined by a colon, the outer one first."""
+_PROC: Final = Path("/proc")
+
+
+class ChildTransport(Protocol):
     """A started child, as asyncio's transport of a subprocess and a warm interpreter's call both are."""
 
     def get_pid(self) -> int:
@@ -37,14 +49,14 @@ class Transport(Protocol):
         """Let go of its descriptors."""
 
 
-Launch = Callable[["Child"], Awaitable[Transport]]
+Launch = Callable[["Child"], Awaitable[ChildTransport]]
 """Starts a program whose output and end the child is told of. Raises `ProcessError`."""
 
 
 def plainly(argv: Sequence[str], stdin: Feed, merge: bool, **where: Any) -> Launch:
     """Return the launch of a fresh process; `where` is what `subprocess.Popen` takes: `cwd`, `env`, `pass_fds`."""
 
-    async def launch(child: "Child") -> Transport:
+    async def launch(child: "Child") -> ChildTransport:
         try:
             transport, _ = await asyncio.get_running_loop().subprocess_exec(
                 lambda: child,
@@ -71,7 +83,7 @@ class Child(asyncio.SubprocessProtocol):
     """One child and its group, from start to the last descriptor."""
 
     def __init__(
-        self, out: Kept, err: Kept, on_output: Callable[[bytes], None] | None = None, mark: str = ""
+        self, out: "Capture", err: "Capture", on_output: Callable[[bytes], None] | None = None, mark: str = ""
     ) -> None:
         loop = asyncio.get_running_loop()
         self._streams = {1: out, 2: err}
@@ -82,10 +94,10 @@ class Child(asyncio.SubprocessProtocol):
         self._exited, self._drained, self._lost = (loop.create_future() for _ in range(3))
         self._starting: asyncio.Future[None] | None = None
         self._ending: asyncio.Future[None] | None = None
-        self._transport: Transport | None = None
+        self._transport: ChildTransport | None = None
         self._ended = 0.0
 
-    def start(self, launch: "Launch", merge: bool) -> asyncio.Future[None]:
+    def start(self, launch: Launch, merge: bool) -> asyncio.Future[None]:
         """Start it by `launch`, which says how; `merge`: its stderr goes into its stdout."""
         self._starting = asyncio.ensure_future(self._start(launch, merge))
         return self._starting
@@ -156,7 +168,7 @@ class Child(asyncio.SubprocessProtocol):
         """Everything of it is closed."""
         _settle(self._lost)
 
-    async def _start(self, launch: "Launch", merge: bool) -> None:
+    async def _start(self, launch: Launch, merge: bool) -> None:
         self._open = {1} if merge else {1, 2}
         self._transport = await launch(self)
 
@@ -212,3 +224,120 @@ async def whole(work: asyncio.Future[T]) -> T:
     if not work.cancelled():
         work.exception()  # seen here, so that the event loop does not report it as forgotten
     raise cancelled
+
+
+class Capture:
+    """The first `limit` bytes of a stream; all of it in a file once there are more, if there is a path."""
+
+    def __init__(self, limit: int, spill: Path | None = None) -> None:
+        self.head = bytearray()
+        self.size = 0
+        self.spilled: Path | None = None
+        self._limit = limit
+        self._spill = spill
+        self._file: BinaryIO | None = None
+
+    @property
+    def truncated(self) -> bool:
+        """Whether more came than is kept."""
+        return self.size > len(self.head)
+
+    def add(self, data: bytes) -> None:
+        """Take the next bytes."""
+        room = self._limit - len(self.head)
+        rest = data[room:] if room > 0 else data
+        if room > 0:
+            self.head += data[:room]
+        if rest and self._spill is not None:
+            self._save(rest)
+        self.size += len(data)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _save(self, rest: bytes) -> None:
+        # A full disk costs the saved rest, not the command: its kept head and exit code still count.
+        assert self._spill is not None
+        try:
+            if self._file is None:
+                self._file = os.fdopen(
+                    os.open(self._spill, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
+                )
+                self._file.write(self.head)
+                self.spilled = self._spill
+            self._file.write(rest[: max(0, SPILL_LIMIT - self._file.tell())])
+        except OSError:
+            self._spill = self.spilled = None
+            self.close()
+
+
+def send(group: int, signal: int) -> bool:
+    """Signal the group; False when there is nothing in it that we may signal."""
+    try:
+        os.killpg(group, signal)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def lives(group: int) -> bool:
+    """Whether a process of the group still runs.
+
+    A signal also reaches the dead that nobody has waited for, and in a container whose first process never
+    waits orphans stay so for good: where there is a /proc, ask it for their state.
+    """
+    if not send(group, 0):
+        return False
+    return not _PROC.is_dir() or any(_runs_in(group, file) for file in _PROC.glob("[0-9]*/stat"))
+
+
+def _runs_in(group: int, file: Path) -> bool:
+    try:
+        state, _, its_group = file.read_bytes().rpartition(b")")[2].split()[:3]
+    except OSError:
+        return False
+    return int(its_group) == group and state not in (b"Z", b"X")
+
+
+def marked(env: Mapping[str, str] | None, mark: str) -> dict[str, str]:
+    """Return `env` (None: this process's own) with the mark; a mark that stands there already stays."""
+    given = dict(os.environ if env is None else env)
+    outer = given.get(VARIABLE)
+    return {**given, VARIABLE: f"{outer}:{mark}" if outer else mark}
+
+
+def kill(mark: str, first: int) -> bool:
+    """Kill (SIGKILL) every process with `mark` that was started after the process `first`; whether any was."""
+    needle = mark.encode()
+    found = [pid for pid in _since(first) if needle in _environment(pid)]
+    for pid in found:
+        try:
+            os.kill(pid, signals.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            continue
+    return bool(found)
+
+
+def _since(first: int) -> Iterator[int]:
+    """Processes with a number that was given out after `first`; numbers begin anew when they are used up."""
+    try:
+        last = int((_PROC / "loadavg").read_text().split()[-1])
+        names = os.listdir(_PROC)
+    except (OSError, ValueError):
+        return
+    wrapped = last < first
+    for pid in (int(name) for name in names if name.isdigit()):
+        if pid != os.getpid() and (pid > first or (wrapped and pid <= last)):
+            yield pid
+
+
+def _environment(pid: int) -> bytes:
+    # Of another user's process, or of one that is just ending, nothing can be read: it is none of ours.
+    try:
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
+            return file.read(1 << 20)
+    except OSError:
+        return b""

@@ -1,21 +1,35 @@
 """The children of one runtime, and the promise that nothing of them is left behind."""
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from instar.process.call import Call
-from instar.process.child import Child, Feed, Launch, Transport, plainly, whole
+from instar.process.child import (
+    GRACE,
+    MIB,
+    Capture,
+    Child,
+    ChildTransport,
+    Feed,
+    Launch,
+    marked,
+    plainly,
+    whole,
+)
 from instar.process.confine import Confinement, Ending, Policy, Wrapped
-from instar.process.group import marked
-from instar.process.guard import Guard
-from instar.process.kept import MIB, Kept
-from instar.process.output import Output, ProcessError
-from instar.process.reason import program, told
-from instar.process.warm import Warm
+from instar.process.fork_server import ForkedProcess, ForkServers
+from instar.process.output import Output, ProcessError, program, told
+
+log = logging.getLogger("instar.process")
+
+SOON: Final = 0.02
+"""Seconds that a child lives before it is guarded: most end sooner, and by themselves."""
+_SHELL: Final = "/bin/sh"
+_PROGRAM: Final = str(Path(__file__).with_name("instar-guard.sh"))
 
 
 class Processes:
@@ -26,8 +40,8 @@ class Processes:
         self._closed = False
         self._token = os.urandom(8).hex()
         self._runs = 0
-        self._guard = Guard(self._token)
-        self._warm = Warm(lambda env: marked(env, self._mark()))
+        self._guard = OrphanGuard(self._token)
+        self._fork_servers = ForkServers(lambda env: marked(env, self._mark()))
 
     async def run(
         self,
@@ -62,14 +76,14 @@ class Processes:
         if not argv:
             raise ProcessError("cannot start a command of no words: name a program")
         mark = self._mark()
-        child = Child(Kept(limit, spill), Kept(limit), on_output, mark)
+        child = Child(Capture(limit, spill), Capture(limit), on_output, mark)
         start = _Start(argv, cwd, marked(env, mark), stdin, merge, confine)
         self._children.add(child)
         started = time.monotonic()
         guarding: asyncio.TimerHandle | None = None
         ending = Ending()
         try:
-            await whole(child.start(start.launch(self._warm, scripts=warm), merge))
+            await whole(child.start(start.launch(self._fork_servers, scripts=warm), merge))
             guarding = self._guard.soon(child)  # not before: one that is slow to start would be passed over
             timed_out = not await child.exit(timeout)
             ending = start.wrapped.ending()
@@ -87,7 +101,9 @@ class Processes:
     async def close(self) -> None:
         """End every child that still runs, with its group; later calls of `run` are refused."""
         self._closed = True
-        await asyncio.gather(*(whole(child.end()) for child in list(self._children)), self._warm.close())
+        await asyncio.gather(
+            *(whole(child.end()) for child in list(self._children)), self._fork_servers.close()
+        )
         await self._guard.close()
 
     def _mark(self) -> str:
@@ -112,23 +128,23 @@ class _Start:
         self._argv, self._cwd, self._env = argv, cwd, env
         self._stdin, self._merge, self._confine = stdin, merge, confine
 
-    def launch(self, warm: Warm, *, scripts: bool) -> Launch:
+    def launch(self, servers: ForkServers, *, scripts: bool) -> Launch:
         """Return the launch; `scripts`: a warm interpreter may run it."""
 
-        async def launch(child: Child) -> Transport:
-            found = await self._warmly(warm, child) if scripts else None
-            return found or await self._launched(warm, child) or await self._plainly(child)
+        async def launch(child: Child) -> ChildTransport:
+            found = await self._warmly(servers, child) if scripts else None
+            return found or await self._launched(servers, child) or await self._plainly(child)
 
         return launch
 
-    async def _plainly(self, child: Child) -> Transport:
+    async def _plainly(self, child: Child) -> ChildTransport:
         if self._confine is not None:
             self.wrapped = self._confine.wrap(self._argv, self._cwd, self._env)
         argv, env, pass_fds, *_ = self.wrapped
         return await plainly(argv, self._stdin, self._merge, cwd=self._cwd, env=env, pass_fds=pass_fds)(child)
 
-    async def _launched(self, warm: Warm, child: Child) -> Transport | None:
-        found = None if self._confine is None else await warm.launcher(self._env, self._confine)
+    async def _launched(self, servers: ForkServers, child: Child) -> ChildTransport | None:
+        found = None if self._confine is None else await servers.launcher(self._env, self._confine)
         if found is None:
             return None
         launcher, policy = found
@@ -147,15 +163,94 @@ class _Start:
             "applies": policy.applies if policy and policy.data else "",
         }
 
-    def _ending(self, call: Call) -> Ending:
+    def _ending(self, call: ForkedProcess) -> Ending:
         return Ending() if call.failed is None else Ending(failure=told(self._argv, *call.failed))
 
-    async def _warmly(self, warm: Warm, child: Child) -> Transport | None:
+    async def _warmly(self, servers: ForkServers, child: Child) -> ChildTransport | None:
         # Without bytes its standard input would not be a pipe, which a script can see.
         if not isinstance(self._stdin, bytes) or not self._stdin:
             return None
-        interpreter = warm.ready(self._argv, self._cwd, self._env, self._confine)
+        interpreter = servers.ready(self._argv, self._cwd, self._env, self._confine)
         if interpreter is None:
             return None
         policy = None if interpreter.shared is None else interpreter.shared.policy()
         return await interpreter.launch(child, self._request(policy), self._stdin, self._merge)
+
+
+class OrphanGuard:
+    """Ends the children of an instar that was itself killed and could not; `mark` begins the marks of its runs.
+
+    A shell of a few hundred kilobytes reads which groups live, from a pipe that only instar holds. When the pipe is
+    closed without a word, instar is gone, and so are they: SIGTERM, a short grace, SIGKILL, and whatever carries the
+    mark of its runs. It starts with the first child that lives longer than `SOON`.
+    """
+
+    def __init__(self, mark: str) -> None:
+        self._mark = mark
+        self._pid = 0
+        self._pipe = -1
+        self._groups: dict[Child, int] = {}
+        self._refused = False
+
+    def soon(self, child: Child) -> asyncio.TimerHandle:
+        """OrphanGuard `child` if it still runs in a moment; cancel what is returned when it is over."""
+        return asyncio.get_running_loop().call_later(SOON, self._take, child)
+
+    def over(self, child: Child) -> None:
+        """The run of `child` is over, and its group is gone."""
+        group = self._groups.pop(child, None)
+        if group is not None:
+            self._say(f"- {group}")
+
+    async def close(self) -> None:
+        """End the guard; nothing is left for it to do."""
+        if not self._pid:
+            return
+        self._say("q")
+        os.close(self._pipe)
+        pid, self._pid, self._pipe = self._pid, 0, -1
+        until, pause = time.monotonic() + 1, 0.001
+        while _runs(pid) and time.monotonic() < until:
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 0.02)
+
+    def _take(self, child: Child) -> None:
+        group = child.pid
+        if group is None or not child.running:
+            return
+        if not self._pid and not self._refused:
+            self._start()
+        self._groups[child] = group
+        self._say(f"+ {group}")
+
+    def _say(self, line: str) -> None:
+        if self._pipe >= 0:
+            try:
+                os.write(self._pipe, line.encode() + b"\n")
+            except OSError as error:
+                log.debug("guard=deaf reason=%s", error)
+
+    def _start(self) -> None:
+        reading, writing = os.pipe()
+        try:
+            null = (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0), (os.POSIX_SPAWN_DUP2, 1, 2)
+            self._pid = os.posix_spawn(
+                _SHELL,
+                [_SHELL, _PROGRAM, self._mark, str(GRACE)],
+                {"PATH": os.environ.get("PATH", os.defpath)},
+                file_actions=[(os.POSIX_SPAWN_DUP2, reading, 0), *null],
+                setsid=True,
+            )
+            os.set_blocking(writing, False)
+            self._pipe = writing
+        except (OSError, NotImplementedError) as error:
+            # Children are still ended by instar itself; only its own sudden death leaves them.
+            os.close(writing)
+            self._refused = True
+            log.warning("guard=none reason=%s; if instar is killed, what it started lives on", error)
+        finally:
+            os.close(reading)
+
+
+def _runs(pid: int) -> bool:
+    return os.waitpid(pid, os.WNOHANG) == (0, 0)

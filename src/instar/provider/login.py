@@ -18,8 +18,7 @@ import msgspec
 from instar.api.provider import ProviderAuthAuthorization, ProviderAuthMethod
 from instar.api.session import Invalid
 from instar.api.v2 import AttemptTime, IntegrationAttempt, IntegrationAttemptStatus
-from instar.plugin.door import Plugins
-from instar.plugin.patience import PATIENCE, in_time
+from instar.plugin.door import PATIENCE, Plugins, in_time
 from instar.provider.keys import Keys
 from instar.wire import Plain
 

@@ -23,10 +23,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from instar.plugin.door import Plugins
+from instar.plugin.door import PATIENCE, Plugins, in_time
 from instar.plugin.interface import Fetch
 from instar.plugin.outcome import json_copy
-from instar.plugin.patience import PATIENCE, in_time
 from instar.provider.catalogue import (
     INSTALL,
     LIBRARY_CLASSES,

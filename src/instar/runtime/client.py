@@ -52,7 +52,7 @@ from instar.plugin import (
     Task,
     points,
 )
-from instar.plugin.patience import DISPOSE, Late, in_time
+from instar.plugin.door import DISPOSE, Late, in_time
 from instar.project.workspace import Workspaces
 from instar.provider.resolve import NoModel, UnknownModel
 from instar.runtime.move import Changes, move

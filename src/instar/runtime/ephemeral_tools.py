@@ -17,11 +17,11 @@ from instar.message import Rule
 from instar.plugin import Aside, Invalid, OwnTool, Tool, ToolContext, ToolFailure, ToolResult
 from instar.plugin.tool import Execute
 from instar.process import Output, ProcessError
+from instar.process.child import MIB
 from instar.process.confine import Confinement
-from instar.process.kept import MIB
 from instar.sandbox import Copy, Level, Limits, Live, Sandbox, Shield, copy_of
-from instar.sandbox.copies import remove
 from instar.sandbox.model_process import Children
+from instar.sandbox.place import remove
 from instar.session.instance import Instance
 from instar.session.state import SessionState
 from instar.settings.permission import DEFAULTS, Action, from_config, matches

@@ -6,17 +6,15 @@ what this machine can do. What they are used for is not known here.
 """
 
 from instar.sandbox.box import Limits, Sandbox
-from instar.sandbox.copies import Copy, copy_of
 from instar.sandbox.environment import bare, environment, is_secret_name
-from instar.sandbox.guard import Guard, Places, own_places
 from instar.sandbox.level import Level
-from instar.sandbox.live import Live
+from instar.sandbox.place import Copy, Live, copy_of
 from instar.sandbox.probe import find_level
-from instar.sandbox.shield import Shield
+from instar.sandbox.shield import GuardedPaths, Places, Shield, own_places
 
 __all__ = [
     "Copy",
-    "Guard",
+    "GuardedPaths",
     "Level",
     "Limits",
     "Live",

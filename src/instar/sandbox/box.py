@@ -13,15 +13,13 @@ from typing import Final
 import msgspec
 
 from instar.process import ProcessError
+from instar.process.child import MIB
 from instar.process.confine import Shared, Wrapped
-from instar.process.kept import MIB
 from instar.sandbox import bubblewrap, landlock, seccomp
-from instar.sandbox.copies import Copy
 from instar.sandbox.environment import bare
-from instar.sandbox.guard import kernel_switches
 from instar.sandbox.level import Level
-from instar.sandbox.live import Live
-from instar.sandbox.view import View
+from instar.sandbox.place import Copy, Live, View
+from instar.sandbox.shield import kernel_switches
 
 _PROGRAMS: Final = (
     "/usr",

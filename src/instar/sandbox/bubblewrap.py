@@ -1,14 +1,16 @@
 """Bubblewrap: the arguments that lay mounts over what a child may see, and the descriptors that go with them."""
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from instar.process.confine import Wrapped
-from instar.sandbox import landlock, report
+from instar.process.confine import Ending, Wrapped
+from instar.process.output import Seen, told
+from instar.sandbox import landlock
 
 LANDLOCK: Final = Path(landlock.__file__)
 
@@ -35,6 +37,10 @@ CAPABILITIES: Final = {
 }
 """What root loses behind a shield: what could undo a mount, open a file by its number or read another's memory."""
 _DEVICES: Final = ("shm", "mqueue", "fuse", "kvm", "dri", "snd", "net", "kfd")
+
+_SIGNAL: Final = re.compile(rb"signal ([1-9]|[1-5][0-9]|6[0-4])")
+_START: Final = re.compile(rb"start ([0-9]{1,3}) ([01]) ([01]) ((?:[0-9a-f]{2}){0,256})")
+_LONGEST: Final = 1024
 
 
 def find_program(environment: Mapping[str, str]) -> str | None:
@@ -97,7 +103,7 @@ def launched(policy: bytes, argv: Sequence[str]) -> Wrapped:
         {},
         (descriptor,),
         closing([descriptor]),
-        lambda: report.read(descriptor, len(policy), argv),
+        lambda: ending(descriptor, len(policy), argv),
     )
 
 
@@ -136,3 +142,19 @@ def closing(descriptors: list[int]) -> Callable[[], None]:
             os.close(descriptors.pop())
 
     return close
+
+
+def ending(descriptor: int, after: int, argv: Sequence[str]) -> Ending:
+    """Return how the confined program `argv` ended, or why it did not start.
+
+    `landlock.py` writes that into the file behind `descriptor`, from the byte `after` on. Whoever confines sees a
+    signal only as exit code 128 + N, which a program may also choose. What cannot be read says nothing: the program
+    may have had the file to itself.
+    """
+    said = os.pread(descriptor, _LONGEST, after)
+    if ended := _SIGNAL.fullmatch(said):
+        return Ending(signal=int(ended[1]))
+    if failed := _START.fullmatch(said):
+        seen = Seen(failed[2] == b"1", failed[3] == b"1", bytes.fromhex(failed[4].decode()))
+        return Ending(failure=told(argv, int(failed[1]), seen))
+    return Ending()

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from instar.process.group import VARIABLE
+from instar.process.child import VARIABLE
 from instar.wire.secret import Secret
 
 _WORDS: Final = re.compile(

@@ -15,7 +15,7 @@ parent. Rights that this kernel does not know are left out; that Landlock is mis
 What the exit code does not tell is appended to the policy's own file (at most a program that root runs in a sandbox
 can open that, and say so of its own end): ``start ERRNO FILE RUNS LINE`` when it did not start (whether it is a regular
 file, and may be run, 1 or 0; its first line in hexadecimal, empty of a name without a slash), ``signal NUMBER`` when
-it was waited for and a signal ended it. `instar.sandbox.report` reads it.
+it was waited for and a signal ended it. `instar.sandbox.bubblewrap.ending` reads it.
 """
 
 from __future__ import annotations

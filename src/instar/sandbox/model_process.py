@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from instar.process import Output, Processes
 from instar.process.confine import Confinement
-from instar.sandbox import Guard, Level, Places, Shield, environment, own_places
-from instar.sandbox.guard import guard
+from instar.sandbox import GuardedPaths, Level, Places, Shield, environment, own_places
 from instar.sandbox.level import Name
 from instar.sandbox.probe import known_level
+from instar.sandbox.shield import guarded_paths
 from instar.settings.paths import Paths
 from instar.wire.secret import Secret
 
@@ -49,7 +49,7 @@ class Children(Processes):
         self.at_most = at_most
         self._added: dict[object, Places] = {}
         self._level: Level | None = None
-        self._last: tuple[Guard | None, float] = (None, 0.0)
+        self._last: tuple[GuardedPaths | None, float] = (None, 0.0)
 
     async def run(self, argv: Sequence[str], *, confine: Confinement | None = None, **how: Any) -> Output:
         """Run `argv` as `Processes.run` does; without `confine` behind the shield."""
@@ -100,12 +100,12 @@ class Children(Processes):
         """Return `variables` without what holds a secret, but for what was named to be kept."""
         return environment(variables, secrets=self.secrets(), keep=self._keep | set(keep))
 
-    def _guarded(self) -> Guard:
+    def _guarded(self) -> GuardedPaths:
         """What is guarded, by real paths; not found anew for each of the files that a search has found."""
         found, until = self._last
         if found is None or time.monotonic() > until:
             places = self._places()
-            found = guard(places.hidden, places.readonly, places.writable)
+            found = guarded_paths(places.hidden, places.readonly, places.writable)
             self._last = (found, time.monotonic() + _KEPT)
         return found
 
@@ -118,7 +118,7 @@ class Children(Processes):
         )
 
 
-def _deepest(found: Guard, path: Path) -> str:
+def _deepest(found: GuardedPaths, path: Path) -> str:
     """The kind of the deepest place that holds `path`, "" for none; at one place what a shield puts on top."""
     kinds = (("readonly", found.readonly), ("hidden", found.hidden), ("writable", found.writable))
     holding = [

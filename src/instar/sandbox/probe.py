@@ -23,8 +23,8 @@ from instar.process.confine import Confinement, Wrapped
 from instar.sandbox import landlock, seccomp
 from instar.sandbox.box import Sandbox
 from instar.sandbox.bubblewrap import find_program
-from instar.sandbox.copies import copy_of
 from instar.sandbox.level import Level, Name
+from instar.sandbox.place import copy_of
 from instar.sandbox.shield import Shield
 from instar.wire.document import atomic_write
 

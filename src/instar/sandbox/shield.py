@@ -5,17 +5,239 @@
 
 import os
 import re
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Final, NamedTuple
 
 import msgspec
 
 from instar.process import ProcessError
 from instar.process.confine import Policy, Wrapped
 from instar.sandbox import bubblewrap, landlock, seccomp
-from instar.sandbox.grants import Grants, grants
-from instar.sandbox.guard import Guard, below, doors, guard, kernel_switches
 from instar.sandbox.level import Level
+from instar.settings.paths import Paths
+
+_SETTINGS: Final = ("*.json", "*.jsonc")
+_SOCKETS: Final = (
+    *(
+        "/run/docker.sock",
+        "/run/podman/podman.sock",
+        "/run/containerd/containerd.sock",
+        "/run/crio/crio.sock",
+    ),
+    *("/run/snapd.socket", "/var/snap/lxd/common/lxd/unix.socket", "/var/lib/lxd/unix.socket"),
+    *("/run/libvirt/libvirt-sock", "/run/atd.sock"),
+)
+_OF_ROOT: Final = ("/run/dbus/system_bus_socket", "/run/systemd/private", "/run/systemd/io.systemd.Manager")
+_OF_PERSON: Final = (".docker/run/docker.sock", ".docker/desktop/docker.sock", ".colima/default/docker.sock")
+_SPOOLS: Final = ("/var/spool/cron", "/var/spool/at", "/etc/cron.d", "/etc/crontab", "/etc/ld.so.preload")
+_KERNEL: Final = ("/sys", "/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
+_MEMORY: Final = ("/dev/mem", "/dev/port", "/dev/kmem")
+
+
+class GuardedPaths(msgspec.Struct, frozen=True):
+    """Real paths, each list sorted from the shallow to the deep.
+
+    `anchors` are folders above a guarded path that could be renamed away by whoever may write beside them. `gaps`
+    says, one line each, which path is reached through a link that can be replaced: that is not held.
+    """
+
+    hidden: tuple[Path, ...]
+    readonly: tuple[Path, ...]
+    writable: tuple[Path, ...]
+    anchors: tuple[Path, ...]
+    gaps: tuple[str, ...]
+
+
+class Places(msgspec.Struct, frozen=True):
+    """What `Shield` is given to guard of instar's own."""
+
+    hidden: tuple[Path, ...]
+    readonly: tuple[Path, ...]
+    writable: tuple[Path, ...]
+
+
+def own_places(paths: Paths) -> Places:
+    """Return the places of instar itself for a shield.
+
+    The data folder (store, trust, keys, password, snapshots) and the log are hidden; in it the worktrees of sessions
+    stay writable and long tool outputs readable. The home configuration folders are read-only, because skills that
+    stand there bring files for the model, and the settings files in them are hidden, because they may hold keys.
+    """
+    settings = [
+        file
+        for home in paths.config_homes
+        for pattern in _SETTINGS
+        for file in sorted(home.glob(pattern))
+        if file.is_file()
+    ]
+    return Places(
+        hidden=(paths.data, paths.state, *settings),
+        readonly=(*paths.config_homes, paths.tool_output),
+        writable=(paths.worktrees,),
+    )
+
+
+def guarded_paths(hidden: Iterable[Path], readonly: Iterable[Path], writable: Iterable[Path]) -> GuardedPaths:
+    """Resolve the paths and find what must be held with them. Creates nothing.
+
+    A path below a hidden one is left out, unless it is readable or writable again by being named itself.
+    """
+    links: dict[Path, bool] = {}
+    lists = [[_real(path, links) for path in paths] for paths in (hidden, readonly, writable)]
+    gaps = tuple(dict.fromkeys(gap for paths in lists for _, found in paths for gap in found))
+    real = [_sorted(path for path, _ in paths) for paths in lists]
+    held = {*real[0], *real[1]}
+    above = {folder for path in held for folder in path.parents if folder != folder.parent}
+    anchors = _sorted(
+        folder
+        for folder in above
+        if held.isdisjoint((folder, *folder.parents)) and folder.is_dir() and _movable(folder)
+    )
+    return GuardedPaths(real[0], real[1], real[2], anchors, gaps)
+
+
+def doors(environment: Mapping[str, str], home: Path) -> tuple[Path, ...]:
+    """Return what is there of the sockets of services that would run something for the person, outside every shield."""
+    uid = os.getuid()
+    runtime = Path(environment.get("XDG_RUNTIME_DIR") or f"/run/user/{uid}")
+    terminals = [Path(environment.get("TMUX_TMPDIR") or "/tmp") / f"tmux-{uid}", Path(f"/run/tmux/{uid}")]  # noqa: S108
+    screens = [Path("/run/screen"), Path("/tmp/.X11-unix")]  # noqa: S108
+    docker = environment.get("DOCKER_HOST", "")
+    named = [Path(docker.removeprefix("unix://"))] if docker.startswith("unix:///") else []
+    listed = [Path(path) for path in (*_SOCKETS, *(_OF_ROOT if uid == 0 else ()))]
+    listed += [home / path for path in _OF_PERSON]
+    private = [runtime] if _is_private(runtime, home) else []
+    found = (path for path in (*private, *terminals, *screens, *named, *listed) if path.exists())
+    return _sorted(path.resolve() for path in found)
+
+
+def kernel_switches() -> tuple[Path, ...]:
+    """Return what root may write to change the machine around a shield; empty for everybody else."""
+    if os.geteuid() != 0:
+        return ()
+    return tuple(path for path in map(Path, (*_KERNEL, *_SPOOLS)) if path.exists())
+
+
+def below(path: Path, folders: Sequence[Path]) -> bool:
+    """Whether `path` is one of `folders` or lies in one."""
+    return any(path.is_relative_to(folder) for folder in folders)
+
+
+def _is_private(runtime: Path, home: Path) -> bool:
+    """Whether this is a runtime folder as XDG has it; a mistaken variable must not hide /tmp or the home folder."""
+    try:
+        status = runtime.stat()
+    except OSError:
+        return False
+    return status.st_uid == os.getuid() and not status.st_mode & 0o077 and not home.is_relative_to(runtime)
+
+
+def _movable(folder: Path) -> bool:
+    return os.access(folder.parent, os.W_OK)
+
+
+def _real(path: Path, links: dict[Path, bool]) -> tuple[Path, list[str]]:
+    """The real path, and the links on the way that somebody could replace; `links` remembers what is one."""
+    made, gaps = Path("/"), []
+    for part in path.absolute().parts[1:]:
+        link = made / part if part != ".." else made.parent
+        if link not in links:
+            links[link] = link.is_symlink()
+        if links[link]:
+            if os.access(made, os.W_OK):
+                gaps.append(f"{path}: {link} is a link that can be replaced; name the folder itself")
+            link = link.resolve()
+        made = link
+    return made, gaps
+
+
+def _sorted(paths: Iterable[Path]) -> tuple[Path, ...]:
+    return tuple(sorted(set(paths), key=lambda path: (len(path.parts), path)))
+
+
+class Grants(NamedTuple):
+    """`rules` are Landlock's: rights and the paths below which they stay; `files` the inodes that the paths led to.
+
+    Two of equal value give the same rights: a rule holds a file, not its name.
+    """
+
+    rules: tuple[tuple[int, tuple[str, ...]], ...]
+    files: tuple[int, ...]
+
+
+def grants(found: GuardedPaths) -> Grants:
+    """Return what stays, as of now, so that what `found` names can be changed by nobody, or read by nobody."""
+    closed = (*found.hidden, *found.readonly, *_machine())
+    seen: dict[str, list[tuple[str, int]]] = {}
+    read = _granted(found.hidden, (*found.readonly, *found.writable), seen)
+    write = _granted(closed, found.writable, seen)
+    # One rule for both where both stay: each path is opened once.
+    both, readable, writable = (
+        tuple(sorted(paths))
+        for paths in (read.keys() & write.keys(), read.keys() - write.keys(), write.keys() - read.keys())
+    )
+    rules = (
+        (landlock.READ_FILE | landlock.WRITE, both),
+        (landlock.READ_FILE, readable),
+        (landlock.WRITE, writable),
+    )
+    known = {**write, **read}
+    return Grants(rules, tuple(known[path] for _, paths in rules for path in paths))
+
+
+def _granted(
+    closed: Sequence[Path], opened: Sequence[Path], seen: dict[str, list[tuple[str, int]]]
+) -> dict[str, int]:
+    """Every path that leads to nothing closed, as high up as that is so; what is opened again inside; their inodes."""
+    if not closed:
+        return {"/": _inode("/")}
+    shut = frozenset(map(str, closed))
+    above = {str(parent) for path in closed for parent in path.parents}
+    found: dict[str, int] = {}
+    todo = ["/"]
+    while todo:
+        folder = todo.pop()
+        if folder not in seen:
+            seen[folder] = _entries(folder)
+        todo += [path for path, _ in seen[folder] if path in above and path not in shut]
+        found |= {path: inode for path, inode in seen[folder] if path not in above and path not in shut}
+    return found | {str(path): _inode(str(path)) for path in opened}
+
+
+def _entries(folder: str) -> list[tuple[str, int]]:
+    """What stands in a folder, but for links."""
+    try:
+        with os.scandir(folder) as entries:
+            return [(entry.path, entry.inode()) for entry in entries if not entry.is_symlink()]
+    except OSError:
+        return []
+
+
+def _inode(path: str) -> int:
+    try:
+        return os.lstat(path).st_ino
+    except OSError:
+        return 0
+
+
+def _machine() -> list[Path]:
+    """What root could change the machine by; empty for everybody else.
+
+    Of /proc nothing is given: what stays there is by process, and there is one more with each child. A device that
+    holds file systems could be written past every rule on paths.
+    """
+    if os.geteuid() != 0:
+        return []
+    with os.scandir("/dev") as entries:
+        disks = [
+            Path(entry.path)
+            for entry in entries
+            if entry.path in _MEMORY or stat.S_ISBLK(entry.stat(follow_symlinks=False).st_mode)
+        ]
+    proc = Path("/proc")
+    return [proc, *disks, *(path for path in kernel_switches() if not path.is_relative_to(proc))]
 
 
 class Shield(msgspec.Struct, frozen=True):
@@ -52,7 +274,7 @@ class Shield(msgspec.Struct, frozen=True):
         """Return the shield as of now. Raises `ProcessError` when a guarded path cannot be guarded."""
         if self.level.name == "none":
             return Raised(self.level)
-        found = self.guard()
+        found = self.guarded()
         if self.level.name == "landlock":
             return Raised(self.level, grants=grants(found))
         _make_missing((*found.hidden, *found.readonly))
@@ -60,9 +282,9 @@ class Shield(msgspec.Struct, frozen=True):
         words = [*bubblewrap.everything(), *words, *self.level.final]
         return Raised(self.level, tuple(words), tuple(points), locks=self._locks())
 
-    def guard(self) -> Guard:
+    def guarded(self) -> GuardedPaths:
         """Return what is guarded, by real paths, as of now; its `gaps` are what this shield cannot hold."""
-        return guard(self.hidden, self.readonly, self.writable)
+        return guarded_paths(self.hidden, self.readonly, self.writable)
 
     def _locks(self) -> bool:
         return self.inside and self.level.landlock >= 6
@@ -157,8 +379,8 @@ class Raised(msgspec.Struct, frozen=True):
         )
 
 
-def _mounts(found: Guard, env: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """The mounts of a guard from the shallow to the deep, so that one inside another lies over it; and their places."""
+def _mounts(found: GuardedPaths, env: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """The mounts of what is guarded, and their places. From the shallow to the deep: an inner one lies over an outer."""
     home = Path(env.get("HOME") or "/")
     masked = [path for path in doors(env, home) if not below(path, found.hidden)]
     shown = _kept_of_doors(env, masked)

@@ -27,7 +27,7 @@ from instar.message import (
     WithParts,
 )
 from instar.plugin import Ask, PermissionDenied, Refused, Tool, ToolFailure, ToolResult, points, wire
-from instar.plugin.patience import kept
+from instar.plugin.door import kept
 from instar.session import changes
 from instar.session.instance import Instance
 from instar.session.state import now

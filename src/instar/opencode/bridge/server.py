@@ -18,8 +18,8 @@ from instar.opencode.bridge.derived_hooks import DerivedHooks
 from instar.opencode.bridge.hooks import Hooks, TurnStopped
 from instar.opencode.bridge.plugins import Opened, read
 from instar.plugin import Ask, Client, PermissionDenied, Tool, ToolContext, ToolFailure, ToolResult, points
+from instar.plugin.door import kept
 from instar.plugin.outcome import json_copy
-from instar.plugin.patience import kept
 from instar.process import Processes
 from instar.tool.schema import validate, without_nulls
 from instar.wire import Plain

@@ -19,7 +19,7 @@ from tests.running import lives
 from tests.waiting import SOON, quickest
 
 from instar.process import Output, Processes, Wrapped, confine
-from instar.process.warm import MOST
+from instar.process.fork_server import MOST
 from instar.sandbox import Level, Shield, find_level, landlock
 from instar.sandbox.level import Name
 

@@ -1,0 +1,542 @@
+"""The processes that fork for calls: warm interpreters for Python scripts, launchers for all other programs.
+
+Each forks from a process that has already started. A warm interpreter is behind the confinement of its scripts, since
+a script names it; a launcher is where nothing else confines its forks. `docs/evolve.md` lists what a script
+can tell. `launcher.py` and `zygote.py` are the programs on the other side.
+"""
+
+import asyncio
+import logging
+import marshal
+import os
+import signal as signals
+import socket
+import struct
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import msgspec
+
+from instar.process import shebang
+from instar.process.child import Capture, Child, Feed, Launch, plainly, send, whole
+from instar.process.confine import Confinement, Policy, Shared, Wrapped
+from instar.process.output import ProcessError, Seen
+
+log = logging.getLogger("instar.process")
+
+LAUNCHER: Final = shebang.Interpreter(
+    sys.executable,
+    sys.executable,
+    (),
+    (),
+    "/",
+    ("-I", "-S", "-B", str(Path(__file__).with_name("launcher.py"))),
+)
+"""Stands for this Python where a script names its interpreter."""
+_HELLO: Final = 20.0
+"""Seconds in which an interpreter must have started."""
+_BEGIN: Final = 5.0
+"""Seconds in which a call must have begun; then the interpreter is given up."""
+_LEAVE: Final = 1.0
+"""Seconds in which an interpreter ends by itself."""
+_MESSAGE: Final = 1 << 16
+_CREDENTIALS: Final = struct.Struct("=iII")
+_LARGEST: Final = 150_000
+"""Bytes of a request; a socket's buffer holds no more."""
+
+MOST: Final = 6
+"""Interpreters that one runtime keeps warm: of each Python one for each shield, at some 12 MB."""
+LAUNCHERS: Final = 3
+"""Launchers that one runtime keeps: one for each shield that is made of mounts, and one for all others."""
+
+
+class ForkServers:
+    """The warm interpreters and the launchers of one runtime."""
+
+    def __init__(self, mark: Callable[[Mapping[str, str]], dict[str, str]]) -> None:
+        self._mark = mark
+        self._known: dict[_Key, ForkServer] = {}
+        self._leaving: set[ForkServer] = set()
+        self._closed = False
+
+    def ready(
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        confine: Confinement | None = None,
+    ) -> "ForkServer | None":
+        """Return the interpreter that can run the script `argv` now, confined by `confine`; None: start it plainly.
+
+        An interpreter that is not there yet is started in the background for the next call, behind the confinement
+        that its forks are to have. Raises `ProcessError` when that cannot be had.
+        """
+        named = _script(argv, cwd)
+        wanted = shebang.interpreter(named, cwd, env) if named else None
+        if wanted is None or self._closed:
+            return None
+        shared = None if confine is None else confine.shared(env)
+        if confine is not None and shared is None:
+            return None
+        found = self._kept((wanted._replace(version=()), confine), wanted, shared)
+        return found if found is not None and found.usable else None
+
+    async def launcher(
+        self, env: Mapping[str, str], confine: Confinement
+    ) -> "tuple[ForkServer, Policy] | None":
+        """Return what starts programs, and how its fork is confined by `confine`; None: start them plainly.
+
+        The first call waits for its start, which takes no longer than to confine one program.
+        """
+        shared = None if self._closed else confine.shared(env)
+        if shared is None:
+            return None
+        alone = shared.alone()
+        policy = alone or shared.policy()
+        if not policy.data:
+            return None
+        if alone:
+            found = self._kept((LAUNCHER, None), LAUNCHER, None)
+        else:
+            found = self._kept((LAUNCHER, confine), LAUNCHER, shared)
+        return (found, policy) if found is not None and await found.started() else None
+
+    def _kept(self, key: "_Key", wanted: shebang.Interpreter, shared: Shared | None) -> "ForkServer | None":
+        known = self._known.pop(key, None)
+        if known is not None and (known.interpreter, known.shared) == (wanted, shared) and not known.stale:
+            # Used last, it stands last.
+            self._known[key] = known
+            return known
+        if known is not None:
+            self._retire(known)
+        try:
+            return self._start(key, wanted, shared)
+        except OSError as error:
+            log.debug("warm=not interpreter=%s reason=%s", wanted.path, error)
+            return None
+
+    async def close(self) -> None:
+        """End all of them."""
+        self._closed = True
+        await asyncio.gather(*(one.close() for one in [*self._known.values(), *self._leaving]))
+
+    def _retire(self, one: "ForkServer") -> None:
+        """Let one go; until it has ended, `close` waits for it too."""
+        self._leaving = {other for other in self._leaving if not other.ended} | {one}
+        one.retire()
+
+    def _start(self, key: "_Key", wanted: shebang.Interpreter, shared: Shared | None) -> "ForkServer | None":
+        alike = {
+            other: one
+            for other, one in self._known.items()
+            if (one.interpreter is LAUNCHER) == (wanted is LAUNCHER)
+        }
+        if len(alike) >= (LAUNCHERS if wanted is LAUNCHER else MOST):
+            # The one that was used longest ago, whatever confines it.
+            idle = next((other for other, one in alike.items() if one.idle), None)
+            if idle is None:
+                return None
+            self._retire(self._known.pop(idle))
+        env = {} if wanted is LAUNCHER else self._mark(dict(wanted.environment))
+        made = self._known[key] = ForkServer(wanted, env, shared)
+        return made
+
+
+_Key = tuple[shebang.Interpreter, Confinement | None]
+
+
+def _script(argv: Sequence[str], cwd: Path) -> Path | None:
+    """The script of a command, None when it is none that an interpreter would be given by the same name."""
+    return Path(argv[0]) if argv and os.path.isabs(argv[0]) and cwd.is_dir() else None
+
+
+class _Hello(msgspec.Struct):
+    """What an interpreter says of itself: why it cannot serve, and the files that decide how it starts."""
+
+    refused: str | None
+    watched: list[str]
+
+
+class _Said(msgspec.Struct):
+    """One message of an interpreter or of its fork; whoever wrote the script may have named the interpreter."""
+
+    hello: _Hello | None = None
+    id: int = 0
+    status: int | None = None
+    start: tuple[int, int, int, str] | None = None
+    """Why a program did not start: the error's number, what was seen of its file, its first line in hexadecimal."""
+
+
+class ForkServer:
+    """One process that forks; with `shared` it, and so its forks, are behind that."""
+
+    def __init__(
+        self, interpreter: shebang.Interpreter, env: Mapping[str, str], shared: Shared | None = None
+    ) -> None:
+        self.interpreter = interpreter
+        self.shared = shared
+        self._env = env
+        self._calls: dict[int, ForkedProcess] = {}
+        self._number = 0
+        self._watched: shebang.Signature = ()
+        self._pid = 0
+        self._confined = b""
+        self._socket, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.setblocking(False)
+        # The kernel says who wrote a message: no interpreter's word is taken for which process is to be ended.
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._child = Child(Capture(4096), Capture(4096))
+        self._retired = self._gone = self._refused = False
+        self._hello: asyncio.Future[_Hello] = asyncio.get_running_loop().create_future()
+        self.usable = False
+        self._starting = asyncio.ensure_future(self._start())
+        self._ending: asyncio.Future[None] | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether no call runs."""
+        return not self._calls
+
+    @property
+    def stale(self) -> bool:
+        """Whether it has ended, or what confines it changed, or files that a fresh interpreter would read.
+
+        One that cannot serve is never stale: it would be asked again at each call.
+        """
+        if self._gone:
+            return not self._refused
+        return self.usable and (
+            shebang.signature([path for path, *_ in self._watched]) != self._watched or not self._holds()
+        )
+
+    async def started(self) -> bool:
+        """Wait until it has started; whether it can be used."""
+        await asyncio.wait([self._starting])
+        return self.usable
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing of it is left."""
+        return self._ending is not None and self._ending.done()
+
+    def retire(self) -> None:
+        """Let the calls that run end, then end."""
+        self._retired, self.usable = True, False
+        if self.idle:
+            self._end()
+
+    async def close(self) -> None:
+        """End it now, with what it runs."""
+        self.retire()
+        await asyncio.wait([self._end()])
+
+    async def launch(
+        self, child: Child, request: Mapping[str, Any], stdin: Feed, merge: bool
+    ) -> "ForkedProcess | None":
+        """Start a call; None when it was not begun, and should be started plainly."""
+        self._number += 1
+        call = ForkedProcess(child, self._number, self._over)
+        self._calls[call.number] = call
+        theirs: list[int] = []
+        try:
+            theirs = call.open(stdin, merge)
+            data = marshal.dumps({"id": call.number, **request}, 2)
+            if len(data) > _LARGEST:
+                raise OSError("the request is too large")
+            socket.send_fds(self._socket, [data], theirs)
+            await asyncio.wait([call.begun], timeout=_BEGIN)
+        except (OSError, ValueError) as error:
+            log.debug("warm=refused reason=%s", error)
+            call.lose()
+        finally:
+            for descriptor in set(theirs):
+                os.close(descriptor)
+        if not call.begun.done():
+            log.warning("warm=hangs interpreter=%s", self.interpreter.path)
+            self._lost()
+        if not call.begun.done() or call.begun.result() is None:
+            call.abandon()
+            return None
+        await call.connect(stdin)
+        return call
+
+    async def _start(self) -> None:
+        """Start the interpreter and wait for its first message; without one it is never usable."""
+        wrapped = Wrapped((), {})
+        try:
+            wrapped = self._wrapped()
+            # Its environment, by which it sees what the way to the interpreter changed.
+            self._socket.send(marshal.dumps(dict(self._env), 2))
+            await whole(self._child.start(self._launch(wrapped), False))
+            asyncio.get_running_loop().add_reader(self._socket, self._heard)
+            self._theirs.close()
+            hello = await asyncio.wait_for(self._hello, _HELLO)
+            self._confined = b"" if self.shared is None else self.shared.state(self._pid)
+        except (ProcessError, OSError, TimeoutError) as error:
+            self._refuse(str(error) or "it did not answer")
+            return
+        finally:
+            self._theirs.close()
+            wrapped.after()
+        if hello.refused:
+            self._refuse(hello.refused)
+            return
+        self._watched = shebang.signature(hello.watched)
+        self.usable = not self._retired
+
+    def _wrapped(self) -> Wrapped:
+        argv = [self.interpreter.name, *self.interpreter.arguments]
+        if self.shared is None:
+            return Wrapped(argv, self._env)
+        if self.interpreter is LAUNCHER:
+            return self.shared.mounted(argv)
+        return self.shared.wrap(argv, Path(self.interpreter.folder), self._env, lasting=True)
+
+    def _launch(self, wrapped: Wrapped) -> Launch:
+        return plainly(
+            wrapped.argv,
+            self._theirs.fileno(),
+            False,
+            executable=self.interpreter.path if self.shared is None else None,
+            cwd=Path(self.interpreter.folder),
+            env=wrapped.env,
+            pass_fds=wrapped.pass_fds,
+        )
+
+    def _holds(self) -> bool:
+        """Whether it is confined as it was when it started."""
+        try:
+            return self.shared is None or self.shared.state(self._pid) == self._confined
+        except OSError:
+            return False
+
+    def _refuse(self, reason: str) -> None:
+        log.debug("warm=not interpreter=%s reason=%s", self.interpreter.path, reason)
+        self._refused = True
+        self._end()
+
+    def _heard(self) -> None:
+        try:
+            data, sender = _received(self._socket)
+            if data:
+                self._told(msgspec.json.decode(data, type=_Said), sender)
+                return
+        except BlockingIOError:
+            return
+        except (OSError, ValueError, msgspec.MsgspecError) as error:
+            log.warning("warm=lost interpreter=%s reason=%s", self.interpreter.path, error)
+        self._lost()
+
+    def _told(self, said: _Said, sender: int) -> None:
+        if said.hello is not None:
+            if not self._hello.done():
+                self._pid = sender
+                self._hello.set_result(said.hello)
+        elif call := self._calls.get(said.id):
+            if said.start is not None:
+                number, file, runs, line = said.start
+                call.fail(number, Seen(bool(file), bool(runs), bytes.fromhex(line)))
+            elif said.status is None:
+                call.begin(sender)
+            else:
+                call.exit(said.status)
+
+    def _lost(self) -> None:
+        """The interpreter is gone: what had begun is killed, what had not is started plainly."""
+        self._gone, self.usable = True, False
+        asyncio.get_running_loop().remove_reader(self._socket)
+        self._hear_last()
+        for call in list(self._calls.values()):
+            call.lose()
+        if not self._hello.done():
+            self._hello.set_result(_Hello("it ended at its start", []))
+        self._end()
+
+    def _hear_last(self) -> None:
+        """Hear what was said so far and nothing more: a fork that can say nothing does not begin."""
+        try:
+            self._socket.shutdown(socket.SHUT_RD)
+            while (message := _received(self._socket))[0]:
+                self._told(msgspec.json.decode(message[0], type=_Said), message[1])
+        except (OSError, ValueError, msgspec.MsgspecError) as error:
+            log.debug("warm=silent reason=%s", error)
+
+    def _over(self, call: "ForkedProcess") -> None:
+        """A run is over, and its group gone."""
+        self._calls.pop(call.number, None)
+        if not self._gone:
+            try:
+                self._socket.send(marshal.dumps({"end": call.number}, 2))
+            except OSError as error:
+                log.debug("warm=deaf reason=%s", error)
+        if self._retired and self.idle:
+            self._end()
+
+    def _end(self) -> asyncio.Future[None]:
+        if self._ending is None:
+            self._ending = asyncio.ensure_future(self._finish())
+        return self._ending
+
+    async def _finish(self) -> None:
+        self._gone, self.usable = True, False
+        self._starting.cancel()
+        if self._starting is not asyncio.current_task():
+            await asyncio.wait([self._starting])
+        asyncio.get_running_loop().remove_reader(self._socket)
+        # Closing is the message: the interpreter kills what it runs, and ends.
+        self._socket.close()
+        if self._child.pid is not None:
+            await self._child.exit(_LEAVE)
+        await whole(self._child.end())
+        for call in list(self._calls.values()):
+            call.lose()
+
+
+def _received(control: socket.socket) -> tuple[bytes, int]:
+    """Read one message and the process id of who wrote it."""
+    data, ancillary, _, _ = control.recvmsg(_MESSAGE, socket.CMSG_SPACE(_CREDENTIALS.size))
+    found = [part for _, kind, part in ancillary if kind == socket.SCM_CREDENTIALS]
+    pid = _CREDENTIALS.unpack(found[0])[0] if found else 0
+    if data and pid <= 1:
+        raise OSError("a message of nobody")
+    return data, pid
+
+
+class ForkedProcess:
+    """A transport of one call; `over` is called once when the child lets go of it.
+
+    `failed` says why a program did not start although its process had begun: the error's number and what was seen of
+    its file.
+    """
+
+    def __init__(self, child: Child, number: int, over: Callable[["ForkedProcess"], None]) -> None:
+        self.number = number
+        self.failed: tuple[int, Seen] | None = None
+        self.begun: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+        self._child = child
+        self._over = over
+        self._pid = 0
+        self._code: int | None = None
+        self._ours: dict[int, BinaryIO] = {}
+        self._pipes: dict[int, asyncio.BaseTransport] = {}
+        self._closed = False
+
+    def open(self, stdin: Feed, merge: bool) -> list[int]:
+        """Open the pipes and return the program's ends: 0, 1 and 2. Raises `OSError`."""
+        theirs: list[int] = []
+        try:
+            theirs.append(self._feed(stdin))
+            theirs.append(self._pipe(1))
+            theirs.append(theirs[1] if merge else self._pipe(2))
+        except OSError:
+            for descriptor in theirs:
+                os.close(descriptor)
+            raise
+        return theirs
+
+    def _pipe(self, fd: int) -> int:
+        reading, writing = os.pipe()
+        self._ours[fd] = os.fdopen(reading, "rb", 0)
+        return writing
+
+    def _feed(self, stdin: Feed) -> int:
+        if isinstance(stdin, int):
+            return os.dup(stdin)
+        if not stdin:
+            return os.open(os.devnull, os.O_RDWR)
+        reading, feed = os.pipe()
+        self._ours[0] = os.fdopen(feed, "wb", 0)
+        return reading
+
+    async def connect(self, stdin: Feed) -> None:
+        """Read its output and write `stdin`, in the background."""
+        loop = asyncio.get_running_loop()
+        for fd, file in self._ours.items():
+            if fd == 0:
+                feed, _ = await loop.connect_write_pipe(lambda: _Pipe(self, 0), file)
+                self._pipes[0] = feed
+                # A script that stops reading breaks the pipe, which is its right.
+                assert isinstance(stdin, bytes)
+                feed.write(stdin)
+                feed.write_eof()
+            else:
+                self._pipes[fd], _ = await loop.connect_read_pipe(lambda fd=fd: _Pipe(self, fd), file)  # type: ignore[misc]
+
+    def abandon(self) -> None:
+        """Let go of a call that was not begun."""
+        for file in self._ours.values():
+            file.close()
+        self._over(self)
+
+    def begin(self, pid: int) -> None:
+        """The fork said its number: from here on the script may have run."""
+        self._pid = pid
+        if not self.begun.done():
+            self.begun.set_result(pid)
+
+    def fail(self, number: int, seen: Seen) -> None:
+        """The program did not start: the error's `number` and what was `seen` of its file."""
+        self.failed = number, seen
+
+    def exit(self, code: int) -> None:
+        """The fork has ended; one that never said its number did not begin."""
+        if not self.begun.done():
+            self.begun.set_result(None)
+        elif self._code is None:
+            self._code = code
+            self._child.process_exited()
+
+    def lose(self) -> None:
+        """The interpreter is gone, and nobody will tell of the fork's end: end it."""
+        if self.begun.done() and self._pid and self._code is None:
+            send(self._pid, signals.SIGKILL)
+        self.exit(-signals.SIGKILL)
+
+    def get_pid(self) -> int:
+        """Return the fork's process id, which is also its group's."""
+        return self._pid
+
+    def get_returncode(self) -> int | None:
+        """Return its exit code, the negative number of a signal, or None while it runs."""
+        return self._code
+
+    def close(self) -> None:
+        """Let go of the pipes; the interpreter is told that the run is over."""
+        if self._closed:
+            return
+        self._closed = True
+        for pipe in self._pipes.values():
+            pipe.close()
+        self._over(self)
+        self._settle()
+
+    def data(self, fd: int, data: bytes) -> None:
+        """Output came."""
+        self._child.pipe_data_received(fd, data)
+
+    def lost(self, fd: int, error: Exception | None) -> None:
+        """A pipe is closed."""
+        self._pipes.pop(fd, None)
+        if fd:
+            self._child.pipe_connection_lost(fd, error)
+        self._settle()
+
+    def _settle(self) -> None:
+        if self._closed and not self._pipes:
+            self._child.connection_lost(None)
+
+
+class _Pipe(asyncio.Protocol):
+    """One end of one pipe."""
+
+    def __init__(self, call: ForkedProcess, fd: int) -> None:
+        self._call = call
+        self._fd = fd
+
+    def data_received(self, data: bytes) -> None:
+        self._call.data(self._fd, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._call.lost(self._fd, exc)
