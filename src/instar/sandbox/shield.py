@@ -380,7 +380,7 @@ class Raised(msgspec.Struct, frozen=True):
 
 
 def _mounts(found: GuardedPaths, env: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """The mounts of what is guarded, and their places. From the shallow to the deep: an inner one lies over an outer."""
+    """What is guarded as mounts, from the shallow to the deep (an inner one covers an outer one), and their places."""
     home = Path(env.get("HOME") or "/")
     masked = [path for path in doors(env, home) if not below(path, found.hidden)]
     shown = _kept_of_doors(env, masked)
