@@ -136,11 +136,12 @@ def traced(tmp_path: Path, environment: Mapping[str, str], script: str = "") -> 
     given = {"INSTAR_SCRIPT": str(folder / "script.txt")} if script else {}
     program = [sys.executable, Path(__file__).parent / "traced.py", report]
     command = [*program, "run", "--auto", "--model", "scripted/echo", "hello"]
-    ended = subprocess.run(
-        command, cwd=folder, env={**environment, **given}, capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout == ("done\n" if script else "hello\n")
+    for _ in range(2):  # the first run finds how far this machine confines children, and keeps that
+        ended = subprocess.run(
+            command, cwd=folder, env={**environment, **given}, capture_output=True, text=True, check=False
+        )
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stdout == ("done\n" if script else "hello\n")
     calls: dict[str, int] = json.loads(report.read_text())
     return calls
 

@@ -9,24 +9,53 @@ import asyncio
 import logging
 import marshal
 import os
-import signal as signals
+import re
 import socket
+import stat
 import struct
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from instar.process import shebang
-from instar.process.child import Capture, Child, Feed, Launch, plainly, send, whole
+from instar.process.child import Capture, Child, Feed, ForkedProcess, Launch, plainly, whole
 from instar.process.confine import Confinement, Policy, Shared, Wrapped
 from instar.process.output import ProcessError, Seen
 
 log = logging.getLogger("instar.process")
 
-LAUNCHER: Final = shebang.Interpreter(
+Signature = tuple[tuple[str, int, int, int], ...]
+
+_LINE: Final = re.compile(rb"#!\s*(?:(?P<env>/(?:usr/)?bin/env)[ \t]+)?(?P<name>[^\s]*python[0-9.]*)[ \t]*\n")
+_STARTS: Final = re.compile(
+    r"PATH|HOME|LANG|LANGUAGE|LC_.*|TZ|LD_.*|PYTHON.*|GLIBC_TUNABLES|MALLOC_.*|VIRTUAL_ENV|XDG_.*_HOME"
+    r"|(?:PYENV|ASDF|MISE)_.*"
+)
+"""Variables that can change how an interpreter starts: a warm one gets these, and serves calls with the same."""
+_WARM: Final = str(Path(__file__).with_name("zygote.py"))
+_CHOICES: Final = (".python-version", ".tool-versions", "mise.toml", ".mise.toml")
+_ELF: Final = b"\x7fELF"
+
+
+class Interpreter(NamedTuple):
+    """An interpreter as one script starts it.
+
+    `name` is its ``argv[0]``, `path` its file. `environment` is the part of the call's environment that can
+    change its start; `version` the state of the files that decide what it is. `folder` is where it starts:
+    a version manager's shim chooses by the folder. `arguments` are what it is started with.
+    """
+
+    name: str
+    path: str
+    environment: tuple[tuple[str, str], ...]
+    version: Signature
+    folder: str
+    arguments: tuple[str, ...] = (_WARM,)
+
+
+LAUNCHER: Final = Interpreter(
     sys.executable,
     sys.executable,
     (),
@@ -74,7 +103,7 @@ class ForkServers:
         that its forks are to have. Raises `ProcessError` when that cannot be had.
         """
         named = _script(argv, cwd)
-        wanted = shebang.interpreter(named, cwd, env) if named else None
+        wanted = interpreter(named, cwd, env) if named else None
         if wanted is None or self._closed:
             return None
         shared = None if confine is None else confine.shared(env)
@@ -103,7 +132,7 @@ class ForkServers:
             found = self._kept((LAUNCHER, confine), LAUNCHER, shared)
         return (found, policy) if found is not None and await found.started() else None
 
-    def _kept(self, key: "_Key", wanted: shebang.Interpreter, shared: Shared | None) -> "ForkServer | None":
+    def _kept(self, key: "_Key", wanted: Interpreter, shared: Shared | None) -> "ForkServer | None":
         known = self._known.pop(key, None)
         if known is not None and (known.interpreter, known.shared) == (wanted, shared) and not known.stale:
             # Used last, it stands last.
@@ -127,7 +156,7 @@ class ForkServers:
         self._leaving = {other for other in self._leaving if not other.ended} | {one}
         one.retire()
 
-    def _start(self, key: "_Key", wanted: shebang.Interpreter, shared: Shared | None) -> "ForkServer | None":
+    def _start(self, key: "_Key", wanted: Interpreter, shared: Shared | None) -> "ForkServer | None":
         alike = {
             other: one
             for other, one in self._known.items()
@@ -144,7 +173,7 @@ class ForkServers:
         return made
 
 
-_Key = tuple[shebang.Interpreter, Confinement | None]
+_Key = tuple[Interpreter, Confinement | None]
 
 
 def _script(argv: Sequence[str], cwd: Path) -> Path | None:
@@ -173,14 +202,14 @@ class ForkServer:
     """One process that forks; with `shared` it, and so its forks, are behind that."""
 
     def __init__(
-        self, interpreter: shebang.Interpreter, env: Mapping[str, str], shared: Shared | None = None
+        self, interpreter: Interpreter, env: Mapping[str, str], shared: Shared | None = None
     ) -> None:
         self.interpreter = interpreter
         self.shared = shared
         self._env = env
         self._calls: dict[int, ForkedProcess] = {}
         self._number = 0
-        self._watched: shebang.Signature = ()
+        self._watched: Signature = ()
         self._pid = 0
         self._confined = b""
         self._socket, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -208,7 +237,7 @@ class ForkServer:
         if self._gone:
             return not self._refused
         return self.usable and (
-            shebang.signature([path for path, *_ in self._watched]) != self._watched or not self._holds()
+            signature([path for path, *_ in self._watched]) != self._watched or not self._holds()
         )
 
     async def started(self) -> bool:
@@ -234,7 +263,7 @@ class ForkServer:
 
     async def launch(
         self, child: Child, request: Mapping[str, Any], stdin: Feed, merge: bool
-    ) -> "ForkedProcess | None":
+    ) -> ForkedProcess | None:
         """Start a call; None when it was not begun, and should be started plainly."""
         self._number += 1
         call = ForkedProcess(child, self._number, self._over)
@@ -283,7 +312,7 @@ class ForkServer:
         if hello.refused:
             self._refuse(hello.refused)
             return
-        self._watched = shebang.signature(hello.watched)
+        self._watched = signature(hello.watched)
         self.usable = not self._retired
 
     def _wrapped(self) -> Wrapped:
@@ -363,7 +392,7 @@ class ForkServer:
         except (OSError, ValueError, msgspec.MsgspecError) as error:
             log.debug("warm=silent reason=%s", error)
 
-    def _over(self, call: "ForkedProcess") -> None:
+    def _over(self, call: ForkedProcess) -> None:
         """A run is over, and its group gone."""
         self._calls.pop(call.number, None)
         if not self._gone:
@@ -404,139 +433,78 @@ def _received(control: socket.socket) -> tuple[bytes, int]:
     return data, pid
 
 
-class ForkedProcess:
-    """A transport of one call; `over` is called once when the child lets go of it.
+def interpreter(script: Path, cwd: Path, env: Mapping[str, str]) -> Interpreter | None:
+    """Return the Python that `script` names, None when the kernel should start it."""
+    named = _named(script)
+    if named is None:
+        return None
+    name, by_env = named
+    path = _found(name, env) if by_env else name
+    starts = tuple(sorted((key, value) for key, value in env.items() if _STARTS.fullmatch(key)))
+    folders = env.get("PYTHONPATH", "").split(":")
+    # A relative folder depends on where a call stands.
+    if path is None or not path.startswith("/") or any(one and not one.startswith("/") for one in folders):
+        return None
+    shim = _head(path, 4) != _ELF
+    return Interpreter(
+        name,
+        path,
+        starts,
+        signature([path, *(_choices(cwd, env) if shim else ())]),
+        str(cwd) if shim else "/",
+    )
 
-    `failed` says why a program did not start although its process had begun: the error's number and what was seen of
-    its file.
-    """
 
-    def __init__(self, child: Child, number: int, over: Callable[["ForkedProcess"], None]) -> None:
-        self.number = number
-        self.failed: tuple[int, Seen] | None = None
-        self.begun: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
-        self._child = child
-        self._over = over
-        self._pid = 0
-        self._code: int | None = None
-        self._ours: dict[int, BinaryIO] = {}
-        self._pipes: dict[int, asyncio.BaseTransport] = {}
-        self._closed = False
-
-    def open(self, stdin: Feed, merge: bool) -> list[int]:
-        """Open the pipes and return the program's ends: 0, 1 and 2. Raises `OSError`."""
-        theirs: list[int] = []
+def signature(paths: Iterator[str] | list[str]) -> Signature:
+    """Return what tells one state of files from another: inode, size and time of change of each."""
+    found = []
+    for path in paths:
         try:
-            theirs.append(self._feed(stdin))
-            theirs.append(self._pipe(1))
-            theirs.append(theirs[1] if merge else self._pipe(2))
+            state = os.stat(path)
+            found.append((path, state.st_ino, state.st_size, state.st_mtime_ns))
         except OSError:
-            for descriptor in theirs:
-                os.close(descriptor)
-            raise
-        return theirs
-
-    def _pipe(self, fd: int) -> int:
-        reading, writing = os.pipe()
-        self._ours[fd] = os.fdopen(reading, "rb", 0)
-        return writing
-
-    def _feed(self, stdin: Feed) -> int:
-        if isinstance(stdin, int):
-            return os.dup(stdin)
-        if not stdin:
-            return os.open(os.devnull, os.O_RDWR)
-        reading, feed = os.pipe()
-        self._ours[0] = os.fdopen(feed, "wb", 0)
-        return reading
-
-    async def connect(self, stdin: Feed) -> None:
-        """Read its output and write `stdin`, in the background."""
-        loop = asyncio.get_running_loop()
-        for fd, file in self._ours.items():
-            if fd == 0:
-                feed, _ = await loop.connect_write_pipe(lambda: _Pipe(self, 0), file)
-                self._pipes[0] = feed
-                # A script that stops reading breaks the pipe, which is its right.
-                assert isinstance(stdin, bytes)
-                feed.write(stdin)
-                feed.write_eof()
-            else:
-                self._pipes[fd], _ = await loop.connect_read_pipe(lambda fd=fd: _Pipe(self, fd), file)  # type: ignore[misc]
-
-    def abandon(self) -> None:
-        """Let go of a call that was not begun."""
-        for file in self._ours.values():
-            file.close()
-        self._over(self)
-
-    def begin(self, pid: int) -> None:
-        """The fork said its number: from here on the script may have run."""
-        self._pid = pid
-        if not self.begun.done():
-            self.begun.set_result(pid)
-
-    def fail(self, number: int, seen: Seen) -> None:
-        """The program did not start: the error's `number` and what was `seen` of its file."""
-        self.failed = number, seen
-
-    def exit(self, code: int) -> None:
-        """The fork has ended; one that never said its number did not begin."""
-        if not self.begun.done():
-            self.begun.set_result(None)
-        elif self._code is None:
-            self._code = code
-            self._child.process_exited()
-
-    def lose(self) -> None:
-        """The interpreter is gone, and nobody will tell of the fork's end: end it."""
-        if self.begun.done() and self._pid and self._code is None:
-            send(self._pid, signals.SIGKILL)
-        self.exit(-signals.SIGKILL)
-
-    def get_pid(self) -> int:
-        """Return the fork's process id, which is also its group's."""
-        return self._pid
-
-    def get_returncode(self) -> int | None:
-        """Return its exit code, the negative number of a signal, or None while it runs."""
-        return self._code
-
-    def close(self) -> None:
-        """Let go of the pipes; the interpreter is told that the run is over."""
-        if self._closed:
-            return
-        self._closed = True
-        for pipe in self._pipes.values():
-            pipe.close()
-        self._over(self)
-        self._settle()
-
-    def data(self, fd: int, data: bytes) -> None:
-        """Output came."""
-        self._child.pipe_data_received(fd, data)
-
-    def lost(self, fd: int, error: Exception | None) -> None:
-        """A pipe is closed."""
-        self._pipes.pop(fd, None)
-        if fd:
-            self._child.pipe_connection_lost(fd, error)
-        self._settle()
-
-    def _settle(self) -> None:
-        if self._closed and not self._pipes:
-            self._child.connection_lost(None)
+            found.append((path, 0, 0, 0))
+    return tuple(found)
 
 
-class _Pipe(asyncio.Protocol):
-    """One end of one pipe."""
+def _named(script: Path) -> tuple[str, bool] | None:
+    """The interpreter's name in the first line and whether ``env`` looks for it."""
+    try:
+        state = os.stat(script)
+        if not stat.S_ISREG(state.st_mode) or not os.access(script, os.X_OK):
+            return None
+    except OSError:
+        return None
+    match = _LINE.match(_head(str(script), 256))
+    if match is None:
+        return None
+    by_env = match["env"] is not None
+    name = os.fsdecode(match["name"])
+    return (name, by_env) if by_env == ("/" not in name) else None
 
-    def __init__(self, call: ForkedProcess, fd: int) -> None:
-        self._call = call
-        self._fd = fd
 
-    def data_received(self, data: bytes) -> None:
-        self._call.data(self._fd, data)
+def _head(path: str, size: int) -> bytes:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read(size)
+    except OSError:
+        return b""
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._call.lost(self._fd, exc)
+
+def _found(name: str, env: Mapping[str, str]) -> str | None:
+    """The first program of this name on the PATH, as `env` finds it."""
+    for folder in env.get("PATH", "").split(":"):
+        path = f"{folder}/{name}"
+        # A relative folder depends on where one stands: the kernel may find it.
+        if not folder.startswith("/"):
+            return None
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def _choices(cwd: Path, env: Mapping[str, str]) -> list[str]:
+    """Files by which version managers choose: in the folder and those above it, and the person's own."""
+    root = env.get("PYENV_ROOT") or f"{env.get('HOME', '')}/.pyenv"
+    above = [f"{folder}/{name}" for folder in (cwd, *cwd.parents) for name in _CHOICES]
+    return [*above, f"{root}/version", f"{env.get('HOME', '')}/.tool-versions"]

@@ -15,13 +15,14 @@ from instar.process.child import (
     Child,
     ChildTransport,
     Feed,
+    ForkedProcess,
     Launch,
     marked,
     plainly,
     whole,
 )
 from instar.process.confine import Confinement, Ending, Policy, Wrapped
-from instar.process.fork_server import ForkedProcess, ForkServers
+from instar.process.fork_server import ForkServers
 from instar.process.output import Output, ProcessError, program, told
 
 log = logging.getLogger("instar.process")

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from instar.settings.permission import DOUBT
-from instar.tool.shell import wrapper
 from instar.tool.shell.tree import ScriptReading
 from instar.tool.shell.word import (
     ASSIGNMENT,
@@ -27,12 +26,17 @@ from instar.tool.shell.word import (
     EVALUATING,
     NAMING,
     Chains,
+    InnerCommand,
+    InnerScript,
     Names,
     Redirect,
     SimpleCommand,
     VariableValues,
     Word,
+    inner_commands,
+    is_posix,
     listed,
+    program_name,
     unquoted,
     written,
 )
@@ -91,12 +95,10 @@ class _Reach:
     def _words(self, command: SimpleCommand, folders: Sequence[str]) -> None:
         words = command.words
         found = (
-            [one for one in wrapper.inner_commands(words) if isinstance(one, wrapper.InnerCommand)]
-            if command.plain
-            else []
+            [one for one in inner_commands(words) if isinstance(one, InnerCommand)] if command.plain else []
         )
         starts = {one.start for one in found}
-        names = {wrapper.program_name(words[one.start]) for one in found if one.sure or one is found[0]}
+        names = {program_name(words[one.start]) for one in found if one.sure or one is found[0]}
         if not found or (len(names) == 1 and names & _TEXTS):
             return
         write = bool(names & _WRITES)
@@ -246,7 +248,7 @@ def judge(text: str, folder: Path, environment: Mapping[str, str], *, bash: bool
     text = text.strip(" \t\n")
     # A `cd` out of it asks by itself, so that where the command began is enough to see what leads out.
     script = _Script(text, folder, {**environment, "PWD": str(folder)})
-    doubt = script.doubt or not (bash or wrapper.is_posix(text))
+    doubt = script.doubt or not (bash or is_posix(text))
     found = script.patterns
     if doubt:
         cut = [" ".join(piece.split()) for piece in _CUTS.split(text)]
@@ -303,13 +305,13 @@ class _Script:
             return
         if written(command.at(0)) != whole:
             self.patterns.append(whole)
-        for one in wrapper.inner_commands(words):
-            if isinstance(one, wrapper.InnerScript):
+        for one in inner_commands(words):
+            if isinstance(one, InnerScript):
                 self._script(one, command.chains)
             else:
                 self._inner(command, words, one)
 
-    def _inner(self, command: SimpleCommand, words: Sequence[Word], one: wrapper.InnerCommand) -> None:
+    def _inner(self, command: SimpleCommand, words: Sequence[Word], one: InnerCommand) -> None:
         taken = words[one.start : one.stop]
         forms = [taken, command.at(one.start)] if one.stop == len(words) else [taken]
         first = taken[0]
@@ -327,7 +329,7 @@ class _Script:
         for name in self._values.of(words[0]) or ():
             yield " ".join([name, *(word.bare for word in words[1:])])
 
-    def _script(self, one: wrapper.InnerScript, chains: Chains) -> None:
+    def _script(self, one: InnerScript, chains: Chains) -> None:
         folder, environment, depth = self._known
         if depth >= MAX_SCRIPTS:
             self.doubt = True
@@ -350,7 +352,7 @@ def _parted(forms: Sequence[Sequence[Word | Redirect]]) -> bool:
 
 def _evaluates(words: Sequence[Word]) -> bool:
     """True if a builtin is handed something that it evaluates: a subscript may run a command."""
-    name = wrapper.program_name(words[0])
+    name = program_name(words[0])
     return name in EVALUATING and any(
         EVALUATED.fullmatch(word.bare)
         or COMPOUND.match(shape := _shape(word))
@@ -361,9 +363,7 @@ def _evaluates(words: Sequence[Word]) -> bool:
 
 def _has_name(words: Sequence[Word]) -> bool:
     """True if `wait` is given the name of a variable."""
-    return wrapper.program_name(words[0]) == "wait" and any(
-        re.match(r"-[A-Za-z]*p", word.bare) for word in words[1:]
-    )
+    return program_name(words[0]) == "wait" and any(re.match(r"-[A-Za-z]*p", word.bare) for word in words[1:])
 
 
 def _shape(word: Word) -> str:

@@ -10,7 +10,6 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from instar.tool.shell import wrapper
 from instar.tool.shell.build import REDIRECTS, Builder, Heredocs, redirection, touching
 from instar.tool.shell.word import (
     BREAK,
@@ -18,11 +17,15 @@ from instar.tool.shell.word import (
     DASHED,
     GAP,
     SETTING,
+    SPECIAL,
     Atom,
     Chains,
+    InnerCommand,
     Redirect,
     SimpleCommand,
     Word,
+    inner_commands,
+    program_name,
     text,
 )
 
@@ -329,7 +332,7 @@ class ScriptReading:
         for child in node.named_children:
             if child == name:
                 word = self._builder.word(child)
-                self._builder.require(word.literal and word.bare not in wrapper.SPECIAL)
+                self._builder.require(word.literal and word.bare not in SPECIAL)
             elif child.type in REDIRECTS:
                 self._command(node, [child], silent=True)
             else:
@@ -438,10 +441,10 @@ class ScriptReading:
         items = tuple(atom.item for atom in joined)
         found = SimpleCommand(items, self._folders.chains, plain, silent)
         self.found.append(found)
-        for one in wrapper.inner_commands(found.words) if plain else ():
-            if not isinstance(one, wrapper.InnerCommand):
+        for one in inner_commands(found.words) if plain else ():
+            if not isinstance(one, InnerCommand):
                 continue
-            name = wrapper.program_name(found.words[one.start])
+            name = program_name(found.words[one.start])
             for word in found.words[one.start + 1 : one.stop] if name in SETTING else ():
                 self._builder.learn(word.bare, None)
             if name in MOVING:
