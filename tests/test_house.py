@@ -24,7 +24,7 @@ CODE = 55_540
 CODE_OF_THE_CORE = 39_470
 """The same without `plugins`."""
 
-SHARED_NAMES = 28
+SHARED_NAMES = 11
 """Names of public classes that stand in more than one module: mostly a word of the HTTP interface and what it shows."""
 
 MODULE = 600

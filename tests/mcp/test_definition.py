@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instar.mcp.server import ToolDefinition, difference, tool_name, visible
+from instar.mcp.server import McpTool, difference, tool_name, visible
 
 
 @pytest.mark.slow
@@ -40,32 +40,26 @@ def test_every_name_is_one_that_providers_take(server: str, tool: str) -> None:
 )
 def test_whatever_a_server_lists_is_a_definition_or_a_reason(raw: object) -> None:
     with contextlib.suppress(ValueError):
-        assert isinstance(ToolDefinition.read(raw), ToolDefinition)
+        assert isinstance(McpTool.read(raw), McpTool)
 
 
 def test_a_schema_without_type_or_properties_is_one_of_an_object() -> None:
-    found = ToolDefinition.read({"name": "x", "inputSchema": {"additionalProperties": False}})
+    found = McpTool.read({"name": "x", "inputSchema": {"additionalProperties": False}})
     assert found.parameters == {"type": "object", "properties": {}, "additionalProperties": False}
     assert found.description == ""
 
 
 def test_the_order_of_keys_changes_nothing_and_any_word_does() -> None:
-    one = ToolDefinition.read(
-        {"name": "x", "description": "d", "inputSchema": {"type": "object", "title": "t"}}
-    )
-    same = ToolDefinition.read(
-        {"inputSchema": {"title": "t", "type": "object"}, "description": "d", "name": "x"}
-    )
-    other = ToolDefinition.read(
-        {"name": "x", "description": "d", "inputSchema": {"type": "object", "title": "u"}}
-    )
+    one = McpTool.read({"name": "x", "description": "d", "inputSchema": {"type": "object", "title": "t"}})
+    same = McpTool.read({"inputSchema": {"title": "t", "type": "object"}, "description": "d", "name": "x"})
+    other = McpTool.read({"name": "x", "description": "d", "inputSchema": {"type": "object", "title": "u"}})
     assert one.text == same.text
     assert one.text != other.text
 
 
 def test_a_difference_names_both_sides_and_shows_what_is_invisible() -> None:
-    before = ToolDefinition("x", "Adds.", {"type": "object"}).text
-    after = ToolDefinition("x", "Adds.\u202e\U000e0041", {"type": "object", "title": "t"}).text
+    before = McpTool("x", "Adds.", {"type": "object"}).text
+    after = McpTool("x", "Adds.\u202e\U000e0041", {"type": "object", "title": "t"}).text
     found = difference(before, after)
     assert "-Adds." in found
     assert "+Adds.\\u202e\\U000e0041" in found

@@ -19,7 +19,7 @@ from instar.message import (
     User,
     WithParts,
 )
-from instar.provider.protocol import Model, ModelCost, ModelLimit, Request
+from instar.provider.protocol import Model, ModelCost, ModelLimit, ModelRequest
 from instar.wire.secret import Secret
 
 KEY = "sk-live-0123456789abcdef"
@@ -63,9 +63,9 @@ def make_model(**facts) -> Model:
     )
 
 
-def make_request(model: Model, *messages: WithParts, **facts) -> Request:
+def make_request(model: Model, *messages: WithParts, **facts) -> ModelRequest:
     facts.setdefault("system", ["You are a test."])
-    return Request(model=model, messages=list(messages), **facts)
+    return ModelRequest(model=model, messages=list(messages), **facts)
 
 
 def user(*parts: object, message_id: str = "") -> WithParts:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from instar.provider import connection
-from instar.provider.failure import Endpoint
+from instar.provider.failure import ProviderEndpoint
 from instar.provider.openai import ChatReader, tokens
 from instar.provider.protocol import (
     Finish,
@@ -32,7 +32,7 @@ def calls(*items: dict, finish: str | None = None) -> dict:
 
 
 def read(*pieces: bytes) -> list:
-    reader = ChatReader(Endpoint("http://host/v1"))
+    reader = ChatReader(ProviderEndpoint("http://host/v1"))
     return [found for piece in pieces for found in reader.feed(piece)] + reader.close()
 
 
@@ -344,7 +344,7 @@ def test_more_tool_calls_than_anybody_needs_are_refused():
 
 def test_an_answer_without_an_end_is_refused(monkeypatch):
     monkeypatch.setattr(connection, "MAX_STREAM", 10_000)
-    found = ChatReader(Endpoint("http://host/v1"))
+    found = ChatReader(ProviderEndpoint("http://host/v1"))
     piece = sse(delta(content="word"), done=False)
     with pytest.raises(ProviderError, match="more than 10000 bytes"):
         [found.feed(piece) for _ in range(1000)]

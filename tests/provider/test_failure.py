@@ -4,7 +4,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from instar.provider.failure import LONGEST_WAIT, Endpoint, judge, public_url, retry_after, secrets_in
+from instar.provider.failure import LONGEST_WAIT, ProviderEndpoint, judge, public_url, retry_after, secrets_in
 from instar.wire.secret import Secret
 
 OPENAI_OVERFLOW = (
@@ -95,13 +95,13 @@ def test_the_time_to_wait_is_read_in_every_form(headers, expected):
     ],
 )
 def test_what_the_provider_said_is_shown(body, said):
-    error = Endpoint("http://host/v1").refused(400, {}, json.dumps(body).encode())
+    error = ProviderEndpoint("http://host/v1").refused(400, {}, json.dumps(body).encode())
     assert said in str(error)
     assert error.status == 400
 
 
 def test_a_page_in_place_of_a_refusal_is_named():
-    error = Endpoint("http://host/v1").refused(502, {}, b"<html>" + b"Bad gateway " * 500)
+    error = ProviderEndpoint("http://host/v1").refused(502, {}, b"<html>" + b"Bad gateway " * 500)
     assert "HTML, not JSON: '<html>Bad gateway" in str(error)
     assert len(str(error)) < 400
     assert error.retryable
@@ -109,7 +109,7 @@ def test_a_page_in_place_of_a_refusal_is_named():
 
 def test_no_secret_is_in_any_text():
     key = "sk-secret-123456"
-    endpoint = Endpoint(f"http://me:{key}@host:8/v1?key={key}", [Secret(key)])
+    endpoint = ProviderEndpoint(f"http://me:{key}@host:8/v1?key={key}", [Secret(key)])
     error = endpoint.refused(
         401,
         {"x-request-id": key, "set-cookie": key, "authorization": key, "server": "x"},
@@ -145,12 +145,12 @@ def test_a_server_does_not_put_a_turn_to_sleep_for_good(headers):
 
 @pytest.mark.parametrize("body", [b"[" * 60_000, b'{"error":' + b"[" * 20_000 + b"]" * 20_000 + b"}"])
 def test_a_refusal_that_is_nested_too_deeply_is_still_told(body):
-    assert "answered 400" in str(Endpoint("http://host/v1").refused(400, {}, body))
+    assert "answered 400" in str(ProviderEndpoint("http://host/v1").refused(400, {}, body))
 
 
 @pytest.mark.parametrize("code", ["\u00b2\u00b2\u00b2", "999", "abc", {"a": 1}])
 def test_a_code_that_is_no_status_is_only_shown(code):
-    assert Endpoint("http://host/v1").in_stream({"code": code, "message": "x"}).status is None
+    assert ProviderEndpoint("http://host/v1").in_stream({"code": code, "message": "x"}).status is None
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_code_that_is_no_status_is_only_shown(code):
     ],
 )
 def test_a_key_is_masked_however_it_is_written(body):
-    endpoint = Endpoint("http://me:hunter22@host/v1?key=querykey", [Secret('sk-a/b+c="d')])
+    endpoint = ProviderEndpoint("http://me:hunter22@host/v1?key=querykey", [Secret('sk-a/b+c="d')])
     error = endpoint.refused(401, {}, body)
     assert "***" in str(error)
     for shown in (str(error), error.body):

@@ -13,9 +13,9 @@ from tests.waiting import until
 
 from instar.event import FileEdited, make
 from instar.server.call import LARGEST_BODY, Call
-from instar.server.connection import HEADERS, KEPT, Connection
+from instar.server.connection import HEADERS, KEPT, HttpConnection
 from instar.server.errors import BadRequest, answer_for
-from instar.server.listen import Address, Server, bind
+from instar.server.listen import Address, HttpServer, bind
 from instar.server.stream import EventStream, Feed, Following, of_directory, wanted
 
 
@@ -32,10 +32,10 @@ async def _application(scope: Scope, receive: Receive, send: Send) -> None:
 @contextlib.asynccontextmanager
 async def connected(application=_application):
     bound = bind(Address("127.0.0.1", 0))
-    server = Server(
+    server = HttpServer(
         uvicorn.Config(
             application,
-            http=Connection,
+            http=HttpConnection,
             log_config=None,
             access_log=False,
             lifespan="off",

@@ -12,7 +12,7 @@ from tests.server.conformance import problems_of
 from tests.waiting import SOON, wait_until
 
 from instar.server.instances import Instances
-from instar.server.listen import Ending
+from instar.server.listen import Shutdown
 
 
 class Busy:
@@ -118,7 +118,7 @@ def test_a_second_signal_aborts_what_runs_without_waiting(busy):
 async def test_a_signal_while_the_rest_is_closed_ends_the_process_at_once(monkeypatch, tmp_path):
     codes = []
     monkeypatch.setattr(os, "_exit", codes.append)
-    ending = Ending(Instances(tmp_path, {}), grace=0)
+    ending = Shutdown(Instances(tmp_path, {}), grace=0)
     ending.tell()
     assert codes == []
     ending.tell()

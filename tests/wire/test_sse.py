@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from instar.wire import sse
-from instar.wire.sse import EventStream, EventTooLongError
+from instar.wire.sse import EventParser, EventTooLongError
 
 STREAM = (
     b"\xef\xbb\xbf: hello\r\ndata: one\r\n\r\nevent: x\ndata:two\ndata: lines\n\nid: 3\nretry: 9\n\n"
@@ -15,7 +15,7 @@ EVENTS = [b"one", b"two\nlines", "café \u2028 x".encode(), b"", b"last"]
 
 
 def read(pieces):
-    stream = EventStream()
+    stream = EventParser()
     return [event for piece in pieces for event in stream.feed(piece)] + stream.close()
 
 
@@ -34,7 +34,7 @@ def test_one_byte_at_a_time_gives_the_same_events():
 
 
 def test_an_event_is_given_as_soon_as_its_blank_line_came():
-    stream = EventStream()
+    stream = EventParser()
     assert stream.feed(b"data: a\n") == []
     assert stream.feed(b"\ndata: b") == [b"a"]
 
@@ -42,7 +42,7 @@ def test_an_event_is_given_as_soon_as_its_blank_line_came():
 @pytest.mark.parametrize("piece", [b"data: " + b"x" * 60, b"x" * 30])
 def test_an_event_without_an_end_is_refused(monkeypatch, piece):
     monkeypatch.setattr(sse, "MAX_EVENT", 50)
-    stream = EventStream()
+    stream = EventParser()
     with pytest.raises(EventTooLongError):
         [stream.feed(part) for part in (piece, piece)]
 
@@ -50,6 +50,6 @@ def test_an_event_without_an_end_is_refused(monkeypatch, piece):
 @pytest.mark.parametrize("line", [b"data: 0123456789\n", b"data:\n"])
 def test_lines_that_never_become_an_event_are_refused(monkeypatch, line):
     monkeypatch.setattr(sse, "MAX_EVENT", 50)
-    stream = EventStream()
+    stream = EventParser()
     with pytest.raises(EventTooLongError):
         [stream.feed(line) for _ in range(100)]

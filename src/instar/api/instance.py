@@ -116,12 +116,6 @@ class StealBody(Wire):
     session_id: Annotated[str, msgspec.Meta(pattern="^ses")]
 
 
-class OfSession(Wire):
-    """The session that it was done to."""
-
-    session_id: str
-
-
 class McpLocalConfig(Wire, tag_field="type", tag="local"):
     """A program to run; `timeout` in ms."""
 

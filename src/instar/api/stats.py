@@ -7,7 +7,7 @@ import msgspec
 from instar.wire import Wire, ids
 
 
-class CacheTokens(msgspec.Struct, frozen=True):
+class SpentCacheTokens(msgspec.Struct, frozen=True):
     """Tokens of the input that a provider's cache served (`read`) or took (`write`)."""
 
     read: int
@@ -20,7 +20,7 @@ class SpentTokens(msgspec.Struct, frozen=True):
     input: int
     output: int
     reasoning: int
-    cache: CacheTokens
+    cache: SpentCacheTokens
 
 
 class SpentSum(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +122,7 @@ class Room(msgspec.Struct, frozen=True):
     cost: float | None
 
 
-class Limit(msgspec.Struct, frozen=True):
+class LimitUsage(msgspec.Struct, frozen=True):
     """A limit by its path in the settings: the `most`, what was `used` of it so far, and what is `left`."""
 
     path: str
@@ -146,7 +146,7 @@ class LimitsReport(msgspec.Struct, frozen=True, kw_only=True):
     failures: int
     waiting: dict[str, float]
     heartbeat: Room
-    limits: list[Limit]
+    limits: list[LimitUsage]
 
 
 class StopBody(Wire):

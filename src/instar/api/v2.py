@@ -242,7 +242,7 @@ class OAuthBody(Wire):
     label: str | None = None
 
 
-class CodeBody(Wire):
+class LoginCodeBody(Wire):
     """The code that the person was shown."""
 
     code: str | None = None

@@ -11,7 +11,7 @@ from instar.api.session import Invalid
 from instar.client.request import ApiError, Request, Unreachable, decoded, event, refused
 from instar.event import Event
 from instar.wire.secret import Secret
-from instar.wire.sse import EventStream, EventTooLongError
+from instar.wire.sse import EventParser, EventTooLongError
 
 if TYPE_CHECKING:
     import httpx2
@@ -225,7 +225,7 @@ async def _next(heard: AsyncIterator[Event]) -> Event | None:
 
 
 async def _read(answer: "httpx2.Response") -> AsyncIterator[Event]:
-    reader = EventStream()
+    reader = EventParser()
     async for chunk in answer.aiter_bytes():
         for one in _events(reader, chunk):
             yield one
@@ -233,7 +233,7 @@ async def _read(answer: "httpx2.Response") -> AsyncIterator[Event]:
         await asyncio.sleep(0)
 
 
-def _events(reader: EventStream, chunk: bytes) -> Iterator[Event]:
+def _events(reader: EventParser, chunk: bytes) -> Iterator[Event]:
     try:
         heard = reader.feed(chunk)
     except EventTooLongError as error:

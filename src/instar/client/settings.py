@@ -9,7 +9,6 @@ from instar.api.instance import (
     HistoryEvent,
     McpBody,
     MCPStatus,
-    OfSession,
     Removed,
     ReplayBody,
     StealBody,
@@ -28,7 +27,7 @@ from instar.api.provider import (
     WellKnownAuth,
 )
 from instar.client.endpoint import C, Calls, endpoint, stream
-from instar.event import Event
+from instar.event import Event, OfSession
 
 
 class GlobalConfigCalls(Calls[C]):

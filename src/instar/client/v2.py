@@ -6,7 +6,6 @@ from instar.api.project import CopyBody, CopyRemoveBody, FileSystemEntry, Projec
 from instar.api.terminal import PtyCreateBody, PtyTicketConnectToken, PtyUpdateBody
 from instar.api.v2 import (
     AgentV2Info,
-    CodeBody,
     CommandV2Info,
     Health,
     IntegrationAttempt,
@@ -16,6 +15,7 @@ from instar.api.v2 import (
     LabelBody,
     Located,
     LocationInfo,
+    LoginCodeBody,
     ModelV2Info,
     OAuthBody,
     ProviderV2Info,
@@ -36,7 +36,7 @@ class V2IntegrationAttemptCalls(Calls[C]):
         """Tell how a login stands."""
 
     @endpoint("POST", "/api/integration/attempt/{attemptID}/complete")
-    def complete(self, attempt_id: str, body: CodeBody) -> None:
+    def complete(self, attempt_id: str, body: LoginCodeBody) -> None:
         """End a login with the code that the person was shown."""
 
     @endpoint("DELETE", "/api/integration/attempt/{attemptID}")

@@ -11,7 +11,15 @@ from typing import Any, Final
 
 import msgspec
 
-from instar.api.stats import CacheBreaks, CacheTokens, EvolutionSum, SpentLine, SpentSum, SpentTokens, Stats
+from instar.api.stats import (
+    CacheBreaks,
+    EvolutionSum,
+    SpentCacheTokens,
+    SpentLine,
+    SpentSum,
+    SpentTokens,
+    Stats,
+)
 from instar.git.project import GLOBAL, discover
 from instar.limits.stop import scope_of
 from instar.plugin import Invalid, NotFound
@@ -173,7 +181,7 @@ def _line(line: Line) -> SpentLine:
 
 def _spent(sum_: Spent) -> dict[str, Any]:
     """The fields of a sum."""
-    cache = CacheTokens(sum_.cache_read, sum_.cache_write)
+    cache = SpentCacheTokens(sum_.cache_read, sum_.cache_write)
     return {
         "calls": sum_.calls,
         "sessions": sum_.sessions,

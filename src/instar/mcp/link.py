@@ -35,7 +35,7 @@ from mcp.types import (
 )
 
 from instar import __version__
-from instar.mcp.server import LaunchContext, Link, LinkError, Progress, ToolDefinition, first_of
+from instar.mcp.server import LaunchContext, Link, LinkError, McpTool, Progress, first_of
 from instar.process import Output, ProcessError
 from instar.settings.config import McpConfig
 from instar.wire import Plain
@@ -86,7 +86,7 @@ class SdkLink:
                 self.lost.set_result("the server has forgotten the session")
             raise LinkError(error.message, lost=gone or error.code == CONNECTION_CLOSED) from error
 
-    def check(self, definition: ToolDefinition) -> None:
+    def check(self, definition: McpTool) -> None:
         """Raise `ValueError` if a tool's parameters are no JSON Schema."""
         schema = definition.parameters
         draft = Draft202012Validator

@@ -82,7 +82,7 @@ class Link(Protocol):
         """Send a request and return its result as it came. Raises `LinkError`."""
         ...
 
-    def check(self, definition: "ToolDefinition") -> None:
+    def check(self, definition: "McpTool") -> None:
         """Raise `ValueError` if a tool's parameters are no JSON Schema."""
         ...
 
@@ -91,7 +91,7 @@ Connect = Callable[[McpConfig, LaunchContext, Callable[[str], None]], AbstractAs
 """Opens a connection; the function is called with the methods of the server's notifications."""
 
 
-class ToolDefinition(msgspec.Struct, frozen=True):
+class McpTool(msgspec.Struct, frozen=True):
     """A tool as its server describes it; `parameters` is a JSON Schema of an object."""
 
     tool: str
@@ -105,7 +105,7 @@ class ToolDefinition(msgspec.Struct, frozen=True):
         return json.dumps(content, sort_keys=True, ensure_ascii=False)
 
     @classmethod
-    def read(cls, raw: Any) -> "ToolDefinition":
+    def read(cls, raw: Any) -> "McpTool":
         """Read an entry of ``tools/list``. Raises `ValueError` with what is wrong with it."""
         if not isinstance(raw, dict) or not isinstance(raw.get("name"), str) or not raw["name"]:
             raise ValueError("a tool without a name")
@@ -128,7 +128,7 @@ class ToolDefinition(msgspec.Struct, frozen=True):
         return found
 
     @classmethod
-    def approved(cls, tool: str, text: str) -> "ToolDefinition":
+    def approved(cls, tool: str, text: str) -> "McpTool":
         """Return a tool as it was approved: the definition with this `text`."""
         return cls(tool, **json.loads(text))
 
@@ -167,7 +167,7 @@ class MCPServer:
         self.enabled = config.enabled
         self.state: State = "waiting" if config.enabled else "disabled"
         self.error: str | None = None
-        self.definitions: list[ToolDefinition] = []
+        self.definitions: list[McpTool] = []
         self.left_out: list[str] = []
         self.capabilities: Plain = {}
         self.config = config
@@ -322,12 +322,12 @@ class MCPServer:
                 await self._woken.wait()
 
     async def _list(self, link: Link) -> None:
-        found: list[ToolDefinition] = []
+        found: list[McpTool] = []
         faults: list[str] = []
         listed = await _pages(link, "tools/list", "tools") if "tools" in link.capabilities else []
         for raw in listed:
             try:
-                definition = ToolDefinition.read(raw)
+                definition = McpTool.read(raw)
                 link.check(definition)
                 found.append(definition)
             except ValueError as error:
@@ -414,7 +414,7 @@ def prompt_name(server: str, prompt: str) -> str:
 
 
 def difference(before: str, after: str) -> str:
-    """Return the difference of two `ToolDefinition.text`, line by line; invisible characters are written out."""
+    """Return the difference of two `McpTool.text`, line by line; invisible characters are written out."""
     lines = difflib.unified_diff(_lines(before), _lines(after), "approved", "now", lineterm="", n=2)
     return "\n".join(lines)
 

@@ -18,8 +18,8 @@ from instar.mcp.server import (
     LaunchContext,
     LinkError,
     MCPServer,
+    McpTool,
     Status,
-    ToolDefinition,
     difference,
     prompt_name,
     tool_name,
@@ -285,7 +285,7 @@ class Servers:
 
     async def _offered(
         self, server: MCPServer, pinned: Mapping[str, str], ask: Question | None
-    ) -> Sequence[ToolDefinition]:
+    ) -> Sequence[McpTool]:
         """Return what a server offers; if it is slow to start, what it offered last, as it was approved.
 
         So each request begins as the one before it, also the first after a restart: prompt caches work on prefixes.
@@ -296,7 +296,7 @@ class Servers:
         if server.is_starting:
             server.capabilities = last.get("capabilities", {})
             names = last.get("tools", [])
-            return [ToolDefinition.approved(name, pinned[name]) for name in names if name in pinned]
+            return [McpTool.approved(name, pinned[name]) for name in names if name in pinned]
         if server.state == "connected":
             capabilities: Plain = {name: {} for name in server.capabilities}
             now = {"tools": [one.tool for one in server.definitions], "capabilities": capabilities}
@@ -305,7 +305,7 @@ class Servers:
         return server.definitions
 
     async def _unapproved(
-        self, server: str, one: ToolDefinition, name: str, pinned: Mapping[str, str], ask: Question | None
+        self, server: str, one: McpTool, name: str, pinned: Mapping[str, str], ask: Question | None
     ) -> str | None:
         """Return why the model may not see a description; None if it is new here, or if a person approved it."""
         before = pinned.get(one.tool)
@@ -340,7 +340,7 @@ class Servers:
             self._say(text)
 
 
-def _tool(server: MCPServer, definition: ToolDefinition, name: str) -> Tool:
+def _tool(server: MCPServer, definition: McpTool, name: str) -> Tool:
     async def execute(args: Plain, context: ToolContext) -> ToolResult:
         async def show(progress: float, total: float | None, message: str | None) -> None:
             context.metadata(metadata={"progress": progress, "total": total, "message": message})

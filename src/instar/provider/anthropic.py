@@ -45,14 +45,14 @@ from instar.provider.convert import (
     user_content,
     values_of,
 )
-from instar.provider.failure import Endpoint
+from instar.provider.failure import ProviderEndpoint
 from instar.provider.protocol import (
     Delta,
     Finish,
     Model,
+    ModelRequest,
     ReasoningDelta,
     ReasoningStart,
-    Request,
     Sent,
     TextDelta,
     ToolCallDelta,
@@ -130,7 +130,7 @@ class Anthropic(HTTPAdapter):
         """Return the base URL with ``/messages``; one without a path (``ANTHROPIC_BASE_URL``) means its ``/v1``."""
         return joined(model, "/messages" if urlsplit(model.url).path.strip("/") else "/v1/messages")
 
-    def headers(self, request: Request) -> dict[str, str]:
+    def headers(self, request: ModelRequest) -> dict[str, str]:
         """Return the version, the key, and the beta that a thinking budget needs."""
         found = {"anthropic-version": VERSION}
         thinking = request.options.get("thinking", request.model.options.get("thinking"))
@@ -140,12 +140,12 @@ class Anthropic(HTTPAdapter):
             found["x-api-key"] = request.model.api_key.reveal()
         return found
 
-    def reader(self, endpoint: Endpoint) -> ResponseReader:
+    def reader(self, endpoint: ProviderEndpoint) -> ResponseReader:
         """Return a reader of Anthropic Messages."""
         return MessagesReader(endpoint)
 
-    def body(self, request: Request) -> bytes:
-        """Return the request's JSON, the same bytes for the same request, and call `Request.sent`.
+    def body(self, request: ModelRequest) -> bytes:
+        """Return the request's JSON, the same bytes for the same request, and call `ModelRequest.sent`.
 
         Tools and system come first, as they do in the cache's prefix.
         """
@@ -171,7 +171,7 @@ class Anthropic(HTTPAdapter):
         return data
 
 
-def _parameters(request: Request) -> Plain:
+def _parameters(request: ModelRequest) -> Plain:
     """Return the limits, the sampling, the thinking and the options of the body.
 
     A model that thinks refuses ``temperature``, ``top_p`` and ``top_k``. Models refuse ``temperature`` beside
@@ -213,7 +213,7 @@ def _thinking(given: Any) -> Plain | None:
     return {"budget_tokens" if name == "budgetTokens" else name: value for name, value in given.items()}
 
 
-def _longest(request: Request, thinking: Plain | None) -> int:
+def _longest(request: ModelRequest, thinking: Plain | None) -> int:
     """Return the most tokens of the answer: Anthropic counts a thinking budget among them."""
     most = request.model.limit.output
     wanted = request.max_output_tokens or min(most or DEFAULT_OUTPUT, 32_000)
@@ -353,7 +353,7 @@ def _text(text: str) -> Plain:
 class MessagesReader(ResponseReader):
     """Reads an answer in the form of Anthropic Messages; ``message_stop`` completes it."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: ProviderEndpoint) -> None:
         super().__init__(endpoint)
         self._blocks: dict[int, _Block] = {}
         self._calls = 0

@@ -32,20 +32,20 @@ import msgspec
 from instar.message import CacheTokens, Tokens
 from instar.plugin.interface import Fetch, FetchFailed, FetchRequest
 from instar.provider.catalogue import vendor_wanting_key
-from instar.provider.failure import MAX_BODY, Endpoint, secrets_in
+from instar.provider.failure import MAX_BODY, ProviderEndpoint, secrets_in
 from instar.provider.protocol import (
     Delta,
     Finish,
     Model,
+    ModelRequest,
     ProviderError,
     ReasoningDelta,
-    Request,
     TextDelta,
     ToolCallDelta,
     ToolCallStart,
 )
 from instar.wire import Plain
-from instar.wire.sse import EventStream, EventTooLongError
+from instar.wire.sse import EventParser, EventTooLongError
 
 log = logging.getLogger("instar.provider")
 
@@ -110,10 +110,10 @@ class ResponseReader(ABC):
     not the protocol's JSON, and for an answer that broke off.
     """
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: ProviderEndpoint) -> None:
         self.done = False
         self._endpoint = endpoint
-        self._events = EventStream()
+        self._events = EventParser()
         self._start: bytes | None = b""
         self._whole: bytearray | None = None
         self._size = 0
@@ -193,22 +193,22 @@ class HTTPAdapter(ABC):
         """Return the address of a call."""
 
     @abstractmethod
-    def headers(self, request: Request) -> dict[str, str]:
+    def headers(self, request: ModelRequest) -> dict[str, str]:
         """Return the headers that the protocol needs, by their small-letter names."""
 
     @abstractmethod
-    def body(self, request: Request) -> bytes:
-        """Return the request's JSON, the same bytes for the same request, and call `Request.sent`."""
+    def body(self, request: ModelRequest) -> bytes:
+        """Return the request's JSON, the same bytes for the same request, and call `ModelRequest.sent`."""
 
     @abstractmethod
-    def reader(self, endpoint: Endpoint) -> ResponseReader:
+    def reader(self, endpoint: ProviderEndpoint) -> ResponseReader:
         """Return a reader for one answer."""
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Make the call and yield its deltas. Raises `ProviderError`, never with the key in it."""
         model = request.model
         secrets = secrets_in(model.headers | request.headers)
-        endpoint = Endpoint(self.url(model), [*secrets, model.api_key], speaks=self.speaks)
+        endpoint = ProviderEndpoint(self.url(model), [*secrets, model.api_key], speaks=self.speaks)
         vendor = vendor_wanting_key(model.provider_id, model.url)
         if vendor is not None and not (model.api_key or model.fetch or secrets):
             how = f"instar auth login {model.provider_id}, or set {vendor.env[0]}"
@@ -237,7 +237,7 @@ class HTTPAdapter(ABC):
             await client.aclose()
 
     async def _exchange(
-        self, request: Request, endpoint: Endpoint, body: bytes
+        self, request: ModelRequest, endpoint: ProviderEndpoint, body: bytes
     ) -> AsyncGenerator[Delta, None]:
         timeouts = Timeouts.of(request.model.settings)
         reader = self.reader(endpoint)
@@ -257,7 +257,7 @@ class HTTPAdapter(ABC):
 
     @asynccontextmanager
     async def _response(
-        self, request: Request, endpoint: Endpoint, body: bytes, timeouts: Timeouts
+        self, request: ModelRequest, endpoint: ProviderEndpoint, body: bytes, timeouts: Timeouts
     ) -> AsyncIterator[httpx2.Response]:
         """Send the request; yields a response whose status is good and whose body is still to come."""
         try:
@@ -287,7 +287,7 @@ class HTTPAdapter(ABC):
         finally:
             await response.aclose()
 
-    def _all_headers(self, request: Request) -> dict[str, str]:
+    def _all_headers(self, request: ModelRequest) -> dict[str, str]:
         """Return the headers of the call: ours, then the model's, then the request's; the last of a name counts."""
         found = {
             "accept": "text/event-stream, application/json",
@@ -372,7 +372,9 @@ class _FetchBody(httpx2.AsyncByteStream):
         await self._chunks.aclose()
 
 
-async def _chunks(response: httpx2.Response, endpoint: Endpoint, timeouts: Timeouts) -> AsyncIterator[bytes]:
+async def _chunks(
+    response: httpx2.Response, endpoint: ProviderEndpoint, timeouts: Timeouts
+) -> AsyncIterator[bytes]:
     """Yield the body as it comes; a silence, a broken connection or the end of time is a `ProviderError`."""
     chunks = response.aiter_bytes()
     try:
@@ -401,7 +403,7 @@ async def _drain(chunks: AsyncIterator[bytes]) -> None:
         return
 
 
-async def _refusal(response: httpx2.Response, endpoint: Endpoint) -> ProviderError:
+async def _refusal(response: httpx2.Response, endpoint: ProviderEndpoint) -> ProviderError:
     """Read a refusal's body, up to 64 KiB and 10 seconds of it."""
     data = b""
     try:
@@ -421,7 +423,7 @@ async def _refusal(response: httpx2.Response, endpoint: Endpoint) -> ProviderErr
     return endpoint.refused(response.status_code, dict(response.headers), data)
 
 
-def _unreachable(endpoint: Endpoint, error: Exception) -> ProviderError:
+def _unreachable(endpoint: ProviderEndpoint, error: Exception) -> ProviderError:
     if isinstance(error, httpx2.UnsupportedProtocol | httpx2.InvalidURL | httpx2.LocalProtocolError):
         return endpoint.error(f"cannot call {endpoint.url}: {error}. baseURL must be an http(s) address.")
     what = "timed out" if isinstance(error, httpx2.TimeoutException) else _reason(error)
@@ -460,7 +462,9 @@ def _estimated(finish: Finish, body: bytes, characters: int) -> Finish:
     return Finish(finish.reason, tokens)
 
 
-def _record(file: Path, request: Request, body: bytes, times: dict[str, int], outcome: Tokens | str) -> None:
+def _record(
+    file: Path, request: ModelRequest, body: bytes, times: dict[str, int], outcome: Tokens | str
+) -> None:
     model = request.model
     # A user name, a password or a query may stand in the address; they are keys too.
     parts = urlsplit(model.url)

@@ -38,7 +38,7 @@ from instar.message import (
     UnknownPart,
     WithParts,
 )
-from instar.provider.protocol import Model, PromptPiece, Request, Sent, ToolSpec, piece
+from instar.provider.protocol import Model, ModelRequest, PromptPiece, Sent, ToolSpec, piece
 from instar.wire import Plain, encode
 
 INTERRUPTED: Final = "[Tool execution was interrupted]"
@@ -201,7 +201,7 @@ def conversation(system: list[str], messages: Sequence[Converted[bytes]]) -> byt
     return b"[" + b",".join([*head, *(message.form for message in messages)]) + b"]"
 
 
-def sent(request: Request, messages: Sequence[Converted[bytes]], body: bytes = b"") -> Sent:
+def sent(request: ModelRequest, messages: Sequence[Converted[bytes]], body: bytes = b"") -> Sent:
     """Return what a provider's prompt cache compares of a request."""
     tools = [_function(spec).piece for spec in request.tools]
     system = piece("", b"".join([encode(message) for message in _system_messages(request.system)]))

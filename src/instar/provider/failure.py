@@ -47,7 +47,7 @@ _SHOWN_HEADERS: Final = re.compile(
 )
 
 
-class Endpoint:
+class ProviderEndpoint:
     """Makes the errors of calls to one address.
 
     `secrets` are the values that no text may show. Query and user name are cut off the address. `speaks`

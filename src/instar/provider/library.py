@@ -45,15 +45,15 @@ from instar.provider.convert import (
     sent,
     user_content,
 )
-from instar.provider.failure import Endpoint, secrets_in
+from instar.provider.failure import ProviderEndpoint, secrets_in
 from instar.provider.protocol import (
     Delta,
     Finish,
     Model,
+    ModelRequest,
     ProviderError,
     ReasoningDelta,
     ReasoningStart,
-    Request,
     TextDelta,
     ToolCallDelta,
     ToolCallStart,
@@ -81,7 +81,7 @@ class Library:
         self._converter = ChatConverter(attachment=True)
         self._opened = AsyncExitStack()
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Make the call and yield its deltas. Raises `ProviderError`, never with a key in it."""
         endpoint = _endpoint(request)
         timeouts = Timeouts.of(request.model.settings)
@@ -102,7 +102,7 @@ class Library:
         self._models = {}
         await self._opened.aclose()
 
-    async def _events(self, request: Request, endpoint: Endpoint, timeouts: Timeouts) -> Any:
+    async def _events(self, request: ModelRequest, endpoint: ProviderEndpoint, timeouts: Timeouts) -> Any:
         """Yield the library's events and at last its whole response. Raises `ProviderError`."""
         try:
             direct = importlib.import_module("pydantic_ai.direct")
@@ -191,7 +191,7 @@ def _tokens(usage: Any) -> Tokens:
     )
 
 
-def _settings(request: Request, timeouts: Timeouts) -> Plain:
+def _settings(request: ModelRequest, timeouts: Timeouts) -> Plain:
     """Return the library's model settings for a request."""
     found: Plain = {"max_tokens": request.max_output_tokens, "timeout": timeouts.whole}
     if request.model.temperature:
@@ -203,7 +203,7 @@ def _settings(request: Request, timeouts: Timeouts) -> Plain:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _failure(endpoint: Endpoint, error: Exception) -> ProviderError:
+def _failure(endpoint: ProviderEndpoint, error: Exception) -> ProviderError:
     """Return our error for what the library raised."""
     status = getattr(error, "status_code", None)
     body = getattr(error, "body", None)
@@ -231,7 +231,7 @@ def _started(part: Any) -> list[Delta]:
     return []
 
 
-async def _next(events: Any, endpoint: Endpoint, timeouts: Timeouts) -> Any:
+async def _next(events: Any, endpoint: ProviderEndpoint, timeouts: Timeouts) -> Any:
     """Return the next event, None after the last one. Raises `ProviderError` when the time is over."""
     loop = asyncio.get_running_loop()
     waits = [wait for wait in (timeouts.idle, timeouts.deadline and timeouts.deadline - loop.time()) if wait]
@@ -242,7 +242,7 @@ async def _next(events: Any, endpoint: Endpoint, timeouts: Timeouts) -> Any:
         raise endpoint.network(f"the answer fell silent, or took longer than {timeouts.whole} s") from None
 
 
-def _parameters(request: Request) -> Any:
+def _parameters(request: ModelRequest) -> Any:
     models = importlib.import_module("pydantic_ai.models")
     tools = importlib.import_module("pydantic_ai.tools")
     given = [
@@ -285,14 +285,14 @@ def _arguments(model: Model) -> Plain:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _endpoint(request: Request) -> Endpoint:
+def _endpoint(request: ModelRequest) -> ProviderEndpoint:
     model = request.model
     secrets = secrets_in(model.headers | request.headers)
     secrets += [Secret(str(model.settings[name])) for name in _SECRET_SETTINGS if model.settings.get(name)]
-    return Endpoint(model.url or model.provider_id, [*secrets, model.api_key], speaks=model.protocol)
+    return ProviderEndpoint(model.url or model.provider_id, [*secrets, model.api_key], speaks=model.protocol)
 
 
-def _history(messages: Any, request: Request) -> list[Any]:
+def _history(messages: Any, request: ModelRequest) -> list[Any]:
     """Return the conversation as the library's messages, the system prompt at the head of the first."""
     found: list[Any] = []
     for message in request.messages:
@@ -313,7 +313,7 @@ def _metadata_of(part: Any) -> Plain | None:
     return {METADATA: {key: value for key, value in given.items() if value is not None}}
 
 
-def _converted(messages: Any, message: WithParts, request: Request) -> list[Any]:
+def _converted(messages: Any, message: WithParts, request: ModelRequest) -> list[Any]:
     attachment = request.model.attachment
     if not isinstance(message.info, Assistant):
         content = [

@@ -16,13 +16,13 @@ import msgspec
 from instar.message import CacheTokens, Tokens
 from instar.provider.connection import MAX_CALLS, HTTPAdapter, ResponseReader, count, joined
 from instar.provider.convert import ChatConverter, conversation, reasoning_field, sent, tool_list
-from instar.provider.failure import Endpoint
+from instar.provider.failure import ProviderEndpoint
 from instar.provider.protocol import (
     Delta,
     Finish,
     Model,
+    ModelRequest,
     ReasoningDelta,
-    Request,
     TextDelta,
     ToolCallDelta,
     ToolCallStart,
@@ -123,17 +123,17 @@ class OpenAI(HTTPAdapter):
         """Return the base URL with ``/chat/completions``."""
         return joined(model, "/chat/completions")
 
-    def headers(self, request: Request) -> dict[str, str]:
+    def headers(self, request: ModelRequest) -> dict[str, str]:
         """Return the key's header."""
         key = request.model.api_key
         return {"authorization": f"Bearer {key.reveal()}"} if key else {}
 
-    def reader(self, endpoint: Endpoint) -> ResponseReader:
+    def reader(self, endpoint: ProviderEndpoint) -> ResponseReader:
         """Return a reader of Chat Completions."""
         return ChatReader(endpoint)
 
-    def body(self, request: Request) -> bytes:
-        """Return the request's JSON, the same bytes for the same request, and call `Request.sent`."""
+    def body(self, request: ModelRequest) -> bytes:
+        """Return the request's JSON, the same bytes for the same request, and call `ModelRequest.sent`."""
         model = request.model
         key = (model.attachment, reasoning_field(model))
         if key not in self._converters:
@@ -159,7 +159,7 @@ class OpenAI(HTTPAdapter):
         return data
 
 
-def _parameters(request: Request) -> Plain:
+def _parameters(request: ModelRequest) -> Plain:
     model = request.model
     found: Plain = {}
     reasons = _reasons(model)
@@ -197,7 +197,7 @@ def _is_claude_at_openrouter(model: Model) -> bool:
 class ChatReader(ResponseReader):
     """Reads an answer in the form of Chat Completions."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: ProviderEndpoint) -> None:
         super().__init__(endpoint)
         self._calls: list[_PartialCall] = []
         self._has_content = False

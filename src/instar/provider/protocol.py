@@ -116,7 +116,7 @@ class Sent(msgspec.Struct, frozen=True):
     body: bytes = b""
 
 
-class Request(msgspec.Struct, frozen=True):
+class ModelRequest(msgspec.Struct, frozen=True):
     """One model call. `purpose` is ``turn``, ``title``, ``compaction`` or ``generate``."""
 
     model: Model
@@ -229,7 +229,7 @@ class ProviderError(Exception):
 class ModelAdapter(Protocol):
     """Calls models by one wire protocol."""
 
-    def stream(self, request: Request) -> AsyncIterator[Delta]:
+    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Make the call and yield its deltas, ending with one `Finish`.
 
         Raises `ProviderError` at any point. Cancelling the iteration closes the connection.

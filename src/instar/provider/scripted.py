@@ -34,9 +34,9 @@ from instar.provider.protocol import (
     Delta,
     Finish,
     Model,
+    ModelRequest,
     ProviderError,
     ReasoningDelta,
-    Request,
     TextDelta,
     ToolCallDelta,
     ToolCallStart,
@@ -98,7 +98,7 @@ class Scripted:
         self._purpose_calls: dict[tuple[str, str], int] = {}
         self._converter = ChatConverter()
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Play the next answer. Raises `ProviderError` for a mistake in the script or an unmet `expect:`."""
         self._record(request)
         if request.sent is not None:
@@ -121,7 +121,7 @@ class Scripted:
         """Do nothing: there is no connection."""
 
     def _answer(
-        self, script: ModelScript, request: Request, position: ScriptPosition
+        self, script: ModelScript, request: ModelRequest, position: ScriptPosition
     ) -> tuple[ScriptSection, str] | str:
         """Return the section that answers and the mark of its call ids, or a text if no section is needed."""
         if request.purpose != "turn":
@@ -151,7 +151,7 @@ class Scripted:
         )
 
     def _purpose_answer(
-        self, script: ModelScript, request: Request, position: ScriptPosition
+        self, script: ModelScript, request: ModelRequest, position: ScriptPosition
     ) -> tuple[ScriptSection, str] | str:
         """Return the answer to a call outside a turn: its n-th section, then its last one again."""
         sections = script.purposes.get(request.purpose)
@@ -189,7 +189,7 @@ class Scripted:
         except ScriptError as error:
             raise ProviderError(f"{model.ref}: {error}") from None
 
-    def _record(self, request: Request) -> None:
+    def _record(self, request: ModelRequest) -> None:
         """Append the request, with messages and tools as Chat Completions would be sent them."""
         file = self._environment.get("INSTAR_SCRIPT_RECORD")
         if not file:
@@ -225,7 +225,7 @@ class _Player(msgspec.Struct):
     section: ScriptSection
     source: str
     mark: str
-    request: Request
+    request: ModelRequest
     position: ScriptPosition
     failures: dict[tuple[str, int, int], int]
     match: re.Match[str] | None = None

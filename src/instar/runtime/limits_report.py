@@ -3,7 +3,7 @@
 `instar.limits.usage` says what each of them means; the sums are those by which they are held.
 """
 
-from instar.api.stats import Limit, LimitsReport, Room, Used
+from instar.api.stats import LimitsReport, LimitUsage, Room, Used
 from instar.limits.usage import DAY, Ceiling, HeldCeiling, tighter
 from instar.session.instance import Instance
 from instar.session.state import SessionState
@@ -35,13 +35,13 @@ async def limits_report(instance: Instance, live: SessionState | None, now: int)
     )
 
 
-def _limit(bound: HeldCeiling, used: Sum) -> Limit:
+def _limit(bound: HeldCeiling, used: Sum) -> LimitUsage:
     most = bound.ceiling
     left = Room(
         None if most.tokens is None else max(0, most.tokens - used.tokens),
         None if most.cost is None else max(0.0, most.cost - used.cost),
     )
-    return Limit(bound.path, _room(most), Used(used.calls, used.tokens, used.cost, used.unpriced), left)
+    return LimitUsage(bound.path, _room(most), Used(used.calls, used.tokens, used.cost, used.unpriced), left)
 
 
 def _room(ceiling: Ceiling) -> Room:

@@ -18,7 +18,7 @@ from instar.process.confine import Shared, Wrapped
 from instar.sandbox import bubblewrap, landlock, seccomp
 from instar.sandbox.environment import bare
 from instar.sandbox.level import Level
-from instar.sandbox.place import Copy, Live, View
+from instar.sandbox.place import Copy, Live, PlaceView
 from instar.sandbox.shield import kernel_switches
 
 _PROGRAMS: Final = (
@@ -113,7 +113,7 @@ class Sandbox(msgspec.Struct, frozen=True):
         """Return None: what nobody has read does not run in a process that was forked from another."""
         return None
 
-    def _mounted(self, argv: Sequence[str], env: Mapping[str, str], view: View) -> Wrapped:
+    def _mounted(self, argv: Sequence[str], env: Mapping[str, str], view: PlaceView) -> Wrapped:
         kept = bare(env, _TMP, self.keep)
         return bubblewrap.command(
             self.level.program,
@@ -124,7 +124,7 @@ class Sandbox(msgspec.Struct, frozen=True):
             policy=self._held(kept),
         )
 
-    def _mounts(self, view: View) -> list[str]:
+    def _mounts(self, view: PlaceView) -> list[str]:
         words = ["--unshare-all", *(["--share-net"] if view.network else []), "--new-session"]
         words += ["--proc", "/proc", "--dev", "/dev"]
         for place in ("/dev/shm", _TMP):  # noqa: S108
@@ -144,7 +144,7 @@ class Sandbox(msgspec.Struct, frozen=True):
             return bubblewrap.lock(env, self._resources(), stay=True)
         return landlock.encode(limits=self._resources(), env=env, stay=True)
 
-    def _alone(self, argv: Sequence[str], env: Mapping[str, str], view: View) -> Wrapped:
+    def _alone(self, argv: Sequence[str], env: Mapping[str, str], view: PlaceView) -> Wrapped:
         programs = (*map(Path, _PROGRAMS), *self._settings(view), *_python(), *self.readable)
         policy = landlock.encode(
             fs=_ALL,
@@ -164,7 +164,7 @@ class Sandbox(msgspec.Struct, frozen=True):
         )
         return bubblewrap.launched(policy, argv)
 
-    def _settings(self, view: View) -> list[Path]:
+    def _settings(self, view: PlaceView) -> list[Path]:
         return [Path(path) for path in (*_SETTINGS, *(_NETWORK if view.network else ()))]
 
     def _resources(self) -> dict[str, int]:

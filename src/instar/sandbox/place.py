@@ -37,7 +37,7 @@ _CAPABILITIES: Final = ("--cap-drop", "ALL")
 _Identity = tuple[int, int]
 
 
-class View(NamedTuple):
+class PlaceView(NamedTuple):
     """How a place looks from inside, for one child.
 
     `cwd` is its folder there. `mounts` are bubblewrap's arguments for the place itself; `read` and `write` are what
@@ -73,7 +73,7 @@ class Copy(msgspec.Struct, frozen=True):
     work: Path | None
     scratch: Path
 
-    def view(self, level: Level, cwd: Path) -> View:
+    def view(self, level: Level, cwd: Path) -> PlaceView:
         """Return what a child in `cwd`, a folder of the workspace or of the copy, sees.
 
         Raises `ProcessError` when `cwd` lies outside both.
@@ -85,7 +85,7 @@ class Copy(msgspec.Struct, frozen=True):
         home = self.scratch / "tmp"
         if level.name == "landlock":
             home.mkdir(exist_ok=True)
-        return View(self._inside(cwd), mounts, (), (changes,), home)
+        return PlaceView(self._inside(cwd), mounts, (), (changes,), home)
 
     def _inside(self, cwd: Path) -> Path:
         real = cwd.resolve()
@@ -240,7 +240,7 @@ class Live(msgspec.Struct, frozen=True):
     network: bool = False
     shown: tuple[Path, ...] = ()
 
-    def view(self, level: Level, cwd: Path) -> View:
+    def view(self, level: Level, cwd: Path) -> PlaceView:
         """Return what a child in `cwd` sees, with the missing folders made.
 
         Raises `ProcessError` when a writable folder is, or leads through, a link; lies outside `source`; or is, holds
@@ -256,7 +256,7 @@ class Live(msgspec.Struct, frozen=True):
             except OSError as error:
                 raise ProcessError(f"cannot make a sandbox on {source}: {error}") from error
 
-    def _view(self, held: ExitStack, level: Level, source: Path, cwd: Path) -> View:
+    def _view(self, held: ExitStack, level: Level, source: Path, cwd: Path) -> PlaceView:
         hidden = self._hidden(source)
         closed = _Closed([*(self._at(source, path) for path in self.guarded), *hidden])
         names = {self._named(source, path, closed) for path in self.writable}
@@ -271,7 +271,7 @@ class Live(msgspec.Struct, frozen=True):
         shown = [
             word for path in self.shown for word in ("--ro-bind", str(path.resolve()), str(path.resolve()))
         ]
-        return View(
+        return PlaceView(
             cwd=cwd,
             mounts=(*_CAPABILITIES, *_mounts(source, root, opened, level), *shown, *_masks(mask)),
             read=(*read, *(str(path.resolve()) for path in self.shown)),

@@ -30,7 +30,7 @@ CLOSE: Final = "close"
 """The key under which one ends it after what was sent."""
 
 
-class Connection(H11Protocol):
+class HttpConnection(H11Protocol):
     """uvicorn's connection with limits of time. Bodies that are read have theirs in `instar.server.call`."""
 
     def __init__(self, *given: Any, **named: Any) -> None:

@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from instar.server.access import USERS, Guard
 from instar.server.app import application
-from instar.server.connection import Connection, Traced, mark_logs
+from instar.server.connection import HttpConnection, Traced, mark_logs
 from instar.server.dispatch import LARGEST
 from instar.server.errors import reply
 from instar.server.instances import Instances
@@ -59,7 +59,7 @@ class Exposure(msgspec.Struct, frozen=True):
     user: str = USERS[0]
 
 
-class Server(uvicorn.Server):
+class HttpServer(uvicorn.Server):
     """uvicorn's server with our own signals: it ends after the runtimes have."""
 
     @contextlib.contextmanager
@@ -94,7 +94,7 @@ async def _serve(
     address, exposure = asked
     instances.answer_at(url, None if exposure.password is None else exposure.password.reveal())
     mark_logs()
-    ending = Ending(instances, exposure.grace)
+    ending = Shutdown(instances, exposure.grace)
     app = Guard(
         ending.guard(application(instances)),
         hostname=address.hostname,
@@ -103,10 +103,10 @@ async def _serve(
         origins=exposure.origins,
         tickets=instances.tickets,
     )
-    server = Server(
+    server = HttpServer(
         uvicorn.Config(
             Traced(app),
-            http=Connection,
+            http=HttpConnection,
             log_config=None,
             access_log=False,
             proxy_headers=False,
@@ -263,7 +263,7 @@ _NEEDED: Final = re.compile(
 """What a turn that runs may still need of its clients, and what ends it."""
 
 
-class Ending:
+class Shutdown:
     """When a server ends, and how: told by signals, it stops taking what is new and waits for the turns.
 
     `grace`: seconds that the turns have; then they are aborted. The first signal begins the end, a second one cuts

@@ -54,15 +54,15 @@ class OwnServer:
 
         from instar.server.access import Guard
         from instar.server.app import application
-        from instar.server.connection import Connection
-        from instar.server.listen import Server as QuietServer
+        from instar.server.connection import HttpConnection
+        from instar.server.listen import HttpServer
         from instar.server.within import Only
 
         app = Guard(application(Only(self._runtime)), hostname=_HOST, password=Secret(self._password))
-        self._server = QuietServer(
+        self._server = HttpServer(
             uvicorn.Config(
                 app,
-                http=Connection,
+                http=HttpConnection,
                 log_config=None,
                 access_log=False,
                 proxy_headers=False,

@@ -17,7 +17,7 @@ import msgspec
 from instar.definitions.agent import Agent, sampling_temperature, shipped_prompt
 from instar.message import Assistant, Part, Rule, TextPart, User, WithParts, mark_of, visible
 from instar.plugin import Tool, points, wire
-from instar.provider.protocol import Model, Request, ToolSpec, describe
+from instar.provider.protocol import Model, ModelRequest, ToolSpec, describe
 from instar.session.instance import Instance
 from instar.session.state import SessionState
 from instar.settings.permission import denied_outright, exact_over_wildcards, matches
@@ -69,7 +69,7 @@ class TurnStopped(Exception):
 class Prepared(msgspec.Struct, frozen=True):
     """A request, the tools that were offered in it by name, and who had a hand in it."""
 
-    request: Request
+    request: ModelRequest
     tools: Mapping[str, Tool]
     trace: RequestTrace
 
@@ -88,7 +88,7 @@ async def prepare(instance: Instance, turn: Turn) -> Prepared:
     messages = await _messages(instance, turn.live, trace)
     system = await compose(instance, turn) if overrides is None else overrides
     system = await _system_hook(instance, turn, system, trace, replaced=overrides is not None)
-    request = Request(
+    request = ModelRequest(
         model=turn.model,
         system=system,
         messages=messages,
@@ -106,8 +106,8 @@ async def prepare(instance: Instance, turn: Turn) -> Prepared:
 
 
 async def finish_request(
-    instance: Instance, request: Request, message: User, trace: RequestTrace | None = None
-) -> Request:
+    instance: Instance, request: ModelRequest, message: User, trace: RequestTrace | None = None
+) -> ModelRequest:
     """Let `chat.params` and `chat.headers` change a request of any purpose."""
     if trace is not None:
         trace.options(request)
@@ -283,7 +283,7 @@ async def _spec(instance: Instance, name: str, tool: Tool, trace: RequestTrace |
     return ToolSpec(name, output.description, output.parameters)
 
 
-def _params(request: Request) -> points.ParamsOutput:
+def _params(request: ModelRequest) -> points.ParamsOutput:
     return points.ParamsOutput(
         temperature=request.temperature,
         top_p=request.top_p,

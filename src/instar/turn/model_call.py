@@ -49,7 +49,15 @@ from instar.message import (
     text_of,
 )
 from instar.plugin import Answer, Invalid, points
-from instar.provider.protocol import Finish, Model, ProviderError, Request, TextDelta, UsageUpdate, describe
+from instar.provider.protocol import (
+    Finish,
+    Model,
+    ModelRequest,
+    ProviderError,
+    TextDelta,
+    UsageUpdate,
+    describe,
+)
 from instar.provider.resolve import NoModel, UnknownModel
 from instar.session.instance import Instance
 from instar.session.sessions import default_title
@@ -269,7 +277,7 @@ def _used(instance: Instance, live: SessionState) -> Model | None:
         return None
 
 
-async def complete(instance: Instance, request: Request, meter: CallMeter) -> tuple[str, Tokens]:
+async def complete(instance: Instance, request: ModelRequest, meter: CallMeter) -> tuple[str, Tokens]:
     """Make one call, book it, and return its whole text and its tokens.
 
     Raises `ProviderError`, also when `instar stop` ends the call: no turn is there to be ended with it.
@@ -287,7 +295,7 @@ async def complete(instance: Instance, request: Request, meter: CallMeter) -> tu
             await asyncio.wait([call])
 
 
-async def _complete(instance: Instance, request: Request, meter: CallMeter) -> tuple[str, Tokens]:
+async def _complete(instance: Instance, request: ModelRequest, meter: CallMeter) -> tuple[str, Tokens]:
     pieces, tokens = [], Tokens.zero()
     await meter.begin()
     try:
@@ -323,7 +331,7 @@ async def single(instance: Instance, call: ModelCall, system: Sequence[str], tex
         model=ModelRef(provider_id=call.model.provider_id, model_id=call.model.id),
     )
     part = TextPart(id=ids.new("prt"), session_id=user.session_id, message_id=user.id, text=text)
-    request = Request(
+    request = ModelRequest(
         model=call.model,
         system=list(system),
         messages=[WithParts(info=user, parts=[part])],
@@ -418,14 +426,14 @@ def _title_subject(asked: WithParts) -> str:
     return text_of(WithParts(info=asked.info, parts=own)) or text_of(asked)
 
 
-async def _title_request(instance: Instance, turn: Turn, asked: WithParts) -> Request:
+async def _title_request(instance: Instance, turn: Turn, asked: WithParts) -> ModelRequest:
     system = points.SystemOutput(system=[turn.agent.prompt or shipped_prompt("title")])
     if instance.plugins.listens(points.SYSTEM):
         given = points.SystemInput(session_id=turn.live.id, model=describe(turn.model), purpose="title")
         await instance.plugins.trigger(points.SYSTEM, given, system)
     text = _title_subject(asked)[:_TITLE_SAMPLE]
     part = TextPart(id=ids.new("prt"), session_id=turn.live.id, message_id=asked.info.id, text=text)
-    request = Request(
+    request = ModelRequest(
         model=turn.model,
         system=system.system,
         messages=[WithParts(info=asked.info, parts=[part])],

@@ -27,7 +27,7 @@ from instar.provider.prompt_cache import (
     read_note,
     writes,
 )
-from instar.provider.protocol import Request, Sent, ToolSpec
+from instar.provider.protocol import ModelRequest, Sent, ToolSpec
 from instar.session.instance import Instance
 from instar.session.state import SessionState, now
 from instar.wire import encode
@@ -87,15 +87,15 @@ class RequestTrace:
         """A plugin's hook on the messages."""
         self._stages.append((plugin, _marks(output.messages)))
 
-    def options(self, request: Request) -> None:
+    def options(self, request: ModelRequest) -> None:
         """The parameters before hooks."""
         self._options.append(("", self._parameters(request.model.protocol, request.options, request)))
 
-    def saw_params(self, request: Request, plugin: str, output: points.ParamsOutput) -> None:
+    def saw_params(self, request: ModelRequest, plugin: str, output: points.ParamsOutput) -> None:
         """A plugin's hook on the parameters."""
         self._options.append((plugin, self._parameters(request.model.protocol, output.options, request)))
 
-    def _parameters(self, protocol: str, options: Mapping[str, Any], request: Request) -> str:
+    def _parameters(self, protocol: str, options: Mapping[str, Any], request: ModelRequest) -> str:
         # Anthropic's cache compares thinking and the choice of tools before the messages; the others compare neither.
         if protocol != "anthropic":
             return ""
@@ -106,7 +106,7 @@ class RequestTrace:
         """What the provider was sent; of several attempts the last."""
         self._sent = sent
 
-    async def settle(self, instance: Instance, request: Request) -> None:
+    async def settle(self, instance: Instance, request: ModelRequest) -> None:
         """Compare the request, which was answered, with the session's last one; book what broke; keep it."""
         if self._sent is None:
             return
@@ -123,7 +123,7 @@ class RequestTrace:
             said = (broken.block, broken.place, broken.plugin or broken.cause, broken.lost)
             say("cache broken session=%s block=%s place=%s by=%s bytes=%d", live.id, *said)
 
-    def _head(self, request: Request, sent: Sent) -> Head:
+    def _head(self, request: ModelRequest, sent: Sent) -> Head:
         tools = [
             ToolMark(tool.name, self._owners.get(tool.name, ""), tool.digest.hex()[:16], self._own[tool.name])
             for tool in sent.tools

@@ -33,7 +33,7 @@ from instar.message import (
     WithParts,
 )
 from instar.plugin import points
-from instar.provider.protocol import Finish, ProviderError, Request, UsageUpdate
+from instar.provider.protocol import Finish, ModelRequest, ProviderError, UsageUpdate
 from instar.session import changes
 from instar.session.instance import Instance
 from instar.session.sessions import Saving, message_updated
@@ -150,7 +150,7 @@ async def begin(instance: Instance, turn: Turn, *, summary: bool | None = None) 
 
 
 async def stream(
-    instance: Instance, turn: Turn, request: Request, writer: AnswerWriter, meter: CallMeter
+    instance: Instance, turn: Turn, request: ModelRequest, writer: AnswerWriter, meter: CallMeter
 ) -> None:
     """Make the call and write its deltas, trying again where the provider's error and the limits allow it.
 

@@ -33,7 +33,7 @@ from instar.message import (
 )
 from instar.plugin import PromptBody, points
 from instar.provider.convert import result_text
-from instar.provider.protocol import Finish, ProviderError, Request, describe
+from instar.provider.protocol import Finish, ModelRequest, ProviderError, describe
 from instar.provider.resolve import NoModel, UnknownModel
 from instar.session.instance import Instance
 from instar.turn import step
@@ -301,7 +301,7 @@ async def gather(
     )
 
 
-async def request_for(instance: Instance, turn: Turn, task: SummaryTask, share: float) -> Request:
+async def request_for(instance: Instance, turn: Turn, task: SummaryTask, share: float) -> ModelRequest:
     """Return the request for a summary; its conversation takes `share` of what the window has room for."""
     model, agent = turn.model, turn.agent
     part = TextPart(
@@ -310,7 +310,7 @@ async def request_for(instance: Instance, turn: Turn, task: SummaryTask, share: 
         message_id=turn.user.id,
         text=_text(task, _conversation(instance, turn, task, share)),
     )
-    request = Request(
+    request = ModelRequest(
         model=model,
         system=task.system,
         messages=[WithParts(info=turn.user, parts=[part])],

@@ -15,7 +15,7 @@ class EventTooLongError(ValueError):
     """One event exceeded `MAX_EVENT` bytes."""
 
 
-class EventStream:
+class EventParser:
     """Feed it bytes, get the data of each event that is whole. Comments and other fields are dropped."""
 
     __slots__ = ("_begun", "_data", "_pending", "_return", "_size")

@@ -34,7 +34,7 @@ _TASK: Final = "task"
 """opencode's tool that hands work to a sub-agent."""
 
 
-class TurnStopped(Exception):
+class StepRefused(Exception):
     """A plugin ends the turn before the model is called; the text is what people read."""
 
 
@@ -95,7 +95,7 @@ class Hooks:
     async def messages(self, session_id: str, history: Sequence[WithParts]) -> Plain | None:
         """A request is put together: ``step.before`` unless it is a summary's, then the messages themselves.
 
-        `history` is not changed. Raises `TurnStopped` when a plugin ends the turn.
+        `history` is not changed. Raises `StepRefused` when a plugin ends the turn.
         """
         await self._derived.settled(session_id)
         if session_id in self._compactions:
@@ -159,7 +159,7 @@ class Hooks:
         given = points.StepInput(session_id=session_id, agent=last.agent, step=len(history) - users[-1])
         output = await self._plugins.trigger(points.STEP_BEFORE, given, points.StepOutput())
         if output.stop is not None:
-            raise TurnStopped(output.stop)
+            raise StepRefused(output.stop)
         if output.without:
             log.warning("session=%s opencode takes no tool away for one step: %s", session_id, output.without)
         self._steps[session_id] = output

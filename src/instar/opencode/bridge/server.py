@@ -15,7 +15,7 @@ from instar.client import Invalid
 from instar.jshost.peer import Answer, JavaScriptError, Peer
 from instar.message import FilePart, WithParts, decode_with_parts
 from instar.opencode.bridge.derived_hooks import DerivedHooks
-from instar.opencode.bridge.hooks import Hooks, TurnStopped
+from instar.opencode.bridge.hooks import Hooks, StepRefused
 from instar.opencode.bridge.plugins import Opened, read
 from instar.plugin import Ask, Client, PermissionDenied, Tool, ToolContext, ToolFailure, ToolResult, points
 from instar.plugin.door import kept
@@ -159,7 +159,7 @@ class Bridge:
             kept[index : index + 1] = [decode_with_parts(message)]
         try:
             return await self._hooked.messages(session_id, kept)
-        except TurnStopped as stopped:
+        except StepRefused as stopped:
             return {"stop": str(stopped)}
 
     async def _config(self, params: Plain) -> Plain | None:

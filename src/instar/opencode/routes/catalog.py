@@ -230,7 +230,7 @@ class IntegrationRoutes:
     @operation(
         "POST", "/api/integration/attempt/{attemptID}/complete", "v2.integration.attempt.complete", status=204
     )
-    async def complete(self, call: Call, attempt_id: str, body: api.CodeBody) -> None:
+    async def complete(self, call: Call, attempt_id: str, body: api.LoginCodeBody) -> None:
         """End a login with the code that the person was shown."""
         logins = logins_of(call, await call.runtime())
         with failing():

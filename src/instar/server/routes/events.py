@@ -14,7 +14,6 @@ from instar.api.instance import (
     DirectoryEvents,
     HistoryEvent,
     Number,
-    OfSession,
     OwnEvent,
     OwnEvents,
     ReplayBody,
@@ -22,6 +21,7 @@ from instar.api.instance import (
     StealBody,
 )
 from instar.api.operation import operation
+from instar.event import OfSession
 from instar.runtime import Runtime
 from instar.server.call import Call
 from instar.server.errors import Formed
