@@ -78,7 +78,9 @@ def test_maps_lists_and_folded_texts_are_read() -> None:
         ("just words", r"f\.md:2:1: expected fields"),
         ("a: [1", r"f\.md:3:1: expected YAML"),
         ("[a, b]: 1", r"f\.md:2:1: expected a name in quotes"),
-        ("a: " + "[" * 50_000, r"f\.md:2:\d+: expected at most 16 levels"),
+        ("a: " + "[" * 20, r"f\.md:2:\d+: expected at most 16 levels"),
+        # PyYAML from 6.0.4 on has a bound of its own, and reads ahead.
+        ("a: " + "[" * 50_000, r"f\.md:2:\d+: expected (at most 16 levels|YAML: exceeded maximum nesting)"),
         ("a: " + "x" * 70_000, r"f\.md:1:1: expected a front matter of at most 65536 characters"),
         ("a: \x01", r"f\.md:2:1: expected YAML: unacceptable character"),
     ],
