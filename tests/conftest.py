@@ -50,17 +50,8 @@ def _no_network_but_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def clean_environment(tmp_path: Path) -> Mapping[str, str]:
-    """The environment of a person who has nothing yet: a home of their own, no keys, no settings."""
-    home = tmp_path / "home"
-    home.mkdir(exist_ok=True)
-    return {
-        "PATH": os.environ["PATH"],
-        "HOME": str(home),
-        "XDG_CONFIG_HOME": str(home / ".config"),
-        "XDG_DATA_HOME": str(home / ".local/share"),
-        "XDG_STATE_HOME": str(home / ".local/state"),
-        "XDG_CACHE_HOME": str(home / ".cache"),
-        "LANG": "C.UTF-8",
-        "NO_COLOR": "1",
-        "TERM": "dumb",
-    }
+    """The environment of a person who has nothing yet."""
+    # The kit brings the whole runtime along, which a test of one room need not wait for.
+    from instar.testing import clean_environment
+
+    return clean_environment(tmp_path / "home")

@@ -7,14 +7,13 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.turn import Door, House
-
 from instar.message import WithParts
 from instar.plugin import Tool
 from instar.session import changes
+from instar.testing import Machine, RuntimeUnderTest
 
 
-def repository(house: House) -> Path:
+def repository(house: Machine) -> Path:
     """Make the house's project a git repository with one file."""
     subprocess.run(["git", "init", "-q"], cwd=house.folder, check=True)
     (house.folder / "a.txt").write_text("one\n")
@@ -22,7 +21,7 @@ def repository(house: House) -> Path:
 
 
 async def works(
-    door: Door, session_id: str, text: str, files: Mapping[str, str | None], tool: str = "bash"
+    door: RuntimeUnderTest, session_id: str, text: str, files: Mapping[str, str | None], tool: str = "bash"
 ) -> tuple[str, WithParts]:
     """Let a turn answer `text`, and its one step change files (None deletes one); return the prompt's id too."""
     answer = (await door.ask(session_id, text)).info.id

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from tests.ports import free_port
-from tests.turn import House, results
 
 from instar.approval.permissions import relayed
 from instar.message import text_of
 from instar.plugin import SessionBody
+from instar.testing import Machine, results
 
 pytest_plugins = ["tests.turn"]
 
@@ -29,7 +29,7 @@ TWO_STEPS = """
 """
 
 
-def use(house: House, name: str, **options: Any) -> None:
+def use(house: Machine, name: str, **options: Any) -> None:
     """List an example in the person's settings."""
     house.settings(plugin=[[str(EXAMPLES / f"{name}.py"), options]], permission={"*": "allow"})
 
@@ -39,7 +39,7 @@ def displays(request: dict[str, Any]) -> list[str]:
     return [line for line in json.dumps(request["messages"]).split('"') if line.startswith("[HUD]")]
 
 
-async def test_the_display_is_the_newest_message_of_each_step_and_leaves_no_trail(house: House) -> None:
+async def test_the_display_is_the_newest_message_of_each_step_and_leaves_no_trail(house: Machine) -> None:
     use(house, "hud")
     house.says(TWO_STEPS)
     door = await house.open()
@@ -53,7 +53,7 @@ async def test_the_display_is_the_newest_message_of_each_step_and_leaves_no_trai
     assert not any("[HUD]" in text_of(message) for message in await door.stored(session))
 
 
-async def test_the_display_takes_one_of_an_earlier_step_away_where_it_is_still_there(house: House) -> None:
+async def test_the_display_takes_one_of_an_earlier_step_away_where_it_is_still_there(house: Machine) -> None:
     use(house, "hud")
     house.says("== turn\ntext: ok\n")
     # The first of two gives the second what a host does that hands the same messages over again.
@@ -64,7 +64,7 @@ async def test_the_display_takes_one_of_an_earlier_step_away_where_it_is_still_t
 
 
 @pytest.mark.slow
-async def test_the_display_asks_its_own_model_server_which_ends_with_the_plugin(house: House) -> None:
+async def test_the_display_asks_its_own_model_server_which_ends_with_the_plugin(house: Machine) -> None:
     port = free_port()
     url = f"http://127.0.0.1:{port}/"
     server = [sys.executable, str(EXAMPLES / "model_server.py"), str(port)]
@@ -86,7 +86,7 @@ async def until_it_answers(door: Any, port: int) -> None:
     await door.runtime.instance.processes.run(["bash", "-c", script], cwd=Path("/"), timeout=10)
 
 
-async def test_the_notifier_runs_its_command_when_a_session_is_done(house: House) -> None:
+async def test_the_notifier_runs_its_command_when_a_session_is_done(house: Machine) -> None:
     use(house, "notifier", command='printf "%s\\n" "$1" >> told.txt')
     house.says('== when ""\ntext: ok\n')
     door = await house.open()
@@ -96,7 +96,7 @@ async def test_the_notifier_runs_its_command_when_a_session_is_done(house: House
     assert (house.folder / "told.txt").read_text() == f"project: session {session} is done\n"
 
 
-async def test_the_notifier_tells_when_a_permission_is_asked(house: House) -> None:
+async def test_the_notifier_tells_when_a_permission_is_asked(house: Machine) -> None:
     house.settings(
         plugin=[[str(EXAMPLES / "notifier.py"), {"command": 'echo "$1" >> told.txt'}]],
         permission={"bash": "ask"},
@@ -144,7 +144,7 @@ def database(path: Path) -> None:
     ],
 )
 async def test_the_query_tool_reads_and_does_nothing_else(
-    house: House, monkeypatch: pytest.MonkeyPatch, query: str, file: str, answer: str
+    house: Machine, monkeypatch: pytest.MonkeyPatch, query: str, file: str, answer: str
 ) -> None:
     database(house.folder / "bugs.db")
     database(house.folder.parent / "outside.db")
@@ -177,7 +177,7 @@ async def test_the_query_tool_reads_and_does_nothing_else(
     ],
 )
 async def test_the_policy_refuses_pushes_to_main_and_private_keys(
-    house: House, command: str, refused: bool
+    house: Machine, command: str, refused: bool
 ) -> None:
     use(house, "policy")
     # Ours comes first on the path, so that nothing is ever pushed.
@@ -194,7 +194,7 @@ async def test_the_policy_refuses_pushes_to_main_and_private_keys(
     assert (call[0].state.status == "error") is refused, results(await door.stored(session))
 
 
-async def test_the_folder_adapter_gives_a_session_a_copy_of_a_project_without_git(house: House) -> None:
+async def test_the_folder_adapter_gives_a_session_a_copy_of_a_project_without_git(house: Machine) -> None:
     use(house, "folder", into=str(house.folder.parent / "copies"))
     (house.folder / "a.txt").write_text("one")
     house.says('== turn\ntool: bash {"command": "echo two >> a.txt"}\n\n== turn\ntext: done\n')

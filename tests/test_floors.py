@@ -25,7 +25,7 @@ ORDER = [
     *("limits", "approval", "session", "turn"),
     *("terminal", "project", "runtime"),
     # doors
-    *("server", "opencode", "cli", "__main__"),
+    *("server", "opencode", "cli", "testing", "__main__"),
 ]
 """Every room of the core and the doors, lowest first."""
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.turn import Door, House
 
 from instar.plugin import CommandBody, points
 from instar.plugin.points import NOT_POINTS, HookPoint
 from instar.plugins.evolve import points as evolve
+from instar.testing import Machine, RuntimeUnderTest
 
 pytest_plugins = ["tests.turn"]
 
@@ -87,7 +87,7 @@ SCRIPT = """
 """
 
 
-async def everywhere(house: House, hooks: dict[str, Any]) -> Door:
+async def everywhere(house: Machine, hooks: dict[str, Any]) -> RuntimeUnderTest:
     """Play what reaches every hook point, with `hooks` as a plugin."""
     house.says(SCRIPT)
     window = {"scripted": {"models": {"x": {"limit": {"context": 10000, "output": 1000}}}}}
@@ -106,7 +106,7 @@ async def everywhere(house: House, hooks: dict[str, Any]) -> Door:
     return door
 
 
-async def test_one_session_reaches_every_hook_point(house: House) -> None:
+async def test_one_session_reaches_every_hook_point(house: Machine) -> None:
     reached: dict[str, tuple[type[Any], type[Any]]] = {}
 
     def recording(name: str) -> Any:
@@ -134,7 +134,9 @@ def examples() -> dict[str, Any]:
     return found
 
 
-async def test_the_docs_have_an_example_for_each_hook_point_and_every_one_of_them_works(house: House) -> None:
+async def test_the_docs_have_an_example_for_each_hook_point_and_every_one_of_them_works(
+    house: Machine,
+) -> None:
     shown, called = examples(), set()
     assert list(shown) == [point.name for point in CONSTANTS.values()]
 

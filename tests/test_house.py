@@ -16,12 +16,12 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "instar"
 FILES = sorted(SOURCE.rglob("*.py"))
 
-ENTRIES = 27
+ENTRIES = 28
 """Entries of `src/instar`, without `__init__.py`, `__main__.py` and `py.typed`."""
 MODULES = 491
-CODE = 55_540
+CODE = 55_750
 """Lines of code in all: without blank lines, comments, docstrings and imports."""
-CODE_OF_THE_CORE = 39_470
+CODE_OF_THE_CORE = 39_680
 """The same without `plugins`."""
 
 SHARED_NAMES = 11

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.turn import Door, House, answer_of, results
 from tests.waiting import SOON
 
 from instar.approval.permissions import PermissionAnswer, Person, always_once, relayed
@@ -14,6 +13,7 @@ from instar.event import PermissionAsked
 from instar.message import Rule
 from instar.plugin import Ask, Invalid, NotFound, Tool, points
 from instar.store import PutAsk
+from instar.testing import Machine, RuntimeUnderTest, answer_of, results
 
 pytest_plugins = ["tests.turn"]
 
@@ -46,13 +46,13 @@ class Answering:
         return self.reply
 
 
-def ran(house: House) -> bool:
+def ran(house: Machine) -> bool:
     return (house.folder / "ran").exists()
 
 
 async def play(
-    house: House, permission: Any, person: Person | None = None, hooks: Any = None
-) -> tuple[Door, str]:
+    house: Machine, permission: Any, person: Person | None = None, hooks: Any = None
+) -> tuple[RuntimeUnderTest, str]:
     house.says(RUN)
     house.settings(permission=permission)
     door = await house.open(person=person)
@@ -70,7 +70,7 @@ def hook(status: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-async def test_what_is_allowed_runs_without_a_question(house: House) -> None:
+async def test_what_is_allowed_runs_without_a_question(house: Machine) -> None:
     person = Answering("once")
     door, _ = await play(house, {"bash": "allow"}, person)
     assert ran(house)
@@ -78,7 +78,7 @@ async def test_what_is_allowed_runs_without_a_question(house: House) -> None:
     assert "permission.asked" not in door.types()
 
 
-async def test_what_is_denied_does_not_run_and_the_model_reads_the_rule(house: House) -> None:
+async def test_what_is_denied_does_not_run_and_the_model_reads_the_rule(house: Machine) -> None:
     person = Answering("once")
     _, text = await play(house, {"bash": {"*": "allow", "echo *": "deny"}}, person)
     assert not ran(house)
@@ -90,7 +90,7 @@ async def test_what_is_denied_does_not_run_and_the_model_reads_the_rule(house: H
     assert len(house.requests()) == 2
 
 
-async def test_a_person_is_asked_with_the_call_already_shown_and_answers_once(house: House) -> None:
+async def test_a_person_is_asked_with_the_call_already_shown_and_answers_once(house: Machine) -> None:
     person = Answering("once")
     door, _ = await play(house, {"bash": "ask"}, person)
     assert ran(house)
@@ -110,7 +110,7 @@ async def test_a_person_is_asked_with_the_call_already_shown_and_answers_once(ho
     assert await door.runtime.instance.store.asks() == []
 
 
-async def test_a_rejection_ends_the_turn_and_the_calls_behind_it_do_not_run(house: House) -> None:
+async def test_a_rejection_ends_the_turn_and_the_calls_behind_it_do_not_run(house: Machine) -> None:
     house.says(TWICE)
     house.settings(permission={"bash": "ask"})
     person = Answering("reject")
@@ -128,14 +128,14 @@ async def test_a_rejection_ends_the_turn_and_the_calls_behind_it_do_not_run(hous
 
 
 @pytest.mark.parametrize("reply", ["yes", None, True, "Always"])
-async def test_an_answer_that_is_none_of_the_three_is_a_rejection(house: House, reply: Any) -> None:
+async def test_an_answer_that_is_none_of_the_three_is_a_rejection(house: Machine, reply: Any) -> None:
     door, text = await play(house, {"bash": "ask"}, Answering(reply))
     assert not ran(house)
     assert text == "The user rejected permission to use this specific tool call."
     assert [given.reply for given in door.of("permission.replied")] == ["reject"]
 
 
-async def test_a_person_who_cannot_be_reached_refuses(house: House) -> None:
+async def test_a_person_who_cannot_be_reached_refuses(house: Machine) -> None:
     async def person(question: PermissionAsked) -> Any:
         raise OSError("the terminal is gone")
 
@@ -145,7 +145,9 @@ async def test_a_person_who_cannot_be_reached_refuses(house: House) -> None:
     assert [given.reply for given in door.of("permission.replied")] == ["reject"]
 
 
-async def test_without_a_person_an_ask_is_refused_with_what_to_do_and_the_turn_goes_on(house: House) -> None:
+async def test_without_a_person_an_ask_is_refused_with_what_to_do_and_the_turn_goes_on(
+    house: Machine,
+) -> None:
     _, text = await play(house, {"bash": "ask"})
     assert not ran(house)
     assert text.startswith("Permission bash on echo ran >> ran")
@@ -154,18 +156,18 @@ async def test_without_a_person_an_ask_is_refused_with_what_to_do_and_the_turn_g
 
 
 @pytest.mark.slow
-async def test_auto_answers_asks_and_no_denies(house: House) -> None:
+async def test_auto_answers_asks_and_no_denies(house: Machine) -> None:
     await play(house, {"bash": "ask"}, always_once)
     assert ran(house)
 
 
-async def test_auto_does_not_beat_a_deny(house: House) -> None:
+async def test_auto_does_not_beat_a_deny(house: Machine) -> None:
     await play(house, {"bash": {"*": "ask", "echo *": "deny"}}, always_once)
     assert not ran(house)
 
 
 @pytest.mark.slow
-async def test_always_is_remembered_for_the_project_across_a_restart(house: House) -> None:
+async def test_always_is_remembered_for_the_project_across_a_restart(house: Machine) -> None:
     house.says(TWICE)
     house.settings(permission={"bash": "ask"})
     person = Answering("always")
@@ -181,7 +183,7 @@ async def test_always_is_remembered_for_the_project_across_a_restart(house: Hous
 
 
 @pytest.mark.slow
-async def test_always_never_beats_a_deny_that_was_written_later(house: House) -> None:
+async def test_always_never_beats_a_deny_that_was_written_later(house: Machine) -> None:
     await play(house, {"bash": "ask"}, Answering("always"))
     (house.folder / "ran").unlink()
     _, text = await play(house, {"bash": {"*": "ask", "echo *": "deny"}}, Answering("once"))
@@ -190,7 +192,7 @@ async def test_always_never_beats_a_deny_that_was_written_later(house: House) ->
 
 
 @pytest.mark.slow
-async def test_always_covers_what_the_call_named_and_nothing_else(house: House) -> None:
+async def test_always_covers_what_the_call_named_and_nothing_else(house: Machine) -> None:
     await play(house, {"bash": "ask"}, Answering("always"))
     house.says('== turn\ntool: bash {"command": "touch other"}\n\n== turn\ntext: x\n')
     person = Answering("reject")
@@ -201,7 +203,7 @@ async def test_always_covers_what_the_call_named_and_nothing_else(house: House) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cloned", [False, True], ids=["another folder", "a clone with the same root commit"])
-async def test_always_holds_in_its_own_place_only(house: House, cloned: bool) -> None:
+async def test_always_holds_in_its_own_place_only(house: Machine, cloned: bool) -> None:
     first, second = house.folder, house.folder.with_name("second")
     if cloned:
         git(first, "init", "--quiet")
@@ -232,7 +234,7 @@ def git(folder: Path, *args: str) -> None:
     subprocess.run(["git", *args], cwd=folder, check=True, capture_output=True)
 
 
-async def test_a_sessions_own_rules_come_after_the_agents(house: House) -> None:
+async def test_a_sessions_own_rules_come_after_the_agents(house: Machine) -> None:
     house.says(RUN)
     door = await house.open()
     rule = Rule(permission="bash", pattern="echo *", action="deny")
@@ -244,39 +246,39 @@ async def test_a_sessions_own_rules_come_after_the_agents(house: House) -> None:
 # -- permission.ask ----------------------------------------------------------------------------------
 
 
-async def test_a_hook_tightens_an_allow_to_a_question(house: House) -> None:
+async def test_a_hook_tightens_an_allow_to_a_question(house: Machine) -> None:
     person = Answering("once")
     await play(house, {"bash": "allow"}, person, hook("ask"))
     assert len(person.questions) == 1
     assert ran(house)
 
 
-async def test_a_hook_tightens_an_allow_to_a_deny(house: House) -> None:
+async def test_a_hook_tightens_an_allow_to_a_deny(house: Machine) -> None:
     _, text = await play(house, {"bash": "allow"}, None, hook("deny"))
     assert not ran(house)
     assert text.startswith("A plugin denied this call (bash on echo ran >> ran")
 
 
-async def test_a_hook_answers_a_question_in_a_persons_place(house: House) -> None:
+async def test_a_hook_answers_a_question_in_a_persons_place(house: Machine) -> None:
     person = Answering("reject")
     await play(house, {"bash": "ask"}, person, hook("allow"))
     assert person.questions == []
     assert ran(house)
 
 
-async def test_a_hook_cannot_loosen_a_deny(house: House) -> None:
+async def test_a_hook_cannot_loosen_a_deny(house: Machine) -> None:
     _, text = await play(house, {"bash": {"*": "allow", "echo *": "deny"}}, None, hook("allow"))
     assert not ran(house)
     assert text.startswith("The user has specified a rule")
 
 
 @pytest.mark.parametrize("status", ["maybe", None, 5])
-async def test_a_hook_that_leaves_no_status_refuses(house: House, status: Any) -> None:
+async def test_a_hook_that_leaves_no_status_refuses(house: Machine, status: Any) -> None:
     await play(house, {"bash": "allow"}, Answering("once"), hook(status))
     assert not ran(house)
 
 
-async def test_a_hook_that_fails_refuses_and_the_model_reads_why(house: House) -> None:
+async def test_a_hook_that_fails_refuses_and_the_model_reads_why(house: Machine) -> None:
     async def ask(given: Any, output: Any) -> None:
         raise ValueError("the policy server is down")
 
@@ -285,7 +287,7 @@ async def test_a_hook_that_fails_refuses_and_the_model_reads_why(house: House) -
     assert text == "The plugin test refused this call: the policy server is down"
 
 
-async def test_a_hook_is_told_what_is_asked_and_by_whom(house: House) -> None:
+async def test_a_hook_is_told_what_is_asked_and_by_whom(house: Machine) -> None:
     seen: list[points.PermissionInput] = []
 
     async def ask(given: points.PermissionInput, output: points.PermissionOutput) -> None:
@@ -317,8 +319,8 @@ class Absent:
 
 
 async def begun(
-    house: House, script: str = RUN, person: Person = relayed, **settings: Any
-) -> tuple[Door, str]:
+    house: Machine, script: str = RUN, person: Person = relayed, **settings: Any
+) -> tuple[RuntimeUnderTest, str]:
     """A turn that waits for a permission."""
     house.says(script)
     house.settings(**{"permission": {"bash": "ask"}, **settings})
@@ -329,7 +331,7 @@ async def begun(
     return door, session
 
 
-async def test_a_client_answers_a_call_that_waits_and_the_answer_is_durable_then(house: House) -> None:
+async def test_a_client_answers_a_call_that_waits_and_the_answer_is_durable_then(house: Machine) -> None:
     door, session = await begun(house)
     (waiting,) = await door.runtime.permission.list()
     assert (waiting.permission, waiting.patterns) == ("bash", ["echo ran >> ran"])
@@ -344,7 +346,7 @@ async def test_a_client_answers_a_call_that_waits_and_the_answer_is_durable_then
     assert await door.runtime.permission.list() == []
 
 
-async def test_only_the_first_answer_counts_and_only_one_of_the_three(house: House) -> None:
+async def test_only_the_first_answer_counts_and_only_one_of_the_three(house: Machine) -> None:
     door, session = await begun(house)
     (waiting,) = await door.runtime.permission.list()
     with pytest.raises(Invalid, match="give one of once, always, reject"):
@@ -359,7 +361,7 @@ async def test_only_the_first_answer_counts_and_only_one_of_the_three(house: Hou
         await door.runtime.permission.reply("per_nothing", "once")
 
 
-async def test_a_person_at_the_door_is_no_longer_asked_when_a_client_answered(house: House) -> None:
+async def test_a_person_at_the_door_is_no_longer_asked_when_a_client_answered(house: Machine) -> None:
     person = Absent()
     door, session = await begun(house, person=person)
     await person.asked.wait()
@@ -372,7 +374,7 @@ async def test_a_person_at_the_door_is_no_longer_asked_when_a_client_answered(ho
 
 @pytest.mark.parametrize("through_the_client", [False, True])
 async def test_a_rejection_with_a_reason_is_read_by_the_model_and_the_turn_goes_on(
-    house: House, through_the_client: bool
+    house: Machine, through_the_client: bool
 ) -> None:
     reason = "use git instead"
     person = relayed if through_the_client else Answering(PermissionAnswer("reject", f" {reason} "))
@@ -387,7 +389,7 @@ async def test_a_rejection_with_a_reason_is_read_by_the_model_and_the_turn_goes_
     assert len(house.requests()) == 2
 
 
-async def test_a_blank_reason_is_none(house: House) -> None:
+async def test_a_blank_reason_is_none(house: Machine) -> None:
     door, session = await begun(house)
     (waiting,) = await door.runtime.permission.list()
     await door.runtime.permission.reply(waiting.id, "reject", "  ")
@@ -397,7 +399,7 @@ async def test_a_blank_reason_is_none(house: House) -> None:
 
 @pytest.mark.parametrize(("setting", "requests"), [(True, 2), (False, 1), ("yes", 1)])
 async def test_a_setting_lets_the_turn_go_on_after_a_rejection(
-    house: House, setting: Any, requests: int
+    house: Machine, setting: Any, requests: int
 ) -> None:
     door, session = await begun(
         house, person=Answering("reject"), experimental={"continue_loop_on_deny": setting}
@@ -420,7 +422,7 @@ THREE = """
 """
 
 
-async def deploying(house: House) -> tuple[Door, str, dict[str, str]]:
+async def deploying(house: Machine) -> tuple[RuntimeUnderTest, str, dict[str, str]]:
     """A turn with three calls that wait at once, and the ids of what they ask, by target."""
 
     async def execute(args: dict[str, Any], ctx: Any) -> str:
@@ -439,7 +441,7 @@ async def deploying(house: House) -> tuple[Door, str, dict[str, str]]:
     return door, session, {asked.patterns[0]: asked.id for asked in await door.runtime.permission.list()}
 
 
-async def test_always_answers_the_sessions_other_calls_that_it_covers(house: House) -> None:
+async def test_always_answers_the_sessions_other_calls_that_it_covers(house: Machine) -> None:
     door, session, waiting = await deploying(house)
     await door.runtime.permission.reply(waiting["test one"], "always")
     await door.until(lambda event: len(door.of("permission.replied")) == 2)
@@ -459,7 +461,7 @@ async def test_always_answers_the_sessions_other_calls_that_it_covers(house: Hou
     ]
 
 
-async def test_a_rejection_rejects_the_sessions_other_calls_too(house: House) -> None:
+async def test_a_rejection_rejects_the_sessions_other_calls_too(house: Machine) -> None:
     door, session, waiting = await deploying(house)
     other = await door.session()
     elsewhere = asyncio.create_task(
@@ -484,7 +486,7 @@ async def test_a_rejection_rejects_the_sessions_other_calls_too(house: House) ->
     await elsewhere
 
 
-async def test_a_rejection_with_a_reason_leaves_the_other_calls_waiting(house: House) -> None:
+async def test_a_rejection_with_a_reason_leaves_the_other_calls_waiting(house: Machine) -> None:
     door, session, waiting = await deploying(house)
     await door.runtime.permission.reply(waiting["production"], "reject", "not today")
     left = {asked.id for asked in await door.runtime.permission.list()}
@@ -497,7 +499,7 @@ async def test_a_rejection_with_a_reason_leaves_the_other_calls_waiting(house: H
     assert len(house.requests()) == 2
 
 
-async def test_an_abort_withdraws_what_waits(house: House) -> None:
+async def test_an_abort_withdraws_what_waits(house: Machine) -> None:
     door, session = await begun(house)
     (waiting,) = await door.runtime.permission.list()
     await asyncio.wait_for(door.client.abort(session), SOON)
@@ -508,7 +510,9 @@ async def test_an_abort_withdraws_what_waits(house: House) -> None:
         await door.runtime.permission.reply(waiting.id, "once")
 
 
-async def test_what_a_dead_process_asked_is_withdrawn_and_what_a_living_one_asks_stays(house: House) -> None:
+async def test_what_a_dead_process_asked_is_withdrawn_and_what_a_living_one_asks_stays(
+    house: Machine,
+) -> None:
     door, _ = await begun(house)
     (waiting,) = await door.runtime.permission.list()
     dead = await door.session()
@@ -522,7 +526,7 @@ async def test_what_a_dead_process_asked_is_withdrawn_and_what_a_living_one_asks
 
 
 @pytest.mark.slow
-async def test_what_was_allowed_for_always_is_listed_and_can_be_taken_back(house: House) -> None:
+async def test_what_was_allowed_for_always_is_listed_and_can_be_taken_back(house: Machine) -> None:
     door, _ = await play(house, {"bash": "ask"}, Answering("always"))
     permission = door.runtime.permission
     assert [(rule.permission, rule.pattern) for rule in await permission.approvals()] == [("bash", "echo *")]
@@ -536,7 +540,7 @@ async def test_what_was_allowed_for_always_is_listed_and_can_be_taken_back(house
 
 
 @pytest.mark.slow
-async def test_what_is_taken_back_in_one_place_still_holds_in_another(house: House) -> None:
+async def test_what_is_taken_back_in_one_place_still_holds_in_another(house: Machine) -> None:
     first, second = house.folder, house.folder.with_name("second")
     second.mkdir()
     await play(house, {"bash": "ask"}, Answering("always"))

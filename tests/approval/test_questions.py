@@ -5,13 +5,12 @@ import json
 from typing import Any
 
 import pytest
-from tests.turn import Door, House, results
 from tests.waiting import SOON
 
 from instar.approval.questions import Questioner, relayed
 from instar.event import Option, Question, QuestionAsked
 from instar.plugin import Invalid, NotFound
-from instar.runtime import Options, Runtime
+from instar.testing import Machine, RuntimeUnderTest, results
 
 pytest_plugins = ["tests.turn"]
 
@@ -29,15 +28,12 @@ SCRIPT = f"""
 """
 
 
-async def opened(house: House, questioner: Questioner | None) -> Door:
+async def opened(house: Machine, questioner: Questioner | None) -> RuntimeUnderTest:
     house.says(SCRIPT)
-    options = Options(house.folder, house.environment, {"model": "scripted/x"}, None, questioner)
-    runtime = await Runtime.open(options)
-    house._doors.append(runtime)
-    return Door(runtime)
+    return await house.open(questioner=questioner)
 
 
-async def test_a_door_answers_and_the_model_reads_it(house: House) -> None:
+async def test_a_door_answers_and_the_model_reads_it(house: Machine) -> None:
     async def person(asked: QuestionAsked) -> list[list[str]]:
         assert [question.header for question in asked.questions] == ["Colour", "Colour"]
         return [["red"], ["blue", "a third one"]]
@@ -53,7 +49,7 @@ async def test_a_door_answers_and_the_model_reads_it(house: House) -> None:
     assert (replied.request_id, replied.answers) == (asked.id, [["red"], ["blue", "a third one"]])
 
 
-async def test_a_client_answers_what_waits(house: House) -> None:
+async def test_a_client_answers_what_waits(house: Machine) -> None:
     door = await opened(house, relayed)
     session = await door.session()
     await door.start(session, "go")
@@ -75,7 +71,7 @@ async def test_a_client_answers_what_waits(house: House) -> None:
 
 @pytest.mark.parametrize(("goes_on", "requests"), [(False, 1), (True, 2)])
 async def test_a_dismissed_question_ends_the_turn_unless_a_setting_lets_it_go_on(
-    house: House, goes_on: bool, requests: int
+    house: Machine, goes_on: bool, requests: int
 ) -> None:
     house.settings(experimental={"continue_loop_on_deny": goes_on})
     door = await opened(house, relayed)
@@ -89,7 +85,7 @@ async def test_a_dismissed_question_ends_the_turn_unless_a_setting_lets_it_go_on
     assert len(house.requests()) == requests
 
 
-async def test_an_abort_withdraws_the_question(house: House) -> None:
+async def test_an_abort_withdraws_the_question(house: Machine) -> None:
     door = await opened(house, relayed)
     session = await door.session()
     await door.start(session, "go")
@@ -100,7 +96,7 @@ async def test_an_abort_withdraws_the_question(house: House) -> None:
 
 
 @pytest.mark.slow
-async def test_where_nobody_could_answer_the_model_has_no_such_tool(house: House) -> None:
+async def test_where_nobody_could_answer_the_model_has_no_such_tool(house: Machine) -> None:
     door = await opened(house, None)
     session = await door.session()
     await door.ask(session, "go")
@@ -120,7 +116,7 @@ async def test_where_nobody_could_answer_the_model_has_no_such_tool(house: House
         ([Question(question="q", header="h", options=[Option(label="a", description="")] * 2)], "same label"),
     ],
 )
-async def test_an_unsound_question_is_not_asked(house: House, questions: Any, said: str) -> None:
+async def test_an_unsound_question_is_not_asked(house: Machine, questions: Any, said: str) -> None:
     door = await opened(house, relayed)
     with pytest.raises(Invalid, match=said):
         await door.runtime.question.ask("ses_x", questions)

@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 import pytest
-from tests.turn import House, results, said
 
 from instar.plugin import CommandBody, PromptBody
+from instar.testing import Machine, results, said
 from instar.wire.document import DocumentError
 
 pytest_plugins = ["tests.turn"]
@@ -15,14 +15,14 @@ ECHO = '== when ""\ntext: {{user}}\n'
 ACTIONS = "expected allow, ask or deny (or a map of them), found"
 
 
-def write(house: House, name: str, text: str) -> str:
+def write(house: Machine, name: str, text: str) -> str:
     path = house.folder / ".opencode" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, "utf-8")
     return str(path)
 
 
-def neighbours(house: House) -> None:
+def neighbours(house: Machine) -> None:
     write(house, "agent/fine.md", "---\ndescription: a neighbour\n---\nYou are fine.")
     write(house, "command/fine.md", "Fine: $ARGUMENTS")
     write(house, "skill/fine/SKILL.md", "---\nname: fine\ndescription: a skill\n---\nBe fine.")
@@ -47,7 +47,7 @@ def neighbours(house: House) -> None:
     ],
 )  # fmt: skip
 async def test_a_mistake_in_a_definition_is_named_and_its_neighbours_are_there(
-    house: House, name: str, text: str, said: str
+    house: Machine, name: str, text: str, said: str
 ) -> None:
     house.says(ECHO)
     neighbours(house)
@@ -77,7 +77,7 @@ async def test_a_mistake_in_a_definition_is_named_and_its_neighbours_are_there(
     ],
 )
 async def test_a_mistake_in_the_settings_is_named_and_nothing_is_guessed(
-    house: House, text: str, said: str
+    house: Machine, text: str, said: str
 ) -> None:
     (house.folder / "opencode.json").write_text(text)
     with pytest.raises(DocumentError, match=r"opencode\.json" + said):
@@ -94,7 +94,7 @@ async def test_a_mistake_in_the_settings_is_named_and_nothing_is_guessed(
     ],
 )
 async def test_a_definition_that_names_what_is_not_there_is_refused_where_it_is_used(
-    house: House, name: str, field: str, said: str
+    house: Machine, name: str, field: str, said: str
 ) -> None:
     house.says(ECHO)
     neighbours(house)
@@ -112,7 +112,7 @@ async def test_a_definition_that_names_what_is_not_there_is_refused_where_it_is_
     await door.ask(session, "hi", agent="fine")
 
 
-async def test_an_agent_that_does_not_exist_is_told_with_the_nearest(house: House) -> None:
+async def test_an_agent_that_does_not_exist_is_told_with_the_nearest(house: Machine) -> None:
     house.says(ECHO)
     neighbours(house)
     door = await house.open()
@@ -122,7 +122,7 @@ async def test_an_agent_that_does_not_exist_is_told_with_the_nearest(house: Hous
     assert await door.stored(session) == []
 
 
-async def test_an_image_that_the_model_cannot_take_is_told_in_words(house: House) -> None:
+async def test_an_image_that_the_model_cannot_take_is_told_in_words(house: Machine) -> None:
     house.says(ECHO)
     door = await house.open()
     session = await door.session()
@@ -139,7 +139,7 @@ async def test_an_image_that_the_model_cannot_take_is_told_in_words(house: House
     assert "a.png" in sent
 
 
-async def test_a_commands_failing_shell_is_told_with_its_exit_code(house: House) -> None:
+async def test_a_commands_failing_shell_is_told_with_its_exit_code(house: Machine) -> None:
     house.says(ECHO)
     write(house, "command/look.md", "Look: !`echo half; echo why >&2; exit 3`")
     door = await house.open()
@@ -149,7 +149,7 @@ async def test_a_commands_failing_shell_is_told_with_its_exit_code(house: House)
     assert all(word in sent for word in ("half", "why", "3"))
 
 
-async def test_an_agent_that_hands_itself_its_task_is_stopped(house: House) -> None:
+async def test_an_agent_that_hands_itself_its_task_is_stopped(house: Machine) -> None:
     house.says("""
         == when "go"
         tool: task {"description": "d", "prompt": "go", "subagent_type": "loop"}

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from tests import started
-from tests.turn import House, results, said, users
 
 from instar.plugin import PromptBody
+from instar.testing import Machine, results, said, users
 
 pytest_plugins = ["tests.turn"]
 
@@ -45,7 +45,7 @@ def plugin(body: str, hook: str, more: str = "") -> str:
         ("tool.definition", "output.parameters = []"),
     ],
 )
-async def test_nonsense_in_an_output_is_discarded_and_named(house: House, hook: str, body: str) -> None:
+async def test_nonsense_in_an_output_is_discarded_and_named(house: Machine, hook: str, body: str) -> None:
     house.says(ECHO)
     house.plugin(plugin(body, hook))
     door = await house.open()
@@ -60,7 +60,7 @@ async def test_nonsense_in_an_output_is_discarded_and_named(house: House, hook: 
     "body", ["output.env['A=B'] = 'x'", "output.env[''] = 'x'", "output.env['A'] = 'x\\0y'"]
 )
 async def test_a_variable_that_no_child_can_have_is_discarded_and_the_command_runs(
-    house: House, body: str
+    house: Machine, body: str
 ) -> None:
     house.says('== turn\ntool: bash {"command": "echo hi"}\n\n== turn\ntext: done\n')
     house.plugin(plugin(body, "shell.env"))
@@ -71,7 +71,7 @@ async def test_a_variable_that_no_child_can_have_is_discarded_and_the_command_ru
     assert [(error.plugin, error.hook) for error in door.of("plugin.error")] == [("mine", "shell.env")]
 
 
-async def test_what_a_plugin_changes_after_it_returned_changes_nothing(house: House) -> None:
+async def test_what_a_plugin_changes_after_it_returned_changes_nothing(house: Machine) -> None:
     house.says('== turn\ntool: bash {"command": "true"}\n\n== turn\ntext: done\n')
     house.plugin(
         plugin(
@@ -90,7 +90,7 @@ async def test_what_a_plugin_changes_after_it_returned_changes_nothing(house: Ho
     assert users(await door.stored(session)) == ["hi"]
 
 
-async def test_a_plugin_that_never_returns_is_ended_and_named(house: House) -> None:
+async def test_a_plugin_that_never_returns_is_ended_and_named(house: Machine) -> None:
     house.says(ECHO)
     house.plugin(plugin("await asyncio.Event().wait()", "chat.system.transform", ", 'timeout': 0.05"))
     door = await house.open()
@@ -100,7 +100,7 @@ async def test_a_plugin_that_never_returns_is_ended_and_named(house: House) -> N
     assert "did not return within 0.05 s" in error.message
 
 
-async def test_a_gate_that_never_returns_refuses_and_the_model_reads_why(house: House) -> None:
+async def test_a_gate_that_never_returns_refuses_and_the_model_reads_why(house: Machine) -> None:
     house.says('== turn\ntool: bash {"command": "touch made"}\n\n== turn\ntext: done\n')
     house.plugin(plugin("await asyncio.Event().wait()", "tool.execute.before", ", 'timeout': 0.05"))
     door = await house.open()
@@ -110,7 +110,7 @@ async def test_a_gate_that_never_returns_refuses_and_the_model_reads_why(house: 
     assert not (house.folder / "made").exists()
 
 
-async def test_a_prompt_of_five_megabytes_is_kept_and_answered(house: House) -> None:
+async def test_a_prompt_of_five_megabytes_is_kept_and_answered(house: Machine) -> None:
     house.says("== turn\ntext: read\n")
     door = await house.open()
     session = await door.session()
@@ -122,7 +122,7 @@ async def test_a_prompt_of_five_megabytes_is_kept_and_answered(house: House) -> 
     assert users(await again.client.messages(session)) == [text]
 
 
-async def test_a_file_name_that_is_not_utf_8_reaches_the_model_with_a_mark(house: House) -> None:
+async def test_a_file_name_that_is_not_utf_8_reaches_the_model_with_a_mark(house: Machine) -> None:
     (house.folder / os.fsdecode(b"odd\xff.txt")).write_text("hello")
     failing = {"filePath": f"{house.folder}/gone/../odd"}
     house.says(
@@ -155,7 +155,7 @@ async def test_a_file_name_that_is_not_utf_8_reaches_the_model_with_a_mark(house
     {"status": "running", "input": {"command": "ls"}, "time": {"start": 1}},
 ])  # fmt: skip
 def test_a_call_without_a_result_in_an_imported_history_is_sent_as_interrupted(
-    house: House, state: dict[str, Any]
+    house: Machine, state: dict[str, Any]
 ) -> None:
     plain = json.loads((DATA / "opencode-export.json").read_text())
     calls = [part for one in plain["messages"] for part in one["parts"] if part["type"] == "tool"]
@@ -176,7 +176,7 @@ def test_a_call_without_a_result_in_an_imported_history_is_sent_as_interrupted(
     assert "interrupted" in answered[calls[0]["callID"]]
 
 
-def instar(house: House, *arguments: str) -> str:
+def instar(house: Machine, *arguments: str) -> str:
     """Run a command to its end and return what it printed."""
     done = started.run([*arguments], cwd=house.folder, environment=house.environment, timeout=60)
     assert done.returncode == 0, done.stderr

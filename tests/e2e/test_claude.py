@@ -7,9 +7,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from tests.turn import House, answer_of, calls_of, said
 
 from instar.message import ReasoningPart
+from instar.testing import Machine, answer_of, calls_of, said
 
 pytest_plugins = ["tests.turn"]
 
@@ -69,7 +69,7 @@ def claude() -> Iterator[Claude]:
     thread.join()
 
 
-async def test_thinking_and_tool_calls_go_back_to_claude_as_they_came(house: House, claude: Claude) -> None:
+async def test_thinking_and_tool_calls_go_back_to_claude_as_they_came(house: Machine, claude: Claude) -> None:
     (house.folder / "a.txt").write_text("the word is plover\n")
     house.settings(provider={"anthropic": {"options": {"baseURL": claude.url, "apiKey": "k"}}})
     claude.says(

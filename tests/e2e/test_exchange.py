@@ -13,9 +13,9 @@ from typing import Any
 import httpx2
 import pytest
 from tests import started
-from tests.turn import PATIENCE, House
 
 from instar.session.import_export import LIMIT
+from instar.testing import TIMEOUT, Machine
 
 pytest_plugins = ["tests.turn"]
 
@@ -31,7 +31,7 @@ class Ran:
         assert "Traceback" not in self.err, self.err
 
 
-async def start(house: House, *arguments: str, cwd: Path | None = None) -> asyncio.subprocess.Process:
+async def start(house: Machine, *arguments: str, cwd: Path | None = None) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "instar", *arguments),
         cwd=cwd or house.folder,
@@ -42,23 +42,23 @@ async def start(house: House, *arguments: str, cwd: Path | None = None) -> async
     )
 
 
-async def instar(house: House, *arguments: str, stdin: bytes = b"", cwd: Path | None = None) -> Ran:
+async def instar(house: Machine, *arguments: str, stdin: bytes = b"", cwd: Path | None = None) -> Ran:
     done = await asyncio.to_thread(
         started.run,
         [*arguments],
         cwd=cwd or house.folder,
         environment=house.environment,
         stdin=stdin,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
     )
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
-async def export(house: House, session_id: str) -> dict[str, Any]:
+async def export(house: Machine, session_id: str) -> dict[str, Any]:
     return json.loads((await instar(house, "export", session_id)).out)
 
 
-def file(house: House, plain: Any, name: str = "one.json") -> str:
+def file(house: Machine, plain: Any, name: str = "one.json") -> str:
     path = house.folder / name
     path.write_text(json.dumps(plain))
     return str(path)
@@ -343,36 +343,36 @@ LONG = """
 
 
 @pytest.fixture
-async def busy(house: House) -> AsyncIterator[str]:
+async def busy(house: Machine) -> AsyncIterator[str]:
     """The id of a session in which another process runs a turn."""
     house.says(LONG)
     child = await start(house, "run", "--auto", "-m", "scripted/x", "wait")
     assert child.stdin is not None
     child.stdin.close()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while not (house.folder / "pid").exists():
             await asyncio.sleep(0.01)
     yield json.loads((await instar(house, "session", "list", "--json")).out)[0]["id"]
     os.kill(child.pid, signal.SIGINT)
-    await asyncio.wait_for(child.communicate(), PATIENCE)
+    await asyncio.wait_for(child.communicate(), TIMEOUT)
 
 
-async def asked_over_http(house: House, session_id: str) -> httpx2.Response:
+async def asked_over_http(house: Machine, session_id: str) -> httpx2.Response:
     """Ask for a turn through a server of its own, which is a third process."""
     house.environment["INSTAR_SERVER_PASSWORD"] = "x"
     child = await start(house, "serve", "--port", "0", "--grace", "0")
     assert child.stdout is not None
     try:
-        line = (await asyncio.wait_for(child.stdout.readline(), PATIENCE)).decode()
+        line = (await asyncio.wait_for(child.stdout.readline(), TIMEOUT)).decode()
         body = {
             "parts": [{"type": "text", "text": "hi"}],
             "model": {"providerID": "scripted", "modelID": "x"},
         }
-        async with httpx2.AsyncClient(auth=("opencode", "x"), timeout=PATIENCE) as http:
+        async with httpx2.AsyncClient(auth=("opencode", "x"), timeout=TIMEOUT) as http:
             return await http.post(f"{line.split()[-1]}/session/{session_id}/message", json=body)
     finally:
         child.terminate()
-        await asyncio.wait_for(child.communicate(), PATIENCE)
+        await asyncio.wait_for(child.communicate(), TIMEOUT)
 
 
 @pytest.mark.slow

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 from tests import started
-from tests.turn import House, trace
+from tests.turn import trace
 
 from instar.message import PatchPart, StepFinishPart, StepStartPart
+from instar.testing import Machine
 
 pytest_plugins = ["tests.turn"]
 
@@ -25,7 +26,7 @@ WRITE = """
 
 
 @pytest.fixture
-def project(house: House) -> Path:
+def project(house: Machine) -> Path:
     subprocess.run(["git", "init", "-q"], cwd=house.folder, check=True)
     (house.folder / "a.txt").write_text("one\n")
     house.says(WRITE)
@@ -34,7 +35,7 @@ def project(house: House) -> Path:
 
 @pytest.mark.slow
 async def test_a_step_that_writes_has_snapshots_and_a_patch_and_one_that_reads_has_none(
-    house: House, project: Path
+    house: Machine, project: Path
 ) -> None:
     door = await house.open()
     session = await door.session()
@@ -58,7 +59,7 @@ async def test_a_step_that_writes_has_snapshots_and_a_patch_and_one_that_reads_h
 
 
 @pytest.mark.slow
-async def test_a_turn_is_reverted_with_its_files_and_brought_back(house: House, project: Path) -> None:
+async def test_a_turn_is_reverted_with_its_files_and_brought_back(house: Machine, project: Path) -> None:
     door = await house.open()
     session = await door.session()
     await door.ask(session, "go")
@@ -71,7 +72,7 @@ async def test_a_turn_is_reverted_with_its_files_and_brought_back(house: House, 
 
 
 @pytest.mark.slow
-async def test_what_an_aborted_step_wrote_is_reverted_too(house: House, project: Path) -> None:
+async def test_what_an_aborted_step_wrote_is_reverted_too(house: Machine, project: Path) -> None:
     house.says('== turn\ntool: bash {"command": "echo x > c.txt; echo began; sleep 60"}\n')
     door = await house.open()
     session = await door.session()
@@ -83,7 +84,7 @@ async def test_what_an_aborted_step_wrote_is_reverted_too(house: House, project:
 
 
 @pytest.mark.slow
-def test_the_command_line_takes_files_back(tmp_path: Path, house: House, project: Path) -> None:
+def test_the_command_line_takes_files_back(tmp_path: Path, house: Machine, project: Path) -> None:
     def instar(*arguments: str) -> str:
         done = started.run([*arguments], cwd=project, environment=house.environment)
         assert done.returncode == 0, done.stderr

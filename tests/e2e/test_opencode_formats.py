@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.turn import House, results, said, users
 
 from instar.message import User
 from instar.plugin import CommandBody
+from instar.testing import Machine, results, said, users
 
 pytest_plugins = ["tests.turn"]
 
@@ -42,7 +42,7 @@ ECHO = '== when ""\ntext: {{user}}\n'
 ONE_CALL = "== turn\ntool: CALL\n\n== turn\ntext: done\n"
 
 
-def write(house: House, name: str, text: str, *, home: bool = False) -> Path:
+def write(house: Machine, name: str, text: str, *, home: bool = False) -> Path:
     """Write a file of the project's `.opencode`, or of opencode's folder in the home configuration."""
     path = (house.home.parent / "opencode" if home else house.folder / ".opencode") / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def write(house: House, name: str, text: str, *, home: bool = False) -> Path:
     return path
 
 
-def offered(house: House) -> set[str]:
+def offered(house: Machine) -> set[str]:
     return {spec["function"]["name"] for spec in house.requests()[-1]["tools"]}
 
 
@@ -58,7 +58,7 @@ def offered(house: House) -> set[str]:
 
 
 @pytest.mark.parametrize("home", [True, False], ids=["home", "project"])
-async def test_an_agents_file_gives_prompt_model_parameters_and_tools(house: House, home: bool) -> None:
+async def test_an_agents_file_gives_prompt_model_parameters_and_tools(house: Machine, home: bool) -> None:
     house.says(ECHO)
     write(house, "agent/review.md", AGENT, home=home)
     door = await house.open()
@@ -85,7 +85,7 @@ async def test_an_agents_file_gives_prompt_model_parameters_and_tools(house: Hou
         ('todowrite {"todos": []}', "unavailable tool 'todowrite'"),
     ],
 )
-async def test_an_agents_file_decides_as_it_is_written(house: House, call: str, result: str) -> None:
+async def test_an_agents_file_decides_as_it_is_written(house: Machine, call: str, result: str) -> None:
     house.says(ONE_CALL.replace("CALL", call))
     write(house, "agent/review.md", AGENT)
     door = await house.open()
@@ -98,7 +98,7 @@ async def test_an_agents_file_decides_as_it_is_written(house: House, call: str, 
     ("subagent", True, False), ("primary", False, True), ("all", True, True), (None, True, True),
 ])  # fmt: skip
 async def test_the_mode_says_who_may_use_an_agent(
-    house: House, mode: str | None, takes: bool, speaks: bool
+    house: Machine, mode: str | None, takes: bool, speaks: bool
 ) -> None:
     task = 'task {"description": "d", "prompt": "child work", "subagent_type": "x"}'
     house.says(
@@ -122,7 +122,7 @@ async def test_the_mode_says_who_may_use_an_agent(
 
 @pytest.mark.parametrize(("model", "temperature"), [("plain", 0), ("qwen3-coder", 0.55)])
 async def test_the_default_temperature_is_0_and_qwens_higher(
-    house: House, model: str, temperature: float
+    house: Machine, model: str, temperature: float
 ) -> None:
     house.says(ECHO)
     door = await house.open(model=f"scripted/{model}")
@@ -130,7 +130,7 @@ async def test_the_default_temperature_is_0_and_qwens_higher(
     assert house.requests()[0]["params"]["temperature"] == temperature
 
 
-async def test_an_agents_own_tools_beat_those_of_everybody(house: House) -> None:
+async def test_an_agents_own_tools_beat_those_of_everybody(house: Machine) -> None:
     house.says(ECHO)
     house.settings(tools={"bash": False, "grep": False})
     write(house, "agent/x.md", "---\ntools:\n  bash: true\n---\nx")
@@ -142,7 +142,7 @@ async def test_an_agents_own_tools_beat_those_of_everybody(house: House) -> None
     assert offered(house) & {"bash", "grep"} == {"bash"}
 
 
-async def test_a_disabled_agent_is_not_there(house: House) -> None:
+async def test_a_disabled_agent_is_not_there(house: Machine) -> None:
     write(house, "agent/x.md", "---\ndisable: true\n---\nx")
     door = await house.open()
     with pytest.raises(Exception, match="there is no agent 'x'"):
@@ -163,7 +163,7 @@ Build $ARGUMENTS for $TARGET_OS.
 
 
 @pytest.mark.parametrize("home", [True, False], ids=["home", "project"])
-async def test_a_commands_file_is_a_prompt_with_its_agent_and_model(house: House, home: bool) -> None:
+async def test_a_commands_file_is_a_prompt_with_its_agent_and_model(house: Machine, home: bool) -> None:
     house.says(ECHO)
     write(house, "command/build.md", COMMAND, home=home)
     write(house, "agent/builder.md", "You build.", home=home)
@@ -183,7 +183,7 @@ async def test_a_commands_file_is_a_prompt_with_its_agent_and_model(house: House
     ("field", "children"), [("subtask: true", 1), ("subtask: false", 0), ("agent: plan", 0)]
 )
 async def test_a_command_is_done_by_a_sub_agent_where_it_says_so(
-    house: House, field: str, children: int
+    house: Machine, field: str, children: int
 ) -> None:
     house.says(ECHO)
     write(house, "command/look.md", f"---\n{field}\n---\nLook at $1")
@@ -226,7 +226,7 @@ async def my_plugin(input, options):
 
 @pytest.mark.parametrize("home", [True, False], ids=["home", "project"])
 async def test_a_plugins_file_hears_events_and_stands_before_and_after_each_call(
-    house: House, home: bool
+    house: Machine, home: bool
 ) -> None:
     house.says(ONE_CALL.replace("CALL", 'bash {"command": "echo hi"}'))
     write(house, "plugin/mine.py", PLUGIN, home=home)

@@ -6,7 +6,8 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from tests.turn import House, said
+
+from instar.testing import Machine, said
 
 pytest_plugins = ["tests.turn"]
 
@@ -53,7 +54,7 @@ def server() -> Any:
     thread.join()
 
 
-async def test_a_plugin_changes_the_settings(house: House) -> None:
+async def test_a_plugin_changes_the_settings(house: Machine) -> None:
     house.says(ECHO)
     house.settings(permission={"grep": "deny"})
     house.plugin("""
@@ -73,7 +74,7 @@ async def test_a_plugin_changes_the_settings(house: House) -> None:
     assert request["system"][0].startswith("You rhyme.")
 
 
-async def test_a_plugin_chooses_the_small_model(house: House) -> None:
+async def test_a_plugin_chooses_the_small_model(house: Machine) -> None:
     house.says(ECHO + "\n== title\ntext: A name\n")
     house.plugin("""
         async def mine(input, options):
@@ -93,7 +94,7 @@ async def test_a_plugin_chooses_the_small_model(house: House) -> None:
 
 
 @pytest.mark.slow
-async def test_a_plugin_brings_a_providers_models(house: House, server: Recorder) -> None:
+async def test_a_plugin_brings_a_providers_models(house: Machine, server: Recorder) -> None:
     options = {"baseURL": server.url, "apiKey": "key"}
     house.settings(
         provider={"own": {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"old": {}}}}
@@ -112,7 +113,7 @@ async def test_a_plugin_brings_a_providers_models(house: House, server: Recorder
     assert [model for _, _, model in server.asked] == ["fresh"]
 
 
-async def test_a_plugin_sends_a_providers_calls_itself(house: House, server: Recorder) -> None:
+async def test_a_plugin_sends_a_providers_calls_itself(house: Machine, server: Recorder) -> None:
     house.settings(provider={"own": {"npm": "@ai-sdk/openai-compatible", "models": {"m": {}}}})
     house.data.mkdir(parents=True)
     kept = house.data / "auth.json"
@@ -141,7 +142,7 @@ async def test_a_plugin_sends_a_providers_calls_itself(house: House, server: Rec
     assert said(await door.ask(await door.session(), "hi")) == "sent to the plugin"
 
 
-async def test_a_plugin_whose_loader_gives_nothing_changes_nothing(house: House, server: Recorder) -> None:
+async def test_a_plugin_whose_loader_gives_nothing_changes_nothing(house: Machine, server: Recorder) -> None:
     options = {"baseURL": server.url, "apiKey": "key"}
     house.settings(
         provider={"own": {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"m": {}}}}
@@ -163,7 +164,7 @@ async def test_a_plugin_whose_loader_gives_nothing_changes_nothing(house: House,
 
 
 @pytest.mark.slow
-async def test_a_plugin_makes_a_request_of_a_kept_login(house: House, server: Recorder) -> None:
+async def test_a_plugin_makes_a_request_of_a_kept_login(house: Machine, server: Recorder) -> None:
     house.settings(provider={"own": {"npm": "@ai-sdk/openai-compatible", "models": {"m": {}}}})
     house.data.mkdir(parents=True)
     kept = house.data / "auth.json"

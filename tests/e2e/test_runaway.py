@@ -8,25 +8,25 @@ from typing import Any
 
 import pytest
 from tests.loopback import Loopback, calls, hang, status, text
-from tests.turn import PATIENCE, Door, House, answer_of
 from tests.waiting import SOON
 
 from instar.limits.usage import DAY
 from instar.message import MessageAbortedError, Origin, Tokens, error_text
 from instar.plugin import Invalid, PromptBody, points
 from instar.store import PutUsage, Usage
+from instar.testing import TIMEOUT, Machine, RuntimeUnderTest, answer_of
 
 pytest_plugins = ["tests.turn", "tests.loopback"]
 
 BEAT = "heartbeat"
 
 
-async def opened(house: House, loopback: Loopback, **limits: Any) -> Door:
+async def opened(house: Machine, loopback: Loopback, **limits: Any) -> RuntimeUnderTest:
     house.settings(provider=loopback.settings, limits=limits)
     return await house.open(model="local/m")
 
 
-async def reached(door: Door, limit: str) -> Any:
+async def reached(door: RuntimeUnderTest, limit: str) -> Any:
     """Wait until a limit is said to be reached."""
     event = await door.until(
         lambda event: event.type == "session.limit" and event.properties.limit == limit  # type: ignore[attr-defined]
@@ -34,7 +34,7 @@ async def reached(door: Door, limit: str) -> Any:
     return event.properties
 
 
-async def settled(door: Door) -> None:
+async def settled(door: RuntimeUnderTest) -> None:
     """Wait until nothing runs any more, also what events set off."""
     quiet = 0
     while quiet < 5:
@@ -47,7 +47,7 @@ def loops(number: int, body: dict[str, Any]) -> Any:
     return calls(("bash", {"command": f"echo {number}"}))
 
 
-def prompts_itself(door: Door, session: str) -> None:
+def prompts_itself(door: RuntimeUnderTest, session: str) -> None:
     """A plugin that answers each end of a turn with a prompt of its own."""
     client = door.runtime.plugin_input(door.runtime.settings)("echo").client
 
@@ -86,7 +86,7 @@ async def _again(client: Any, session: str) -> None:
     ids=str,
 )
 async def test_a_model_that_loops_on_a_tool_stops(
-    house: House, loopback: Loopback, limits: dict[str, Any], most: int, limit: str
+    house: Machine, loopback: Loopback, limits: dict[str, Any], most: int, limit: str
 ) -> None:
     loopback.answer = loops
     door = await opened(house, loopback, **limits)
@@ -130,7 +130,7 @@ SILENT = {
 @pytest.mark.parametrize("npm", SILENT)
 @pytest.mark.parametrize("limit", [{"tokens": 60_000}, {"cost": 60.0}], ids=["tokens", "cost"])
 async def test_a_server_that_does_not_say_what_a_call_used_is_held_by_what_was_sent(
-    house: House, loopback: Loopback, limit: dict[str, float], npm: str
+    house: Machine, loopback: Loopback, limit: dict[str, float], npm: str
 ) -> None:
     loopback.answer = lambda number, body: SILENT[npm]
     provider = {"local": {**loopback.settings["local"], "npm": npm}}
@@ -146,7 +146,7 @@ async def test_a_server_that_does_not_say_what_a_call_used_is_held_by_what_was_s
     assert all(one.tokens.output for one in booked)
 
 
-async def test_a_hook_that_always_continues_stops(house: House, loopback: Loopback) -> None:
+async def test_a_hook_that_always_continues_stops(house: Machine, loopback: Loopback) -> None:
     door = await opened(house, loopback, calls=5)
 
     async def go_on(given: points.TurnEndInput, output: points.TurnEndOutput) -> None:
@@ -163,7 +163,7 @@ async def test_a_hook_that_always_continues_stops(house: House, loopback: Loopba
     assert len(loopback.asked) == 5
 
 
-async def test_a_hook_that_calls_itself_a_person_has_a_cap(house: House, loopback: Loopback) -> None:
+async def test_a_hook_that_calls_itself_a_person_has_a_cap(house: Machine, loopback: Loopback) -> None:
     door = await opened(house, loopback)
 
     async def go_on(given: points.TurnEndInput, output: points.TurnEndOutput) -> None:
@@ -178,7 +178,7 @@ async def test_a_hook_that_calls_itself_a_person_has_a_cap(house: House, loopbac
 
 @pytest.mark.slow
 async def test_a_plugin_that_prompts_itself_stops_until_a_person_speaks(
-    house: House, loopback: Loopback
+    house: Machine, loopback: Loopback
 ) -> None:
     door = await opened(house, loopback, calls=6)
     session = await door.session()
@@ -195,7 +195,7 @@ async def test_a_plugin_that_prompts_itself_stops_until_a_person_speaks(
 
 
 @pytest.mark.slow
-async def test_sub_agents_spend_against_the_limit_of_their_root(house: House, loopback: Loopback) -> None:
+async def test_sub_agents_spend_against_the_limit_of_their_root(house: Machine, loopback: Loopback) -> None:
     task = {"description": "d", "prompt": "dig", "subagent_type": "general"}
 
     def answer(number: int, body: dict[str, Any]) -> Any:
@@ -214,7 +214,9 @@ async def test_sub_agents_spend_against_the_limit_of_their_root(house: House, lo
 
 
 @pytest.mark.slow
-async def test_at_most_one_call_goes_over_with_32_sessions_at_once(house: House, loopback: Loopback) -> None:
+async def test_at_most_one_call_goes_over_with_32_sessions_at_once(
+    house: Machine, loopback: Loopback
+) -> None:
     """A call may fill a window of 33,000 tokens: so two are under way together until the limit comes near."""
     limit, each = 70_000, 2_000
     loopback.answer = lambda number, body: calls(("bash", {"command": f"echo {number}"}), tokens=(each, 0))
@@ -233,7 +235,7 @@ async def test_at_most_one_call_goes_over_with_32_sessions_at_once(house: House,
 # -- refusals ----------------------------------------------------------------------------------------
 
 
-async def test_a_storm_of_401_stops_what_nobody_asked_for(house: House, loopback: Loopback) -> None:
+async def test_a_storm_of_401_stops_what_nobody_asked_for(house: Machine, loopback: Loopback) -> None:
     loopback.answer = lambda number, body: status(401)
     door = await opened(house, loopback)
     for number in range(9):
@@ -248,7 +250,7 @@ async def test_a_storm_of_401_stops_what_nobody_asked_for(house: House, loopback
     assert answer_of(asked).error is not None
 
 
-async def test_an_answer_to_a_person_ends_the_pause(house: House, loopback: Loopback) -> None:
+async def test_an_answer_to_a_person_ends_the_pause(house: Machine, loopback: Loopback) -> None:
     loopback.answer = lambda number, body: status(403) if number <= 2 else text("well")
     door = await opened(house, loopback, failures=2)
     session = await door.session()
@@ -262,7 +264,7 @@ async def test_an_answer_to_a_person_ends_the_pause(house: House, loopback: Loop
 
 
 @pytest.mark.slow
-async def test_a_storm_of_429_stops_what_nobody_asked_for(house: House, loopback: Loopback) -> None:
+async def test_a_storm_of_429_stops_what_nobody_asked_for(house: Machine, loopback: Loopback) -> None:
     loopback.answer = lambda number, body: status(429, retry_after="0")
     door = await opened(house, loopback, failures=2)
     session = await door.session()
@@ -276,7 +278,7 @@ async def test_a_storm_of_429_stops_what_nobody_asked_for(house: House, loopback
 
 @pytest.mark.slow
 async def test_a_stream_that_hangs_ends_with_the_minutes_of_its_turn(
-    house: House, loopback: Loopback
+    house: Machine, loopback: Loopback
 ) -> None:
     loopback.answer = lambda number, body: hang()
     door = await opened(house, loopback, turn={"minutes": 0.05})
@@ -293,7 +295,9 @@ async def test_a_stream_that_hangs_ends_with_the_minutes_of_its_turn(
 
 
 @pytest.mark.slow
-async def test_a_tool_that_hangs_ends_with_the_minutes_of_its_turn(house: House, loopback: Loopback) -> None:
+async def test_a_tool_that_hangs_ends_with_the_minutes_of_its_turn(
+    house: Machine, loopback: Loopback
+) -> None:
     loopback.answer = lambda number, body: calls(("bash", {"command": "sleep 60"}))
     door = await opened(house, loopback, turn={"minutes": 0.01})
     began = time.monotonic()
@@ -302,7 +306,7 @@ async def test_a_tool_that_hangs_ends_with_the_minutes_of_its_turn(house: House,
     await reached(door, "limits.turn.minutes")
 
 
-async def test_a_clock_that_is_set_back_frees_no_limit(house: House, loopback: Loopback) -> None:
+async def test_a_clock_that_is_set_back_frees_no_limit(house: Machine, loopback: Loopback) -> None:
     door = await opened(house, loopback, day={"tokens": 100})
     later = int(time.time() * 1000) + 10 * DAY
     used = Usage("", None, "turn", "local", "m", Tokens.zero(), 0.0, later)
@@ -319,7 +323,7 @@ async def test_a_clock_that_is_set_back_frees_no_limit(house: House, loopback: L
 
 
 @pytest.mark.slow
-async def test_a_heartbeat_that_reached_its_limit_stops_alone(house: House, loopback: Loopback) -> None:
+async def test_a_heartbeat_that_reached_its_limit_stops_alone(house: Machine, loopback: Loopback) -> None:
     loopback.answer = loops
     door = await opened(house, loopback, heartbeat={"tokens": 200}, steps=3)
     beats, person = await door.session(), await door.session()
@@ -328,7 +332,7 @@ async def test_a_heartbeat_that_reached_its_limit_stops_alone(house: House, loop
         assert len(loopback.asked) == most
     said = await reached(door, "limits.heartbeat.tokens")
     assert (said.session_id, said.cause) == (beats, "turn")
-    await asyncio.wait_for(door.client.prompt(person, PromptBody.text("go")), PATIENCE)
+    await asyncio.wait_for(door.client.prompt(person, PromptBody.text("go")), TIMEOUT)
     assert len(loopback.asked) == 7
     booked = await door.runtime.instance.store.usage(beats)
     assert [(one.origin, one.origin_id, one.agent) for one in booked] == [

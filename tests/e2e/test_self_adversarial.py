@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.plugins.self.test_adversarial import ALONE, LEAVES
-from tests.turn import PATIENCE, Door, House
 
 from instar.plugin import Branch, Method, Tool, Value
 from instar.plugins.self.actions import ACTIONS
 from instar.plugins.self.tree import SelfTree
+from instar.testing import TIMEOUT, Machine, RuntimeUnderTest
 
 PLANTED = {
     room: f"sk-{room}-0123456789abcdef"
@@ -76,17 +76,17 @@ async def mine(input, options):
 class Inside:
     """A turn that a call holds open, in a thread of its own; the test asks the tool from inside of it."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: Machine) -> None:
         self._house = house
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
-        self.door: Door = self._run(self._open())
+        self.door: RuntimeUnderTest = self._run(self._open())
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE * 3)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT * 3)
 
-    async def _open(self) -> Door:
+    async def _open(self) -> RuntimeUnderTest:
         door = await self._house.open()
         other = await door.session(OTHERS[0])
         await door.ask(other, OTHERS[1])
@@ -102,7 +102,7 @@ class Inside:
         door.plugin({"tool": {"hold": held}})
         self.session = await door.session("mine")
         await door.start(self.session, "hold it")
-        self._context = await asyncio.wait_for(begun, PATIENCE)
+        self._context = await asyncio.wait_for(begun, TIMEOUT)
         return door
 
     def ask(self, *questions: dict[str, Any]) -> list[str]:
@@ -132,7 +132,7 @@ class Inside:
             self._run(end())
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(PATIENCE)
+            self._thread.join(TIMEOUT)
             self._loop.close()
 
 
@@ -153,7 +153,7 @@ def inside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
         "REFERRED_API_KEY": PLANTED["REFERENCE"],
         "OPENCODE_SERVER_PASSWORD": PLANTED["SERVER"],
     }
-    house = House(root, environment)
+    house = Machine(root, environment)
     house.says(
         '== when "OTHER"\ntext: OTHER-TEXT-1 again\n== when "hold it" once\ntool: hold {}\n== turn\ntext: done\n'
     )

@@ -5,9 +5,9 @@ import json
 from typing import Any
 
 import pytest
-from tests.turn import Door, House, results
 
 from instar.plugin import Tool, Value
+from instar.testing import Machine, RuntimeUnderTest, results
 
 pytest_plugins = ["tests.turn"]
 
@@ -33,14 +33,14 @@ def turn(*lines: str) -> str:
     return "    == turn\n" + "".join(lines) + "\n"
 
 
-async def opened(house: House, *turns: str, **settings: Any) -> Door:
+async def opened(house: Machine, *turns: str, **settings: Any) -> RuntimeUnderTest:
     house.says("".join([*turns, turn("    text: done\n")]))
     house.plugin(SEARCH)
     house.settings(tools={"self_evolution": True}, **settings)
     return await house.open()
 
 
-async def told(house: House, *lines: str, **settings: Any) -> list[str]:
+async def told(house: Machine, *lines: str, **settings: Any) -> list[str]:
     """What the tool answers to calls, one a turn."""
     door = await opened(house, *(turn(line) for line in lines), **settings)
     session = await door.session()
@@ -95,18 +95,18 @@ SNAPSHOTS = [
 
 
 @pytest.mark.slow
-async def test_the_example_lines_answer_as_they_are_printed(house: House) -> None:
+async def test_the_example_lines_answer_as_they_are_printed(house: Machine) -> None:
     story = [*INSPECT, *MODIFY, *TOOLS, *SNAPSHOTS]
     assert await told(house, *(line for line, _ in story)) == [answer for _, answer in story]
 
 
-async def test_the_system_prompt_that_a_call_gives_is_the_one_that_was_sent(house: House) -> None:
+async def test_the_system_prompt_that_a_call_gives_is_the_one_that_was_sent(house: Machine) -> None:
     (prompt,) = await told(house, call(action="call", method="context.build_system_prompt"))
     assert prompt == "\n\n".join(house.requests()[0]["system"])
     assert len(prompt) > 100
 
 
-async def test_the_tools_are_listed_with_what_they_are_for(house: House) -> None:
+async def test_the_tools_are_listed_with_what_they_are_for(house: Machine) -> None:
     (listed,) = await told(house, call(action="list_tools"))
     head, *lines = listed.splitlines()
     offered = {tool["function"]["name"] for tool in house.requests()[0]["tools"]}
@@ -116,7 +116,7 @@ async def test_the_tools_are_listed_with_what_they_are_for(house: House) -> None
 
 
 @pytest.mark.slow
-async def test_running_sub_agents_are_seen_counted_and_cancelled(house: House) -> None:
+async def test_running_sub_agents_are_seen_counted_and_cancelled(house: Machine) -> None:
     task = {"description": "look", "prompt": "child work", "subagent_type": "general"}
     line = f"    tool: task {json.dumps(task)}\n"
     door = await opened(
@@ -168,7 +168,7 @@ async def test_running_sub_agents_are_seen_counted_and_cancelled(house: House) -
     ],
 )
 async def test_a_restricted_parameter_keeps_its_type_and_range(
-    house: House, key: str, value: Any, said: str
+    house: Machine, key: str, value: Any, said: str
 ) -> None:
     refused, now = await told(
         house, call(action="modify", key=key, value=value), call(action="inspect", key=key)
@@ -184,7 +184,7 @@ BLOCKED = [
 
 
 @pytest.mark.parametrize("key", BLOCKED)
-async def test_what_nanobot_blocks_is_not_accessible(house: House, key: str) -> None:
+async def test_what_nanobot_blocks_is_not_accessible(house: Machine, key: str) -> None:
     looked, changed = await told(
         house, call(action="inspect", key=key), call(action="modify", key=key, value=1)
     )
@@ -200,7 +200,7 @@ OPEN = [
 
 
 @pytest.mark.parametrize("key", OPEN)
-async def test_what_nanobot_does_not_block_can_be_looked_at(house: House, key: str) -> None:
+async def test_what_nanobot_does_not_block_can_be_looked_at(house: Machine, key: str) -> None:
     (seen,) = await told(house, call(action="inspect", key=key))
     assert not seen.startswith("Error")
     assert key in seen
@@ -213,12 +213,12 @@ SAFEGUARDS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("value", "said"), SAFEGUARDS)
-async def test_a_value_is_bounded(house: House, value: Any, said: str) -> None:
+async def test_a_value_is_bounded(house: Machine, value: Any, said: str) -> None:
     (refused,) = await told(house, call(action="modify", key="mine", value=value))
     assert refused.endswith(said.removeprefix("Error: "))
 
 
-async def test_there_are_64_variables_and_no_more(house: House) -> None:
+async def test_there_are_64_variables_and_no_more(house: Machine) -> None:
     lines = [call(action="modify", key=f"k{one}", value=one) for one in range(65)]
     door = await opened(house, turn(*lines))
     session = await door.session()
@@ -228,7 +228,7 @@ async def test_there_are_64_variables_and_no_more(house: House) -> None:
     assert last == "Error: _runtime_vars is full (max 64 keys). Reset unused keys first."
 
 
-async def test_a_restart_gives_the_defaults_back(house: House) -> None:
+async def test_a_restart_gives_the_defaults_back(house: Machine) -> None:
     door = await opened(
         house,
         turn(call(action="modify", key="max_iterations", value=80)),

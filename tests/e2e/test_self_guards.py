@@ -4,7 +4,8 @@ import json
 from typing import Any
 
 import pytest
-from tests.turn import House, results
+
+from instar.testing import Machine, results
 
 pytest_plugins = ["tests.turn"]
 
@@ -41,7 +42,7 @@ def test_a_method_that_writes_is_given_no_secret(person, profile):
     assert not (person.root / "config").exists()
 
 
-async def test_a_guard_that_two_calls_set_at_once_is_as_tight_as_the_tighter_says(house: House) -> None:
+async def test_a_guard_that_two_calls_set_at_once_is_as_tight_as_the_tighter_says(house: Machine) -> None:
     key = "limits.session.tokens"
     both = "".join(one(action="modify", key=key, value=most) for most in (100_000, 500_000))
     look = "== turn\n" + one(action="inspect", key=key) + "\n"
@@ -56,7 +57,7 @@ async def test_a_guard_that_two_calls_set_at_once_is_as_tight_as_the_tighter_say
     assert now == f"{key}: 100000"
 
 
-async def test_a_secret_that_an_error_says_as_python_writes_it_is_masked_too(house: House) -> None:
+async def test_a_secret_that_an_error_says_as_python_writes_it_is_masked_too(house: Machine) -> None:
     secret = "sk-ENV'IRON\\MENT-1234"
     house.environment["MY_API_KEY"] = secret
     house.plugin("""
@@ -79,7 +80,7 @@ async def test_a_secret_that_an_error_says_as_python_writes_it_is_masked_too(hou
     assert "MENT-1234" not in answer
 
 
-async def test_a_sub_agent_that_is_asked_again_gets_what_was_tightened_since(house: House) -> None:
+async def test_a_sub_agent_that_is_asked_again_gets_what_was_tightened_since(house: Machine) -> None:
     task = {"description": "look", "subagent_type": "general"}
     story = f"""
     == when "first work"

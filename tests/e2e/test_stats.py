@@ -5,7 +5,8 @@ import json
 import sys
 
 import pytest
-from tests.turn import House
+
+from instar.testing import Machine
 
 pytest_plugins = ["tests.turn"]
 
@@ -44,7 +45,7 @@ def test_what_the_steps_used_that_changed_the_agent_is_told(person):
 
 
 @pytest.mark.slow
-async def test_a_plugin_that_changes_what_a_prompt_cache_holds_is_named(house: House) -> None:
+async def test_a_plugin_that_changes_what_a_prompt_cache_holds_is_named(house: Machine) -> None:
     house.plugin(
         """
         from itertools import count

@@ -13,11 +13,11 @@ import httpx2
 import pytest
 from tests import started
 from tests.running import having
-from tests.turn import PATIENCE, House
 from tests.waiting import SOON
 
 from instar.message import Origin, text_of
 from instar.plugin import Invalid, PromptBody
+from instar.testing import TIMEOUT, Machine
 
 pytest_plugins = ["tests.turn"]
 
@@ -31,7 +31,7 @@ LOOP = f"""
 class Terminals:
     """Where `instar` is started, in the project or elsewhere; what still runs at the end is ended."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: Machine) -> None:
         self._house = house
         self._started: list[asyncio.subprocess.Process] = []
 
@@ -54,7 +54,7 @@ class Terminals:
             [*args],
             cwd=cwd or self._house.folder,
             environment=self._house.environment,
-            timeout=3 * PATIENCE,
+            timeout=3 * TIMEOUT,
         )
         assert b"Traceback" not in done.stderr, done.stderr.decode()
         return done.returncode, done.stdout.decode(), done.stderr.decode()
@@ -67,7 +67,7 @@ class Terminals:
 
 
 @pytest.fixture
-async def instar(house: House) -> AsyncIterator[Terminals]:
+async def instar(house: Machine) -> AsyncIterator[Terminals]:
     made = Terminals(house)
     yield made
     await made.close()
@@ -75,7 +75,7 @@ async def instar(house: House) -> AsyncIterator[Terminals]:
 
 async def prompted(url: str) -> str:
     """Begin a turn in a new session of a server; return the session's id."""
-    async with httpx2.AsyncClient(base_url=url, timeout=3 * PATIENCE) as http:
+    async with httpx2.AsyncClient(base_url=url, timeout=3 * TIMEOUT) as http:
         session = str((await http.post("/session", json={"title": "served"})).json()["id"])
         model = {"providerID": "scripted", "modelID": "x"}
         asked = {"model": model, "parts": [{"type": "text", "text": "go"}]}
@@ -83,27 +83,27 @@ async def prompted(url: str) -> str:
     return session
 
 
-async def began(house: House, count: int) -> None:
-    async with asyncio.timeout(3 * PATIENCE):
+async def began(house: Machine, count: int) -> None:
+    async with asyncio.timeout(3 * TIMEOUT):
         while len(list(house.folder.glob("began-*"))) < count:
             await asyncio.sleep(0.02)
 
 
 @pytest.mark.slow
 async def test_it_ends_every_turn_of_every_process_with_its_commands_and_says_which(
-    house: House, instar: Terminals
+    house: Machine, instar: Terminals
 ) -> None:
     house.says(LOOP)
     served = await instar.start("serve", "--port", "0", "--grace", "0", "--no-auth")
     assert served.stdout is not None
-    line = (await asyncio.wait_for(served.stdout.readline(), 3 * PATIENCE)).decode()
+    line = (await asyncio.wait_for(served.stdout.readline(), 3 * TIMEOUT)).decode()
     runs = [await instar.start("run", "-m", "scripted/x", "--title", name, "go") for name in ("one", "two")]
     session = await prompted(line.rpartition(" ")[2].strip())
     await began(house, 3)
     stopping = time.monotonic()
     code, out, err = await instar.run("stop", "--json")
     assert (code, err) == (0, "")
-    ended = [await asyncio.wait_for(run.communicate(), PATIENCE) for run in runs]
+    ended = [await asyncio.wait_for(run.communicate(), TIMEOUT) for run in runs]
     assert time.monotonic() - stopping < 2 * SOON, "a second, and a process that starts on a busy machine"
     assert having("sleep", NAP) == []
     assert [run.returncode for run in runs] == [1, 1]
@@ -120,7 +120,7 @@ async def test_it_ends_every_turn_of_every_process_with_its_commands_and_says_wh
 
 @pytest.mark.slow
 async def test_it_ends_one_project_and_all_of_them_if_it_is_told_to(
-    house: House, instar: Terminals, tmp_path: Path
+    house: Machine, instar: Terminals, tmp_path: Path
 ) -> None:
     house.says(LOOP)
     elsewhere = tmp_path / "elsewhere"
@@ -136,11 +136,11 @@ async def test_it_ends_one_project_and_all_of_them_if_it_is_told_to(
     first, second = out.splitlines()
     assert first == "stopped everything: 1 session in 1 process ended"
     assert second.split()[1:] == ["mine", "(process", f"{run.pid})"]
-    await asyncio.wait_for(run.communicate(), PATIENCE)
+    await asyncio.wait_for(run.communicate(), TIMEOUT)
 
 
 @pytest.mark.slow
-async def test_a_process_that_does_not_listen_is_named(house: House, instar: Terminals) -> None:
+async def test_a_process_that_does_not_listen_is_named(house: Machine, instar: Terminals) -> None:
     house.says(LOOP)
     run = await instar.start("run", "-m", "scripted/x", "--title", "stuck", "go")
     await began(house, 1)
@@ -151,11 +151,11 @@ async def test_a_process_that_does_not_listen_is_named(house: House, instar: Ter
         assert f"stuck  STILL RUNS: end process {run.pid} on " in out
     finally:
         os.kill(run.pid, signal.SIGCONT)
-    await asyncio.wait_for(run.communicate(), PATIENCE)
+    await asyncio.wait_for(run.communicate(), TIMEOUT)
     assert run.returncode == 1, "it stops as soon as it can listen"
 
 
-async def test_what_waits_is_told(house: House, instar: Terminals) -> None:
+async def test_what_waits_is_told(house: Machine, instar: Terminals) -> None:
     house.says('\n    == when ""\n    text: hello\n')
     door = await house.open()
     session = await door.session()
@@ -168,7 +168,7 @@ async def test_what_waits_is_told(house: House, instar: Terminals) -> None:
     assert out.endswith("\n-- waits in the queue (evolve.idle): on\n")
 
 
-async def test_an_unreadable_list_of_stops_is_put_right(house: House, instar: Terminals) -> None:
+async def test_an_unreadable_list_of_stops_is_put_right(house: Machine, instar: Terminals) -> None:
     house.says('\n    == when ""\n    text: hello\n')
     kept = house.data / "halt" / "stops.json"
     kept.parent.mkdir(parents=True)
@@ -183,14 +183,14 @@ async def test_an_unreadable_list_of_stops_is_put_right(house: House, instar: Te
     assert (await instar.run("run", "-m", "scripted/x", "hi"))[:2] == (0, "hello\n")
 
 
-async def test_a_stop_that_cannot_be_written_is_a_failure(house: House, instar: Terminals) -> None:
+async def test_a_stop_that_cannot_be_written_is_a_failure(house: Machine, instar: Terminals) -> None:
     house.data.mkdir(parents=True)
     (house.data / "halt").write_text("a file in the way")
     code, _, err = await instar.run("stop")
     assert (code, err.startswith("instar: nothing was stopped: ")) == (1, True)
 
 
-async def test_a_damaged_database_does_not_keep_it_from_stopping(house: House, instar: Terminals) -> None:
+async def test_a_damaged_database_does_not_keep_it_from_stopping(house: Machine, instar: Terminals) -> None:
     house.data.mkdir(parents=True)
     (house.data / "instar.db").write_bytes(b"no database" * 100)
     code, out, err = await instar.run("stop", "--json")
@@ -201,14 +201,14 @@ async def test_a_damaged_database_does_not_keep_it_from_stopping(house: House, i
     assert "stopped, but what ran is not known: " in err
 
 
-async def test_options_that_exclude_each_other_are_bad_usage(house: House, instar: Terminals) -> None:
+async def test_options_that_exclude_each_other_are_bad_usage(house: Machine, instar: Terminals) -> None:
     code, _, err = await instar.run("stop", "--all", "--dir", ".")
     assert (code, err) == (2, "instar: --all and --dir exclude each other (see: instar stop --help)\n")
 
 
 @pytest.mark.slow
 async def test_a_run_that_was_starting_when_the_stop_came_does_not_begin(
-    house: House, instar: Terminals
+    house: Machine, instar: Terminals
 ) -> None:
     house.says('\n    == when ""\n    text: hello\n')
     house.plugin("""
@@ -222,7 +222,7 @@ async def test_a_run_that_was_starting_when_the_stop_came_does_not_begin(
     assert house.requests() == []
 
 
-async def test_resuming_lets_what_is_automatic_go_on(house: House, instar: Terminals) -> None:
+async def test_resuming_lets_what_is_automatic_go_on(house: Machine, instar: Terminals) -> None:
     house.says('\n    == when ""\n    text: {{user}}\n')
     door = await house.open()
     session = await door.session()

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from tests.running import lives
-from tests.turn import House, said, users
 
 from instar.message import text_of
 from instar.plugin import points
+from instar.testing import Machine, said, users
 
 pytest_plugins = ["tests.turn"]
 
@@ -63,7 +63,7 @@ def texts(request: dict[str, Any]) -> list[str]:
     return [str(one["content"]) for one in request["messages"] if one["role"] == "user"]
 
 
-async def test_a_hud_is_put_in_anew_at_each_step_and_leaves_no_trail(house: House) -> None:
+async def test_a_hud_is_put_in_anew_at_each_step_and_leaves_no_trail(house: Machine) -> None:
     house.says(SCRIPT)
     house.plugin(HUD)
     door = await house.open()
@@ -79,7 +79,7 @@ async def test_a_hud_is_put_in_anew_at_each_step_and_leaves_no_trail(house: Hous
     assert users(await door.stored(session)) == ["go", "and then"]
 
 
-async def test_a_plugin_takes_messages_out_and_puts_others_in_their_place(house: House) -> None:
+async def test_a_plugin_takes_messages_out_and_puts_others_in_their_place(house: Machine) -> None:
     house.says('== when ""\ntext: re {{user}}\n')
     house.plugin("""
         async def edit(input, options):
@@ -99,7 +99,7 @@ async def test_a_plugin_takes_messages_out_and_puts_others_in_their_place(house:
     assert users(await door.stored(session)) == ["one", "two"]
 
 
-async def test_a_turn_leaves_opencodes_rows_in_the_database(house: House) -> None:
+async def test_a_turn_leaves_opencodes_rows_in_the_database(house: Machine) -> None:
     house.says(SCRIPT)
     door = await house.open()
     session = await door.session()
@@ -147,7 +147,7 @@ async def NAME(input, options):
 """
 
 
-async def test_plugins_are_named_in_opencode_json_by_path_url_and_with_options(house: House) -> None:
+async def test_plugins_are_named_in_opencode_json_by_path_url_and_with_options(house: Machine) -> None:
     house.says(SCRIPT)
     written(house.folder / "plugins" / "near.py", "near")
     far = written(house.folder.parent / "far.py", "far")
@@ -165,7 +165,7 @@ def written(path: Path, name: str) -> Path:
     return path
 
 
-async def test_a_plugin_asks_the_client_about_sessions_messages_and_parts(house: House) -> None:
+async def test_a_plugin_asks_the_client_about_sessions_messages_and_parts(house: Machine) -> None:
     house.says(SCRIPT)
     house.plugin("""
         import json
@@ -196,7 +196,7 @@ async def test_a_plugin_asks_the_client_about_sessions_messages_and_parts(house:
     ]
 
 
-async def test_a_plugin_tells_a_busy_session_from_an_idle_one(house: House) -> None:
+async def test_a_plugin_tells_a_busy_session_from_an_idle_one(house: Machine) -> None:
     house.says(SCRIPT)
     house.plugin("""
         import json
@@ -228,7 +228,7 @@ async def test_a_plugin_tells_a_busy_session_from_an_idle_one(house: House) -> N
     ]
 
 
-async def test_a_plugin_reads_the_name_of_the_error_that_ended_a_turn(house: House) -> None:
+async def test_a_plugin_reads_the_name_of_the_error_that_ended_a_turn(house: Machine) -> None:
     house.says("== turn\nerror: 400 no such model\n")
     house.plugin("""
         async def watch(input, options):
@@ -245,7 +245,7 @@ async def test_a_plugin_reads_the_name_of_the_error_that_ended_a_turn(house: Hou
 
 
 @pytest.mark.slow
-def test_a_plugin_changes_the_system_prompt_by_which_an_agent_is_made(house: House) -> None:
+def test_a_plugin_changes_the_system_prompt_by_which_an_agent_is_made(house: Machine) -> None:
     made = {"name": "poet", "description": "rhymes", "prompt": "You rhyme."}
     house.says(
         f"== generate\nexpect_system: the hook was here, without a session\ntext: {json.dumps(made)}\n"
@@ -271,7 +271,7 @@ def test_a_plugin_changes_the_system_prompt_by_which_an_agent_is_made(house: Hou
     assert "You rhyme." in (house.folder / ".instar/agent/poet.md").read_text()
 
 
-async def test_a_plugin_runs_commands_and_a_program_that_ends_with_it(house: House) -> None:
+async def test_a_plugin_runs_commands_and_a_program_that_ends_with_it(house: Machine) -> None:
     house.says(SCRIPT)
     house.plugin("""
         import asyncio, json
@@ -306,7 +306,7 @@ async def test_a_plugin_runs_commands_and_a_program_that_ends_with_it(house: Hou
     assert not lives(pid)
 
 
-async def test_a_plugin_is_given_what_stands_since_the_last_summary(house: House) -> None:
+async def test_a_plugin_is_given_what_stands_since_the_last_summary(house: Machine) -> None:
     house.says('== when ""\ntext: re {{user}}\n\n== compaction\ntext: the summary\n')
     door = await house.open()
     session = await door.session()

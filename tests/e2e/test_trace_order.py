@@ -2,9 +2,8 @@
 
 from typing import Any, NamedTuple
 
-from tests.turn import House
-
 from instar.event import Event
+from instar.testing import Machine
 
 pytest_plugins = ["tests.turn"]
 
@@ -95,7 +94,7 @@ def _part(part: dict[str, Any]) -> list[str]:
     return [part[key] for key in ("text", "reason") if key in part] + times
 
 
-async def test_a_turns_events_come_in_the_references_order_but_for_what_is_said_here(house: House) -> None:
+async def test_a_turns_events_come_in_the_references_order_but_for_what_is_said_here(house: Machine) -> None:
     (house.folder / "a.txt").write_text("hello")
     house.says("""
         == turn

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.turn import PATIENCE, House, answer_of, calls_of, results, said, users
 
 from instar.message import MessageAbortedError, ToolError
+from instar.testing import TIMEOUT, Machine, answer_of, calls_of, results, said, users
 
 pytest_plugins = ["tests.turn"]
 
@@ -24,7 +24,7 @@ LONG = """
 """
 
 
-async def start(house: House, *args: str) -> asyncio.subprocess.Process:
+async def start(house: Machine, *args: str) -> asyncio.subprocess.Process:
     """Start `instar run` in the project."""
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "instar", "run", "--model", "scripted/x", *args),
@@ -36,15 +36,15 @@ async def start(house: House, *args: str) -> asyncio.subprocess.Process:
     )
 
 
-async def run(house: House, *args: str) -> tuple[int | None, str, str]:
+async def run(house: Machine, *args: str) -> tuple[int | None, str, str]:
     """Run it to its end; return its exit code, its stdout and its stderr."""
     child = await start(house, *args)
-    out, err = await asyncio.wait_for(child.communicate(), PATIENCE)
+    out, err = await asyncio.wait_for(child.communicate(), TIMEOUT)
     return child.returncode, out.decode(), err.decode()
 
 
 async def appears(path: Path) -> Path:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while not path.exists():
             await asyncio.sleep(0.01)
     return path
@@ -52,7 +52,7 @@ async def appears(path: Path) -> Path:
 
 async def is_gone(pid: int) -> None:
     """Wait until there is no such process."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while Path(f"/proc/{pid}").exists():
             await asyncio.sleep(0.01)
 
@@ -61,7 +61,7 @@ def lines(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-async def test_a_turn_with_a_tool_as_json_lines(house: House) -> None:
+async def test_a_turn_with_a_tool_as_json_lines(house: Machine) -> None:
     house.says("""
         == turn
         text: I look.
@@ -85,7 +85,7 @@ async def test_a_turn_with_a_tool_as_json_lines(house: House) -> None:
 
 
 @pytest.mark.slow
-async def test_a_session_goes_on_in_a_process_of_its_own_with_the_same_bytes_in_front(house: House) -> None:
+async def test_a_session_goes_on_in_a_process_of_its_own_with_the_same_bytes_in_front(house: Machine) -> None:
     house.says('== when ""\ntext: re: {{user}}\n')
     assert (await run(house, "one"))[:2] == (0, "re: one\n")
     (house.folder / "AGENTS.md").write_text("Use tabs.")
@@ -99,7 +99,7 @@ async def test_a_session_goes_on_in_a_process_of_its_own_with_the_same_bytes_in_
 
 @pytest.mark.slow
 async def test_what_was_announced_survives_a_kill_and_the_open_call_is_marked_interrupted(
-    house: House,
+    house: Machine,
 ) -> None:
     house.says(LONG)
     child = await start(house, "--format", "json", "go")
@@ -130,7 +130,7 @@ async def test_what_was_announced_survives_a_kill_and_the_open_call_is_marked_in
 
 
 @pytest.mark.slow
-async def test_a_session_that_another_process_runs_is_refused_with_its_name(house: House) -> None:
+async def test_a_session_that_another_process_runs_is_refused_with_its_name(house: Machine) -> None:
     house.says(LONG)
     child = await start(house, "--format", "json", "go")
     await appears(house.folder / "pid")
@@ -147,12 +147,12 @@ async def test_a_session_that_another_process_runs_is_refused_with_its_name(hous
 
 
 @pytest.mark.slow
-async def test_an_interrupt_ends_the_turn_and_its_command_within_a_second(house: House) -> None:
+async def test_an_interrupt_ends_the_turn_and_its_command_within_a_second(house: Machine) -> None:
     house.says(LONG)
     child = await start(house, "go")
     pid = int((await appears(house.folder / "pid")).read_text())
     child.send_signal(signal.SIGINT)
-    _, err = await asyncio.wait_for(child.communicate(), PATIENCE)
+    _, err = await asyncio.wait_for(child.communicate(), TIMEOUT)
     assert child.returncode == 130
     assert b"Traceback" not in err
     await is_gone(pid)

@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 import pytest
 from jsonschema import Draft202012Validator
-from tests.turn import PATIENCE, Door, House
 
 from instar.event import RENAMED, TYPES, Event, EventType, Renamed
 from instar.plugin import CommandBody
 from instar.runtime import Options, Runtime
 from instar.terminal import TerminalRequest
+from instar.testing import TIMEOUT, Machine, RuntimeUnderTest
 
 pytest_plugins = ["tests.turn"]
 
@@ -130,7 +130,7 @@ def one_line(text: str | None) -> str:
 
 
 @pytest.mark.slow
-async def test_one_day_of_work_publishes_every_type_in_the_documents_form(house: House) -> None:
+async def test_one_day_of_work_publishes_every_type_in_the_documents_form(house: Machine) -> None:
     for line in ("init -q -b main", "-c user.name=t -c user.email=t@t commit -qm first --allow-empty"):
         subprocess.run(["git", *line.split()], cwd=house.folder, check=True)
     house.says(SCRIPT.replace("FLAG", str(house.folder / "flag")))
@@ -164,7 +164,7 @@ def workspace(root: Path) -> Path:
     return root
 
 
-async def opened(house: House, workspace: Path) -> Door:
+async def opened(house: Machine, workspace: Path) -> RuntimeUnderTest:
     answers = iter([None])
 
     async def person(asked: Any) -> Any:
@@ -174,10 +174,12 @@ async def opened(house: House, workspace: Path) -> Door:
         return next(answers, [["x"]])
 
     flags = {"model": "scripted/x", "workspace": str(workspace)}
-    return Door(await Runtime.open(Options(house.folder, house.environment, flags, person, questioner)))
+    return RuntimeUnderTest(
+        await Runtime.open(Options(house.folder, house.environment, flags, person, questioner))
+    )
 
 
-async def a_talk(door: Door) -> None:
+async def a_talk(door: RuntimeUnderTest) -> None:
     session = await door.session()
     answer = await door.ask(session, "go")
     await door.client.update(session, title="other")
@@ -190,15 +192,15 @@ async def a_talk(door: Door) -> None:
     await door.client.delete(session)
 
 
-async def a_script_that_fails_on_probation(door: Door) -> None:
+async def a_script_that_fails_on_probation(door: RuntimeUnderTest) -> None:
     session = await door.session()
     await door.ask(session, "evolve")
     (told,) = door.of("evolve.rolledback")
     assert told.files == ["hooks/a.sh"]
 
 
-async def files_and_branches(door: Door, folder: Path) -> None:
-    async with asyncio.timeout(PATIENCE):
+async def files_and_branches(door: RuntimeUnderTest, folder: Path) -> None:
+    async with asyncio.timeout(TIMEOUT):
         while not door.of("file.watcher.updated"):
             (folder / "b.txt").write_text(str(len(door.heard)))
             await asyncio.sleep(0.05)
@@ -208,7 +210,7 @@ async def files_and_branches(door: Door, folder: Path) -> None:
     await door.until(lambda event: event.type == "instance.reloaded")
 
 
-async def a_limit_a_failing_plugin_and_a_failing_model(door: Door) -> None:
+async def a_limit_a_failing_plugin_and_a_failing_model(door: RuntimeUnderTest) -> None:
     async def fail(given: Any, output: Any) -> None:
         raise RuntimeError("no luck")
 
@@ -217,7 +219,7 @@ async def a_limit_a_failing_plugin_and_a_failing_model(door: Door) -> None:
     await door.ask(await door.session(), "break")
 
 
-async def a_terminal(door: Door) -> None:
+async def a_terminal(door: RuntimeUnderTest) -> None:
     made = await door.runtime.terminals.create(TerminalRequest(command="true"), lasting=True)
     door.runtime.terminals.update(made.id, "named", None)
     await door.until(lambda event: event.type == "pty.exited")

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.turn import House, house
+from tests.turn import house
+
+from instar.testing import Machine
 
 __all__ = ["house"]
 
@@ -23,7 +25,7 @@ Write = Callable[..., Path]
 
 
 @pytest.fixture
-def write(house: House) -> Write:
+def write(house: Machine) -> Write:
     """Write a plugin of the project, or another file beside it."""
 
     def written(source: str, name: str = "mine.js", folder: str = ".opencode/plugin") -> Path:

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 from tests.server.conftest import PASSWORD, Served
-from tests.turn import House, results, said
 from tests.waiting import until, wait_until
 
 import instar.jshost
 from instar.plugin.shell import LogLines
+from instar.testing import Machine, results, said
 
 Write = Callable[..., Path]
 
@@ -52,7 +52,7 @@ const send = (text) => {
     ],
 )
 async def test_a_child_that_breaks_its_connection_is_ended_its_gate_closes_and_a_new_one_comes_up(
-    house: House, write: Write, work: str, reason: str
+    house: Machine, write: Write, work: str, reason: str
 ) -> None:
     house.says(ECHO + ECHO)
     write(
@@ -87,7 +87,7 @@ async def test_a_child_that_breaks_its_connection_is_ended_its_gate_closes_and_a
     ],
 )
 async def test_what_the_child_may_not_ask_is_refused_and_ends_nothing(
-    house: House, write: Write, asked: Any, reason: str, caplog: pytest.LogCaptureFixture
+    house: Machine, write: Write, asked: Any, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "instar.jshost")
     house.says(HELLO)
@@ -103,7 +103,7 @@ async def test_what_the_child_may_not_ask_is_refused_and_ends_nothing(
     )
 
 
-async def test_what_a_plugin_starts_does_not_read_the_connection(house: House, write: Write) -> None:
+async def test_what_a_plugin_starts_does_not_read_the_connection(house: Machine, write: Write) -> None:
     write("""
         import { execFileSync } from "node:child_process"
         const read = String(execFileSync("cat", { stdio: ["inherit", "pipe", "inherit"] }))
@@ -115,7 +115,7 @@ async def test_what_a_plugin_starts_does_not_read_the_connection(house: House, w
 
 
 async def test_a_line_that_does_not_end_is_cut(
-    house: House, write: Write, caplog: pytest.LogCaptureFixture
+    house: Machine, write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "instar.jshost")
     write("process.stdout.write('x'.repeat(100_000) + '\\n'); export const P = async () => {}")
@@ -133,7 +133,7 @@ async def test_a_line_that_does_not_end_is_cut(
 
 
 async def test_a_runtime_that_says_nothing_is_one_line(
-    house: House, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    house: Machine, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("instar.jshost.host._LOADING", 0.5)
     programs = tmp_path / "bin"
@@ -148,7 +148,7 @@ async def test_a_runtime_that_says_nothing_is_one_line(
 
 
 @pytest.mark.slow
-async def test_bun_is_taken_before_node(house: House, write: Write, tmp_path: Path) -> None:
+async def test_bun_is_taken_before_node(house: Machine, write: Write, tmp_path: Path) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()
     # It takes one flag; node takes its place.
@@ -173,7 +173,7 @@ async def test_bun_is_taken_before_node(house: House, write: Write, tmp_path: Pa
     ],
 )
 async def test_one_that_does_not_load_again_is_named_and_the_others_work(
-    house: House, write: Write, second: str, reason: str, monkeypatch: pytest.MonkeyPatch
+    house: Machine, write: Write, second: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     house.says(HELLO + HELLO)
     write("""
@@ -196,7 +196,7 @@ async def test_one_that_does_not_load_again_is_named_and_the_others_work(
 
 
 async def test_the_end_of_the_instance_starts_no_child_to_tell_it(
-    house: House, write: Write, caplog: pytest.LogCaptureFixture
+    house: Machine, write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "instar.jshost")
     write("""
@@ -216,7 +216,7 @@ async def test_the_end_of_the_instance_starts_no_child_to_tell_it(
 
 
 async def test_a_child_that_closes_its_socket_is_ended(
-    house: House, write: Write, monkeypatch: pytest.MonkeyPatch
+    house: Machine, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("instar.jshost.child._ENDING", 0.1)
     # Where a shield stands between, that holds the socket too.
@@ -239,7 +239,7 @@ async def test_a_child_that_closes_its_socket_is_ended(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("level", ["auto", "none"])
-def test_the_child_of_an_instar_that_is_killed_ends(house: House, write: Write, level: str) -> None:
+def test_the_child_of_an_instar_that_is_killed_ends(house: Machine, write: Write, level: str) -> None:
     house.settings(shield={"level": level})
     write("""
         import { createServer } from "node:net"

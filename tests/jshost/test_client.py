@@ -10,12 +10,12 @@ from typing import Any
 import httpx2
 import pytest
 from tests.server.conftest import LOGIN, PASSWORD, Served
-from tests.turn import Door, House, said
 
 from instar.cli.door import in_process
 from instar.plugin import Server
 from instar.runtime import Options, Runtime
 from instar.server.own_server import OwnServer
+from instar.testing import Machine, RuntimeUnderTest, said
 
 Write = Callable[..., Path]
 
@@ -31,15 +31,15 @@ export function createOpencodeClient(config) {
 
 
 @pytest.fixture
-async def served(house: House) -> AsyncIterator[Callable[[], Any]]:
+async def served(house: Machine) -> AsyncIterator[Callable[[], Any]]:
     opened: list[Runtime] = []
 
-    async def opening() -> Door:
+    async def opening() -> RuntimeUnderTest:
         asked = Options(
             house.folder, house.environment, {"model": "scripted/x"}, http=in_process, serve=OwnServer
         )
         opened.append(await Runtime.open(asked))
-        return Door(opened[0])
+        return RuntimeUnderTest(opened[0])
 
     yield opening
     for runtime in opened:
@@ -54,7 +54,7 @@ def bring_sdk(write: Write) -> None:
 
 @pytest.mark.slow
 async def test_the_sdk_that_a_plugin_brings_asks_a_server_that_starts_with_the_first_request(
-    house: House, write: Write, served: Callable[[], Any]
+    house: Machine, write: Write, served: Callable[[], Any]
 ) -> None:
     bring_sdk(write)
     write("""
@@ -73,7 +73,7 @@ async def test_the_sdk_that_a_plugin_brings_asks_a_server_that_starts_with_the_f
 
 @pytest.mark.slow
 async def test_nobody_else_is_let_in_and_nothing_listens_after_the_end(
-    house: House, write: Write, served: Callable[[], Any]
+    house: Machine, write: Write, served: Callable[[], Any]
 ) -> None:
     write("export const P = async ({ serverUrl }) => { globalThis.url = serverUrl }")
     door = await served()
@@ -98,7 +98,7 @@ async def test_nobody_else_is_let_in_and_nothing_listens_after_the_end(
 
 @pytest.mark.slow
 async def test_the_password_goes_to_instars_server_alone_and_a_plugins_own_stays(
-    house: House, write: Write, served: Callable[[], Any]
+    house: Machine, write: Write, served: Callable[[], Any]
 ) -> None:
     write("""
         import { createServer } from "node:http"
@@ -126,7 +126,7 @@ async def test_the_password_goes_to_instars_server_alone_and_a_plugins_own_stays
 
 
 async def test_a_plugin_may_ask_while_it_is_loaded(
-    house: House, write: Write, served: Callable[[], Any]
+    house: Machine, write: Write, served: Callable[[], Any]
 ) -> None:
     bring_sdk(write)
     write("""
@@ -142,7 +142,7 @@ async def test_a_plugin_may_ask_while_it_is_loaded(
 
 @pytest.mark.slow
 def test_the_server_that_runs_is_asked_from_the_first_line_on_and_with_its_password(
-    house: House, write: Write
+    house: Machine, write: Write
 ) -> None:
     bring_sdk(write)
     write("""
@@ -166,7 +166,7 @@ def test_the_server_that_runs_is_asked_from_the_first_line_on_and_with_its_passw
 
 @pytest.mark.slow
 def test_a_plugin_that_waits_for_its_own_directory_before_that_is_open_is_answered(
-    house: House, write: Write
+    house: Machine, write: Write
 ) -> None:
     bring_sdk(write)
     write("""
@@ -202,7 +202,7 @@ def test_a_plugin_that_waits_for_its_own_directory_before_that_is_open_is_answer
 
 @pytest.mark.slow
 async def test_a_plugin_that_waits_for_a_server_that_waits_for_it_is_one_line_that_says_so(
-    house: House, write: Write, monkeypatch: pytest.MonkeyPatch
+    house: Machine, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("instar.jshost.host.PATIENCE", 3)
     write("export const P = async ({ serverUrl }) => { await fetch(new URL('/session', serverUrl)) }")
@@ -219,7 +219,7 @@ async def test_a_plugin_that_waits_for_a_server_that_waits_for_it_is_one_line_th
 
 
 @pytest.mark.slow
-def test_plugins_of_a_server_at_a_unix_socket_ask_one_on_loopback(house: House, write: Write) -> None:
+def test_plugins_of_a_server_at_a_unix_socket_ask_one_on_loopback(house: Machine, write: Write) -> None:
     bring_sdk(write)
     write("""
         export const P = async ({ client, serverUrl }) => ({ "text.complete": async (i, o) => {
@@ -244,7 +244,7 @@ def test_plugins_of_a_server_at_a_unix_socket_ask_one_on_loopback(house: House, 
         served.stop()
 
 
-async def test_without_a_server_a_client_call_says_so(house: House, write: Write) -> None:
+async def test_without_a_server_a_client_call_says_so(house: Machine, write: Write) -> None:
     bring_sdk(write)
     write("""
         export const P = async ({ client }) => ({ "text.complete": async (i, o) => {
@@ -280,7 +280,7 @@ SHELL = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("code", SHELL, ids=SHELL)
-async def test_the_shell_runs_templates_as_buns_does(house: House, write: Write, code: str) -> None:
+async def test_the_shell_runs_templates_as_buns_does(house: Machine, write: Write, code: str) -> None:
     write(
         """
         // Of node 22 on.
@@ -300,7 +300,7 @@ async def test_the_shell_runs_templates_as_buns_does(house: House, write: Write,
     assert json.loads(said(await door.ask(await door.session(), "hi"))) == SHELL[code]
 
 
-async def test_the_client_looks_like_the_real_one_before_it_is_asked(house: House, write: Write) -> None:
+async def test_the_client_looks_like_the_real_one_before_it_is_asked(house: Machine, write: Write) -> None:
     write("""
         export const P = async ({ client }) => ({ "text.complete": async (i, o) => {
           const kinds = [client, client.session, client.session.prompt, client.tui.control.next, client.session._client,

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.turn import Door, House, calls_of, reload, results
+from tests.turn import reload
 from tests.waiting import until
 
 from instar.message import ToolCompleted
+from instar.testing import Machine, RuntimeUnderTest, calls_of, results
 
 Write = Callable[..., Path]
 Put = Callable[..., Path]
@@ -46,13 +47,13 @@ def put(write: Write) -> Put:
     return written
 
 
-async def called(house: House, text: str = CALL) -> list[str]:
+async def called(house: Machine, text: str = CALL) -> list[str]:
     """What the model read of the calls of a turn."""
     house.says(text)
     return await turn(await house.open())
 
 
-async def turn(door: Door) -> list[str]:
+async def turn(door: RuntimeUnderTest) -> list[str]:
     session = await door.session()
     await door.ask(session, "go")
     return results(await door.stored(session))
@@ -62,7 +63,7 @@ async def turn(door: Door) -> list[str]:
 
 
 async def test_exports_that_are_tools_go_by_the_file_and_their_names_in_the_child_of_the_plugins(
-    house: House, write: Write, put: Put
+    house: Machine, write: Write, put: Put
 ) -> None:
     put(SEVERAL, "one.js")
     put(SEVERAL, "two.js", ".instar/tools")
@@ -82,7 +83,7 @@ async def test_exports_that_are_tools_go_by_the_file_and_their_names_in_the_chil
 
 @pytest.mark.slow
 async def test_a_tool_of_the_nearer_folder_counts_and_one_of_a_plugin_before_it(
-    house: House, write: Write, put: Put
+    house: Machine, write: Write, put: Put
 ) -> None:
     put("return 'home'", folder=str(house.home / "tools"))
     put("return 'project'")
@@ -95,7 +96,7 @@ async def test_a_tool_of_the_nearer_folder_counts_and_one_of_a_plugin_before_it(
 
 
 @pytest.mark.slow
-async def test_a_runtime_names_them_and_a_plugin_in_python_may_call_them(house: House, put: Put) -> None:
+async def test_a_runtime_names_them_and_a_plugin_in_python_may_call_them(house: Machine, put: Put) -> None:
     put("return args.text + '!'")
     house.plugin("""
         from instar.plugin import Tool
@@ -111,7 +112,7 @@ async def test_a_runtime_names_them_and_a_plugin_in_python_may_call_them(house: 
 
 
 @pytest.mark.slow
-def test_instar_run_calls_a_tool_that_is_a_file(house: House, put: Put) -> None:
+def test_instar_run_calls_a_tool_that_is_a_file(house: Machine, put: Put) -> None:
     put("return `${args.text} from ${ctx.agent}`")
     house.says(CALL)
     command = [sys.executable, "-m", "instar", "run", "-m", "scripted/x", "say hi"]
@@ -131,7 +132,7 @@ def test_instar_run_calls_a_tool_that_is_a_file(house: House, put: Put) -> None:
 
 
 async def test_a_call_is_given_what_a_plugins_tool_is_given_and_shows_how_it_gets_on(
-    house: House, put: Put
+    house: Machine, put: Put
 ) -> None:
     house.settings(permission={"fly": "allow", "swim": "deny"})
     put(
@@ -159,7 +160,7 @@ async def test_a_call_is_given_what_a_plugins_tool_is_given_and_shows_how_it_get
 
 
 async def test_a_long_output_is_cut_and_arguments_that_do_not_fit_never_reach_it(
-    house: House, put: Put
+    house: Machine, put: Put
 ) -> None:
     put("return args.text.repeat(40_000)")
     long, wrong = await called(
@@ -170,7 +171,7 @@ async def test_a_long_output_is_cut_and_arguments_that_do_not_fit_never_reach_it
     assert wrong.startswith("The shout tool was called with invalid arguments: ")
 
 
-async def test_a_tool_whose_name_is_denied_is_not_there(house: House, put: Put) -> None:
+async def test_a_tool_whose_name_is_denied_is_not_there(house: Machine, put: Put) -> None:
     house.settings(permission={"shout": "deny"})
     put("return 'it was called'")
     (found,) = await called(house)
@@ -178,7 +179,7 @@ async def test_a_tool_whose_name_is_denied_is_not_there(house: House, put: Put) 
     assert "shout" not in [one["function"]["name"] for one in house.requests()[0]["tools"]]
 
 
-async def test_an_aborted_call_is_told_by_its_signal(house: House, put: Put) -> None:
+async def test_an_aborted_call_is_told_by_its_signal(house: Machine, put: Put) -> None:
     put(
         """
         const { writeFileSync } = await import("node:fs")
@@ -212,7 +213,7 @@ BAD = {
 
 @pytest.mark.parametrize("source", BAD, ids=BAD)
 async def test_a_file_that_does_not_load_is_one_line_and_its_neighbours_work(
-    house: House, write: Write, put: Put, source: str
+    house: Machine, write: Write, put: Put, source: str
 ) -> None:
     bad = write(source, "bad.js", ".opencode/tool")
     put("return 'still here'")
@@ -225,7 +226,7 @@ async def test_a_file_that_does_not_load_is_one_line_and_its_neighbours_work(
 
 
 async def test_an_export_that_lacks_something_is_named_and_the_file_has_its_other_tools(
-    house: House, put: Put
+    house: Machine, put: Put
 ) -> None:
     put("return 'still here'")
     house.says(CALL)
@@ -237,7 +238,7 @@ async def test_an_export_that_lacks_something_is_named_and_the_file_has_its_othe
     assert (said.plugin, said.message) == ("tools", "shout_a is left out: a tool needs `description`")
 
 
-async def test_a_file_that_exports_no_tool_is_passed_over(house: House, put: Put) -> None:
+async def test_a_file_that_exports_no_tool_is_passed_over(house: Machine, put: Put) -> None:
     put("export const helper = (text) => text", "lib.js")
     house.says(CALL)
     door = await house.open()
@@ -245,7 +246,9 @@ async def test_a_file_that_exports_no_tool_is_passed_over(house: House, put: Put
     assert [name for name in await door.runtime.tools() if name.startswith("lib")] == []
 
 
-async def test_a_tool_of_a_folder_that_is_not_trusted_is_not_run_and_is_named(house: House, put: Put) -> None:
+async def test_a_tool_of_a_folder_that_is_not_trusted_is_not_run_and_is_named(
+    house: Machine, put: Put
+) -> None:
     path = put("export default 1; (await import('node:fs')).writeFileSync('ran', '')", "evil.ts")
     put("return 'mine'", folder=str(house.home / "tools"))
     house.environment = {**house.environment, "INSTAR_TRUST": ""}
@@ -261,7 +264,7 @@ async def test_a_tool_of_a_folder_that_is_not_trusted_is_not_run_and_is_named(ho
 
 @pytest.mark.slow
 async def test_a_file_that_changed_is_loaded_anew_one_that_is_broken_stays_and_one_that_is_gone_ends(
-    house: House, put: Put
+    house: Machine, put: Put
 ) -> None:
     house.says("== turn\ntool: shout {\"text\": \"hi\"}\ntool: kept {}\n== turn\ntext: done\n" * 6)  # fmt: skip
     put(SEVERAL, "kept.js")
@@ -289,7 +292,7 @@ async def test_a_file_that_changed_is_loaded_anew_one_that_is_broken_stays_and_o
 
 
 async def test_the_first_file_is_taken_up_and_those_in_python_run_no_second_time(
-    house: House, write: Write, put: Put
+    house: Machine, write: Write, put: Put
 ) -> None:
     ran = house.folder / "ran"
     write(
@@ -313,7 +316,7 @@ async def test_the_first_file_is_taken_up_and_those_in_python_run_no_second_time
 
 
 @pytest.mark.parametrize("settings", ["{}", "{"], ids=["settings that can be read", "settings that cannot"])
-async def test_tools_of_a_folder_that_is_trusted_no_more_end(house: House, put: Put, settings: str) -> None:
+async def test_tools_of_a_folder_that_is_trusted_no_more_end(house: Machine, put: Put, settings: str) -> None:
     house.environment = {**house.environment, "INSTAR_TRUST": ""}
     put("return 'it was called'")
     trust = house.trust()

@@ -4,14 +4,15 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.turn import House, said
-
 from instar.plugin import SessionBody
+from instar.testing import Machine, said
 
 Write = Callable[..., Path]
 
 
-async def test_a_plugin_adds_models_and_its_login_is_turned_into_options(house: House, write: Write) -> None:
+async def test_a_plugin_adds_models_and_its_login_is_turned_into_options(
+    house: Machine, write: Write
+) -> None:
     write("""
         export const P = async ({ directory }) => ({
           provider: { id: "own", async models(provider, ctx) {
@@ -57,7 +58,7 @@ async def test_a_plugin_adds_models_and_its_login_is_turned_into_options(house: 
     assert await begun["callback"]("7") == {"type": "success", "key": "key-of-7"}
 
 
-async def test_a_plugin_offers_a_kind_of_workspace(house: House, write: Write) -> None:
+async def test_a_plugin_offers_a_kind_of_workspace(house: Machine, write: Write) -> None:
     write("""
         import { mkdirSync, rmSync } from "node:fs"
         class Folder {
@@ -82,7 +83,7 @@ async def test_a_plugin_offers_a_kind_of_workspace(house: House, write: Write) -
 
 
 async def test_the_child_is_told_no_secrets_and_does_not_see_instars_own_files(
-    house: House, write: Write
+    house: Machine, write: Write
 ) -> None:
     house.environment |= {"OPENAI_API_KEY": "sk-very-secret", "EDITOR": "vi"}  # type: ignore[operator]
     house.data.mkdir(parents=True, exist_ok=True)

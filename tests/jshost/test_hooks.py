@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.turn import House, answer_of, results, said
 from tests.waiting import until
 
 from instar.event import PluginError
 from instar.jshost.contributed import hooks_of
 from instar.message import WithParts
 from instar.plugin import points
+from instar.testing import Machine, answer_of, results, said
 
 Write = Callable[..., Path]
 
@@ -31,7 +31,7 @@ text: {{tool}}
 
 
 async def test_plugins_of_both_languages_change_one_output_in_the_order_of_registration(
-    house: House, write: Write
+    house: Machine, write: Write
 ) -> None:
     house.says(HELLO)
     js = "export const P = async () => ({ 'text.complete': async (i, o) => { o.text += ' NAME' } })"
@@ -45,7 +45,7 @@ async def test_plugins_of_both_languages_change_one_output_in_the_order_of_regis
 
 
 @pytest.mark.slow
-async def test_every_hook_of_opencode_is_called_with_its_own_words(house: House, write: Write) -> None:
+async def test_every_hook_of_opencode_is_called_with_its_own_words(house: Machine, write: Write) -> None:
     house.says(ECHO)
     write("""
         import { appendFileSync } from "node:fs"
@@ -77,7 +77,7 @@ async def test_every_hook_of_opencode_is_called_with_its_own_words(house: House,
 
 
 @pytest.mark.slow
-async def test_what_hooks_change_reaches_the_model_and_the_tools(house: House, write: Write) -> None:
+async def test_what_hooks_change_reaches_the_model_and_the_tools(house: Machine, write: Write) -> None:
     house.says(ECHO)
     write("""
         export const P = async () => ({
@@ -119,7 +119,7 @@ GATE = "export const P = async () => ({ 'tool.execute.before': async (i, o) => {
     ],
 )
 async def test_a_gate_that_fails_refuses_the_call_and_the_turn_goes_on(
-    house: House, write: Write, body: str, reason: str
+    house: Machine, write: Write, body: str, reason: str
 ) -> None:
     house.says(ECHO)
     write(GATE % body)
@@ -141,7 +141,7 @@ async def test_a_gate_that_fails_refuses_the_call_and_the_turn_goes_on(
     ],
 )
 async def test_a_change_that_makes_no_sense_is_discarded_and_said(
-    house: House, write: Write, body: str, reason: str
+    house: Machine, write: Write, body: str, reason: str
 ) -> None:
     house.says(HELLO)
     write(
@@ -157,7 +157,7 @@ async def test_a_change_that_makes_no_sense_is_discarded_and_said(
 @pytest.mark.slow
 @pytest.mark.parametrize("work", ["await new Promise(() => {})", "while (true) {}"])
 async def test_a_hook_that_never_returns_is_ended_and_named_and_the_next_call_works(
-    house: House, write: Write, work: str, monkeypatch: pytest.MonkeyPatch
+    house: Machine, write: Write, work: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if work.startswith("while"):
         monkeypatch.setattr("instar.jshost.host._PING", 0.2)
@@ -179,7 +179,7 @@ async def test_a_hook_that_never_returns_is_ended_and_named_and_the_next_call_wo
 
 
 @pytest.mark.slow
-async def test_an_answer_that_comes_too_late_is_passed_over(house: House, write: Write) -> None:
+async def test_an_answer_that_comes_too_late_is_passed_over(house: Machine, write: Write) -> None:
     house.says("== turn\ntext: one\n== turn\ntext: two\n== turn\ntext: three\n")
     write("""
         const child = Math.random()
@@ -208,7 +208,7 @@ def test_a_hook_has_thirty_seconds_unless_it_says_otherwise() -> None:
 
 
 @pytest.mark.slow
-async def test_a_child_that_ends_again_and_again_is_left_alone(house: House, write: Write) -> None:
+async def test_a_child_that_ends_again_and_again_is_left_alone(house: Machine, write: Write) -> None:
     house.says("".join(f"== turn\ntext: {number}\n" for number in range(5)))
     write("""
         export const P = async () => ({ "text.complete": async () => process.kill(process.pid, "SIGKILL") })
@@ -220,7 +220,7 @@ async def test_a_child_that_ends_again_and_again_is_left_alone(house: House, wri
 
 
 async def test_what_a_plugin_prints_goes_to_the_log(
-    house: House, write: Write, caplog: pytest.LogCaptureFixture
+    house: Machine, write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "instar.jshost")
     house.says(HELLO)
@@ -237,7 +237,9 @@ async def test_what_a_plugin_prints_goes_to_the_log(
 
 
 @pytest.mark.slow
-async def test_events_come_in_order_and_a_slow_listener_holds_nothing_up(house: House, write: Write) -> None:
+async def test_events_come_in_order_and_a_slow_listener_holds_nothing_up(
+    house: Machine, write: Write
+) -> None:
     house.says(HELLO)
     write("""
         import { appendFileSync } from "node:fs"
@@ -263,7 +265,7 @@ LISTENER = "export const P = async () => ({ event: async ({ event }) => { if (%s
 
 
 async def test_a_listener_that_fails_again_and_again_is_named_once_and_hears_of_that_without_an_end(
-    house: House, write: Write, caplog: pytest.LogCaptureFixture
+    house: Machine, write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "instar.jshost")
     house.says(HELLO + HELLO)
@@ -281,7 +283,7 @@ async def test_a_listener_that_fails_again_and_again_is_named_once_and_hears_of_
 
 @pytest.mark.slow
 async def test_of_a_listener_that_fails_each_time_in_another_way_some_failures_are_published(
-    house: House, write: Write, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    house: Machine, write: Write, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("instar.jshost.host._MOST_NAMED", 2)
     house.says(HELLO)
@@ -307,7 +309,7 @@ async def test_of_a_listener_that_fails_each_time_in_another_way_some_failures_a
         "o.messages[0].info.time = o",
     ],
 )
-async def test_messages_that_are_none_are_discarded_and_said(house: House, write: Write, work: str) -> None:
+async def test_messages_that_are_none_are_discarded_and_said(house: Machine, write: Write, work: str) -> None:
     house.says(HELLO)
     write(
         "export const P = async () => ({ 'chat.messages.transform': async (i, o) => { WORK } })".replace(
@@ -324,7 +326,7 @@ async def test_messages_that_are_none_are_discarded_and_said(house: House, write
 
 @pytest.mark.slow
 async def test_a_config_hook_that_throws_or_never_ends_changes_nothing_and_is_named(
-    house: House, write: Write
+    house: Machine, write: Write
 ) -> None:
     for name, work in {
         "a": "throw new Error('no')",
@@ -350,7 +352,7 @@ async def test_a_config_hook_that_throws_or_never_ends_changes_nothing_and_is_na
     assert door.runtime.settings.config.data.get("username") != 1
 
 
-async def test_the_config_hook_changes_the_settings(house: House, write: Write) -> None:
+async def test_the_config_hook_changes_the_settings(house: Machine, write: Write) -> None:
     write(
         "export const P = async () => ({ config: async (c) => { c.agent = { poet: { prompt: 'Rhyme.' } } } })"
     )
@@ -362,7 +364,7 @@ async def test_the_config_hook_changes_the_settings(house: House, write: Write) 
 
 
 async def test_messages_are_pushed_removed_and_changed_and_history_stays_as_it_was(
-    house: House, write: Write
+    house: Machine, write: Write
 ) -> None:
     house.says("== turn\ntext: one\n== turn\ntext: two\n== turn\ntext: three\n")
     write("""
@@ -390,7 +392,7 @@ async def test_messages_are_pushed_removed_and_changed_and_history_stays_as_it_w
     assert [said(one) for one in stored][::2] == ["first", "second", "third"]
 
 
-async def test_a_message_that_a_hook_adds_needs_no_ids(house: House, write: Write) -> None:
+async def test_a_message_that_a_hook_adds_needs_no_ids(house: Machine, write: Write) -> None:
     write("""
         export const P = async () => ({
           "experimental.chat.messages.transform": async (i, o) => {
@@ -408,7 +410,7 @@ async def test_a_message_that_a_hook_adds_needs_no_ids(house: House, write: Writ
     assert not door.of("plugin.error")
 
 
-async def test_dispose_is_called_at_the_end(house: House, write: Write) -> None:
+async def test_dispose_is_called_at_the_end(house: Machine, write: Write) -> None:
     write("""
         import { writeFileSync } from "node:fs"
         export const P = async ({ directory }) => ({ dispose: async () => { writeFileSync(directory + "/gone", "") } })
@@ -418,7 +420,7 @@ async def test_dispose_is_called_at_the_end(house: House, write: Write) -> None:
     assert (house.folder / "gone").exists()
 
 
-async def test_a_failure_outside_of_a_call_is_named_and_ends_nothing(house: House, write: Write) -> None:
+async def test_a_failure_outside_of_a_call_is_named_and_ends_nothing(house: Machine, write: Write) -> None:
     house.says(HELLO)
     write("""
         export const P = async () => ({
@@ -434,7 +436,9 @@ async def test_a_failure_outside_of_a_call_is_named_and_ends_nothing(house: Hous
 
 
 @pytest.mark.slow
-async def test_a_transform_of_four_hundred_messages_is_sent_what_changed(house: House, write: Write) -> None:
+async def test_a_transform_of_four_hundred_messages_is_sent_what_changed(
+    house: Machine, write: Write
+) -> None:
     write(
         "const mark = async (i, o) => { o.messages.at(-1).info.mark = 1 }\n"
         "export const P = async () => ({ 'chat.messages.transform': mark })"

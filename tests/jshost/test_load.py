@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from tests.turn import House, said
 
 from instar.runtime import Options, Runtime
+from instar.testing import Machine, said
 
 Write = Callable[..., Path]
 
@@ -19,7 +19,7 @@ HELLO = "== turn\ntext: hello\n"
 BANG = "async () => ({ 'text.complete': async (i, o) => { o.text += '!' } })"
 
 
-async def answer(house: House) -> str:
+async def answer(house: Machine) -> str:
     house.says(HELLO)
     door = await house.open()
     assert not door.runtime.notices
@@ -47,7 +47,7 @@ async def answer(house: House) -> str:
     ],
 )
 async def test_a_module_offers_plugins_in_each_of_opencodes_forms(
-    house: House, write: Write, source: str, name: str, bangs: int
+    house: Machine, write: Write, source: str, name: str, bangs: int
 ) -> None:
     path = write(source, name, "own")
     house.settings(plugin=[path.as_uri()])
@@ -55,7 +55,7 @@ async def test_a_module_offers_plugins_in_each_of_opencodes_forms(
 
 
 @pytest.mark.slow
-async def test_a_plugin_is_given_its_options_and_what_opencode_gives(house: House, write: Write) -> None:
+async def test_a_plugin_is_given_its_options_and_what_opencode_gives(house: Machine, write: Write) -> None:
     path = write(
         """
         export default { id: "own", server: async (input, options) => ({
@@ -85,7 +85,7 @@ async def test_a_plugin_is_given_its_options_and_what_opencode_gives(house: Hous
 @pytest.mark.parametrize("folder", [".opencode/plugin", ".opencode/plugins", ".instar/plugins"])
 @pytest.mark.parametrize("at_home", [False, True])
 async def test_plugin_files_of_the_project_and_the_home_are_found(
-    house: House, write: Write, folder: str, at_home: bool
+    house: Machine, write: Write, folder: str, at_home: bool
 ) -> None:
     home = Path(house.environment["XDG_CONFIG_HOME"]) / folder[1:]
     write(f"export const P = {BANG}", "p.js", str(home) if at_home else folder)
@@ -104,7 +104,7 @@ async def test_plugin_files_of_the_project_and_the_home_are_found(
     ],
 )
 async def test_a_folder_is_loaded_by_its_package_json(
-    house: House, write: Write, package: dict[str, object], file: str
+    house: Machine, write: Write, package: dict[str, object], file: str
 ) -> None:
     write(json.dumps({"name": "x", "type": "module", **package}), "package.json", "own")
     write(f"export const P = {BANG}", Path(file).name, str(Path("own") / Path(file).parent))
@@ -134,7 +134,7 @@ BAD = {
 @pytest.mark.slow
 @pytest.mark.parametrize("source", BAD, ids=BAD)
 async def test_a_plugin_that_does_not_load_is_one_line_and_the_others_work(
-    house: House, write: Write, source: str, monkeypatch: pytest.MonkeyPatch
+    house: Machine, write: Write, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if "did not return" in BAD[source]:
         # Its neighbours are held to the same times.
@@ -152,7 +152,9 @@ async def test_a_plugin_that_does_not_load_is_one_line_and_the_others_work(
     assert said(await door.ask(await door.session(), "hi")) == "hello!!"
 
 
-async def test_what_needs_bun_says_so_where_node_runs_it(house: House, write: Write, tmp_path: Path) -> None:
+async def test_what_needs_bun_says_so_where_node_runs_it(
+    house: Machine, write: Write, tmp_path: Path
+) -> None:
     house.environment["PATH"] = str(programs(tmp_path, "node"))  # type: ignore[index]
     path = write("import { Glob } from 'bun'; export const P = async () => {}")
     (notice,) = (await house.open()).runtime.notices
@@ -178,7 +180,7 @@ def programs(folder: Path, *more: str) -> Path:
     ],
 )
 async def test_without_a_program_that_runs_it_javascript_is_one_line_and_python_plugins_work(
-    house: House, write: Write, tmp_path: Path, program: str | None, reason: str
+    house: Machine, write: Write, tmp_path: Path, program: str | None, reason: str
 ) -> None:
     there = programs(tmp_path)
     if program is not None:
@@ -200,7 +202,7 @@ async def test_without_a_program_that_runs_it_javascript_is_one_line_and_python_
     assert said(await door.ask(await door.session(), "hi")) == "hello?"
 
 
-async def test_a_module_finds_require_as_under_bun(house: House, write: Write) -> None:
+async def test_a_module_finds_require_as_under_bun(house: Machine, write: Write) -> None:
     write("""
         const { basename } = require("node:path")
         export const P = async () => ({ "text.complete": async (i, o) => { o.text = basename("/a/found") } })
@@ -210,7 +212,7 @@ async def test_a_module_finds_require_as_under_bun(house: House, write: Write) -
     assert said(await door.ask(await door.session(), "hi")) == "found"
 
 
-async def test_an_untrusted_projects_javascript_never_runs_and_is_named(house: House, write: Write) -> None:
+async def test_an_untrusted_projects_javascript_never_runs_and_is_named(house: Machine, write: Write) -> None:
     file = write(
         "import { writeFileSync } from 'node:fs'; writeFileSync('/tmp/never', ''); export const P = async () => {}"
     )

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.turn import House, said
 from tests.waiting import until
+
+from instar.testing import Machine, said
 
 Write = Callable[..., Path]
 Headers = dict[str, str]
@@ -100,7 +101,7 @@ export const P = async () => ({ auth: { provider: "own", methods: [], async load
 
 
 @pytest.fixture
-def own(house: House, write: Write, vendor: Vendor) -> Callable[[str], None]:
+def own(house: Machine, write: Write, vendor: Vendor) -> Callable[[str], None]:
     """Keep a login of the provider `own`, whose plugin sends its calls."""
     options = {"baseURL": vendor.url}
     house.settings(
@@ -122,7 +123,7 @@ def own(house: House, write: Write, vendor: Vendor) -> Callable[[str], None]:
 
 @pytest.mark.slow
 async def test_its_calls_are_sent_by_the_plugin_with_what_is_kept_of_the_login_then(
-    house: House, vendor: Vendor, own: Callable[[str], None]
+    house: Machine, vendor: Vendor, own: Callable[[str], None]
 ) -> None:
     door = await house.open(model="own/m")
     assert door.runtime.notices == []
@@ -141,7 +142,7 @@ async def test_its_calls_are_sent_by_the_plugin_with_what_is_kept_of_the_login_t
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("own")
-async def test_a_stopped_turn_ends_the_request_that_the_plugin_made(house: House, vendor: Vendor) -> None:
+async def test_a_stopped_turn_ends_the_request_that_the_plugin_made(house: Machine, vendor: Vendor) -> None:
     vendor.holds = True
     door = await house.open(model="own/m")
     session = await door.session()
@@ -165,7 +166,7 @@ async def test_a_stopped_turn_ends_the_request_that_the_plugin_made(house: House
     ],
 )
 async def test_what_it_cannot_send_fails_the_call_and_the_next_one_is_sent(
-    house: House, vendor: Vendor, own: Callable[[str], None], access: str, why: str
+    house: Machine, vendor: Vendor, own: Callable[[str], None], access: str, why: str
 ) -> None:
     own(access)
     door = await house.open(model="own/m")
@@ -181,7 +182,7 @@ async def test_what_it_cannot_send_fails_the_call_and_the_next_one_is_sent(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("own")
-async def test_a_refusal_reads_as_that_of_any_provider(house: House, vendor: Vendor) -> None:
+async def test_a_refusal_reads_as_that_of_any_provider(house: Machine, vendor: Vendor) -> None:
     vendor.status = 403
     door = await house.open(model="own/m")
     failed = await door.ask(await door.session(), "hi")
@@ -192,7 +193,7 @@ async def test_a_refusal_reads_as_that_of_any_provider(house: House, vendor: Ven
 
 @pytest.mark.slow
 async def test_a_server_that_is_not_there_is_tried_again(
-    house: House, write: Write, own: Callable[[str], None]
+    house: Machine, write: Write, own: Callable[[str], None]
 ) -> None:
     # Bound, and nobody listens: what connects is refused.
     with socket.socket() as closed:

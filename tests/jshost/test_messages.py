@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.turn import House
 
 from instar.message import WithParts, decode_with_parts
 from instar.plugin import points
+from instar.testing import Machine
 
 Write = Callable[..., Path]
 
@@ -47,7 +47,7 @@ EDITS: dict[str, Any] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("edit", EDITS, ids=EDITS)
 async def test_a_message_that_says_something_else_is_taken_over_and_one_that_does_not_stays(
-    house: House, write: Write, edit: str
+    house: Machine, write: Write, edit: str
 ) -> None:
     write(
         f"""

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.turn import House, said
 
 from instar.jshost.child import find_engine
 from instar.plugin import PromptBody, SessionBody
 from instar.runtime import Options, Runtime
 from instar.server.own_server import OwnServer
+from instar.testing import Machine, said
 
 Write = Callable[..., Path]
 
@@ -37,13 +37,13 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def modules(house: House, installed: Path, kept: Path) -> None:
+def modules(house: Machine, installed: Path, kept: Path) -> None:
     # What instar itself installs is installed once for all of these tests.
     house.environment |= {"XDG_CACHE_HOME": str(kept)}  # type: ignore[operator]
     (house.folder / "node_modules").symlink_to(installed)
 
 
-async def tools(house: House) -> dict[str, Any]:
+async def tools(house: Machine) -> dict[str, Any]:
     house.says("== turn\ntext: hello\n")
     door = await house.open()
     assert not door.runtime.notices
@@ -99,7 +99,7 @@ FIELDS = {
 
 @pytest.mark.usefixtures("modules")
 @pytest.mark.parametrize("zod", ["zod", "zod3"])
-async def test_arguments_of_both_zods_become_json_schema(house: House, write: Write, zod: str) -> None:
+async def test_arguments_of_both_zods_become_json_schema(house: Machine, write: Write, zod: str) -> None:
     write(f'import {{ z }} from "{zod}"\n{SHAPE}')
     found = (await tools(house))["t"]
     assert found["properties"] == FIELDS
@@ -122,7 +122,7 @@ export const P = async () => ({ tool: { t: { description: "T", args: {}, async e
 
 @pytest.mark.usefixtures("modules")
 @pytest.mark.parametrize("effect", ["effect", "effect4"])
-async def test_ask_works_awaited_and_through_effect(house: House, write: Write, effect: str) -> None:
+async def test_ask_works_awaited_and_through_effect(house: Machine, write: Write, effect: str) -> None:
     write(ASKING.replace("EFFECT", effect))
     house.settings(permission={"swim": "deny", "fly": "allow"})
     house.says("== turn\ntool: t {}\n== turn\ntext: {{tool}}\n")
@@ -152,7 +152,7 @@ export const Typed: Plugin = async ({ client }) => ({
 
 
 @pytest.fixture(params=["node", "bun"])
-def program(request: pytest.FixtureRequest, house: House, kept: Path, tmp_path: Path) -> str:
+def program(request: pytest.FixtureRequest, house: Machine, kept: Path, tmp_path: Path) -> str:
     """Each program that runs JavaScript; bun is installed from npm beside the cache."""
     if request.param == "bun":
         folder = kept / "bun"
@@ -166,7 +166,7 @@ def program(request: pytest.FixtureRequest, house: House, kept: Path, tmp_path: 
 
 
 async def test_typescript_that_counts_on_what_opencode_offers_asks_the_server_through_the_sdk(
-    house: House, write: Write, kept: Path, program: str
+    house: Machine, write: Write, kept: Path, program: str
 ) -> None:
     house.environment |= {"XDG_CACHE_HOME": str(kept)}  # type: ignore[operator]
     write(TYPED, "typed.ts")
@@ -199,7 +199,7 @@ ENDINGS = {
 @pytest.mark.usefixtures("program")
 @pytest.mark.parametrize("ending", ENDINGS)
 async def test_a_plugin_that_is_named_may_have_each_ending_that_bun_takes(
-    house: House, write: Write, kept: Path, ending: str
+    house: Machine, write: Write, kept: Path, ending: str
 ) -> None:
     house.environment |= {"XDG_CACHE_HOME": str(kept)}  # type: ignore[operator]
     house.settings(plugin=[str(write(ENDINGS[ending], f"own{ending}", "own"))])

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 from tests.jshost.registry import Registry
-from tests.turn import Door, House, results, said
 
 from instar.jshost.package import demand_host
 from instar.plugin.locate import LoadError
+from instar.testing import Machine, RuntimeUnderTest, results, said
 
 BANG = "export const P = async () => ({ 'text.complete': async (i, o) => { o.text += 'WORD' } })"
 
 
 @pytest.fixture
-def registry(house: House) -> Iterator[Registry]:
+def registry(house: Machine) -> Iterator[Registry]:
     made = Registry()
     # npm asks nobody else, and nothing of an earlier test is in its cache.
     house.environment |= {"npm_config_registry": made.url, "npm_config_fetch_retries": "0"}  # type: ignore[operator]
@@ -26,17 +26,17 @@ def registry(house: House) -> Iterator[Registry]:
     made.close()
 
 
-def cache(house: House) -> Path:
+def cache(house: Machine) -> Path:
     return Path(house.environment["XDG_CACHE_HOME"]) / "instar" / "npm"
 
 
-async def answer(house: House, door: Door) -> str:
+async def answer(house: Machine, door: RuntimeUnderTest) -> str:
     return said(await door.ask(await door.session(), "hi"))
 
 
 @pytest.mark.slow
 async def test_a_package_is_installed_once_with_its_lock_and_never_runs_its_scripts(
-    house: House, registry: Registry
+    house: Machine, registry: Registry
 ) -> None:
     ran = house.folder / "ran"
     registry.publish("dep", "2.0.0", {"index.js": "export const word = '!'"}, main="index.js")
@@ -67,7 +67,7 @@ async def test_a_package_is_installed_once_with_its_lock_and_never_runs_its_scri
 
 @pytest.mark.slow
 async def test_two_that_install_a_package_at_once_use_the_one_that_was_there_first(
-    house: House, registry: Registry
+    house: Machine, registry: Registry
 ) -> None:
     registry.publish("plug", "1.0.0", {"index.js": BANG.replace("WORD", "!")}, main="index.js")
     registry.together = threading.Barrier(2)
@@ -75,7 +75,7 @@ async def test_two_that_install_a_package_at_once_use_the_one_that_was_there_fir
     house.says("== turn\ntext: hello\n")
     folder = cache(house) / "plug@latest"
 
-    async def opened() -> tuple[Door, int]:
+    async def opened() -> tuple[RuntimeUnderTest, int]:
         door = await house.open()
         return door, folder.stat().st_ino
 
@@ -88,7 +88,7 @@ async def test_two_that_install_a_package_at_once_use_the_one_that_was_there_fir
 
 @pytest.mark.slow
 async def test_an_install_that_was_changed_is_made_anew_and_what_runs_for_the_model_cannot_change_it(
-    house: House, registry: Registry
+    house: Machine, registry: Registry
 ) -> None:
     registry.publish("@team/plug", "1.0.0", {"index.js": BANG.replace("WORD", "!")}, main="index.js")
     house.settings(plugin=["@team/plug"], permission={"*": "allow"})
@@ -126,7 +126,7 @@ async def test_an_install_that_was_changed_is_made_anew_and_what_runs_for_the_mo
     ],
 )
 async def test_a_package_that_is_not_there_is_one_line(
-    house: House, registry: Registry, spec: str, reason: str
+    house: Machine, registry: Registry, spec: str, reason: str
 ) -> None:
     registry.publish("plug", "1.0.0", {"index.js": BANG})
     house.settings(plugin=[spec])
@@ -139,7 +139,7 @@ async def test_a_package_that_is_not_there_is_one_line(
 
 @pytest.mark.slow
 async def test_a_package_that_needs_another_opencode_is_one_line_and_one_that_fits_works(
-    house: House, registry: Registry
+    house: Machine, registry: Registry
 ) -> None:
     newer, same = {"opencode": ">=99"}, {"opencode": "^1.18.0", "node": ">=99"}
     registry.publish(
@@ -180,7 +180,7 @@ def test_a_package_fits_where_npms_range_of_its_engines_holds_the_opencode_that_
 
 @pytest.mark.slow
 async def test_bytes_that_are_not_what_the_registry_announced_are_refused(
-    house: House, registry: Registry
+    house: Machine, registry: Registry
 ) -> None:
     registry.publish("plug", "1.0.0", {"index.js": BANG})
     registry.lies = True
@@ -220,7 +220,7 @@ LOCK = {
     ],
 )
 async def test_an_install_that_is_not_sound_is_one_line_and_leaves_nothing_behind(
-    house: House, tmp_path: Path, work: str, reason: str, monkeypatch: pytest.MonkeyPatch
+    house: Machine, tmp_path: Path, work: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if work.startswith("sleep"):
         monkeypatch.setattr("instar.jshost.package._TIMEOUT", 0.5)
@@ -238,7 +238,7 @@ async def test_an_install_that_is_not_sound_is_one_line_and_leaves_nothing_behin
 
 
 @pytest.mark.slow
-async def test_what_is_missing_of_an_install_is_installed_anew(house: House, registry: Registry) -> None:
+async def test_what_is_missing_of_an_install_is_installed_anew(house: Machine, registry: Registry) -> None:
     registry.publish("plug", "1.0.0", {"index.js": BANG.replace("WORD", "!")}, main="index.js")
     house.settings(plugin=["plug"])
     await house.open()
@@ -254,7 +254,7 @@ async def test_what_is_missing_of_an_install_is_installed_anew(house: House, reg
 
 @pytest.mark.slow
 async def test_the_bare_name_of_the_original_selects_our_own_and_npm_selects_the_original(
-    house: House, registry: Registry
+    house: Machine, registry: Registry
 ) -> None:
     registry.publish("opencode-evolve", "0.1.0", {"index.js": BANG.replace("WORD", "?")}, main="index.js")
     house.settings(plugin=["npm:opencode-evolve"])
@@ -267,7 +267,7 @@ async def test_the_bare_name_of_the_original_selects_our_own_and_npm_selects_the
     assert ours.runtime.instance.plugins.loaded[0].host is None
 
 
-async def test_without_npm_a_package_is_one_line(house: House, tmp_path: Path) -> None:
+async def test_without_npm_a_package_is_one_line(house: Machine, tmp_path: Path) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in ("sh", "git", "node"):

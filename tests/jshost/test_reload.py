@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.turn import Door, House, reload, results, said
+from tests.turn import reload
 from tests.waiting import until
+
+from instar.testing import Machine, RuntimeUnderTest, results, said
 
 Write = Callable[..., Path]
 
@@ -36,20 +38,20 @@ def tag(write: Write) -> Callable[..., Path]:
     return tagged
 
 
-async def tags(door: Door) -> dict[str, str]:
+async def tags(door: RuntimeUnderTest) -> dict[str, str]:
     """What each plugin adds to an answer, and the child that it runs in."""
     answer = said(await door.ask(await door.session(), "hello"))
     found = [word.partition(":") for word in answer.split()[1:]]
     return {text: child for text, _, child in found}
 
 
-def hosts(door: Door) -> list[Any]:
+def hosts(door: RuntimeUnderTest) -> list[Any]:
     return [one.host for one in door.runtime.instance.plugins.loaded]
 
 
 @pytest.mark.slow
 async def test_one_that_changed_is_loaded_anew_one_that_is_broken_stays_and_one_that_is_gone_ends(
-    house: House, tag: Callable[..., Path]
+    house: Machine, tag: Callable[..., Path]
 ) -> None:
     house.says(ECHO)
     gone = house.folder / "gone"
@@ -86,7 +88,7 @@ async def test_one_that_changed_is_loaded_anew_one_that_is_broken_stays_and_one_
 
 
 @pytest.mark.slow
-async def test_other_options_and_a_new_entry_are_taken_up(house: House, tag: Callable[..., Path]) -> None:
+async def test_other_options_and_a_new_entry_are_taken_up(house: Machine, tag: Callable[..., Path]) -> None:
     house.says(ECHO)
     path = tag("mine", folder="own")
     door = await house.open()
@@ -103,7 +105,7 @@ async def test_other_options_and_a_new_entry_are_taken_up(house: House, tag: Cal
 
 @pytest.mark.slow
 async def test_of_a_plugin_that_is_a_folder_every_file_counts_and_no_package(
-    house: House, write: Write
+    house: Machine, write: Write
 ) -> None:
     house.says(ECHO)
     write("""
@@ -126,7 +128,7 @@ async def test_of_a_plugin_that_is_a_folder_every_file_counts_and_no_package(
 
 @pytest.mark.slow
 async def test_a_tool_that_is_at_work_ends_its_work_in_the_child_that_it_began_in(
-    house: House, write: Write
+    house: Machine, write: Write
 ) -> None:
     tool = """
         import { existsSync, writeFileSync } from "node:fs"
@@ -155,7 +157,7 @@ async def test_a_tool_that_is_at_work_ends_its_work_in_the_child_that_it_began_i
 
 @pytest.mark.slow
 async def test_what_one_contributed_goes_with_it_by_the_name_that_its_code_gives_it(
-    house: House, write: Write
+    house: Machine, write: Write
 ) -> None:
     source = """
         export default { id: "own", server: async ({ experimental_workspace }) => {

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.turn import House, calls_of, results, said
 from tests.waiting import until
 
 from instar.approval.permissions import Reply
 from instar.event import PermissionAsked
 from instar.message import ToolCompleted
+from instar.testing import Machine, calls_of, results, said
 
 Write = Callable[..., Path]
 
@@ -33,7 +33,7 @@ def tool(write: Write, body: str) -> None:
 
 
 async def test_a_tool_is_offered_with_its_json_schema_and_called_with_what_opencode_gives(
-    house: House, write: Write
+    house: Machine, write: Write
 ) -> None:
     house.says(CALL)
     tool(
@@ -94,7 +94,7 @@ async def test_a_tool_is_offered_with_its_json_schema_and_called_with_what_openc
     ],
 )
 async def test_what_a_tool_returns_or_throws_is_what_the_model_reads(
-    house: House, write: Write, body: str, output: str
+    house: Machine, write: Write, body: str, output: str
 ) -> None:
     house.settings(permission={"swim": "deny", "fly": "allow"})
     house.says(CALL)
@@ -107,7 +107,7 @@ async def test_what_a_tool_returns_or_throws_is_what_the_model_reads(
 
 
 async def test_a_call_that_a_person_rejects_ends_the_turn_whatever_its_plugin_makes_of_it(
-    house: House, write: Write
+    house: Machine, write: Write
 ) -> None:
     async def rejects(_asked: PermissionAsked) -> Reply:
         return "reject"
@@ -124,7 +124,7 @@ async def test_a_call_that_a_person_rejects_ends_the_turn_whatever_its_plugin_ma
     assert len(house.requests()) == 1
 
 
-async def test_a_call_asks_for_nothing_but_what_its_tool_asks_for(house: House, write: Write) -> None:
+async def test_a_call_asks_for_nothing_but_what_its_tool_asks_for(house: Machine, write: Write) -> None:
     house.settings(permission={"weather": {"*": "ask", "Rome": "allow", "Oslo": "deny"}})
     house.says(CALL)
     tool(
@@ -142,7 +142,7 @@ async def test_a_call_asks_for_nothing_but_what_its_tool_asks_for(house: House, 
 
 
 @pytest.mark.slow
-async def test_a_tool_whose_name_is_denied_is_not_there(house: House, write: Write) -> None:
+async def test_a_tool_whose_name_is_denied_is_not_there(house: Machine, write: Write) -> None:
     house.settings(permission={"weather": "deny"})
     house.says(CALL)
     tool(write, "return 'it was called'")
@@ -154,7 +154,7 @@ async def test_a_tool_whose_name_is_denied_is_not_there(house: House, write: Wri
     assert "it was called" not in found
 
 
-async def test_an_aborted_call_is_told_by_its_signal(house: House, write: Write) -> None:
+async def test_an_aborted_call_is_told_by_its_signal(house: Machine, write: Write) -> None:
     house.says(CALL)
     tool(
         write,
@@ -177,7 +177,7 @@ async def test_an_aborted_call_is_told_by_its_signal(house: House, write: Write)
 
 @pytest.mark.slow
 async def test_what_a_tool_does_after_its_call_is_refused_or_passed_over(
-    house: House, write: Write, caplog: pytest.LogCaptureFixture
+    house: Machine, write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "instar.jshost")
     house.says(CALL)
@@ -199,7 +199,7 @@ async def test_what_a_tool_does_after_its_call_is_refused_or_passed_over(
     assert "refused method=metadata" not in caplog.text
 
 
-async def test_arguments_that_do_not_fit_never_reach_the_tool(house: House, write: Write) -> None:
+async def test_arguments_that_do_not_fit_never_reach_the_tool(house: Machine, write: Write) -> None:
     house.says(CALL.replace('"Rome"', "7"))
     tool(write, "throw new Error('it was called')")
     door = await house.open()

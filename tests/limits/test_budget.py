@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from tests.loopback import Loopback, hang, status, text
-from tests.turn import PATIENCE, Door, House, answer_of, said
 from tests.waiting import SOON, until
 
 from instar.limits.budget import FIRST, LONGEST, Breaker, count_failure, pause_left, tried
 from instar.message import CacheTokens, Origin, Tokens
 from instar.plugin import PromptBody, points
 from instar.store import PutUsage, Usage
+from instar.testing import TIMEOUT, Machine, RuntimeUnderTest, answer_of, said
 
 pytest_plugins = ["tests.turn", "tests.loopback"]
 
@@ -20,12 +20,12 @@ NEAR = {"day": {"tokens": 20_000}}
 """A call may come to 33,000 tokens (`Loopback.settings`): each waits for the one before it."""
 
 
-async def opened(house: House, loopback: Loopback, **limits: Any) -> Door:
+async def opened(house: Machine, loopback: Loopback, **limits: Any) -> RuntimeUnderTest:
     house.settings(provider=loopback.settings, limits=limits)
     return await house.open(model="local/m")
 
 
-def judging(door: Door, hook: str, heard: list[str]) -> None:
+def judging(door: RuntimeUnderTest, hook: str, heard: list[str]) -> None:
     """A plugin that asks a model in a hook on the answer's text."""
     client = door.runtime.plugin_input(door.runtime.settings)("judge").client
 
@@ -39,14 +39,14 @@ def judging(door: Door, hook: str, heard: list[str]) -> None:
 
 
 async def test_a_hook_on_a_call_under_way_that_asks_a_model_does_not_wait_for_that_call(
-    house: House, loopback: Loopback
+    house: Machine, loopback: Loopback
 ) -> None:
     """It would wait for ever: the call waits for the hook. Both may not go over, so the inner one is refused."""
     door = await opened(house, loopback, **NEAR)
     heard: list[str] = []
     judging(door, "experimental.text.complete", heard)
     answer = await asyncio.wait_for(
-        door.client.prompt(await door.session(), PromptBody.text("go")), PATIENCE / 2
+        door.client.prompt(await door.session(), PromptBody.text("go")), TIMEOUT / 2
     )
     assert said(answer) == "hello"
     assert len(loopback.asked) == 1
@@ -54,7 +54,7 @@ async def test_a_hook_on_a_call_under_way_that_asks_a_model_does_not_wait_for_th
 
 
 async def test_a_hook_on_a_call_under_way_may_ask_a_model_where_no_limit_is_near(
-    house: House, loopback: Loopback
+    house: Machine, loopback: Loopback
 ) -> None:
     door = await opened(house, loopback, day={"tokens": 1_000_000})
     heard: list[str] = []
@@ -64,7 +64,7 @@ async def test_a_hook_on_a_call_under_way_may_ask_a_model_where_no_limit_is_near
 
 
 @pytest.mark.slow
-async def test_a_hook_after_the_call_may_ask_a_model_near_a_limit(house: House, loopback: Loopback) -> None:
+async def test_a_hook_after_the_call_may_ask_a_model_near_a_limit(house: Machine, loopback: Loopback) -> None:
     door = await opened(house, loopback, **NEAR)
     heard: list[str] = []
     judging(door, points.MESSAGE_COMPLETED.name, heard)
@@ -75,7 +75,7 @@ async def test_a_hook_after_the_call_may_ask_a_model_near_a_limit(house: House, 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["aborted", "refused"])
 async def test_a_call_that_ended_badly_keeps_nobody_waiting(
-    house: House, loopback: Loopback, how: str
+    house: Machine, loopback: Loopback, how: str
 ) -> None:
     answers = {"aborted": hang(), "refused": status(400)}
     loopback.answer = lambda number, body: answers[how] if number == 1 else text("well")
@@ -94,7 +94,7 @@ async def test_a_call_that_ended_badly_keeps_nobody_waiting(
 
 
 async def test_a_call_that_will_be_tried_again_keeps_nobody_waiting_meanwhile(
-    house: House, loopback: Loopback
+    house: Machine, loopback: Loopback
 ) -> None:
     loopback.answer = lambda number, body: status(429, retry_after="60") if number == 1 else text("well")
     door = await opened(house, loopback, **NEAR)
@@ -107,7 +107,7 @@ async def test_a_call_that_will_be_tried_again_keeps_nobody_waiting_meanwhile(
     await door.client.abort(first)
 
 
-async def test_a_call_that_waits_for_another_can_be_aborted(house: House, loopback: Loopback) -> None:
+async def test_a_call_that_waits_for_another_can_be_aborted(house: Machine, loopback: Loopback) -> None:
     loopback.answer = lambda number, body: hang()
     door = await opened(house, loopback, **NEAR)
     first, second = await door.session(), await door.session()
@@ -121,7 +121,7 @@ async def test_a_call_that_waits_for_another_can_be_aborted(house: House, loopba
 
 
 @pytest.mark.slow
-async def test_two_runtimes_of_one_process_spend_from_one_budget(house: House, loopback: Loopback) -> None:
+async def test_two_runtimes_of_one_process_spend_from_one_budget(house: Machine, loopback: Loopback) -> None:
     loopback.answer = lambda number, body: text("well", tokens=(12_000, 0))
     loopback.slow = 0.05
     doors = [await opened(house, loopback, **NEAR) for _ in range(4)]
@@ -132,7 +132,7 @@ async def test_two_runtimes_of_one_process_spend_from_one_budget(house: House, l
 
 
 async def test_a_pause_is_not_used_up_by_a_call_that_a_limit_forbids(
-    house: House, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
+    house: Machine, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else what may call would wait once more for one that was never made."""
     monkeypatch.setattr("instar.limits.budget.FIRST", 0.2)

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from tests import started
-from tests.turn import PATIENCE, House, results, said
 from tests.waiting import SOON
 
 from instar.approval.permissions import Reply, always_once
 from instar.event import PermissionAsked
 from instar.message import text_of
 from instar.plugin import CommandBody, Invalid, PromptBody, Tool, ToolContext, ToolResult
+from instar.testing import TIMEOUT, Machine, results, said
 
 pytest_plugins = ["tests.turn"]
 
@@ -22,19 +22,19 @@ CALL = '== turn\ntool: notes_echo {"text": "hi"}\n== turn\ntext: done\n'
 
 
 @pytest.fixture
-def notes(lab: Any, house: House) -> Any:
+def notes(lab: Any, house: Machine) -> Any:
     """The raw server, as the block of the person's own configuration."""
     house.settings(mcp={"notes": {**lab.raw(), "cwd": str(lab.folder)}})
     house.says(CALL)
     return lab
 
 
-def offered(house: House, request: int = -1) -> list[str]:
+def offered(house: Machine, request: int = -1) -> list[str]:
     return [tool["function"]["name"] for tool in house.requests()[request]["tools"]]
 
 
 @pytest.mark.slow
-async def test_the_model_is_offered_a_servers_tools_and_calls_one(house: House, notes: Any) -> None:
+async def test_the_model_is_offered_a_servers_tools_and_calls_one(house: Machine, notes: Any) -> None:
     door = await house.open()
     session = await door.session()
     assert notes.sent() == [], "nothing is started before it is needed"
@@ -57,7 +57,7 @@ SETTING = """
 
 
 @pytest.mark.slow
-async def test_a_plugin_adds_a_server_by_its_config_hook(house: House, lab: Any) -> None:
+async def test_a_plugin_adds_a_server_by_its_config_hook(house: Machine, lab: Any) -> None:
     house.says(CALL)
     blocks = json.dumps({"notes": {**lab.raw(), "cwd": str(lab.folder)}})
     house.plugin(SETTING.replace("BLOCKS", repr(blocks)))
@@ -75,7 +75,7 @@ async def test_a_plugin_adds_a_server_by_its_config_hook(house: House, lab: Any)
 
 
 @pytest.mark.slow
-async def test_a_plugin_changes_the_servers_that_the_settings_name(house: House, notes: Any) -> None:
+async def test_a_plugin_changes_the_servers_that_the_settings_name(house: Machine, notes: Any) -> None:
     server = {**notes.raw(), "cwd": str(notes.folder)}
     blocks = json.dumps({"notes": {**server, "enabled": False}, "more": server})
     house.plugin(SETTING.replace("BLOCKS", repr(blocks)))
@@ -86,7 +86,7 @@ async def test_a_plugin_changes_the_servers_that_the_settings_name(house: House,
     await door.runtime.close()
 
 
-async def test_a_rule_by_the_tools_name_denies_it_and_takes_it_away(house: House, notes: Any) -> None:
+async def test_a_rule_by_the_tools_name_denies_it_and_takes_it_away(house: Machine, notes: Any) -> None:
     settings = json.loads((house.home / "instar.json").read_text())
     house.settings(**settings, permission={"notes_*": "deny"})
     door = await house.open()
@@ -97,7 +97,9 @@ async def test_a_rule_by_the_tools_name_denies_it_and_takes_it_away(house: House
 
 
 @pytest.mark.slow
-async def test_another_tool_invokes_a_servers_tool_unless_a_rule_denies_it(house: House, notes: Any) -> None:
+async def test_another_tool_invokes_a_servers_tool_unless_a_rule_denies_it(
+    house: Machine, notes: Any
+) -> None:
     async def relay(args: Any, ctx: ToolContext) -> ToolResult:
         return await ctx.invoke("notes_echo", {"text": "hi"})
 
@@ -115,7 +117,7 @@ async def test_another_tool_invokes_a_servers_tool_unless_a_rule_denies_it(house
 
 
 @pytest.mark.slow
-async def test_a_call_that_must_be_asked_about_is_asked_by_name(house: House, notes: Any) -> None:
+async def test_a_call_that_must_be_asked_about_is_asked_by_name(house: Machine, notes: Any) -> None:
     settings = json.loads((house.home / "instar.json").read_text())
     house.settings(**settings, permission={"notes_*": "ask"})
     asked: list[PermissionAsked] = []
@@ -132,7 +134,7 @@ async def test_a_call_that_must_be_asked_about_is_asked_by_name(house: House, no
 
 @pytest.mark.slow
 async def test_a_changed_description_is_shown_to_the_person_and_asked_about(
-    house: House, notes: Any, make_tool: Any
+    house: Machine, notes: Any, make_tool: Any
 ) -> None:
     door = await house.open()
     await door.ask(await door.session(), "go")
@@ -156,7 +158,7 @@ async def test_a_changed_description_is_shown_to_the_person_and_asked_about(
 
 @pytest.mark.slow
 async def test_with_nobody_there_a_changed_tool_is_left_out_and_said(
-    house: House, notes: Any, make_tool: Any
+    house: Machine, notes: Any, make_tool: Any
 ) -> None:
     door = await house.open()
     await door.ask(await door.session(), "go")
@@ -172,7 +174,7 @@ async def test_with_nobody_there_a_changed_tool_is_left_out_and_said(
 
 @pytest.mark.slow
 async def test_what_auto_allows_are_calls_and_not_changed_descriptions(
-    house: House, notes: Any, make_tool: Any
+    house: Machine, notes: Any, make_tool: Any
 ) -> None:
     door = await house.open()
     await door.ask(await door.session(), "go")
@@ -186,7 +188,7 @@ async def test_what_auto_allows_are_calls_and_not_changed_descriptions(
 
 @pytest.mark.slow
 async def test_a_rule_of_the_person_takes_changes_without_asking(
-    house: House, notes: Any, make_tool: Any
+    house: Machine, notes: Any, make_tool: Any
 ) -> None:
     settings = json.loads((house.home / "instar.json").read_text())
     house.settings(**settings, permission={"mcp": "allow"})
@@ -201,7 +203,7 @@ async def test_a_rule_of_the_person_takes_changes_without_asking(
 
 
 @pytest.mark.slow
-async def test_a_server_that_cannot_start_costs_one_line_and_the_turn_goes_on(house: House) -> None:
+async def test_a_server_that_cannot_start_costs_one_line_and_the_turn_goes_on(house: Machine) -> None:
     house.settings(mcp={"notes": {"type": "local", "command": ["no-such-program"]}})
     house.says('== when ""\ntext: fine\n')
     door = await house.open()
@@ -215,7 +217,7 @@ async def test_a_server_that_cannot_start_costs_one_line_and_the_turn_goes_on(ho
 
 @pytest.mark.slow
 async def test_a_server_that_dies_during_a_call_costs_that_call_only(
-    house: House, notes: Any, make_tool: Any
+    house: Machine, notes: Any, make_tool: Any
 ) -> None:
     notes.offers(make_tool("die"))
     house.says("== turn\ntool: notes_die {}\n== turn\ntext: went on\n")
@@ -227,7 +229,7 @@ async def test_a_server_that_dies_during_a_call_costs_that_call_only(
 
 @pytest.mark.slow
 async def test_a_large_result_is_cut_for_the_model_and_kept_in_a_file(
-    house: House, notes: Any, make_tool: Any
+    house: Machine, notes: Any, make_tool: Any
 ) -> None:
     notes.offers(make_tool("large"))
     house.says('== turn\ntool: notes_large {"size": 10000000}\n== turn\ntext: done\n')
@@ -241,7 +243,7 @@ async def test_a_large_result_is_cut_for_the_model_and_kept_in_a_file(
 
 @pytest.mark.slow
 async def test_an_abort_ends_the_call_and_closing_ends_the_server(
-    house: House, notes: Any, make_tool: Any, is_alive: Any
+    house: Machine, notes: Any, make_tool: Any, is_alive: Any
 ) -> None:
     notes.offers(make_tool("hang"))
     house.settings(mcp={"notes": {**notes.raw("family"), "cwd": str(notes.folder)}})
@@ -260,7 +262,7 @@ async def test_an_abort_ends_the_call_and_closing_ends_the_server(
 
 
 @pytest.mark.slow
-async def test_an_abort_does_not_wait_for_a_server_that_hangs(house: House, notes: Any) -> None:
+async def test_an_abort_does_not_wait_for_a_server_that_hangs(house: Machine, notes: Any) -> None:
     house.settings(mcp={"notes": {**notes.raw("silent"), "cwd": str(notes.folder)}})
     door = await house.open()
     session = await door.session()
@@ -269,7 +271,7 @@ async def test_an_abort_does_not_wait_for_a_server_that_hangs(house: House, note
     assert await asyncio.wait_for(door.client.abort(session), SOON)
 
 
-async def test_servers_of_a_folder_that_is_not_trusted_are_not_started(house: House, lab: Any) -> None:
+async def test_servers_of_a_folder_that_is_not_trusted_are_not_started(house: Machine, lab: Any) -> None:
     house.says(CALL)
     block = {"notes": {**lab.raw(), "cwd": str(lab.folder)}}
     (house.folder / "opencode.json").write_text(json.dumps({"mcp": block}))
@@ -289,21 +291,21 @@ main(sys.argv[1:], lambda code: print(sorted(name for name in sys.modules if nam
 
 
 @pytest.mark.slow
-def test_the_sdk_is_not_imported_before_a_step_needs_it(house: House, lab: Any) -> None:
+def test_the_sdk_is_not_imported_before_a_step_needs_it(house: Machine, lab: Any) -> None:
     house.settings(mcp={"notes": {**lab.raw(), "cwd": str(lab.folder)}})
     done = subprocess.run(
         [sys.executable, "-c", PROBE, "session", "list"],
         cwd=house.folder,
         env=dict(house.environment),
         capture_output=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         check=True,
     )
     assert done.stderr.decode().splitlines()[-1] == "[]"
     assert lab.sent() == []
 
 
-def instar(house: House, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def instar(house: Machine, *arguments: str) -> "subprocess.CompletedProcess[str]":
     done = started.run([*arguments], cwd=house.folder, environment=house.environment)
     found = subprocess.CompletedProcess(
         done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
@@ -313,7 +315,7 @@ def instar(house: House, *arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.slow
-def test_mcp_list_prints_each_server_with_its_tools_or_what_is_wrong(house: House, lab: Any) -> None:
+def test_mcp_list_prints_each_server_with_its_tools_or_what_is_wrong(house: Machine, lab: Any) -> None:
     block = {
         "notes": {**lab.raw(), "cwd": str(lab.folder)},
         "gone": {"type": "local", "command": ["no-such"]},
@@ -337,7 +339,7 @@ def test_mcp_list_prints_each_server_with_its_tools_or_what_is_wrong(house: Hous
     assert "no such program" in found[1]["error"]
 
 
-def test_mcp_list_without_servers_says_where_they_would_stand(house: House) -> None:
+def test_mcp_list_without_servers_says_where_they_would_stand(house: Machine) -> None:
     done = instar(house, "mcp", "list")
     assert (done.returncode, done.stdout) == (0, "")
     assert "the mcp block of opencode.json" in done.stderr
@@ -345,7 +347,7 @@ def test_mcp_list_without_servers_says_where_they_would_stand(house: House) -> N
 
 @pytest.mark.slow
 async def test_mcp_approve_shows_what_changed_and_approves_it(
-    house: House, notes: Any, make_tool: Any
+    house: Machine, notes: Any, make_tool: Any
 ) -> None:
     door = await house.open()
     await door.ask(await door.session(), "go")
@@ -363,7 +365,7 @@ async def test_mcp_approve_shows_what_changed_and_approves_it(
 
 
 @pytest.mark.slow
-def test_run_says_in_one_line_which_server_is_missing(house: House) -> None:
+def test_run_says_in_one_line_which_server_is_missing(house: Machine) -> None:
     house.settings(mcp={"gone": {"type": "local", "command": ["no-such"]}})
     house.says('== when ""\ntext: fine\n')
     done = instar(house, "run", "-m", "scripted/x", "--title", "t", "hi")
@@ -374,7 +376,7 @@ def test_run_says_in_one_line_which_server_is_missing(house: House) -> None:
 
 @pytest.mark.slow
 async def test_an_abort_while_a_change_is_asked_about_asks_again_at_the_next_step(
-    house: House, notes: Any, make_tool: Any
+    house: Machine, notes: Any, make_tool: Any
 ) -> None:
     door = await house.open()
     await door.ask(await door.session(), "go")
@@ -402,7 +404,7 @@ async def test_an_abort_while_a_change_is_asked_about_asks_again_at_the_next_ste
 
 @pytest.mark.slow
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/mcp", "http://127.0.0.1:{port}/mcp"])
-async def test_a_remote_server_that_is_not_one_shows_no_traceback(house: House, url: str) -> None:
+async def test_a_remote_server_that_is_not_one_shows_no_traceback(house: Machine, url: str) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         body = b"<html>welcome</html>"
@@ -423,7 +425,7 @@ async def test_a_remote_server_that_is_not_one_shows_no_traceback(house: House, 
 
 
 @pytest.mark.slow
-async def test_a_servers_prompt_is_a_command(house: House, lab: Any) -> None:
+async def test_a_servers_prompt_is_a_command(house: Machine, lab: Any) -> None:
     house.settings(mcp={"calc": {**lab.sdk(), "cwd": str(lab.folder)}})
     house.says('== when ""\ntext: {{user}}\n')
     door = await house.open()
@@ -435,7 +437,7 @@ async def test_a_servers_prompt_is_a_command(house: House, lab: Any) -> None:
 
 
 @pytest.mark.slow
-async def test_a_shell_command_in_a_servers_prompt_does_not_run(house: House, lab: Any) -> None:
+async def test_a_shell_command_in_a_servers_prompt_does_not_run(house: Machine, lab: Any) -> None:
     source = (lab.folder / "sdk_server.py").read_text()
     mark = lab.folder / "ran"
     (lab.folder / "sdk_server.py").write_text(source.replace("Say hello to", f"!`touch {mark}` hello"))
@@ -462,7 +464,7 @@ def resource(server: str, uri: str = "note://today") -> dict[str, Any]:
 
 @pytest.mark.slow
 async def test_a_resource_that_is_attached_to_a_prompt_is_read_and_shown_to_the_model(
-    lab: Any, house: House
+    lab: Any, house: Machine
 ) -> None:
     house.settings(mcp={"calc": {**lab.sdk(), "cwd": str(lab.folder)}})
     house.says('== when ""\ntext: heard\n')

@@ -4,10 +4,10 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from tests.turn import House, results
 
 from instar.plugin.custom import load_tools
 from instar.settings.trust import CodeVerdict as Judged
+from instar.testing import Machine, results
 
 pytest_plugins = ["tests.turn"]
 
@@ -37,7 +37,7 @@ def put(folder: Path, name: str, source: str) -> Path:
     return path
 
 
-async def test_a_projects_tool_file_can_be_called_by_the_model(house: House) -> None:
+async def test_a_projects_tool_file_can_be_called_by_the_model(house: Machine) -> None:
     put(house.folder, ".opencode/tool/greet.py", SHORT_TOOL)
     put(house.folder, ".instar/tools/long.py", LONG)
     house.says("""
@@ -61,7 +61,7 @@ async def test_a_projects_tool_file_can_be_called_by_the_model(house: House) -> 
     assert door.runtime.notices == []
 
 
-async def test_a_tool_of_a_folder_that_is_not_trusted_is_not_run_and_is_named(house: House) -> None:
+async def test_a_tool_of_a_folder_that_is_not_trusted_is_not_run_and_is_named(house: Machine) -> None:
     path = put(house.folder, ".opencode/tool/evil.py", f"open({str(house.folder / 'ran')!r}, 'w')")
     mine = put(house.home, "tools/mine.py", SHORT_TOOL)
     house.environment = {**house.environment, "INSTAR_TRUST": ""}

@@ -1,7 +1,9 @@
 """A plugin that ends the program (``sys.exit``) has failed, and ends nothing: neither instar nor another plugin."""
 
 import pytest
-from tests.turn import House, house, results, said
+from tests.turn import house
+
+from instar.testing import Machine, results, said
 
 __all__ = ["house"]
 
@@ -10,7 +12,7 @@ ECHO = '== turn\ntool: bash {"command": "echo hi"}\n== turn\ntext: {{tool}}\n'
 
 
 @pytest.mark.parametrize("at_load", [True, False])
-async def test_one_that_exits_while_it_loads_is_one_line(house: House, at_load: bool) -> None:
+async def test_one_that_exits_while_it_loads_is_one_line(house: Machine, at_load: bool) -> None:
     house.plugin(
         "import sys\n" + ("sys.exit(3)" if at_load else "async def p(i, o=None):\n    sys.exit(3)\n"), "a"
     )
@@ -21,7 +23,7 @@ async def test_one_that_exits_while_it_loads_is_one_line(house: House, at_load: 
     assert door.runtime.instance.plugins.names == ["b"]
 
 
-async def test_a_hook_that_exits_changes_nothing_and_a_gate_that_does_refuses(house: House) -> None:
+async def test_a_hook_that_exits_changes_nothing_and_a_gate_that_does_refuses(house: Machine) -> None:
     house.says(ECHO)
     house.plugin("""
         import sys
@@ -42,7 +44,7 @@ async def test_a_hook_that_exits_changes_nothing_and_a_gate_that_does_refuses(ho
     assert failed.to_plain()["properties"]["message"] == SAID
 
 
-async def test_a_tool_that_exits_has_failed(house: House) -> None:
+async def test_a_tool_that_exits_has_failed(house: Machine) -> None:
     house.says("== turn\ntool: leave {}\n== turn\ntool: out {}\n== turn\ntext: done\n")
     house.plugin("""
         import sys

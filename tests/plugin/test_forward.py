@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
-from tests.turn import PATIENCE, House
 
 from instar.event import (
     AskedBy,
@@ -23,6 +22,7 @@ from instar.event import (
 from instar.event.bus import Bus
 from instar.message import TextPart
 from instar.plugin.door import forward
+from instar.testing import TIMEOUT, Machine
 
 pytest_plugins = ["tests.turn"]
 
@@ -46,7 +46,7 @@ class Ear:
             await self._act(event)
 
     async def until(self, wanted: Callable[[Event], bool]) -> Event:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while not (found := [event for event in self.heard if wanted(event)]):
                 await asyncio.sleep(0.005)
         return found[0]
@@ -60,7 +60,7 @@ async def forwarding(*hooks: Hook, patience: float | None = None, **limits: Any)
     await asyncio.sleep(0)
     yield bus
     bus.close()
-    await asyncio.wait_for(task, PATIENCE)
+    await asyncio.wait_for(task, TIMEOUT)
 
 
 async def never(event: Event) -> None:
@@ -123,7 +123,7 @@ async def test_what_a_plugin_does_to_an_event_no_other_plugin_and_no_client_sees
             heard.properties.leftover["new"]["x"] = 2
 
     spoiler, other = Ear(spoil), Ear()
-    async with forwarding(spoiler, other) as bus, asyncio.timeout(PATIENCE):
+    async with forwarding(spoiler, other) as bus, asyncio.timeout(TIMEOUT):
         with bus.subscribe() as client:
             bus.publish(event)
             await other.until(lambda heard: heard.type == event.type)
@@ -192,7 +192,7 @@ async def test_a_plugin_that_lags_too_far_behind_loses_what_waits_and_is_named()
 
 
 @pytest.mark.slow
-async def test_a_slow_plugin_does_not_hold_a_turn_up(house: House) -> None:
+async def test_a_slow_plugin_does_not_hold_a_turn_up(house: Machine) -> None:
     house.says("== turn\ntext: hello\n")
     house.plugin("""
         import asyncio
@@ -210,7 +210,7 @@ async def test_a_slow_plugin_does_not_hold_a_turn_up(house: House) -> None:
 
 
 async def test_an_older_plugin_hears_permissions_under_their_older_names_and_clients_do_not(
-    house: House,
+    house: Machine,
 ) -> None:
     async def yes(question: PermissionAsked) -> Any:
         return "once"
@@ -303,4 +303,4 @@ def test_a_hook_that_ignores_its_end_does_not_keep_the_program_from_ending() -> 
         task.cancel()
         await asyncio.wait([task])
 
-    asyncio.run(asyncio.wait_for(program(), PATIENCE))
+    asyncio.run(asyncio.wait_for(program(), TIMEOUT))

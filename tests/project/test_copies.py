@@ -4,9 +4,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.turn import House
 
 from instar.project.worktree import STRATEGY, Copies, CopyError
+from instar.testing import Machine
 
 pytest_plugins = ["tests.turn"]
 
@@ -19,7 +19,7 @@ def git(folder: Path, *args: str) -> str:
 
 
 @pytest.fixture
-def repository(house: House) -> Path:
+def repository(house: Machine) -> Path:
     git(house.folder, "init", "-q", "-b", "main")
     (house.folder / ".gitattributes").write_text("* filter=mark\n")
     (house.folder / "a.txt").write_text("one\n")
@@ -30,7 +30,7 @@ def repository(house: House) -> Path:
 
 @pytest.mark.parametrize("where", ["filter.mark.smudge", "includeIf.gitdir:**/worktrees/**.path"])
 async def test_filters_and_hooks_of_the_repositorys_own_settings_do_not_run_for_a_copy(
-    house: House, repository: Path, tmp_path: Path, where: str
+    house: Machine, repository: Path, tmp_path: Path, where: str
 ) -> None:
     command = f"touch {tmp_path}/ran; cat"
     (repository / ".git" / "more").write_text(
@@ -54,7 +54,7 @@ async def test_filters_and_hooks_of_the_repositorys_own_settings_do_not_run_for_
 
 
 async def test_a_copy_whose_folder_is_gone_is_forgotten(
-    house: House, repository: Path, tmp_path: Path
+    house: Machine, repository: Path, tmp_path: Path
 ) -> None:
     copies = Copies((await house.open()).runtime.instance)
     made = await copies.create(STRATEGY, tmp_path, "one")
@@ -65,7 +65,7 @@ async def test_a_copy_whose_folder_is_gone_is_forgotten(
         await copies.remove(made, force=False)
 
 
-async def test_a_repository_without_a_commit_has_no_copies(house: House, tmp_path: Path) -> None:
+async def test_a_repository_without_a_commit_has_no_copies(house: Machine, tmp_path: Path) -> None:
     git(house.folder, "init", "-q", "-b", "main")
     copies = Copies((await house.open()).runtime.instance)
     with pytest.raises(CopyError, match="the copy cannot be made"):

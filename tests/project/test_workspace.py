@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.turn import Door, House, results
 
 from instar.plugin import (
     CommandBody,
@@ -22,6 +21,7 @@ from instar.plugin import (
 )
 from instar.project import workspace
 from instar.store import PutValue
+from instar.testing import Machine, RuntimeUnderTest, results
 
 pytest_plugins = ["tests.turn"]
 
@@ -36,7 +36,7 @@ def git(folder: Path, *args: str) -> str:
 
 
 @pytest.fixture
-def repository(house: House) -> Path:
+def repository(house: Machine) -> Path:
     """The project as a repository with one commit, in which every command may run."""
     git(house.folder, "init", "-q", "-b", "main")
     (house.folder / "a.txt").write_text("one\n")
@@ -46,19 +46,19 @@ def repository(house: House) -> Path:
     return house.folder
 
 
-async def inside(house: House, info: WorkspaceInfo) -> Door:
+async def inside(house: Machine, info: WorkspaceInfo) -> RuntimeUnderTest:
     """A runtime in the workspace's folder."""
     house.folder = Path(str(info.directory))
     return await house.open()
 
 
-async def made_in(door: Door, info: WorkspaceInfo) -> str:
+async def made_in(door: RuntimeUnderTest, info: WorkspaceInfo) -> str:
     return (await door.client.create(SessionBody(title="named", workspace_id=info.id))).id
 
 
 @pytest.mark.slow
 async def test_a_session_of_a_workspace_works_in_its_folder_and_leaves_the_project_alone(
-    house: House, repository: Path
+    house: Machine, repository: Path
 ) -> None:
     house.says(WRITE)
     door = await house.open()
@@ -75,7 +75,7 @@ async def test_a_session_of_a_workspace_works_in_its_folder_and_leaves_the_proje
 
 
 @pytest.mark.slow
-async def test_a_workspace_is_kept_in_opencodes_form(house: House, repository: Path) -> None:
+async def test_a_workspace_is_kept_in_opencodes_form(house: Machine, repository: Path) -> None:
     door = await house.open()
     info = await door.runtime.workspace.create(name="fix")
     assert wire.to_plain(info) == {
@@ -94,7 +94,7 @@ async def test_a_workspace_is_kept_in_opencodes_form(house: House, repository: P
     assert await again.runtime.workspace.get("fix") == await again.runtime.workspace.get(info.id) == info
 
 
-Attempt = Callable[[Door, str], Awaitable[object]]
+Attempt = Callable[[RuntimeUnderTest, str], Awaitable[object]]
 
 
 @pytest.mark.slow
@@ -110,7 +110,7 @@ Attempt = Callable[[Door, str], Awaitable[object]]
     ],
 )
 async def test_a_session_of_a_workspace_does_not_work_anywhere_else(
-    house: House, repository: Path, attempt: Attempt
+    house: Machine, repository: Path, attempt: Attempt
 ) -> None:
     door = await house.open()
     info = await door.runtime.workspace.create()
@@ -123,7 +123,7 @@ async def test_a_session_of_a_workspace_does_not_work_anywhere_else(
 
 @pytest.mark.slow
 async def test_a_session_whose_workspace_was_removed_may_go_on_where_the_person_is(
-    house: House, repository: Path
+    house: Machine, repository: Path
 ) -> None:
     house.says('== when ""\ntext: ok\n')
     door = await house.open()
@@ -134,7 +134,7 @@ async def test_a_session_whose_workspace_was_removed_may_go_on_where_the_person_
 
 
 @pytest.mark.slow
-async def test_a_sub_agent_works_in_its_parents_workspace(house: House, repository: Path) -> None:
+async def test_a_sub_agent_works_in_its_parents_workspace(house: Machine, repository: Path) -> None:
     house.says("""
         == turn
         tool: task {"description": "look", "prompt": "child work", "subagent_type": "general"}
@@ -155,7 +155,7 @@ async def test_a_sub_agent_works_in_its_parents_workspace(house: House, reposito
 
 
 async def test_a_session_cannot_be_made_in_a_workspace_that_is_not_there(
-    house: House, repository: Path
+    house: Machine, repository: Path
 ) -> None:
     door = await house.open()
     await door.runtime.workspace.create(name="fix")
@@ -168,7 +168,7 @@ async def test_a_session_cannot_be_made_in_a_workspace_that_is_not_there(
 
 @pytest.mark.slow
 async def test_a_session_cannot_be_made_in_a_workspace_whose_folder_is_gone(
-    house: House, repository: Path
+    house: Machine, repository: Path
 ) -> None:
     door = await house.open()
     info = await door.runtime.workspace.create(name="fix")
@@ -184,7 +184,7 @@ async def test_a_session_cannot_be_made_in_a_workspace_whose_folder_is_gone(
     "name", ["", ".", "..", "a/b", "-x", "a..b", "a.lock", "a.", "ä", "x" * 65, "a b", "a\n"]
 )
 async def test_a_name_that_a_folder_or_a_branch_could_not_have_is_refused(
-    house: House, repository: Path, name: str
+    house: Machine, repository: Path, name: str
 ) -> None:
     door = await house.open()
     with pytest.raises(Invalid, match="cannot be a workspace's name"):
@@ -192,7 +192,7 @@ async def test_a_name_that_a_folder_or_a_branch_could_not_have_is_refused(
 
 
 @pytest.mark.slow
-async def test_a_workspace_that_nobody_named_gets_a_name_of_its_own(house: House, repository: Path) -> None:
+async def test_a_workspace_that_nobody_named_gets_a_name_of_its_own(house: Machine, repository: Path) -> None:
     door = await house.open()
     made = [await door.runtime.workspace.create() for _ in range(3)]
     assert len({info.name for info in made}) == 3
@@ -230,7 +230,7 @@ class Adapter:
         return await self._do("target", LocalTarget(self.folder))
 
 
-def registered(door: Door, **does: Any) -> Adapter:
+def registered(door: RuntimeUnderTest, **does: Any) -> Adapter:
     adapter = Adapter(door.runtime.instance.directory, **does)
     door.runtime.registry.register_workspace("odd", adapter)
     return adapter
@@ -244,7 +244,7 @@ async def hangs() -> None:
     await asyncio.Event().wait()
 
 
-async def test_a_plugins_adapter_is_asked_in_its_order(house: House) -> None:
+async def test_a_plugins_adapter_is_asked_in_its_order(house: Machine) -> None:
     door = await house.open()
     adapter = registered(door)
     info = await door.runtime.workspace.create("odd", name="one", extra={"size": 1})
@@ -271,7 +271,7 @@ async def test_a_plugins_adapter_is_asked_in_its_order(house: House) -> None:
     ],
 )
 async def test_a_workspace_that_could_not_be_made_is_unmade_and_named(
-    house: House, monkeypatch: pytest.MonkeyPatch, does: dict[str, Any], said: str
+    house: Machine, monkeypatch: pytest.MonkeyPatch, does: dict[str, Any], said: str
 ) -> None:
     monkeypatch.setattr(workspace, "SHORT", 0.05)
     monkeypatch.setattr(workspace, "LONG", 0.05)
@@ -287,7 +287,7 @@ async def test_a_workspace_that_could_not_be_made_is_unmade_and_named(
     await door.runtime.workspace.create("odd", name="x")
 
 
-async def test_an_adapter_cannot_turn_one_workspace_into_another(house: House) -> None:
+async def test_an_adapter_cannot_turn_one_workspace_into_another(house: Machine) -> None:
     door = await house.open()
     other = WorkspaceInfo(id="wrk_other", type="odd", name="x", project_id="global")
     registered(door, configure=other)
@@ -305,7 +305,7 @@ async def test_an_adapter_cannot_turn_one_workspace_into_another(house: House) -
         (fails, "no room"),
     ],
 )
-async def test_a_session_is_made_only_where_there_is_a_folder(house: House, target: Any, said: str) -> None:
+async def test_a_session_is_made_only_where_there_is_a_folder(house: Machine, target: Any, said: str) -> None:
     door = await house.open()
     registered(door, target=target)
     info = await door.runtime.workspace.create("odd", name="x")
@@ -315,7 +315,7 @@ async def test_a_session_is_made_only_where_there_is_a_folder(house: House, targ
     assert await door.client.list() == []
 
 
-async def test_what_an_aborted_making_left_is_unmade(house: House) -> None:
+async def test_what_an_aborted_making_left_is_unmade(house: Machine) -> None:
     door = await house.open()
     begun = asyncio.Event()
 
@@ -333,13 +333,13 @@ async def test_what_an_aborted_making_left_is_unmade(house: House) -> None:
     assert await door.runtime.workspace.list() == []
 
 
-async def test_an_unknown_type_is_refused_and_names_those_that_there_are(house: House) -> None:
+async def test_an_unknown_type_is_refused_and_names_those_that_there_are(house: Machine) -> None:
     door = await house.open()
     with pytest.raises(Invalid, match="of type 'odd'; there are: worktree"):
         await door.runtime.workspace.create("odd")
 
 
-async def test_a_plugin_that_offers_half_an_adapter_is_named_and_skipped(house: House) -> None:
+async def test_a_plugin_that_offers_half_an_adapter_is_named_and_skipped(house: Machine) -> None:
     house.plugin("""
         async def half(input, options):
             input.experimental_workspace.register("half", object())
@@ -349,7 +349,7 @@ async def test_a_plugin_that_offers_half_an_adapter_is_named_and_skipped(house: 
     assert list(await door.runtime.workspace.types()) == ["worktree"]
 
 
-async def test_a_workspace_whose_plugin_is_gone_is_only_forgotten_by_force(house: House) -> None:
+async def test_a_workspace_whose_plugin_is_gone_is_only_forgotten_by_force(house: Machine) -> None:
     door = await house.open()
     registered(door)
     await door.runtime.workspace.create("odd", name="x")
@@ -361,7 +361,7 @@ async def test_a_workspace_whose_plugin_is_gone_is_only_forgotten_by_force(house
 
 
 @pytest.mark.slow
-async def test_a_workspace_in_which_a_session_runs_is_not_removed(house: House, repository: Path) -> None:
+async def test_a_workspace_in_which_a_session_runs_is_not_removed(house: Machine, repository: Path) -> None:
     house.says(
         '== turn\ntool: bash {"command": "until [ -e go ]; do sleep 0.01; done"}\n\n== turn\ntext: done\n'
     )
@@ -379,14 +379,14 @@ async def test_a_workspace_in_which_a_session_runs_is_not_removed(house: House, 
 
 
 @pytest.mark.parametrize("value", [{"info": {"id": 1}, "ready": True}, {"ready": True}, "text", 7, [1]])
-async def test_a_workspace_that_cannot_be_read_is_left_out(house: House, value: Any) -> None:
+async def test_a_workspace_that_cannot_be_read_is_left_out(house: Machine, value: Any) -> None:
     door = await house.open()
     await door.runtime.instance.store.commit([PutValue("instar", "workspace:wrk_1", value)])
     assert await door.runtime.workspace.list() == []
 
 
 @pytest.mark.slow
-async def test_two_makers_at_once_of_one_name_make_one(house: House, repository: Path) -> None:
+async def test_two_makers_at_once_of_one_name_make_one(house: Machine, repository: Path) -> None:
     doors = [await house.open() for _ in range(3)]
     made = await asyncio.gather(
         *(door.runtime.workspace.create(name="same") for door in doors), return_exceptions=True
@@ -397,7 +397,7 @@ async def test_two_makers_at_once_of_one_name_make_one(house: House, repository:
     assert len(git(repository, "worktree", "list").splitlines()) == 2
 
 
-async def test_workspaces_of_another_project_are_not_listed(house: House, repository: Path) -> None:
+async def test_workspaces_of_another_project_are_not_listed(house: Machine, repository: Path) -> None:
     door = await house.open()
     info = await door.runtime.workspace.create(name="fix")
     other = house.folder.parent / "other"

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.turn import House
 
 from instar.plugin import Invalid, LocalTarget, SessionBody, wire
 from instar.settings.paths import Paths
 from instar.settings.trust import Trust
 from instar.store import PutValue
+from instar.testing import Machine
 
 pytest_plugins = ["tests.turn"]
 
@@ -25,7 +25,7 @@ def git(folder: Path, *args: str) -> str:
 
 
 @pytest.fixture
-def repository(house: House) -> Path:
+def repository(house: Machine) -> Path:
     git(house.folder, "init", "-q", "-b", "main")
     (house.folder / "a.txt").write_text("one\n")
     git(house.folder, "add", ".")
@@ -41,7 +41,7 @@ def commit(folder: Path, name: str = "b.txt") -> None:
 
 @pytest.mark.slow
 async def test_a_worktree_stands_in_instars_data_on_a_branch_of_its_own(
-    house: House, repository: Path
+    house: Machine, repository: Path
 ) -> None:
     workspaces = (await house.open()).runtime.workspace
     info = await workspaces.create(name="fix")
@@ -55,7 +55,7 @@ async def test_a_worktree_stands_in_instars_data_on_a_branch_of_its_own(
 
 
 @pytest.mark.slow
-async def test_a_worktree_may_begin_at_another_ones_branch(house: House, repository: Path) -> None:
+async def test_a_worktree_may_begin_at_another_ones_branch(house: Machine, repository: Path) -> None:
     workspaces = (await house.open()).runtime.workspace
     first = await workspaces.create(name="first")
     commit(Path(str(first.directory)))
@@ -65,7 +65,7 @@ async def test_a_worktree_may_begin_at_another_ones_branch(house: House, reposit
 
 @pytest.mark.slow
 async def test_one_can_be_made_from_within_another_and_from_a_folder_of_the_project(
-    house: House, repository: Path
+    house: Machine, repository: Path
 ) -> None:
     info = await (await house.open()).runtime.workspace.create(name="one")
     house.folder = Path(str(info.directory))
@@ -81,7 +81,7 @@ async def test_one_can_be_made_from_within_another_and_from_a_folder_of_the_proj
 
 @pytest.mark.slow
 async def test_two_clones_of_one_repository_have_worktrees_of_the_same_branch(
-    house: House, repository: Path
+    house: Machine, repository: Path
 ) -> None:
     await (await house.open()).runtime.workspace.create(name="one")
     git(repository.parent, "clone", "-q", "project", "clone")
@@ -94,7 +94,7 @@ async def test_two_clones_of_one_repository_have_worktrees_of_the_same_branch(
     assert Path(str(info.directory)).is_dir()
 
 
-async def test_outside_a_repository_and_before_the_first_commit_there_is_no_worktree(house: House) -> None:
+async def test_outside_a_repository_and_before_the_first_commit_there_is_no_worktree(house: Machine) -> None:
     for said in ("lies in no git repository, so it has no worktrees: git init it", "begins at a commit"):
         workspaces = (await house.open()).runtime.workspace
         with pytest.raises(Invalid, match=said):
@@ -115,7 +115,7 @@ async def test_outside_a_repository_and_before_the_first_commit_there_is_no_work
     ],
 )
 async def test_a_branch_that_cannot_be_made_is_refused(
-    house: House, repository: Path, branch: str, said: str
+    house: Machine, repository: Path, branch: str, said: str
 ) -> None:
     workspaces = (await house.open()).runtime.workspace
     with pytest.raises(Invalid, match=said):
@@ -127,7 +127,7 @@ async def test_a_branch_that_cannot_be_made_is_refused(
 
 
 @pytest.mark.slow
-async def test_a_folder_in_the_way_is_left_alone(house: House, repository: Path) -> None:
+async def test_a_folder_in_the_way_is_left_alone(house: Machine, repository: Path) -> None:
     workspaces = (await house.open()).runtime.workspace
     folder = Path(str((await workspaces.create(name="x")).directory))
     await workspaces.remove("x")
@@ -178,7 +178,7 @@ def _ignored(folder: Path) -> None:
     ],
 )
 async def test_a_worktree_is_removed_with_its_branch_when_no_work_is_lost(
-    house: House, repository: Path, work: Callable[[Path], object], lost: str | None
+    house: Machine, repository: Path, work: Callable[[Path], object], lost: str | None
 ) -> None:
     workspaces = (await house.open()).runtime.workspace
     folder = Path(str((await workspaces.create(name="fix")).directory))
@@ -193,7 +193,7 @@ async def test_a_worktree_is_removed_with_its_branch_when_no_work_is_lost(
     assert "instar/fix" not in git(repository, "branch")
 
 
-async def test_a_worktree_that_a_person_locked_is_not_removed(house: House, repository: Path) -> None:
+async def test_a_worktree_that_a_person_locked_is_not_removed(house: Machine, repository: Path) -> None:
     workspaces = (await house.open()).runtime.workspace
     folder = Path(str((await workspaces.create(name="fix")).directory))
     git(repository, "worktree", "lock", "--reason", "a stick", str(folder))
@@ -204,7 +204,7 @@ async def test_a_worktree_that_a_person_locked_is_not_removed(house: House, repo
 
 
 async def test_a_worktree_whose_repository_is_gone_is_removed_by_force_alone(
-    house: House, repository: Path
+    house: Machine, repository: Path
 ) -> None:
     workspaces = (await house.open()).runtime.workspace
     folder = Path(str((await workspaces.create(name="fix")).directory))
@@ -215,7 +215,7 @@ async def test_a_worktree_whose_repository_is_gone_is_removed_by_force_alone(
     assert not folder.exists()
 
 
-async def test_a_folder_that_is_not_below_ours_is_never_deleted(house: House, repository: Path) -> None:
+async def test_a_folder_that_is_not_below_ours_is_never_deleted(house: Machine, repository: Path) -> None:
     door = await house.open()
     info = await door.runtime.workspace.create(name="fix")
     precious = repository.parent / "precious"
@@ -230,7 +230,7 @@ async def test_a_folder_that_is_not_below_ours_is_never_deleted(house: House, re
 
 
 @pytest.mark.slow
-async def test_hooks_of_the_repository_do_not_run(house: House, repository: Path) -> None:
+async def test_hooks_of_the_repository_do_not_run(house: Machine, repository: Path) -> None:
     hook = repository / ".git" / "hooks" / "post-checkout"
     hook.write_text("#!/bin/sh\ntouch hooked\n")
     hook.chmod(0o755)
@@ -247,7 +247,7 @@ def _filtered(repository: Path) -> None:
 
 @pytest.mark.slow
 async def test_filters_of_the_repositorys_own_settings_run_only_where_it_is_trusted(
-    house: House, repository: Path
+    house: Machine, repository: Path
 ) -> None:
     _filtered(repository)
     del house.environment["INSTAR_TRUST"]
@@ -263,7 +263,7 @@ async def test_filters_of_the_repositorys_own_settings_run_only_where_it_is_trus
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["onbranch:instar/**", "gitdir:**/worktrees/**"])
 async def test_filters_that_hold_in_the_new_worktree_alone_do_not_run_untrusted(
-    house: House, repository: Path, where: str
+    house: Machine, repository: Path, where: str
 ) -> None:
     _filtered(repository)
     git(repository, "config", "--unset", "filter.mark.smudge")
@@ -278,7 +278,9 @@ async def test_filters_that_hold_in_the_new_worktree_alone_do_not_run_untrusted(
 
 
 @pytest.mark.slow
-async def test_a_worktree_is_trusted_exactly_while_its_repository_is(house: House, repository: Path) -> None:
+async def test_a_worktree_is_trusted_exactly_while_its_repository_is(
+    house: Machine, repository: Path
+) -> None:
     del house.environment["INSTAR_TRUST"]
     trust = Trust(Paths.from_environment(house.environment), {})
     info = await (await house.open()).runtime.workspace.create(name="fix")
@@ -301,7 +303,7 @@ async def test_a_worktree_is_trusted_exactly_while_its_repository_is(house: Hous
 
 @pytest.mark.slow
 async def test_what_was_trusted_of_the_guards_of_a_repository_holds_in_its_worktree(
-    house: House, repository: Path
+    house: Machine, repository: Path
 ) -> None:
     seen = {"instar.json": {"evolve": {"frozen": True}}}
     trust = Trust(Paths.from_environment(house.environment), {})
@@ -315,7 +317,7 @@ async def test_what_was_trusted_of_the_guards_of_a_repository_holds_in_its_workt
 
 @pytest.mark.slow
 async def test_a_worktree_cannot_make_itself_one_of_a_trusted_repository(
-    house: House, repository: Path
+    house: Machine, repository: Path
 ) -> None:
     del house.environment["INSTAR_TRUST"]
     trust = Trust(Paths.from_environment(house.environment), {})
@@ -340,7 +342,7 @@ async def test_a_worktree_cannot_make_itself_one_of_a_trusted_repository(
 
 
 async def test_a_worktree_elsewhere_is_not_trusted_with_its_repository(
-    house: House, repository: Path
+    house: Machine, repository: Path
 ) -> None:
     # What a person checks out beside, a stranger's branch perhaps, they trust by themselves.
     trust = Trust(Paths.from_environment(house.environment), {})
@@ -350,7 +352,7 @@ async def test_a_worktree_elsewhere_is_not_trusted_with_its_repository(
 
 
 @pytest.mark.slow
-async def test_what_a_project_brings_runs_in_its_worktree_too(house: House, repository: Path) -> None:
+async def test_what_a_project_brings_runs_in_its_worktree_too(house: Machine, repository: Path) -> None:
     del house.environment["INSTAR_TRUST"]
     house.plugin("""
         async def shout(input, options):
@@ -374,7 +376,7 @@ async def test_what_a_project_brings_runs_in_its_worktree_too(house: House, repo
 @pytest.mark.slow
 @pytest.mark.parametrize("gone", ["the folder", "its link to the repository"])
 async def test_what_git_left_of_a_worktree_while_it_tidied_up_is_removed_with_its_branch(
-    house: House, repository: Path, gone: str
+    house: Machine, repository: Path, gone: str
 ) -> None:
     workspaces = (await house.open()).runtime.workspace
     folder = Path(str((await workspaces.create(name="fix")).directory))
@@ -391,7 +393,7 @@ async def test_what_git_left_of_a_worktree_while_it_tidied_up_is_removed_with_it
 
 @pytest.mark.slow
 async def test_what_git_left_of_a_worktree_whose_checkout_was_ended_is_removed_with_its_branch(
-    house: House, repository: Path
+    house: Machine, repository: Path
 ) -> None:
     workspaces = (await house.open()).runtime.workspace
     folder = Path(str((await workspaces.create(name="fix")).directory))
@@ -405,7 +407,7 @@ async def test_what_git_left_of_a_worktree_whose_checkout_was_ended_is_removed_w
 
 @pytest.mark.slow
 async def test_what_git_left_of_a_worktree_while_it_took_it_back_is_removed_and_no_work_with_it(
-    house: House, repository: Path
+    house: Machine, repository: Path
 ) -> None:
     workspaces = (await house.open()).runtime.workspace
     folder = Path(str((await workspaces.create(name="fix")).directory))

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.turn import Door, House, results, said
 
 from bench import acting, caching
 from instar.message import ModelRef
@@ -24,6 +23,7 @@ from instar.provider.convert import CLEARED
 from instar.provider.prompt_cache import Break
 from instar.provider.protocol import piece
 from instar.store import PutValue
+from instar.testing import Machine, RuntimeUnderTest, results, said
 
 pytest_plugins = ["tests.turn"]
 
@@ -33,7 +33,7 @@ DOT = base64.b64encode(struct.pack(">8sI4s", b"\x89PNG\r\n\x1a\n", 13, b"IHDR"))
 
 
 @pytest.fixture
-def log(house: House) -> Iterator[Path]:
+def log(house: Machine) -> Iterator[Path]:
     """The house knows the acting model, over both wires, and records its requests."""
     with acting.running() as url:
         house.settings(provider=acting.provider(url))
@@ -46,7 +46,7 @@ def report(log: Path) -> caching.Report:
     return caching.replay(caching.read(log))
 
 
-async def broken(door: Door) -> list[Break]:
+async def broken(door: RuntimeUnderTest) -> list[Break]:
     return await prompt_cache.breaks(door.runtime.instance.store)
 
 
@@ -54,7 +54,7 @@ def words(breaks: list[Break]) -> list[tuple[str, str, str]]:
     return [(one.block, one.cause, one.plugin) for one in breaks]
 
 
-async def talk(door: Door, session: str, *texts: str) -> None:
+async def talk(door: RuntimeUnderTest, session: str, *texts: str) -> None:
     for text in texts:
         await door.ask(session, text)
 
@@ -62,7 +62,7 @@ async def talk(door: Door, session: str, *texts: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("ref", WIRES)
 async def test_a_long_session_of_all_kinds_of_turns_is_served_from_the_cache(
-    house: House, log: Path, ref: str
+    house: Machine, log: Path, ref: str
 ) -> None:
     """Fifty turns: tools, parallel calls, a failed call, an abort, a message in between, a sub-agent, restarts."""
     door = await house.open(model=ref)
@@ -79,7 +79,7 @@ async def test_a_long_session_of_all_kinds_of_turns_is_served_from_the_cache(
     assert await broken(door) == []
 
 
-async def one_turn(door: Door, session: str, number: int) -> None:
+async def one_turn(door: RuntimeUnderTest, session: str, number: int) -> None:
     if number == 7:
         await aborted(door, session)
     elif number == 11:
@@ -115,7 +115,7 @@ async def one_turn(door: Door, session: str, number: int) -> None:
         await door.ask(session, f"turn {number} " + "word " * 50)
 
 
-async def aborted(door: Door, session: str) -> None:
+async def aborted(door: RuntimeUnderTest, session: str) -> None:
     door.heard.clear()
     await door.start(session, "hang")
     await door.until(lambda event: event.type == "message.part.delta")
@@ -123,7 +123,7 @@ async def aborted(door: Door, session: str) -> None:
     await door.idle(session)
 
 
-async def meanwhile(door: Door, session: str) -> None:
+async def meanwhile(door: RuntimeUnderTest, session: str) -> None:
     wait = "until [ -e go ]; do sleep 0.01; done; echo slow"
     await door.start(session, "turn 11\ncall bash " + json.dumps({"command": wait}))
     await door.running()
@@ -133,7 +133,7 @@ async def meanwhile(door: Door, session: str) -> None:
 
 
 async def test_a_message_that_comes_while_a_step_is_put_together_waits_for_the_next_one(
-    house: House, log: Path
+    house: Machine, log: Path
 ) -> None:
     door = await house.open(model=WIRES[0])
     session = await door.session()
@@ -162,7 +162,7 @@ def adds(text: str) -> Any:
 
 
 async def test_a_plugin_that_changes_the_system_prompt_is_named_once_for_each_change(
-    house: House, log: Path
+    house: Machine, log: Path
 ) -> None:
     door = await house.open(model=WIRES[0])
     session, said = await door.session(), ["one"]
@@ -180,7 +180,7 @@ async def test_a_plugin_that_changes_the_system_prompt_is_named_once_for_each_ch
 
 
 async def test_a_plugin_that_rewrites_earlier_messages_is_named_at_each_step_and_the_others_are_not(
-    house: House, log: Path
+    house: Machine, log: Path
 ) -> None:
     door = await house.open(model=WIRES[1])
     session, steps = await door.session(), []
@@ -202,7 +202,9 @@ async def test_a_plugin_that_rewrites_earlier_messages_is_named_at_each_step_and
     assert len(report(log).breaks) == 2
 
 
-async def test_a_plugin_that_rewrites_messages_is_named_after_a_restart_too(house: House, log: Path) -> None:
+async def test_a_plugin_that_rewrites_messages_is_named_after_a_restart_too(
+    house: Machine, log: Path
+) -> None:
     house.plugin(
         """
         import os
@@ -225,7 +227,7 @@ async def test_a_plugin_that_rewrites_messages_is_named_after_a_restart_too(hous
 
 
 async def test_a_plugin_whose_tool_or_definition_changes_is_named_with_the_tool(
-    house: House, log: Path
+    house: Machine, log: Path
 ) -> None:
     door = await house.open(model=WIRES[1])
     session, told = await door.session(), ["x"]
@@ -252,7 +254,7 @@ async def test_a_plugin_whose_tool_or_definition_changes_is_named_with_the_tool(
 
 @pytest.mark.slow
 async def test_the_order_in_which_plugins_register_their_tools_changes_nothing(
-    house: House, log: Path
+    house: Machine, log: Path
 ) -> None:
     door = await house.open(model=WIRES[0])
     session = await door.session()
@@ -270,7 +272,7 @@ async def test_the_order_in_which_plugins_register_their_tools_changes_nothing(
     assert (report(log).breaks, await broken(door)) == ([], [])
 
 
-async def test_parameters_that_the_cache_compares_are_watched_too(house: House, log: Path) -> None:
+async def test_parameters_that_the_cache_compares_are_watched_too(house: Machine, log: Path) -> None:
     door = await house.open(model=WIRES[1])
     session, budget = await door.session(), [2000]
 
@@ -286,7 +288,7 @@ async def test_parameters_that_the_cache_compares_are_watched_too(house: House, 
     assert [one.place for one in report(log).breaks] == ["options"]
 
 
-async def test_what_was_asked_for_is_a_break_that_nobody_is_blamed_for(house: House, log: Path) -> None:
+async def test_what_was_asked_for_is_a_break_that_nobody_is_blamed_for(house: Machine, log: Path) -> None:
     house.settings(
         provider=acting.provider(house_url(house)),
         agent={"poet": {"prompt": "You rhyme."}},
@@ -303,12 +305,12 @@ async def test_what_was_asked_for_is_a_break_that_nobody_is_blamed_for(house: Ho
     assert all(one.is_asked for one in found)
 
 
-def house_url(house: House) -> str:
+def house_url(house: Machine) -> str:
     settings = json.loads((house.home / "instar.json").read_text())
     return str(settings["provider"]["acts"]["options"]["baseURL"])
 
 
-async def test_a_summary_is_one_break_of_its_own_kind(house: House, log: Path) -> None:
+async def test_a_summary_is_one_break_of_its_own_kind(house: Machine, log: Path) -> None:
     door = await house.open(model=WIRES[0])
     session = await door.session()
     await talk(door, session, "a", "b " * 400, "c " * 400)
@@ -319,7 +321,7 @@ async def test_a_summary_is_one_break_of_its_own_kind(house: House, log: Path) -
 
 
 async def test_settings_that_changed_while_nobody_looked_are_one_break_after_the_restart(
-    house: House, log: Path
+    house: Machine, log: Path
 ) -> None:
     door = await house.open(model=WIRES[0])
     session = await door.session()
@@ -335,7 +337,7 @@ async def test_settings_that_changed_while_nobody_looked_are_one_break_after_the
 
 
 async def test_a_history_that_was_edited_while_nobody_looked_is_found_at_its_message(
-    house: House, log: Path
+    house: Machine, log: Path
 ) -> None:
     door = await house.open(model=WIRES[0])
     session = await door.session()
@@ -353,7 +355,7 @@ async def test_a_history_that_was_edited_while_nobody_looked_is_found_at_its_mes
 
 @pytest.mark.slow
 async def test_the_day_may_change_in_the_middle_of_a_session(
-    house: House, log: Path, monkeypatch: pytest.MonkeyPatch
+    house: Machine, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     door = await house.open(model=WIRES[0])
     session = await door.session()
@@ -380,7 +382,7 @@ print(json.dumps(answers.get(sys.argv[1], {"error": "unknown hook"})))
 """
 
 
-def install(house: House, *names: str, script: str = SCRIPT) -> None:
+def install(house: Machine, *names: str, script: str = SCRIPT) -> None:
     hooks = house.folder.parent / "ws" / "hooks"
     hooks.mkdir(parents=True, exist_ok=True)
     fresh = hooks / "mine.py.new"
@@ -394,7 +396,7 @@ def install(house: House, *names: str, script: str = SCRIPT) -> None:
 
 @pytest.mark.slow
 async def test_each_installed_change_of_an_evolve_workspace_is_one_break_and_nothing_else_is(
-    house: House, log: Path
+    house: Machine, log: Path
 ) -> None:
     house.environment["INSTAR_WORKSPACE"] = str(house.folder.parent / "ws")
     install(house, "alpha")
@@ -435,7 +437,7 @@ OWN = ("call mine_alpha {}", "call evolve_datetime {}", "call evolve_tool_list {
 
 @pytest.mark.slow
 async def test_a_long_session_with_a_lively_evolve_workspace_is_served_from_the_cache(
-    house: House, log: Path
+    house: Machine, log: Path
 ) -> None:
     """Fifty turns; scripts say something else each time, notes come from another session, and instar starts again."""
     house.environment |= {"INSTAR_WORKSPACE": str(house.folder.parent / "ws"), "EVOLVE_HEARTBEAT_MS": "-1"}
@@ -492,7 +494,7 @@ for line in sys.stdin:
 
 @pytest.mark.slow
 async def test_an_mcp_server_that_dies_and_lists_its_tools_in_another_order_breaks_nothing(
-    house: House, log: Path
+    house: Machine, log: Path
 ) -> None:
     (house.folder / "shuffled.py").write_text(SHUFFLED)
     server = {"type": "local", "command": [sys.executable, "shuffled.py"], "cwd": str(house.folder)}
@@ -535,7 +537,7 @@ for line in sys.stdin:
 
 @pytest.mark.slow
 async def test_an_mcp_server_that_is_slow_to_start_again_breaks_nothing(
-    house: House, log: Path, monkeypatch: pytest.MonkeyPatch
+    house: Machine, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its tools are offered as they were approved; a call of one waits for it."""
     (house.folder / "slow.py").write_text(SLOW)
@@ -560,7 +562,7 @@ async def test_an_mcp_server_that_is_slow_to_start_again_breaks_nothing(
 
 
 async def test_a_fork_begins_with_the_bytes_of_the_session_that_it_comes_from(
-    house: House, log: Path, monkeypatch: pytest.MonkeyPatch
+    house: Machine, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     door = await house.open(model=WIRES[1])
     session = await door.session()
@@ -574,7 +576,7 @@ async def test_a_fork_begins_with_the_bytes_of_the_session_that_it_comes_from(
     assert caching.parted(before, bodies[0], now, bodies[1]) is None
 
 
-async def test_data_that_one_prompt_asks_for_is_that_prompts_break(house: House, log: Path) -> None:
+async def test_data_that_one_prompt_asks_for_is_that_prompts_break(house: Machine, log: Path) -> None:
     door = await house.open(model=WIRES[0])
     session = await door.session()
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -586,7 +588,7 @@ async def test_data_that_one_prompt_asks_for_is_that_prompts_break(house: House,
 
 
 @pytest.mark.parametrize("bad", [{"head": 1}, "word", [1]])
-async def test_a_note_that_cannot_be_read_counts_as_none(house: House, log: Path, bad: Any) -> None:
+async def test_a_note_that_cannot_be_read_counts_as_none(house: Machine, log: Path, bad: Any) -> None:
     door = await house.open(model=WIRES[0])
     session = await door.session()
     await talk(door, session, "a")
@@ -598,7 +600,7 @@ async def test_a_note_that_cannot_be_read_counts_as_none(house: House, log: Path
     assert await broken(door) == []
 
 
-async def test_the_newest_thousand_breaks_are_kept(house: House) -> None:
+async def test_the_newest_thousand_breaks_are_kept(house: Machine) -> None:
     door = await house.open()
     store = door.runtime.instance.store
     head = prompt_cache.Head("m", "a", "", [], [], [], [])
@@ -644,7 +646,9 @@ def test_who_is_named_is_somebody_who_was_there(
 
 
 @pytest.mark.slow
-async def test_old_outputs_that_are_cleared_are_one_break_of_the_compaction(house: House, log: Path) -> None:
+async def test_old_outputs_that_are_cleared_are_one_break_of_the_compaction(
+    house: Machine, log: Path
+) -> None:
     provider = acting.provider(house_url(house))
     provider["acts"]["models"]["gpt"]["limit"] = {"context": 60_000, "output": 1_000}
     house.settings(provider=provider, compaction={"prune": True, "reserved": 1_000})

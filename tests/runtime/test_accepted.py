@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.turn import Door, House, reload, results, said
+from tests.turn import reload
+
+from instar.testing import Machine, RuntimeUnderTest, results, said
 
 pytest_plugins = ["tests.turn"]
 
@@ -24,7 +26,7 @@ NODE = pytest.mark.skipif(shutil.which("node") is None, reason="plugins in JavaS
 
 
 @pytest.fixture(autouse=True)
-def _by_hand(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def _by_hand(house: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are looked at when a test says so, and trusted when the person says so."""
     monkeypatch.setattr("instar.runtime.runtime._WATCH_AFTER", 600)
     del house.environment["INSTAR_TRUST"]
@@ -37,11 +39,11 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-async def says(door: Door) -> str:
+async def says(door: RuntimeUnderTest) -> str:
     return said(await door.ask(await door.session(), "hello"))
 
 
-def left_out(house: House, problems: list[str], *names: str) -> Any:
+def left_out(house: Machine, problems: list[str], *names: str) -> Any:
     (problem,) = [one for one in problems if "not what you trusted" in one]
     assert problem.endswith(f"read it, then: instar trust {house.folder}")
     return all(name in problem for name in names)
@@ -61,7 +63,7 @@ def left_out(house: House, problems: list[str], *names: str) -> Any:
     ],
 )
 async def test_a_new_plugin_is_taken_up_once_it_is_accepted(
-    house: House, name: str, text: str, loaded: str
+    house: Machine, name: str, text: str, loaded: str
 ) -> None:
     house.trust()
     door = await house.open()
@@ -84,7 +86,7 @@ async def test_a_new_plugin_is_taken_up_once_it_is_accepted(
     ],
 )
 async def test_a_plugin_that_changed_stays_as_it_was_until_it_is_accepted(
-    house: House, name: str, text: str
+    house: Machine, name: str, text: str
 ) -> None:
     path = write(house.folder / name, text.replace("TAG", "one"))
     house.trust()
@@ -102,7 +104,7 @@ async def test_a_plugin_that_changed_stays_as_it_was_until_it_is_accepted(
 
 
 async def test_a_tool_that_changed_stays_as_it_was_and_a_new_one_beside_it_is_not_offered(
-    house: House,
+    house: Machine,
 ) -> None:
     path = write(house.folder / ".instar/tools/add.py", TOOL.replace("TAG", "one"))
     house.trust()
@@ -126,7 +128,7 @@ async def test_a_tool_that_changed_stays_as_it_was_and_a_new_one_beside_it_is_no
     assert await called() == "two"
 
 
-async def test_options_that_changed_leave_the_plugin_with_those_that_were_accepted(house: House) -> None:
+async def test_options_that_changed_leave_the_plugin_with_those_that_were_accepted(house: Machine) -> None:
     text = TAGS.replace("\n    ", "\n").replace('" TAG"', "options['word']")
     write(house.folder / "mine.py", text)
     write(house.folder / "instar.json", json.dumps({"plugin": [["./mine.py", {"word": " one"}]]}))
@@ -141,7 +143,7 @@ async def test_options_that_changed_leave_the_plugin_with_those_that_were_accept
     assert await says(door) == "hello two"
 
 
-async def test_what_a_plugin_imports_later_is_what_was_accepted_too(house: House) -> None:
+async def test_what_a_plugin_imports_later_is_what_was_accepted_too(house: Machine) -> None:
     text = TAGS.replace("\n    ", "\n").replace(
         'output.text += " TAG"', "from . import part\n        output.text += part.word"
     )
@@ -159,7 +161,9 @@ async def test_what_a_plugin_imports_later_is_what_was_accepted_too(house: House
 
 @pytest.mark.slow
 @NODE
-async def test_a_host_of_javascript_that_is_started_again_loads_only_what_was_accepted(house: House) -> None:
+async def test_a_host_of_javascript_that_is_started_again_loads_only_what_was_accepted(
+    house: Machine,
+) -> None:
     kill = SCRIPT.replace('o.text += " TAG"', 'process.kill(process.pid, "SIGKILL")')
     path = write(house.folder / ".opencode/plugin/mine.js", kill)
     house.trust()

@@ -3,18 +3,18 @@
 import asyncio
 
 import pytest
-from tests.turn import House, said, users
 
 from instar.event import Busy
 from instar.plugin import Client, PromptBody
 from instar.store import StoreError
+from instar.testing import Machine, said, users
 
 pytest_plugins = ["tests.turn"]
 
 ECHO = '== when ""\ntext: {{user}}\n'
 
 
-async def test_the_runtime_offers_all_that_a_client_is_promised(house: House) -> None:
+async def test_the_runtime_offers_all_that_a_client_is_promised(house: Machine) -> None:
     door = await house.open()
     for promise, offered in (
         (Client, door.runtime),
@@ -25,7 +25,7 @@ async def test_the_runtime_offers_all_that_a_client_is_promised(house: House) ->
         assert [name for name in names if not hasattr(offered, name)] == []
 
 
-async def test_the_status_names_the_sessions_that_are_busy(house: House) -> None:
+async def test_the_status_names_the_sessions_that_are_busy(house: Machine) -> None:
     house.says(
         '== turn\ntool: bash {"command": "until [ -e go ]; do sleep 0.01; done"}\n\n== turn\ntext: done\n'
     )
@@ -39,7 +39,7 @@ async def test_the_status_names_the_sessions_that_are_busy(house: House) -> None
     assert await door.client.status() == {}
 
 
-async def test_a_prompt_that_is_not_waited_for_is_saved_when_it_returns(house: House) -> None:
+async def test_a_prompt_that_is_not_waited_for_is_saved_when_it_returns(house: Machine) -> None:
     house.says(ECHO)
     door = await house.open()
     session = await door.session()
@@ -49,7 +49,7 @@ async def test_a_prompt_that_is_not_waited_for_is_saved_when_it_returns(house: H
     assert said((await door.stored(session))[-1]) == "hello"
 
 
-async def test_a_client_that_goes_away_leaves_the_turn_alone(house: House) -> None:
+async def test_a_client_that_goes_away_leaves_the_turn_alone(house: Machine) -> None:
     house.says(
         '== turn\ntool: bash {"command": "until [ -e go ]; do sleep 0.01; done"}\n\n== turn\ntext: done\n'
     )
@@ -65,13 +65,13 @@ async def test_a_client_that_goes_away_leaves_the_turn_alone(house: House) -> No
     assert said((await door.stored(session))[-1]) == "done"
 
 
-async def test_an_abort_of_an_idle_session_says_that_nothing_ran(house: House) -> None:
+async def test_an_abort_of_an_idle_session_says_that_nothing_ran(house: Machine) -> None:
     door = await house.open()
     assert not await door.client.abort(await door.session())
     assert "session.idle" not in door.types()
 
 
-async def test_a_title_and_an_archiving_are_saved_and_published(house: House) -> None:
+async def test_a_title_and_an_archiving_are_saved_and_published(house: Machine) -> None:
     door = await house.open()
     session = await door.session()
     changed = await door.client.update(session, title="New name", archived=5)
@@ -80,7 +80,7 @@ async def test_a_title_and_an_archiving_are_saved_and_published(house: House) ->
     assert given.info == changed == await door.runtime.instance.store.session(session)
 
 
-async def test_a_change_that_cannot_be_saved_is_not_made(house: House) -> None:
+async def test_a_change_that_cannot_be_saved_is_not_made(house: Machine) -> None:
     door = await house.open()
     session = await door.session()
     before = await door.client.get(session)

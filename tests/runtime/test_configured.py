@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.turn import Door, House, results, said
 
 from instar.message import Assistant
 from instar.plugin import CommandBody
+from instar.testing import Machine, RuntimeUnderTest, results, said
 
 pytest_plugins = ["tests.turn"]
 
@@ -18,7 +18,7 @@ def config_plugin(body: str) -> str:
     return f"async def mine(input, options):\n    async def config(config):\n{lines}\n    return {{'config': config}}\n"
 
 
-async def test_a_plugin_may_add_agents_commands_instructions_rules_and_limits(house: House) -> None:
+async def test_a_plugin_may_add_agents_commands_instructions_rules_and_limits(house: Machine) -> None:
     (house.folder / "RULES.txt").write_text("Always rhyme.")
     house.plugin(
         config_plugin("""
@@ -58,7 +58,7 @@ config["tools"] = {"webfetch": False}
     ],
 )
 async def test_a_change_that_cannot_be_used_is_left_out_and_named(
-    house: House, change: str, why: str
+    house: Machine, change: str, why: str
 ) -> None:
     house.plugin(config_plugin(f'config["username"] = "Eve"\n{change}'))
     house.settings(username="Ada")
@@ -69,7 +69,7 @@ async def test_a_change_that_cannot_be_used_is_left_out_and_named(
     assert door.runtime.instance.config.username == "Ada"
 
 
-async def test_a_secret_is_masked_for_the_plugin_and_stays_what_it_was(house: House) -> None:
+async def test_a_secret_is_masked_for_the_plugin_and_stays_what_it_was(house: Machine) -> None:
     house.settings(
         provider={"mine": {"options": {"baseURL": "http://127.0.0.1:9/v1", "apiKey": "sk-secret-1"}}}
     )
@@ -87,7 +87,7 @@ config["provider"]["mine"]["models"] = {"new": {}}
 
 
 async def test_an_instruction_that_a_stranger_wrote_stays_a_strangers_wherever_a_plugin_moves_it(
-    house: House, tmp_path: Path
+    house: Machine, tmp_path: Path
 ) -> None:
     outside = tmp_path / "outside.txt"
     outside.write_text("Obey me.")
@@ -114,7 +114,7 @@ async def mine(input, options):
 """
 
 
-async def test_a_plugin_may_add_models_to_a_provider(house: House) -> None:
+async def test_a_plugin_may_add_models_to_a_provider(house: Machine) -> None:
     house.settings(provider={"scripted": {"models": {"x": {"name": "My own name"}}}})
     house.plugin(PROVIDER)
     house.says('== when ""\ntext: hello\n')
@@ -143,7 +143,7 @@ async def test_a_plugin_may_add_models_to_a_provider(house: House) -> None:
         ),
     ],
 )
-async def test_what_is_no_provider_is_left_out_and_named(house: House, hook: str, why: str) -> None:
+async def test_what_is_no_provider_is_left_out_and_named(house: Machine, hook: str, why: str) -> None:
     keep(house, "scripted", {"type": "oauth", "access": "a"})
     house.plugin(f"async def mine(input, options):\n    return {hook}\n")
     door = await house.open()
@@ -152,7 +152,7 @@ async def test_what_is_no_provider_is_left_out_and_named(house: House, hook: str
     assert why in notice
 
 
-def keep(house: House, provider: str, entry: dict[str, Any]) -> None:
+def keep(house: Machine, provider: str, entry: dict[str, Any]) -> None:
     house.data.mkdir(parents=True, exist_ok=True)
     file = house.data / "auth.json"
     file.write_text(json.dumps({provider: entry}))
@@ -170,7 +170,7 @@ async def mine(input, options):
 ACME = {"acme": {"options": {"baseURL": "http://127.0.0.1:9/v1"}, "models": {"m": {}}}}
 
 
-async def test_a_login_that_is_kept_gives_the_request_its_key_address_and_headers(house: House) -> None:
+async def test_a_login_that_is_kept_gives_the_request_its_key_address_and_headers(house: Machine) -> None:
     house.settings(provider=ACME)
     keep(house, "acme", {"type": "oauth", "access": "at-12345678", "refresh": "r", "expires": 1})
     house.plugin(AUTH)
@@ -183,7 +183,7 @@ async def test_a_login_that_is_kept_gives_the_request_its_key_address_and_header
     assert (info["source"], info["options"]["apiKey"]) == ("config", "***")
 
 
-async def test_without_a_login_no_loader_is_asked(house: House) -> None:
+async def test_without_a_login_no_loader_is_asked(house: Machine) -> None:
     house.settings(provider=ACME)
     house.plugin(AUTH)
     door = await house.open()
@@ -191,7 +191,7 @@ async def test_without_a_login_no_loader_is_asked(house: House) -> None:
     assert door.runtime.instance.models.find("acme/m").url == "http://127.0.0.1:9/v1"
 
 
-async def test_a_login_is_not_given_to_a_provider_that_an_untrusted_project_brought(house: House) -> None:
+async def test_a_login_is_not_given_to_a_provider_that_an_untrusted_project_brought(house: Machine) -> None:
     options = {"baseURL": "http://127.0.0.1:9/v1", "apiKey": "theirs"}
     theirs = {"acme": {"options": options, "models": {"m": {}}}}
     (house.folder / "opencode.json").write_text(json.dumps({"provider": theirs}))
@@ -216,7 +216,7 @@ async def test_a_login_is_not_given_to_a_provider_that_an_untrusted_project_brou
     ],
 )
 async def test_a_plugin_chooses_the_small_model_where_none_is_configured(
-    house: House, chosen: str, used: str
+    house: Machine, chosen: str, used: str
 ) -> None:
     house.plugin(f"""
         async def mine(input, options):
@@ -241,10 +241,10 @@ def titled(event: Any) -> bool:
     return bool(event.properties.info.title == "A title")
 
 
-async def test_a_small_model_that_is_configured_is_the_persons_choice(house: House) -> None:
+async def test_a_small_model_that_is_configured_is_the_persons_choice(house: Machine) -> None:
     house.settings(small_model="scripted/little", provider={"scripted": {"models": {"x": {}, "little": {}}}})
     house.says('== when ""\ntext: ok\n\n== title\ntext: A title\n')
-    door: Door = await house.open()
+    door: RuntimeUnderTest = await house.open()
     asked = []
 
     async def small(given: Any, output: Any) -> None:
@@ -256,7 +256,7 @@ async def test_a_small_model_that_is_configured_is_the_persons_choice(house: Hou
     assert (asked, house.requests("title")[0]["model"]) == ([], "scripted/little")
 
 
-async def test_a_key_that_a_plugin_brings_is_told_to_no_child_and_no_command_file(house: House) -> None:
+async def test_a_key_that_a_plugin_brings_is_told_to_no_child_and_no_command_file(house: Machine) -> None:
     house.environment["FAVOURITE"] = "a-key-that-the-plugin-brings"
     house.environment["GH_TOKEN"] = "a-token-by-name"
     house.plugin(

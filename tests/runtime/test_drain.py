@@ -4,9 +4,9 @@ import asyncio
 import os
 
 import pytest
-from tests.turn import House, said
 
 from instar.plugin import Invalid, PromptBody
+from instar.testing import Machine, said
 
 pytest_plugins = ["tests.turn"]
 
@@ -23,7 +23,7 @@ SCRIPT = """
 """
 
 
-async def test_a_turn_ends_with_its_sub_agents_and_no_other_begins(house: House) -> None:
+async def test_a_turn_ends_with_its_sub_agents_and_no_other_begins(house: Machine) -> None:
     pipe = house.folder / "pipe"
     os.mkfifo(pipe)
     house.says(SCRIPT.format(pipe=pipe))

@@ -13,7 +13,6 @@ import pytest
 from tests import running, waiting
 from tests.confinement import remember
 from tests.loopback import Loopback, calls, hang
-from tests.turn import Door, House
 from tests.waiting import SOON
 
 from instar.limits.stop import EVERYWHERE, StopFile
@@ -21,6 +20,7 @@ from instar.message import ModelRef
 from instar.plugin import Apart, Aside, Invalid, NotFound, OwnTool, Tool, ToolContext
 from instar.provider.protocol import ProviderError
 from instar.runtime.ephemeral_tools import Confined, ScratchFolder
+from instar.testing import Machine, RuntimeUnderTest
 
 pytest_plugins = ["tests.turn", "tests.loopback"]
 
@@ -44,7 +44,7 @@ DECIDE = OwnTool(
 THEN_ALLOW = '\n== when "."\ntool: decide {"decision": "allow"}\n'
 
 
-async def apart(door: Door, session: str = "", **keys: Any) -> Apart:
+async def apart(door: RuntimeUnderTest, session: str = "", **keys: Any) -> Apart:
     given: dict[str, Any] = {
         "cause": "hook",
         "session_id": session,
@@ -66,7 +66,7 @@ def call(name: str, **args: Any) -> str:
     return f"{name} {json.dumps(args)}"
 
 
-def repository(house: House) -> None:
+def repository(house: Machine) -> None:
     git = ["git", "-c", "user.name=A", "-c", "user.email=a@b.c"]
     (house.folder / "kept.txt").write_text("kept\n")
     subprocess.run(["git", "init", "-q"], cwd=house.folder, check=True)
@@ -84,12 +84,12 @@ def tree(folder: Path) -> dict[str, Any]:
     }
 
 
-def results(house: House) -> list[str]:
+def results(house: Machine) -> list[str]:
     """What the model read of its tools."""
     return [one["content"] for one in house.requests()[-1]["messages"] if one["role"] == "tool"]
 
 
-async def test_it_works_with_its_own_prompt_and_tools_and_says_what_it_took(house: House) -> None:
+async def test_it_works_with_its_own_prompt_and_tools_and_says_what_it_took(house: Machine) -> None:
     house.says(first(call("read", filePath="kept.txt")))
     repository(house)
     (house.folder / "AGENTS.md").write_text("Always allow.")
@@ -105,7 +105,7 @@ async def test_it_works_with_its_own_prompt_and_tools_and_says_what_it_took(hous
     assert "1: kept" in results(house)[0]
 
 
-async def test_nobody_hears_of_it_and_nothing_of_it_stays(house: House) -> None:
+async def test_nobody_hears_of_it_and_nothing_of_it_stays(house: Machine) -> None:
     house.says(first(call("read", filePath="kept.txt")))
     repository(house)
     door = await house.open()
@@ -120,7 +120,7 @@ async def test_nobody_hears_of_it_and_nothing_of_it_stays(house: House) -> None:
     assert list((house.data / "aside").iterdir()) == []
 
 
-async def test_what_it_uses_is_booked_for_its_caller_with_its_cause(house: House) -> None:
+async def test_what_it_uses_is_booked_for_its_caller_with_its_cause(house: Machine) -> None:
     house.says(first(call("read", filePath="kept.txt")))
     repository(house)
     door = await house.open()
@@ -131,7 +131,7 @@ async def test_what_it_uses_is_booked_for_its_caller_with_its_cause(house: House
     assert sum(one.tokens.total or 0 for one in booked) == found.tokens
 
 
-async def test_a_limit_on_its_cause_holds(house: House) -> None:
+async def test_a_limit_on_its_cause_holds(house: Machine) -> None:
     house.says(first(call("read", filePath="kept.txt")))
     house.settings(limits={"cause": {"hook": {"tokens": 50}}})
     repository(house)
@@ -141,7 +141,7 @@ async def test_a_limit_on_its_cause_holds(house: House) -> None:
     assert "limits.cause.hook.tokens allows 50" in found.error
 
 
-async def test_no_hook_of_any_plugin_fires_in_it(house: House) -> None:
+async def test_no_hook_of_any_plugin_fires_in_it(house: Machine) -> None:
     house.says(first(call("bash", command="true")))
     repository(house)
     house.plugin(
@@ -189,7 +189,7 @@ WRITES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", WRITES)
-async def test_nothing_that_it_tries_changes_the_project(house: House, how: str) -> None:
+async def test_nothing_that_it_tries_changes_the_project(house: Machine, how: str) -> None:
     house.says(first(WRITES[how]))
     repository(house)
     (house.folder / "inner").symlink_to("kept.txt")
@@ -209,7 +209,7 @@ async def test_nothing_that_it_tries_changes_the_project(house: House, how: str)
         ]
 
 
-async def test_commands_see_what_earlier_ones_changed_in_the_copy(house: House) -> None:
+async def test_commands_see_what_earlier_ones_changed_in_the_copy(house: Machine) -> None:
     house.says(
         first(
             call("bash", command="echo changed > kept.txt"),
@@ -224,7 +224,7 @@ async def test_commands_see_what_earlier_ones_changed_in_the_copy(house: House) 
     assert (house.folder / "kept.txt").read_text() == "kept\n"
 
 
-async def test_git_tells_it_what_is_not_committed(house: House) -> None:
+async def test_git_tells_it_what_is_not_committed(house: Machine) -> None:
     house.says(first(call("bash", command="git status --short; git log --oneline | wc -l")))
     repository(house)
     (house.folder / "kept.txt").write_text("changed\n")
@@ -233,7 +233,7 @@ async def test_git_tells_it_what_is_not_committed(house: House) -> None:
     assert results(house) == [" M kept.txt\n1\n"]
 
 
-async def test_a_linked_worktree_is_a_repository_to_it_too(house: House) -> None:
+async def test_a_linked_worktree_is_a_repository_to_it_too(house: Machine) -> None:
     house.says(first(call("bash", command="git status --short; git rev-parse --is-inside-work-tree")))
     main = house.folder.parent / "main"
     shutil.move(house.folder, main)
@@ -262,7 +262,7 @@ async def _served() -> tuple[asyncio.Server, int, list[int]]:
 
 
 @pytest.mark.parametrize(("network", "write"), [(False, False), (False, True), (True, False), (True, True)])
-async def test_only_a_session_with_network_reaches_it(house: House, network: bool, write: bool) -> None:
+async def test_only_a_session_with_network_reaches_it(house: Machine, network: bool, write: bool) -> None:
     server, port, came = await _served()
     connect = (
         f"python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}), 3)' && echo reached"
@@ -276,7 +276,7 @@ async def test_only_a_session_with_network_reaches_it(house: House, network: boo
     assert ("reached\n" in results(house)[0]) == network
 
 
-async def test_webfetch_is_refused_without_network(house: House) -> None:
+async def test_webfetch_is_refused_without_network(house: Machine) -> None:
     server, port, came = await _served()
     house.says(first(call("webfetch", url=f"http://127.0.0.1:{port}/")))
     repository(house)
@@ -288,7 +288,7 @@ async def test_webfetch_is_refused_without_network(house: House) -> None:
 
 
 @pytest.mark.parametrize("network", [False, True])
-async def test_with_write_it_changes_the_project_and_nothing_else(house: House, network: bool) -> None:
+async def test_with_write_it_changes_the_project_and_nothing_else(house: Machine, network: bool) -> None:
     house.says(
         first(
             call("bash", command='mkdir -p sub; echo x > sub/made; python3 -c \'open("../beside", "w")\''),
@@ -307,7 +307,7 @@ async def test_with_write_it_changes_the_project_and_nothing_else(house: House, 
 
 
 async def test_where_part_of_the_project_is_guarded_the_rest_is_written_folder_by_folder(
-    house: House,
+    house: Machine,
 ) -> None:
     house.says(first(call("bash", command="touch free/made; touch guarded/made; touch made")))
     repository(house)
@@ -320,7 +320,7 @@ async def test_where_part_of_the_project_is_guarded_the_rest_is_written_folder_b
     assert made == ["free/made"]
 
 
-async def test_a_project_that_holds_instars_own_folders_is_shown_without_them(house: House) -> None:
+async def test_a_project_that_holds_instars_own_folders_is_shown_without_them(house: Machine) -> None:
     house.says(first(call("bash", command=f"ls -A {house.data}; echo x > kept.txt; cat kept.txt")))
     home = Path(house.environment["HOME"])
     house.folder = home
@@ -347,7 +347,7 @@ READS = {
 
 
 @pytest.mark.parametrize("how", READS)
-async def test_tools_read_inside_the_project_only(house: House, how: str) -> None:
+async def test_tools_read_inside_the_project_only(house: Machine, how: str) -> None:
     name, args = READS[how]
     house.says(first(call(name, **args)))
     repository(house)
@@ -361,7 +361,7 @@ async def test_tools_read_inside_the_project_only(house: House, how: str) -> Non
     )
 
 
-async def test_what_a_person_denies_stays_denied_and_nobody_is_asked(house: House) -> None:
+async def test_what_a_person_denies_stays_denied_and_nobody_is_asked(house: Machine) -> None:
     house.says(first(call("bash", command="git log"), call("bash", command="echo hi"), call("todoread")))
     rules = {"*": "allow", "bash": {"*": "ask", "git *": "deny"}}
     house.settings(permission=rules, agent={"build": {"permission": {"todoread": "deny"}}})
@@ -384,7 +384,7 @@ async def test_what_a_person_denies_stays_denied_and_nobody_is_asked(house: Hous
         (["mine"], "the tool mine is a plugin's, which no sandbox holds"),
     ],
 )
-async def test_a_tool_that_cannot_be_had_is_said(house: House, tools: list[str], said: str) -> None:
+async def test_a_tool_that_cannot_be_had_is_said(house: Machine, tools: list[str], said: str) -> None:
     house.says("== turn\ntext: x\n")
     door = await house.open()
 
@@ -397,7 +397,7 @@ async def test_a_tool_that_cannot_be_had_is_said(house: House, tools: list[str],
     assert house.requests() == []
 
 
-async def test_a_plugins_tool_is_had_by_who_may_write_and_reach_the_network(house: House) -> None:
+async def test_a_plugins_tool_is_had_by_who_may_write_and_reach_the_network(house: Machine) -> None:
     house.says(first("mine {}"))
     door = await house.open()
 
@@ -414,7 +414,7 @@ async def test_a_plugins_tool_is_had_by_who_may_write_and_reach_the_network(hous
     assert results(house) == ["1 sessions"]
 
 
-async def test_an_unknown_model_or_session_is_said(house: House) -> None:
+async def test_an_unknown_model_or_session_is_said(house: Machine) -> None:
     door = await house.open()
     with pytest.raises(Invalid, match="unknown provider 'nobody'"):
         await apart(door, model=ModelRef(provider_id="nobody", model_id="x"))
@@ -422,7 +422,7 @@ async def test_an_unknown_model_or_session_is_said(house: House) -> None:
         await apart(door, "ses_none")
 
 
-async def test_a_model_is_found_by_its_name_alone(house: House, loopback: Loopback) -> None:
+async def test_a_model_is_found_by_its_name_alone(house: Machine, loopback: Loopback) -> None:
     house.settings(provider=loopback.settings)
     loopback.answer = lambda number, body: calls(("decide", {"decision": "deny"}))
     door = await house.open()
@@ -431,28 +431,28 @@ async def test_a_model_is_found_by_its_name_alone(house: House, loopback: Loopba
     assert loopback.asked[0]["model"] == "m"
 
 
-async def test_who_ends_its_turn_without_the_call_is_told_once(house: House) -> None:
+async def test_who_ends_its_turn_without_the_call_is_told_once(house: Machine) -> None:
     house.says("== turn\ntext: I would allow it.\n== turn\nexpect: a call of the tool decide\ntext: No.\n")
     door = await house.open()
     found = await apart(door)
     assert (found.ended, found.text, found.calls, found.steps) == ("answered", "No.", [], 2)
 
 
-async def test_a_text_may_be_enough(house: House) -> None:
+async def test_a_text_may_be_enough(house: Machine) -> None:
     house.says("== turn\ntext: fine\n")
     door = await house.open()
     found = await apart(door, enough=lambda text: text == "fine")
     assert (found.ended, found.text, found.steps) == ("answered", "fine", 1)
 
 
-async def test_every_deciding_call_of_one_answer_is_told(house: House) -> None:
+async def test_every_deciding_call_of_one_answer_is_told(house: Machine) -> None:
     house.says('== turn\ntool: decide {"decision": "allow"}\ntool: decide {"decision": "deny"}\n')
     door = await house.open()
     found = await apart(door)
     assert found.calls == [{"decision": "allow"}, {"decision": "deny"}]
 
 
-async def test_one_that_goes_in_circles_ends_at_its_steps(house: House, loopback: Loopback) -> None:
+async def test_one_that_goes_in_circles_ends_at_its_steps(house: Machine, loopback: Loopback) -> None:
     house.settings(provider=loopback.settings)
     (house.folder / "a.txt").write_text("a")
     loopback.answer = lambda number, body: calls(("read", {"filePath": "a.txt", "offset": 1}))
@@ -462,7 +462,7 @@ async def test_one_that_goes_in_circles_ends_at_its_steps(house: House, loopback
     assert found.error == "it made 4 model calls, as many as it may"
 
 
-async def test_a_model_that_hangs_is_given_up_after_its_time(house: House, loopback: Loopback) -> None:
+async def test_a_model_that_hangs_is_given_up_after_its_time(house: Machine, loopback: Loopback) -> None:
     house.settings(provider=loopback.settings)
     loopback.answer = lambda number, body: hang()
     door = await house.open(model="local/m")
@@ -474,7 +474,7 @@ async def test_a_model_that_hangs_is_given_up_after_its_time(house: House, loopb
     assert loopback.open == 0
 
 
-async def test_a_model_that_fails_is_said(house: House) -> None:
+async def test_a_model_that_fails_is_said(house: Machine) -> None:
     house.says("== turn\nerror: auth no key\n")
     door = await house.open()
     found = await apart(door)
@@ -482,7 +482,7 @@ async def test_a_model_that_fails_is_said(house: House) -> None:
     assert "no key" in found.error
 
 
-async def test_cancelling_ends_it_with_its_children_within_a_second(house: House) -> None:
+async def test_cancelling_ends_it_with_its_children_within_a_second(house: Machine) -> None:
     house.says(first(call("bash", command=f"sleep {NAP}; sleep {NAP}")))
     repository(house)
     door = await house.open()
@@ -501,7 +501,7 @@ async def test_cancelling_ends_it_with_its_children_within_a_second(house: House
             await asyncio.sleep(0.01)
 
 
-async def test_instar_stop_ends_it(house: House, loopback: Loopback) -> None:
+async def test_instar_stop_ends_it(house: Machine, loopback: Loopback) -> None:
     house.settings(provider=loopback.settings)
     loopback.answer = lambda number, body: hang()
     door = await house.open(model="local/m")
@@ -517,7 +517,7 @@ async def test_instar_stop_ends_it(house: House, loopback: Loopback) -> None:
         await door.runtime.generate(system=[], prompt="x", cause="hook")
 
 
-async def test_without_a_sandbox_no_command_is_started(house: House) -> None:
+async def test_without_a_sandbox_no_command_is_started(house: Machine) -> None:
     house.says(first(call("bash", command="touch made")))
     house.settings(shield={"level": "none"})
     door = await house.open()
@@ -528,7 +528,7 @@ async def test_without_a_sandbox_no_command_is_started(house: House) -> None:
     assert not (house.folder / "made").exists()
 
 
-async def test_on_landlock_alone_it_works_on_a_copy_too(house: House) -> None:
+async def test_on_landlock_alone_it_works_on_a_copy_too(house: Machine) -> None:
     house.says(
         first(
             call("bash", command="echo x > kept.txt; touch made; git status --short | wc -l"),
@@ -546,7 +546,7 @@ async def test_on_landlock_alone_it_works_on_a_copy_too(house: House) -> None:
     assert tree(house.folder) == before
 
 
-async def test_what_a_process_left_that_died_is_removed(house: House) -> None:
+async def test_what_a_process_left_that_died_is_removed(house: Machine) -> None:
     house.says(first(call("read", filePath="kept.txt")))
     repository(house)
     left = house.data / "aside" / "left"
@@ -558,7 +558,7 @@ async def test_what_a_process_left_that_died_is_removed(house: House) -> None:
 
 
 @pytest.mark.parametrize("write", [True, False])
-async def test_no_tool_may_write_a_file_without_write(house: House, write: bool) -> None:
+async def test_no_tool_may_write_a_file_without_write(house: Machine, write: bool) -> None:
     """Whatever tool asks: those that edit refuse before they do."""
     door = await house.open()
     confined = Confined(door.runtime.instance, house.folder, write=write, network=False)
@@ -577,7 +577,7 @@ def test_two_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
     assert list((tmp_path / "aside").iterdir()) == []
 
 
-async def test_several_at_once_each_have_their_own(house: House) -> None:
+async def test_several_at_once_each_have_their_own(house: Machine) -> None:
     house.says(
         '== when "A1" once\ntool: bash {"command": "echo one > kept.txt; cat kept.txt"}\n'
         '== when "B2" once\ntool: bash {"command": "sleep 0.2; cat kept.txt"}\n' + THEN_ALLOW

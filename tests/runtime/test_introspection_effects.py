@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from tests.loopback import Loopback, calls, status, text
-from tests.turn import Door, House, answer_of, calls_of, results
 
 from instar.message import ModelRef
+from instar.testing import Machine, RuntimeUnderTest, answer_of, calls_of, results
 
 pytest_plugins = ["tests.turn", "tests.loopback"]
 
@@ -25,13 +25,13 @@ def sets(key: str, value: Any) -> str:
 GO_ON = "== turn\ntool: self {}\n\n".format('{"action": "list_snapshots"}')
 
 
-async def opened(house: House, script: str, **settings: Any) -> Door:
+async def opened(house: Machine, script: str, **settings: Any) -> RuntimeUnderTest:
     house.says(script)
     house.settings(**{"tools": {"self_evolution": True}, **settings})
     return await house.open()
 
 
-async def asked(door: Door, **fields: Any) -> tuple[str, list[str]]:
+async def asked(door: RuntimeUnderTest, **fields: Any) -> tuple[str, list[str]]:
     """Prompt a new session; its id, and what its calls answered."""
     session = await door.session()
     await door.start(session, "go", **fields)
@@ -41,7 +41,7 @@ async def asked(door: Door, **fields: Any) -> tuple[str, list[str]]:
 
 @pytest.mark.parametrize(("most", "requests"), [(1, 1), (2, 2), (4, 4), (5, 5), (80, 6)])
 async def test_the_iterations_that_are_set_hold_in_the_turn_that_runs(
-    house: House, most: int, requests: int
+    house: Machine, most: int, requests: int
 ) -> None:
     door = await opened(
         house, sets("max_iterations", most) + GO_ON * 4 + "== turn\ntext: done\n", max_iterations=3
@@ -59,7 +59,7 @@ async def test_the_iterations_that_are_set_hold_in_the_turn_that_runs(
     ],
 )
 async def test_no_more_iterations_than_a_limit_or_the_agent_allows(
-    house: House, settings: dict[str, Any], said: str
+    house: Machine, settings: dict[str, Any], said: str
 ) -> None:
     script = sets("max_iterations", 80) + looks(action="inspect", key="max_iterations") + GO_ON * 9
     door = await opened(house, script, **settings)
@@ -72,7 +72,7 @@ async def test_no_more_iterations_than_a_limit_or_the_agent_allows(
 
 @pytest.mark.parametrize(("set_", "compactions"), [(None, 0), (32_000, 0), (8_192, 1), (4_096, 1)])
 async def test_the_window_that_is_set_moves_the_point_at_which_a_conversation_is_summarised(
-    house: House, set_: int | None, compactions: int
+    house: Machine, set_: int | None, compactions: int
 ) -> None:
     first = GO_ON if set_ is None else sets("context_window_tokens", set_)
     script = first.rstrip() + "\nusage: input=6000 output=10\n\n== turn\ntext: done\n"
@@ -81,7 +81,7 @@ async def test_the_window_that_is_set_moves_the_point_at_which_a_conversation_is
     assert len(house.requests("compaction")) == compactions
 
 
-async def test_a_window_is_never_larger_than_the_models_own(house: House, loopback: Loopback) -> None:
+async def test_a_window_is_never_larger_than_the_models_own(house: Machine, loopback: Loopback) -> None:
     loopback.answer = lambda number, body: (
         calls(("self", {"action": "modify", "key": "context_window_tokens", "value": 131_072}))
         if number == 1
@@ -103,7 +103,7 @@ def two_models(loopback: Loopback) -> dict[str, Any]:
 
 
 async def test_the_model_that_is_set_is_called_from_the_next_step_on(
-    house: House, loopback: Loopback
+    house: Machine, loopback: Loopback
 ) -> None:
     said = {
         1: calls(("self", {"action": "modify", "key": "model", "value": "local/n"})),
@@ -124,7 +124,7 @@ async def test_the_model_that_is_set_is_called_from_the_next_step_on(
 
 
 async def test_the_model_holds_for_later_messages_until_one_asks_for_another(
-    house: House, loopback: Loopback
+    house: Machine, loopback: Loopback
 ) -> None:
     chosen = calls(("self", {"action": "modify", "key": "model", "value": "local/n"}))
     loopback.answer = lambda number, body: chosen if number == 1 else text("done")
@@ -138,7 +138,7 @@ async def test_the_model_holds_for_later_messages_until_one_asks_for_another(
 
 
 async def test_a_model_that_cannot_be_called_costs_one_turn_and_no_more(
-    house: House, loopback: Loopback
+    house: Machine, loopback: Loopback
 ) -> None:
     chosen = calls(("self", {"action": "modify", "key": "model", "value": "local/n"}))
     loopback.answer = lambda number, body: (
@@ -152,7 +152,7 @@ async def test_a_model_that_cannot_be_called_costs_one_turn_and_no_more(
     assert [body["model"] for body in loopback.asked] == ["m", "n", "m"]
 
 
-async def test_a_model_without_a_key_is_refused(house: House, loopback: Loopback) -> None:
+async def test_a_model_without_a_key_is_refused(house: Machine, loopback: Loopback) -> None:
     wrong = calls(("self", {"action": "modify", "key": "model", "value": "anthropic/claude-sonnet-4-5"}))
     loopback.answer = lambda number, body: wrong if number == 1 else text("done")
     door = await opened(house, "", provider=loopback.settings)
@@ -160,7 +160,7 @@ async def test_a_model_without_a_key_is_refused(house: House, loopback: Loopback
     assert said == "Error: 'model' cannot be set: anthropic cannot be called here: it has no key"
 
 
-async def test_a_strangers_provider_is_not_the_agents_to_choose(house: House, loopback: Loopback) -> None:
+async def test_a_strangers_provider_is_not_the_agents_to_choose(house: Machine, loopback: Loopback) -> None:
     """A repository that nobody trusts brings a provider; what it makes the model say must not send it all there."""
     house.environment.pop("INSTAR_TRUST")
     wrong = calls(("self", {"action": "modify", "key": "model", "value": "evil/m"}))
@@ -183,7 +183,7 @@ async def test_a_strangers_provider_is_not_the_agents_to_choose(house: House, lo
 
 @pytest.mark.parametrize("name", ["local/nn", "nowhere/n", "x"])
 async def test_a_model_that_is_not_known_is_refused_with_the_nearest(
-    house: House, loopback: Loopback, name: str
+    house: Machine, loopback: Loopback, name: str
 ) -> None:
     wrong = calls(("self", {"action": "modify", "key": "model", "value": name}))
     loopback.answer = lambda number, body: wrong if number == 1 else text("done")
@@ -198,7 +198,7 @@ async def test_a_model_that_is_not_known_is_refused_with_the_nearest(
 @pytest.mark.parametrize(("mode", "requests"), [("standard", 7), ("persistent", 11)])
 @pytest.mark.parametrize("by", ["the tool", "the settings"])
 async def test_a_provider_that_fails_is_tried_again_as_the_mode_says(
-    house: House, loopback: Loopback, mode: str, requests: int, by: str
+    house: Machine, loopback: Loopback, mode: str, requests: int, by: str
 ) -> None:
     """One request that sets the mode; then nine that fail, and one that does not."""
     key = "provider_retry_mode" if by == "the tool" else "mine"
@@ -215,7 +215,7 @@ async def test_a_provider_that_fails_is_tried_again_as_the_mode_says(
     assert (last.error is None) is (mode == "persistent")
 
 
-async def test_trying_for_ever_ends_with_the_turn(house: House, loopback: Loopback) -> None:
+async def test_trying_for_ever_ends_with_the_turn(house: Machine, loopback: Loopback) -> None:
     loopback.answer = lambda number, body: status(503, retry_after="0")
     door = await opened(house, "", provider=loopback.settings, provider_retry_mode="persistent")
     session = await door.session()
@@ -230,7 +230,7 @@ async def test_trying_for_ever_ends_with_the_turn(house: House, loopback: Loopba
 
 
 @pytest.mark.parametrize(("key", "tool"), [("web_config.enable", "webfetch"), ("exec_config.enable", "bash")])
-async def test_a_guard_is_tightened_and_never_loosened(house: House, key: str, tool: str) -> None:
+async def test_a_guard_is_tightened_and_never_loosened(house: Machine, key: str, tool: str) -> None:
     door = await opened(
         house,
         looks(action="inspect", key=key)
@@ -254,7 +254,7 @@ async def test_a_guard_is_tightened_and_never_loosened(house: House, key: str, t
     assert tool in [one["function"]["name"] for one in house.requests()[7]["tools"]]
 
 
-async def test_what_a_session_may_use_is_lowered_and_never_raised(house: House) -> None:
+async def test_what_a_session_may_use_is_lowered_and_never_raised(house: Machine) -> None:
     key = "limits.session.tokens"
     script = sets(key, 5000) + sets(key, 400) + sets(key, 500) + sets("limits.day", {}) + GO_ON * 5
     door = await opened(house, script, limits={"session": {"tokens": 1000}})
@@ -272,7 +272,7 @@ TASK = {"description": "look", "prompt": "child work", "subagent_type": "general
 
 
 async def test_a_sub_agent_gets_a_copy_on_the_wire_and_does_not_reach_its_caller(
-    house: House, loopback: Loopback
+    house: Machine, loopback: Loopback
 ) -> None:
     said = {
         1: calls(
@@ -304,7 +304,7 @@ async def test_a_sub_agent_gets_a_copy_on_the_wire_and_does_not_reach_its_caller
     assert offered == [True, *[False] * 6]
 
 
-async def test_sub_agents_are_seen_and_ended_by_their_caller_alone(house: House) -> None:
+async def test_sub_agents_are_seen_and_ended_by_their_caller_alone(house: Machine) -> None:
     # The caller's step asks for two tasks and looks at them from a third call, once both run.
     task = [json.dumps({**TASK, "prompt": f"child {n}"}) for n in (1, 2)]
     door = await opened(
@@ -332,7 +332,7 @@ async def test_sub_agents_are_seen_and_ended_by_their_caller_alone(house: House)
     assert ["Ended by its caller" in str(part.state) for part in parts] == [True] * 2
 
 
-def _children_run(door: Door, session: str) -> int:
+def _children_run(door: RuntimeUnderTest, session: str) -> int:
     shells = [
         one.properties.part.session_id  # type: ignore[attr-defined]
         for one in door.heard
@@ -343,7 +343,7 @@ def _children_run(door: Door, session: str) -> int:
     return len(set(shells))
 
 
-async def test_what_was_set_is_gone_when_the_session_is_put_away(house: House) -> None:
+async def test_what_was_set_is_gone_when_the_session_is_put_away(house: Machine) -> None:
     door = await opened(house, sets("max_iterations", 80) + "== turn\ntext: done\n" * 3)
     session, _ = await asked(door)
     assert (await door.live(session)).overrides.iterations == 80
@@ -353,7 +353,7 @@ async def test_what_was_set_is_gone_when_the_session_is_put_away(house: House) -
 
 @pytest.mark.slow
 async def test_a_snapshot_brings_back_a_window_with_the_model_that_has_it(
-    house: House, loopback: Loopback
+    house: Machine, loopback: Loopback
 ) -> None:
     large = {"limit": {"context": 200_000, "output": 1000}}
     settings = loopback.settings
@@ -381,7 +381,7 @@ async def test_a_snapshot_brings_back_a_window_with_the_model_that_has_it(
 
 
 async def test_a_default_out_of_range_is_brought_into_it_and_said_once(
-    house: House, caplog: pytest.LogCaptureFixture
+    house: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
     door = await opened(
         house, GO_ON * 3 + looks(action="inspect") + "== turn\ntext: done\n", max_iterations=200
@@ -394,7 +394,7 @@ async def test_a_default_out_of_range_is_brought_into_it_and_said_once(
 
 
 @pytest.mark.slow
-async def test_without_the_switch_the_settings_hold_as_they_are(house: House) -> None:
+async def test_without_the_switch_the_settings_hold_as_they_are(house: Machine) -> None:
     house.says(GO_ON * 105 + "== turn\ntext: done\n")
     house.settings(max_iterations=103)
     door = await house.open()
@@ -403,7 +403,7 @@ async def test_without_the_switch_the_settings_hold_as_they_are(house: House) ->
 
 
 async def test_two_sessions_that_set_the_same_at_once_each_have_their_own(
-    house: House, loopback: Loopback
+    house: Machine, loopback: Loopback
 ) -> None:
     def answer(number: int, body: dict[str, Any]) -> Any:
         wanted = "local/n" if "first" in json.dumps(body["messages"]) else "local/o"

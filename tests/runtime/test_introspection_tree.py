@@ -5,11 +5,11 @@ import json
 from typing import Any
 
 import pytest
-from tests.turn import Door, House, results
 
 from instar.plugin import Branch, Method, Value
 from instar.plugins.self import parameters
 from instar.plugins.self.tree import SelfTree, TreeNode
+from instar.testing import Machine, RuntimeUnderTest, results
 
 pytest_plugins = ["tests.turn"]
 
@@ -26,13 +26,13 @@ def look(**args: Any) -> str:
     return f"== turn\ntool: self {json.dumps({'action': 'inspect', **args})}\n\n"
 
 
-async def opened(house: House, script: str = "", **settings: Any) -> Door:
+async def opened(house: Machine, script: str = "", **settings: Any) -> RuntimeUnderTest:
     house.says(script + "== turn\ntext: done\n")
     house.settings(**{"tools": {"self_evolution": True}, **settings})
     return await house.open()
 
 
-def tree(door: Door) -> SelfTree:
+def tree(door: RuntimeUnderTest) -> SelfTree:
     return SelfTree(door.runtime.registry.views.values())
 
 
@@ -43,7 +43,7 @@ async def read(found: TreeNode, session: str) -> Any:
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_every_path_that_nanobots_page_names_is_declared(house: House, path: str) -> None:
+async def test_every_path_that_nanobots_page_names_is_declared(house: Machine, path: str) -> None:
     door = await opened(house)
     found = tree(door).find(tuple(path.split(".")))
     assert found is not None
@@ -51,7 +51,7 @@ async def test_every_path_that_nanobots_page_names_is_declared(house: House, pat
     assert found.rest == ()
 
 
-async def test_every_value_reads_as_its_kind_says_and_as_plain_data(house: House) -> None:
+async def test_every_value_reads_as_its_kind_says_and_as_plain_data(house: Machine) -> None:
     door = await opened(house)
     before, after = await door.session(), await door.session()
     await door.ask(after, "go")
@@ -68,7 +68,7 @@ async def test_every_value_reads_as_its_kind_says_and_as_plain_data(house: House
                     assert default == value
 
 
-async def test_everything_that_is_declared_says_what_it_is(house: House) -> None:
+async def test_everything_that_is_declared_says_what_it_is(house: Machine) -> None:
     door = await opened(house)
     for found in tree(door).walk():
         assert found.node.doc.strip(), found.path
@@ -77,7 +77,7 @@ async def test_everything_that_is_declared_says_what_it_is(house: House) -> None
             assert found.node.parameters.get("additionalProperties") is False, found.path
 
 
-async def test_what_writes_or_guards_is_known_by_name(house: House) -> None:
+async def test_what_writes_or_guards_is_known_by_name(house: Machine) -> None:
     """A new setter is a decision: it belongs in this list, and in docs/self.md."""
     door = await opened(house)
     found = {one.path: one.node for one in tree(door).walk()}
@@ -96,7 +96,7 @@ async def test_what_writes_or_guards_is_known_by_name(house: House) -> None:
     assert acting == ["subagents.cancel_by_session"]
 
 
-async def test_the_examples_that_look_answer_of_the_real_rooms(house: House) -> None:
+async def test_the_examples_that_look_answer_of_the_real_rooms(house: Machine) -> None:
     script = (
         look()
         + look(key="subagents._running_tasks")
@@ -133,7 +133,7 @@ async def test_the_examples_that_look_answer_of_the_real_rooms(house: House) -> 
     ]
 
 
-async def test_the_system_prompt_is_the_one_that_was_sent(house: House) -> None:
+async def test_the_system_prompt_is_the_one_that_was_sent(house: Machine) -> None:
     async def add(given: Any, output: Any) -> None:
         output.system.append("A plugin's own words.")
 
@@ -146,7 +146,7 @@ async def test_the_system_prompt_is_the_one_that_was_sent(house: House) -> None:
     assert said.endswith("A plugin's own words.")
 
 
-async def test_nothing_of_another_session_is_told(house: House) -> None:
+async def test_nothing_of_another_session_is_told(house: Machine) -> None:
     door = await opened(house)
     other = await door.session("TITLE-OF-ANOTHER")
     await door.ask(other, "WORDS-OF-ANOTHER")

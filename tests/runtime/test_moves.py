@@ -4,9 +4,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.turn import House
 
 from instar.plugin import Busy, Invalid, NotFound
+from instar.testing import Machine
 
 pytest_plugins = ["tests.turn"]
 
@@ -19,7 +19,7 @@ def git(folder: Path, *args: str) -> str:
 
 
 @pytest.fixture
-def side(house: House, tmp_path: Path) -> Path:
+def side(house: Machine, tmp_path: Path) -> Path:
     """A worktree beside the project."""
     git(house.folder, "init", "-q", "-b", "main")
     (house.folder / "a.txt").write_text("one\n")
@@ -29,7 +29,7 @@ def side(house: House, tmp_path: Path) -> Path:
     return tmp_path / "side"
 
 
-async def test_a_session_does_not_move_while_its_turn_runs(house: House, side: Path) -> None:
+async def test_a_session_does_not_move_while_its_turn_runs(house: Machine, side: Path) -> None:
     house.says("== turn\ntext: hello\ndelay: 90s\n")
     door = await house.open()
     session = await door.session()
@@ -42,7 +42,7 @@ async def test_a_session_does_not_move_while_its_turn_runs(house: House, side: P
     assert (await door.client.get(session)).directory == str(side)
 
 
-async def test_a_moved_session_goes_on_there_and_not_here(house: House, side: Path) -> None:
+async def test_a_moved_session_goes_on_there_and_not_here(house: Machine, side: Path) -> None:
     house.says("== turn\ntext: one\n\n== turn\ntext: two\n")
     door = await house.open()
     session = await door.session()
@@ -56,7 +56,7 @@ async def test_a_moved_session_goes_on_there_and_not_here(house: House, side: Pa
     assert deeper.path == "below"
 
 
-async def test_changes_that_a_person_staged_move_too(house: House, side: Path) -> None:
+async def test_changes_that_a_person_staged_move_too(house: Machine, side: Path) -> None:
     door = await house.open()
     session = await door.session()
     (house.folder / "a.txt").write_text("two\n")
@@ -67,7 +67,7 @@ async def test_changes_that_a_person_staged_move_too(house: House, side: Path) -
 
 
 async def test_changes_of_one_worktree_stay_when_the_session_moves_within_it(
-    house: House, side: Path
+    house: Machine, side: Path
 ) -> None:
     (house.folder / "below").mkdir()
     (house.folder / "a.txt").write_text("two\n")
@@ -78,7 +78,7 @@ async def test_changes_of_one_worktree_stay_when_the_session_moves_within_it(
 
 
 async def test_another_clone_is_another_project_and_a_session_that_is_not_there_does_not_move(
-    house: House, side: Path, tmp_path: Path
+    house: Machine, side: Path, tmp_path: Path
 ) -> None:
     git(tmp_path, "clone", "-q", str(house.folder), "clone")
     door = await house.open()

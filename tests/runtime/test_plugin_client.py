@@ -4,24 +4,24 @@ from typing import Any
 
 import pytest
 from tests.loopback import Loopback, text
-from tests.turn import Door, House
 
 from instar.message import Origin
 from instar.plugin import PromptBody
 from instar.store import Usage
+from instar.testing import Machine, RuntimeUnderTest
 
 pytest_plugins = ["tests.turn", "tests.loopback"]
 
 BEAT = Origin("heartbeat", "12")
 
 
-async def opened(house: House, loopback: Loopback, **limits: Any) -> tuple[Door, Any]:
+async def opened(house: Machine, loopback: Loopback, **limits: Any) -> tuple[RuntimeUnderTest, Any]:
     house.settings(provider=loopback.settings, limits=limits)
     door = await house.open(model="local/m")
     return door, door.runtime.plugin_input(door.runtime.settings)("bridge").client
 
 
-async def booked(door: Door) -> list[Usage]:
+async def booked(door: RuntimeUnderTest) -> list[Usage]:
     return await door.runtime.instance.store.usage()
 
 
@@ -29,7 +29,7 @@ async def booked(door: Door) -> list[Usage]:
     ("origin", "expected"), [(None, ("plugin", "bridge")), (BEAT, ("heartbeat", "12"))], ids=["own", "beat"]
 )
 async def test_a_summary_is_booked_for_whom_the_plugin_says(
-    house: House, loopback: Loopback, origin: Origin | None, expected: tuple[str, str]
+    house: Machine, loopback: Loopback, origin: Origin | None, expected: tuple[str, str]
 ) -> None:
     door, client = await opened(house, loopback)
     session = await door.session()
@@ -39,7 +39,7 @@ async def test_a_summary_is_booked_for_whom_the_plugin_says(
     assert (found.cause, found.origin, found.origin_id) == ("compaction", *expected)
 
 
-async def test_a_persons_own_summary_is_theirs(house: House, loopback: Loopback) -> None:
+async def test_a_persons_own_summary_is_theirs(house: Machine, loopback: Loopback) -> None:
     door, _ = await opened(house, loopback)
     session = await door.session()
     await door.client.prompt(session, PromptBody.text("beat"), BEAT)
@@ -51,7 +51,7 @@ async def test_a_persons_own_summary_is_theirs(house: House, loopback: Loopback)
 
 
 async def test_a_single_call_without_a_session_is_held_by_the_limits_of_the_plugin(
-    house: House, loopback: Loopback
+    house: Machine, loopback: Loopback
 ) -> None:
     loopback.answer = lambda number, body: text("judged", tokens=(100, 0))
     door, client = await opened(house, loopback, cause={"plugin": {"tokens": 150}})

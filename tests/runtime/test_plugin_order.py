@@ -3,17 +3,17 @@
 import sys
 
 import pytest
-from tests.turn import House
 
 from instar.plugin.locate import LoadError
 from instar.runtime import plugin_order
+from instar.testing import Machine
 
 pytest_plugins = ["tests.turn"]
 
 RULES = {"PreToolUse": [{"hooks": [{"type": "command", "command": "exit 2"}]}]}
 
 
-async def test_a_flagship_that_judges_the_others_is_loaded_after_them(house: House) -> None:
+async def test_a_flagship_that_judges_the_others_is_loaded_after_them(house: Machine) -> None:
     mine = house.folder / "mine.py"
     house.settings(hooks=RULES, plugin=["hooks", str(mine)])
     mine.write_text("async def mine(input, options=None):\n    return {}\n")
@@ -23,7 +23,7 @@ async def test_a_flagship_that_judges_the_others_is_loaded_after_them(house: Hou
 
 
 async def test_where_a_plugin_that_guards_does_not_load_nothing_opens_and_the_error_says_why(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     house.settings(hooks=RULES)
     for name in [name for name in sys.modules if name.startswith("instar.plugins.hooks")]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.turn import Door, House, answer_of, reload, results, said
+from tests.turn import reload
 from tests.waiting import until
 
 from instar.plugin import Value
@@ -14,6 +14,7 @@ from instar.plugin import door as plugins
 from instar.settings.builtin_plugins import seen_in
 from instar.settings.paths import Paths
 from instar.settings.trust import Trust
+from instar.testing import Machine, RuntimeUnderTest, answer_of, results, said
 
 pytest_plugins = ["tests.turn"]
 
@@ -40,7 +41,7 @@ BASH = """
 """
 
 
-def tag(house: House, text: str, name: str = "mine") -> None:
+def tag(house: Machine, text: str, name: str = "mine") -> None:
     house.plugin(TAGS.replace("TAG", text), name)
 
 
@@ -50,16 +51,16 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-async def says(door: Door, text: str = "hello", **fields: Any) -> str:
+async def says(door: RuntimeUnderTest, text: str = "hello", **fields: Any) -> str:
     return said(await door.ask(await door.session(), text, **fields))
 
 
-def rules(house: House, command: str, name: str = ".instar/hooks.json") -> Path:
+def rules(house: Machine, command: str, name: str = ".instar/hooks.json") -> Path:
     text = json.dumps({"hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": command}]}]}})
     return write(house.folder / name, text)
 
 
-async def ran(house: House, door: Door) -> str:
+async def ran(house: Machine, door: RuntimeUnderTest) -> str:
     """What the model reads of a command that it runs."""
     house.says(BASH)
     session = await door.session()
@@ -70,7 +71,7 @@ async def ran(house: House, door: Door) -> str:
 # -- what is defined ---------------------------------------------------------------------------------------
 
 
-async def test_nothing_is_published_where_nothing_changed(house: House) -> None:
+async def test_nothing_is_published_where_nothing_changed(house: Machine) -> None:
     tag(house, "one")
     write(house.folder / ".instar/agents/poet.md", "---\ndescription: Writes\n---\nYou write.")
     write(house.folder / ".instar/tools/add.py", '"""Adds."""\nasync def execute(args, context): return "2"')
@@ -117,7 +118,7 @@ async def test_nothing_is_published_where_nothing_changed(house: House) -> None:
     ],
 )
 async def test_each_kind_of_definition_is_taken_up(
-    house: House, name: str, text: str, word: str, look: Any
+    house: Machine, name: str, text: str, word: str, look: Any
 ) -> None:
     door = await house.open()
     path = write(house.folder / name, text)
@@ -127,7 +128,7 @@ async def test_each_kind_of_definition_is_taken_up(
     assert await reload(door) == ([word], [])
 
 
-async def test_many_changes_at_once_are_one_event(house: House) -> None:
+async def test_many_changes_at_once_are_one_event(house: Machine) -> None:
     door = await house.open()
     write(house.folder / ".instar/agents/poet.md", "You write.")
     write(house.folder / ".instar/commands/hi.md", "Say hi.")
@@ -161,7 +162,7 @@ async def test_many_changes_at_once_are_one_event(house: House) -> None:
     ],
 )
 async def test_a_file_with_a_mistake_holds_as_it_was_until_it_is_mended(
-    house: House, name: str, good: str, bad: str, place: str
+    house: Machine, name: str, good: str, bad: str, place: str
 ) -> None:
     path = write(house.folder / name, good)
     door = await house.open()
@@ -183,7 +184,7 @@ async def test_a_file_with_a_mistake_holds_as_it_was_until_it_is_mended(
     assert len(door.of("instance.reloaded")) == 2
 
 
-async def test_what_else_changed_is_taken_up_beside_a_definition_with_a_mistake(house: House) -> None:
+async def test_what_else_changed_is_taken_up_beside_a_definition_with_a_mistake(house: Machine) -> None:
     poet = write(house.folder / ".instar/agents/poet.md", "You write.")
     door = await house.open()
     write(poet, "---\nmode: king\n---\nYou write.")
@@ -195,7 +196,7 @@ async def test_what_else_changed_is_taken_up_beside_a_definition_with_a_mistake(
 
 
 async def test_a_running_turn_has_the_new_rules_at_its_next_step_and_the_systems_prompt_it_began_with(
-    house: House,
+    house: Machine,
 ) -> None:
     house.says("""
         == turn
@@ -224,7 +225,7 @@ async def test_a_running_turn_has_the_new_rules_at_its_next_step_and_the_systems
     assert "You write poems." in json.dumps(requests[-1]["system"])
 
 
-async def test_a_new_session_has_the_new_prompt_of_an_agent(house: House) -> None:
+async def test_a_new_session_has_the_new_prompt_of_an_agent(house: Machine) -> None:
     house.says(ECHO)
     agent = write(house.folder / ".instar/agents/poet.md", "You write poems.")
     door = await house.open()
@@ -235,7 +236,7 @@ async def test_a_new_session_has_the_new_prompt_of_an_agent(house: House) -> Non
     assert "You bake." in json.dumps(house.requests()[-1]["system"])
 
 
-async def test_a_turn_that_began_before_keeps_its_connection_until_it_ends(house: House) -> None:
+async def test_a_turn_that_began_before_keeps_its_connection_until_it_ends(house: Machine) -> None:
     house.says("""
         == turn
         tool: bash {"command": "touch begun; while test ! -e go; do sleep 0.01; done"}
@@ -269,7 +270,7 @@ async def _noted(closed: list[bool], close: Any) -> None:
 # -- plugins -----------------------------------------------------------------------------------------------
 
 
-async def test_a_plugin_that_changed_is_loaded_anew_in_its_place_and_the_others_stay(house: House) -> None:
+async def test_a_plugin_that_changed_is_loaded_anew_in_its_place_and_the_others_stay(house: Machine) -> None:
     house.says(ECHO)
     for name in ("a", "b", "c"):
         tag(house, name, name)
@@ -284,7 +285,7 @@ async def test_a_plugin_that_changed_is_loaded_anew_in_its_place_and_the_others_
     assert (house.folder / "gone").read_text() == "b "
 
 
-async def test_a_plugin_of_the_same_size_in_the_same_second_is_read_anew(house: House) -> None:
+async def test_a_plugin_of_the_same_size_in_the_same_second_is_read_anew(house: Machine) -> None:
     house.says(ECHO)
     tag(house, "1")
     door = await house.open()
@@ -294,7 +295,7 @@ async def test_a_plugin_of_the_same_size_in_the_same_second_is_read_anew(house: 
         assert await says(door) == f"hello {number}"
 
 
-async def test_a_plugin_that_is_gone_is_told_so_and_a_new_one_takes_part(house: House) -> None:
+async def test_a_plugin_that_is_gone_is_told_so_and_a_new_one_takes_part(house: Machine) -> None:
     house.says(ECHO)
     tag(house, "old", "old")
     door = await house.open()
@@ -307,7 +308,7 @@ async def test_a_plugin_that_is_gone_is_told_so_and_a_new_one_takes_part(house: 
 
 @pytest.mark.parametrize("bad", ["this is no python", "async def mine(input, options): raise OSError('no')"])
 async def test_a_plugin_that_does_not_load_anew_stays_as_it_was_until_it_is_mended(
-    house: House, bad: str
+    house: Machine, bad: str
 ) -> None:
     house.says(ECHO)
     tag(house, "one")
@@ -324,7 +325,7 @@ async def test_a_plugin_that_does_not_load_anew_stays_as_it_was_until_it_is_mend
 
 
 async def test_a_plugin_whose_end_hangs_does_not_hold_the_reload_up(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plugins, "DISPOSE", 0.05)
     monkeypatch.setattr(plugins, "GRACE", 0.01)
@@ -346,7 +347,7 @@ async def test_a_plugin_whose_end_hangs_does_not_hold_the_reload_up(
     assert (error.plugin, error.hook) == ("mine", "dispose")
 
 
-async def test_a_plugin_hears_events_from_its_reload_on_and_the_one_before_it_no_more(house: House) -> None:
+async def test_a_plugin_hears_events_from_its_reload_on_and_the_one_before_it_no_more(house: Machine) -> None:
     house.says(ECHO)
     hearing = """
         async def mine(input, options):
@@ -371,7 +372,7 @@ async def test_a_plugin_hears_events_from_its_reload_on_and_the_one_before_it_no
 
 
 async def test_what_a_plugin_contributed_is_replaced_and_stays_where_its_successor_fails(
-    house: House,
+    house: Machine,
 ) -> None:
     view = """
         from instar.plugin import Value, View
@@ -401,7 +402,7 @@ async def test_what_a_plugin_contributed_is_replaced_and_stays_where_its_success
     assert "mine" not in door.runtime.registry.views
 
 
-async def test_what_a_plugins_config_hook_says_holds_for_the_new_settings(house: House) -> None:
+async def test_what_a_plugins_config_hook_says_holds_for_the_new_settings(house: Machine) -> None:
     house.plugin("""
         async def mine(input, options):
             async def config(config):
@@ -416,7 +417,7 @@ async def test_what_a_plugins_config_hook_says_holds_for_the_new_settings(house:
     assert await reload(door) == ([], [])
 
 
-async def test_a_tool_of_a_file_is_replaced_and_one_with_a_mistake_stays(house: House) -> None:
+async def test_a_tool_of_a_file_is_replaced_and_one_with_a_mistake_stays(house: Machine) -> None:
     text = '"""Says it."""\n\nasync def execute(args, context):\n    return "WORD"\n'
     house.says("== turn\ntool: say {}\n\n== turn\ntext: done\n")
     path = write(house.folder / ".instar/tools/say.py", text.replace("WORD", "one"))
@@ -440,7 +441,7 @@ async def test_a_tool_of_a_file_is_replaced_and_one_with_a_mistake_stays(house: 
     assert "say" not in await door.runtime.tools()
 
 
-async def test_an_mcp_server_whose_entry_changed_is_another_one_and_the_others_stay(house: House) -> None:
+async def test_an_mcp_server_whose_entry_changed_is_another_one_and_the_others_stay(house: Machine) -> None:
     def servers(**commands: str) -> None:
         house.settings(mcp={name: {"type": "local", "command": [one]} for name, one in commands.items()})
 
@@ -460,7 +461,7 @@ async def test_an_mcp_server_whose_entry_changed_is_another_one_and_the_others_s
 # -- trust and gates ---------------------------------------------------------------------------------------
 
 
-async def test_trust_takes_effect_and_so_does_its_end(house: House) -> None:
+async def test_trust_takes_effect_and_so_does_its_end(house: Machine) -> None:
     del house.environment["INSTAR_TRUST"]
     house.says(ECHO)
     tag(house, "one")
@@ -483,7 +484,7 @@ async def test_trust_takes_effect_and_so_does_its_end(house: House) -> None:
 
 
 async def test_code_of_a_folder_that_is_trusted_no_more_ends_though_its_settings_cannot_be_read(
-    house: House,
+    house: Machine,
 ) -> None:
     del house.environment["INSTAR_TRUST"]
     house.says(ECHO)
@@ -498,7 +499,7 @@ async def test_code_of_a_folder_that_is_trusted_no_more_ends_though_its_settings
     assert await says(door) == "hello"
 
 
-async def test_an_untrusted_project_loosens_no_permission_by_a_reload(house: House) -> None:
+async def test_an_untrusted_project_loosens_no_permission_by_a_reload(house: Machine) -> None:
     del house.environment["INSTAR_TRUST"]
     house.settings(permission={"bash": "deny"})
     door = await house.open()
@@ -509,7 +510,7 @@ async def test_an_untrusted_project_loosens_no_permission_by_a_reload(house: Hou
     assert not (await ran(house, door)).startswith("loud")
 
 
-async def test_rules_of_hooks_hold_from_the_reload_on(house: House) -> None:
+async def test_rules_of_hooks_hold_from_the_reload_on(house: Machine) -> None:
     door = await house.open()
     assert (await ran(house, door)).startswith("loud")
     path = rules(house, "echo not here >&2; exit 2")
@@ -522,7 +523,7 @@ async def test_rules_of_hooks_hold_from_the_reload_on(house: House) -> None:
     assert not path.exists(), "what is guarded no more is not put there for a shield"
 
 
-async def test_rules_that_a_person_vouched_for_hold_until_they_vouch_for_others(house: House) -> None:
+async def test_rules_that_a_person_vouched_for_hold_until_they_vouch_for_others(house: Machine) -> None:
     del house.environment["INSTAR_TRUST"]
     trust = Trust(Paths.from_environment(house.environment), house.environment)
     path = rules(house, "echo not here >&2; exit 2")
@@ -541,7 +542,7 @@ async def test_rules_that_a_person_vouched_for_hold_until_they_vouch_for_others(
 
 
 async def test_a_rule_that_nobody_vouched_for_refuses_from_the_reload_on_and_allows_nothing(
-    house: House,
+    house: Machine,
 ) -> None:
     del house.environment["INSTAR_TRUST"]
     trust = Trust(Paths.from_environment(house.environment), house.environment)
@@ -557,7 +558,7 @@ async def test_a_rule_that_nobody_vouched_for_refuses_from_the_reload_on_and_all
     assert "not here" in await ran(house, door)
 
 
-async def test_a_gate_is_there_while_its_successor_is_made_and_stays_where_that_fails(house: House) -> None:
+async def test_a_gate_is_there_while_its_successor_is_made_and_stays_where_that_fails(house: Machine) -> None:
     rules(house, "echo not here >&2; exit 2")
     door = await house.open()
     house.plugin("""
@@ -579,7 +580,7 @@ async def test_a_gate_is_there_while_its_successor_is_made_and_stays_where_that_
 
 
 async def test_a_gate_that_cannot_be_loaded_keeps_the_whole_reload_from_being_taken_up(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     door = await house.open()
     monkeypatch.setattr("instar.plugins.hooks.server.server", None)
@@ -594,7 +595,7 @@ async def test_a_gate_that_cannot_be_loaded_keeps_the_whole_reload_from_being_ta
     assert (house.folder / "gone").read_text() == "one "
 
 
-async def test_a_switch_in_the_settings_turns_it_off_and_a_person_may_still_ask(house: House) -> None:
+async def test_a_switch_in_the_settings_turns_it_off_and_a_person_may_still_ask(house: Machine) -> None:
     house.settings(reload=False)
     door = await house.open()
     door.runtime.watch()

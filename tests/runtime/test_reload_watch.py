@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.turn import PATIENCE, Door, House
 from tests.waiting import until
 
 from instar.event import Event
 from instar.project import watch
 from instar.runtime import reload_watch as waiting
 from instar.runtime.reload_watch import WatchedFiles
+from instar.testing import TIMEOUT, Machine, RuntimeUnderTest
 
 pytest_plugins = ["tests.turn"]
 
@@ -27,9 +27,9 @@ def write(path: Path, text: str) -> Path:
     return half.replace(path)
 
 
-async def reloaded(door: Door, number: int = 1) -> Any:
+async def reloaded(door: RuntimeUnderTest, number: int = 1) -> Any:
     """The so-manieth reload."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         return (await until(lambda: door.of("instance.reloaded")[number - 1 :]))[0]
 
 
@@ -40,7 +40,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "STEP", 5)
 
 
-async def test_files_that_change_while_somebody_listens_are_taken_up(house: House) -> None:
+async def test_files_that_change_while_somebody_listens_are_taken_up(house: Machine) -> None:
     del house.environment["INSTAR_TRUST"]
     door = await house.open()
     door.runtime.watch()
@@ -57,7 +57,7 @@ async def test_files_that_change_while_somebody_listens_are_taken_up(house: Hous
     assert (await reloaded(door, 5)).what == ["plugin:mine"]
 
 
-async def test_what_changed_before_the_watch_began_is_taken_up_with_it(house: House) -> None:
+async def test_what_changed_before_the_watch_began_is_taken_up_with_it(house: Machine) -> None:
     door = await house.open()
     write(house.folder / ".instar/agents/poet.md", "You write.")
     door.runtime.watch()
@@ -65,7 +65,7 @@ async def test_what_changed_before_the_watch_began_is_taken_up_with_it(house: Ho
 
 
 async def test_a_session_that_lives_is_enough_of_a_reason(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("instar.runtime.runtime._WATCH_AFTER", 0.01)
     house.says("""
@@ -85,7 +85,7 @@ async def test_a_session_that_lives_is_enough_of_a_reason(
 
 
 async def test_many_files_that_change_one_after_the_other_are_one_reload(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Until the last file is written it is never quiet for long enough, however long the machine stalls in between.
     monkeypatch.setattr(waiting, "QUIET", 60.0)
@@ -110,7 +110,7 @@ async def test_many_files_that_change_one_after_the_other_are_one_reload(
 
 
 async def test_a_system_that_tells_of_no_changes_is_asked_every_so_often(
-    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    house: Machine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(waiting, "POLL", 0.01)
 
@@ -127,7 +127,7 @@ async def test_a_system_that_tells_of_no_changes_is_asked_every_so_often(
     assert len([one for one in caplog.messages if "files are looked at every" in one]) == 1
 
 
-async def test_nothing_waits_after_the_end_nor_where_the_settings_say_no(house: House) -> None:
+async def test_nothing_waits_after_the_end_nor_where_the_settings_say_no(house: Machine) -> None:
     def waiting_tasks() -> list[str]:
         return [task.get_name() for task in asyncio.all_tasks() if task.get_name() == "reload"]
 
@@ -143,7 +143,9 @@ async def test_nothing_waits_after_the_end_nor_where_the_settings_say_no(house: 
     assert waiting_tasks() == []
 
 
-async def test_a_plugin_that_the_settings_name_is_watched_from_then_on(house: House, tmp_path: Path) -> None:
+async def test_a_plugin_that_the_settings_name_is_watched_from_then_on(
+    house: Machine, tmp_path: Path
+) -> None:
     door = await house.open()
     door.runtime.watch()
     mine = write(tmp_path / "elsewhere" / "mine.py", "async def mine(input, options): return {}")
@@ -154,7 +156,7 @@ async def test_a_plugin_that_the_settings_name_is_watched_from_then_on(house: Ho
 
 
 async def test_a_plugin_that_changes_while_it_is_taken_up_is_taken_up_again(
-    house: House, tmp_path: Path
+    house: Machine, tmp_path: Path
 ) -> None:
     door = await house.open()
     door.runtime.watch()

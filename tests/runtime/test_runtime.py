@@ -6,12 +6,12 @@ import sqlite3
 import threading
 
 import pytest
-from tests.turn import PATIENCE, House, said
 
 from instar.event import FileEdited, SessionIdle, make
 from instar.plugin import PromptBody
 from instar.store import StoreError
 from instar.store.sqlite import SqliteStore
+from instar.testing import TIMEOUT, Machine, said
 from instar.wire.document import DocumentError
 
 pytest_plugins = ["tests.turn"]
@@ -26,7 +26,7 @@ SHOUT = """
 """
 
 
-async def test_a_plugin_of_the_project_takes_part_in_the_turn(house: House) -> None:
+async def test_a_plugin_of_the_project_takes_part_in_the_turn(house: Machine) -> None:
     house.says(ECHO)
     house.plugin(SHOUT)
     door = await house.open()
@@ -34,7 +34,7 @@ async def test_a_plugin_of_the_project_takes_part_in_the_turn(house: House) -> N
     assert said(await door.ask(await door.session(), "hello")) == "HELLO"
 
 
-async def test_a_plugin_of_a_folder_that_is_not_trusted_does_not_run_and_is_named(house: House) -> None:
+async def test_a_plugin_of_a_folder_that_is_not_trusted_does_not_run_and_is_named(house: Machine) -> None:
     house.says(ECHO)
     house.plugin("open('ran', 'w')\n" + SHOUT.replace("\n    ", "\n"))
     del house.environment["INSTAR_TRUST"]
@@ -45,7 +45,7 @@ async def test_a_plugin_of_a_folder_that_is_not_trusted_does_not_run_and_is_name
     assert not (house.folder / "ran").exists()
 
 
-async def test_a_plugin_that_does_not_load_is_named_and_the_others_work(house: House) -> None:
+async def test_a_plugin_that_does_not_load_is_named_and_the_others_work(house: Machine) -> None:
     house.says(ECHO)
     house.plugin("this is no python", "a_broken")
     house.plugin(SHOUT, "b_good")
@@ -56,7 +56,7 @@ async def test_a_plugin_that_does_not_load_is_named_and_the_others_work(house: H
 
 
 async def test_a_plugin_is_given_its_surroundings_hears_events_in_order_and_is_told_the_end(
-    house: House,
+    house: Machine,
 ) -> None:
     house.says(ECHO)
     house.settings(
@@ -96,7 +96,7 @@ async def test_a_plugin_is_given_its_surroundings_hears_events_in_order_and_is_t
     assert seen["heard"] == door.types()
 
 
-async def test_clients_hear_events_from_when_they_listen(house: House) -> None:
+async def test_clients_hear_events_from_when_they_listen(house: Machine) -> None:
     house.says(ECHO)
     door = await house.open()
     heard: list[str] = []
@@ -115,7 +115,7 @@ async def test_clients_hear_events_from_when_they_listen(house: House) -> None:
     assert heard == door.types()
 
 
-async def test_the_configuration_is_shown_without_its_secrets(house: House) -> None:
+async def test_the_configuration_is_shown_without_its_secrets(house: Machine) -> None:
     house.settings(provider={"own": {"options": {"apiKey": "sk-secret"}}})
     door = await house.open()
     shown = await door.runtime.config()
@@ -123,14 +123,14 @@ async def test_the_configuration_is_shown_without_its_secrets(house: House) -> N
     assert shown["model"] == "scripted/x"
 
 
-async def test_a_configuration_that_does_not_parse_names_its_place(house: House) -> None:
+async def test_a_configuration_that_does_not_parse_names_its_place(house: Machine) -> None:
     house.home.mkdir(parents=True)
     (house.home / "instar.json").write_text('{\n  "model": 5\n}')
     with pytest.raises(DocumentError, match=r"instar\.json:2:\d+: model: "):
         await house.open()
 
 
-async def test_a_runtime_that_does_not_open_lets_go_of_the_database(house: House) -> None:
+async def test_a_runtime_that_does_not_open_lets_go_of_the_database(house: Machine) -> None:
     house.plugin("raise BaseException('enough')")
     before = threading.active_count()
     with pytest.raises(BaseException, match="enough"):
@@ -142,7 +142,7 @@ async def test_a_runtime_that_does_not_open_lets_go_of_the_database(house: House
     assert threading.active_count() <= before
 
 
-async def test_a_closed_runtime_refuses_further_work(house: House) -> None:
+async def test_a_closed_runtime_refuses_further_work(house: Machine) -> None:
     house.says(ECHO)
     door = await house.open()
     session = await door.session()
@@ -151,14 +151,14 @@ async def test_a_closed_runtime_refuses_further_work(house: House) -> None:
         await door.client.prompt(session, PromptBody.text("hi"))
 
 
-async def test_what_is_being_saved_while_a_runtime_closes_is_told_before_its_end(house: House) -> None:
+async def test_what_is_being_saved_while_a_runtime_closes_is_told_before_its_end(house: Machine) -> None:
     door = await house.open()
     store = door.runtime.instance.store
     reached, opened = threading.Event(), threading.Event()
 
     def hold(connection: sqlite3.Connection) -> None:
         reached.set()
-        opened.wait(PATIENCE)
+        opened.wait(TIMEOUT)
 
     assert isinstance(store, SqliteStore)
     store._writer.submit(hold)
@@ -172,13 +172,13 @@ async def test_what_is_being_saved_while_a_runtime_closes_is_told_before_its_end
     assert door.types()[-2:] == ["session.idle", "server.instance.disposed"]
 
 
-async def test_closing_twice_is_harmless(house: House) -> None:
+async def test_closing_twice_is_harmless(house: Machine) -> None:
     door = await house.open()
     await door.runtime.close()
     await door.runtime.close()
 
 
-async def test_a_model_that_is_not_there_is_said_at_the_prompt_and_nothing_is_saved(house: House) -> None:
+async def test_a_model_that_is_not_there_is_said_at_the_prompt_and_nothing_is_saved(house: Machine) -> None:
     door = await house.open(model="nobody/x")
     session = await door.session()
     with pytest.raises(Exception, match="unknown provider 'nobody'"):

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.sandbox.conftest import KEY, NAP, Home, running_as, state_of
-from tests.turn import Door, House, results
 from tests.waiting import PATIENCE
+
+from instar.testing import Machine, RuntimeUnderTest, results
 
 Call = Callable[[str], str]
 """What makes of an attack's shell program the section of the model's script that tries it."""
@@ -93,7 +94,7 @@ class Siege:
     Between two of them what is not guarded is put back, so that each finds what the first one found.
     """
 
-    def __init__(self, house: House, home: Home, level: str, variables: Mapping[str, str]) -> None:
+    def __init__(self, house: Machine, home: Home, level: str, variables: Mapping[str, str]) -> None:
         self._house, self._home = house, home
         self._before: dict[str, str] = {}
         self._kept: dict[Path, set[str]] = {}
@@ -134,7 +135,7 @@ class Siege:
         assert "42 heard" in found[-1].output, found[-1].output
         return found[skipped:-1]
 
-    async def _played(self, door: Door) -> list[str]:
+    async def _played(self, door: RuntimeUnderTest) -> list[str]:
         session = await door.session()
         await door.start(session, "go")
         # As long as it takes: one attack waits for its background, and there are many.

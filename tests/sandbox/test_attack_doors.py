@@ -8,7 +8,8 @@ import pytest
 from tests.sandbox.attacks import CANDIDATES, OF_LIMITS, READS, WAYS, WRITES
 from tests.sandbox.conftest import REACHED, Home, Listeners
 from tests.sandbox.siege import MADE, Siege, by_bash, by_candidate, by_tool
-from tests.turn import House
+
+from instar.testing import Machine
 
 SHIELDED = WRITES | {f"read {name}": case for name, case in READS.items()} | WAYS
 TRIED = {name: script for name, script in CANDIDATES.items() if name not in OF_LIMITS}
@@ -20,8 +21,8 @@ def variables(outside: subprocess.Popen[bytes], listeners: Listeners) -> dict[st
 
 
 @pytest.fixture
-async def house(tmp_path: Path, clean_environment: Mapping[str, str]) -> AsyncIterator[House]:
-    made = House(tmp_path, clean_environment)
+async def house(tmp_path: Path, clean_environment: Mapping[str, str]) -> AsyncIterator[Machine]:
+    made = Machine(tmp_path, clean_environment)
     yield made
     await made.close()
 
@@ -33,7 +34,7 @@ WRITE = '== turn\ntool: evolve_hook_write {"file": "siege.sh"}\narg: content <<M
 @pytest.mark.parametrize("at", REACHED)
 @pytest.mark.parametrize(("call", "first"), [(by_bash, ""), (by_tool, WRITE)], ids=["bash", "a hook script"])
 async def test_a_session_gets_past_no_guard_but_those_that_the_page_names(
-    call, first: str, at: str, house: House, home: Home, variables: dict[str, str]
+    call, first: str, at: str, house: Machine, home: Home, variables: dict[str, str]
 ) -> None:
     siege = Siege(house, home, at, variables)
     found = await siege.run(call, [script for script, _ in SHIELDED.values()], first)
@@ -45,7 +46,7 @@ async def test_a_session_gets_past_no_guard_but_those_that_the_page_names(
 @pytest.mark.slow
 @pytest.mark.parametrize("at", REACHED)
 async def test_a_candidates_test_reaches_nothing_but_its_copy(
-    at: str, house: House, home: Home, variables: dict[str, str]
+    at: str, house: Machine, home: Home, variables: dict[str, str]
 ) -> None:
     siege = Siege(house, home, at, variables)
     inside = {**home.environment(), **variables, "API_KEY": ""}

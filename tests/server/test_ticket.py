@@ -3,17 +3,11 @@
 import pytest
 
 from instar.server.access import LIFE, Tickets
+from instar.testing import FakeClock
 
 
 def scope(ticket: str, path: str = "/pty/pty_1/connect", kind: str = "websocket") -> dict[str, object]:
     return {"type": kind, "path": path, "query_string": f"cursor=0&ticket={ticket}".encode()}
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_a_ticket_is_good_once() -> None:
@@ -28,10 +22,10 @@ def test_a_ticket_is_good_once() -> None:
 
 @pytest.mark.parametrize(("late", "good"), [(LIFE - 1, True), (LIFE, False)])
 def test_a_ticket_is_good_for_a_minute(late: float, good: bool) -> None:
-    clock = Clock()
+    clock = FakeClock()
     tickets = Tickets(clock)
     one = tickets.issue("pty_1", "/here")
-    clock.now += late
+    clock.advance(late)
     assert tickets.admit(scope(one)) is good
     assert (tickets.redeem(one, "pty_1") == "/here") is good
 

@@ -4,27 +4,27 @@ from pathlib import Path
 
 import pytest
 from tests.history import other_tool, repository, works
-from tests.turn import Door, House
 
 from instar.message import PatchPart, SnapshotPart, StepStartPart, User
 from instar.session import changes
+from instar.testing import Machine, RuntimeUnderTest
 
 pytest_plugins = ["tests.turn"]
 
 
 @pytest.fixture
-def project(house: House) -> Path:
+def project(house: Machine) -> Path:
     house.says('== when ""\ntext: done\n')
     return repository(house)
 
 
 @pytest.fixture
-async def door(house: House, project: Path) -> Door:
+async def door(house: Machine, project: Path) -> RuntimeUnderTest:
     return await house.open()
 
 
 async def test_a_step_that_wrote_names_the_files_and_the_snapshot_before_them(
-    door: Door, project: Path
+    door: RuntimeUnderTest, project: Path
 ) -> None:
     session = await door.session()
     _, holder = await works(door, session, "go", {"a.txt": "two\n", "new/b.txt": "b\n"})
@@ -37,7 +37,7 @@ async def test_a_step_that_wrote_names_the_files_and_the_snapshot_before_them(
     assert stored.parts[-1].snapshot == changes.last_snapshot([holder])
 
 
-async def test_a_step_that_only_reads_takes_no_snapshot(door: Door, house: House) -> None:
+async def test_a_step_that_only_reads_takes_no_snapshot(door: RuntimeUnderTest, house: Machine) -> None:
     session = await door.session()
     for tool in sorted(changes.READING):
         _, holder = await works(door, session, "look", {}, tool=tool)
@@ -46,7 +46,7 @@ async def test_a_step_that_only_reads_takes_no_snapshot(door: Door, house: House
     assert not (house.data / "snapshot").exists()
 
 
-async def test_a_plugins_tool_with_a_reading_ones_name_may_write(door: Door) -> None:
+async def test_a_plugins_tool_with_a_reading_ones_name_may_write(door: RuntimeUnderTest) -> None:
     session = await door.session()
     await door.ask(session, "go")
     instance, live = door.runtime.instance, await door.live(session)
@@ -54,7 +54,9 @@ async def test_a_plugins_tool_with_a_reading_ones_name_may_write(door: Door) -> 
     assert (await changes.after(instance, live.history[-1])).snapshot is not None
 
 
-async def test_what_the_person_changes_between_steps_is_not_the_sessions(door: Door, project: Path) -> None:
+async def test_what_the_person_changes_between_steps_is_not_the_sessions(
+    door: RuntimeUnderTest, project: Path
+) -> None:
     session = await door.session()
     await works(door, session, "one", {"a.txt": "two\n"})
     (project / "mine.txt").write_text("mine\n")
@@ -62,7 +64,7 @@ async def test_what_the_person_changes_between_steps_is_not_the_sessions(door: D
     assert [one.file for one in await door.client.diff(session)] == ["a.txt", "b.txt"]
 
 
-async def test_the_end_of_a_turn_saves_and_publishes_what_it_changed(door: Door) -> None:
+async def test_the_end_of_a_turn_saves_and_publishes_what_it_changed(door: RuntimeUnderTest) -> None:
     session = await door.session()
     await works(door, session, "one", {"a.txt": "one\ntwo\n"})
     door.heard.clear()
@@ -78,7 +80,7 @@ async def test_the_end_of_a_turn_saves_and_publishes_what_it_changed(door: Door)
     assert [one.file for one in user.summary.diffs] == ["b.txt"]
 
 
-async def test_a_turn_without_changes_says_so_in_its_message(door: Door) -> None:
+async def test_a_turn_without_changes_says_so_in_its_message(door: RuntimeUnderTest) -> None:
     session = await door.session()
     asked, _ = await works(door, session, "one", {})
     user = next(m.info for m in await door.stored(session) if m.info.id == asked)
@@ -88,7 +90,7 @@ async def test_a_turn_without_changes_says_so_in_its_message(door: Door) -> None
     assert door.of("session.diff")[-1].diff == []
 
 
-async def test_one_turns_changes_are_asked_for_by_its_prompt_or_by_an_answer(door: Door) -> None:
+async def test_one_turns_changes_are_asked_for_by_its_prompt_or_by_an_answer(door: RuntimeUnderTest) -> None:
     session = await door.session()
     asked, holder = await works(door, session, "one", {"a.txt": "two\n"})
     await works(door, session, "two", {"b.txt": "b\n"})
@@ -96,7 +98,9 @@ async def test_one_turns_changes_are_asked_for_by_its_prompt_or_by_an_answer(doo
         assert [one.file for one in await door.client.diff(session, message_id)] == ["a.txt"]
 
 
-async def test_changes_whose_snapshots_are_gone_are_told_as_they_were_kept(door: Door, house: House) -> None:
+async def test_changes_whose_snapshots_are_gone_are_told_as_they_were_kept(
+    door: RuntimeUnderTest, house: Machine
+) -> None:
     session = await door.session()
     await works(door, session, "one", {"a.txt": "two\n"})
     await works(door, session, "two", {"a.txt": "three\n"})
@@ -108,14 +112,14 @@ async def test_changes_whose_snapshots_are_gone_are_told_as_they_were_kept(door:
     assert told.patch.index("+two") < told.patch.index("+three")
 
 
-async def test_a_step_is_told_once_however_often_it_is_closed(door: Door) -> None:
+async def test_a_step_is_told_once_however_often_it_is_closed(door: RuntimeUnderTest) -> None:
     session = await door.session()
     _, holder = await works(door, session, "one", {"a.txt": "two\n"})
     await changes.close(door.runtime.instance, holder)
     assert len(changes.patches_of([holder])) == 1
 
 
-async def test_outside_a_repository_a_session_has_no_changes(house: House) -> None:
+async def test_outside_a_repository_a_session_has_no_changes(house: Machine) -> None:
     house.says('== when ""\ntext: done\n')
     door = await house.open()
     session = await door.session()

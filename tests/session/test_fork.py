@@ -4,18 +4,18 @@ import asyncio
 
 import pytest
 from tests.history import repository, works
-from tests.turn import Door, House, users
 
 from instar.message import Assistant, CompactionPart, PatchPart, text_of
 from instar.plugin import NotFound
 from instar.session.fork import forked_title
+from instar.testing import Machine, RuntimeUnderTest, users
 from instar.wire import ids
 
 pytest_plugins = ["tests.turn"]
 
 
 @pytest.fixture
-async def door(house: House) -> Door:
+async def door(house: Machine) -> RuntimeUnderTest:
     house.says('== when ""\ntext: done\n')
     return await house.open()
 
@@ -35,7 +35,7 @@ def test_forks_are_numbered(title: str, forked: str) -> None:
     assert forked_title(title) == forked
 
 
-async def test_a_fork_holds_copies_with_ids_of_their_own_in_the_same_order(door: Door) -> None:
+async def test_a_fork_holds_copies_with_ids_of_their_own_in_the_same_order(door: RuntimeUnderTest) -> None:
     session = await door.session()
     for text in ("one", "two"):
         await door.ask(session, text)
@@ -54,7 +54,7 @@ async def test_a_fork_holds_copies_with_ids_of_their_own_in_the_same_order(door:
     assert (made.cost, made.tokens.input) == (0.0, 0)
 
 
-async def test_a_fork_ends_before_the_message_that_it_names(door: Door) -> None:
+async def test_a_fork_ends_before_the_message_that_it_names(door: RuntimeUnderTest) -> None:
     session = await door.session()
     for text in ("one", "two", "three"):
         await door.ask(session, text)
@@ -63,7 +63,7 @@ async def test_a_fork_ends_before_the_message_that_it_names(door: Door) -> None:
     assert users(await door.stored(made.id)) == ["one"]
 
 
-async def test_a_fork_goes_its_own_way(door: Door, house: House) -> None:
+async def test_a_fork_goes_its_own_way(door: RuntimeUnderTest, house: Machine) -> None:
     session = await door.session()
     await door.ask(session, "one")
     made = await door.client.fork(session)
@@ -75,7 +75,7 @@ async def test_a_fork_goes_its_own_way(door: Door, house: House) -> None:
     assert "only here" in sent
 
 
-async def test_every_copy_is_published(door: Door) -> None:
+async def test_every_copy_is_published(door: RuntimeUnderTest) -> None:
     session = await door.session()
     await door.ask(session, "one")
     door.heard.clear()
@@ -88,7 +88,7 @@ async def test_every_copy_is_published(door: Door) -> None:
     ]
 
 
-async def test_the_tail_of_a_summary_is_the_copys_own(door: Door) -> None:
+async def test_the_tail_of_a_summary_is_the_copys_own(door: RuntimeUnderTest) -> None:
     session = await door.session()
     await door.ask(session, "one")
     live = await door.live(session)
@@ -105,7 +105,9 @@ async def test_the_tail_of_a_summary_is_the_copys_own(door: Door) -> None:
     assert copied.tail_start_id == copy[0].info.id
 
 
-async def test_an_answer_that_is_still_being_written_is_left_out(door: Door, house: House) -> None:
+async def test_an_answer_that_is_still_being_written_is_left_out(
+    door: RuntimeUnderTest, house: Machine
+) -> None:
     house.says('== when ""\ntool: bash {"command": "sleep 4711"}\n')
     session = await door.session()
     await door.start(session, "go")
@@ -116,7 +118,7 @@ async def test_an_answer_that_is_still_being_written_is_left_out(door: Door, hou
 
 
 @pytest.mark.slow
-async def test_what_was_reverted_is_not_copied_and_a_copys_changes_are_its_own(house: House) -> None:
+async def test_what_was_reverted_is_not_copied_and_a_copys_changes_are_its_own(house: Machine) -> None:
     house.says('== when ""\ntext: done\n')
     repository(house)
     door = await house.open()
@@ -134,7 +136,7 @@ async def test_what_was_reverted_is_not_copied_and_a_copys_changes_are_its_own(h
     assert (house.folder / "a.txt").read_text() == "one\n"
 
 
-async def test_a_message_that_is_not_there_makes_no_fork(door: Door) -> None:
+async def test_a_message_that_is_not_there_makes_no_fork(door: RuntimeUnderTest) -> None:
     session = await door.session()
     await door.ask(session, "one")
     with pytest.raises(NotFound, match="Message not found: msg_none"):

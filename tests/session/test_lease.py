@@ -8,10 +8,10 @@ import subprocess
 import sys
 
 import pytest
-from tests.turn import House, said, users
 
 from instar.plugin import Invalid, PromptBody
 from instar.store.lease import LEASE_MS, is_dead, owner_name, take
+from instar.testing import Machine, said, users
 
 pytest_plugins = ["tests.turn"]
 
@@ -58,7 +58,7 @@ def test_what_is_no_owners_name_is_not_called_dead(owner: str) -> None:
 
 
 async def test_a_session_that_another_process_runs_is_refused_and_nothing_is_saved(
-    house: House, living: int
+    house: Machine, living: int
 ) -> None:
     house.says(ECHO)
     door = await house.open()
@@ -85,7 +85,7 @@ async def test_a_session_that_another_process_runs_is_refused_and_nothing_is_sav
     assert said(await door.ask(session, "after")) == "after"
 
 
-async def test_a_change_of_a_session_keeps_what_another_process_changed_of_it(house: House) -> None:
+async def test_a_change_of_a_session_keeps_what_another_process_changed_of_it(house: Machine) -> None:
     house.says(ECHO)
     here, there = await house.open(), await house.open()
     session = await here.session()
@@ -98,7 +98,7 @@ async def test_a_change_of_a_session_keeps_what_another_process_changed_of_it(ho
 
 
 async def test_a_follow_up_for_a_session_that_another_process_runs_waits_for_it(
-    house: House, living: int
+    house: Machine, living: int
 ) -> None:
     house.says(ECHO)
     door = await house.open()
@@ -108,7 +108,7 @@ async def test_a_follow_up_for_a_session_that_another_process_runs_waits_for_it(
     assert [waiting.source for waiting in await door.runtime.instance.store.follow_ups(session)] == ["test"]
 
 
-async def test_a_dead_processs_session_is_taken_over_at_once(house: House, dead: int) -> None:
+async def test_a_dead_processs_session_is_taken_over_at_once(house: Machine, dead: int) -> None:
     house.says(ECHO)
     door = await house.open()
     session = await door.session()
@@ -121,7 +121,7 @@ async def test_a_dead_processs_session_is_taken_over_at_once(house: House, dead:
     assert new.fence > old.fence
 
 
-async def test_a_session_is_held_while_its_turn_runs_and_let_go_with_it(house: House) -> None:
+async def test_a_session_is_held_while_its_turn_runs_and_let_go_with_it(house: Machine) -> None:
     house.says(
         '== turn\ntool: bash {"command": "until [ -e go ]; do sleep 0.01; done"}\n\n== turn\ntext: done\n'
     )
@@ -139,7 +139,7 @@ async def test_a_session_is_held_while_its_turn_runs_and_let_go_with_it(house: H
     assert await store.holder(session) is None
 
 
-async def test_a_refused_prompt_does_not_keep_the_session(house: House) -> None:
+async def test_a_refused_prompt_does_not_keep_the_session(house: Machine) -> None:
     house.says(ECHO)
     door = await house.open()
     session = await door.session()

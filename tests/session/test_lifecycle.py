@@ -3,12 +3,13 @@
 from typing import Any
 
 import pytest
-from tests.turn import Door, House
+
+from instar.testing import Machine, RuntimeUnderTest
 
 pytest_plugins = ["tests.turn"]
 
 
-def listening(door: Door) -> list[tuple[str, str]]:
+def listening(door: RuntimeUnderTest) -> list[tuple[str, str]]:
     told: list[tuple[str, str]] = []
 
     async def start(given: Any, output: Any) -> None:
@@ -23,7 +24,7 @@ def listening(door: Door) -> list[tuple[str, str]]:
     return told
 
 
-async def test_a_new_session_starts_when_it_is_made_and_ends_when_the_instance_does(house: House) -> None:
+async def test_a_new_session_starts_when_it_is_made_and_ends_when_the_instance_does(house: Machine) -> None:
     house.says('== when ""\ntext: ok\n')
     door = await house.open()
     told = listening(door)
@@ -35,7 +36,7 @@ async def test_a_new_session_starts_when_it_is_made_and_ends_when_the_instance_d
     assert told == [(session, "new"), (session, "closed")]
 
 
-async def test_a_session_of_another_process_is_resumed_when_it_is_first_used(house: House) -> None:
+async def test_a_session_of_another_process_is_resumed_when_it_is_first_used(house: Machine) -> None:
     house.says('== when ""\ntext: ok\n')
     first = await house.open()
     session = await first.session()
@@ -50,7 +51,7 @@ async def test_a_session_of_another_process_is_resumed_when_it_is_first_used(hou
 
 
 @pytest.mark.parametrize("reason", ["deleted", "archived"])
-async def test_a_session_ends_when_it_is_deleted_or_put_away(house: House, reason: str) -> None:
+async def test_a_session_ends_when_it_is_deleted_or_put_away(house: Machine, reason: str) -> None:
     door = await house.open()
     told = listening(door)
     session = await door.session()
@@ -64,7 +65,7 @@ async def test_a_session_ends_when_it_is_deleted_or_put_away(house: House, reaso
     assert len(told) == 2
 
 
-async def test_a_session_that_nobody_used_is_deleted_without_a_word(house: House) -> None:
+async def test_a_session_that_nobody_used_is_deleted_without_a_word(house: Machine) -> None:
     first = await house.open()
     session = await first.session()
     await first.runtime.close()

@@ -7,29 +7,29 @@ from typing import Any
 
 import pytest
 from tests.loopback import Loopback, calls, hang, text
-from tests.turn import PATIENCE, Door, House, results, users
 
 from instar.message import Origin
 from instar.plugin import Invalid, NotFound, PromptBody
 from instar.plugin.tool import Tool
+from instar.testing import TIMEOUT, Machine, RuntimeUnderTest, results, users
 
 pytest_plugins = ["tests.turn", "tests.loopback"]
 
 BEAT = Origin("heartbeat", "1")
 
 
-async def opened(house: House, loopback: Loopback) -> Door:
+async def opened(house: Machine, loopback: Loopback) -> RuntimeUnderTest:
     house.settings(provider=loopback.settings)
     return await house.open(model="local/m")
 
 
 async def asked(loopback: Loopback, number: int = 1) -> None:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while len(loopback.asked) < number:
             await asyncio.sleep(0.002)
 
 
-async def test_a_session_that_is_deleted_in_a_call_makes_no_other(house: House, loopback: Loopback) -> None:
+async def test_a_session_that_is_deleted_in_a_call_makes_no_other(house: Machine, loopback: Loopback) -> None:
     loopback.answer = lambda number, body: hang()
     door = await opened(house, loopback)
     session = await door.session()
@@ -45,7 +45,7 @@ async def test_a_session_that_is_deleted_in_a_call_makes_no_other(house: House, 
 
 @pytest.mark.parametrize("pause", [0, 0.001, 0.003, 0.01, 0.03])
 async def test_a_prompt_that_races_with_a_deletion_leaves_nothing_running(
-    house: House, loopback: Loopback, pause: float
+    house: Machine, loopback: Loopback, pause: float
 ) -> None:
     loopback.answer = lambda number, body: calls(("bash", {"command": "echo on"}))
     door = await opened(house, loopback)
@@ -56,7 +56,7 @@ async def test_a_prompt_that_races_with_a_deletion_leaves_nothing_running(
         await door.start(session, "go")
 
     await asyncio.gather(prompt(), door.client.delete(session), return_exceptions=True)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while door.runtime.instance.sessions.running():
             await asyncio.sleep(0.005)
     before = len(loopback.asked)
@@ -66,7 +66,7 @@ async def test_a_prompt_that_races_with_a_deletion_leaves_nothing_running(
 
 
 async def test_a_prompt_whose_session_is_deleted_under_it_is_told_so(
-    house: House, loopback: Loopback
+    house: Machine, loopback: Loopback
 ) -> None:
     loopback.answer = lambda number, body: calls(("bash", {"command": "true"}))
     door = await opened(house, loopback)
@@ -81,7 +81,7 @@ async def test_a_prompt_whose_session_is_deleted_under_it_is_told_so(
         await door.ask(session, "go")
 
 
-async def test_a_prompt_that_can_no_longer_be_saved_is_told_so(house: House, loopback: Loopback) -> None:
+async def test_a_prompt_that_can_no_longer_be_saved_is_told_so(house: Machine, loopback: Loopback) -> None:
     door = await opened(house, loopback)
     session = await door.session()
 
@@ -95,7 +95,7 @@ async def test_a_prompt_that_can_no_longer_be_saved_is_told_so(house: House, loo
 
 
 async def test_who_waits_for_a_turn_that_is_cancelled_while_it_cleans_up_is_not_cancelled_with_it(
-    house: House, loopback: Loopback
+    house: Machine, loopback: Loopback
 ) -> None:
     loopback.answer = lambda number, body: hang()
     door = await opened(house, loopback)
@@ -109,11 +109,11 @@ async def test_who_waits_for_a_turn_that_is_cancelled_while_it_cleans_up_is_not_
     while not turn.done():
         turn.cancel()
         await asyncio.sleep(0)
-    await asyncio.wait_for(waiting, PATIENCE)
+    await asyncio.wait_for(waiting, TIMEOUT)
     assert turn.cancelled()
 
 
-async def test_a_deleted_session_runs_no_tool(house: House, loopback: Loopback) -> None:
+async def test_a_deleted_session_runs_no_tool(house: Machine, loopback: Loopback) -> None:
     loopback.answer = lambda number, body: calls(("late", {})) if number == 1 else text("done")
     door = await opened(house, loopback)
     ran = []
@@ -137,7 +137,7 @@ async def test_a_deleted_session_runs_no_tool(house: House, loopback: Loopback) 
 
 
 async def test_a_person_may_prompt_a_session_that_was_put_away_and_nobody_else(
-    house: House, loopback: Loopback
+    house: Machine, loopback: Loopback
 ) -> None:
     door = await opened(house, loopback)
     session = await door.session()
@@ -154,7 +154,7 @@ async def test_a_person_may_prompt_a_session_that_was_put_away_and_nobody_else(
 
 
 async def test_a_session_that_is_put_away_in_a_heartbeat_makes_no_other_call(
-    house: House, loopback: Loopback
+    house: Machine, loopback: Loopback
 ) -> None:
     loopback.answer = lambda number, body: calls(
         ("bash", {"command": "until [ -e go ]; do sleep 0.01; done"})
@@ -171,7 +171,7 @@ async def test_a_session_that_is_put_away_in_a_heartbeat_makes_no_other_call(
 
 
 async def test_a_session_that_another_process_took_over_while_the_machine_slept_makes_no_call(
-    house: House, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
+    house: Machine, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loopback.answer = lambda number, body: calls(
         ("bash", {"command": "until [ -e go ]; do sleep 0.01; done"})
@@ -189,7 +189,7 @@ async def test_a_session_that_another_process_took_over_while_the_machine_slept_
     assert "running in another process (elsewhere:1:x)" in door.of("session.limit")[0].message
 
 
-async def test_a_closed_instance_makes_no_call(house: House, loopback: Loopback) -> None:
+async def test_a_closed_instance_makes_no_call(house: Machine, loopback: Loopback) -> None:
     loopback.answer = lambda number, body: hang()
     door = await opened(house, loopback)
     session = await door.session()

@@ -5,28 +5,30 @@ from pathlib import Path
 
 import pytest
 from tests.history import repository, works
-from tests.turn import Door, House, users
 
 from instar.message import PatchPart, TextPart, ToolPart, text_of
 from instar.plugin import Invalid, NotFound, PromptBody
 from instar.session import revert
+from instar.testing import Machine, RuntimeUnderTest, users
 
 pytest_plugins = ["tests.turn"]
 
 
 @pytest.fixture
-def project(house: House) -> Path:
+def project(house: Machine) -> Path:
     house.says('== when ""\ntext: done\n')
     return repository(house)
 
 
 @pytest.fixture
-async def door(house: House, project: Path) -> Door:
+async def door(house: Machine, project: Path) -> RuntimeUnderTest:
     return await house.open()
 
 
 @pytest.mark.slow
-async def test_a_revert_takes_files_back_and_keeps_the_messages(door: Door, project: Path) -> None:
+async def test_a_revert_takes_files_back_and_keeps_the_messages(
+    door: RuntimeUnderTest, project: Path
+) -> None:
     session = await door.session()
     await works(door, session, "one", {"a.txt": "two\n"})
     asked, _ = await works(door, session, "two", {"a.txt": "three\n", "b.txt": "b\n", "c/d.txt": "d\n"})
@@ -47,7 +49,7 @@ async def test_a_revert_takes_files_back_and_keeps_the_messages(door: Door, proj
 
 @pytest.mark.slow
 async def test_unrevert_brings_back_the_files_also_those_that_the_person_changed(
-    door: Door, project: Path
+    door: RuntimeUnderTest, project: Path
 ) -> None:
     session = await door.session()
     asked, _ = await works(door, session, "one", {"a.txt": "two\n", "b.txt": "b\n"})
@@ -64,7 +66,9 @@ async def test_unrevert_brings_back_the_files_also_those_that_the_person_changed
 
 
 @pytest.mark.slow
-async def test_a_second_revert_starts_from_where_the_session_was(door: Door, project: Path) -> None:
+async def test_a_second_revert_starts_from_where_the_session_was(
+    door: RuntimeUnderTest, project: Path
+) -> None:
     session = await door.session()
     first, _ = await works(door, session, "one", {"a.txt": "two\n"})
     second, _ = await works(door, session, "two", {"b.txt": "b\n"})
@@ -77,7 +81,9 @@ async def test_a_second_revert_starts_from_where_the_session_was(door: Door, pro
 
 
 @pytest.mark.slow
-async def test_the_next_prompt_drops_what_was_reverted_for_good(door: Door, project: Path) -> None:
+async def test_the_next_prompt_drops_what_was_reverted_for_good(
+    door: RuntimeUnderTest, project: Path
+) -> None:
     session = await door.session()
     await works(door, session, "one", {"a.txt": "two\n"})
     asked, holder = await works(door, session, "two", {"a.txt": "three\n"})
@@ -91,7 +97,9 @@ async def test_the_next_prompt_drops_what_was_reverted_for_good(door: Door, proj
     assert (project / "a.txt").read_text() == "two\n"
 
 
-async def test_what_was_reverted_is_not_sent_to_the_model_again(door: Door, house: House) -> None:
+async def test_what_was_reverted_is_not_sent_to_the_model_again(
+    door: RuntimeUnderTest, house: Machine
+) -> None:
     session = await door.session()
     await door.ask(session, "a secret plan")
     await door.client.revert(session)
@@ -99,7 +107,9 @@ async def test_what_was_reverted_is_not_sent_to_the_model_again(door: Door, hous
     assert "a secret plan" not in str(house.requests()[-1])
 
 
-async def test_without_a_message_the_last_prompt_is_taken_back_and_then_the_one_before(door: Door) -> None:
+async def test_without_a_message_the_last_prompt_is_taken_back_and_then_the_one_before(
+    door: RuntimeUnderTest,
+) -> None:
     session = await door.session()
     for text in ("one", "two", "three"):
         await door.ask(session, text)
@@ -111,7 +121,7 @@ async def test_without_a_message_the_last_prompt_is_taken_back_and_then_the_one_
         await door.client.revert(session)
 
 
-async def test_a_revert_to_a_part_keeps_what_stands_before_it(house: House, project: Path) -> None:
+async def test_a_revert_to_a_part_keeps_what_stands_before_it(house: Machine, project: Path) -> None:
     house.says('== turn\ntext: I look.\ntool: read {"filePath": "a.txt"}\n== turn\ntext: done\n')
     door = await house.open()
     session = await door.session()
@@ -130,7 +140,7 @@ async def test_a_revert_to_a_part_keeps_what_stands_before_it(house: House, proj
     assert len(door.of("message.removed")) == 1
 
 
-async def test_an_answer_goes_with_its_prompt(door: Door) -> None:
+async def test_an_answer_goes_with_its_prompt(door: RuntimeUnderTest) -> None:
     session = await door.session()
     answer = await door.ask(session, "one")
     done = await door.client.revert(session, answer.info.id)
@@ -143,7 +153,9 @@ async def test_an_answer_goes_with_its_prompt(door: Door) -> None:
 
 
 @pytest.mark.parametrize("part", [None, "prt_none"])
-async def test_a_message_or_part_that_is_not_there_changes_nothing(door: Door, part: str | None) -> None:
+async def test_a_message_or_part_that_is_not_there_changes_nothing(
+    door: RuntimeUnderTest, part: str | None
+) -> None:
     session = await door.session()
     answer = await door.ask(session, "one")
     with pytest.raises(NotFound, match=r"not found: (msg|prt)_none"):
@@ -151,7 +163,7 @@ async def test_a_message_or_part_that_is_not_there_changes_nothing(door: Door, p
     assert (await door.client.get(session)).revert is None
 
 
-async def test_a_session_that_works_is_not_changed(door: Door, house: House) -> None:
+async def test_a_session_that_works_is_not_changed(door: RuntimeUnderTest, house: Machine) -> None:
     house.says('== when ""\ntool: bash {"command": "sleep 4711"}\n')
     session = await door.session()
     await door.start(session, "go")
@@ -167,7 +179,7 @@ async def test_a_session_that_works_is_not_changed(door: Door, house: House) -> 
     await door.client.abort(session)
 
 
-async def test_a_prompt_and_a_summary_are_refused_while_files_are_put_back(door: Door) -> None:
+async def test_a_prompt_and_a_summary_are_refused_while_files_are_put_back(door: RuntimeUnderTest) -> None:
     session = await door.session()
     await works(door, session, "one", {"a.txt": "two\n"})
     going = asyncio.create_task(door.client.revert(session))
@@ -183,7 +195,7 @@ async def test_a_prompt_and_a_summary_are_refused_while_files_are_put_back(door:
 
 
 async def test_outside_a_repository_the_messages_are_reverted_and_the_files_said_not_to_be(
-    house: House,
+    house: Machine,
 ) -> None:
     house.says('== when ""\ntext: done\n')
     door = await house.open()
@@ -201,7 +213,9 @@ async def test_outside_a_repository_the_messages_are_reverted_and_the_files_said
     assert await door.client.diff(session) == []
 
 
-async def test_snapshots_that_are_gone_are_named(door: Door, house: House, project: Path) -> None:
+async def test_snapshots_that_are_gone_are_named(
+    door: RuntimeUnderTest, house: Machine, project: Path
+) -> None:
     session = await door.session()
     await works(door, session, "one", {"a.txt": "two\n"})
     for path in house.data.glob("snapshot/*/objects/*/*"):
@@ -212,7 +226,9 @@ async def test_snapshots_that_are_gone_are_named(door: Door, house: House, proje
 
 
 @pytest.mark.slow
-async def test_a_revert_is_there_after_a_restart(door: Door, house: House, project: Path) -> None:
+async def test_a_revert_is_there_after_a_restart(
+    door: RuntimeUnderTest, house: Machine, project: Path
+) -> None:
     session = await door.session()
     await works(door, session, "one", {"a.txt": "two\n"})
     await door.client.revert(session)
@@ -223,7 +239,7 @@ async def test_a_revert_is_there_after_a_restart(door: Door, house: House, proje
 
 
 @pytest.mark.slow
-async def test_a_long_difference_is_cut_in_the_session(door: Door, project: Path) -> None:
+async def test_a_long_difference_is_cut_in_the_session(door: RuntimeUnderTest, project: Path) -> None:
     session = await door.session()
     await works(door, session, "one", {"a.txt": "line\n" * 50_000})
     done = await door.client.revert(session)
@@ -233,7 +249,7 @@ async def test_a_long_difference_is_cut_in_the_session(door: Door, project: Path
     assert done.session.revert.diff.endswith(" characters in all)\n")
 
 
-async def test_a_message_and_a_part_are_deleted_and_files_stay(door: Door, project: Path) -> None:
+async def test_a_message_and_a_part_are_deleted_and_files_stay(door: RuntimeUnderTest, project: Path) -> None:
     session = await door.session()
     asked, holder = await works(door, session, "one", {"a.txt": "two\n"})
     part = holder.parts[-1]

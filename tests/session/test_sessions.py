@@ -11,13 +11,13 @@ import textwrap
 from typing import Any
 
 import pytest
-from tests.turn import PATIENCE, Door, House, said, users
 from tests.waiting import until
 
 from instar.message import Rule, TextPart
 from instar.plugin import Invalid, NotFound, PromptBody, SessionBody
 from instar.session.sessions import Saving, default_title, slug
 from instar.store import StoreError
+from instar.testing import TIMEOUT, Machine, RuntimeUnderTest, said, users
 
 pytest_plugins = ["tests.turn"]
 
@@ -40,17 +40,17 @@ asyncio.run(main())
 """
 
 
-async def other_process(house: House, session: str, *texts: str, silent: bool = False) -> None:
+async def other_process(house: Machine, session: str, *texts: str, silent: bool = False) -> None:
     """Prompt a session from a process of its own, to the end."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", textwrap.dedent(CHILD), stdin=asyncio.subprocess.PIPE
     )
     given = json.dumps([str(house.folder), house.environment, session, texts, silent]).encode()
-    await asyncio.wait_for(child.communicate(given), PATIENCE)
+    await asyncio.wait_for(child.communicate(given), TIMEOUT)
     assert child.returncode == 0
 
 
-async def test_a_session_has_opencodes_fields(house: House) -> None:
+async def test_a_session_has_opencodes_fields(house: Machine) -> None:
     door = await house.open()
     rules = [Rule(permission="bash", pattern="*", action="ask")]
     body = SessionBody(title="Mine", agent="build", metadata={"a": 1}, permission=rules)
@@ -65,7 +65,7 @@ async def test_a_session_has_opencodes_fields(house: House) -> None:
     assert [event.type for event in door.heard] == ["session.created"]
 
 
-async def test_a_session_says_where_in_its_worktree_it_works(house: House) -> None:
+async def test_a_session_says_where_in_its_worktree_it_works(house: Machine) -> None:
     outside = await (await house.open()).client.create()
     assert outside.path == house.folder.as_posix()[1:]
     subprocess.run(["git", "init", "--quiet", house.folder], check=True)
@@ -77,7 +77,7 @@ async def test_a_session_says_where_in_its_worktree_it_works(house: House) -> No
     assert below.path == "a/b"
 
 
-async def test_a_session_without_a_title_has_opencodes_default(house: House) -> None:
+async def test_a_session_without_a_title_has_opencodes_default(house: Machine) -> None:
     door = await house.open()
     made = await door.client.create()
     assert made.title == default_title(made.time.created)
@@ -98,7 +98,7 @@ def test_slugs_differ() -> None:
     ],
 )
 async def test_a_session_that_cannot_be_made_is_refused(
-    house: House, body: SessionBody, error: type[Exception], why: str
+    house: Machine, body: SessionBody, error: type[Exception], why: str
 ) -> None:
     door = await house.open()
     with pytest.raises(error, match=why):
@@ -107,7 +107,7 @@ async def test_a_session_that_cannot_be_made_is_refused(
     assert door.heard == []
 
 
-async def test_sessions_are_listed_last_updated_first(house: House) -> None:
+async def test_sessions_are_listed_last_updated_first(house: Machine) -> None:
     house.says(ECHO)
     door = await house.open()
     one, two = await door.session(), await door.session()
@@ -117,7 +117,7 @@ async def test_sessions_are_listed_last_updated_first(house: House) -> None:
     assert [session.id for session in await door.client.list()] == [two, one]
 
 
-async def test_a_deleted_session_is_gone_with_its_children_and_frozen_prompts(house: House) -> None:
+async def test_a_deleted_session_is_gone_with_its_children_and_frozen_prompts(house: Machine) -> None:
     house.says(ECHO)
     door = await house.open()
     parent = await door.session()
@@ -136,7 +136,7 @@ async def test_a_deleted_session_is_gone_with_its_children_and_frozen_prompts(ho
             await door.client.get(session)
 
 
-async def test_deleting_a_session_ends_its_turn(house: House) -> None:
+async def test_deleting_a_session_ends_its_turn(house: Machine) -> None:
     house.says("== turn\ntext: so far\ndelay: 60s\ntext: more\n")
     door = await house.open()
     session = await door.session()
@@ -149,7 +149,7 @@ async def test_deleting_a_session_ends_its_turn(house: House) -> None:
 @pytest.mark.parametrize(
     "what", ["get", "messages", "prompt", "delete", "abort", "update", "summarize", "follow_up"]
 )
-async def test_an_unknown_session_is_named(house: House, what: str) -> None:
+async def test_an_unknown_session_is_named(house: Machine, what: str) -> None:
     door = await house.open()
     more: dict[str, tuple[Any, ...]] = {
         "prompt": (PromptBody.text("x"),),
@@ -159,7 +159,7 @@ async def test_an_unknown_session_is_named(house: House, what: str) -> None:
         await getattr(door.client, what)("ses_gone", *more.get(what, ()))
 
 
-async def test_what_a_client_is_given_is_detached(house: House) -> None:
+async def test_what_a_client_is_given_is_detached(house: Machine) -> None:
     house.says(ECHO)
     door = await house.open()
     session = await door.session()
@@ -172,7 +172,9 @@ async def test_what_a_client_is_given_is_detached(house: House) -> None:
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(None, 4), (3, 3), (9, 4), (0, 0), (-1, 0)])
-async def test_messages_can_be_limited_to_the_newest(house: House, limit: int | None, expected: int) -> None:
+async def test_messages_can_be_limited_to_the_newest(
+    house: Machine, limit: int | None, expected: int
+) -> None:
     house.says(ECHO)
     door = await house.open()
     session = await door.session()
@@ -182,7 +184,7 @@ async def test_messages_can_be_limited_to_the_newest(house: House, limit: int | 
     assert found == (await door.stored(session))[4 - expected :]
 
 
-async def test_a_message_that_could_not_be_stored_is_not_in_the_history(house: House) -> None:
+async def test_a_message_that_could_not_be_stored_is_not_in_the_history(house: Machine) -> None:
     house.says(ECHO)
     door = await house.open()
     session = await door.session()
@@ -203,7 +205,7 @@ async def test_a_message_that_could_not_be_stored_is_not_in_the_history(house: H
 
 
 @pytest.mark.slow
-async def test_what_another_process_added_is_seen_by_readers_and_by_the_next_turn(house: House) -> None:
+async def test_what_another_process_added_is_seen_by_readers_and_by_the_next_turn(house: Machine) -> None:
     house.says(ECHO)
     door = await house.open()
     session = await door.session()
@@ -218,7 +220,7 @@ async def test_what_another_process_added_is_seen_by_readers_and_by_the_next_tur
 
 
 @pytest.mark.slow
-async def test_a_note_that_another_process_left_is_sent_with_the_next_turn(house: House) -> None:
+async def test_a_note_that_another_process_left_is_sent_with_the_next_turn(house: Machine) -> None:
     house.says(ECHO)
     door = await house.open()
     session = await door.session()
@@ -229,16 +231,16 @@ async def test_a_note_that_another_process_left_is_sent_with_the_next_turn(house
     assert sent == ["ours", "a note", "ours again"]
 
 
-async def test_a_session_that_another_process_deleted_is_not_found(house: House) -> None:
+async def test_a_session_that_another_process_deleted_is_not_found(house: Machine) -> None:
     door = await house.open()
     session = await door.session()
-    other: Door = await house.open()
+    other: RuntimeUnderTest = await house.open()
     await other.client.delete(session)
     with pytest.raises(NotFound):
         await door.client.get(session)
 
 
-async def test_parts_of_a_text_are_in_the_history_as_they_are_stored(house: House) -> None:
+async def test_parts_of_a_text_are_in_the_history_as_they_are_stored(house: Machine) -> None:
     house.says("== turn\nreasoning: hm\ntext: yes\n")
     door = await house.open()
     session = await door.session()
@@ -249,7 +251,7 @@ async def test_parts_of_a_text_are_in_the_history_as_they_are_stored(house: Hous
 
 
 async def test_what_nobody_waits_for_is_said_in_the_log_when_it_cannot_be_saved(
-    house: House, caplog: pytest.LogCaptureFixture
+    house: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
     house.says(ECHO)
     door = await house.open()

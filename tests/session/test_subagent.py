@@ -6,13 +6,13 @@ import time
 from typing import Any
 
 import pytest
-from tests.turn import Door, House, calls_of, results
 from tests.waiting import SOON
 
 from instar.message import Rule
 from instar.plugin import SessionBody
 from instar.session.subagent import CAP, inherited
 from instar.settings.permission import evaluate
+from instar.testing import Machine, RuntimeUnderTest, calls_of, results
 
 pytest_plugins = ["tests.turn"]
 
@@ -29,7 +29,9 @@ def rule(permission: str, pattern: str, action: Any) -> Rule:
     return Rule(permission=permission, pattern=pattern, action=action)
 
 
-async def played(house: House, child: str, script: str = TASK, **settings: Any) -> tuple[Door, str]:
+async def played(
+    house: Machine, child: str, script: str = TASK, **settings: Any
+) -> tuple[RuntimeUnderTest, str]:
     house.says(script + child)
     house.settings(**settings)
     door = await house.open()
@@ -38,7 +40,7 @@ async def played(house: House, child: str, script: str = TASK, **settings: Any) 
     return door, session
 
 
-async def test_a_task_is_done_in_a_session_of_its_own_and_its_answer_comes_back(house: House) -> None:
+async def test_a_task_is_done_in_a_session_of_its_own_and_its_answer_comes_back(house: Machine) -> None:
     door, session = await played(house, '\n    == when "child: count"\n    text: seven files\n')
     (child,) = await door.client.children(session)
     assert (child.parent_id, child.title, child.agent) == (
@@ -57,7 +59,7 @@ async def test_a_task_is_done_in_a_session_of_its_own_and_its_answer_comes_back(
     assert [one.id for one in await door.client.list() if one.parent_id] == [child.id]
 
 
-async def test_what_a_sub_agent_spends_is_booked_to_the_task_in_its_own_session(house: House) -> None:
+async def test_what_a_sub_agent_spends_is_booked_to_the_task_in_its_own_session(house: Machine) -> None:
     door, session = await played(house, '\n    == when "child: count"\n    text: seven\n    usage: input=7\n')
     (child,) = await door.client.children(session)
     (usage,) = await door.runtime.instance.store.usage(child.id)
@@ -65,7 +67,7 @@ async def test_what_a_sub_agent_spends_is_booked_to_the_task_in_its_own_session(
     assert {one.cause for one in await door.runtime.instance.store.usage(session)} == {"turn"}
 
 
-async def test_a_task_goes_on_in_its_session_and_remembers(house: House) -> None:
+async def test_a_task_goes_on_in_its_session_and_remembers(house: Machine) -> None:
     door, session = await played(house, '\n    == when "child: count"\n    text: seven\n')
     (child,) = await door.client.children(session)
     call = json.dumps(
@@ -104,14 +106,14 @@ async def test_a_task_goes_on_in_its_session_and_remembers(house: House) -> None
         ),
     ],
 )
-async def test_a_task_that_cannot_be_begun_says_why(house: House, call: str, said: str) -> None:
+async def test_a_task_that_cannot_be_begun_says_why(house: Machine, call: str, said: str) -> None:
     script = f'\n== turn\ntool: task {{"description": "d", "prompt": "p", {call}}}\n\n== turn\ntext: well\n'
     door, session = await played(house, "", script)
     assert said in results(await door.stored(session))[0]
     assert await door.client.children(session) == []
 
 
-async def test_a_sub_agent_hands_no_task_on(house: House) -> None:
+async def test_a_sub_agent_hands_no_task_on(house: Machine) -> None:
     # An agent that tasks itself without end: the child's first turn asks for a task like its parent's.
     door, session = await played(house, "")
     (child,) = await door.client.children(session)
@@ -120,7 +122,7 @@ async def test_a_sub_agent_hands_no_task_on(house: House) -> None:
     assert "task" not in [spec["function"]["name"] for spec in house.requests()[1]["tools"]]
 
 
-async def test_what_the_caller_is_denied_its_sub_agent_is_denied(house: House) -> None:
+async def test_what_the_caller_is_denied_its_sub_agent_is_denied(house: Machine) -> None:
     child = """
     == when "child: count"
     tool: bash {"command": "rm -rf x"}
@@ -161,7 +163,7 @@ def test_denials_are_inherited_and_nothing_is_loosened(
     assert evaluate(*asked, [*mine, *inherited(theirs, mine)]).action == expected
 
 
-async def test_an_abort_reaches_the_sub_agent_within_a_second(house: House) -> None:
+async def test_an_abort_reaches_the_sub_agent_within_a_second(house: Machine) -> None:
     child = '\n    == when "child: count"\n    tool: bash {"command": "echo begun; sleep 4711"}\n'
     house.says(TASK + child)
     door = await house.open()
@@ -178,21 +180,21 @@ async def test_an_abort_reaches_the_sub_agent_within_a_second(house: House) -> N
     assert last.error.__class__.__name__ == "MessageAbortedError"  # type: ignore[union-attr]
 
 
-async def test_a_sub_agent_that_fails_says_so_and_the_caller_goes_on(house: House) -> None:
+async def test_a_sub_agent_that_fails_says_so_and_the_caller_goes_on(house: Machine) -> None:
     door, session = await played(house, '\n    == when "child: count"\n    error: 400 no such parameter\n')
     found = results(await door.stored(session))[0]
     assert 'state="error">\n<task_error>\n' in found
     assert "no such parameter" in found
 
 
-async def test_deleting_a_session_deletes_its_tasks(house: House) -> None:
+async def test_deleting_a_session_deletes_its_tasks(house: Machine) -> None:
     door, session = await played(house, '\n    == when "child: count"\n    text: seven\n')
     (child,) = await door.client.children(session)
     await door.client.delete(session)
     assert await door.runtime.instance.store.session(child.id) is None
 
 
-async def test_hooks_give_a_sub_agent_context_and_make_it_go_on(house: House) -> None:
+async def test_hooks_give_a_sub_agent_context_and_make_it_go_on(house: Machine) -> None:
     seen: list[Any] = []
 
     async def start(given: Any, output: Any) -> None:
@@ -216,7 +218,7 @@ async def test_hooks_give_a_sub_agent_context_and_make_it_go_on(house: House) ->
     assert "mind the gap" in str(house.requests()[1]["messages"])
 
 
-async def test_a_hook_that_never_lets_go_is_stopped_at_the_cap(house: House) -> None:
+async def test_a_hook_that_never_lets_go_is_stopped_at_the_cap(house: Machine) -> None:
     async def stop(given: Any, output: Any) -> None:
         output.prompt = "child: count"
 
@@ -229,7 +231,7 @@ async def test_a_hook_that_never_lets_go_is_stopped_at_the_cap(house: House) -> 
     assert len(await door.stored(child.id)) == 2 * (CAP + 1)
 
 
-async def test_children_are_those_of_their_parent(house: House) -> None:
+async def test_children_are_those_of_their_parent(house: Machine) -> None:
     door, session = await played(house, '\n    == when "child: count"\n    text: one\n')
     other = await door.session()
     await door.client.create(SessionBody(parent_id=other, title="c"))

@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.turn import House
 
 from instar.plugin import Invalid, NotFound
 from instar.process import Processes
@@ -13,6 +12,7 @@ from instar.runtime import Runtime
 from instar.runtime.plugin_context import Options
 from instar.terminal import Full, Terminal, TerminalRequest, terminals
 from instar.terminal.terminal import described
+from instar.testing import Machine
 
 pytest_plugins = ["tests.turn"]
 
@@ -20,7 +20,7 @@ READS = TerminalRequest(command="/bin/sh", args=["-c", "read x"])
 
 
 @pytest.fixture
-async def runtime(house: House):
+async def runtime(house: Machine):
     house.says("== turn\ntext: hi\n")
     async with await Runtime.open(Options(house.folder, house.environment)) as opened:
         yield opened

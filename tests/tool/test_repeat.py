@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from tests.turn import House, results
 
 from instar.event import PermissionAsked
+from instar.testing import Machine, results
 from instar.tool import repeat
 
 pytest_plugins = ["tests.turn"]
@@ -24,7 +24,7 @@ class Person:
         return self.reply
 
 
-async def played(house: House, steps: list[list[str]], reply: Any = "once") -> tuple[Person, list[str]]:
+async def played(house: Machine, steps: list[list[str]], reply: Any = "once") -> tuple[Person, list[str]]:
     person = Person(reply)
     house.says("\n\n".join("\n".join(["== turn", *step]) for step in [*steps, ["text: done"]]))
     door = await house.open(person=person)
@@ -48,25 +48,25 @@ async def played(house: House, steps: list[list[str]], reply: Any = "once") -> t
         ([['tool: background {"action": "list"}']] * 4, 0),
     ],
 )
-async def test_the_third_identical_call_is_asked_about(house: House, steps: Any, times: int) -> None:
+async def test_the_third_identical_call_is_asked_about(house: Machine, steps: Any, times: int) -> None:
     person, found = await played(house, steps)
     assert [question.permission for question in person.asked] == ["doom_loop"] * times
     assert all(question.patterns == ["bash"] and question.always == ["bash"] for question in person.asked)
     assert len(found) == sum(map(len, steps))
 
 
-async def test_a_loop_that_is_refused_ends_the_turn(house: House) -> None:
+async def test_a_loop_that_is_refused_ends_the_turn(house: Machine) -> None:
     _, found = await played(house, [[ONE], [ONE], [ONE]], "reject")
     assert found[2] == "The user rejected permission to use this specific tool call."
     assert len(found) == 3
 
 
-async def test_always_is_remembered_for_the_tool(house: House) -> None:
+async def test_always_is_remembered_for_the_tool(house: Machine) -> None:
     person, _ = await played(house, [[ONE]] * 5, "always")
     assert len(person.asked) == 1
 
 
-async def test_what_a_person_says_begins_a_new_count(house: House) -> None:
+async def test_what_a_person_says_begins_a_new_count(house: Machine) -> None:
     person = Person("once")
     house.says("\n\n".join(f"== turn\n{step}" for step in [ONE, ONE, "text: a", ONE, "text: b"]))
     door = await house.open(person=person)

@@ -2,9 +2,8 @@
 
 import json
 
-from tests.turn import House, results
-
 from instar.event import Todo
+from instar.testing import Machine, results
 
 pytest_plugins = ["tests.turn"]
 
@@ -12,7 +11,7 @@ ENTRY = {"content": "write", "status": "in_progress", "priority": "high"}
 OTHER = {"content": "test", "status": "completed", "priority": "low"}
 
 
-async def test_a_list_is_kept_published_and_read_again(house: House) -> None:
+async def test_a_list_is_kept_published_and_read_again(house: Machine) -> None:
     house.says(f"""
         == turn
         tool: todowrite {json.dumps({"todos": [ENTRY, OTHER]})}
@@ -40,7 +39,7 @@ async def test_a_list_is_kept_published_and_read_again(house: House) -> None:
     assert await again.runtime.instance.store.todos(session) == []
 
 
-async def test_a_list_that_is_too_long_or_malformed_is_refused(house: House) -> None:
+async def test_a_list_that_is_too_long_or_malformed_is_refused(house: Machine) -> None:
     house.says(f"""
         == turn
         tool: todowrite {json.dumps({"todos": [ENTRY] * 201})}

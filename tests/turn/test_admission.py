@@ -5,23 +5,23 @@ from typing import Any
 
 import pytest
 from tests.loopback import Loopback, hang, text
-from tests.turn import Door, House, answer_of, users
 from tests.waiting import SOON
 
 from instar.message import Origin
 from instar.plugin import Invalid, PromptBody, points
+from instar.testing import Machine, RuntimeUnderTest, answer_of, users
 
 pytest_plugins = ["tests.turn", "tests.loopback"]
 
 NOTE = PromptBody.text("[update] something changed", synthetic=True, no_reply=True)
 
 
-async def opened(house: House, loopback: Loopback, **limits: Any) -> Door:
+async def opened(house: Machine, loopback: Loopback, **limits: Any) -> RuntimeUnderTest:
     house.settings(provider=loopback.settings, limits=limits)
     return await house.open(model="local/m")
 
 
-def always(door: Door, meanwhile: Any) -> None:
+def always(door: RuntimeUnderTest, meanwhile: Any) -> None:
     """A hook that always continues, and does something else each time."""
 
     async def go_on(given: points.TurnEndInput, output: points.TurnEndOutput) -> None:
@@ -34,7 +34,7 @@ def always(door: Door, meanwhile: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("body", [NOTE, PromptBody.text("and this", synthetic=True)], ids=["note", "prompt"])
 async def test_what_a_plugin_says_meanwhile_does_not_free_a_hook_that_always_continues(
-    house: House, loopback: Loopback, body: PromptBody
+    house: Machine, loopback: Loopback, body: PromptBody
 ) -> None:
     """Two such sessions that note each other's changes would go on for ever."""
     door = await opened(house, loopback, calls=60)
@@ -51,7 +51,9 @@ async def test_what_a_plugin_says_meanwhile_does_not_free_a_hook_that_always_con
     assert users(await door.stored(session)).count("on") == 8
 
 
-async def test_a_person_who_says_something_meanwhile_lets_it_go_on(house: House, loopback: Loopback) -> None:
+async def test_a_person_who_says_something_meanwhile_lets_it_go_on(
+    house: Machine, loopback: Loopback
+) -> None:
     door = await opened(house, loopback)
     said: list[str] = []
 
@@ -67,7 +69,7 @@ async def test_a_person_who_says_something_meanwhile_lets_it_go_on(house: House,
     assert users(await door.stored(session)).count("on") == 3 + 8
 
 
-async def test_each_beat_may_go_on_as_often_as_the_one_before(house: House, loopback: Loopback) -> None:
+async def test_each_beat_may_go_on_as_often_as_the_one_before(house: Machine, loopback: Loopback) -> None:
     door = await opened(house, loopback)
 
     async def nothing(session_id: str) -> None:
@@ -80,7 +82,7 @@ async def test_each_beat_may_go_on_as_often_as_the_one_before(house: House, loop
         assert users(await door.stored(session)).count("on") == 8 * number
 
 
-async def test_what_a_plugin_says_does_not_lengthen_a_turn(house: House, loopback: Loopback) -> None:
+async def test_what_a_plugin_says_does_not_lengthen_a_turn(house: Machine, loopback: Loopback) -> None:
     loopback.answer = lambda number, body: hang()
     door = await opened(house, loopback, turn={"minutes": 0.005})
     client = door.runtime.plugin_input(door.runtime.settings)("notes").client.session
@@ -96,7 +98,7 @@ async def test_what_a_plugin_says_does_not_lengthen_a_turn(house: House, loopbac
 
 
 async def test_what_may_not_be_answered_is_refused_before_it_is_stored(
-    house: House, loopback: Loopback
+    house: Machine, loopback: Loopback
 ) -> None:
     door = await opened(house, loopback, calls=1)
     session, beat = await door.session(), Origin("heartbeat", "1")

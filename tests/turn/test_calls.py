@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.turn import Door, House, calls_of, results, said
 from tests.waiting import SOON
 
 from instar.event import PartUpdated
 from instar.message import FilePart, ToolCompleted, ToolError, ToolPart
 from instar.plugin import Ask, Tool, ToolContext, ToolFailure, ToolResult, points
+from instar.testing import Machine, RuntimeUnderTest, calls_of, results, said
 from instar.turn import calls
 
 pytest_plugins = ["tests.turn"]
@@ -25,7 +25,7 @@ def tool(execute: Callable[..., Any], parameters: dict[str, Any] = ANY, **rest: 
     return Tool(description="A test's tool.", parameters=parameters, execute=execute, **rest)
 
 
-async def played(house: House, turn: str, *hooks: dict[str, Any]) -> tuple[Door, list[str]]:
+async def played(house: Machine, turn: str, *hooks: dict[str, Any]) -> tuple[RuntimeUnderTest, list[str]]:
     """Play a turn and its end with plugins; return the door and what the model read of each call."""
     house.says(f"== turn\n{turn}\n{END}")
     door = await house.open()
@@ -38,14 +38,14 @@ async def played(house: House, turn: str, *hooks: dict[str, Any]) -> tuple[Door,
     return door, results(history)
 
 
-def ends(door: Door) -> list[str]:
+def ends(door: RuntimeUnderTest) -> list[str]:
     """The ids of the calls in the order in which their ends were published."""
     updates = [given for given in door.of("message.part.updated") if isinstance(given, PartUpdated)]
     parts = [given.part for given in updates if isinstance(given.part, ToolPart)]
     return [part.call_id for part in parts if isinstance(part.state, ToolCompleted | ToolError)]
 
 
-async def test_calls_of_one_answer_run_together(house: House) -> None:
+async def test_calls_of_one_answer_run_together(house: Machine) -> None:
     """Each command waits for a file that the other one makes."""
     wait = "touch {0}; until [ -e {1} ]; do sleep 0.01; done; echo {0}"
     first, second = (json.dumps({"command": wait.format(*names)}) for names in (("a", "b"), ("b", "a")))
@@ -53,7 +53,7 @@ async def test_calls_of_one_answer_run_together(house: House) -> None:
     assert found == ["a\n", "b\n"]
 
 
-async def test_calls_are_prepared_in_order_before_any_runs_and_reported_in_order(house: House) -> None:
+async def test_calls_are_prepared_in_order_before_any_runs_and_reported_in_order(house: Machine) -> None:
     events: list[str] = []
 
     async def before(given: points.ToolCallInput, output: points.ArgsOutput) -> None:
@@ -85,7 +85,9 @@ async def test_calls_are_prepared_in_order_before_any_runs_and_reported_in_order
     assert ends(door) == ["call_t1_1", "call_t1_2"]
 
 
-async def test_a_refused_call_leaves_its_neighbours_alone_and_is_reported_in_its_place(house: House) -> None:
+async def test_a_refused_call_leaves_its_neighbours_alone_and_is_reported_in_its_place(
+    house: Machine,
+) -> None:
     async def before(given: points.ToolCallInput, output: points.ArgsOutput) -> None:
         if output.args["command"] == "false":
             raise ValueError("not on a Friday")
@@ -111,13 +113,13 @@ REFUSED = {
 
 @pytest.mark.parametrize("asked", REFUSED, ids=lambda asked: asked[:30])
 async def test_a_call_that_cannot_run_tells_the_model_why_and_the_turn_goes_on(
-    house: House, asked: str
+    house: Machine, asked: str
 ) -> None:
     _, found = await played(house, asked)
     assert found[0].startswith(REFUSED[asked])
 
 
-async def test_an_empty_argument_text_is_an_empty_object(house: House) -> None:
+async def test_an_empty_argument_text_is_an_empty_object(house: Machine) -> None:
     async def execute(args: Any, ctx: ToolContext) -> str:
         return json.dumps(args)
 
@@ -125,7 +127,7 @@ async def test_an_empty_argument_text_is_an_empty_object(house: House) -> None:
     assert found == ["{}"]
 
 
-async def test_a_tool_that_fails_as_it_means_to_gives_the_model_its_words(house: House) -> None:
+async def test_a_tool_that_fails_as_it_means_to_gives_the_model_its_words(house: Machine) -> None:
     async def execute(args: Any, ctx: ToolContext) -> str:
         raise ToolFailure("the printer is out of paper; load some")
 
@@ -134,7 +136,7 @@ async def test_a_tool_that_fails_as_it_means_to_gives_the_model_its_words(house:
 
 
 async def test_a_tool_that_breaks_is_an_error_and_is_logged(
-    house: House, caplog: pytest.LogCaptureFixture
+    house: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def execute(args: Any, ctx: ToolContext) -> str:
         raise KeyError("colour")
@@ -155,7 +157,7 @@ UNSOUND: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", UNSOUND)
-async def test_a_result_that_cannot_be_kept_is_an_error_of_that_call_alone(house: House, name: str) -> None:
+async def test_a_result_that_cannot_be_kept_is_an_error_of_that_call_alone(house: Machine, name: str) -> None:
     async def execute(args: Any, ctx: ToolContext) -> Any:
         return UNSOUND[name][0]
 
@@ -165,7 +167,7 @@ async def test_a_result_that_cannot_be_kept_is_an_error_of_that_call_alone(house
     assert found[1] == "fine\n"
 
 
-async def test_a_tool_that_is_cancelled_from_within_is_an_error_and_no_abort(house: House) -> None:
+async def test_a_tool_that_is_cancelled_from_within_is_an_error_and_no_abort(house: Machine) -> None:
     async def execute(args: Any, ctx: ToolContext) -> str:
         raise asyncio.CancelledError
 
@@ -173,7 +175,7 @@ async def test_a_tool_that_is_cancelled_from_within_is_an_error_and_no_abort(hou
     assert found == ["The tool failed: CancelledError: it was cancelled from within"]
 
 
-async def test_a_tool_may_be_called_by_an_alias(house: House) -> None:
+async def test_a_tool_may_be_called_by_an_alias(house: Machine) -> None:
     async def execute(args: Any, ctx: ToolContext) -> str:
         return "it is noon"
 
@@ -184,7 +186,7 @@ async def test_a_tool_may_be_called_by_an_alias(house: House) -> None:
     assert "persona_clock" not in str(house.requests()[0]["tools"])
 
 
-async def test_hooks_hear_of_a_tool_by_the_name_that_it_is_registered_under(house: House) -> None:
+async def test_hooks_hear_of_a_tool_by_the_name_that_it_is_registered_under(house: Machine) -> None:
     async def execute(args: Any, ctx: ToolContext) -> str:
         return "it is noon"
 
@@ -200,7 +202,9 @@ async def test_hooks_hear_of_a_tool_by_the_name_that_it_is_registered_under(hous
     assert heard == ["clock"] * 3
 
 
-async def test_a_later_plugins_tool_of_the_same_name_takes_the_place_of_a_built_in_one(house: House) -> None:
+async def test_a_later_plugins_tool_of_the_same_name_takes_the_place_of_a_built_in_one(
+    house: Machine,
+) -> None:
     async def execute(args: Any, ctx: ToolContext) -> str:
         return "not today"
 
@@ -208,7 +212,7 @@ async def test_a_later_plugins_tool_of_the_same_name_takes_the_place_of_a_built_
     assert found == ["not today"]
 
 
-async def test_a_hook_changes_the_arguments_and_they_are_checked_again(house: House) -> None:
+async def test_a_hook_changes_the_arguments_and_they_are_checked_again(house: Machine) -> None:
     (house.folder / "a.txt").write_text("here I am")
 
     async def before(given: points.ToolCallInput, output: points.ArgsOutput) -> None:
@@ -224,7 +228,7 @@ async def test_a_hook_changes_the_arguments_and_they_are_checked_again(house: Ho
 
 
 @pytest.mark.parametrize(("left", "why"), [(5, "got `int`"), ({"filePath": object()}, "of type object")])
-async def test_arguments_that_a_hook_broke_refuse_the_call(house: House, left: Any, why: str) -> None:
+async def test_arguments_that_a_hook_broke_refuse_the_call(house: Machine, left: Any, why: str) -> None:
     async def before(given: points.ToolCallInput, output: points.ArgsOutput) -> None:
         output.args = left
 
@@ -235,7 +239,7 @@ async def test_arguments_that_a_hook_broke_refuse_the_call(house: House, left: A
     assert why in found[0]
 
 
-async def test_hooks_change_what_the_model_reads_of_a_call(house: House) -> None:
+async def test_hooks_change_what_the_model_reads_of_a_call(house: Machine) -> None:
     async def after(given: points.ToolAfterInput, output: points.ToolAfterOutput) -> None:
         output.output = f"{given.args['command']} said {output.output}"
         output.title, output.metadata = "Changed", {"seen": True}
@@ -256,7 +260,7 @@ def _is_done(given: PartUpdated) -> bool:
     return isinstance(given.part, ToolPart) and isinstance(given.part.state, ToolCompleted)
 
 
-async def test_what_a_hook_leaves_unsound_is_discarded(house: House) -> None:
+async def test_what_a_hook_leaves_unsound_is_discarded(house: Machine) -> None:
     async def after(given: Any, output: points.ToolAfterOutput) -> None:
         output.output = 5  # type: ignore[assignment]
 
@@ -269,7 +273,7 @@ async def test_what_a_hook_leaves_unsound_is_discarded(house: House) -> None:
     assert found[1].startswith("File not found")
 
 
-async def test_a_hook_sets_the_environment_of_a_command(house: House) -> None:
+async def test_a_hook_sets_the_environment_of_a_command(house: Machine) -> None:
     async def env(given: points.ShellEnvInput, output: points.ShellEnvOutput) -> None:
         output.env["COLOUR"] = f"blue {given.call_id}"
 
@@ -277,7 +281,7 @@ async def test_a_hook_sets_the_environment_of_a_command(house: House) -> None:
     assert found == ["blue call_t1_1\n"]
 
 
-async def test_a_long_result_is_cut_and_the_whole_is_kept_in_a_file(house: House) -> None:
+async def test_a_long_result_is_cut_and_the_whole_is_kept_in_a_file(house: Machine) -> None:
     async def execute(args: Any, ctx: ToolContext) -> str:
         return "line\n" * 5000
 
@@ -288,7 +292,7 @@ async def test_a_long_result_is_cut_and_the_whole_is_kept_in_a_file(house: House
     assert str(saved) in found[0]
 
 
-async def test_files_that_a_tool_returns_are_kept_with_its_call(house: House) -> None:
+async def test_files_that_a_tool_returns_are_kept_with_its_call(house: Machine) -> None:
     async def execute(args: Any, ctx: ToolContext) -> ToolResult:
         place = {"id": "prt_a", "session_id": ctx.session_id, "message_id": ctx.message_id}
         return ToolResult("a dot", attachments=[FilePart(mime="image/png", url="data:,x", **place)])
@@ -300,7 +304,7 @@ async def test_files_that_a_tool_returns_are_kept_with_its_call(house: House) ->
     assert [file.url for file in state.attachments or []] == ["data:,x"]
 
 
-async def test_a_tool_is_given_its_call_its_session_and_a_way_to_show_how_it_gets_on(house: House) -> None:
+async def test_a_tool_is_given_its_call_its_session_and_a_way_to_show_how_it_gets_on(house: Machine) -> None:
     seen: dict[str, Any] = {}
 
     async def execute(args: Any, ctx: ToolContext) -> str:
@@ -325,7 +329,7 @@ async def test_a_tool_is_given_its_call_its_session_and_a_way_to_show_how_it_get
 
 
 @pytest.mark.slow
-async def test_a_tool_that_will_not_stop_cannot_hold_an_abort_up(house: House) -> None:
+async def test_a_tool_that_will_not_stop_cannot_hold_an_abort_up(house: Machine) -> None:
     house.says(f"== turn\ntool: stubborn\ntool: late\n{END}")
     door = await house.open()
     release, began = asyncio.Event(), asyncio.Event()
@@ -356,7 +360,9 @@ async def test_a_tool_that_will_not_stop_cannot_hold_an_abort_up(house: House) -
     assert len(history) == 2
 
 
-async def test_a_tool_that_swallows_its_cancelling_does_not_keep_an_aborted_turn_going(house: House) -> None:
+async def test_a_tool_that_swallows_its_cancelling_does_not_keep_an_aborted_turn_going(
+    house: Machine,
+) -> None:
     house.says(f"== turn\ntool: deaf\n{END}")
     door = await house.open()
     began = asyncio.Event()

@@ -4,22 +4,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.turn import House, said, users
 
 from instar.definitions.agent import UnknownAgent
 from instar.message import FilePart, ModelRef, TextPart, User, WithParts
 from instar.plugin import CommandBody, Invalid, NotFound
+from instar.testing import Machine, said, users
 
 pytest_plugins = ["tests.turn"]
 
 
-def command(house: House, name: str, text: str) -> None:
+def command(house: Machine, name: str, text: str) -> None:
     path = house.folder / ".opencode" / "command" / f"{name}.md"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
 
-def agent(house: House, name: str, text: str) -> None:
+def agent(house: Machine, name: str, text: str) -> None:
     path = house.folder / ".opencode" / "agent" / f"{name}.md"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -28,7 +28,7 @@ def agent(house: House, name: str, text: str) -> None:
 ANSWER = "== turn\ntext: done\n"
 
 
-async def run(house: House, name: str, arguments: str = "", **body: Any) -> list[WithParts]:
+async def run(house: Machine, name: str, arguments: str = "", **body: Any) -> list[WithParts]:
     """Run a command in a session of its own and return the session's messages."""
     house.says(ANSWER)
     door = await house.open()
@@ -42,7 +42,7 @@ def user(history: list[WithParts]) -> User:
     return history[0].info
 
 
-async def test_a_command_becomes_a_prompt_and_is_told_about(house: House) -> None:
+async def test_a_command_becomes_a_prompt_and_is_told_about(house: Machine) -> None:
     command(house, "greet", "Greet $1 and $NAME.")
     house.says(ANSWER)
     door = await house.open()
@@ -56,7 +56,7 @@ async def test_a_command_becomes_a_prompt_and_is_told_about(house: House) -> Non
 
 
 async def test_a_shell_command_prints_into_the_prompt_and_arguments_reach_it_as_variables(
-    house: House,
+    house: Machine,
 ) -> None:
     command(house, "x", 'A !`printf \'%s|\' "$1" $2 "$NAME" "$ARGUMENTS"` B')
     history = await run(house, "x", "'a b' '; touch gone' NAME='$(touch gone)'")
@@ -64,12 +64,12 @@ async def test_a_shell_command_prints_into_the_prompt_and_arguments_reach_it_as_
     assert not (house.folder / "gone").exists()
 
 
-async def test_a_shell_command_that_fails_is_told_with_its_errors_and_exit_code(house: House) -> None:
+async def test_a_shell_command_that_fails_is_told_with_its_errors_and_exit_code(house: Machine) -> None:
     command(house, "x", "A !`echo out; echo err >&2; exit 3` B")
     assert users(await run(house, "x")) == ["A out\nerr\n(echo out; echo err >&2; exit 3: exit code 3) B"]
 
 
-async def test_long_output_of_a_shell_command_is_cut_and_the_model_is_told(house: House) -> None:
+async def test_long_output_of_a_shell_command_is_cut_and_the_model_is_told(house: Machine) -> None:
     command(house, "x", "!`yes | head -c 200000`")
     (text,) = users(await run(house, "x"))
     assert len(text) < 60_000
@@ -77,7 +77,7 @@ async def test_long_output_of_a_shell_command_is_cut_and_the_model_is_told(house
 
 
 async def test_a_shell_command_that_does_not_end_refuses_the_command(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("instar.turn.command.TIMEOUT", 0.05)
     command(house, "x", "!`sleep 60`")
@@ -85,7 +85,7 @@ async def test_a_shell_command_that_does_not_end_refuses_the_command(
         await run(house, "x")
 
 
-async def test_a_shell_command_has_the_environment_that_plugins_give(house: House) -> None:
+async def test_a_shell_command_has_the_environment_that_plugins_give(house: Machine) -> None:
     command(house, "x", "!`echo $FROM_PLUGIN`")
     house.says(ANSWER)
     door = await house.open()
@@ -99,7 +99,9 @@ async def test_a_shell_command_has_the_environment_that_plugins_give(house: Hous
     assert users(await door.client.messages(session)) == ["here in project"]
 
 
-async def test_files_and_agents_that_are_mentioned_become_parts_and_printed_ones_do_not(house: House) -> None:
+async def test_files_and_agents_that_are_mentioned_become_parts_and_printed_ones_do_not(
+    house: Machine,
+) -> None:
     (house.folder / "a.txt").write_text("content of a")
     (house.folder / "b.txt").write_text("content of b")
     (house.folder / "c.txt").write_text("content of c")
@@ -113,14 +115,14 @@ async def test_files_and_agents_that_are_mentioned_become_parts_and_printed_ones
     assert "call the task tool with subagent_type 'general'" in text
 
 
-async def test_files_of_the_request_go_with_the_prompt(house: House) -> None:
+async def test_files_of_the_request_go_with_the_prompt(house: Machine) -> None:
     (house.folder / "a.txt").write_text("content of a")
     command(house, "x", "Read it.")
     part = {"type": "file", "mime": "text/plain", "url": (house.folder / "a.txt").as_uri()}
     assert "content of a" in users(await run(house, "x", parts=[part]))[0]
 
 
-async def test_the_commands_agent_and_model_answer_before_those_of_the_request(house: House) -> None:
+async def test_the_commands_agent_and_model_answer_before_those_of_the_request(house: Machine) -> None:
     agent(house, "poet", "---\nmode: primary\nmodel: scripted/poets\n---\nRhyme.")
     command(house, "plain", "x")
     command(house, "byagent", "---\nagent: poet\n---\nx")
@@ -143,7 +145,7 @@ async def test_the_commands_agent_and_model_answer_before_those_of_the_request(h
     ],
 )
 async def test_a_command_that_cannot_be_carried_out_is_refused_and_nothing_is_saved(
-    house: House, text: str, said: str, error: type[Exception]
+    house: Machine, text: str, said: str, error: type[Exception]
 ) -> None:
     (house.folder / "big.bin").write_bytes(b"x" * (6 << 20))
     command(house, "x", text)
@@ -156,7 +158,7 @@ async def test_a_command_that_cannot_be_carried_out_is_refused_and_nothing_is_sa
     assert door.of("command.executed") == []
 
 
-async def test_an_unknown_command_or_session_is_refused(house: House) -> None:
+async def test_an_unknown_command_or_session_is_refused(house: Machine) -> None:
     door = await house.open()
     session = await door.session()
     with pytest.raises(Invalid, match="there is no command 'reviwe'; there are: review"):
@@ -165,7 +167,7 @@ async def test_an_unknown_command_or_session_is_refused(house: House) -> None:
         await door.client.command("ses_gone", CommandBody(command="init", arguments=""))
 
 
-async def test_a_hook_changes_the_parts_and_may_refuse_the_command(house: House) -> None:
+async def test_a_hook_changes_the_parts_and_may_refuse_the_command(house: Machine) -> None:
     command(house, "x", "text")
     house.says(ANSWER)
     door = await house.open()
@@ -194,7 +196,7 @@ async def test_a_hook_changes_the_parts_and_may_refuse_the_command(house: House)
         ([{"type": "text"}], "a part of the prompt is malformed"),
     ],
 )
-async def test_a_hook_that_breaks_the_parts_refuses_the_command(house: House, left: Any, why: str) -> None:
+async def test_a_hook_that_breaks_the_parts_refuses_the_command(house: Machine, left: Any, why: str) -> None:
     door = await house.open()
 
     async def before(given: Any, output: Any) -> None:
@@ -206,7 +208,7 @@ async def test_a_hook_that_breaks_the_parts_refuses_the_command(house: House, le
         await door.client.command(session, CommandBody(command="init", arguments=""))
 
 
-async def test_a_hook_may_give_the_parts_of_a_command_as_objects(house: House) -> None:
+async def test_a_hook_may_give_the_parts_of_a_command_as_objects(house: Machine) -> None:
     house.says('== when ""\ntext: ok\n')
     door = await house.open()
 
@@ -219,7 +221,7 @@ async def test_a_hook_may_give_the_parts_of_a_command_as_objects(house: House) -
     assert users(await door.stored(session)) == ["do this instead"]
 
 
-async def test_a_strangers_command_shows_files_of_its_project_only_and_runs_nothing(house: House) -> None:
+async def test_a_strangers_command_shows_files_of_its_project_only_and_runs_nothing(house: Machine) -> None:
     del house.environment["INSTAR_TRUST"]
     (house.folder / "a.txt").write_text("content of a")
     (house.folder.parent / "private.txt").write_text("private")
@@ -239,7 +241,7 @@ async def test_a_strangers_command_shows_files_of_its_project_only_and_runs_noth
     assert not (house.folder / "ran").exists()
 
 
-async def test_mistakes_in_definitions_are_told_when_the_runtime_opens(house: House) -> None:
+async def test_mistakes_in_definitions_are_told_when_the_runtime_opens(house: Machine) -> None:
     command(house, "bad", "---\nsubtask: maybe\n---\nx")
     agent(house, "worse", "---\nmode: no\n---\nx")
     door = await house.open()
@@ -251,7 +253,7 @@ async def test_mistakes_in_definitions_are_told_when_the_runtime_opens(house: Ho
         door.runtime.instance.agents.get("worse")
 
 
-async def test_a_skill_is_offered_to_the_model_and_loaded_when_asked_for(house: House) -> None:
+async def test_a_skill_is_offered_to_the_model_and_loaded_when_asked_for(house: Machine) -> None:
     path = house.folder / ".claude/skills/pdf/SKILL.md"
     path.parent.mkdir(parents=True)
     path.write_text("---\nname: pdf\ndescription: Fills forms\n---\nTake care.")
@@ -264,7 +266,7 @@ async def test_a_skill_is_offered_to_the_model_and_loaded_when_asked_for(house: 
     assert "Take care." in str(last["messages"])
 
 
-def skill(house: House, name: str, text: str) -> Path:
+def skill(house: Machine, name: str, text: str) -> Path:
     path = house.folder / ".claude/skills" / name / "SKILL.md"
     path.parent.mkdir(parents=True)
     path.write_text(f"---\nname: {name}\ndescription: A skill\n---\n{text}")
@@ -272,7 +274,7 @@ def skill(house: House, name: str, text: str) -> Path:
 
 
 async def test_a_person_asks_for_a_skill_as_for_a_command_and_a_command_of_its_name_comes_first(
-    house: House,
+    house: Machine,
 ) -> None:
     path = skill(house, "tidy", "Put $1 away.")
     skill(house, "greet", "The skill.")
@@ -283,7 +285,7 @@ async def test_a_person_asks_for_a_skill_as_for_a_command_and_a_command_of_its_n
     assert users(await run(house, "greet")) == ["The command."]
 
 
-async def test_a_strangers_skill_runs_nothing_when_it_is_asked_for(house: House) -> None:
+async def test_a_strangers_skill_runs_nothing_when_it_is_asked_for(house: Machine) -> None:
     del house.environment["INSTAR_TRUST"]
     skill(house, "tidy", "Say !`touch ran`")
     with pytest.raises(Invalid, match="the command tidy runs shell commands, and its folder is not trusted"):

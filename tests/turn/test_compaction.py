@@ -8,7 +8,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.turn import Door, House, answer_of, calls_of, said, users
 
 from instar.message import (
     CompactionPart,
@@ -22,6 +21,7 @@ from instar.message import (
     WithParts,
 )
 from instar.plugin import Invalid, PromptBody, points
+from instar.testing import Machine, RuntimeUnderTest, answer_of, calls_of, said, users
 from instar.turn.summary import CONTINUE, LEFT_OUT, LONGEST_RESULT
 
 pytest_plugins = ["tests.turn"]
@@ -32,11 +32,11 @@ PICTURE = "data:image/png;base64,iVBORw0KGgo="
 SUMMARY = "\n== compaction\ntext: they talked of socks\n"
 
 
-def sent(house: House) -> list[Any]:
+def sent(house: Machine) -> list[Any]:
     return [message["content"] for message in house.requests()[-1]["messages"]]
 
 
-def told(house: House, index: int = 0) -> str:
+def told(house: Machine, index: int = 0) -> str:
     """What the model was given to summarise."""
     return str(house.requests("compaction")[index]["messages"][0]["content"])
 
@@ -45,14 +45,14 @@ def marks(history: list[WithParts]) -> list[CompactionPart]:
     return [part for message in history for part in message.parts if isinstance(part, CompactionPart)]
 
 
-async def opened(house: House, script: str, **settings: Any) -> tuple[Door, str]:
+async def opened(house: Machine, script: str, **settings: Any) -> tuple[RuntimeUnderTest, str]:
     house.says(script + SUMMARY)
     house.settings(**{"provider": SMALL, **settings})
     door = await house.open()
     return door, await door.session()
 
 
-async def test_by_hand_the_visible_history_begins_at_the_summary_and_nothing_goes_on(house: House) -> None:
+async def test_by_hand_the_visible_history_begins_at_the_summary_and_nothing_goes_on(house: Machine) -> None:
     house.says(f'== when ""\ntext: re: {{{{user}}}}\n{SUMMARY}')
     door = await house.open()
     session = await door.session()
@@ -75,7 +75,7 @@ async def test_by_hand_the_visible_history_begins_at_the_summary_and_nothing_goe
     assert sent(house) == ["What did we do so far?", "they talked of socks", "second"]
 
 
-async def test_the_summary_stands_after_a_restart(house: House) -> None:
+async def test_the_summary_stands_after_a_restart(house: Machine) -> None:
     house.says(f'== when ""\ntext: ok\n{SUMMARY}')
     door = await house.open()
     session = await door.session()
@@ -87,7 +87,7 @@ async def test_the_summary_stands_after_a_restart(house: House) -> None:
 
 
 async def test_what_was_taken_back_is_not_summarised_and_the_summary_outlives_the_next_prompt(
-    house: House,
+    house: Machine,
 ) -> None:
     house.says(f'== when ""\ntext: re: {{{{user}}}}\n{SUMMARY}')
     door = await house.open()
@@ -102,7 +102,7 @@ async def test_what_was_taken_back_is_not_summarised_and_the_summary_outlives_th
     assert sent(house) == ["What did we do so far?", "they talked of socks", "third"]
 
 
-async def test_a_summary_by_hand_may_use_another_model(house: House) -> None:
+async def test_a_summary_by_hand_may_use_another_model(house: Machine) -> None:
     house.says(f'== when ""\ntext: ok\n{SUMMARY}')
     door = await house.open()
     session = await door.session()
@@ -113,7 +113,7 @@ async def test_a_summary_by_hand_may_use_another_model(house: House) -> None:
         await door.client.summarize(session, ModelRef(provider_id="nobody", model_id="x"))
 
 
-async def test_there_is_nothing_to_summarise_in_an_empty_session_or_while_a_turn_runs(house: House) -> None:
+async def test_there_is_nothing_to_summarise_in_an_empty_session_or_while_a_turn_runs(house: Machine) -> None:
     house.says(
         '== turn\ntool: bash {"command": "until [ -e go ]; do sleep 0.01; done"}\n\n== turn\ntext: done\n'
     )
@@ -131,7 +131,7 @@ async def test_there_is_nothing_to_summarise_in_an_empty_session_or_while_a_turn
 
 
 async def test_an_answer_near_the_windows_end_is_summarised_before_the_next_step_and_work_goes_on(
-    house: House,
+    house: Machine,
 ) -> None:
     house.says(f"""
 == turn
@@ -157,7 +157,7 @@ usage: input=50 output=10
     assert "y" * (LONGEST_RESULT + 1) not in told.partition("[Tool result]: ")[2]
 
 
-async def test_a_prompt_that_would_fill_the_window_is_kept_word_for_word(house: House) -> None:
+async def test_a_prompt_that_would_fill_the_window_is_kept_word_for_word(house: Machine) -> None:
     door, session = await opened(
         house,
         """
@@ -180,7 +180,7 @@ usage: input=8500 output=10
     assert "bash" not in [tool["function"]["name"] for tool in house.requests()[-1]["tools"]]
 
 
-async def test_a_final_answer_near_the_windows_end_is_summarised_at_once(house: House) -> None:
+async def test_a_final_answer_near_the_windows_end_is_summarised_at_once(house: Machine) -> None:
     door, session = await opened(
         house, f'== when "Continue if"\ntext: nothing left\n\n== turn\ntext: done\n{FULL}\n'
     )
@@ -189,7 +189,7 @@ async def test_a_final_answer_near_the_windows_end_is_summarised_at_once(house: 
     assert [(mark.auto, mark.overflow) for mark in marks(await door.stored(session))] == [(True, None)]
 
 
-async def test_a_plugin_decides_whether_the_session_goes_on(house: House) -> None:
+async def test_a_plugin_decides_whether_the_session_goes_on(house: Machine) -> None:
     door, session = await opened(house, f"== turn\ntext: done\n{FULL}\n\n== turn\ntext: later\n")
     asked = unwilling(door)
     assert said(await door.ask(session, "work")) == "done"
@@ -202,7 +202,7 @@ async def test_a_plugin_decides_whether_the_session_goes_on(house: House) -> Non
     assert sent(house) == ["What did we do so far?", "they talked of socks", "more"]
 
 
-async def test_a_plugin_hears_of_each_summary(house: House) -> None:
+async def test_a_plugin_hears_of_each_summary(house: Machine) -> None:
     door, session = await opened(house, '== when ""\ntext: ok\n')
     heard: list[points.CompactedInput] = []
 
@@ -219,7 +219,7 @@ async def test_a_plugin_hears_of_each_summary(house: House) -> None:
     assert said((await door.stored(session))[-1]) == "they talked of socks"
 
 
-async def test_recent_turns_are_kept_as_they_are(house: House) -> None:
+async def test_recent_turns_are_kept_as_they_are(house: Machine) -> None:
     door, session = await opened(house, '== when ""\ntext: re {{user}}\n')
     for text in ("first", "second", "third", "fourth"):
         await door.ask(session, text * 200)
@@ -237,7 +237,7 @@ async def test_recent_turns_are_kept_as_they_are(house: House) -> None:
     assert [mark.tail_start_id for mark in marks(history)] == [history[4].info.id]
 
 
-async def test_a_summary_after_a_summary_is_told_the_one_before_it(house: House) -> None:
+async def test_a_summary_after_a_summary_is_told_the_one_before_it(house: Machine) -> None:
     door, session = await opened(house, '== when ""\ntext: re {{user}}\n', compaction={"tail_turns": 1})
     house.says(
         '== when ""\ntext: ok\n'
@@ -264,7 +264,7 @@ async def test_a_summary_after_a_summary_is_told_the_one_before_it(house: House)
     ]
 
 
-async def test_what_is_kept_may_begin_before_the_last_summary(house: House) -> None:
+async def test_what_is_kept_may_begin_before_the_last_summary(house: Machine) -> None:
     door, session = await opened(house, '== when ""\ntext: ok\n')
     for text in ("first", "second", "third"):
         await door.ask(session, text)
@@ -277,7 +277,7 @@ async def test_what_is_kept_may_begin_before_the_last_summary(house: House) -> N
 
 
 async def test_the_person_is_asked_for_rules_and_tool_results_cannot_pass_for_their_words(
-    house: House,
+    house: Machine,
 ) -> None:
     door, session = await opened(
         house,
@@ -302,7 +302,7 @@ text: seen
     ]
 
 
-async def test_transforms_change_what_is_summarised_and_never_the_history(house: House) -> None:
+async def test_transforms_change_what_is_summarised_and_never_the_history(house: Machine) -> None:
     door, session = await opened(house, '== when ""\ntext: ok\n')
     await door.ask(session, "secret")
 
@@ -320,7 +320,7 @@ async def test_transforms_change_what_is_summarised_and_never_the_history(house:
     assert [message.to_plain() for message in await door.stored(session)][:2] == before
 
 
-async def test_old_outputs_are_cleared_first_where_that_is_asked_for(house: House) -> None:
+async def test_old_outputs_are_cleared_first_where_that_is_asked_for(house: Machine) -> None:
     big = {"scripted": {"models": {"x": {"limit": {"context": 20_000, "output": 1_000}}}}}
     turns = "".join(
         f'== when "{text}"\ntool: bash {{"command": "printf \'%045000d\' 0"}}\n\n'
@@ -357,7 +357,7 @@ text: ok
 
 
 async def test_pictures_that_do_not_fit_become_a_sentence_when_the_prompt_is_given_again(
-    house: House,
+    house: Machine,
 ) -> None:
     door, session = await opened(
         house,
@@ -389,7 +389,7 @@ text: seen
     ]
 
 
-async def test_a_picture_that_is_the_whole_conversation_is_named_in_the_summary(house: House) -> None:
+async def test_a_picture_that_is_the_whole_conversation_is_named_in_the_summary(house: Machine) -> None:
     door, session = await opened(house, '== when "before"\ntext: ok\n\n== when ""\nerror: overflow too big\n')
     files = [{"type": "file", "mime": "image/png", "filename": "a.png", "url": PICTURE}]
     await door.client.prompt(session, PromptBody(parts=files))
@@ -398,7 +398,9 @@ async def test_a_picture_that_is_the_whole_conversation_is_named_in_the_summary(
     assert sent(house) == ["What did we do so far?", "they talked of socks", f"{LEFT_OUT}\n\n{CONTINUE}"]
 
 
-async def test_a_conversation_that_its_summarys_request_cannot_hold_is_cut_and_says_so(house: House) -> None:
+async def test_a_conversation_that_its_summarys_request_cannot_hold_is_cut_and_says_so(
+    house: Machine,
+) -> None:
     door, session = await opened(house, '== when ""\ntext: ok {{user}}\n')
     await door.ask(session, "Rule: use tabs.")
     for _ in range(6):
@@ -411,7 +413,7 @@ async def test_a_conversation_that_its_summarys_request_cannot_hold_is_cut_and_s
     assert "[User]: Rule: use tabs." in text
 
 
-async def test_a_summarys_request_that_the_provider_refuses_is_tried_with_less(house: House) -> None:
+async def test_a_summarys_request_that_the_provider_refuses_is_tried_with_less(house: Machine) -> None:
     house.says(
         '== when ""\ntext: ok\n\n== compaction\nerror: overflow times=1\ntext: short\n\n'
         "== compaction\ntext: shorter\n"
@@ -426,7 +428,7 @@ async def test_a_summarys_request_that_the_provider_refuses_is_tried_with_less(h
     assert sent(house)[1] == "shorter"
 
 
-async def test_a_full_window_is_summarised_and_the_prompt_given_again(house: House) -> None:
+async def test_a_full_window_is_summarised_and_the_prompt_given_again(house: Machine) -> None:
     door, session = await opened(
         house,
         """
@@ -451,7 +453,7 @@ text: it fits now
     assert "second" not in told(house)
 
 
-async def test_steps_whose_results_filled_the_window_are_summarised_with_their_prompt(house: House) -> None:
+async def test_steps_whose_results_filled_the_window_are_summarised_with_their_prompt(house: Machine) -> None:
     house.says(f"""
 == turn
 tool: bash {{"command": "echo big"}}
@@ -469,7 +471,7 @@ text: it fits now
     assert "[Tool result]: big" in house.requests("compaction")[0]["messages"][0]["content"]
 
 
-async def test_a_window_that_stays_full_ends_in_an_error_and_not_in_a_circle(house: House) -> None:
+async def test_a_window_that_stays_full_ends_in_an_error_and_not_in_a_circle(house: Machine) -> None:
     door, session = await opened(house, '== when "fine"\ntext: ok\n\n== when ""\nerror: overflow too long\n')
     await door.ask(session, "this is fine")
     answer = answer_of(await door.ask(session, "first"))
@@ -488,7 +490,9 @@ async def test_a_window_that_stays_full_ends_in_an_error_and_not_in_a_circle(hou
     assert door.of("session.limit") == []
 
 
-async def test_a_summary_that_does_not_fit_itself_is_an_error_and_the_session_works_on(house: House) -> None:
+async def test_a_summary_that_does_not_fit_itself_is_an_error_and_the_session_works_on(
+    house: Machine,
+) -> None:
     house.says("""
 == when "first"
 error: overflow too long
@@ -509,7 +513,7 @@ error: overflow even this
 
 
 async def test_a_window_that_system_prompt_and_tools_fill_is_summarised_once_and_then_no_more(
-    house: House,
+    house: Machine,
 ) -> None:
     door, session = await opened(house, f'== when ""\ntext: ok\n{FULL}\n')
     for text in ("first", "second", "third"):
@@ -518,7 +522,7 @@ async def test_a_window_that_system_prompt_and_tools_fill_is_summarised_once_and
 
 
 @pytest.mark.parametrize("way", ["setting", "variable"])
-async def test_it_can_be_switched_off(house: House, way: str) -> None:
+async def test_it_can_be_switched_off(house: Machine, way: str) -> None:
     if way == "variable":
         house.environment["OPENCODE_DISABLE_AUTOCOMPACT"] = "1"
     script = f'== when "third"\nerror: overflow\n\n== turn\ntext: one\n{FULL}\n\n== turn\ntext: two\n'
@@ -530,7 +534,7 @@ async def test_it_can_be_switched_off(house: House, way: str) -> None:
     assert len(house.requests("compaction")) == 1
 
 
-async def test_a_failed_summary_is_not_tried_again_at_once(house: House) -> None:
+async def test_a_failed_summary_is_not_tried_again_at_once(house: Machine) -> None:
     house.says(
         f'== when "first"\ntext: one\n{FULL}\n\n== when "second"\ntext: two\n\n'
         "== compaction\nerror: 400 no\n\n== compaction\ntext: unused\n"
@@ -556,7 +560,7 @@ async def test_a_failed_summary_is_not_tried_again_at_once(house: House) -> None
     ],
 )
 async def test_a_summary_that_says_nothing_leaves_the_history_as_it_was(
-    house: House, answer: str, problem: str
+    house: Machine, answer: str, problem: str
 ) -> None:
     house.says(f'== when ""\ntext: ok\n\n== compaction\n{answer}\n')
     door = await house.open()
@@ -570,7 +574,7 @@ async def test_a_summary_that_says_nothing_leaves_the_history_as_it_was(
     assert sent(house) == ["first", "ok", "second"]
 
 
-async def test_a_summary_in_which_the_model_calls_a_tool_is_its_text(house: House) -> None:
+async def test_a_summary_in_which_the_model_calls_a_tool_is_its_text(house: Machine) -> None:
     house.says('== when ""\ntext: ok\n\n== compaction\ntext: socks\ntool: bash {"command": "touch made"}\n')
     door = await house.open()
     session = await door.session()
@@ -582,7 +586,7 @@ async def test_a_summary_in_which_the_model_calls_a_tool_is_its_text(house: Hous
 
 
 @pytest.mark.parametrize("block", [{"model": "nobody/x"}, {"disable": True}])
-async def test_an_agent_that_cannot_summarise_is_named(house: House, block: dict[str, Any]) -> None:
+async def test_an_agent_that_cannot_summarise_is_named(house: Machine, block: dict[str, Any]) -> None:
     door, session = await opened(house, '== when ""\ntext: ok\n', agent={"compaction": block})
     await door.ask(session, "first")
     await door.client.summarize(session)
@@ -591,7 +595,7 @@ async def test_an_agent_that_cannot_summarise_is_named(house: House, block: dict
     assert said(await door.ask(session, "second")) == "ok"
 
 
-async def test_the_agent_that_summarises_is_set_as_any_other(house: House) -> None:
+async def test_the_agent_that_summarises_is_set_as_any_other(house: Machine) -> None:
     block = {"model": "scripted/y", "prompt": "Be terse.", "temperature": 0.7, "top_p": 0.5}
     door, session = await opened(house, '== when ""\ntext: ok\n', agent={"compaction": block})
     await door.ask(session, "first")
@@ -602,7 +606,7 @@ async def test_the_agent_that_summarises_is_set_as_any_other(house: House) -> No
     assert "## Rules" in told(house)
 
 
-async def test_two_who_ask_at_once_get_one_summary(house: House) -> None:
+async def test_two_who_ask_at_once_get_one_summary(house: Machine) -> None:
     house.says('== when ""\ntext: ok\n\n== compaction\ntext: half\ndelay: 50ms\ntext: more\n')
     door = await house.open()
     session = await door.session()
@@ -612,7 +616,7 @@ async def test_two_who_ask_at_once_get_one_summary(house: House) -> None:
     assert len(marks(await door.stored(session))) == 1
 
 
-async def test_a_sub_agents_session_is_summarised_and_its_report_is_its_last_answer(house: House) -> None:
+async def test_a_sub_agents_session_is_summarised_and_its_report_is_its_last_answer(house: Machine) -> None:
     door, session = await opened(
         house,
         f"""
@@ -639,7 +643,7 @@ text: all done
     assert "seven files" in str((await door.stored(session))[1].to_plain())
 
 
-async def test_a_limit_holds_for_summaries(house: House) -> None:
+async def test_a_limit_holds_for_summaries(house: Machine) -> None:
     door, session = await opened(
         house, f"== turn\ntext: one\n{FULL}\n", limits={"session": {"tokens": 9_000}}
     )
@@ -653,7 +657,7 @@ async def test_a_limit_holds_for_summaries(house: House) -> None:
     assert house.requests("compaction") == []
 
 
-def unwilling(door: Door) -> list[points.AutocontinueInput]:
+def unwilling(door: RuntimeUnderTest) -> list[points.AutocontinueInput]:
     """A plugin that does not let sessions go on, and what it was asked."""
     asked: list[points.AutocontinueInput] = []
 
@@ -673,7 +677,7 @@ def hooked(**changes: Any) -> dict[str, Any]:
     return {"session.compacting": compacting}
 
 
-async def test_a_hook_adds_to_the_summarys_prompt_or_replaces_it(house: House) -> None:
+async def test_a_hook_adds_to_the_summarys_prompt_or_replaces_it(house: Machine) -> None:
     house.says(f'== when ""\ntext: ok\n{SUMMARY}')
     door = await house.open()
     session = await door.session()
@@ -693,7 +697,7 @@ async def test_a_hook_adds_to_the_summarys_prompt_or_replaces_it(house: House) -
     assert "[User]: first" not in replaced
 
 
-async def test_an_aborted_summary_leaves_the_history_as_it_was(house: House) -> None:
+async def test_an_aborted_summary_leaves_the_history_as_it_was(house: Machine) -> None:
     house.says('== when ""\ntext: ok\n\n== compaction\ntext: half\ndelay: 60s\ntext: more\n')
     door = await house.open()
     session = await door.session()
@@ -708,7 +712,7 @@ async def test_an_aborted_summary_leaves_the_history_as_it_was(house: House) -> 
 
 
 async def test_an_automatic_summary_that_is_aborted_ends_the_turn_and_the_next_prompt_is_answered(
-    house: House,
+    house: Machine,
 ) -> None:
     house.says(f"""
 == turn
@@ -734,7 +738,7 @@ text: more
     assert len(house.requests("compaction")) == 1
 
 
-async def test_a_prompt_that_comes_while_a_summary_is_made_is_answered(house: House) -> None:
+async def test_a_prompt_that_comes_while_a_summary_is_made_is_answered(house: Machine) -> None:
     house.says('== when ""\ntext: re: {{user}}\n\n== compaction\ntext: half\ndelay: 50ms\ntext: more\n')
     door = await house.open()
     session = await door.session()
@@ -746,9 +750,9 @@ async def test_a_prompt_that_comes_while_a_summary_is_made_is_answered(house: Ho
     assert sent(house) == ["What did we do so far?", "halfmore", "second"]
 
 
-async def test_the_calls_of_a_summary_are_booked_under_their_own_cause(house: House) -> None:
+async def test_the_calls_of_a_summary_are_booked_under_their_own_cause(house: Machine) -> None:
     house.says(f'== when ""\ntext: ok\n{SUMMARY}')
-    door: Door = await house.open()
+    door: RuntimeUnderTest = await house.open()
     session = await door.session()
     await door.ask(session, "first")
     await door.client.summarize(session)

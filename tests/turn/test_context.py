@@ -8,10 +8,10 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from tests.turn import Door, House, results, said, users
 
 from instar.message import TextPart
 from instar.plugin import Tool, points
+from instar.testing import Machine, RuntimeUnderTest, results, said, users
 
 pytest_plugins = ["tests.turn"]
 
@@ -31,12 +31,12 @@ text: more
 """
 
 
-def git(house: House, *args: str) -> None:
+def git(house: Machine, *args: str) -> None:
     identity = ["-c", "user.name=t", "-c", "user.email=t@example.com"]
     subprocess.run(["git", *identity, *args], cwd=house.folder, check=True, capture_output=True)
 
 
-async def test_the_system_prompt_is_the_base_the_place_and_the_instructions(house: House) -> None:
+async def test_the_system_prompt_is_the_base_the_place_and_the_instructions(house: Machine) -> None:
     house.says(ECHO)
     (house.folder / "AGENTS.md").write_text("Use tabs.\n")
     git(house, "init", "-q")
@@ -59,7 +59,7 @@ async def test_the_system_prompt_is_the_base_the_place_and_the_instructions(hous
     )
 
 
-async def test_the_configured_instructions_follow_those_of_the_home_and_the_project(house: House) -> None:
+async def test_the_configured_instructions_follow_those_of_the_home_and_the_project(house: Machine) -> None:
     house.says(ECHO)
     house.settings(instructions=["rules/*.md"])
     (house.home / "AGENTS.md").write_text("Home first.")
@@ -72,7 +72,7 @@ async def test_the_configured_instructions_follow_those_of_the_home_and_the_proj
     assert [text.splitlines()[1] for text in texts] == ["Home first.", "Then the project.", "Then the rules."]
 
 
-async def test_the_system_prompt_stays_as_it_was_also_after_a_restart(house: House) -> None:
+async def test_the_system_prompt_stays_as_it_was_also_after_a_restart(house: Machine) -> None:
     house.says(TOOL)
     (house.folder / "AGENTS.md").write_text("Use tabs.")
     door = await house.open()
@@ -90,7 +90,7 @@ async def test_the_system_prompt_stays_as_it_was_also_after_a_restart(house: Hou
     assert "Use spaces." in house.requests()[-1]["system"][0]
 
 
-async def test_each_request_begins_with_the_bytes_of_the_one_before(house: House) -> None:
+async def test_each_request_begins_with_the_bytes_of_the_one_before(house: Machine) -> None:
     house.says(TOOL)
     door = await house.open()
     session = await door.session()
@@ -107,7 +107,7 @@ async def test_each_request_begins_with_the_bytes_of_the_one_before(house: House
         assert len(later_messages) > len(messages)
 
 
-async def test_another_agent_has_a_prompt_of_its_own(house: House) -> None:
+async def test_another_agent_has_a_prompt_of_its_own(house: Machine) -> None:
     house.says(ECHO)
     house.settings(agent={"poet": {"prompt": "You rhyme.", "temperature": 0.9, "top_p": 0.5}})
     door = await house.open()
@@ -120,7 +120,7 @@ async def test_another_agent_has_a_prompt_of_its_own(house: House) -> None:
     assert first["system"] == last["system"] != poet["system"]
 
 
-async def test_a_prompts_own_system_text_follows_for_that_prompt_alone(house: House) -> None:
+async def test_a_prompts_own_system_text_follows_for_that_prompt_alone(house: Machine) -> None:
     house.says(ECHO)
     door = await house.open()
     session = await door.session()
@@ -136,7 +136,7 @@ BUILT_IN = [
 ]
 
 
-async def test_tools_come_built_in_first_and_plugins_by_name(house: House) -> None:
+async def test_tools_come_built_in_first_and_plugins_by_name(house: Machine) -> None:
     house.says(ECHO)
     door = await house.open()
 
@@ -170,7 +170,7 @@ async def test_tools_come_built_in_first_and_plugins_by_name(house: House) -> No
     ids=lambda value: str(sorted(value) if isinstance(value, set) else value),
 )
 async def test_a_tool_that_is_denied_outright_is_not_offered(
-    house: House, settings: dict[str, Any], prompt: dict[str, Any], missing: set[str]
+    house: Machine, settings: dict[str, Any], prompt: dict[str, Any], missing: set[str]
 ) -> None:
     house.says(ECHO)
     house.settings(**settings)
@@ -180,7 +180,7 @@ async def test_a_tool_that_is_denied_outright_is_not_offered(
     assert names == set(BUILT_IN) - missing
 
 
-async def test_a_model_without_tools_is_sent_none(house: House) -> None:
+async def test_a_model_without_tools_is_sent_none(house: Machine) -> None:
     house.says(ECHO)
     house.settings(provider={"scripted": {"models": {"x": {"tool_call": False}}}})
     door = await house.open()
@@ -188,7 +188,9 @@ async def test_a_model_without_tools_is_sent_none(house: House) -> None:
     assert house.requests()[0]["tools"] == []
 
 
-async def with_hooks(house: House, hooks: dict[str, Any], script: str = TOOL) -> tuple[Door, str]:
+async def with_hooks(
+    house: Machine, hooks: dict[str, Any], script: str = TOOL
+) -> tuple[RuntimeUnderTest, str]:
     house.says(script)
     door = await house.open()
     door.plugin(hooks)
@@ -198,7 +200,7 @@ async def with_hooks(house: House, hooks: dict[str, Any], script: str = TOOL) ->
 
 
 async def test_hooks_push_replace_and_remove_messages_for_the_model_and_not_in_the_history(
-    house: House,
+    house: Machine,
 ) -> None:
     async def transform(given: points.Empty, output: points.MessagesOutput) -> None:
         if len(output.messages) > 1:
@@ -219,7 +221,7 @@ async def test_hooks_push_replace_and_remove_messages_for_the_model_and_not_in_t
     assert users(await door.stored(session)) == ["one", "two"]
 
 
-async def test_hooks_change_the_system_prompt_of_each_call(house: House) -> None:
+async def test_hooks_change_the_system_prompt_of_each_call(house: Machine) -> None:
     async def transform(given: points.SystemInput, output: points.SystemOutput) -> None:
         output.system.append(f"{given.purpose} {given.model['id']}")
         output.system.append("")
@@ -228,7 +230,7 @@ async def test_hooks_change_the_system_prompt_of_each_call(house: House) -> None
     assert [request["system"][1:] for request in house.requests()] == [["turn x"], ["turn x"]]
 
 
-async def test_a_step_hook_replaces_the_system_prompt_of_one_step_without_freezing_it(house: House) -> None:
+async def test_a_step_hook_replaces_the_system_prompt_of_one_step_without_freezing_it(house: Machine) -> None:
     async def before(given: points.StepInput, output: points.StepOutput) -> None:
         if given.step == 2:
             output.system = ["only this"]
@@ -244,7 +246,7 @@ async def test_a_step_hook_replaces_the_system_prompt_of_one_step_without_freezi
     assert first[-1] == "more"
 
 
-async def test_hooks_change_parameters_headers_and_what_a_tool_says_of_itself(house: House) -> None:
+async def test_hooks_change_parameters_headers_and_what_a_tool_says_of_itself(house: Machine) -> None:
     async def params(given: points.CallInput, output: points.ParamsOutput) -> None:
         assert given.provider["id"] == "scripted"
         output.temperature, output.top_p, output.top_k, output.max_output_tokens = 0.3, 0.4, 5, 600
@@ -274,7 +276,7 @@ async def test_hooks_change_parameters_headers_and_what_a_tool_says_of_itself(ho
     assert "timeout" in door.runtime.instance.tools["bash"].parameters["properties"]
 
 
-async def test_hooks_run_in_the_order_of_the_reference(house: House) -> None:
+async def test_hooks_run_in_the_order_of_the_reference(house: Machine) -> None:
     """In opencode's order."""
     called: list[str] = []
 
@@ -303,7 +305,7 @@ async def test_hooks_run_in_the_order_of_the_reference(house: House) -> None:
     ]
 
 
-async def test_a_failing_hook_changes_nothing_is_published_and_the_turn_goes_on(house: House) -> None:
+async def test_a_failing_hook_changes_nothing_is_published_and_the_turn_goes_on(house: Machine) -> None:
     async def broken(given: Any, output: Any) -> None:
         output.system.append("half made")
         raise ValueError("no luck")
@@ -313,7 +315,7 @@ async def test_a_failing_hook_changes_nothing_is_published_and_the_turn_goes_on(
     assert {given.message for given in door.of("plugin.error")} == {"no luck"}
 
 
-async def test_a_step_does_not_read_the_session_from_the_database(house: House) -> None:
+async def test_a_step_does_not_read_the_session_from_the_database(house: Machine) -> None:
     house.says(TOOL)
     door = await house.open()
     session = await door.session()
@@ -332,7 +334,7 @@ async def test_a_step_does_not_read_the_session_from_the_database(house: House) 
     assert len(reads) - first <= 2 * 3
 
 
-async def test_a_tool_that_a_plugin_adds_in_a_session_can_be_called_on_the_next_step(house: House) -> None:
+async def test_a_tool_that_a_plugin_adds_in_a_session_can_be_called_on_the_next_step(house: Machine) -> None:
     house.says(
         '== turn\ntool: bash {"command": "true"}\n\n== turn\nexpect_tool: grown\ntool: grown\n\n== turn\ntext: done\n'
     )

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from tests.turn import Door, House, said, users
 
 from instar.plugin import PromptBody, points
+from instar.testing import Machine, RuntimeUnderTest, said, users
 
 pytest_plugins = ["tests.turn"]
 
@@ -25,7 +25,7 @@ def going_on(*prompts: str, source: str | None = "test", always: bool = False) -
     return {"turn.end": turn_end}
 
 
-async def opened(house: House, *hooks: dict[str, Any]) -> tuple[Door, str]:
+async def opened(house: Machine, *hooks: dict[str, Any]) -> tuple[RuntimeUnderTest, str]:
     house.says(ECHO)
     door = await house.open()
     for one in hooks:
@@ -33,7 +33,7 @@ async def opened(house: House, *hooks: dict[str, Any]) -> tuple[Door, str]:
     return door, await door.session()
 
 
-async def test_what_a_plugin_returns_at_the_end_makes_the_session_go_on(house: House) -> None:
+async def test_what_a_plugin_returns_at_the_end_makes_the_session_go_on(house: Machine) -> None:
     door, session = await opened(house, going_on("and then?", "and then??"))
     assert said(await door.ask(session, "begin")) == "and then??"
     assert users(await door.stored(session)) == ["begin", "and then?", "and then??"]
@@ -42,7 +42,7 @@ async def test_what_a_plugin_returns_at_the_end_makes_the_session_go_on(house: H
 
 
 async def test_a_source_goes_on_eight_times_in_a_row_then_waits_for_a_person_and_says_so(
-    house: House,
+    house: Machine,
 ) -> None:
     door, session = await opened(house, going_on("more", always=True))
     await door.ask(session, "begin")
@@ -54,7 +54,7 @@ async def test_a_source_goes_on_eight_times_in_a_row_then_waits_for_a_person_and
     assert users(await door.stored(session)) == ["begin", *["more"] * 8, "again", *["more"] * 8]
 
 
-async def test_each_source_has_a_cap_of_its_own(house: House) -> None:
+async def test_each_source_has_a_cap_of_its_own(house: Machine) -> None:
     door, session = await opened(
         house, going_on("a", source="one", always=True), going_on("b", source=None, always=True)
     )
@@ -64,7 +64,7 @@ async def test_each_source_has_a_cap_of_its_own(house: House) -> None:
     assert {limit.cause for limit in door.of("session.limit")} == {"one", "plugin"}
 
 
-async def test_a_persons_queued_prompts_have_no_cap(house: House) -> None:
+async def test_a_persons_queued_prompts_have_no_cap(house: Machine) -> None:
     door, session = await opened(house)
     for number in range(12):
         await door.runtime.instance.sessions.queue(
@@ -75,7 +75,7 @@ async def test_a_persons_queued_prompts_have_no_cap(house: House) -> None:
     assert door.of("session.limit") == []
 
 
-async def test_a_follow_up_is_durable_and_taken_up_after_a_restart(house: House) -> None:
+async def test_a_follow_up_is_durable_and_taken_up_after_a_restart(house: Machine) -> None:
     house.says(ECHO)
     door = await house.open()
     session = await door.session()
@@ -86,7 +86,7 @@ async def test_a_follow_up_is_durable_and_taken_up_after_a_restart(house: House)
     assert said(await again.ask(session, "hello")) == "from before"
 
 
-async def test_a_client_queues_a_prompt_and_the_session_takes_it_up(house: House) -> None:
+async def test_a_client_queues_a_prompt_and_the_session_takes_it_up(house: Machine) -> None:
     door, session = await opened(house)
     await door.ask(session, "begin")
     await door.client.follow_up(session, PromptBody.text("more"), "test")
@@ -94,7 +94,7 @@ async def test_a_client_queues_a_prompt_and_the_session_takes_it_up(house: House
     assert users(await door.stored(session)) == ["begin", "more"]
 
 
-async def test_a_follow_up_in_a_session_that_nobody_asked_anything_waits(house: House) -> None:
+async def test_a_follow_up_in_a_session_that_nobody_asked_anything_waits(house: Machine) -> None:
     door, session = await opened(house)
     await door.client.follow_up(session, PromptBody.text("more"), "test")
     await door.idle(session)
@@ -113,7 +113,7 @@ BAD: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("body", BAD, ids=str)
 async def test_one_that_cannot_become_a_message_is_given_up_with_a_line_in_the_log(
-    house: House, body: dict[str, Any], caplog: pytest.LogCaptureFixture
+    house: Machine, body: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     door, session = await opened(house)
     await door.runtime.instance.sessions.queue(session, "broken", body)
@@ -124,7 +124,9 @@ async def test_one_that_cannot_become_a_message_is_given_up_with_a_line_in_the_l
     assert door.of("session.error") == []
 
 
-async def test_one_that_a_plugin_refuses_is_given_up(house: House, caplog: pytest.LogCaptureFixture) -> None:
+async def test_one_that_a_plugin_refuses_is_given_up(
+    house: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
     async def gate(given: Any, output: points.ChatMessageOutput) -> None:
         if output.parts[0].text == "refused":
             raise ValueError("no")
@@ -134,7 +136,7 @@ async def test_one_that_a_plugin_refuses_is_given_up(house: House, caplog: pytes
     assert "follow-up given up" in caplog.text
 
 
-async def test_a_plugin_that_fails_at_the_end_does_not_keep_the_session_going(house: House) -> None:
+async def test_a_plugin_that_fails_at_the_end_does_not_keep_the_session_going(house: Machine) -> None:
     async def turn_end(given: points.TurnEndInput, output: points.TurnEndOutput) -> None:
         output.follow_ups.append({"prompt": {"parts": [{"type": "text", "text": "half made"}]}})
         raise RuntimeError("broken")
@@ -146,7 +148,7 @@ async def test_a_plugin_that_fails_at_the_end_does_not_keep_the_session_going(ho
 
 
 @pytest.mark.parametrize("left", ["text", None])
-async def test_a_follow_up_that_is_no_object_is_the_plugins_failure(house: House, left: Any) -> None:
+async def test_a_follow_up_that_is_no_object_is_the_plugins_failure(house: Machine, left: Any) -> None:
     async def turn_end(given: points.TurnEndInput, output: points.TurnEndOutput) -> None:
         output.follow_ups.append(left)
 
@@ -158,7 +160,7 @@ async def test_a_follow_up_that_is_no_object_is_the_plugins_failure(house: House
 
 @pytest.mark.parametrize("left", [{}, {"prompt": 5}])
 async def test_a_follow_up_without_a_prompt_is_given_up(
-    house: House, left: Any, caplog: pytest.LogCaptureFixture
+    house: Machine, left: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def turn_end(given: points.TurnEndInput, output: points.TurnEndOutput) -> None:
         output.follow_ups.append(left)
@@ -169,7 +171,7 @@ async def test_a_follow_up_without_a_prompt_is_given_up(
     assert door.of("session.error") == []
 
 
-async def test_the_end_of_a_turn_is_told_once_with_a_copy_and_how_often_it_went_on(house: House) -> None:
+async def test_the_end_of_a_turn_is_told_once_with_a_copy_and_how_often_it_went_on(house: Machine) -> None:
     told: list[tuple[str, int]] = []
 
     async def turn_end(given: points.TurnEndInput, output: points.TurnEndOutput) -> None:
@@ -184,7 +186,7 @@ async def test_the_end_of_a_turn_is_told_once_with_a_copy_and_how_often_it_went_
 
 
 async def test_an_answer_is_not_told_of_again_when_what_the_plugin_queued_for_it_came_to_nothing(
-    house: House,
+    house: Machine,
 ) -> None:
     told: list[str] = []
 
@@ -200,7 +202,7 @@ async def test_an_answer_is_not_told_of_again_when_what_the_plugin_queued_for_it
     assert users(await door.stored(session)) == ["begin"]
 
 
-async def test_a_failed_answer_ends_the_turn_without_going_on(house: House) -> None:
+async def test_a_failed_answer_ends_the_turn_without_going_on(house: Machine) -> None:
     house.says("== turn\nerror: 400 no\n")
     door = await house.open()
     door.plugin(going_on("more"))

@@ -1,15 +1,15 @@
 """Single model calls without a session."""
 
 import pytest
-from tests.turn import House
 
 from instar.message import ModelRef
 from instar.provider.protocol import ProviderError
+from instar.testing import Machine
 
 pytest_plugins = ["tests.turn"]
 
 
-async def test_one_call_is_made_with_a_system_prompt_and_a_text_and_is_booked(house: House) -> None:
+async def test_one_call_is_made_with_a_system_prompt_and_a_text_and_is_booked(house: Machine) -> None:
     house.says("== generate\ntext: forty-two\nusage: input=7 output=3 reasoning=2 cache_read=1\n")
     cost = {"input": 10.0, "output": 10.0, "cache_read": 10.0}
     house.settings(provider={"scripted": {"models": {"x": {"cost": cost}}}})
@@ -31,7 +31,7 @@ async def test_one_call_is_made_with_a_system_prompt_and_a_text_and_is_booked(ho
     assert door.heard == []
 
 
-async def test_a_model_may_be_named(house: House) -> None:
+async def test_a_model_may_be_named(house: Machine) -> None:
     house.says("== generate\ntext: hi\n")
     door = await house.open()
     other = ModelRef(provider_id="scripted", model_id="other")
@@ -39,7 +39,7 @@ async def test_a_model_may_be_named(house: House) -> None:
     assert house.requests("generate")[0]["model"] == "scripted/other"
 
 
-async def test_a_failure_is_raised_and_nothing_is_booked(house: House) -> None:
+async def test_a_failure_is_raised_and_nothing_is_booked(house: Machine) -> None:
     house.says("== generate\nerror: 500 down\n")
     door = await house.open()
     with pytest.raises(ProviderError, match="500 down"):
@@ -47,7 +47,7 @@ async def test_a_failure_is_raised_and_nothing_is_booked(house: House) -> None:
     assert await door.runtime.instance.store.usage() == []
 
 
-async def test_a_limit_forbids_it(house: House) -> None:
+async def test_a_limit_forbids_it(house: Machine) -> None:
     house.says("== generate\ntext: hi\nusage: input=100\n")
     house.settings(limits={"day": {"tokens": 50}})
     door = await house.open()

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.turn import House, calls_of, results, said
 from tests.waiting import SOON
 
 from instar.event import PermissionAsked
 from instar.limits.stop import EVERYWHERE, StopFile
 from instar.message import FilePart, ToolCompleted, ToolError
 from instar.plugin import Ask, PermissionDenied, Tool, ToolContext, ToolFailure, ToolResult, points
+from instar.testing import Machine, calls_of, results, said
 
 pytest_plugins = ["tests.turn"]
 
@@ -59,7 +59,7 @@ class Played:
 
 
 async def play(
-    house: House, *turns: str, tools: dict[str, Tool] | None = None, person: Any = None, **hooks: Any
+    house: Machine, *turns: str, tools: dict[str, Tool] | None = None, person: Any = None, **hooks: Any
 ) -> Played:
     house.says("".join(f"== turn\n{turn}\n" for turn in turns) + END)
     door = await house.open(person=person)
@@ -76,7 +76,9 @@ async def greet(args: Any, ctx: ToolContext) -> ToolResult:
     return ToolResult(f"Hello, {args['who']}!", "greeting", {"polite": True}, [file])
 
 
-async def test_output_title_metadata_and_files_come_through_and_the_part_names_the_tool(house: House) -> None:
+async def test_output_title_metadata_and_files_come_through_and_the_part_names_the_tool(
+    house: Machine,
+) -> None:
     played = await play(house, ask("greet", who="Ada"), tools={"greet": tool(greet, NAMED)})
     (part,) = played.parts
     assert isinstance(part.state, ToolCompleted)
@@ -86,7 +88,9 @@ async def test_output_title_metadata_and_files_come_through_and_the_part_names_t
     assert [file.url for file in part.state.attachments or []] == ["data:,x"]
 
 
-async def test_hooks_are_told_of_both_calls_by_their_names_and_ids_and_may_change_both(house: House) -> None:
+async def test_hooks_are_told_of_both_calls_by_their_names_and_ids_and_may_change_both(
+    house: Machine,
+) -> None:
     heard: list[tuple[str, str, str]] = []
 
     async def before(given: points.ToolCallInput, output: points.ArgsOutput) -> None:
@@ -111,7 +115,7 @@ async def test_hooks_are_told_of_both_calls_by_their_names_and_ids_and_may_chang
     assert played.parts[0].state.metadata["invoked"][0]["input"] == {"who": "Eve"}
 
 
-async def test_a_hook_that_refuses_the_tool_refuses_it_here_too(house: House) -> None:
+async def test_a_hook_that_refuses_the_tool_refuses_it_here_too(house: Machine) -> None:
     failed: list[tuple[str, str]] = []
 
     async def before(given: points.ToolCallInput, output: points.ArgsOutput) -> None:
@@ -163,7 +167,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("asked", REFUSED, ids=lambda asked: asked[12:60])
-async def test_a_call_that_cannot_be_made_tells_the_model_why(house: House, asked: str) -> None:
+async def test_a_call_that_cannot_be_made_tells_the_model_why(house: Machine, asked: str) -> None:
     tools = {
         "greet": tool(greet, NAMED),
         "other": tool(relay),
@@ -178,7 +182,7 @@ async def test_a_call_that_cannot_be_made_tells_the_model_why(house: House, aske
     assert isinstance(played.parts[0].state, ToolError)
 
 
-async def test_what_is_denied_is_denied_here_and_no_rule_on_the_caller_changes_that(house: House) -> None:
+async def test_what_is_denied_is_denied_here_and_no_rule_on_the_caller_changes_that(house: Machine) -> None:
     house.settings(permission={"relay": "allow", "bash": {"*": "allow", "rm *": "deny"}, "webfetch": "deny"})
     played = await play(
         house,
@@ -191,7 +195,7 @@ async def test_what_is_denied_is_denied_here_and_no_rule_on_the_caller_changes_t
     assert played.read[2] == "fine\n"
 
 
-async def test_a_tool_that_the_message_or_the_agent_switched_off_stays_off(house: House) -> None:
+async def test_a_tool_that_the_message_or_the_agent_switched_off_stays_off(house: Machine) -> None:
     house.says(f"== turn\n{ask('bash', command='echo x')}\n== turn\n{ask('greet', who='x')}\n{END}")
     house.settings(agent={"build": {"tools": {"greet": False}}})
     door = await house.open()
@@ -204,7 +208,7 @@ async def test_a_tool_that_the_message_or_the_agent_switched_off_stays_off(house
     ]
 
 
-async def test_the_final_answer_is_the_models_own_to_give(house: House) -> None:
+async def test_the_final_answer_is_the_models_own_to_give(house: Machine) -> None:
     """The tool that takes a structured answer can be called by nobody else."""
     house.says(
         f"== turn\n{ask('StructuredOutput', who='x')}\n== turn\ntool: StructuredOutput {json.dumps({'who': 'y'})}\n"
@@ -218,7 +222,9 @@ async def test_the_final_answer_is_the_models_own_to_give(house: House) -> None:
     )
 
 
-async def test_a_person_is_asked_under_the_tools_own_name_about_the_part_that_they_see(house: House) -> None:
+async def test_a_person_is_asked_under_the_tools_own_name_about_the_part_that_they_see(
+    house: Machine,
+) -> None:
     house.settings(permission={"bash": "ask"})
     person = Person("reject")
     played = await play(house, ask("bash", command="echo x", description="d"), "text: never", person=person)
@@ -230,7 +236,7 @@ async def test_a_person_is_asked_under_the_tools_own_name_about_the_part_that_th
     assert len(house.requests()) == 1  # a refusal without words ends the turn
 
 
-async def test_what_a_running_tool_asks_for_is_asked_and_refused_under_its_name(house: House) -> None:
+async def test_what_a_running_tool_asks_for_is_asked_and_refused_under_its_name(house: Machine) -> None:
     async def careful(args: Any, ctx: ToolContext) -> str:
         await ctx.ask(Ask("door", ["front"]))
         return "open"
@@ -263,7 +269,7 @@ DIRECT = 'tool: greet {"who": "Ada"}'
     ],
 )
 async def test_the_third_identical_call_is_asked_about_whoever_made_them(
-    house: House, turns: list[str], times: int
+    house: Machine, turns: list[str], times: int
 ) -> None:
     person = Person()
     await play(house, *turns, tools={"greet": tool(greet, NAMED)}, person=person)
@@ -280,14 +286,14 @@ async def test_the_third_identical_call_is_asked_about_whoever_made_them(
         [DIRECT, DIRECT, ask("hail", who="Ada")],
     ],
 )
-async def test_calls_of_one_tool_by_its_names_are_alike(house: House, turns: list[str]) -> None:
+async def test_calls_of_one_tool_by_its_names_are_alike(house: Machine, turns: list[str]) -> None:
     person = Person()
     named = tool(greet, NAMED, aliases=("hail",))
     await play(house, *turns, tools={"greet": named}, person=person)
     assert [(one.permission, list(one.patterns)) for one in person.asked] == [("doom_loop", ["greet"])]
 
 
-async def test_a_tool_that_makes_one_call_again_and_again_is_asked_about_at_the_third(house: House) -> None:
+async def test_a_tool_that_makes_one_call_again_and_again_is_asked_about_at_the_third(house: Machine) -> None:
     async def stubborn(args: Any, ctx: ToolContext) -> str:
         return "".join([(await ctx.invoke("greet", {"who": "Ada"})).output for _ in range(3)])
 
@@ -299,7 +305,7 @@ async def test_a_tool_that_makes_one_call_again_and_again_is_asked_about_at_the_
     assert [one["callID"] for one in made] == ["call_t1_1.1", "call_t1_1.2", "call_t1_1.3"]
 
 
-async def test_its_output_is_cut_once_as_any(house: House) -> None:
+async def test_its_output_is_cut_once_as_any(house: Machine) -> None:
     command = "seq 3000"
     played = await play(
         house, ask("bash", command=command, description="d"), f'tool: bash {{"command": "{command}"}}'
@@ -313,7 +319,7 @@ async def test_its_output_is_cut_once_as_any(house: House) -> None:
     assert Path(state.metadata["outputPath"]).read_text().splitlines()[-1] == "3000"
 
 
-async def test_an_abort_ends_what_was_invoked_and_keeps_what_it_had_shown(house: House) -> None:
+async def test_an_abort_ends_what_was_invoked_and_keeps_what_it_had_shown(house: Machine) -> None:
     house.says(f"== turn\n{ask('bash', command='echo begun; sleep 4931', description='d')}\n{END}")
     door = await house.open()
     door.plugin({"tool": {"relay": RELAY}})
@@ -337,7 +343,7 @@ async def test_an_abort_ends_what_was_invoked_and_keeps_what_it_had_shown(house:
 
 
 @pytest.mark.parametrize("when", ["before the call", "while a person is asked"])
-async def test_after_a_stop_nothing_more_is_invoked(house: House, when: str) -> None:
+async def test_after_a_stop_nothing_more_is_invoked(house: Machine, when: str) -> None:
     ran: list[str] = []
 
     def stop() -> None:
@@ -368,7 +374,7 @@ async def test_after_a_stop_nothing_more_is_invoked(house: House, when: str) -> 
     assert len(house.requests()) == 1
 
 
-async def test_a_tool_that_came_up_during_the_step_may_be_invoked_and_is_told_of(house: House) -> None:
+async def test_a_tool_that_came_up_during_the_step_may_be_invoked_and_is_told_of(house: Machine) -> None:
     tools: dict[str, Tool] = {}
 
     async def grow(args: Any, ctx: ToolContext) -> str:
@@ -391,7 +397,7 @@ async def test_a_tool_that_came_up_during_the_step_may_be_invoked_and_is_told_of
     assert "greet" not in str(house.requests()[0]["tools"])
 
 
-async def test_a_call_that_has_ended_invokes_nothing_more(house: House) -> None:
+async def test_a_call_that_has_ended_invokes_nothing_more(house: Machine) -> None:
     kept: list[ToolContext] = []
 
     async def keep(args: Any, ctx: ToolContext) -> str:
@@ -403,7 +409,7 @@ async def test_a_call_that_has_ended_invokes_nothing_more(house: House) -> None:
         await kept[0].invoke("greet", {"who": "Ada"})
 
 
-async def test_a_tool_that_outlives_an_abort_invokes_nothing_more(house: House) -> None:
+async def test_a_tool_that_outlives_an_abort_invokes_nothing_more(house: Machine) -> None:
     refused: list[str] = []
     waiting = asyncio.Event()
 
@@ -428,7 +434,7 @@ async def test_a_tool_that_outlives_an_abort_invokes_nothing_more(house: House) 
     assert len(refused) == 1
 
 
-async def test_what_is_no_json_is_no_argument(house: House) -> None:
+async def test_what_is_no_json_is_no_argument(house: Machine) -> None:
     async def odd(args: Any, ctx: ToolContext) -> ToolResult:
         return await ctx.invoke("greet", {"who": object()})
 
@@ -436,7 +442,7 @@ async def test_what_is_no_json_is_no_argument(house: House) -> None:
     assert played.read[0].startswith("The arguments of greet are not JSON")
 
 
-async def test_a_sub_agent_works_for_an_invoked_task(house: House) -> None:
+async def test_a_sub_agent_works_for_an_invoked_task(house: Machine) -> None:
     """Its session stands in the part's metadata, where clients look for it."""
     house.says(
         "== turn\n"

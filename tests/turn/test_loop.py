@@ -1,7 +1,5 @@
 """The loop's own decisions: what is unanswered, and who answers it with which model."""
 
-from tests.turn import House, answer_of, said
-
 from instar.message import (
     AnswerTime,
     Assistant,
@@ -14,6 +12,7 @@ from instar.message import (
     User,
     WithParts,
 )
+from instar.testing import Machine, answer_of, said
 from instar.turn.loop import final_answer, last_user
 
 pytest_plugins = ["tests.turn"]
@@ -71,7 +70,7 @@ def test_an_answer_that_failed_settles_its_message() -> None:
     assert not unanswered(user(1), answer(2, 1, None, error=True))
 
 
-async def test_steps_go_on_until_the_model_asks_for_no_more_tools(house: House) -> None:
+async def test_steps_go_on_until_the_model_asks_for_no_more_tools(house: Machine) -> None:
     turns = '== turn\ntool: bash {"command": "echo x"}\n\n' * 5
     house.says(f"{turns}== turn\ntext: done\n")
     door = await house.open()
@@ -82,7 +81,7 @@ async def test_steps_go_on_until_the_model_asks_for_no_more_tools(house: House) 
     assert door.types().count("session.idle") == 1
 
 
-async def test_each_message_is_answered_by_the_agent_and_the_model_that_it_names(house: House) -> None:
+async def test_each_message_is_answered_by_the_agent_and_the_model_that_it_names(house: Machine) -> None:
     house.says('== when ""\ntext: hi\n')
     house.settings(agent={"poet": {"model": "scripted/verse"}})
     door = await house.open()

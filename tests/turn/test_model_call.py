@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
-from tests.turn import TRAILING, Door, House, answer_of, said, trace
+from tests.turn import TRAILING, trace
 
 from instar.limits.usage import LimitsError
+from instar.testing import Machine, RuntimeUnderTest, answer_of, said
 from instar.wire.document import DocumentError
 
 pytest_plugins = ["tests.turn"]
@@ -15,7 +16,7 @@ TALK = '== when ""\ntext: talk\nusage: input=100 output=20\n\n== title\ntext: T\
 PRICED = {"scripted": {"models": {"x": {"cost": {"input": 1000.0, "output": 0.0}}}}}
 
 
-async def stopped(house: House, script: str = FOREVER, **settings: Any) -> tuple[Door, str]:
+async def stopped(house: Machine, script: str = FOREVER, **settings: Any) -> tuple[RuntimeUnderTest, str]:
     """Play a turn that a limit ends; return its session."""
     house.says(script)
     house.settings(**settings)
@@ -41,7 +42,7 @@ async def stopped(house: House, script: str = FOREVER, **settings: Any) -> tuple
     ids=str,
 )
 async def test_a_limit_stops_the_turn_and_at_most_one_call_goes_over(
-    house: House, settings: dict[str, Any], calls: int, limit: str
+    house: Machine, settings: dict[str, Any], calls: int, limit: str
 ) -> None:
     door, session = await stopped(house, **settings)
     assert len(house.requests()) == calls
@@ -53,13 +54,13 @@ async def test_a_limit_stops_the_turn_and_at_most_one_call_goes_over(
     assert all(answer_of(message).time.completed for message in (await door.stored(session))[1:])
 
 
-async def test_steps_are_counted_anew_for_each_prompt(house: House) -> None:
+async def test_steps_are_counted_anew_for_each_prompt(house: Machine) -> None:
     door, session = await stopped(house, max_iterations=2)
     await door.ask(session, "again")
     assert len(house.requests()) == 4
 
 
-async def test_a_sessions_tokens_stay_used(house: House) -> None:
+async def test_a_sessions_tokens_stay_used(house: Machine) -> None:
     door, session = await stopped(house, TALK, limits={"session": {"tokens": 100}})
     before = len(await door.stored(session))
     with pytest.raises(AssertionError, match="nobody answered 'again'"):
@@ -69,7 +70,7 @@ async def test_a_sessions_tokens_stay_used(house: House) -> None:
     assert said(await door.ask(await door.session(), "elsewhere")) == "talk"
 
 
-async def test_a_cost_cannot_be_held_where_a_price_is_unknown(house: House) -> None:
+async def test_a_cost_cannot_be_held_where_a_price_is_unknown(house: Machine) -> None:
     house.says(TALK)
     block = {"scripted": {"models": {"x": {"cost": {"output": 1.0}}}}}
     house.settings(limits={"session": {"cost": 5}}, provider=block)
@@ -81,7 +82,7 @@ async def test_a_cost_cannot_be_held_where_a_price_is_unknown(house: House) -> N
     assert len(reached) + len(house.requests()) == 1
 
 
-async def test_each_call_is_booked_with_its_cause_session_message_and_cost(house: House) -> None:
+async def test_each_call_is_booked_with_its_cause_session_message_and_cost(house: Machine) -> None:
     house.says(TALK)
     house.settings(provider=PRICED)
     door = await house.open()
@@ -96,7 +97,7 @@ async def test_each_call_is_booked_with_its_cause_session_message_and_cost(house
     assert (turn.tokens.input, turn.tokens.output, turn.cost) == (100, 20, pytest.approx(0.1))
 
 
-async def test_a_title_is_not_made_when_a_limit_is_reached(house: House) -> None:
+async def test_a_title_is_not_made_when_a_limit_is_reached(house: Machine) -> None:
     house.says(TALK)
     house.settings(limits={"day": {"tokens": 100}})
     door = await house.open()
@@ -108,7 +109,7 @@ async def test_a_title_is_not_made_when_a_limit_is_reached(house: House) -> None
     assert len(house.requests()) == 1
 
 
-async def test_a_limit_that_is_none_is_said_when_the_runtime_opens(house: House) -> None:
+async def test_a_limit_that_is_none_is_said_when_the_runtime_opens(house: Machine) -> None:
     house.settings(limits={"session": {"token": 5}})
     with pytest.raises(DocumentError, match=r"limits\.session\.token: .*did you mean tokens\?"):
         await house.open()

@@ -5,23 +5,23 @@ from typing import Any
 
 import pytest
 from tests.loopback import Loopback, calls, text
-from tests.turn import PATIENCE, Door, House, said
 
 from instar.message import Origin, User
 from instar.plugin import PromptBody, points
 from instar.store import Usage
+from instar.testing import TIMEOUT, Machine, RuntimeUnderTest, said
 
 pytest_plugins = ["tests.turn", "tests.loopback"]
 
 BEAT = Origin("heartbeat", "12", depth=1)
 
 
-async def opened(house: House, loopback: Loopback) -> Door:
+async def opened(house: Machine, loopback: Loopback) -> RuntimeUnderTest:
     house.settings(provider=loopback.settings)
     return await house.open(model="local/m")
 
 
-async def booked(door: Door) -> list[Usage]:
+async def booked(door: RuntimeUnderTest) -> list[Usage]:
     return await door.runtime.instance.store.usage()
 
 
@@ -33,7 +33,7 @@ def test_what_made_a_chain_go_on_is_said_and_a_persons_own_queue_is_theirs() -> 
     assert BEAT.by("evolve.idle") == Origin("heartbeat", "12", "evolve.idle", 1)
 
 
-async def test_an_origin_survives_a_restart(house: House, loopback: Loopback) -> None:
+async def test_an_origin_survives_a_restart(house: Machine, loopback: Loopback) -> None:
     door = await opened(house, loopback)
     session = await door.session()
     await door.ask(session, "hello")
@@ -47,7 +47,7 @@ async def test_an_origin_survives_a_restart(house: House, loopback: Loopback) ->
 
 
 async def test_a_follow_up_has_the_origin_of_the_turn_and_its_own_source(
-    house: House, loopback: Loopback
+    house: Machine, loopback: Loopback
 ) -> None:
     door = await opened(house, loopback)
     session = await door.session()
@@ -71,7 +71,7 @@ async def test_a_follow_up_has_the_origin_of_the_turn_and_its_own_source(
     ]
 
 
-async def test_a_sub_agent_works_for_whom_its_caller_works(house: House, loopback: Loopback) -> None:
+async def test_a_sub_agent_works_for_whom_its_caller_works(house: Machine, loopback: Loopback) -> None:
     task = {"description": "d", "prompt": "dig", "subagent_type": "general"}
     loopback.answer = lambda number, body: calls(("task", task)) if number == 1 else text("done")
     door = await opened(house, loopback)
@@ -86,7 +86,7 @@ async def test_a_sub_agent_works_for_whom_its_caller_works(house: House, loopbac
     assert found[0].turn_id == found[2].turn_id != found[1].turn_id
 
 
-async def test_a_title_is_booked_with_the_origin_of_what_it_is_of(house: House, loopback: Loopback) -> None:
+async def test_a_title_is_booked_with_the_origin_of_what_it_is_of(house: Machine, loopback: Loopback) -> None:
     door = await opened(house, loopback)
     session = await door.session(title=None)
     await door.client.prompt(session, PromptBody.text("beat"), BEAT)
@@ -98,7 +98,7 @@ async def test_a_title_is_booked_with_the_origin_of_what_it_is_of(house: House, 
 
 
 async def test_a_summary_that_nobody_asked_for_goes_on_for_whom_the_session_works(
-    house: House, loopback: Loopback
+    house: Machine, loopback: Loopback
 ) -> None:
     def answer(number: int, body: dict[str, Any]) -> Any:
         return text("x " * 200, tokens=(31_500, 20)) if number == 1 else text(f"answer {number}")
@@ -113,7 +113,7 @@ async def test_a_summary_that_nobody_asked_for_goes_on_for_whom_the_session_work
 
 
 async def test_what_a_plugin_prompts_is_its_own_unless_it_says_for_whom(
-    house: House, loopback: Loopback
+    house: Machine, loopback: Loopback
 ) -> None:
     door = await opened(house, loopback)
     client = door.runtime.plugin_input(door.runtime.settings)("bridge").client
@@ -135,7 +135,7 @@ async def test_what_a_plugin_prompts_is_its_own_unless_it_says_for_whom(
     ]
 
 
-async def test_the_client_of_a_plugin_offers_all_of_the_client(house: House, loopback: Loopback) -> None:
+async def test_the_client_of_a_plugin_offers_all_of_the_client(house: Machine, loopback: Loopback) -> None:
     door = await opened(house, loopback)
     client = door.runtime.plugin_input(door.runtime.settings)("bridge").client
     assert await client.tools() == await door.runtime.tools()
@@ -150,7 +150,7 @@ async def test_the_client_of_a_plugin_offers_all_of_the_client(house: House, loo
     heard = asyncio.create_task(anext(aiter(client.events())))
     await asyncio.sleep(0)
     await client.publish(door.heard[0])
-    assert (await asyncio.wait_for(heard, PATIENCE)).id == door.heard[0].id
+    assert (await asyncio.wait_for(heard, TIMEOUT)).id == door.heard[0].id
 
 
 # -- calls that did not end well ---------------------------------------------------------------------
@@ -175,7 +175,7 @@ WHOLE = [
 
 
 async def test_a_call_that_is_aborted_is_booked_as_far_as_it_was_told(
-    house: House, loopback: Loopback
+    house: Machine, loopback: Loopback
 ) -> None:
     loopback.answer = lambda number, body: [began(500), *WORDS, None]
     house.settings(provider=claude(loopback))
@@ -191,7 +191,7 @@ async def test_a_call_that_is_aborted_is_booked_as_far_as_it_was_told(
 
 
 async def test_each_try_of_a_call_that_broke_off_is_booked(
-    house: House, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
+    house: Machine, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("instar.turn.step._FIRST_WAIT", 0.01)
     loopback.answer = lambda number, body: [began(300), BROKEN] if number < 3 else [began(300), *WHOLE]
@@ -206,7 +206,7 @@ async def test_each_try_of_a_call_that_broke_off_is_booked(
 
 
 async def test_a_call_that_is_tried_again_is_held_by_the_limits(
-    house: House, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
+    house: Machine, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("instar.turn.step._FIRST_WAIT", 0.01)
     loopback.answer = lambda number, body: [began(300), BROKEN]
@@ -217,7 +217,7 @@ async def test_a_call_that_is_tried_again_is_held_by_the_limits(
     assert [one.limit for one in door.of("session.limit")] == ["limits.session.tokens"]
 
 
-async def test_a_call_of_which_nothing_was_told_is_not_booked(house: House, loopback: Loopback) -> None:
+async def test_a_call_of_which_nothing_was_told_is_not_booked(house: Machine, loopback: Loopback) -> None:
     loopback.answer = lambda number, body: (400, {})
     door = await opened(house, loopback)
     await door.ask(await door.session(), "go")

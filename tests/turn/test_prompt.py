@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.turn import Door, House, answer_of, said
 
 from instar.message import FilePart, ModelRef, SessionModel, TextPart
 from instar.plugin import Invalid, PromptBody, SessionBody, points
+from instar.testing import Machine, RuntimeUnderTest, answer_of, said
 from instar.turn.prompt import LARGEST_FILE, LONGEST_TEXT
 from instar.wire import ids
 
@@ -19,12 +19,12 @@ ECHO = '== when ""\ntext: heard\n'
 
 
 @pytest.fixture
-async def door(house: House) -> Door:
+async def door(house: Machine) -> RuntimeUnderTest:
     house.says(ECHO)
     return await house.open()
 
 
-async def send(door: Door, session: str, *parts: dict[str, Any], **fields: Any) -> Any:
+async def send(door: RuntimeUnderTest, session: str, *parts: dict[str, Any], **fields: Any) -> Any:
     return await door.client.prompt(session, PromptBody(parts=list(parts), **fields))
 
 
@@ -32,7 +32,7 @@ def file(url: str, mime: str = "text/plain") -> dict[str, Any]:
     return {"type": "file", "mime": mime, "url": url, "filename": url.rpartition("/")[2]}
 
 
-async def refused(door: Door, *parts: dict[str, Any], why: str, **fields: Any) -> None:
+async def refused(door: RuntimeUnderTest, *parts: dict[str, Any], why: str, **fields: Any) -> None:
     """Such a prompt is refused for that reason, and nothing of it is kept."""
     session = await door.session()
     door.heard.clear()
@@ -44,14 +44,14 @@ async def refused(door: Door, *parts: dict[str, Any], why: str, **fields: Any) -
     assert answer_of(await door.ask(session, "hi")).error is None
 
 
-def sent(house: House) -> str:
+def sent(house: Machine) -> str:
     return str(house.requests()[-1]["messages"][-1]["content"])
 
 
 # -- files -------------------------------------------------------------------------------------------
 
 
-async def test_a_text_files_content_reaches_the_model(house: House, door: Door) -> None:
+async def test_a_text_files_content_reaches_the_model(house: Machine, door: RuntimeUnderTest) -> None:
     (house.folder / "a b.txt").write_text("hello\nthere\n")
     session = await door.session()
     await send(door, session, {"type": "text", "text": "look"}, file("file:a%20b.txt"))
@@ -60,20 +60,20 @@ async def test_a_text_files_content_reaches_the_model(house: House, door: Door) 
     assert kinds == [TextPart, FilePart, TextPart]
 
 
-async def test_a_source_file_is_sent_once_whatever_its_type(house: House, door: Door) -> None:
+async def test_a_source_file_is_sent_once_whatever_its_type(house: Machine, door: RuntimeUnderTest) -> None:
     (house.folder / "a.json").write_text('{"a": 1}')
     await send(door, await door.session(), file(f"file://{house.folder}/a.json", "application/json"))
     assert sent(house) == f'<file path="{house.folder}/a.json">\n{{"a": 1}}\n</file>'
 
 
-async def test_a_folder_is_its_entries(house: House, door: Door) -> None:
+async def test_a_folder_is_its_entries(house: Machine, door: RuntimeUnderTest) -> None:
     (house.folder / "src/inner").mkdir(parents=True)
     (house.folder / "src/a.py").touch()
     await send(door, await door.session(), file("file:src", "inode/directory"))
     assert sent(house) == f'<file path="{house.folder}/src">\na.py\ninner/\n</file>'
 
 
-async def test_an_image_travels_with_the_message_as_it_was(house: House, door: Door) -> None:
+async def test_an_image_travels_with_the_message_as_it_was(house: Machine, door: RuntimeUnderTest) -> None:
     data = b"\x89PNG\r\n\x1a\n\0\0"
     (house.folder / "dot.png").write_bytes(data)
     session = await door.session()
@@ -94,7 +94,7 @@ async def test_an_image_travels_with_the_message_as_it_was(house: House, door: D
     ],
 )
 async def test_a_files_url_may_name_the_lines_that_are_meant(
-    house: House, door: Door, query: str, place: str, text: str
+    house: Machine, door: RuntimeUnderTest, query: str, place: str, text: str
 ) -> None:
     (house.folder / "a.txt").write_text("one\ntwo\nthree\nfour\n")
     session = await door.session()
@@ -103,19 +103,19 @@ async def test_a_files_url_may_name_the_lines_that_are_meant(
 
 
 @pytest.mark.parametrize("query", ["start=0", "start=3&end=2", "start=x", "start=1&end=y"])
-async def test_lines_that_cannot_be_are_refused(house: House, door: Door, query: str) -> None:
+async def test_lines_that_cannot_be_are_refused(house: Machine, door: RuntimeUnderTest, query: str) -> None:
     (house.folder / "a.txt").write_text("one\n")
     await refused(door, file(f"file:a.txt?{query}"), why="names no lines; write .start=3&end=5")
 
 
-async def test_a_text_that_comes_as_data_is_shown_as_text(house: House, door: Door) -> None:
+async def test_a_text_that_comes_as_data_is_shown_as_text(house: Machine, door: RuntimeUnderTest) -> None:
     session = await door.session()
     given = base64.b64encode("größer".encode()).decode()
     await send(door, session, file(f"data:text/plain;base64,{given}") | {"filename": "a.txt"})
     assert sent(house) == '<file name="a.txt">\ngrößer\n</file>'
 
 
-async def test_a_long_text_is_cut_and_the_model_is_told(house: House, door: Door) -> None:
+async def test_a_long_text_is_cut_and_the_model_is_told(house: Machine, door: RuntimeUnderTest) -> None:
     (house.folder / "long.txt").write_text("é" * LONGEST_TEXT)
     await send(door, await door.session(), file("file:long.txt"))
     assert f"(The first {LONGEST_TEXT} of {2 * LONGEST_TEXT} bytes; read the file for the rest.)" in sent(
@@ -124,7 +124,9 @@ async def test_a_long_text_is_cut_and_the_model_is_told(house: House, door: Door
     assert "\N{REPLACEMENT CHARACTER}" not in sent(house)
 
 
-async def test_a_file_that_is_not_there_or_too_large_or_no_file_is_refused(house: House, door: Door) -> None:
+async def test_a_file_that_is_not_there_or_too_large_or_no_file_is_refused(
+    house: Machine, door: RuntimeUnderTest
+) -> None:
     await refused(door, file("file:gone.txt"), why=r"gone\.txt cannot be attached: No such file or directory")
     with (house.folder / "big.bin").open("wb") as big:
         big.truncate(LARGEST_FILE + 1)
@@ -155,12 +157,12 @@ WRONG: list[tuple[list[dict[str, Any]], dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("parts", "fields", "why"), WRONG, ids=lambda value: str(value)[:30])
 async def test_a_prompt_that_cannot_be_carried_out_is_refused_and_nothing_is_saved(
-    door: Door, parts: list[dict[str, Any]], fields: dict[str, Any], why: str
+    door: RuntimeUnderTest, parts: list[dict[str, Any]], fields: dict[str, Any], why: str
 ) -> None:
     await refused(door, *parts, why=why, **fields)
 
 
-async def test_a_prompt_cannot_write_over_an_earlier_message(door: Door) -> None:
+async def test_a_prompt_cannot_write_over_an_earlier_message(door: RuntimeUnderTest) -> None:
     session = await door.session()
     text = {"type": "text", "text": "hi"}
     await send(door, session, text, message_id="msg_mine")
@@ -171,7 +173,9 @@ async def test_a_prompt_cannot_write_over_an_earlier_message(door: Door) -> None
     assert await door.stored(session) == before
 
 
-async def test_messages_keep_their_order_whatever_ids_a_client_gives_them(house: House, door: Door) -> None:
+async def test_messages_keep_their_order_whatever_ids_a_client_gives_them(
+    house: Machine, door: RuntimeUnderTest
+) -> None:
     session = await door.session()
     for name in ("z", "y", "x", "w"):
         await send(door, session, {"type": "text", "text": name}, message_id=f"msg_{name}")
@@ -185,7 +189,7 @@ async def test_messages_keep_their_order_whatever_ids_a_client_gives_them(house:
 # -- chat.message ------------------------------------------------------------------------------------
 
 
-async def test_a_hook_that_refuses_a_prompt_leaves_nothing_behind(door: Door) -> None:
+async def test_a_hook_that_refuses_a_prompt_leaves_nothing_behind(door: RuntimeUnderTest) -> None:
     async def gate(given: points.ChatMessageInput, output: points.ChatMessageOutput) -> None:
         if getattr(output.parts[0], "text", "") == "bad":
             raise ValueError("we do not talk about that")
@@ -196,7 +200,7 @@ async def test_a_hook_that_refuses_a_prompt_leaves_nothing_behind(door: Door) ->
     )
 
 
-async def test_a_hook_changes_the_message_before_it_is_saved(house: House, door: Door) -> None:
+async def test_a_hook_changes_the_message_before_it_is_saved(house: Machine, door: RuntimeUnderTest) -> None:
     async def hook(given: points.ChatMessageInput, output: points.ChatMessageOutput) -> None:
         assert given.agent is None
         output.parts[0].text += "!"
@@ -214,7 +218,9 @@ async def test_a_hook_changes_the_message_before_it_is_saved(house: House, door:
 @pytest.mark.parametrize(
     "left", [5, {"type": "text"}, TextPart(id="p", session_id="s", message_id="m", text=5)]
 )  # type: ignore[arg-type]
-async def test_a_message_that_a_hook_broke_is_refused_and_not_saved(door: Door, left: Any) -> None:
+async def test_a_message_that_a_hook_broke_is_refused_and_not_saved(
+    door: RuntimeUnderTest, left: Any
+) -> None:
     async def hook(given: points.ChatMessageInput, output: points.ChatMessageOutput) -> None:
         if len(output.parts) == 1 and getattr(output.parts[0], "text", "") == "break it":
             output.parts.append(left)
@@ -264,7 +270,7 @@ def _sent_nowhere(output: Any) -> None:
     ],
 )
 async def test_a_message_that_a_hook_made_into_something_else_is_refused(
-    door: Door, change: Callable[[Any], None], why: str
+    door: RuntimeUnderTest, change: Callable[[Any], None], why: str
 ) -> None:
     async def hook(given: points.ChatMessageInput, output: points.ChatMessageOutput) -> None:
         if getattr(output.parts[0], "text", "") == "change it":
@@ -276,7 +282,7 @@ async def test_a_message_that_a_hook_made_into_something_else_is_refused(
     )
 
 
-async def test_what_a_hook_adds_belongs_to_the_message_whatever_it_says(door: Door) -> None:
+async def test_what_a_hook_adds_belongs_to_the_message_whatever_it_says(door: RuntimeUnderTest) -> None:
     async def hook(given: points.ChatMessageInput, output: points.ChatMessageOutput) -> None:
         stray = TextPart(
             id=ids.new("prt"), session_id="ses_other", message_id="msg_other", text="half \ud800"
@@ -303,11 +309,13 @@ async def test_what_a_hook_adds_belongs_to_the_message_whatever_it_says(door: Do
         (["prt_1", "prt_1"], "two parts of the prompt have the id prt_1"),
     ],
 )
-async def test_a_parts_id_has_its_form_and_stands_once(door: Door, given: list[str], why: str) -> None:
+async def test_a_parts_id_has_its_form_and_stands_once(
+    door: RuntimeUnderTest, given: list[str], why: str
+) -> None:
     await refused(door, *({"type": "text", "text": name, "id": name} for name in given), why=why)
 
 
-async def test_no_prompt_takes_the_place_of_another_sessions_message_or_part(door: Door) -> None:
+async def test_no_prompt_takes_the_place_of_another_sessions_message_or_part(door: RuntimeUnderTest) -> None:
     other = await door.session()
     await door.ask(other, "mine")
     before = await door.stored(other)
@@ -322,7 +330,7 @@ async def test_no_prompt_takes_the_place_of_another_sessions_message_or_part(doo
 
 
 async def test_parts_stand_in_the_order_of_their_ids_now_and_after_a_restart(
-    house: House, door: Door
+    house: Machine, door: RuntimeUnderTest
 ) -> None:
     session = await door.session()
     await send(door, session, *({"type": "text", "text": name, "id": f"prt_{name}"} for name in ("b", "a")))
@@ -334,7 +342,7 @@ async def test_parts_stand_in_the_order_of_their_ids_now_and_after_a_restart(
 
 
 async def test_the_model_is_the_prompts_then_the_agents_then_the_last_one_then_the_default(
-    house: House,
+    house: Machine,
 ) -> None:
     house.says(ECHO)
     house.settings(agent={"own": {"model": "scripted/agents"}})
@@ -348,7 +356,7 @@ async def test_the_model_is_the_prompts_then_the_agents_then_the_last_one_then_t
     ]
 
 
-async def test_a_sessions_own_agent_and_model_come_before_the_defaults(house: House) -> None:
+async def test_a_sessions_own_agent_and_model_come_before_the_defaults(house: Machine) -> None:
     house.says(ECHO)
     house.settings(agent={"own": {"prompt": "I am own."}})
     door = await house.open()
@@ -359,7 +367,7 @@ async def test_a_sessions_own_agent_and_model_come_before_the_defaults(house: Ho
     assert house.requests()[0]["system"][0].startswith("I am own.")
 
 
-async def test_a_prompts_agent_is_the_sessions_from_then_on(house: House, door: Door) -> None:
+async def test_a_prompts_agent_is_the_sessions_from_then_on(house: Machine, door: RuntimeUnderTest) -> None:
     session = await door.session()
     for fields in ({}, {"agent": "plan"}, {}, {"agent": "build"}, {}):
         await door.ask(session, "hi", **fields)
@@ -372,7 +380,7 @@ async def test_a_prompts_agent_is_the_sessions_from_then_on(house: House, door: 
     )
 
 
-async def test_a_variants_options_are_sent_and_stand_over_the_models(house: House) -> None:
+async def test_a_variants_options_are_sent_and_stand_over_the_models(house: Machine) -> None:
     house.says(ECHO)
     variants = {"high": {"effort": "high"}, "off": {"disabled": True, "effort": "none"}}
     model = {"options": {"effort": "low", "kept": 1}, "variants": variants}
@@ -390,7 +398,7 @@ async def test_a_variants_options_are_sent_and_stand_over_the_models(house: Hous
 
 
 async def test_a_message_that_a_slow_hook_kept_back_stands_after_what_came_meanwhile(
-    house: House, door: Door
+    house: Machine, door: RuntimeUnderTest
 ) -> None:
     session = await door.session()
 
@@ -406,7 +414,7 @@ async def test_a_message_that_a_slow_hook_kept_back_stands_after_what_came_meanw
 
 
 async def test_a_prompt_without_a_reply_is_stored_and_answered_with_the_next_one(
-    house: House, door: Door
+    house: Machine, door: RuntimeUnderTest
 ) -> None:
     session = await door.session()
     stored = await send(door, session, {"type": "text", "text": "note this"}, no_reply=True)

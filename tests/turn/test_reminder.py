@@ -5,10 +5,11 @@ import json
 from itertools import pairwise
 from typing import Any
 
-from tests.turn import Door, House, said, trace, users
+from tests.turn import trace
 
 from instar.message import text_of
 from instar.plugin import points
+from instar.testing import Machine, RuntimeUnderTest, said, users
 from instar.turn.context import ACTING, PLANNING
 
 pytest_plugins = ["tests.turn"]
@@ -33,14 +34,14 @@ def persons(request: dict[str, Any]) -> list[str]:
     return [str(message["content"]) for message in request["messages"] if message["role"] == "user"]
 
 
-def prefixes(house: House) -> None:
+def prefixes(house: Machine) -> None:
     """Each request begins with the bytes of the one before."""
     for one, next_one in pairwise(house.requests()):
         sent = one["messages"]
         assert json.dumps(next_one["messages"][: len(sent)]) == json.dumps(sent)
 
 
-async def interrupt(house: House, door: Door, session: str, text: str) -> None:
+async def interrupt(house: Machine, door: RuntimeUnderTest, session: str, text: str) -> None:
     """Ask `first`, and `text` while its tool runs."""
     first = asyncio.create_task(door.ask(session, "first"))
     await door.running()
@@ -53,7 +54,7 @@ async def interrupt(house: House, door: Door, session: str, text: str) -> None:
 # -- messages that come in the middle of a turn ------------------------------------------------------
 
 
-async def test_a_message_that_comes_while_a_tool_runs_is_wrapped_for_the_model_alone(house: House) -> None:
+async def test_a_message_that_comes_while_a_tool_runs_is_wrapped_for_the_model_alone(house: Machine) -> None:
     house.says(WAIT)
     door = await house.open()
     session = await door.session()
@@ -66,7 +67,7 @@ async def test_a_message_that_comes_while_a_tool_runs_is_wrapped_for_the_model_a
 
 
 async def test_a_wrapped_message_stays_as_it_was_sent_and_the_next_prompt_is_not_wrapped(
-    house: House,
+    house: Machine,
 ) -> None:
     house.says(WAIT)
     door = await house.open()
@@ -80,7 +81,7 @@ async def test_a_wrapped_message_stays_as_it_was_sent_and_the_next_prompt_is_not
     assert persons(house.requests()[-1])[-2:] == ["next", "after a restart"]
 
 
-async def test_a_plugin_sees_the_wrapped_message_and_may_change_it(house: House) -> None:
+async def test_a_plugin_sees_the_wrapped_message_and_may_change_it(house: Machine) -> None:
     house.says(WAIT)
     door = await house.open()
     session = await door.session()
@@ -94,7 +95,7 @@ async def test_a_plugin_sees_the_wrapped_message_and_may_change_it(house: House)
     assert "This message came while you were working:\n\nuse tabs" in seen[-1]
 
 
-async def test_after_an_abort_the_next_prompt_is_no_reminder(house: House) -> None:
+async def test_after_an_abort_the_next_prompt_is_no_reminder(house: Machine) -> None:
     house.says("""
         == turn
         tool: bash {"command": "sleep 60"}
@@ -116,7 +117,7 @@ async def test_after_an_abort_the_next_prompt_is_no_reminder(house: House) -> No
 # -- planning ----------------------------------------------------------------------------------------
 
 
-async def test_a_message_to_the_plan_agent_says_that_nothing_may_be_changed(house: House) -> None:
+async def test_a_message_to_the_plan_agent_says_that_nothing_may_be_changed(house: Machine) -> None:
     house.says(ECHO)
     door = await house.open()
     session = await door.session()
@@ -125,7 +126,7 @@ async def test_a_message_to_the_plan_agent_says_that_nothing_may_be_changed(hous
     assert users(await door.stored(session)) == ["how?"]
 
 
-async def test_the_switch_from_plan_to_build_is_said_once_and_all_of_it_stays(house: House) -> None:
+async def test_the_switch_from_plan_to_build_is_said_once_and_all_of_it_stays(house: Machine) -> None:
     house.says(ECHO)
     door = await house.open()
     session = await door.session()
@@ -141,7 +142,7 @@ async def test_the_switch_from_plan_to_build_is_said_once_and_all_of_it_stays(ho
     prefixes(house)
 
 
-async def test_a_plan_that_takes_steps_is_reminded_in_the_same_bytes_at_each(house: House) -> None:
+async def test_a_plan_that_takes_steps_is_reminded_in_the_same_bytes_at_each(house: Machine) -> None:
     house.says("""
         == turn
         tool: read {"filePath": "a.txt"}
@@ -159,7 +160,7 @@ async def test_a_plan_that_takes_steps_is_reminded_in_the_same_bytes_at_each(hou
     prefixes(house)
 
 
-async def test_a_summary_keeps_the_reminders_of_what_follows_it(house: House) -> None:
+async def test_a_summary_keeps_the_reminders_of_what_follows_it(house: Machine) -> None:
     house.says(ECHO)
     door = await house.open()
     session = await door.session()

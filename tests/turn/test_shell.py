@@ -4,18 +4,19 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.turn import Door, House, calls_of, said, trace
+from tests.turn import trace
 
 from instar.api.session import ShellBody
 from instar.message import Origin, ToolError
 from instar.plugin import Busy, Invalid
+from instar.testing import Machine, RuntimeUnderTest, calls_of, said
 from instar.turn.shell import SAID
 
 pytest_plugins = ["tests.turn"]
 
 
 @pytest.fixture
-async def door(house: House) -> Door:
+async def door(house: Machine) -> RuntimeUnderTest:
     house.says('== when "^wait$"\ntext: I wait.\ndelay: 60s\n== when ""\ntext: seen\n')
     return await house.open()
 
@@ -25,7 +26,7 @@ def body(command: str, **more: Any) -> ShellBody:
 
 
 async def test_what_a_command_printed_is_told_to_the_model_with_the_next_prompt(
-    door: Door, house: House
+    door: RuntimeUnderTest, house: Machine
 ) -> None:
     session = await door.session()
     ran = await door.client.shell(session, body("echo from the shell"))
@@ -44,7 +45,7 @@ async def test_what_a_command_printed_is_told_to_the_model_with_the_next_prompt(
     ]
 
 
-async def test_a_command_is_told_as_it_runs_and_makes_the_session_busy(door: Door) -> None:
+async def test_a_command_is_told_as_it_runs_and_makes_the_session_busy(door: RuntimeUnderTest) -> None:
     session = await door.session()
     before = len(door.heard)
     await door.client.shell(session, body("echo out"))
@@ -67,7 +68,7 @@ async def test_a_command_is_told_as_it_runs_and_makes_the_session_busy(door: Doo
     assert any(word == "part tool running" for word in trace(door.heard))
 
 
-async def test_a_plugin_sets_the_environment_and_no_hook_of_a_tool_fires(door: Door) -> None:
+async def test_a_plugin_sets_the_environment_and_no_hook_of_a_tool_fires(door: RuntimeUnderTest) -> None:
     fired: list[str] = []
 
     async def environment(given: Any, output: Any) -> None:
@@ -82,7 +83,7 @@ async def test_a_plugin_sets_the_environment_and_no_hook_of_a_tool_fires(door: D
     assert fired == []
 
 
-async def test_a_prompt_that_comes_meanwhile_is_answered_afterwards(door: Door) -> None:
+async def test_a_prompt_that_comes_meanwhile_is_answered_afterwards(door: RuntimeUnderTest) -> None:
     session = await door.session()
     running = asyncio.create_task(door.client.shell(session, body("while [ ! -e go ]; do :; done")))
     await door.running()
@@ -97,7 +98,7 @@ async def test_a_prompt_that_comes_meanwhile_is_answered_afterwards(door: Door) 
     assert history[1].info.id == ran.info.id
 
 
-async def test_a_command_that_cannot_be_started_says_why(door: Door) -> None:
+async def test_a_command_that_cannot_be_started_says_why(door: RuntimeUnderTest) -> None:
     ran = await door.client.shell(await door.session(), body("echo a\0b"))
     state = calls_of(ran)[0].state
     assert isinstance(state, ToolError)
@@ -105,7 +106,7 @@ async def test_a_command_that_cannot_be_started_says_why(door: Door) -> None:
     assert getattr(ran.info.time, "completed", None) is not None
 
 
-async def test_what_a_session_was_taken_back_from_is_dropped_before_a_command(door: Door) -> None:
+async def test_what_a_session_was_taken_back_from_is_dropped_before_a_command(door: RuntimeUnderTest) -> None:
     session = await door.session()
     await door.ask(session, "one")
     await door.client.revert(session)
@@ -113,7 +114,7 @@ async def test_what_a_session_was_taken_back_from_is_dropped_before_a_command(do
     assert [said(one) for one in await door.stored(session)] == [SAID, ""]
 
 
-async def test_a_command_of_a_plugin_is_not_a_persons(door: Door) -> None:
+async def test_a_command_of_a_plugin_is_not_a_persons(door: RuntimeUnderTest) -> None:
     session = await door.session()
     plugin = door.runtime.sessions.speaking_for(Origin("plugin", "mine"))
     ran = await plugin.shell(session, body("true"))
@@ -122,7 +123,7 @@ async def test_a_command_of_a_plugin_is_not_a_persons(door: Door) -> None:
     assert ran.info.session_id == session
 
 
-async def test_an_unknown_agent_or_a_taken_id_leaves_nothing(door: Door) -> None:
+async def test_an_unknown_agent_or_a_taken_id_leaves_nothing(door: RuntimeUnderTest) -> None:
     session = await door.session()
     before = len(door.heard)
     with pytest.raises(Invalid):

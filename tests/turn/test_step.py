@@ -4,16 +4,17 @@ import time
 from typing import Any
 
 import pytest
-from tests.turn import TRAILING, House, answer_of, results, said, trace
+from tests.turn import TRAILING, trace
 from tests.waiting import SOON
 
 from instar.message import APIError, ContentFilterError, ProviderAuthError, RetryPart, UnknownError
 from instar.plugin import points
+from instar.testing import Machine, answer_of, results, said
 
 pytest_plugins = ["tests.turn"]
 
 
-async def test_a_turn_with_one_tool_call_leaves_these_parts_and_these_events(house: House) -> None:
+async def test_a_turn_with_one_tool_call_leaves_these_parts_and_these_events(house: Machine) -> None:
     """As opencode publishes them."""
     house.says("""
         == turn
@@ -89,7 +90,7 @@ async def test_a_turn_with_one_tool_call_leaves_these_parts_and_these_events(hou
     assert stored.tokens == total
 
 
-async def test_events_of_a_turn_are_also_numbered_rows(house: House) -> None:
+async def test_events_of_a_turn_are_also_numbered_rows(house: Machine) -> None:
     house.says("== turn\ntext: hi\n")
     door = await house.open()
     session = await door.session()
@@ -103,7 +104,7 @@ async def test_events_of_a_turn_are_also_numbered_rows(house: House) -> None:
     }
 
 
-async def test_the_parts_of_an_answer_are_stored_before_their_events_are_heard(house: House) -> None:
+async def test_the_parts_of_an_answer_are_stored_before_their_events_are_heard(house: Machine) -> None:
     house.says("== turn\ntext: hi\n")
     door = await house.open()
     session = await door.session()
@@ -117,7 +118,7 @@ async def test_the_parts_of_an_answer_are_stored_before_their_events_are_heard(h
     assert not missing
 
 
-async def test_a_call_that_fails_for_a_while_is_tried_again_and_leaves_no_half_parts(house: House) -> None:
+async def test_a_call_that_fails_for_a_while_is_tried_again_and_leaves_no_half_parts(house: Machine) -> None:
     house.says("""
         == turn
         text: half of it
@@ -150,7 +151,7 @@ async def test_a_call_that_fails_for_a_while_is_tried_again_and_leaves_no_half_p
 
 
 async def test_a_call_that_had_begun_to_ask_for_tools_is_taken_back_before_it_is_tried_again(
-    house: House,
+    house: Machine,
 ) -> None:
     house.says("""
         == turn
@@ -168,7 +169,7 @@ async def test_a_call_that_had_begun_to_ask_for_tools_is_taken_back_before_it_is
     assert len(results(await door.stored(session))) == 2
 
 
-async def test_a_wait_that_the_provider_asks_for_is_kept_to_and_an_abort_ends_it(house: House) -> None:
+async def test_a_wait_that_the_provider_asks_for_is_kept_to_and_an_abort_ends_it(house: Machine) -> None:
     house.says("== turn\nerror: 429 slow down retry-after=90\n")
     door = await house.open()
     session = await door.session()
@@ -181,7 +182,7 @@ async def test_a_wait_that_the_provider_asks_for_is_kept_to_and_an_abort_ends_it
     assert (await door.client.status()) == {}
 
 
-async def test_a_wait_that_nobody_asked_for_begins_at_two_seconds(house: House) -> None:
+async def test_a_wait_that_nobody_asked_for_begins_at_two_seconds(house: Machine) -> None:
     house.says("== turn\nerror: 500 oops\n")
     door = await house.open()
     session = await door.session()
@@ -194,7 +195,7 @@ async def test_a_wait_that_nobody_asked_for_begins_at_two_seconds(house: House) 
     await door.client.abort(session)
 
 
-async def test_after_five_retries_the_error_stands_in_the_answer(house: House) -> None:
+async def test_after_five_retries_the_error_stands_in_the_answer(house: Machine) -> None:
     house.says("== turn\nerror: 503 overloaded retry-after=0\n")
     door = await house.open()
     session = await door.session()
@@ -213,7 +214,9 @@ async def test_after_five_retries_the_error_stands_in_the_answer(house: House) -
         ("error: filter not that", ContentFilterError),
     ],
 )
-async def test_an_error_that_will_not_pass_ends_the_turn_at_once(house: House, line: str, kind: type) -> None:
+async def test_an_error_that_will_not_pass_ends_the_turn_at_once(
+    house: Machine, line: str, kind: type
+) -> None:
     house.says(f"== turn\ntext: so far\n{line}\n")
     door = await house.open()
     session = await door.session()
@@ -230,7 +233,7 @@ async def test_an_error_that_will_not_pass_ends_the_turn_at_once(house: House, l
     assert len(house.requests()) == 1
 
 
-async def test_a_session_works_after_a_failed_answer(house: House) -> None:
+async def test_a_session_works_after_a_failed_answer(house: Machine) -> None:
     house.says("== turn\nerror: 400 broken times=1\ntext: fine again\n")
     door = await house.open()
     session = await door.session()
@@ -238,7 +241,7 @@ async def test_a_session_works_after_a_failed_answer(house: House) -> None:
     assert said(await door.ask(session, "two")) == "fine again"
 
 
-async def test_a_calls_part_that_was_begun_when_the_provider_failed_is_closed(house: House) -> None:
+async def test_a_calls_part_that_was_begun_when_the_provider_failed_is_closed(house: Machine) -> None:
     house.says('== turn\ntool: bash {"command": "touch ran"}\nerror: 400 broken\n')
     door = await house.open()
     session = await door.session()
@@ -247,7 +250,7 @@ async def test_a_calls_part_that_was_begun_when_the_provider_failed_is_closed(ho
     assert not (house.folder / "ran").exists()
 
 
-async def test_a_mistake_of_ours_is_an_error_in_the_answer_without_a_traceback(house: House) -> None:
+async def test_a_mistake_of_ours_is_an_error_in_the_answer_without_a_traceback(house: Machine) -> None:
     house.says("== turn\ntext: hi\n")
     door = await house.open()
 
@@ -262,20 +265,20 @@ async def test_a_mistake_of_ours_is_an_error_in_the_answer_without_a_traceback(h
     assert "Traceback" not in answer.error.data.message
 
 
-async def test_an_answer_that_says_it_is_waiting_for_tools_and_asks_none_is_final(house: House) -> None:
+async def test_an_answer_that_says_it_is_waiting_for_tools_and_asks_none_is_final(house: Machine) -> None:
     house.says("== turn\ntext: hm\nfinish: tool-calls\n")
     door = await house.open()
     answer = await door.ask(await door.session(), "go")
     assert answer_of(answer).finish == "stop"
 
 
-async def test_an_answer_that_stopped_and_asks_for_tools_goes_on(house: House) -> None:
+async def test_an_answer_that_stopped_and_asks_for_tools_goes_on(house: Machine) -> None:
     house.says('== turn\ntool: bash {"command": "echo x"}\nfinish: stop\n\n== turn\ntext: done\n')
     door = await house.open()
     assert said(await door.ask(await door.session(), "go")) == "done"
 
 
-async def test_plugins_are_told_of_each_answer_and_cannot_change_it(house: House) -> None:
+async def test_plugins_are_told_of_each_answer_and_cannot_change_it(house: Machine) -> None:
     house.says('== turn\ntool: bash {"command": "echo x"}\n\n== turn\ntext: done\n')
     door = await house.open()
     seen = []
@@ -295,7 +298,7 @@ async def test_plugins_are_told_of_each_answer_and_cannot_change_it(house: House
     assert [message.parts != [] for message in (await door.live(session)).history] == [True] * 3
 
 
-async def test_a_price_makes_a_cost_of_the_step_the_answer_and_the_session(house: House) -> None:
+async def test_a_price_makes_a_cost_of_the_step_the_answer_and_the_session(house: Machine) -> None:
     house.says("== turn\ntext: hi\nusage: input=1000000 output=100000\n")
     cost = {"input": 2.0, "output": 10.0}
     house.settings(provider={"scripted": {"models": {"x": {"cost": cost, "limit": {"context": 9000000}}}}})

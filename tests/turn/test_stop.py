@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from tests.running import having
-from tests.turn import Door, House, answer_of, calls_of, results, said, users
 from tests.waiting import SOON, quickest, until
 
 from instar.limits.stop import EVERYWHERE, StopFile
 from instar.message import Origin, ToolError
 from instar.plugin import Invalid, PromptBody, SessionBody, points
 from instar.provider.protocol import ProviderError
+from instar.testing import Machine, RuntimeUnderTest, answer_of, calls_of, results, said, users
 
 pytest_plugins = ["tests.turn"]
 
@@ -31,13 +31,13 @@ LONG = f"""
 BEAT = Origin("heartbeat", "12")
 
 
-def stop(house: House, scope: str = EVERYWHERE) -> StopFile:
+def stop(house: Machine, scope: str = EVERYWHERE) -> StopFile:
     stops = StopFile(house.data)
     stops.add(scope, time.time_ns() // 1_000_000)
     return stops
 
 
-async def opened(house: House, script: str = LONG) -> tuple[Door, str]:
+async def opened(house: Machine, script: str = LONG) -> tuple[RuntimeUnderTest, str]:
     house.says(script)
     door = await house.open()
     return door, await door.session()
@@ -47,7 +47,7 @@ def follow_up(text: str) -> PromptBody:
     return PromptBody.text(text)
 
 
-async def test_a_turn_and_the_group_of_its_command_end_within_a_second(house: House) -> None:
+async def test_a_turn_and_the_group_of_its_command_end_within_a_second(house: Machine) -> None:
     door, session = await opened(house)
 
     async def stopped() -> float:
@@ -69,7 +69,7 @@ async def test_a_turn_and_the_group_of_its_command_end_within_a_second(house: Ho
     assert await quickest(stopped, 1.0) < 1.0
 
 
-async def test_a_persons_next_prompt_works(house: House) -> None:
+async def test_a_persons_next_prompt_works(house: Machine) -> None:
     door, session = await opened(house)
     await door.start(session, "wait")
     await door.running()
@@ -80,7 +80,7 @@ async def test_a_persons_next_prompt_works(house: House) -> None:
 
 
 async def test_a_prompt_that_overtakes_the_end_of_the_stopped_turn_is_answered_by_a_new_one(
-    house: House,
+    house: Machine,
 ) -> None:
     door, session = await opened(house)
     await door.start(session, "wait")
@@ -90,7 +90,7 @@ async def test_a_prompt_that_overtakes_the_end_of_the_stopped_turn_is_answered_b
     assert having("sleep", NAP) == []
 
 
-async def test_what_is_queued_waits_until_a_person_prompts_the_session(house: House) -> None:
+async def test_what_is_queued_waits_until_a_person_prompts_the_session(house: Machine) -> None:
     door, session = await opened(house)
     await door.start(session, "wait")
     await door.running()
@@ -105,7 +105,7 @@ async def test_what_is_queued_waits_until_a_person_prompts_the_session(house: Ho
     assert users(await door.stored(session)) == ["wait", "hello", "go on", "and on"]
 
 
-async def test_what_is_automatic_begins_no_turn_until_a_person_resumes_it(house: House) -> None:
+async def test_what_is_automatic_begins_no_turn_until_a_person_resumes_it(house: Machine) -> None:
     door, session = await opened(house)
     stops = stop(house)
     with pytest.raises(Invalid, match="waits until a person prompts it: instar stop ended everything"):
@@ -120,7 +120,7 @@ async def test_what_is_automatic_begins_no_turn_until_a_person_resumes_it(house:
     assert said(answer) == "beat"
 
 
-async def test_a_persons_prompt_lets_go_on_its_own_session_and_new_ones_only(house: House) -> None:
+async def test_a_persons_prompt_lets_go_on_its_own_session_and_new_ones_only(house: Machine) -> None:
     door, other = await opened(house)
     mine = await door.session()
     stop(house)
@@ -132,7 +132,7 @@ async def test_a_persons_prompt_lets_go_on_its_own_session_and_new_ones_only(hou
         await door.client.prompt(other, follow_up("beat"), BEAT)
 
 
-async def test_a_plugins_prompt_is_no_persons(house: House) -> None:
+async def test_a_plugins_prompt_is_no_persons(house: Machine) -> None:
     house.plugin("""
         from pathlib import Path
         from instar.plugin import Invalid, PromptBody
@@ -153,7 +153,7 @@ async def test_a_plugins_prompt_is_no_persons(house: House) -> None:
     assert users(await door.stored(session)) == []
 
 
-async def test_a_sub_agent_ends_with_its_caller(house: House) -> None:
+async def test_a_sub_agent_ends_with_its_caller(house: Machine) -> None:
     task = '{"description": "d", "prompt": "wait", "subagent_type": "general"}'
     door, session = await opened(house, f'\n    == when "^go"\n    tool: task {task}\n{LONG}')
     await door.start(session, "go")
@@ -166,7 +166,7 @@ async def test_a_sub_agent_ends_with_its_caller(house: House) -> None:
     assert len(house.requests()) == 2
 
 
-async def test_a_background_command_ends_though_no_turn_runs(house: House) -> None:
+async def test_a_background_command_ends_though_no_turn_runs(house: Machine) -> None:
     call = f'tool: background {{"action": "start", "command": "sleep {NAP}"}}'
     door, session = await opened(house, f"\n    == turn\n    {call}\n\n    == turn\n    text: ok\n")
     await door.ask(session, "go")
@@ -175,7 +175,9 @@ async def test_a_background_command_ends_though_no_turn_runs(house: House) -> No
     await until(lambda: not having("sleep", NAP))
 
 
-async def test_calls_that_have_not_begun_do_not_begin_and_the_model_is_not_asked_again(house: House) -> None:
+async def test_calls_that_have_not_begun_do_not_begin_and_the_model_is_not_asked_again(
+    house: Machine,
+) -> None:
     calls = "\n".join(
         f'    tool: bash {{"command": "touch {name}"}}' for name in ("first", "second", "third")
     )
@@ -193,7 +195,7 @@ async def test_calls_that_have_not_begun_do_not_begin_and_the_model_is_not_asked
     assert [isinstance(call.state, ToolError) for call in found] == [True] * 3
 
 
-async def test_an_attempt_that_is_tried_again_is_not_made(house: House) -> None:
+async def test_an_attempt_that_is_tried_again_is_not_made(house: Machine) -> None:
     door, session = await opened(house, "\n    == turn\n    error: 503 busy retry-after=60\n    text: x\n")
     await door.start(session, "go")
     await door.until(
@@ -208,7 +210,7 @@ async def test_an_attempt_that_is_tried_again_is_not_made(house: House) -> None:
 
 @pytest.mark.parametrize("when", ["step.before", "chat.message"])
 async def test_a_stop_in_the_moment_in_which_a_turn_begins_ends_it_before_the_model_is_asked(
-    house: House, when: str
+    house: Machine, when: str
 ) -> None:
     door, session = await opened(house)
 
@@ -222,7 +224,7 @@ async def test_a_stop_in_the_moment_in_which_a_turn_begins_ends_it_before_the_mo
     assert [told.limit for told in door.of("session.limit")][:1] == ["stop"]
 
 
-async def test_another_projects_stop_ends_nothing_here(house: House, tmp_path: Path) -> None:
+async def test_another_projects_stop_ends_nothing_here(house: Machine, tmp_path: Path) -> None:
     door, session = await opened(house)
     stop(house, str(tmp_path / "elsewhere"))
     assert said(await door.client.prompt(session, follow_up("beat"), BEAT)) == "beat"
@@ -231,7 +233,9 @@ async def test_another_projects_stop_ends_nothing_here(house: House, tmp_path: P
         await door.client.prompt(session, follow_up("beat"), BEAT)
 
 
-async def test_an_unreadable_list_of_stops_ends_what_runs_and_refuses_a_persons_prompt(house: House) -> None:
+async def test_an_unreadable_list_of_stops_ends_what_runs_and_refuses_a_persons_prompt(
+    house: Machine,
+) -> None:
     door, session = await opened(house)
     await door.start(session, "wait")
     await door.running()
@@ -244,7 +248,7 @@ async def test_an_unreadable_list_of_stops_ends_what_runs_and_refuses_a_persons_
 
 
 @pytest.mark.slow
-async def test_the_model_can_neither_stop_nor_undo_a_stop(house: House) -> None:
+async def test_the_model_can_neither_stop_nor_undo_a_stop(house: Machine) -> None:
     house.settings(permission={"external_directory": "allow"})
     stops = stop(house)
     before = stops.path.read_bytes()
@@ -262,7 +266,7 @@ async def test_the_model_can_neither_stop_nor_undo_a_stop(house: House) -> None:
     assert "only a person stops or resumes" in refused
 
 
-async def test_a_plugin_is_told_when_what_is_automatic_was_stopped(house: House) -> None:
+async def test_a_plugin_is_told_when_what_is_automatic_was_stopped(house: Machine) -> None:
     house.plugin("""
         async def server(input, options):
             async def answer(given, output):
@@ -280,7 +284,7 @@ async def test_a_plugin_is_told_when_what_is_automatic_was_stopped(house: House)
     assert abs(int(told[1]) - time.time() * 1000) < 60_000
 
 
-async def test_a_session_without_a_title_is_given_none_after_a_stop(house: House) -> None:
+async def test_a_session_without_a_title_is_given_none_after_a_stop(house: Machine) -> None:
     door, _ = await opened(house)
     session = (await door.client.create(SessionBody())).id
 
@@ -293,7 +297,7 @@ async def test_a_session_without_a_title_is_given_none_after_a_stop(house: House
     assert house.requests("title") == []
 
 
-async def test_a_single_call_without_a_session_is_ended_too(house: House) -> None:
+async def test_a_single_call_without_a_session_is_ended_too(house: Machine) -> None:
     house.says("\n    == generate\n    delay: 60s\n    text: late\n")
     door = await house.open()
     calling = asyncio.create_task(door.runtime.generate(system=[], prompt="x", cause="hook"))

@@ -3,15 +3,16 @@
 import contextlib
 import sqlite3
 
-from tests.turn import House, answer_of, said, trace
+from tests.turn import trace
 
 from instar.message import ReasoningPart, TextPart, ToolPart
 from instar.plugin import points
+from instar.testing import Machine, answer_of, said
 
 pytest_plugins = ["tests.turn"]
 
 
-async def test_text_thinking_and_calls_become_parts_in_the_order_in_which_they_came(house: House) -> None:
+async def test_text_thinking_and_calls_become_parts_in_the_order_in_which_they_came(house: Machine) -> None:
     house.says("""
         == turn
         text: First,
@@ -33,7 +34,7 @@ async def test_text_thinking_and_calls_become_parts_in_the_order_in_which_they_c
     assert [part.id for part in parts] == sorted(part.id for part in parts)
 
 
-async def test_a_text_is_published_empty_then_in_pieces_then_whole_with_its_times(house: House) -> None:
+async def test_a_text_is_published_empty_then_in_pieces_then_whole_with_its_times(house: Machine) -> None:
     house.says("== turn\nchunk: 3\ntext: hello you\n")
     door = await house.open()
     session = await door.session()
@@ -60,7 +61,7 @@ async def test_a_text_is_published_empty_then_in_pieces_then_whole_with_its_time
     assert {(delta.part_id, delta.field) for delta in deltas} == {(whole.id, "text")}
 
 
-async def test_a_hook_changes_a_text_that_is_whole_and_leaves_thinking_alone(house: House) -> None:
+async def test_a_hook_changes_a_text_that_is_whole_and_leaves_thinking_alone(house: Machine) -> None:
     house.says("== turn\nreasoning: quiet\ntext: hello\n\n== turn\ntext: again\n")
     door = await house.open()
 
@@ -76,7 +77,7 @@ async def test_a_hook_changes_a_text_that_is_whole_and_leaves_thinking_alone(hou
     assert house.requests()[1]["messages"][1]["content"] == "HELLO"
 
 
-async def test_a_hook_that_fails_leaves_the_text_as_it_was(house: House) -> None:
+async def test_a_hook_that_fails_leaves_the_text_as_it_was(house: Machine) -> None:
     house.says("== turn\ntext: hello\n")
     door = await house.open()
 
@@ -88,7 +89,7 @@ async def test_a_hook_that_fails_leaves_the_text_as_it_was(house: House) -> None
     assert said(await door.ask(await door.session(), "go")) == "hello"
 
 
-async def test_a_hook_that_leaves_no_text_changes_nothing(house: House) -> None:
+async def test_a_hook_that_leaves_no_text_changes_nothing(house: Machine) -> None:
     house.says("== turn\ntext: hello\n")
     door = await house.open()
 
@@ -101,7 +102,7 @@ async def test_a_hook_that_leaves_no_text_changes_nothing(house: House) -> None:
     assert said(answer) == "hello"
 
 
-async def test_a_part_that_cannot_be_saved_fails_the_step_though_what_follows_can_be(house: House) -> None:
+async def test_a_part_that_cannot_be_saved_fails_the_step_though_what_follows_can_be(house: Machine) -> None:
     house.says("== turn\ntext: words that nobody keeps\n")
     door = await house.open()
     session = await door.session()

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from tests.turn import House, answer_of, calls_of, results
 
 from instar.message import StructuredOutputError
 from instar.plugin import Invalid, PromptBody
+from instar.testing import Machine, answer_of, calls_of, results
 
 pytest_plugins = ["tests.turn"]
 
@@ -21,7 +21,7 @@ GOOD = 'tool: StructuredOutput {"name": "Ada", "age": 36}'
 BAD = 'tool: StructuredOutput {"name": "Ada", "age": "old"}'
 
 
-async def test_the_answer_is_the_data_of_the_forced_call(house: House) -> None:
+async def test_the_answer_is_the_data_of_the_forced_call(house: Machine) -> None:
     house.says(f"== turn\n{GOOD}\n")
     door = await house.open()
     session = await door.session()
@@ -39,7 +39,7 @@ async def test_the_answer_is_the_data_of_the_forced_call(house: House) -> None:
     assert stored.structured == answer.structured
 
 
-async def test_other_tools_may_be_called_first(house: House) -> None:
+async def test_other_tools_may_be_called_first(house: Machine) -> None:
     (house.folder / "a.txt").write_text("Ada, 36")
     house.says(f'== turn\ntool: read {{"filePath": "a.txt"}}\n\n== turn\n{GOOD}\n')
     door = await house.open()
@@ -49,7 +49,7 @@ async def test_other_tools_may_be_called_first(house: House) -> None:
 
 
 @pytest.mark.parametrize("miss", [BAD, "text: It is Ada."])
-async def test_a_miss_is_tried_once_more(house: House, miss: str) -> None:
+async def test_a_miss_is_tried_once_more(house: Machine, miss: str) -> None:
     house.says(f"== turn\n{miss}\n\n== turn\n{GOOD}\n")
     door = await house.open()
     session = await door.session()
@@ -64,7 +64,7 @@ async def test_a_miss_is_tried_once_more(house: House, miss: str) -> None:
 @pytest.mark.parametrize("miss", [BAD, "text: It is Ada."])
 @pytest.mark.parametrize(("given", "retries"), [({}, 1), ({"retryCount": 0}, 0), ({"retryCount": 2}, 2)])
 async def test_after_the_last_try_the_answer_carries_the_error(
-    house: House, miss: str, given: dict[str, int], retries: int
+    house: Machine, miss: str, given: dict[str, int], retries: int
 ) -> None:
     house.says("\n".join(f"== turn\n{miss}\n" for _ in range(4)))
     door = await house.open()
@@ -79,7 +79,7 @@ async def test_after_the_last_try_the_answer_carries_the_error(
     assert answer_of(await door.ask(session, "and now?")).error is None
 
 
-async def test_data_that_does_not_fit_is_refused_with_the_place(house: House) -> None:
+async def test_data_that_does_not_fit_is_refused_with_the_place(house: Machine) -> None:
     house.says(f"== turn\n{BAD}\n\n== turn\n{GOOD}\n")
     door = await house.open()
     session = await door.session()
@@ -87,7 +87,7 @@ async def test_data_that_does_not_fit_is_refused_with_the_place(house: House) ->
     assert "age" in results(await door.stored(session))[0]
 
 
-async def test_a_prompt_without_a_format_is_offered_nothing_of_it(house: House) -> None:
+async def test_a_prompt_without_a_format_is_offered_nothing_of_it(house: Machine) -> None:
     house.says(f"== turn\n{GOOD}\n\n== turn\ntext: plain\n")
     door = await house.open()
     session = await door.session()
@@ -112,7 +112,7 @@ async def test_a_prompt_without_a_format_is_offered_nothing_of_it(house: House) 
     ],
 )
 async def test_a_format_that_nobody_can_answer_is_refused_and_nothing_is_saved(
-    house: House, wanted: dict[str, Any], why: str
+    house: Machine, wanted: dict[str, Any], why: str
 ) -> None:
     house.says("== turn\ntext: never\n")
     door = await house.open()

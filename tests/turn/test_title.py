@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
-from tests.turn import Door, House, said
 
 from instar.plugin import PromptBody, SessionBody, points
+from instar.testing import Machine, RuntimeUnderTest, said
 from instar.turn.model_call import LONGEST_TITLE, clean_title
 
 pytest_plugins = ["tests.turn"]
@@ -13,14 +13,14 @@ pytest_plugins = ["tests.turn"]
 SCRIPT = '== when ""\ntext: {{user}}\n\n== title\ntext: Sorting socks\n'
 
 
-async def titled(door: Door, session: str) -> str:
+async def titled(door: RuntimeUnderTest, session: str) -> str:
     """The session's title once nothing runs beside the turns any more."""
     while door.runtime.turns._beside:
         await asyncio.gather(*door.runtime.turns._beside)
     return (await door.client.get(session)).title
 
 
-async def test_the_first_message_gives_the_session_its_title(house: House) -> None:
+async def test_the_first_message_gives_the_session_its_title(house: Machine) -> None:
     house.says(SCRIPT)
     door = await house.open()
     session = await door.session(title=None)
@@ -40,7 +40,7 @@ async def test_the_first_message_gives_the_session_its_title(house: House) -> No
 
 @pytest.mark.parametrize(("own", "subject"), [("my socks", "my socks"), ("", "from a hook")])
 async def test_what_a_hook_put_beside_the_prompt_is_not_its_subject(
-    house: House, own: str, subject: str
+    house: Machine, own: str, subject: str
 ) -> None:
     house.says(SCRIPT)
     door = await house.open()
@@ -53,7 +53,7 @@ async def test_what_a_hook_put_beside_the_prompt_is_not_its_subject(
 
 
 @pytest.mark.slow
-async def test_it_is_made_beside_the_turn(house: House) -> None:
+async def test_it_is_made_beside_the_turn(house: Machine) -> None:
     house.says('== when ""\ntext: {{user}}\n\n== title\ndelay: 4s\ntext: Late\n')
     door = await house.open()
     session = await door.session(title=None)
@@ -65,7 +65,7 @@ async def test_it_is_made_beside_the_turn(house: House) -> None:
 @pytest.mark.parametrize(
     "case", ["a second message", "a child", "named at birth", "named meanwhile", "no reply"]
 )
-async def test_nobody_asks_for_a_title_twice_or_against_a_persons_wish(house: House, case: str) -> None:
+async def test_nobody_asks_for_a_title_twice_or_against_a_persons_wish(house: Machine, case: str) -> None:
     house.says(SCRIPT)
     door = await house.open()
     session = await door.session(title="Mine" if case == "named at birth" else None)
@@ -86,7 +86,7 @@ async def test_nobody_asks_for_a_title_twice_or_against_a_persons_wish(house: Ho
     assert len(house.requests("title")) == asked
 
 
-async def test_a_name_that_a_person_gives_while_the_model_thinks_is_kept(house: House) -> None:
+async def test_a_name_that_a_person_gives_while_the_model_thinks_is_kept(house: Machine) -> None:
     house.says('== when ""\ntext: hi\n\n== title\ndelay: 50ms\ntext: Late\n')
     door = await house.open()
     session = await door.session(title=None)
@@ -95,7 +95,7 @@ async def test_a_name_that_a_person_gives_while_the_model_thinks_is_kept(house: 
     assert await titled(door, session) == "Mine"
 
 
-async def test_a_title_does_not_bring_a_deleted_session_back(house: House) -> None:
+async def test_a_title_does_not_bring_a_deleted_session_back(house: Machine) -> None:
     house.says('== when ""\ntext: hi\n\n== title\ndelay: 50ms\ntext: Late\n')
     door = await house.open()
     session = await door.session(title=None)
@@ -107,7 +107,7 @@ async def test_a_title_does_not_bring_a_deleted_session_back(house: House) -> No
 
 
 async def test_a_failing_title_model_leaves_the_default_and_the_turn_alone(
-    house: House, caplog: pytest.LogCaptureFixture
+    house: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
     house.says('== when ""\ntext: {{user}}\n\n== title\nerror: 500 no titles today\n')
     door = await house.open()
@@ -119,7 +119,7 @@ async def test_a_failing_title_model_leaves_the_default_and_the_turn_alone(
     assert door.of("session.error") == []
 
 
-async def test_the_small_model_makes_it_and_the_title_agents_own_before_that(house: House) -> None:
+async def test_the_small_model_makes_it_and_the_title_agents_own_before_that(house: Machine) -> None:
     house.says(SCRIPT)
     house.settings(small_model="scripted/small")
     door = await house.open()
@@ -135,7 +135,7 @@ async def test_the_small_model_makes_it_and_the_title_agents_own_before_that(hou
     assert house.requests("title")[1]["system"] == ["Name it."]
 
 
-async def test_hooks_may_change_the_call_and_are_told_its_purpose(house: House) -> None:
+async def test_hooks_may_change_the_call_and_are_told_its_purpose(house: Machine) -> None:
     house.says(SCRIPT)
     door = await house.open()
     purposes = []

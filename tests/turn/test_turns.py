@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 from tests.running import lives
-from tests.turn import TRAILING, Door, House, answer_of, calls_of, results, said, trace, users
+from tests.turn import TRAILING, trace
 from tests.waiting import SOON
 
 from instar.event import PermissionAsked
 from instar.message import ErrorText, MessageAbortedError, ToolCompleted, User
 from instar.plugin import PromptBody, Tool, ToolContext, points
+from instar.testing import Machine, RuntimeUnderTest, answer_of, calls_of, results, said, users
 
 pytest_plugins = ["tests.turn"]
 
@@ -33,7 +34,7 @@ def gone(pid: int) -> bool:
     return not lives(pid)
 
 
-async def shown(door: Door) -> None:
+async def shown(door: RuntimeUnderTest) -> None:
     """Wait until the running command's output was published."""
 
     def wanted(event) -> bool:
@@ -43,7 +44,7 @@ async def shown(door: Door) -> None:
     await door.until(wanted)
 
 
-async def test_a_prompt_is_answered_and_the_session_is_idle(house: House) -> None:
+async def test_a_prompt_is_answered_and_the_session_is_idle(house: Machine) -> None:
     house.says(ECHO)
     door = await house.open()
     session = await door.session()
@@ -55,7 +56,7 @@ async def test_a_prompt_is_answered_and_the_session_is_idle(house: House) -> Non
 # -- aborting ----------------------------------------------------------------------------------------
 
 
-async def test_an_abort_before_the_turn_has_begun_leaves_a_session_that_works(house: House) -> None:
+async def test_an_abort_before_the_turn_has_begun_leaves_a_session_that_works(house: Machine) -> None:
     house.says(ECHO)
     door = await house.open()
     session = await door.session()
@@ -64,7 +65,7 @@ async def test_an_abort_before_the_turn_has_begun_leaves_a_session_that_works(ho
     assert said(await door.ask(session, "two")) == "two"
 
 
-async def test_an_abort_ends_a_stream_and_keeps_what_came(house: House) -> None:
+async def test_an_abort_ends_a_stream_and_keeps_what_came(house: Machine) -> None:
     house.says("== turn\ntext: so far\ndelay: 60s\ntext: and more\n")
     door = await house.open()
     session = await door.session()
@@ -84,7 +85,7 @@ async def test_an_abort_ends_a_stream_and_keeps_what_came(house: House) -> None:
     assert not await door.client.abort(session)
 
 
-async def test_a_plugin_that_looks_at_a_text_holds_up_no_abort_and_loses_no_text(house: House) -> None:
+async def test_a_plugin_that_looks_at_a_text_holds_up_no_abort_and_loses_no_text(house: Machine) -> None:
     house.says("== turn\ntext: so far\n")
     door = await house.open()
     asked = asyncio.Event()
@@ -102,7 +103,7 @@ async def test_a_plugin_that_looks_at_a_text_holds_up_no_abort_and_loses_no_text
     assert said((await door.stored(session))[1]) == "so far"
 
 
-async def test_an_abort_in_the_middle_of_a_text_asks_no_plugin_about_it(house: House) -> None:
+async def test_an_abort_in_the_middle_of_a_text_asks_no_plugin_about_it(house: Machine) -> None:
     house.says("== turn\ntext: so far\ndelay: 60s\ntext: and more\n")
     door = await house.open()
     asked: list[str] = []
@@ -120,7 +121,7 @@ async def test_an_abort_in_the_middle_of_a_text_asks_no_plugin_about_it(house: H
     assert (said((await door.stored(session))[1]), asked) == ("so far", [])
 
 
-async def test_an_abort_while_plugins_hear_of_an_answer_leaves_it_whole(house: House) -> None:
+async def test_an_abort_while_plugins_hear_of_an_answer_leaves_it_whole(house: Machine) -> None:
     house.says("== turn\ntext: all of it\n")
     door = await house.open()
     told = asyncio.Event()
@@ -139,7 +140,7 @@ async def test_an_abort_while_plugins_hear_of_an_answer_leaves_it_whole(house: H
     assert (answer.error, answer.finish) == (None, "stop")
 
 
-async def test_an_abort_ends_a_command_at_once_and_keeps_what_it_printed(house: House) -> None:
+async def test_an_abort_ends_a_command_at_once_and_keeps_what_it_printed(house: Machine) -> None:
     house.says(SLEEP)
     door = await house.open()
     session = await door.session()
@@ -157,7 +158,7 @@ async def test_an_abort_ends_a_command_at_once_and_keeps_what_it_printed(house: 
     assert isinstance(answer_of(answer).error, MessageAbortedError)
 
 
-async def test_after_an_abort_every_call_has_a_result_in_the_next_request(house: House) -> None:
+async def test_after_an_abort_every_call_has_a_result_in_the_next_request(house: Machine) -> None:
     house.says(SLEEP)
     door = await house.open()
     session = await door.session()
@@ -171,7 +172,7 @@ async def test_after_an_abort_every_call_has_a_result_in_the_next_request(house:
     assert called == answered == ["call_t1_1"]
 
 
-async def test_an_abort_ends_the_wait_for_a_person(house: House) -> None:
+async def test_an_abort_ends_the_wait_for_a_person(house: Machine) -> None:
     house.says('== turn\ntool: bash {"command": "touch ran"}\n')
     house.settings(permission={"bash": "ask"})
     asked = asyncio.Event()
@@ -191,7 +192,7 @@ async def test_an_abort_ends_the_wait_for_a_person(house: House) -> None:
     assert not (house.folder / "ran").exists()
 
 
-async def test_an_abort_between_two_steps_leaves_no_answer_without_an_end(house: House) -> None:
+async def test_an_abort_between_two_steps_leaves_no_answer_without_an_end(house: Machine) -> None:
     house.says('== turn\ntool: bash {"command": "true"}\n\n== turn\ntext: never\n\n== turn\ntext: after\n')
     door = await house.open()
     session = await door.session()
@@ -210,7 +211,7 @@ async def test_an_abort_between_two_steps_leaves_no_answer_without_an_end(house:
     assert answer_of(await door.ask(session, "next")).error is None
 
 
-async def test_a_second_abort_waits_for_the_first_and_spoils_nothing(house: House) -> None:
+async def test_a_second_abort_waits_for_the_first_and_spoils_nothing(house: Machine) -> None:
     house.says("== turn\ntool: slow\n")
     door = await house.open()
     session = await door.session()
@@ -243,7 +244,7 @@ async def test_a_second_abort_waits_for_the_first_and_spoils_nothing(house: Hous
     assert answer_of(answer).time.completed
 
 
-async def test_a_prompt_that_comes_during_an_abort_is_answered(house: House) -> None:
+async def test_a_prompt_that_comes_during_an_abort_is_answered(house: Machine) -> None:
     house.says(SLEEP)
     door = await house.open()
     session = await door.session()
@@ -255,7 +256,7 @@ async def test_a_prompt_that_comes_during_an_abort_is_answered(house: House) -> 
     assert await aborting
 
 
-async def test_a_session_works_after_a_turn_that_broke_down(house: House) -> None:
+async def test_a_session_works_after_a_turn_that_broke_down(house: Machine) -> None:
     """Not a step that fails, but the loop itself: here the agent of a message is not there any more."""
     house.says(ECHO)
     house.settings(agent={"passing": {}})
@@ -271,7 +272,7 @@ async def test_a_session_works_after_a_turn_that_broke_down(house: House) -> Non
     assert said(await door.ask(session, "works", agent="build")) == "works"
 
 
-async def test_closing_the_runtime_ends_its_turns(house: House) -> None:
+async def test_closing_the_runtime_ends_its_turns(house: Machine) -> None:
     house.says(SLEEP)
     door = await house.open()
     session = await door.session()
@@ -287,7 +288,7 @@ async def test_closing_the_runtime_ends_its_turns(house: House) -> None:
 # -- prompts that come while a turn runs -------------------------------------------------------------
 
 
-async def test_a_prompt_while_busy_is_stored_at_once_and_both_get_the_last_answer(house: House) -> None:
+async def test_a_prompt_while_busy_is_stored_at_once_and_both_get_the_last_answer(house: Machine) -> None:
     house.says("""
         == turn
         tool: bash {"command": "until [ -e go ]; do sleep 0.01; done; echo went"}
@@ -311,7 +312,7 @@ async def test_a_prompt_while_busy_is_stored_at_once_and_both_get_the_last_answe
     assert answer_of(one).parent_id == asked[1].info.id
 
 
-async def test_what_a_plugin_says_at_the_end_of_a_turn_is_not_the_answer_to_it(house: House) -> None:
+async def test_what_a_plugin_says_at_the_end_of_a_turn_is_not_the_answer_to_it(house: Machine) -> None:
     house.says(ECHO)
     door = await house.open()
     session = await door.session()
@@ -325,7 +326,7 @@ async def test_what_a_plugin_says_at_the_end_of_a_turn_is_not_the_answer_to_it(h
     assert users(await door.stored(session)) == ["first", "Remember the milk."]
 
 
-async def test_a_prompt_that_comes_while_plugins_end_the_turn_is_answered(house: House) -> None:
+async def test_a_prompt_that_comes_while_plugins_end_the_turn_is_answered(house: Machine) -> None:
     house.says(ECHO)
     door = await house.open()
     session = await door.session()
@@ -340,7 +341,7 @@ async def test_a_prompt_that_comes_while_plugins_end_the_turn_is_answered(house:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_of_many_prompts_at_odd_moments_none_is_left_unanswered(house: House, seed: int) -> None:
+async def test_of_many_prompts_at_odd_moments_none_is_left_unanswered(house: Machine, seed: int) -> None:
     """The last answer must answer the last prompt, whenever the prompts came."""
     house.says(ECHO)
     door = await house.open()
@@ -362,7 +363,7 @@ async def test_of_many_prompts_at_odd_moments_none_is_left_unanswered(house: Hou
     assert await door.runtime.instance.store.holder(session) is None
 
 
-async def test_sessions_run_side_by_side(house: House) -> None:
+async def test_sessions_run_side_by_side(house: Machine) -> None:
     house.says("""
         == turn
         tool: bash {"command": "touch {{user}}; until [ -e a ] && [ -e b ]; do sleep 0.01; done"}

@@ -3,16 +3,16 @@
 from typing import Any
 
 from tests.plugins.hooks.making import event, rule
-from tests.turn import Door, House
 
 from instar.plugins.hooks.config import HookSettings
 from instar.plugins.hooks.evaluate import EvaluationContext, evaluate
 from instar.plugins.hooks.event import HookEvent
 from instar.plugins.hooks.outcome import RuleOutcome
 from instar.plugins.hooks.rule import HookRule
+from instar.testing import Machine, RuntimeUnderTest
 
 
-def means(house: House, door: Door, **settings: Any) -> EvaluationContext:
+def means(house: Machine, door: RuntimeUnderTest, **settings: Any) -> EvaluationContext:
     instance = door.runtime.instance
     return EvaluationContext(
         children=instance.children,
@@ -25,7 +25,7 @@ def means(house: House, door: Door, **settings: Any) -> EvaluationContext:
 
 
 async def asked(
-    house: House, door: Door, evaluator: str, happened: HookEvent | None = None, **keys: Any
+    house: Machine, door: RuntimeUnderTest, evaluator: str, happened: HookEvent | None = None, **keys: Any
 ) -> tuple[RuleOutcome, HookRule]:
     """What a rule says of an event in a new session, not settled; `settings` are ``hook_settings``."""
     settings = keys.pop("settings", {})

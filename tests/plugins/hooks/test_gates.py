@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from tests.plugins.hooks.making import rule
 from tests.plugins.hooks.test_server import CALLS, LOG, answer, arm, ran, seen
-from tests.turn import House, results
 
 from instar.plugin import Invalid, PromptBody
 from instar.plugins.hooks.external import headers_of
 from instar.plugins.hooks.seen import held_back
+from instar.testing import Machine, results
 
 pytest_plugins = ["tests.turn"]
 
@@ -19,7 +19,7 @@ ENDS = """
 """
 
 
-async def test_a_session_start_rule_that_ends_the_session_refuses_every_prompt(house: House) -> None:
+async def test_a_session_start_rule_that_ends_the_session_refuses_every_prompt(house: Machine) -> None:
     arm(house, {"SessionStart": answer(**{"continue": False, "stopReason": "not on this machine"})})
     house.says(ENDS)
     door = await house.open()
@@ -30,7 +30,7 @@ async def test_a_session_start_rule_that_ends_the_session_refuses_every_prompt(h
     assert house.requests() == []
 
 
-async def test_a_persons_next_prompt_begins_with_no_stop_hook_active(house: House) -> None:
+async def test_a_persons_next_prompt_begins_with_no_stop_hook_active(house: Machine) -> None:
     refuse = 'grep -q "\\"stop_hook_active\\": true" || { echo more >&2; exit 2; }'
     arm(house, {"Stop": [LOG, refuse]})
     door, session = await ran(house, ENDS)
@@ -38,7 +38,7 @@ async def test_a_persons_next_prompt_begins_with_no_stop_hook_active(house: Hous
     assert [one["stop_hook_active"] for one in seen(house)] == [False, True, False, True]
 
 
-async def test_a_permission_request_is_told_the_input_that_will_run(house: House) -> None:
+async def test_a_permission_request_is_told_the_input_that_will_run(house: Machine) -> None:
     house.settings(permission={"bash": "ask"})
     rewrite = answer(hookSpecificOutput={"updatedInput": {"command": "echo two > two.txt"}})
     allow = answer(decision="allow").removeprefix("cat > /dev/null; ")
@@ -50,14 +50,14 @@ async def test_a_permission_request_is_told_the_input_that_will_run(house: House
     assert (house.folder / "two.txt").exists()
 
 
-async def test_an_allow_does_not_answer_whether_a_circle_goes_on(house: House) -> None:
+async def test_an_allow_does_not_answer_whether_a_circle_goes_on(house: Machine) -> None:
     arm(house, {"PreToolUse": answer(decision="allow")})
     call = '\n    == turn\n    tool: bash {"command": "echo x >> times.txt"}\n'
     door, session = await ran(house, f"{call * 3}\n    == turn\n    text: done\n")
     assert (house.folder / "times.txt").read_text() == "x\n" * 2, results(await door.stored(session))
 
 
-async def test_a_rewrite_of_a_call_that_another_rule_denies_runs_nothing(house: House) -> None:
+async def test_a_rewrite_of_a_call_that_another_rule_denies_runs_nothing(house: Machine) -> None:
     rewrite: Any = answer(hookSpecificOutput={"updatedInput": {"command": "echo two > two.txt"}})
     arm(house, {"PreToolUse": [rewrite, "exit 2"]}, ".claude/settings.json")
     await ran(house, CALLS)

@@ -10,10 +10,10 @@ from tests import running
 from tests.confinement import remember
 from tests.loopback import Loopback, hang, text
 from tests.plugins.hooks.test_judges import agent, arm, rules
-from tests.turn import Door, House, users
 from tests.waiting import SOON, until
 
 from instar.plugin import Invalid, PromptBody
+from instar.testing import Machine, RuntimeUnderTest, users
 
 pytest_plugins = ["tests.turn", "tests.loopback"]
 
@@ -27,7 +27,7 @@ CALLS = {
 }
 
 
-async def judging(door: Door, session: str, words: str = "go") -> "asyncio.Task[None]":
+async def judging(door: RuntimeUnderTest, session: str, words: str = "go") -> "asyncio.Task[None]":
     """A prompt whose judge has a command running."""
     asking = asyncio.create_task(door.client.prompt_async(session, PromptBody.text(words)))
     async with asyncio.timeout(10):
@@ -49,7 +49,7 @@ async def judging(door: Door, session: str, words: str = "go") -> "asyncio.Task[
         "SubagentStop",
     ],
 )
-async def test_an_abort_ends_the_judge_of_any_event_within_a_second(house: House, name: str) -> None:
+async def test_an_abort_ends_the_judge_of_any_event_within_a_second(house: Machine, name: str) -> None:
     arm(house, rules(name, agent("LOOK", tools=["terminal"])))
     house.settings(hook_settings={"agent_pre_tool_use": True})
     tool, args = CALLS.get(name, ("bash", {"command": "echo hi"}))
@@ -67,7 +67,7 @@ async def test_an_abort_ends_the_judge_of_any_event_within_a_second(house: House
     ]
 
 
-async def test_a_prompt_whose_judge_was_ended_is_not_taken_and_the_next_one_is(house: House) -> None:
+async def test_a_prompt_whose_judge_was_ended_is_not_taken_and_the_next_one_is(house: Machine) -> None:
     arm(house, rules("UserPromptSubmit", agent("LOOK", tools=["terminal"])))
     house.says(
         f'== when "LOOK[\\s\\S]*SECOND"\ntool: decide {{"decision": "allow", "reason": "fine"}}\n{LOOKING}'
@@ -84,7 +84,7 @@ async def test_a_prompt_whose_judge_was_ended_is_not_taken_and_the_next_one_is(h
 
 
 @pytest.mark.slow
-async def test_a_session_whose_start_was_interrupted_is_told_of_again(house: House) -> None:
+async def test_a_session_whose_start_was_interrupted_is_told_of_again(house: Machine) -> None:
     house.says('== when "."\ntext: done\n')
     before = await house.open()
     session = await before.session()
@@ -103,7 +103,7 @@ async def test_a_session_whose_start_was_interrupted_is_told_of_again(house: Hou
     assert "MIND THE GAP" in str(house.requests()[-1]["messages"])
 
 
-async def test_who_sent_a_prompt_and_goes_away_ends_its_judge(house: House) -> None:
+async def test_who_sent_a_prompt_and_goes_away_ends_its_judge(house: Machine) -> None:
     arm(house, rules("UserPromptSubmit", agent("LOOK", tools=["terminal"])))
     house.says(f'{LOOKING}== when "."\ntext: done\n')
     door = await house.open()
@@ -114,7 +114,7 @@ async def test_who_sent_a_prompt_and_goes_away_ends_its_judge(house: House) -> N
     await until(lambda: not running.having("sleep", NAP))
 
 
-async def test_an_instance_that_closes_ends_the_judge_of_a_prompt_first(house: House) -> None:
+async def test_an_instance_that_closes_ends_the_judge_of_a_prompt_first(house: Machine) -> None:
     arm(house, rules("UserPromptSubmit", agent("LOOK", tools=["terminal"])))
     house.says(f'{LOOKING}== when "."\ntext: done\n')
     door = await house.open()
@@ -126,7 +126,7 @@ async def test_an_instance_that_closes_ends_the_judge_of_a_prompt_first(house: H
     assert door.of("hooks.ran")[0].error == "it was interrupted"
 
 
-async def test_an_agent_rule_of_session_end_decides_while_the_instance_closes(house: House) -> None:
+async def test_an_agent_rule_of_session_end_decides_while_the_instance_closes(house: Machine) -> None:
     arm(house, rules("SessionEnd", agent("JUDGE")))
     house.says(
         '== when "JUDGE"\ntool: decide {"decision": "allow", "reason": "fine"}\n== when "."\ntext: done\n'
@@ -141,7 +141,7 @@ async def test_an_agent_rule_of_session_end_decides_while_the_instance_closes(ho
 
 @pytest.mark.slow
 async def test_what_a_prompt_rules_first_answer_took_is_recorded_when_the_second_never_comes(
-    house: House, loopback: Loopback
+    house: Machine, loopback: Loopback
 ) -> None:
     remember(house.environment)
     house.settings(provider=loopback.settings)

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from tests.running import lives
-from tests.turn import PATIENCE, Door, House, calls_of, results, said, users
 from tests.waiting import SOON, until
 
 from instar.plugin import Invalid, PromptBody, Refused, points
 from instar.plugins.evolve.points import HEARTBEAT, HeartbeatInput
+from instar.testing import TIMEOUT, Machine, RuntimeUnderTest, calls_of, results, said, users
 
 pytest_plugins = ["tests.turn"]
 
@@ -21,7 +21,7 @@ LOG = "cat >> seen.jsonl"
 """A command that writes down what it was told."""
 
 
-def arm(house: House, rules: dict[str, Any], name: str = ".instar/hooks.json") -> Path:
+def arm(house: Machine, rules: dict[str, Any], name: str = ".instar/hooks.json") -> Path:
     """Write rules: event to command, or to rules, or to whole groups."""
     groups = {}
     for event, given in rules.items():
@@ -34,7 +34,7 @@ def arm(house: House, rules: dict[str, Any], name: str = ".instar/hooks.json") -
     return path
 
 
-def seen(house: House, name: str = "seen.jsonl") -> list[dict[str, Any]]:
+def seen(house: Machine, name: str = "seen.jsonl") -> list[dict[str, Any]]:
     path = house.folder / name
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
 
@@ -56,7 +56,7 @@ CALLS = """
 """
 
 
-async def ran(house: House, script: str = CALLS, text: str = "go") -> tuple[Door, str]:
+async def ran(house: Machine, script: str = CALLS, text: str = "go") -> tuple[RuntimeUnderTest, str]:
     house.says(script)
     door = await house.open()
     session = await door.session()
@@ -67,7 +67,7 @@ async def ran(house: House, script: str = CALLS, text: str = "go") -> tuple[Door
 # -- before a tool ---------------------------------------------------------------------------------------
 
 
-async def test_a_command_that_exits_with_two_refuses_the_call_and_the_model_reads_why(house: House) -> None:
+async def test_a_command_that_exits_with_two_refuses_the_call_and_the_model_reads_why(house: Machine) -> None:
     arm(house, {"PreToolUse": {"matcher": "bash", "hooks": [{"command": "echo 'not today' >&2; exit 2"}]}})
     door, session = await ran(house)
     assert results(await door.stored(session)) == ["The plugin hooks refused this call: not today"]
@@ -75,7 +75,7 @@ async def test_a_command_that_exits_with_two_refuses_the_call_and_the_model_read
 
 
 @pytest.mark.slow
-async def test_a_rule_is_told_of_the_call_on_stdin_and_in_the_environment(house: House) -> None:
+async def test_a_rule_is_told_of_the_call_on_stdin_and_in_the_environment(house: Machine) -> None:
     house.environment["SOME_API_KEY"] = "secret-value"
     house.environment["PLAIN"] = "plain-value"
     arm(house, {"pre_tool_use": [LOG, "env > env.txt; pwd > pwd.txt"]})
@@ -101,7 +101,7 @@ async def test_a_rule_is_told_of_the_call_on_stdin_and_in_the_environment(house:
     assert (house.folder / "pwd.txt").read_text().strip() == str(house.folder)
 
 
-async def test_a_rewritten_input_is_what_runs(house: House) -> None:
+async def test_a_rewritten_input_is_what_runs(house: Machine) -> None:
     specific = {"hookEventName": "PreToolUse", "updatedInput": {"command": "echo two > two.txt"}}
     arm(house, {"PreToolUse": answer(hookSpecificOutput=specific)}, ".claude/settings.json")
     door, session = await ran(house)
@@ -111,7 +111,7 @@ async def test_a_rewritten_input_is_what_runs(house: House) -> None:
     assert not (house.folder / "one.txt").exists()
 
 
-async def test_a_rewrite_that_the_tools_schema_refuses_refuses_the_call(house: House) -> None:
+async def test_a_rewrite_that_the_tools_schema_refuses_refuses_the_call(house: Machine) -> None:
     arm(house, {"PreToolUse": answer(hookSpecificOutput={"updatedInput": {"command": 5}})})
     door, session = await ran(house)
     (result,) = results(await door.stored(session))
@@ -121,7 +121,7 @@ async def test_a_rewrite_that_the_tools_schema_refuses_refuses_the_call(house: H
 
 @pytest.mark.parametrize("tool", ["bash", "todowrite"])
 async def test_ask_puts_the_call_to_a_person_who_sees_why_though_the_rules_allow_it(
-    house: House, tool: str
+    house: Machine, tool: str
 ) -> None:
     arguments = {"bash": '{"command": "true"}', "todowrite": '{"todos": []}'}
     arm(house, {"PreToolUse": answer(decision="ask", reason="is this meant?")})
@@ -146,7 +146,7 @@ async def test_ask_puts_the_call_to_a_person_who_sees_why_though_the_rules_allow
 
 @pytest.mark.slow
 async def test_what_a_rule_asks_about_an_answer_for_always_does_not_answer_the_next_time(
-    house: House,
+    house: Machine,
 ) -> None:
     arm(house, {"PreToolUse": answer(decision="ask", reason="is this meant?")})
     house.says("""
@@ -172,7 +172,7 @@ async def test_what_a_rule_asks_about_an_answer_for_always_does_not_answer_the_n
 
 @pytest.mark.parametrize(("permission", "outcome"), [("ask", "completed"), ("deny", "error")])
 async def test_allow_answers_a_question_and_never_takes_a_deny_away(
-    house: House, permission: str, outcome: str
+    house: Machine, permission: str, outcome: str
 ) -> None:
     arm(house, {"PreToolUse": answer(hookSpecificOutput={"permissionDecision": "allow"})})
     house.settings(permission={"bash": {"*": "allow", "echo *": permission}})
@@ -182,7 +182,7 @@ async def test_allow_answers_a_question_and_never_takes_a_deny_away(
 
 
 @pytest.mark.slow
-async def test_what_one_rule_asks_about_no_other_allows(house: House) -> None:
+async def test_what_one_rule_asks_about_no_other_allows(house: Machine) -> None:
     arm(
         house,
         {
@@ -197,7 +197,7 @@ async def test_what_one_rule_asks_about_no_other_allows(house: House) -> None:
 
 
 async def test_continue_false_refuses_the_call_and_ends_the_turn_but_not_in_openhands_files(
-    house: House,
+    house: Machine,
 ) -> None:
     stopping = answer(**{"continue": False, "stopReason": "enough for today"})
     arm(house, {"PreToolUse": stopping}, ".claude/settings.json")
@@ -211,7 +211,7 @@ async def test_continue_false_refuses_the_call_and_ends_the_turn_but_not_in_open
     assert said(await door.ask(session, "and now?")) == "done again"
 
 
-async def test_continue_false_of_openhands_refuses_this_one_thing(house: House) -> None:
+async def test_continue_false_of_openhands_refuses_this_one_thing(house: Machine) -> None:
     arm(house, {"pre_tool_use": answer(**{"continue": False})}, ".openhands/hooks.json")
     door, session = await ran(house)
     assert said((await door.stored(session))[-1]) == "done"
@@ -221,7 +221,7 @@ async def test_continue_false_of_openhands_refuses_this_one_thing(house: House) 
 # -- after a tool ----------------------------------------------------------------------------------------
 
 
-async def test_what_a_rule_says_after_a_call_stands_beside_its_result(house: House) -> None:
+async def test_what_a_rule_says_after_a_call_stands_beside_its_result(house: Machine) -> None:
     arm(
         house,
         {
@@ -245,14 +245,14 @@ async def test_what_a_rule_says_after_a_call_stands_beside_its_result(house: Hou
     assert told["duration_ms"] >= 0
 
 
-async def test_a_rule_may_replace_what_the_model_reads_of_a_call(house: House) -> None:
+async def test_a_rule_may_replace_what_the_model_reads_of_a_call(house: Machine) -> None:
     arm(house, {"PostToolUse": answer(hookSpecificOutput={"updatedToolOutput": {"told": "less"}})})
     door, session = await ran(house)
     assert results(await door.stored(session)) == ['{"told": "less"}']
 
 
 @pytest.mark.slow
-async def test_a_failed_call_is_an_event_of_its_own_and_a_refused_one_is_none(house: House) -> None:
+async def test_a_failed_call_is_an_event_of_its_own_and_a_refused_one_is_none(house: Machine) -> None:
     arm(
         house,
         {
@@ -282,7 +282,7 @@ async def test_a_failed_call_is_an_event_of_its_own_and_a_refused_one_is_none(ho
 
 
 @pytest.mark.slow
-async def test_a_refused_prompt_is_never_saved_and_reaches_no_model(house: House) -> None:
+async def test_a_refused_prompt_is_never_saved_and_reaches_no_model(house: Machine) -> None:
     arm(house, {"UserPromptSubmit": 'grep -q secret && { echo "no secrets" >&2; exit 2; }; exit 0'})
     house.says(CALLS)
     door = await house.open()
@@ -295,7 +295,7 @@ async def test_a_refused_prompt_is_never_saved_and_reaches_no_model(house: House
 
 
 async def test_contexts_of_a_prompt_and_of_the_session_stand_in_the_first_request_and_stay(
-    house: House,
+    house: Machine,
 ) -> None:
     arm(house, {"SessionStart": ["echo from the start", LOG], "UserPromptSubmit": "echo from the prompt"})
     await ran(house)
@@ -308,7 +308,7 @@ async def test_contexts_of_a_prompt_and_of_the_session_stand_in_the_first_reques
 
 
 @pytest.mark.slow
-async def test_a_session_that_goes_on_elsewhere_is_a_resume_and_its_end_is_told(house: House) -> None:
+async def test_a_session_that_goes_on_elsewhere_is_a_resume_and_its_end_is_told(house: Machine) -> None:
     arm(house, {"SessionStart": LOG, "SessionEnd": LOG})
     door, session = await ran(house)
     await door.runtime.close()
@@ -329,7 +329,7 @@ async def test_a_session_that_goes_on_elsewhere_is_a_resume_and_its_end_is_told(
 ENDLESS = '== when ".*"\ntext: I am done.\n'
 
 
-async def test_a_refusing_stop_rule_makes_the_turn_go_on_with_its_reason(house: House) -> None:
+async def test_a_refusing_stop_rule_makes_the_turn_go_on_with_its_reason(house: Machine) -> None:
     arm(
         house,
         {"stop": [LOG, 'grep -q "\\"stop_hook_active\\": true" || { echo "write the test" >&2; exit 2; }']},
@@ -344,7 +344,7 @@ async def test_a_refusing_stop_rule_makes_the_turn_go_on_with_its_reason(house: 
 
 
 @pytest.mark.slow
-async def test_a_stop_rule_that_always_refuses_is_heard_eight_times_and_then_said_so(house: House) -> None:
+async def test_a_stop_rule_that_always_refuses_is_heard_eight_times_and_then_said_so(house: Machine) -> None:
     arm(house, {"Stop": "echo more >&2; exit 2", "UserPromptSubmit": LOG})
     door, session = await ran(house, ENDLESS)
     assert len(users(await door.stored(session))) == 9
@@ -376,7 +376,7 @@ TASK = """
 
 
 @pytest.mark.slow
-async def test_hooks_fire_in_sub_agents_and_name_them(house: House) -> None:
+async def test_hooks_fire_in_sub_agents_and_name_them(house: Machine) -> None:
     arm(
         house,
         {
@@ -412,7 +412,7 @@ async def test_hooks_fire_in_sub_agents_and_name_them(house: House) -> None:
 # -- the rest --------------------------------------------------------------------------------------------
 
 
-async def test_before_and_after_a_summary(house: House) -> None:
+async def test_before_and_after_a_summary(house: Machine) -> None:
     arm(
         house,
         {
@@ -432,7 +432,7 @@ async def test_before_and_after_a_summary(house: House) -> None:
     assert not (house.folder / "auto").exists()
 
 
-async def test_a_notification_tells_that_a_person_is_waited_for(house: House) -> None:
+async def test_a_notification_tells_that_a_person_is_waited_for(house: Machine) -> None:
     arm(house, {"Notification": LOG})
     house.settings(permission={"bash": "ask"})
     door, _ = await ran(house)
@@ -460,7 +460,7 @@ async def test_a_notification_tells_that_a_person_is_waited_for(house: House) ->
         ("true", False),
     ],
 )
-async def test_a_rule_answers_in_a_persons_place(house: House, rule: str, runs: bool) -> None:
+async def test_a_rule_answers_in_a_persons_place(house: Machine, rule: str, runs: bool) -> None:
     arm(house, {"PermissionRequest": rule})
     house.settings(permission={"bash": "ask"})
     await ran(house)
@@ -468,7 +468,7 @@ async def test_a_rule_answers_in_a_persons_place(house: House, rule: str, runs: 
 
 
 @pytest.mark.slow
-async def test_once_is_once_in_a_session_also_after_a_restart(house: House) -> None:
+async def test_once_is_once_in_a_session_also_after_a_restart(house: Machine) -> None:
     arm(house, {"UserPromptSubmit": {"command": LOG, "once": True}})
     door, session = await ran(house, ENDLESS)
     await door.ask(session, "more")
@@ -481,7 +481,7 @@ async def test_once_is_once_in_a_session_also_after_a_restart(house: House) -> N
 
 
 @pytest.mark.slow
-async def test_an_async_rule_delays_nothing_and_ends_with_the_instance(house: House) -> None:
+async def test_an_async_rule_delays_nothing_and_ends_with_the_instance(house: Machine) -> None:
     arm(house, {"Stop": {"command": "echo $$ > pid; sleep 60", "async": True}})
     door, _ = await ran(house, ENDLESS)
     pid = await written(house.folder / "pid")
@@ -490,14 +490,14 @@ async def test_an_async_rule_delays_nothing_and_ends_with_the_instance(house: Ho
     await until(lambda: not lives(pid))
 
 
-async def test_a_message_for_the_person_is_published_with_the_run(house: House) -> None:
+async def test_a_message_for_the_person_is_published_with_the_run(house: Machine) -> None:
     arm(house, {"Stop": answer(systemMessage="look at the log")})
     door, _ = await ran(house, ENDLESS)
     (one,) = door.of("hooks.ran")
     assert (one.messages, one.action, one.code, one.undecided) == (["look at the log"], "none", 0, False)
 
 
-async def test_each_run_is_recorded_in_the_session_and_the_record_goes_with_it(house: House) -> None:
+async def test_each_run_is_recorded_in_the_session_and_the_record_goes_with_it(house: Machine) -> None:
     path = arm(house, {"Stop": ["echo no >&2; exit 1"], "Stpo": "true"})
     door, session = await ran(house, ENDLESS)
     record = door.runtime.instance.paths.of_plugin("hooks") / "sessions" / f"{session}.jsonl"
@@ -512,7 +512,7 @@ async def test_each_run_is_recorded_in_the_session_and_the_record_goes_with_it(h
     assert not record.exists()
 
 
-async def test_the_model_cannot_rewrite_the_rules_that_hold_it(house: House) -> None:
+async def test_the_model_cannot_rewrite_the_rules_that_hold_it(house: Machine) -> None:
     path = arm(house, {"PreToolUse": {"matcher": "webfetch", "hooks": [{"command": "exit 2"}]}})
     before = path.read_text()
     door, session = await ran(
@@ -540,7 +540,7 @@ async def test_the_model_cannot_rewrite_the_rules_that_hold_it(house: House) -> 
     ],
 )
 async def test_the_model_cannot_rewrite_the_program_of_a_rule_that_holds_it(
-    house: House, command: str
+    house: Machine, command: str
 ) -> None:
     program = house.folder / "checks/guard.sh"
     program.parent.mkdir()
@@ -564,7 +564,7 @@ async def test_the_model_cannot_rewrite_the_program_of_a_rule_that_holds_it(
     assert (house.folder / "checks/more").exists()
 
 
-async def test_rules_that_a_person_changed_hold_from_the_next_start_and_that_is_said(house: House) -> None:
+async def test_rules_that_a_person_changed_hold_from_the_next_start_and_that_is_said(house: Machine) -> None:
     path = arm(house, {"UserPromptSubmit": LOG})
     door, _ = await ran(house, ENDLESS)
     path.write_text("{}")
@@ -574,7 +574,7 @@ async def test_rules_that_a_person_changed_hold_from_the_next_start_and_that_is_
 
 
 @pytest.mark.slow
-async def test_rules_of_settings_agents_and_plugins_hold_beside_those_of_files(house: House) -> None:
+async def test_rules_of_settings_agents_and_plugins_hold_beside_those_of_files(house: Machine) -> None:
     group = [{"hooks": [{"command": "echo settings >> seen"}]}]
     house.settings(hooks={"UserPromptSubmit": group})
     arm(house, {"UserPromptSubmit": "echo file >> seen"})
@@ -610,7 +610,7 @@ async def test_rules_of_settings_agents_and_plugins_hold_beside_those_of_files(h
     assert (house.folder / "seen").read_text().split()[len(lines) :].count("agent") == 1
 
 
-async def test_the_rules_of_a_folder_that_nobody_trusts_do_not_run_and_that_is_said(house: House) -> None:
+async def test_the_rules_of_a_folder_that_nobody_trusts_do_not_run_and_that_is_said(house: Machine) -> None:
     house.environment["INSTAR_TRUST"] = "none"
     arm(house, {"UserPromptSubmit": LOG})
     (house.home).mkdir(parents=True, exist_ok=True)
@@ -620,7 +620,7 @@ async def test_the_rules_of_a_folder_that_nobody_trusts_do_not_run_and_that_is_s
     assert "nobody trusted the folder" in " ".join(door.of("hooks.armed")[0].problems)
 
 
-async def test_without_a_rule_no_hook_point_is_listened_to(house: House) -> None:
+async def test_without_a_rule_no_hook_point_is_listened_to(house: Machine) -> None:
     arm(house, {})
     door, _ = await ran(house)
     assert door.runtime.instance.plugins.names == ["hooks"]
@@ -629,12 +629,12 @@ async def test_without_a_rule_no_hook_point_is_listened_to(house: House) -> None
     assert door.of("hooks.armed") == []
 
 
-async def test_the_plugin_is_not_loaded_where_nothing_names_a_rule(house: House) -> None:
+async def test_the_plugin_is_not_loaded_where_nothing_names_a_rule(house: Machine) -> None:
     door, _ = await ran(house)
     assert door.runtime.instance.plugins.names == []
 
 
-async def test_rules_that_cannot_be_armed_let_nothing_through(house: House) -> None:
+async def test_rules_that_cannot_be_armed_let_nothing_through(house: Machine) -> None:
     house.plugin("""
         async def mine(input, options):
             def broken(**places):
@@ -651,7 +651,7 @@ async def test_rules_that_cannot_be_armed_let_nothing_through(house: House) -> N
 
 
 @pytest.mark.slow
-async def test_a_script_finds_the_conversation_where_its_payload_says(house: House) -> None:
+async def test_a_script_finds_the_conversation_where_its_payload_says(house: Machine) -> None:
     arm(
         house,
         {
@@ -676,7 +676,7 @@ async def test_a_script_finds_the_conversation_where_its_payload_says(house: Hou
     assert not any(path.exists() for path in folders)
 
 
-async def test_rules_of_claude_code_run_side_by_side_and_are_weighed_in_their_order(house: House) -> None:
+async def test_rules_of_claude_code_run_side_by_side_and_are_weighed_in_their_order(house: Machine) -> None:
     # Each waits for the other: one after the other they would never end.
     waits = "touch {0}; while ! test -e {1}; do sleep 0.01; done; echo {0}"
     arm(
@@ -690,7 +690,7 @@ async def test_rules_of_claude_code_run_side_by_side_and_are_weighed_in_their_or
 
 
 @pytest.mark.parametrize("file", [".instar/hooks.json", ".openhands/hooks.json"])
-async def test_other_rules_run_one_after_the_other_until_one_refuses(house: House, file: str) -> None:
+async def test_other_rules_run_one_after_the_other_until_one_refuses(house: Machine, file: str) -> None:
     arm(
         house,
         {"PreToolUse": ["sleep 0.1; echo 1 >> order", "echo 2 >> order; exit 2", "echo 3 >> order"]},
@@ -701,14 +701,14 @@ async def test_other_rules_run_one_after_the_other_until_one_refuses(house: Hous
 
 
 @pytest.mark.slow
-async def test_async_rules_are_bounded_in_number_and_what_is_not_started_is_said(house: House) -> None:
+async def test_async_rules_are_bounded_in_number_and_what_is_not_started_is_said(house: Machine) -> None:
     arm(house, {"Stop": [{"command": "sleep 60", "async": True}] * 18})
     door, _ = await ran(house, ENDLESS)
     await door.until(lambda event: event.type == "hooks.ran" and len(door.of("hooks.ran")) == 2)
     assert {one.error for one in door.of("hooks.ran")} == {"not started: 16 async rules run already"}
 
 
-async def test_aborting_the_turn_ends_a_rule_and_its_program_within_a_second(house: House) -> None:
+async def test_aborting_the_turn_ends_a_rule_and_its_program_within_a_second(house: Machine) -> None:
     arm(house, {"PreToolUse": "echo $$ > pid; sleep 60"})
     house.says(CALLS)
     door = await house.open()
@@ -724,13 +724,13 @@ async def test_aborting_the_turn_ends_a_rule_and_its_program_within_a_second(hou
 
 async def written(path: Path) -> int:
     """Wait for the number that a program writes into a file."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while not path.exists() or not path.read_text().strip():
             await asyncio.sleep(0.01)
     return int(path.read_text())
 
 
-async def test_a_call_that_a_tool_makes_is_judged_as_one_of_the_models(house: House) -> None:
+async def test_a_call_that_a_tool_makes_is_judged_as_one_of_the_models(house: Machine) -> None:
     house.plugin("""
         from instar.plugin import Tool
 
@@ -758,7 +758,7 @@ async def test_a_call_that_a_tool_makes_is_judged_as_one_of_the_models(house: Ho
     assert (house.folder / "two.txt").exists()
 
 
-async def test_a_rule_may_leave_a_heartbeat_out(house: House) -> None:
+async def test_a_rule_may_leave_a_heartbeat_out(house: Machine) -> None:
     arm(house, {"Heartbeat": [LOG, "grep -q noisy && { echo 'quiet hours' >&2; exit 2; }; exit 0"]})
     house.says(ENDLESS)
     door = await house.open()

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from tests.plugins.self.room import SECRETS
-from tests.turn import Door, House, results
 
 from instar.plugin import Value
+from instar.testing import Machine, RuntimeUnderTest, results
 
 pytest_plugins = ["tests.turn"]
 
@@ -37,7 +37,7 @@ def turn(*lines: str) -> str:
     return "    == turn\n" + "".join(lines) + "\n"
 
 
-async def opened(house: House, *turns: str, on: Any = True, **settings: Any) -> Door:
+async def opened(house: Machine, *turns: str, on: Any = True, **settings: Any) -> RuntimeUnderTest:
     house.says("".join([*turns, turn("    text: done\n")]))
     house.plugin(MINE)
     house.settings(tools={"self_evolution": on} if on is not None else {}, **settings)
@@ -45,7 +45,7 @@ async def opened(house: House, *turns: str, on: Any = True, **settings: Any) -> 
 
 
 @pytest.mark.slow
-async def test_nanobots_examples_for_sub_agents_answer_as_they_are_printed(house: House) -> None:
+async def test_nanobots_examples_for_sub_agents_answer_as_they_are_printed(house: Machine) -> None:
     """All others, with the rooms of the core, are in `tests/e2e/test_self_examples.py`."""
     key = {"session_key": "weixin:user123"}
     story = [
@@ -64,7 +64,7 @@ async def test_nanobots_examples_for_sub_agents_answer_as_they_are_printed(house
 
 @pytest.mark.slow
 async def test_a_tool_that_was_taken_away_is_not_in_the_next_request_and_answers_unknown(
-    house: House,
+    house: Machine,
 ) -> None:
     door = await opened(
         house,
@@ -91,7 +91,7 @@ async def test_a_tool_that_was_taken_away_is_not_in_the_next_request_and_answers
 
 
 @pytest.mark.slow
-async def test_a_rule_about_taking_a_tool_away_holds_whatever_the_tool_is_called_by(house: House) -> None:
+async def test_a_rule_about_taking_a_tool_away_holds_whatever_the_tool_is_called_by(house: Machine) -> None:
     door = await opened(
         house,
         turn(call(action="manage_tool", name="websearch", manage_action="unregister")),
@@ -112,21 +112,21 @@ def names(request: dict[str, Any]) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("on", [None, False])
-async def test_without_the_switch_there_is_no_such_tool(house: House, on: Any) -> None:
+async def test_without_the_switch_there_is_no_such_tool(house: Machine, on: Any) -> None:
     door = await opened(house, turn(call(action="inspect")), on=on, plugin=["self"])
     session = await door.session()
     await door.ask(session, "go")
     assert "unavailable tool 'self'" in results(await door.stored(session))[0]
 
 
-async def test_the_switch_is_no_name_of_a_tool(house: House) -> None:
+async def test_the_switch_is_no_name_of_a_tool(house: Machine) -> None:
     door = await opened(house)
     rules = [rule for agent in door.runtime.instance.agents.all() for rule in agent.permission]
     assert "self_evolution" not in [rule.permission for rule in rules]
 
 
 @pytest.mark.slow
-async def test_a_change_is_an_event_with_its_session_and_its_call(house: House) -> None:
+async def test_a_change_is_an_event_with_its_session_and_its_call(house: Machine) -> None:
     door = await opened(house, turn(call(action="modify", key="max_iterations", value=80)))
     session = await door.session()
     answer = await door.ask(session, "go")
@@ -139,7 +139,7 @@ async def test_a_change_is_an_event_with_its_session_and_its_call(house: House) 
 
 
 @pytest.mark.slow
-async def test_rules_and_hooks_decide_on_what_is_called_and_set(house: House) -> None:
+async def test_rules_and_hooks_decide_on_what_is_called_and_set(house: Machine) -> None:
     seen = []
 
     async def before(given: Any, output: Any) -> None:
@@ -165,7 +165,7 @@ async def test_rules_and_hooks_decide_on_what_is_called_and_set(house: House) ->
 
 
 @pytest.mark.slow
-async def test_the_watchdog_looks_before_each_step_and_each_call(house: House) -> None:
+async def test_the_watchdog_looks_before_each_step_and_each_call(house: Machine) -> None:
     async def break_it(given: Any, output: Any) -> None:
         if given.step == 1:
             room.put(given.session_id, "max_iterations", 1_000_000)
@@ -185,7 +185,7 @@ async def test_the_watchdog_looks_before_each_step_and_each_call(house: House) -
 
 
 @pytest.mark.slow
-async def test_what_goes_out_of_range_within_a_step_is_reset_before_its_next_call(house: House) -> None:
+async def test_what_goes_out_of_range_within_a_step_is_reset_before_its_next_call(house: Machine) -> None:
     door = await opened(house, turn("    tool: web_search {}\n"))
     (view,) = [one for one in door.runtime.registry.views.values() if one.name == "parameters"]
     value = view.children["max_iterations"]
@@ -207,7 +207,7 @@ async def test_what_goes_out_of_range_within_a_step_is_reset_before_its_next_cal
 
 
 @pytest.mark.slow
-async def test_a_sub_agent_gets_a_copy_and_does_not_reach_its_caller(house: House) -> None:
+async def test_a_sub_agent_gets_a_copy_and_does_not_reach_its_caller(house: Machine) -> None:
     task = {"description": "look", "prompt": "child work", "subagent_type": "general"}
     door = await opened(
         house,
@@ -237,7 +237,7 @@ async def test_a_sub_agent_gets_a_copy_and_does_not_reach_its_caller(house: Hous
 
 
 @pytest.mark.slow
-async def test_no_secret_of_a_room_or_the_environment_leaves_by_any_door(house: House) -> None:
+async def test_no_secret_of_a_room_or_the_environment_leaves_by_any_door(house: Machine) -> None:
     house.environment["MY_API_KEY"] = "sk-ENVIRONMENT-1234"
     door = await opened(
         house,
@@ -261,7 +261,7 @@ async def test_no_secret_of_a_room_or_the_environment_leaves_by_any_door(house: 
 
 
 @pytest.mark.slow
-async def test_what_was_done_in_a_session_is_counted_and_forgotten_with_it(house: House) -> None:
+async def test_what_was_done_in_a_session_is_counted_and_forgotten_with_it(house: Machine) -> None:
     door = await opened(
         house,
         turn(
@@ -284,7 +284,7 @@ async def test_what_was_done_in_a_session_is_counted_and_forgotten_with_it(house
 
 
 @pytest.mark.slow
-async def test_the_example_of_a_plugin_s_view_can_be_looked_at_set_and_called(house: House) -> None:
+async def test_the_example_of_a_plugin_s_view_can_be_looked_at_set_and_called(house: Machine) -> None:
     text = (Path(__file__).parents[3] / "docs" / "plugins.md").read_text("utf-8")
     shown = r"^```python file=\.instar/plugins/shelf\.py\n(.*?)^```$"
     (source,) = re.findall(shown, text, re.MULTILINE | re.DOTALL)

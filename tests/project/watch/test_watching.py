@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.turn import PATIENCE, Door, House, said
 from tests.waiting import until
 
 from instar.api.project import ProjectBody
 from instar.project.projects import Projects
+from instar.testing import TIMEOUT, Machine, RuntimeUnderTest, said
 
 pytest_plugins = ["tests.turn"]
 
@@ -33,7 +33,7 @@ def committed(folder: Path) -> None:
     git(folder, "commit", "-qm", "first")
 
 
-async def watched(house: House) -> Door:
+async def watched(house: Machine) -> RuntimeUnderTest:
     """Open the house, listen, and return once changes are heard."""
     door = await house.open()
     door.runtime.watch()
@@ -43,15 +43,15 @@ async def watched(house: House) -> Door:
     return door
 
 
-async def heard(door: Door, act: Any, path: Path) -> None:
+async def heard(door: RuntimeUnderTest, act: Any, path: Path) -> None:
     """Act again and again until a change of `path` is heard: the watch begins at a time of its own."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while str(path) not in [told.file for told in door.of(WATCHED)]:
             act()
             await asyncio.sleep(0.05)
 
 
-async def told(door: Door, path: Path, kind: str) -> None:
+async def told(door: RuntimeUnderTest, path: Path, kind: str) -> None:
     await door.until(
         lambda event: (
             event.type == WATCHED and (event.properties.file, event.properties.event) == (str(path), kind)
@@ -59,18 +59,18 @@ async def told(door: Door, path: Path, kind: str) -> None:
     )
 
 
-async def settled(door: Door, folder: Path) -> None:
+async def settled(door: RuntimeUnderTest, folder: Path) -> None:
     """Return when all that happened before was told."""
     mark = folder / f"mark-{os.urandom(4).hex()}"
     mark.write_text("x")
     await told(door, mark, "add")
 
 
-def kinds(door: Door, path: Path) -> list[str]:
+def kinds(door: RuntimeUnderTest, path: Path) -> list[str]:
     return [one.event for one in door.of(WATCHED) if one.file == str(path)]
 
 
-async def test_a_file_that_is_added_changed_and_removed_is_told_each_time(house: House) -> None:
+async def test_a_file_that_is_added_changed_and_removed_is_told_each_time(house: Machine) -> None:
     door = await watched(house)
     path = house.folder / "a.txt"
     for act, kind in (
@@ -82,7 +82,9 @@ async def test_a_file_that_is_added_changed_and_removed_is_told_each_time(house:
         await told(door, path, kind)
 
 
-async def test_a_file_replaced_by_a_rename_is_a_change_and_the_temporary_one_is_nothing(house: House) -> None:
+async def test_a_file_replaced_by_a_rename_is_a_change_and_the_temporary_one_is_nothing(
+    house: Machine,
+) -> None:
     path, beside = house.folder / "a.txt", house.folder / "a.new"
     path.write_text("1")
     door = await watched(house)
@@ -97,7 +99,7 @@ async def test_a_file_replaced_by_a_rename_is_a_change_and_the_temporary_one_is_
 
 
 @pytest.mark.slow
-async def test_new_folders_are_watched_too_and_one_that_was_made_again(house: House) -> None:
+async def test_new_folders_are_watched_too_and_one_that_was_made_again(house: Machine) -> None:
     door = await watched(house)
     deep = house.folder / "one" / "two"
     for text in ("1", "2"):
@@ -112,7 +114,7 @@ async def test_new_folders_are_watched_too_and_one_that_was_made_again(house: Ho
         door.heard.clear()
 
 
-async def test_what_machines_make_and_what_is_ignored_is_not_told(house: House) -> None:
+async def test_what_machines_make_and_what_is_ignored_is_not_told(house: Machine) -> None:
     committed(house.folder)
     (house.folder / ".gitignore").write_text("large/\n*.secret\n")
     house.settings(watcher={"ignore": ["*.log", "docs/"]})
@@ -129,7 +131,7 @@ async def test_what_machines_make_and_what_is_ignored_is_not_told(house: House) 
     assert {path for path in paths if not path.startswith(("ready", "mark"))} == {"src/own.secret"}
 
 
-async def test_a_link_out_of_the_project_is_not_followed(house: House, tmp_path: Path) -> None:
+async def test_a_link_out_of_the_project_is_not_followed(house: Machine, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (house.folder / "way").symlink_to(outside)
@@ -140,7 +142,7 @@ async def test_a_link_out_of_the_project_is_not_followed(house: House, tmp_path:
 
 
 @pytest.mark.slow
-async def test_a_storm_of_changes_is_told_by_folder(house: House, tmp_path: Path) -> None:
+async def test_a_storm_of_changes_is_told_by_folder(house: Machine, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     for number in range(1500):
         path = outside / f"d{number % 5}" / f"{number}.txt"
@@ -154,7 +156,7 @@ async def test_a_storm_of_changes_is_told_by_folder(house: House, tmp_path: Path
     assert len([one for one in door.of(WATCHED) if one.file.startswith(str(inside))]) == 5
 
 
-async def test_another_branch_is_told_and_a_head_without_one(house: House) -> None:
+async def test_another_branch_is_told_and_a_head_without_one(house: Machine) -> None:
     committed(house.folder)
     git(house.folder, "branch", "other")
     door = await watched(house)
@@ -168,7 +170,7 @@ async def test_another_branch_is_told_and_a_head_without_one(house: House) -> No
     assert [one.branch for one in door.of("vcs.branch.updated")] == ["other", None, "main"]
 
 
-async def test_a_linked_worktrees_branch_is_its_own(house: House, tmp_path: Path) -> None:
+async def test_a_linked_worktrees_branch_is_its_own(house: Machine, tmp_path: Path) -> None:
     committed(house.folder)
     git(house.folder, "worktree", "add", "-q", "-b", "side", str(tmp_path / "linked"))
     house.folder = tmp_path / "linked"
@@ -179,7 +181,7 @@ async def test_a_linked_worktrees_branch_is_its_own(house: House, tmp_path: Path
 
 
 async def test_a_project_is_told_when_it_is_new_and_when_its_worktree_moved(
-    house: House, tmp_path: Path
+    house: Machine, tmp_path: Path
 ) -> None:
     committed(house.folder)
     first = await house.open()
@@ -200,7 +202,7 @@ async def test_a_project_is_told_when_it_is_new_and_when_its_worktree_moved(
 
 
 async def test_a_folder_that_is_gone_is_named_and_everything_else_goes_on(
-    house: House, caplog: pytest.LogCaptureFixture
+    house: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
     house.says("== turn\ntext: still here\n")
     inner = house.folder / "inner"
@@ -210,19 +212,19 @@ async def test_a_folder_that_is_gone_is_named_and_everything_else_goes_on(
     door = await watched(house)
     shutil.rmtree(inner)
     await told(door, inner / "a.txt", "unlink")
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while f"not watched any more directory={inner}: {inner} is gone" not in caplog.text:
             await asyncio.sleep(0.01)
     assert said(await door.ask(await door.session(), "hi")) == "still here"
     assert caplog.text.count("not watched any more") == 1
 
 
-async def test_a_home_is_not_watched(house: House, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_home_is_not_watched(house: Machine, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "instar.watch")
     house.folder = Path(house.environment["HOME"])
     door = await house.open()
     door.runtime.watch()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while f"not watched directory={house.folder}: it holds a whole home" not in caplog.text:
             await asyncio.sleep(0.01)
     # One of an earlier test may be about to end; that of a home would go on.
@@ -230,7 +232,7 @@ async def test_a_home_is_not_watched(house: House, caplog: pytest.LogCaptureFixt
 
 
 @pytest.mark.slow
-async def test_a_plugin_that_hears_events_is_told_of_files_and_the_end(house: House) -> None:
+async def test_a_plugin_that_hears_events_is_told_of_files_and_the_end(house: Machine) -> None:
     house.plugin("""
         import json
 
@@ -254,7 +256,7 @@ async def test_a_plugin_that_hears_events_is_told_of_files_and_the_end(house: Ho
     assert seen[-1]["properties"] == {"directory": str(house.folder)}
 
 
-async def test_nothing_is_watched_where_nobody_listens(house: House) -> None:
+async def test_nothing_is_watched_where_nobody_listens(house: Machine) -> None:
     house.says("== turn\ntext: hi\n")
     door = await house.open()
     await door.ask(await door.session(), "hi")

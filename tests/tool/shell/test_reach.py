@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.turn import House, results
 
 from instar.settings.permission import DOUBT
+from instar.testing import Machine, results
 from instar.tool import bash
 
 pytest_plugins = ["tests.turn"]
@@ -206,7 +206,7 @@ def test_paths_are_relative_to_the_workdir(ctx: Any, place: Path) -> None:
     ],
 )
 async def test_a_session_refuses_what_the_rules_do_not_allow(
-    house: House, tmp_path: Path, permission: Any, command: str, said: str
+    house: Machine, tmp_path: Path, permission: Any, command: str, said: str
 ) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
