@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.plugins.self.test_adversarial import ALONE, LEAVES
 
 from instar.plugin import Branch, Method, Tool, Value
-from instar.plugins.self.actions import ACTIONS
+from instar.plugins.self.tool import ACTIONS
 from instar.plugins.self.tree import SelfTree
 from instar.testing import TIMEOUT, Machine, RuntimeUnderTest
 

@@ -12,10 +12,9 @@ from tests.plugins.hooks.judging import asked, means
 from tests.plugins.hooks.making import event, rule
 from tests.waiting import SOON
 
-from instar.plugins.hooks.context import file, history_text
 from instar.plugins.hooks.evaluate import evaluate
 from instar.plugins.hooks.event import HookEvent
-from instar.plugins.hooks.judge import tools
+from instar.plugins.hooks.judge import file, history_text, tools
 from instar.plugins.hooks.outcome import settle
 from instar.testing import Machine
 

@@ -8,7 +8,7 @@ from tests.plugins.hooks.test_server import CALLS, LOG, answer, arm, ran, seen
 
 from instar.plugin import Invalid, PromptBody
 from instar.plugins.hooks.external import headers_of
-from instar.plugins.hooks.seen import held_back
+from instar.plugins.hooks.sources import held_back
 from instar.testing import Machine, results
 
 pytest_plugins = ["tests.turn"]

@@ -6,8 +6,7 @@ import time
 import pytest
 from tests.plugins.hooks.making import rule
 
-from instar.plugins.hooks.outcome import settle
-from instar.plugins.hooks.verdict import read_verdict
+from instar.plugins.hooks.outcome import read_verdict, settle
 
 ALLOW, DENY = '{"decision": "allow", "reason": "fine"}', '{"decision": "deny", "reason": "no"}'
 

@@ -7,8 +7,8 @@ import pytest
 from tests.plugins.self.room import HELD, House, Room
 
 from instar.plugin import View
-from instar.plugins.self.actions import permissions
 from instar.plugins.self.parameters import RESTRICTED
+from instar.plugins.self.tool import permissions
 from instar.wire.secret import Secret
 
 SEED: list[tuple[dict[str, Any], str]] = [

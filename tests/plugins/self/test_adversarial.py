@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.plugins.self.room import HELD, NAMED, PLANTED, SECRETS, House, cyclic, nothing
 
-from instar.plugins.self.actions import ACTIONS
+from instar.plugins.self.tool import ACTIONS
 
 ROOTS = (
     *(

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from tests.plugins.self.room import House
 
-from instar.plugins.self import watchdog
-from instar.plugins.self.watchdog import watch
+from instar.plugins.self.server import Repair, look, watch
 
 DEFAULTS = {"max_iterations": 40, "context_window_tokens": 65536, "model": "a/b"}
 
@@ -76,12 +75,12 @@ DEFAULTS = {"max_iterations": 40, "context_window_tokens": 65536, "model": "a/b"
 def test_a_parameter_out_of_range_is_repaired(
     name: str, value: Any, default: Any, new: Any, warning: str
 ) -> None:
-    (repair,) = watchdog.look(DEFAULTS | {name: value}, DEFAULTS | {name: default})
-    assert repair == watchdog.Repair(name, value, new, warning)
+    (repair,) = look(DEFAULTS | {name: value}, DEFAULTS | {name: default})
+    assert repair == Repair(name, value, new, warning)
 
 
 def test_what_is_in_range_is_left_alone() -> None:
-    assert watchdog.look({"max_iterations": 1, "context_window_tokens": 1_000_000, "model": "x"}, {}) == []
+    assert look({"max_iterations": 1, "context_window_tokens": 1_000_000, "model": "x"}, {}) == []
 
 
 async def test_each_session_is_repaired_and_warned_once() -> None:

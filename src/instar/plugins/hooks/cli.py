@@ -4,18 +4,240 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong usage, or rules that do not hol
 """
 
 import asyncio
+import contextlib
+import difflib
+import json
 import signal
-from collections.abc import Coroutine, Sequence
+import time
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 import msgspec
 
-from instar.plugins.hooks.active_rules import arm
-from instar.plugins.hooks.figures import HookStats, since, summed
-from instar.plugins.hooks.line import one_line
-from instar.plugins.hooks.report import RulesInForce, in_force, place_of
-from instar.plugins.hooks.trial import EventOptions, TestReport, named, tried
+from instar.plugin import Children, Client, SessionBody
+from instar.plugins.hooks.evaluate import EvaluationContext, evaluate
+from instar.plugins.hooks.event import EVENTS, SPELLINGS, HookEvent, ToolUse
+from instar.plugins.hooks.match import RuleMatch, matched
+from instar.plugins.hooks.names import CLAUDE, OPENHANDS
+from instar.plugins.hooks.outcome import HookDecision, RuleOutcome, combine, settle
+from instar.plugins.hooks.record import HookStats, counted, near, one_line, since, summed
+from instar.plugins.hooks.report import FolderRules, RulesInForce, in_force, place_of, text_of
+from instar.plugins.hooks.sources import arm, home_of
+
+_USUAL: Final[dict[str, dict[str, Any]]] = {
+    "SessionStart": {"source": "startup"},
+    "SessionEnd": {"reason": "other"},
+    "PreCompact": {"trigger": "manual", "custom_instructions": ""},
+    "PostCompact": {"trigger": "manual"},
+    "Stop": {"stop_hook_active": False, "last_assistant_message": ""},
+    "SubagentStop": {"stop_hook_active": False, "last_assistant_message": ""},
+    "Notification": {"notification_type": "idle_prompt", "message": ""},
+    "Heartbeat": {"title": "heartbeat"},
+    "Evolve": {"files": []},
+}
+"""Fields that an event has where the command line does not set them."""
+
+
+class EventOptions(msgspec.Struct, frozen=True):
+    """The options of ``instar hooks test``. `answer` is the tool's output; `fields` are ``NAME=VALUE``."""
+
+    event: str
+    tool: str = ""
+    arguments: str = ""
+    answer: str | None = None
+    prompt: str | None = None
+    fields: tuple[str, ...] = ()
+    agent: str = ""
+    session: str = ""
+
+
+class TestedRule(msgspec.Struct, frozen=True):
+    """One rule that matched. `ms` is its duration; a `background` one decides nothing."""
+
+    rule: str
+    place: str
+    dialect: str
+    evaluator: str
+    doubt: bool
+    background: bool
+    ms: int
+    outcome: RuleOutcome
+
+    def text(self, directory: Path) -> str:
+        """Return it for a terminal, in lines."""
+        one, trace = self.outcome, self.outcome.trace
+        # An undecided rule without an action lets the event pass.
+        stands = "allow" if one.action == "none" else one.action
+        word = f"undecided, {stands}" if one.undecided else one.action
+        took = [f"exit {trace.code}"] if self.evaluator == "command" and trace.code is not None else []
+        took += [f"status {trace.code}"] if self.evaluator == "http" and trace.code is not None else []
+        took += [f"{trace.model}"] if trace.model else []
+        took += [counted(trace.tokens, "token")] if trace.tokens else []
+        took += [f"${trace.cost:.4f}"] if trace.cost else []
+        took += [f"{self.ms:,} ms"]
+        took += ["async, decides nothing"] if self.background else []
+        took += ["in doubt whether it was meant"] if self.doubt else []
+        where = near(self.place, directory)
+        what = one_line(f"{self.evaluator} {self.rule}", 80)
+        lines = [f"  {word}: {what} ({one_line(where)}, {', '.join(took)})"]
+        said = one.error if one.undecided else one.reason
+        lines += [f"    {one_line(said)}"] if said else []
+        return "\n".join(lines)
+
+
+class TestReport(msgspec.Struct, frozen=True):
+    """What `test` prints. `armed` counts all rules of the event, also those that do not match."""
+
+    event: str
+    tool: str
+    directory: str
+    armed: int
+    rules: list[TestedRule]
+    decision: HookDecision
+
+    def text(self) -> str:
+        """Return it for a terminal."""
+        what = f"{self.event} of {self.tool}" if self.tool else self.event
+        of = counted(self.armed, "rule")
+        lines = [one_line(f"{what} meets {len(self.rules)} of {of}")]
+        lines += [one.text(Path(self.directory)) for one in self.rules]
+        found = self.decision
+        lines.append(f"decision: {found.action}{', and the turn ends' if found.stop else ''}")
+        said: list[tuple[str, Any]] = [("reason", reason) for reason in found.reasons]
+        said += [("context", text) for text in found.contexts]
+        said += [("message", text) for text in found.messages]
+        for name, value in (("input", found.updated_input), ("output", found.updated_output)):
+            said += [] if value is None else [(f"{name} becomes", msgspec.json.encode(value).decode())]
+        return "\n".join([*lines, *(f"  {name}: {one_line(str(text))}" for name, text in said)])
+
+
+def named(begun: str) -> list[str]:
+    """Return the events whose name begins with a text, for shell completion."""
+    return [name for name in SPELLINGS if name.startswith(begun) and (begun or name in EVENTS)]
+
+
+def event_of(given: EventOptions, directory: Path) -> HookEvent:
+    """Return the event that the options describe. Raises `click.UsageError` where they describe none."""
+    name = SPELLINGS.get(given.event) or _meant(given.event)
+    kind = EVENTS[name]
+    if kind.tool and not given.tool:
+        raise click.UsageError(f"{name} is about a tool: name one, as in --tool bash --input '{{…}}'")
+    if not kind.tool and (given.tool or given.arguments or given.answer is not None):
+        raise click.UsageError(f"{name} is about no tool: leave out --tool, --input and --output")
+    fields = dict(_USUAL.get(name, {}))
+    if given.agent and kind.subject == "agent_type":
+        fields["agent_type"] = given.agent
+    if given.prompt is not None or name == "UserPromptSubmit":
+        fields["prompt"] = given.prompt or ""
+    fields |= dict(_field(text) for text in given.fields)
+    tool = _tool(given, name) if kind.tool else None
+    return HookEvent(name, given.session, directory, tool, agent=given.agent, fields=fields)
+
+
+def _tool(given: EventOptions, event: str) -> ToolUse:
+    said = given.answer or ""
+    arguments = _arguments(given.arguments)
+    name = _ours(given.tool)
+    if event == "PostToolUse":
+        return ToolUse(name, arguments, "call_test", response={"output": said}, duration=0)
+    if event == "PostToolUseFailure":
+        return ToolUse(name, arguments, "call_test", error=said or "it failed", duration=0)
+    return ToolUse(name, arguments, "call_test")
+
+
+def _ours(name: str) -> str:
+    """Return our name of a tool that may have another dialect's name. An unknown name is an MCP server's tool."""
+    if name in CLAUDE:
+        return name
+    found = [
+        tool for tool in CLAUDE if tool != "apply_patch" and name in (*CLAUDE[tool], *OPENHANDS.get(tool, ()))
+    ]
+    if len(found) > 1:
+        raise click.UsageError(f"{name} is {', '.join(found[:-1])} or {found[-1]} here: name one of them")
+    return found[0] if found else name
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    if not text:
+        return {}
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise click.UsageError(f"--input is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise click.UsageError(f'--input is to be an object, as in \'{{"command": "ls"}}\', not {text[:40]}')
+    return found
+
+
+def _field(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise click.UsageError(f"--set {text[:40]}: expected NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _meant(event: str) -> str:
+    near = difflib.get_close_matches(event, SPELLINGS, n=1)
+    known = f"did you mean {near[0]}?" if near else f"known are {', '.join(EVENTS)}"
+    raise click.UsageError(f"there is no event {event!r}; {known}")
+
+
+async def tried(opened: Any, options: EventOptions, here: FolderRules, children: Children) -> TestReport:
+    """Run the rules of a folder for an event. `opened` returns an instance, for rules that call a model."""
+    event = event_of(options, here.directory)
+    home = home_of(here.environment)
+    armed = here.armed.of(event.name)
+    met = matched(armed, event, home)
+    asks = any(one.rule.evaluator in ("prompt", "agent") for one in met)
+    async with _spoken_for(opened, event) if asks else _alone(event) as (client, event):
+        context = EvaluationContext(
+            children, here.environment, here.project, home, here.armed.settings, client
+        )
+        rules = [await _tried(one, event, context) for one in met]
+    deciding = [one.outcome for one in rules if not one.background]
+    decision = combine(deciding, event.tool.input if event.tool else None)
+    tool = event.tool.name if event.tool else ""
+    return TestReport(event.name, tool, str(here.directory), len(armed), rules, decision)
+
+
+async def _tried(one: RuleMatch, event: HookEvent, context: EvaluationContext) -> TestedRule:
+    began = time.monotonic()
+    outcome = await evaluate(one.rule, event, context)
+    took = round((time.monotonic() - began) * 1000)
+    if not one.rule.background:
+        strict = context.settings.on_error == "deny"
+        outcome = settle(outcome, one.rule, "deny" if strict else "", doubt=one.doubt)
+    rule = one.rule
+    return TestedRule(
+        *(text_of(rule), rule.place, rule.dialect, rule.evaluator, one.doubt, rule.background),
+        *(took, outcome),
+    )
+
+
+@contextlib.asynccontextmanager
+async def _spoken_for(opened: Any, event: HookEvent) -> AsyncIterator[tuple[Client | None, HookEvent]]:
+    """Yield a client that calls models, and the event in a session: the named one, else a temporary one."""
+    async with opened({}) as client:
+        if event.session_id:
+            await client.session.get(event.session_id)
+            yield client, event
+            return
+        session = await client.session.create(SessionBody(title="instar hooks test"))
+        try:
+            yield client, msgspec.structs.replace(event, session_id=session.id)
+        finally:
+            await client.session.delete(session.id)
+
+
+@contextlib.asynccontextmanager
+async def _alone(event: HookEvent) -> AsyncIterator[tuple[Client | None, HookEvent]]:
+    yield None, msgspec.structs.replace(event, session_id=event.session_id or "ses_test")
+
 
 T = TypeVar("T")
 

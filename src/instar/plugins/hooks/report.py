@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 
 from instar.plugin import Means, PluginInput
-from instar.plugins.hooks.active_rules import ActiveRules
 from instar.plugins.hooks.config import HookSettings
 from instar.plugins.hooks.event import EVENTS
 from instar.plugins.hooks.judge import tools
-from instar.plugins.hooks.line import counted, near, one_line
 from instar.plugins.hooks.names import CLAUDE
 from instar.plugins.hooks.programs import missing
+from instar.plugins.hooks.record import counted, near, one_line
 from instar.plugins.hooks.rule import AgentRule, CommandRule, HookRule, HttpRule, PromptRule, on_error
+from instar.plugins.hooks.sources import ActiveRules
 
 _NEVER = ("task", "question", "background")
 """Tools that no judge gets: they start a session, ask a person, or leave a process running."""

@@ -12,9 +12,8 @@ from typing import Annotated, Final
 import msgspec
 
 from instar.plugin import Client, ids, operation, wire
-from instar.plugins.hooks import figures, record
-from instar.plugins.hooks.figures import HookStats
-from instar.plugins.hooks.record import RuleRun
+from instar.plugins.hooks import record
+from instar.plugins.hooks.record import HookStats, RuleRun
 from instar.plugins.hooks.report import FolderRules, RulesInForce, in_force
 
 _MOST: Final = 1000
@@ -53,8 +52,8 @@ class HooksRoutes:
 
         Of all folders' sessions, as far as they still exist: a record goes with its session.
         """
-        since = figures.since(query.days)
-        return await asyncio.to_thread(figures.summed, self._data, query.session, since)
+        since = record.since(query.days)
+        return await asyncio.to_thread(record.summed, self._data, query.session, since)
 
     @operation("GET", "/instar/hooks/session/{sessionID}", "instar.hooks.record", errors=(404,))
     async def record(self, session_id: ids.SessionID, query: RecordQuery) -> Sequence[RuleRun]:

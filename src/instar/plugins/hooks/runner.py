@@ -15,13 +15,13 @@ from typing import Any, Final
 
 from instar.plugin import KV, event
 from instar.plugins.hooks import match
-from instar.plugins.hooks.active_rules import ActiveRules
 from instar.plugins.hooks.evaluate import EvaluationContext, evaluate
 from instar.plugins.hooks.event import HookEvent, ToolUse
 from instar.plugins.hooks.outcome import HookDecision, RuleOutcome, Trace, combine, settle, undecided
 from instar.plugins.hooks.record import RunRecords
 from instar.plugins.hooks.rule import HookRule, OnError
 from instar.plugins.hooks.sessions import HookSession
+from instar.plugins.hooks.sources import ActiveRules
 
 log = logging.getLogger("instar.hooks")
 

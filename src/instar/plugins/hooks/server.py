@@ -5,13 +5,13 @@ from typing import Any, Final
 
 from instar.plugin import Hooks, PluginInput, Value, View, event, points, wire
 from instar.plugins.hooks import record
-from instar.plugins.hooks.active_rules import ActiveRules, arm, home_of
 from instar.plugins.hooks.calls import CallHooks, Denied
 from instar.plugins.hooks.evaluate import EvaluationContext
 from instar.plugins.hooks.report import place_of
 from instar.plugins.hooks.routes import HooksRoutes
 from instar.plugins.hooks.runner import Runner
 from instar.plugins.hooks.sessions import HookSessions
+from instar.plugins.hooks.sources import ActiveRules, arm, home_of
 from instar.plugins.hooks.turns import TurnHooks
 
 log = logging.getLogger("instar.hooks")

@@ -42,7 +42,7 @@ def test_without_rules_nothing_of_the_plugin_is_loaded(machine: Ruled) -> None:
     machine.write(".claude/notes.md", "no rules")
     assert modules(machine) == set()
     machine.rules({"Stop": [{"hooks": [{"command": "true"}]}]})
-    assert "instar.plugins.hooks.active_rules" in modules(machine)
+    assert "instar.plugins.hooks.sources" in modules(machine)
 
 
 def test_rules_that_an_event_does_not_meet_take_microseconds() -> None:
