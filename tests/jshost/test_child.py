@@ -218,7 +218,7 @@ async def test_the_end_of_the_instance_starts_no_child_to_tell_it(
 async def test_a_child_that_closes_its_socket_is_ended(
     house: Machine, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("instar.jshost.child._ENDING", 0.1)
+    monkeypatch.setattr("instar.jshost.host._ENDING", 0.1)
     # Where a shield stands between, that holds the socket too.
     house.settings(shield={"level": "none"})
     house.says(ECHO)

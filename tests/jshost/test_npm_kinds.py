@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from instar.jshost.child import find_engine
+from instar.jshost.host import find_engine
 from instar.plugin import PromptBody, SessionBody
 from instar.runtime import Options, Runtime
 from instar.server.own_server import OwnServer

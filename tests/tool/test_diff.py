@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instar.tool import textfile
+from instar.tool import files
 
 
 @pytest.mark.parametrize(
@@ -20,20 +20,19 @@ from instar.tool import textfile
     ],
 )
 def test_a_change_is_a_unified_diff(before: str, after: str, expected: str) -> None:
-    assert textfile.unified("f", before, after) == (f"--- f\n+++ f\n{expected}" if expected else "")
+    assert files.unified("f", before, after) == (f"--- f\n+++ f\n{expected}" if expected else "")
 
 
 def test_lines_that_look_like_headers_are_counted_as_what_they_are() -> None:
-    metadata = textfile.counted("f", "-- a\nb\n", "++ a\nb\nc\n")
+    metadata = files.counted("f", "-- a\nb\n", "++ a\nb\nc\n")
     assert metadata["filediff"] == {"file": "f", "additions": 2, "deletions": 1}
 
 
 def test_a_large_change_is_given_as_a_whole() -> None:
-    text = textfile.unified("f", "a\n" * 5000, "b\n" * 5000)
+    text = files.unified("f", "a\n" * 5000, "b\n" * 5000)
     assert text.splitlines()[2] == "@@ -1,5000 +1,5000 @@"
     assert (
-        textfile.unified("f", "", "x" * (textfile.LARGEST_SHOWN + 1)).splitlines()[2]
-        == "@@ too large to show @@"
+        files.unified("f", "", "x" * (files.LARGEST_SHOWN + 1)).splitlines()[2] == "@@ too large to show @@"
     )
 
 
@@ -48,7 +47,7 @@ def test_a_diff_is_what_git_can_apply(before: str, after: str) -> None:
     # In memory: the hunks, applied by hand, turn the old text into the new one.
     out, at = [], 0
     old = before.removesuffix("\n").split("\n")
-    for line in textfile.unified("f", before, after).removesuffix("\n").split("\n")[2:]:
+    for line in files.unified("f", before, after).removesuffix("\n").split("\n")[2:]:
         if line.startswith("@@"):
             start, _, count = line.split(" ")[1][1:].partition(",")
             begin = int(start) - (0 if count == "0" else 1)
@@ -69,7 +68,7 @@ def test_git_applies_a_diff(tmp_path: Path) -> None:
     (tmp_path / "f").write_text(before)
     subprocess.run(
         ["git", "apply", "-p0", "-"],
-        input=textfile.unified("f", before, after).encode(),
+        input=files.unified("f", before, after).encode(),
         cwd=tmp_path,
         check=True,
     )

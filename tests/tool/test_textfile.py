@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from instar.plugin.tool import ToolFailure
-from instar.tool import textfile
+from instar.tool import files
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from instar.tool import textfile
     ],
 )
 def test_binary_is_told_from_text(sample: bytes, expected: bool) -> None:
-    assert textfile.is_binary(sample) is expected
+    assert files.is_binary(sample) is expected
 
 
 @pytest.mark.parametrize(
@@ -35,33 +35,33 @@ def test_binary_is_told_from_text(sample: bytes, expected: bool) -> None:
 def test_a_missing_file_is_named_with_its_nearest(tmp_path: Path, name: str, expected: list[str]) -> None:
     for other in ("readme.md", "main.py", "main_test.py", "x"):
         (tmp_path / other).touch()
-    said = textfile.missing(tmp_path / name)
+    said = files.missing(tmp_path / name)
     assert said.startswith(f"File not found: {tmp_path / name}")
     assert said.splitlines()[3:] == [str(tmp_path / one) for one in expected]
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    assert f"Its folder {tmp_path}/no does not exist either." in textfile.missing(tmp_path / "no" / "f")
+    assert f"Its folder {tmp_path}/no does not exist either." in files.missing(tmp_path / "no" / "f")
 
 
 def test_refusing_a_folder_leaves_no_descriptor_open(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
-        with pytest.raises(ToolFailure, match="it is a folder"), textfile.opened(tmp_path):
+        with pytest.raises(ToolFailure, match="it is a folder"), files.opened(tmp_path):
             pass
     assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_preview_of_what_is_not_there_is_empty(tmp_path: Path) -> None:
-    assert textfile.preview(tmp_path / "no") == textfile.preview(tmp_path) == ""
+    assert files.preview(tmp_path / "no") == files.preview(tmp_path) == ""
     (tmp_path / "f").write_bytes(b"a\xff")
-    assert textfile.preview(tmp_path / "f") == "a\ufffd"
+    assert files.preview(tmp_path / "f") == "a\ufffd"
 
 
 def test_a_write_that_fails_leaves_the_old_text(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("kept")
     with pytest.raises(ToolFailure, match="not a folder"):
-        textfile.replace(tmp_path / "f" / "g", b"x")
+        files.replace(tmp_path / "f" / "g", b"x")
     assert (tmp_path / "f").read_text() == "kept"
-    assert textfile.replace(tmp_path / "f", b"new") is True
-    assert textfile.replace(tmp_path / "d" / "g", b"new") is False
+    assert files.replace(tmp_path / "f", b"new") is True
+    assert files.replace(tmp_path / "d" / "g", b"new") is False

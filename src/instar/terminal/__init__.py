@@ -4,10 +4,8 @@ Their children are the person's own, not the model's: they are started by `Proce
 environment that has no secrets.
 """
 
-from instar.terminal.scrollback import LIMIT, Lost, Scrollback
-from instar.terminal.shells import LoginShell, shells
-from instar.terminal.terminal import Full, Terminal
-from instar.terminal.terminals import NoTerminal, TerminalRequest, Terminals
+from instar.terminal.terminal import LIMIT, Full, Lost, Scrollback, Terminal
+from instar.terminal.terminals import LoginShell, NoTerminal, TerminalRequest, Terminals, shells
 
 __all__ = [
     "LIMIT",

@@ -17,7 +17,7 @@ import msgspec
 
 from instar import event
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
-from instar.tool import description, place, textfile
+from instar.tool import description, files
 from instar.wire import Plain
 
 _BEGIN: Final = "*** Begin Patch"
@@ -208,8 +208,8 @@ def permissions(args: Plain, ctx: ToolContext) -> Sequence[Ask]:
         return []  # it touches nothing: the call itself will say what is wrong
     found: list[Ask] = []
     for path in touched:
-        name = place.shown(path, ctx)
-        found += place.asks(
+        name = files.shown(path, ctx)
+        found += files.asks(
             "edit", path, ctx, {"filepath": str(path), "diff": _about(args["patchText"], name)}
         )
     return found
@@ -219,13 +219,13 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     """Apply it. Raises `ToolFailure` when any part does not fit; every file is then as it was."""
     changes = parse(args["patchText"])
     async with AsyncExitStack() as stack:
-        for path in sorted(_touched(changes, ctx), key=lambda path: str(place.real(path))):
-            await stack.enter_async_context(place.locked(path, ctx))
+        for path in sorted(_touched(changes, ctx), key=lambda path: str(files.real(path))):
+            await stack.enter_async_context(files.locked(path, ctx))
         # In a thread, shielded: an abort must not leave some of the files changed.
         effects = await asyncio.to_thread(_effects, changes, ctx)
         await asyncio.shield(asyncio.to_thread(_write, effects))
         for effect in effects:
-            place.note_seen(effect.path, ctx, place.stamp(effect.path))
+            files.note_seen(effect.path, ctx, files.stamp(effect.path))
     for effect in effects:
         await ctx.client.publish(event.make(event.FileEdited(file=str(effect.path))))
     return _result(effects, ctx)
@@ -237,8 +237,8 @@ TOOL: Final = Tool(description("apply_patch"), PARAMETERS, execute, permissions,
 def _touched(changes: Sequence[FileChange], ctx: ToolContext) -> list[Path]:
     names = [name for change in changes for name in (change.path, change.move) if name]
     by_place: dict[Path, Path] = {}
-    for path in (place.locate(name, ctx) for name in names):
-        by_place.setdefault(place.real(path), path)
+    for path in (files.locate(name, ctx) for name in names):
+        by_place.setdefault(files.real(path), path)
     return list(by_place.values())
 
 
@@ -246,7 +246,7 @@ def _about(text: str, name: str) -> str:
     """The patch as a person is shown it."""
     return (
         text
-        if len(text) <= textfile.LARGEST_SHOWN
+        if len(text) <= files.LARGEST_SHOWN
         else f"(a patch of {len(text)} characters that changes {name})"
     )
 
@@ -258,25 +258,25 @@ def _effects(changes: Sequence[FileChange], ctx: ToolContext) -> list[_Effect]:
 
     def content(path: Path) -> bytes | None:
         if path not in now:
-            place.check_unchanged(path, ctx)
-            first[path] = now[path] = textfile.whole(path) if path.exists() or path.is_symlink() else None
+            files.check_unchanged(path, ctx)
+            first[path] = now[path] = files.whole(path) if path.exists() or path.is_symlink() else None
         return now[path]
 
     for change in changes:
-        path = place.locate(change.path, ctx)
+        path = files.locate(change.path, ctx)
         if change.kind == "add":
             if content(path) is not None:
                 raise ToolFailure(f"{change.path} exists: a patch adds only new files. Use *** Update File:.")
-            now[path] = textfile.encoded("".join(f"{line}\n" for line in change.text))
+            now[path] = files.encoded("".join(f"{line}\n" for line in change.text))
             continue
         before = content(path)
         if before is None:
-            raise ToolFailure(textfile.missing(path))
+            raise ToolFailure(files.missing(path))
         if change.kind == "delete":
             now[path] = None
             continue
         text = updated(change.path, before.decode(errors="surrogateescape"), change.chunks)
-        target = place.locate(change.move, ctx) if change.move else path
+        target = files.locate(change.move, ctx) if change.move else path
         if target != path and content(target) is not None:
             raise ToolFailure(f"{change.move} exists: {change.path} is not moved over it.")
         now[path] = None
@@ -295,7 +295,7 @@ def _write(effects: Sequence[_Effect]) -> None:
             if effect.after is None:
                 effect.path.unlink()
             else:
-                textfile.replace(effect.path, effect.after)
+                files.replace(effect.path, effect.after)
     except (ToolFailure, OSError) as error:
         for effect, mode in reversed(done):
             _restore(effect, mode)
@@ -306,7 +306,7 @@ def _write(effects: Sequence[_Effect]) -> None:
 def _restore(effect: _Effect, mode: int | None) -> None:
     try:
         if effect.before is not None:
-            textfile.replace(effect.path, effect.before)
+            files.replace(effect.path, effect.before)
             effect.path.chmod(mode or 0o644)
         elif effect.path.exists():
             effect.path.unlink()
@@ -315,19 +315,19 @@ def _restore(effect: _Effect, mode: int | None) -> None:
 
 
 def _result(effects: Sequence[_Effect], ctx: ToolContext) -> ToolResult:
-    files: list[dict[str, Any]] = []
+    changes: list[dict[str, Any]] = []
     lines = []
     for effect in effects:
-        name = place.shown(effect.path, ctx)
+        name = files.shown(effect.path, ctx)
         before, after = (
             data.decode(errors="replace") if data else "" for data in (effect.before, effect.after)
         )
         letter = "A" if effect.before is None else "D" if effect.after is None else "M"
         lines.append(f"{letter} {name}")
-        files.append(textfile.counted(name, before, after))
+        changes.append(files.counted(name, before, after))
     text = "\n".join(["Success. Updated the following files:", *lines]) if lines else "Nothing changed."
     metadata = {
-        "diff": "".join(file["diff"] for file in files),
-        "files": [file["filediff"] for file in files],
+        "diff": "".join(file["diff"] for file in changes),
+        "files": [file["filediff"] for file in changes],
     }
     return ToolResult(text, f"{len(effects)} file{'' if len(effects) == 1 else 's'}", metadata)

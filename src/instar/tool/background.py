@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
 from instar.process import Output, Processes
-from instar.tool import bash, description, place
+from instar.tool import bash, description, files
 from instar.wire import Plain
 
 MOST: Final = 8
@@ -173,7 +173,7 @@ async def _start(args: Plain, ctx: ToolContext, shells: dict[str, _BackgroundCom
     running = [name for name, shell in shells.items() if shell.runs()]
     if len(running) >= MOST:
         raise ToolFailure(f"{MOST} background commands run already ({', '.join(running)}); stop one first.")
-    cwd = place.locate(args.get("workdir") or ".", ctx)
+    cwd = files.locate(args.get("workdir") or ".", ctx)
     if not cwd.is_dir():
         raise ToolFailure(f"Not a folder: {cwd}")
     env = await ctx.environment(cwd)

@@ -9,7 +9,7 @@ from typing import Final
 
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
 from instar.process import Output, ProcessError
-from instar.tool import command, description, place
+from instar.tool import command, description, files
 from instar.wire import Plain
 
 DEFAULT_TIMEOUT: Final = 120_000
@@ -54,16 +54,16 @@ def permissions(args: Plain, ctx: ToolContext) -> list[Ask]:
     text = args["command"]
     if "\0" in text:
         raise ToolFailure("The command holds a NUL character, with which nothing can be started.")
-    cwd = place.locate(args.get("workdir") or ".", ctx)
+    cwd = files.locate(args.get("workdir") or ".", ctx)
     environment = {name: os.environ[name] for name in SETTLED if name in os.environ}
     judged = command.judge(text, cwd, environment, bash=shutil.which("bash") is not None)
     ask = Ask("bash", judged.patterns, judged.always, {"command": text, "workdir": str(cwd)})
-    return [*place.outside_all([cwd, *judged.places], ctx), ask]
+    return [*files.outside_all([cwd, *judged.places], ctx), ask]
 
 
 async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     """Run it. An exit code is no failure. Raises `ToolFailure` when it cannot be started."""
-    cwd = place.locate(args.get("workdir") or ".", ctx)
+    cwd = files.locate(args.get("workdir") or ".", ctx)
     milliseconds = min(args.get("timeout") or DEFAULT_TIMEOUT, MAX_TIMEOUT)
     env = await ctx.environment(cwd)
     live = _Live(ctx)

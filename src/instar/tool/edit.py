@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from instar import event
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
-from instar.tool import description, place, textfile
+from instar.tool import description, files
 from instar.wire import Plain
 
 ANCHORED: Final = 3
@@ -161,35 +161,35 @@ _BOM: Final = "\ufeff"
 
 def permissions(args: Plain, ctx: ToolContext) -> list[Ask]:
     """Return what changing this file needs; a person is shown the change."""
-    path, old = place.locate(args["filePath"], ctx), args["oldString"]
-    before = textfile.preview(path)
+    path, old = files.locate(args["filePath"], ctx), args["oldString"]
+    before = files.preview(path)
     try:
         after = changed(before, old, args["newString"], everywhere=bool(args.get("replaceAll")))
     except ToolFailure:
         after = before  # the call itself will say what is wrong
-    change = textfile.unified(place.shown(path, ctx), before, after)
-    return place.asks("edit", path, ctx, {"filepath": str(path), "diff": change})
+    change = files.unified(files.shown(path, ctx), before, after)
+    return files.asks("edit", path, ctx, {"filepath": str(path), "diff": change})
 
 
 async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     """Change the file. Raises `ToolFailure`, the file untouched, when it is not clear what to replace."""
-    path, old, new = place.locate(args["filePath"], ctx), args["oldString"], args["newString"]
+    path, old, new = files.locate(args["filePath"], ctx), args["oldString"], args["newString"]
     if old == new:
         raise ToolFailure("oldString and newString are the same: there is nothing to change.")
-    textfile.encoded(new)
-    async with place.locked(path, ctx):
-        place.check_unchanged(path, ctx)
-        stamp = place.stamp(path)
+    files.encoded(new)
+    async with files.locked(path, ctx):
+        files.check_unchanged(path, ctx)
+        stamp = files.stamp(path)
         before = await asyncio.to_thread(_before, path, old)
         # In a thread: a text that is not there exactly is compared with all of a large file.
         after = await asyncio.to_thread(changed, before, old, new, everywhere=bool(args.get("replaceAll")))
-        if place.stamp(path) != stamp:
+        if files.stamp(path) != stamp:
             raise ToolFailure(f"{path} was changed by another program just now; read it again.")
-        await asyncio.to_thread(textfile.replace, path, after.encode(errors="surrogateescape"))
-        place.note_seen(path, ctx, place.stamp(path))
+        await asyncio.to_thread(files.replace, path, after.encode(errors="surrogateescape"))
+        files.note_seen(path, ctx, files.stamp(path))
     await ctx.client.publish(event.make(event.FileEdited(file=str(path))))
-    name = place.shown(path, ctx)
-    return ToolResult("Edit applied successfully.", name, textfile.counted(name, before, after))
+    name = files.shown(path, ctx)
+    return ToolResult("Edit applied successfully.", name, files.counted(name, before, after))
 
 
 def changed(text: str, old: str, new: str, *, everywhere: bool = False) -> str:
@@ -250,7 +250,7 @@ def _one_place(lines: list[int], everywhere: bool) -> None:
 def _before(path: Path, old: str) -> str:
     """The file's text; bytes that are no UTF-8 are carried along."""
     if old:
-        return textfile.whole(path).decode(errors="surrogateescape")
+        return files.whole(path).decode(errors="surrogateescape")
     if path.exists() or path.is_symlink():
         raise ToolFailure(
             f"{path} exists: an empty oldString only creates a new file. Give the text to replace."

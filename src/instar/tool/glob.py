@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
-from instar.tool import description, place, search, textfile
+from instar.tool import description, files, search
 from instar.wire import Plain
 
 PARAMETERS: Final[Plain] = {
@@ -25,22 +25,22 @@ PARAMETERS: Final[Plain] = {
 
 def permissions(args: Plain, ctx: ToolContext) -> list[Ask]:
     """Return what this search needs."""
-    root, _ = rooted(args["pattern"], place.locate(args.get("path") or ".", ctx), ctx)
+    root, _ = rooted(args["pattern"], files.locate(args.get("path") or ".", ctx), ctx)
     ask = Ask("glob", [args["pattern"]], ["*"], {"pattern": args["pattern"], "path": str(root)})
-    return [*place.outside(root, ctx), ask]
+    return [*files.outside(root, ctx), ask]
 
 
 async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     """Find files. Raises `ToolFailure` for a folder that is missing or a glob that means nothing."""
-    base = place.locate(args.get("path") or ".", ctx)
+    base = files.locate(args.get("path") or ".", ctx)
     if not base.is_dir():
-        raise ToolFailure(f"Not a folder: {base}" if base.exists() else textfile.missing(base))
+        raise ToolFailure(f"Not a folder: {base}" if base.exists() else files.missing(base))
     root, pattern = rooted(args["pattern"], base, ctx)
     found = await search.files(root, pattern, ctx) if root.is_dir() else search.SearchResult([], 0, True)
     paths = [path for path, _ in found.files]
     lines = [*(paths or ["No files found"]), *truncation_note(found, len(paths))]
     metadata = {"count": len(paths), "truncated": found.total > len(paths)}
-    return ToolResult("\n".join(lines), place.shown(root, ctx), metadata, truncate=False)
+    return ToolResult("\n".join(lines), files.shown(root, ctx), metadata, truncate=False)
 
 
 def rooted(pattern: str, base: Path, ctx: ToolContext) -> tuple[Path, str]:
@@ -56,7 +56,7 @@ def rooted(pattern: str, base: Path, ctx: ToolContext) -> tuple[Path, str]:
     literal = next((index for index, part in enumerate(parts) if _WILD.search(part)), len(parts))
     literal = min(literal, len(parts) - 1)
     start = "/".join(parts[:literal]) or ("/" if pattern.startswith("/") else ".")
-    root = place.locate(start if start.startswith(("/", "~")) else os.path.join(base, start), ctx)  # noqa: PTH118
+    root = files.locate(start if start.startswith(("/", "~")) else os.path.join(base, start), ctx)  # noqa: PTH118
     return root, "/" + "/".join(parts[literal:])
 
 

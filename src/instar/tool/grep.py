@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from instar.plugin.tool import Ask, PermissionDenied, Tool, ToolContext, ToolFailure, ToolResult
-from instar.tool import description, place, search, textfile
+from instar.tool import description, files, search
 from instar.tool.glob import truncation_note
 from instar.wire import Plain
 
@@ -25,18 +25,18 @@ PARAMETERS: Final[Plain] = {
 
 def permissions(args: Plain, ctx: ToolContext) -> list[Ask]:
     """Return what this search needs; to search one named file is also to read it."""
-    path = place.locate(args.get("path") or ".", ctx)
+    path = files.locate(args.get("path") or ".", ctx)
     ask = Ask("grep", [args["pattern"]], ["*"], {**args, "path": str(path)})
     if path.is_file():
-        return [*place.asks("read", path, ctx, {"filepath": str(path)}), ask]
-    return [*place.outside(path, ctx), ask]
+        return [*files.asks("read", path, ctx, {"filepath": str(path)}), ask]
+    return [*files.outside(path, ctx), ask]
 
 
 async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     """Search. Raises `ToolFailure` for a missing path, or a pattern that is no regular expression."""
-    root = place.locate(args.get("path") or ".", ctx)
+    root = files.locate(args.get("path") or ".", ctx)
     if not root.exists():
-        raise ToolFailure(textfile.missing(root))
+        raise ToolFailure(files.missing(root))
     if not root.is_file() and not root.is_dir():
         raise ToolFailure(f"Cannot search {root}: it is a pipe or device")
     found = await search.lines(root, args["pattern"], args.get("include"), ctx)
@@ -64,7 +64,7 @@ async def _readable(found: search.SearchResult, ctx: ToolContext) -> tuple[searc
     readable, lines, hidden = [], 0, 0
     for path, matches in found.files:
         try:
-            *_, ask = place.asks("read", Path(path), ctx, {"filepath": path})
+            *_, ask = files.asks("read", Path(path), ctx, {"filepath": path})
             await ctx.ask(ask)
         except ToolFailure as refusal:
             if isinstance(refusal, PermissionDenied) and refusal.stop:

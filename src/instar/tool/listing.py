@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
-from instar.tool import description, glob, place, search, textfile
+from instar.tool import description, files, glob, search
 from instar.wire import Plain
 
 PARAMETERS: Final[Plain] = {
@@ -23,21 +23,21 @@ PARAMETERS: Final[Plain] = {
 
 def permissions(args: Plain, ctx: ToolContext) -> list[Ask]:
     """Return what listing this folder needs."""
-    root = place.locate(args.get("path") or ".", ctx)
-    return [*place.outside(root, ctx), Ask("list", [place.shown(root, ctx)], ["*"], {"path": str(root)})]
+    root = files.locate(args.get("path") or ".", ctx)
+    return [*files.outside(root, ctx), Ask("list", [files.shown(root, ctx)], ["*"], {"path": str(root)})]
 
 
 async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     """List. Raises `ToolFailure` for a folder that is missing or a glob that means nothing."""
-    root = place.locate(args.get("path") or ".", ctx)
+    root = files.locate(args.get("path") or ".", ctx)
     if not root.is_dir():
-        raise ToolFailure(f"Not a folder: {root}" if root.exists() else textfile.missing(root))
+        raise ToolFailure(f"Not a folder: {root}" if root.exists() else files.missing(root))
     found = await search.files(root, "**", ctx, without=args.get("ignore") or ())
     paths = sorted(Path(path).relative_to(root).parts for path, _ in found.files)
     lines = [f"{root}/", *_tree(paths)] if paths else ["No files found"]
     lines += glob.truncation_note(found, len(paths))
     metadata = {"count": len(paths), "truncated": found.total > len(paths)}
-    return ToolResult("\n".join(lines), place.shown(root, ctx), metadata, truncate=False)
+    return ToolResult("\n".join(lines), files.shown(root, ctx), metadata, truncate=False)
 
 
 TOOL: Final = Tool(description("listing"), PARAMETERS, execute, permissions)

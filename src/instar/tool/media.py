@@ -15,7 +15,7 @@ from typing import Final
 from instar.message import FilePart
 from instar.plugin.tool import ToolContext, ToolFailure, ToolResult
 from instar.process import ProcessError
-from instar.tool import place, textfile
+from instar.tool import files
 from instar.wire import ids
 
 LARGEST_IMAGE: Final = 5 << 20
@@ -45,7 +45,7 @@ async def read_image(path: Path, mime: str, ctx: ToolContext) -> ToolResult:
     """Return an image as an attachment. Raises `ToolFailure` when it is too large."""
 
     def load() -> bytes:
-        with textfile.opened(path) as file:
+        with files.opened(path) as file:
             return file.read(LARGEST_IMAGE + 1)
 
     data = await asyncio.to_thread(load)
@@ -53,7 +53,7 @@ async def read_image(path: Path, mime: str, ctx: ToolContext) -> ToolResult:
         raise ToolFailure(
             f"{path} is larger than {LARGEST_IMAGE >> 20} MiB; make a smaller copy with a program, through bash"
         )
-    name = place.shown(path, ctx)
+    name = files.shown(path, ctx)
     return ToolResult(
         f"{name} is an image ({mime}, {len(data)} bytes); it is attached.",
         name,
@@ -101,7 +101,7 @@ def is_pdf(path: Path) -> bool:
 def _first_bytes(path: Path) -> bytes:
     """The 12 bytes that tell the formats; nothing of a file that cannot be read."""
     try:
-        with textfile.opened(path) as file:
+        with files.opened(path) as file:
             return file.read(12)
     except ToolFailure:
         return b""

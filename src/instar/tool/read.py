@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
-from instar.tool import description, media, place
+from instar.tool import description, files, media
+from instar.tool.files import SAMPLE, is_binary, missing, opened
 from instar.tool.output import MAX_BYTES, MAX_LINES
-from instar.tool.textfile import SAMPLE, is_binary, missing, opened
 from instar.wire import Plain
 
 MAX_LINE: Final = 2000
@@ -54,16 +54,16 @@ class Window(NamedTuple):
 
 def permissions(args: Plain, ctx: ToolContext) -> list[Ask]:
     """Return what reading this path needs."""
-    path = place.locate(args["filePath"], ctx)
-    return place.asks("read", path, ctx, {"filepath": str(path)})
+    path = files.locate(args["filePath"], ctx)
+    return files.asks("read", path, ctx, {"filepath": str(path)})
 
 
 async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     """Read. Raises `ToolFailure` when the path is missing, binary, no file, or ends before `offset`."""
-    path = place.locate(args["filePath"], ctx)
+    path = files.locate(args["filePath"], ctx)
     if (mime := media.image_type(path)) is not None:
         return await media.read_image(path, mime, ctx)
-    stamp = place.stamp(path)
+    stamp = files.stamp(path)
     first, limit = args.get("offset") or 1, args.get("limit") or MAX_LINES
     # In a thread: the file may be gigabytes, or on a network. `abort` ends it where cancelling cannot.
     kind = "directory" if path.is_dir() else "file"
@@ -72,11 +72,11 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     else:
         reader = _entries if kind == "directory" else window
         found = await asyncio.to_thread(reader, path, first, limit, ctx.abort.is_set)
-        place.note_seen(path, ctx, stamp if kind == "file" else None)
+        files.note_seen(path, ctx, stamp if kind == "file" else None)
     text = "\n".join(_listed(found) if kind == "directory" else _numbered(found))
     metadata = {"preview": "\n".join(found.lines[:PREVIEW]), "truncated": _rest(found) is not None}
     output = f"<path>{path}</path>\n<type>{kind}</type>\n{text}"
-    return ToolResult(output, place.shown(path, ctx), metadata, truncate=False)
+    return ToolResult(output, files.shown(path, ctx), metadata, truncate=False)
 
 
 def window(path: Path, first: int, limit: int, stopped: Callable[[], bool]) -> Window:

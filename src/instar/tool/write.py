@@ -5,7 +5,7 @@ from typing import Final
 
 from instar import event
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolResult
-from instar.tool import description, place, textfile
+from instar.tool import description, files
 from instar.wire import Plain
 
 PARAMETERS: Final[Plain] = {
@@ -20,23 +20,23 @@ PARAMETERS: Final[Plain] = {
 
 def permissions(args: Plain, ctx: ToolContext) -> list[Ask]:
     """Return what writing this file needs; a person is shown the change."""
-    path = place.locate(args["filePath"], ctx)
-    change = textfile.unified(place.shown(path, ctx), textfile.preview(path), args["content"])
-    return place.asks("edit", path, ctx, {"filepath": str(path), "diff": change})
+    path = files.locate(args["filePath"], ctx)
+    change = files.unified(files.shown(path, ctx), files.preview(path), args["content"])
+    return files.asks("edit", path, ctx, {"filepath": str(path), "diff": change})
 
 
 async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     """Write. Raises `ToolFailure` when the place cannot hold the file; what was there is then as it was."""
-    path, content = place.locate(args["filePath"], ctx), args["content"]
-    name, data = place.shown(path, ctx), textfile.encoded(args["content"])
-    async with place.locked(path, ctx):
-        place.check_unchanged(path, ctx, must=True)
-        before = await asyncio.to_thread(textfile.preview, path)
-        exists = await asyncio.to_thread(textfile.replace, path, data)
-        place.note_seen(path, ctx, place.stamp(path))
+    path, content = files.locate(args["filePath"], ctx), args["content"]
+    name, data = files.shown(path, ctx), files.encoded(args["content"])
+    async with files.locked(path, ctx):
+        files.check_unchanged(path, ctx, must=True)
+        before = await asyncio.to_thread(files.preview, path)
+        exists = await asyncio.to_thread(files.replace, path, data)
+        files.note_seen(path, ctx, files.stamp(path))
     await ctx.client.publish(event.make(event.FileEdited(file=str(path))))
     # Without `diagnostics` opencode's terminal shows a line in place of what was written.
-    change = {"diff": textfile.unified(name, before, content), "diagnostics": {}}
+    change = {"diff": files.unified(name, before, content), "diagnostics": {}}
     metadata = {"filepath": str(path), "exists": exists, **change}
     return ToolResult("Wrote file successfully.", name, metadata)
 
