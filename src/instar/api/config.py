@@ -359,7 +359,7 @@ _WHOLE: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
 
 
 def _permission(block: Any) -> Any:
-    """A block of rules in opencode's form; what is no rule is left out."""
+    """Return a block of rules in opencode's form, without entries that are not rules."""
     if not isinstance(block, dict):
         return block if block in _ACTIONS else None
     found: Plain = {}

@@ -244,7 +244,7 @@ class ToolQuery(Wire):
 
 
 class ToolListItem(Wire):
-    """A tool as a model is told of it; `parameters` is a JSON Schema."""
+    """A tool as the model sees it; `parameters` is a JSON Schema."""
 
     id: str
     description: str

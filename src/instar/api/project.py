@@ -54,7 +54,7 @@ class ProjectDirectory(Wire):
 
 
 class WorktreeCreateInput(Wire):
-    """The name of a new worktree, and what is run in it besides the project's own start command."""
+    """The name of a new worktree, and a command to run in it after the project's own start command."""
 
     name: str | None = None
     start_command: str | None = None
@@ -188,7 +188,7 @@ class VcsInfo(Wire):
 
 
 class VcsFileStatus(Wire):
-    """A file that differs from the last commit, and by how many lines; 0 for what is no text."""
+    """A file that differs from the last commit, and by how many lines; 0 for a binary file."""
 
     file: str
     additions: int

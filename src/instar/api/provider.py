@@ -88,7 +88,7 @@ class Model(Wire):
 
 
 class Provider(Wire):
-    """A provider; `source` is whence it is known, `env` the variables that may hold its key."""
+    """A provider; `source` says where it is defined, `env` names the variables that may hold its key."""
 
     id: str
     name: str

@@ -9,7 +9,7 @@ from instar.wire import Plain, Wire, ids
 
 
 class NotFound(Exception):
-    """There is no such session, message or agent; the text names it."""
+    """A session, message or agent does not exist; the text names it."""
 
 
 class Invalid(Exception):
@@ -127,7 +127,7 @@ class GlobalSession(Session):
 
 
 class ShellBody(Wire):
-    """A person's own shell command: as which agent and model what it prints is told to the model."""
+    """A shell command that a person runs; its output is added to the history for this agent and model."""
 
     message_id: ids.MessageID | None = None
     agent: str

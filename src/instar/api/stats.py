@@ -101,7 +101,7 @@ class StatsQuery(Wire):
 
 
 class LimitsQuery(Wire):
-    """`session`: the limit of its tree is told too."""
+    """With `session` the answer includes the limit of its tree of sessions."""
 
     session: ids.SessionID | None = None
 
@@ -116,7 +116,7 @@ class Used(msgspec.Struct, frozen=True):
 
 
 class Room(msgspec.Struct, frozen=True):
-    """The most tokens and US dollars, or what is left of them; None: there is no limit."""
+    """The largest number of tokens and US dollars, or what is left of it; None means no limit."""
 
     tokens: int | None
     cost: float | None

@@ -535,7 +535,7 @@ class RevertStagedData(SessionEventData):
 
 
 class SessionNextRevertStaged(DurableEvent, tag="session.next.revert.staged"):
-    """A session was taken back."""
+    """A session was reverted."""
 
     data: RevertStagedData
 

@@ -107,7 +107,7 @@ class HistoryQuery(Wire):
 
 
 class AfterQuery(Wire):
-    """From where on a session's events are told: above this number."""
+    """Only events with a sequence number above this one."""
 
     after: Annotated[int, msgspec.Meta(ge=0)] = 0
 

@@ -50,7 +50,7 @@ async def always_once(question: PermissionAsked) -> Reply:
 
 
 async def relayed(question: PermissionAsked) -> Reply:
-    """Wait for ever: for a door whose clients answer through `Approvals.reply`."""
+    """Wait for ever: for doors whose clients answer through `Approvals.reply`."""
     await asyncio.Event().wait()
     return "reject"
 
@@ -71,7 +71,7 @@ class PendingAsk:
         self.follows = False
 
     def follow(self, reply: Reply) -> None:
-        """Answer as another call was answered, unless this one was already."""
+        """Give the same answer as another call got, unless there is one already."""
         if not self.verdict.done():
             self.follows = True
             self.verdict.set_result(PermissionAnswer(reply))
@@ -158,7 +158,7 @@ class Approvals:
         return [rule for rule in known if _key(rule.permission, rule.pattern) in given]
 
     async def forget(self, permission: str, pattern: str) -> bool:
-        """Take an `always` answer back; False when there is none. It is asked about again at once."""
+        """Remove an `always` answer; false when there is none. The next call is asked about again."""
         key = _key(permission, pattern)
         if await self._store.value(self._place, key) is None:
             return False
@@ -288,7 +288,7 @@ async def first(person: Awaitable[T], reply: "asyncio.Future[U]") -> T | U:
 
 
 def _sound(given: Reply | PermissionAnswer) -> PermissionAnswer:
-    """A gate fails closed: an answer that is none of the three is a refusal. Blank words are no words."""
+    """Return a valid answer: anything but the three replies is a refusal, and a blank message counts as none."""
     verdict = given if isinstance(given, PermissionAnswer) else PermissionAnswer(given)
     words = (verdict.message or "").strip() or None
     return (

@@ -76,7 +76,7 @@ async def attached(context: Context, server: Attached, wanted: RunRequest) -> in
 
 
 def _client(context: Context, server: Attached) -> AsyncClient:
-    """The client of a server. Raises `click.UsageError` for what is no address."""
+    """Return the client of a server. Raises `click.UsageError` for an invalid address."""
     folder = server.folder
     if folder is None and server.is_here:
         folder = str(context.directory)

@@ -199,7 +199,7 @@ def _inputs(prompts: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _asked(message: str, *, hidden: bool = False) -> str:
-    """What the person answers; a line of stdin where there is no terminal."""
+    """Return the person's answer; without a terminal, a line of stdin."""
     if sys.stdin.isatty():
         return str(click.prompt(message, hide_input=hidden)).strip()
     return sys.stdin.readline().strip()

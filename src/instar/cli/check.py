@@ -269,7 +269,7 @@ def _place(read: Settings, path: SettingPath) -> str:
 
 
 def _mistakes(config: Config, plugins: list[PluginEntry]) -> Iterator[tuple[SettingPath, str]]:
-    """What cannot work: a server without a command or an address, a plugin whose file is not there."""
+    """Return what cannot work: a server without a command or an address, a plugin whose file is missing."""
     for name, block in config.mcp.items():
         fault = config_fault(name, block) if block.enabled else None
         if fault is not None:

@@ -209,7 +209,7 @@ def _redacted(value: Any, secrets: list[Secret]) -> Any:
 
 
 def _hidden(path: SettingPath, value: Any) -> Any:
-    """`value`, masked where a key of its path, or one inside it, names a secret; a reference is no secret."""
+    """Return `value` with secrets masked: those whose key's name says so. References to secrets stay."""
     if isinstance(value, str) and _REFERENCE.fullmatch(value):
         return value
     if path[0] in ("provider", "mcp") and any(name in _MASKED_MAPS for name in path[:-1]):

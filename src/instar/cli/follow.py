@@ -79,7 +79,7 @@ class Follower:
         return int(error is not None or not isinstance(answer.info, Assistant) or self._limited)
 
     def tick(self) -> None:
-        """Let the view show that time goes by, unless a question stands."""
+        """Let the view show the time, unless a question is open."""
         if not self._questions:
             self._view.tick()
 

@@ -80,13 +80,13 @@ async def line() -> str | None:
 
 
 async def yes(question: str) -> bool:
-    """Ask a question whose answer is no unless the person says yes."""
+    """Ask a yes-or-no question; the default is no."""
     click.echo(f"{question} [y/N] ", nl=False, err=True)
     return (await line() or "").lower() in ("y", "yes")
 
 
 def verdict(typed: str) -> PermissionAnswer | None:
-    """Return what a line answers to a tool call; None when it is no answer.
+    """Return the reply that a line gives to a permission ask; None for any other text.
 
     Words after a rejection are for the model. A yes with words is no answer: the words would be lost.
     """

@@ -342,7 +342,7 @@ def _command(runtime: Runtime, request: RunRequest) -> CommandBody | None:
 
 
 async def _complete(runtime: Runtime, body: CommandBody) -> None:
-    """Ask a person at the terminal for the values that a command lacks."""
+    """Ask the person for the arguments that a command lacks."""
     if not person.is_there():
         return
     command = await found_command(runtime.instance, body.command)

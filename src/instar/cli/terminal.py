@@ -77,7 +77,7 @@ class TerminalView(TurnView):
         self._console.print(Text(one_line(text), style=style))
 
     def error(self, error: MessageError) -> None:
-        """Print why the turn failed; an abort is no more than that to the person who asked for it."""
+        """Print why the turn failed. An abort is printed without its details: the person asked for it."""
         if isinstance(error, MessageAbortedError):
             self.note("aborted", "red")
         else:

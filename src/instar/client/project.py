@@ -102,7 +102,7 @@ class InstanceCalls(Calls[C]):
 
     @endpoint("POST", "/instance/dispose")
     def dispose(self) -> bool:
-        """End a directory's instance: turns are aborted, and the next request opens it with the settings of then."""
+        """End a directory's instance: turns are aborted, and the next request opens it with its new settings."""
 
 
 class LspCalls(Calls[C]):
@@ -154,7 +154,7 @@ class ToolCalls(Calls[C]):
 
     @endpoint("GET", "/experimental/tool")
     def list(self, *, provider: str, model: str) -> list[ToolListItem]:
-        """List the tools as a model is told of them."""
+        """List the tools as the model sees them."""
 
 
 class VcsCalls(Calls[C]):
@@ -190,7 +190,7 @@ class WorktreeCalls(Calls[C]):
 
     @endpoint("DELETE", "/experimental/worktree")
     def remove(self, body: WorktreeRemoveInput) -> bool:
-        """Remove a worktree with its branch and all that is only there; one that is gone is no mistake."""
+        """Remove a worktree with its branch and everything that is only in it. Nothing happens if it does not exist."""
 
     @endpoint("POST", "/experimental/worktree/reset")
     def reset(self, body: WorktreeResetInput) -> bool:

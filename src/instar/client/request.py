@@ -50,7 +50,7 @@ class Request(msgspec.Struct, frozen=True):
         return given
 
     def headers(self, directory: str | None) -> dict[str, str]:
-        """Return the headers; what is no GET names the directory there."""
+        """Return the headers; requests other than GET name the directory in one."""
         headers = {} if self.body is None else {"content-type": "application/json"}
         if directory is not None and self.method != "GET":
             headers["x-opencode-directory"] = quote(directory, safe="")

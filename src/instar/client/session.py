@@ -120,11 +120,11 @@ class SessionCalls(Calls[C]):
 
     @endpoint("POST", "/session/{sessionID}/abort")
     def abort(self, session_id: str) -> bool:
-        """End a session's turn; true also where none runs, and where there is no such session."""
+        """Abort a session's turn. Returns true, also when no turn runs or the session does not exist."""
 
     @endpoint("PATCH", "/session/{sessionID}")
     def update(self, session_id: str, body: ChangeBody | None = None) -> Session:
-        """Change a session's title or metadata, put it away, or add permission rules to its own."""
+        """Change a session's title or metadata, archive it, or add permission rules."""
 
     @endpoint("POST", "/session/{sessionID}/revert")
     def revert(self, session_id: str, body: RevertBody) -> Session:

@@ -227,7 +227,7 @@ class V2PermissionSavedCalls(Calls[C]):
 
     @endpoint("DELETE", "/api/permission/saved/{id}")
     def remove(self, id: str) -> None:
-        """Take back what was allowed for always; nothing happens where there is no such thing."""
+        """Remove an `always` permission. Nothing happens if it does not exist."""
 
     @endpoint("GET", "/api/permission/saved")
     def list(self, *, project_id: str | None = None) -> Data[list[PermissionSavedInfo]]:

@@ -25,7 +25,7 @@ _PROMPTS: Final = Path(__file__).with_name("prompts")
 
 
 class UnknownAgent(Exception):
-    """There is no agent of that name, or it cannot be used; the text says why, or names the nearest ones."""
+    """No agent has that name, or it cannot be used; the text says why, or names similar ones."""
 
 
 class Agent(msgspec.Struct, frozen=True):

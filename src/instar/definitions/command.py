@@ -81,7 +81,7 @@ _ALL: Final = "ARGUMENTS"
 
 
 class UnknownCommand(Exception):
-    """There is no command of that name, or it cannot be used; the text says why, or names the nearest ones."""
+    """No command has that name, or it cannot be used; the text says why, or names similar ones."""
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -154,7 +154,7 @@ class Commands:
         return self._commands[name]
 
     async def find(self, name: str) -> Command:
-        """Return the command called `name`, of the settings or of whoever offers others. Raises as `get`."""
+        """Return the command `name`, from the settings or another source (MCP servers, skills). Raises as `get`."""
         found = await self.late(name) if self.late is not None and name not in self._commands else None
         return found or self.get(name)
 

@@ -247,7 +247,7 @@ def _command(path: Path, found: FrontMatter, folder: str) -> Plain:
 
 
 def _typed(found: FrontMatter) -> Plain:
-    """The fields by their schema: a text stays as it was written, yes and no are switches where one stands."""
+    """Convert fields by their schema: text stays as written; yes and no become booleans where one is expected."""
     block = {key: value for key, value in found.data.items() if value is not None}
     for key in _TEXTS:
         if key in block and not isinstance(block[key], dict | list):

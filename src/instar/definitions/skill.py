@@ -127,7 +127,7 @@ def _skill(path: Path, found: FrontMatter, trusted: bool) -> Skill:
 
 
 def _text(path: Path, found: FrontMatter, field: str, longest: int) -> str:
-    """A field's text on one line, as it was written; empty where there is none."""
+    """Return a field's text on one line; empty without one."""
     value = found.data.get(field)
     if value is None:
         return ""

@@ -112,7 +112,7 @@ class PluginError(Wire):
 
 @declare("file.watcher.updated")
 class FileWatcherUpdated(Wire):
-    """A file changed on disk, whoever did it."""
+    """A file changed on disk."""
 
     file: str
     event: Literal["add", "change", "unlink"]
@@ -149,7 +149,7 @@ class ProjectUpdated(Wire):
 
 @declare("instance.reloaded", own=True)
 class InstanceReloaded(Wire):
-    """Files changed: `what` was taken up (`agents`, `plugin:x` …), `problems` hold the rest back (our own event)."""
+    """Files changed and were reloaded: `what` (`agents`, `plugin:x` …), or not, with `problems`. Our own event."""
 
     what: list[str]
     problems: list[str]

@@ -157,7 +157,7 @@ def find_worktree(folder: Path) -> Path | None:
 
 
 def git_folder(worktree: Path) -> Path | None:
-    """Return the folder that holds the ``HEAD`` of `worktree`, or None where it is no worktree."""
+    """Return the folder that holds the ``HEAD`` of `worktree`, or None if it is not a worktree."""
     entry = worktree / ".git"
     try:
         if entry.is_file():

@@ -128,13 +128,13 @@ class Snapshot:
         return await self._asked(before, after, lambda shadow: file_diffs(shadow, before, after, wanted))
 
     async def restore(self, tree: str) -> Restored | None:
-        """Make every file as it was in a snapshot; otherwise as `revert`."""
+        """Restore every file from a snapshot; otherwise like `revert`."""
         now = await self.track()
         changed = await self.changed(now, tree) if now is not None else []
         return await self.revert([Patch(tree, changed)])
 
     async def revert(self, patches: Sequence[Patch]) -> Restored | None:
-        """Put each file back as it was in the first patch that names it; None while snapshots are off.
+        """Restore each file from the first patch that names it; None while snapshots are off.
 
         A file that did not exist then is deleted. What stands there now is in the snapshot `Restored.before`;
         a file that this one does not hold (ignored, too large) is left alone and named in `Restored.kept`.

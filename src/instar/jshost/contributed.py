@@ -107,7 +107,7 @@ async def _portable(arg: Any) -> Any:
 
 
 class Histories:
-    """What one child was sent; a new child knows nothing."""
+    """The histories that one child has received; a new child has received none."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, list[bytes]] = OrderedDict()
@@ -356,7 +356,7 @@ class _Handler:
 
 
 async def _tell(host: HostConnection, plugin: str, event: Event) -> None:
-    """The ``event`` hook: told in order, and not waited for, as in opencode."""
+    """The ``event`` hook: called in order and not awaited, as in opencode."""
     await host.tell("event", {"plugin": plugin, "event": event.to_plain()})
 
 
@@ -369,7 +369,7 @@ async def _configure(host: HostConnection, plugin: str, config: Plain) -> None:
 
 
 async def _dispose(host: HostConnection, plugin: str) -> None:
-    """The ``dispose`` hook: the plugin is told that the instance ends, unless its child has ended already."""
+    """The ``dispose`` hook: called when the instance ends, unless the child has already ended."""
     if host.is_up:
         await host.request("dispose", {"plugin": plugin})
 

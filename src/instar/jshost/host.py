@@ -141,7 +141,7 @@ class HostProcess:
         return self._watching.done() or self._running.done()
 
     async def close(self, reason: str) -> None:
-        """End it; whoever waits for it is told the `reason`."""
+        """End it; pending requests fail with `reason`."""
         self._closing = self._closing or reason
         self._running.cancel()
         await asyncio.wait([self._watching])
@@ -202,7 +202,7 @@ _PASSED_HEADERS: Final = ("accept", "content-type", "x-opencode-directory")
 
 
 class _Module(msgspec.Struct):
-    """A plugin module that is loaded: what the child is told of it, its plugins' hooks, and why it is no more.
+    """A loaded plugin module: how the child loads it, its plugins' hooks, and why it ended.
 
     `give` makes a plugin's input; what a module contributes goes by the name that its code gives it.
     """

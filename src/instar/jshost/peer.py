@@ -42,7 +42,7 @@ class Peer:
         self._closed = ""
 
     async def request(self, method: str, params: Plain) -> Any:
-        """Ask the child and return its answer. Cancelled, the child is told. Raises `JavaScriptError`."""
+        """Ask the child and return its answer. A cancellation is passed on to the child. Raises `JavaScriptError`."""
         if self._closed:
             raise JavaScriptError(self._closed)
         self._last += 1
@@ -77,7 +77,7 @@ class Peer:
             return f"it sent nonsense: {error}"
 
     async def close(self, reason: str) -> None:
-        """Let go of the connection; whoever waits for an answer is told the `reason`."""
+        """Close the connection; pending requests fail with `reason`."""
         self._closed = self._closed or reason
         for future in self._waiting.values():
             if not future.done():

@@ -71,7 +71,7 @@ def tried(state: Breaker, now: float) -> Breaker:
 
 
 class RunningCalls:
-    """The calls of this process on one database: the most that those under way may come to, by scope and key."""
+    """The running calls of this process on one database: their largest possible cost, by scope and key."""
 
     def __init__(self) -> None:
         self.changed = asyncio.Condition()
@@ -89,7 +89,7 @@ class RunningCalls:
                 self.reserved[place] = left
 
     def of(self, share: Share) -> Sum:
-        """Return the most that the calls of a share may come to."""
+        """Return the largest possible cost of the calls of a share."""
         return self.reserved.get((share.scope, share.key), Sum())
 
 
@@ -97,7 +97,7 @@ _KNOWN: WeakValueDictionary[tuple[Path, int], RunningCalls] = WeakValueDictionar
 
 
 class CallRequest(msgspec.Struct, frozen=True):
-    """A call that wants to be made: under which limits, where it stands, whose it is, and the most it may come to.
+    """A model call that asks the limits: its limits, its place, its origin and its largest possible cost.
 
     `usage` is what will be booked, but for its figures.
     """
@@ -125,7 +125,7 @@ class CallPermit:
         )
 
     async def close(self) -> None:
-        """Book what was told and let the next call go. Nothing happens the second time."""
+        """Book what the provider reported and admit the next call. Does nothing the second time."""
         if self._open:
             self._open = False
             # Not cut short by an abort: what was spent is booked before anybody asks what is left.

@@ -93,7 +93,7 @@ class StopFile:
         self.path = data / "halt" / "stops.json"
 
     def read(self) -> tuple[Stop, ...]:
-        """Return the stops; none where there is no file. Raises `StopFileError`."""
+        """Return the stops; none without a file. Raises `StopFileError`."""
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=_Kept).stops
         except (FileNotFoundError, NotADirectoryError):
@@ -158,7 +158,7 @@ class StopState:
         self.opened = self.last_id()
 
     def last_id(self) -> str:
-        """Return the id of the last stop that holds here, empty without one, ``?`` when that cannot be told."""
+        """Return the id of the last stop that applies here, empty without one, ``?`` when that is unknown."""
         self._look()
         return "?" if self._problem else self._id
 
@@ -289,7 +289,7 @@ async def _ending(database: Path, runs: set[tuple[str, str]]) -> set[tuple[str, 
 
 
 def _running(database: Path) -> tuple[list[HeldSession], str]:
-    """The sessions that living processes hold, and why that cannot be told."""
+    """Return the sessions that running processes hold, and the reason if that is unknown."""
     try:
         return [run for run in running(database, _now()) if not is_dead(run.owner)], ""
     except StoreError as error:

@@ -31,11 +31,11 @@ FAILURES: Final = 3
 
 
 class LimitsError(ValueError):
-    """A limit that is no number above zero; the text names its path in the configuration."""
+    """A limit that is not a number above zero; the text names its path in the configuration."""
 
 
 class Ceiling(msgspec.Struct, frozen=True):
-    """The most tokens and US dollars that something may use; None is no limit."""
+    """The largest number of tokens and US dollars that something may use; None means no limit."""
 
     tokens: int | None = None
     cost: float | None = None
@@ -239,7 +239,7 @@ def must_wait(ceiling: Ceiling, used: Sum, under_way: Sum) -> bool:
 
 
 def most(model: Model, unknown_window: int) -> Sum:
-    """Return the most that one call of a model can come to; `unknown_window` stands in for a window not known."""
+    """Return the largest possible cost of one call; `unknown_window` replaces an unknown context window."""
     window = model.limit.context or unknown_window
     prices = model.cost
     if prices.input is None or prices.output is None:
@@ -281,7 +281,7 @@ def cost(tokens: Tokens, prices: ModelCost) -> float | None:
 
 
 def is_priced(prices: ModelCost) -> bool:
-    """Whether the cost of any call can be told."""
+    """Whether the price of the model is known."""
     return prices.input is not None and prices.output is not None
 
 

@@ -87,7 +87,7 @@ class SdkLink:
             raise LinkError(error.message, lost=gone or error.code == CONNECTION_CLOSED) from error
 
     def check(self, definition: McpTool) -> None:
-        """Raise `ValueError` if a tool's parameters are no JSON Schema."""
+        """Raise `ValueError` if a tool's parameters are not a JSON Schema."""
         schema = definition.parameters
         draft = Draft202012Validator
         if isinstance(schema.get("$schema"), str):
@@ -280,7 +280,7 @@ class _ServerProcess:
             transport.abort()
 
     def ended(self, reason: str) -> None:
-        """Note why the child ended, and wake whoever waits for an answer."""
+        """Note why the child ended, and fail the pending requests."""
         if not self.lost.done():
             self.lost.set_result(reason)
         self._arrived.close()

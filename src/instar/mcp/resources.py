@@ -52,7 +52,7 @@ def tool_result(name: str, answer: Any, owner: AttachmentOwner) -> ToolResult:
 
 
 async def read_resource(server: MCPServer, uri: str, owner: AttachmentOwner) -> ToolResult:
-    """Return what a resource holds. Raises `LinkError`, and `ToolFailure` if the answer is no resource."""
+    """Return a resource's content. Raises `LinkError`, and `ToolFailure` if the answer is not a resource."""
     answer = await server.call("resources/read", {"uri": uri})
     contents = answer.get("contents") if isinstance(answer, dict) else None
     if not isinstance(contents, list):

@@ -83,7 +83,7 @@ class Link(Protocol):
         ...
 
     def check(self, definition: "McpTool") -> None:
-        """Raise `ValueError` if a tool's parameters are no JSON Schema."""
+        """Raise `ValueError` if a tool's parameters are not a JSON Schema."""
         ...
 
 
@@ -129,7 +129,7 @@ class McpTool(msgspec.Struct, frozen=True):
 
     @classmethod
     def approved(cls, tool: str, text: str) -> "McpTool":
-        """Return a tool as it was approved: the definition with this `text`."""
+        """Return the approved definition of a tool, read from its `text`."""
         return cls(tool, **json.loads(text))
 
 

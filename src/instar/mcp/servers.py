@@ -286,7 +286,7 @@ class Servers:
     async def _offered(
         self, server: MCPServer, pinned: Mapping[str, str], ask: Question | None
     ) -> Sequence[McpTool]:
-        """Return what a server offers; if it is slow to start, what it offered last, as it was approved.
+        """Return what a server offers; while it starts slowly, what it offered last and a person approved.
 
         So each request begins as the one before it, also the first after a restart: prompt caches work on prefixes.
         """

@@ -114,7 +114,7 @@ class Projector:
         self._dropped = False
 
     def feed(self, records: Sequence[Recorded]) -> Iterator[SessionDurableEvent]:
-        """Yield what these records come to. A message that cannot be read any more is passed over."""
+        """Yield the events that these records make. A message that cannot be read is skipped."""
         for record in records:
             self._gather(record)
         for record in records:
@@ -288,7 +288,7 @@ class Projector:
         return SessionNextToolFailed, ToolFailedData(error=error, provider=BY_PROVIDER, **place)
 
     def _session(self, info: Plain) -> _Told:
-        """A session was taken back, or is as it was, or what it was taken back from is gone."""
+        """Return the event of a session that was reverted, restored, or whose reverted part was deleted."""
         was, given = self._revert, info.get("revert")
         self._revert = None if given is None else decode(given, Revert)
         if self._revert == was:

@@ -35,7 +35,7 @@ Target = LocalTarget | RemoteTarget
 
 
 class WorkspaceAdapter(Protocol):
-    """How workspaces of one type are made and unmade. What it raises becomes one line for the person."""
+    """Makes and removes workspaces of one type. What it raises becomes one line for the person."""
 
     @property
     def name(self) -> str:
@@ -48,20 +48,20 @@ class WorkspaceAdapter(Protocol):
         ...
 
     async def configure(self, info: WorkspaceInfo) -> WorkspaceInfo:
-        """Return `info` as it will be kept: with its directory, branch, extra. Makes nothing yet."""
+        """Return `info` with its directory, branch and extra fields. Makes nothing yet."""
         ...
 
     async def create(
         self, info: WorkspaceInfo, env: Mapping[str, str], from_: WorkspaceInfo | None = None
     ) -> None:
-        """Make the workspace. `env` is for the programs that work in it, `from_` another one to begin from.
+        """Make the workspace. `env` is for programs that work in it, `from_` is a workspace to start from.
 
         After a failure, or a crash, `remove` is called for what was made so far.
         """
         ...
 
     async def remove(self, info: WorkspaceInfo) -> None:
-        """Unmake the workspace, also one that was half made or of which parts are gone."""
+        """Remove the workspace, also an incomplete one."""
         ...
 
     async def target(self, info: WorkspaceInfo) -> Target:
@@ -71,10 +71,10 @@ class WorkspaceAdapter(Protocol):
 
 @runtime_checkable
 class Careful(Protocol):
-    """What an adapter may have besides: it knows what removing a workspace would lose."""
+    """An optional part of an adapter: it knows what removing a workspace would lose."""
 
     async def unsaved(self, info: WorkspaceInfo) -> str | None:
-        """Return what is only there (``2 commits that no other branch has``), None when nothing is."""
+        """Return what exists only there (``2 commits that no other branch has``), or None."""
         ...
 
 
@@ -214,7 +214,7 @@ class Done(msgspec.Struct, frozen=True):
 
 
 class Reverted(msgspec.Struct, frozen=True):
-    """A session that was taken back or forth, and what became of its files (names relative to the worktree).
+    """A session that was reverted or restored, and its files (names relative to the worktree).
 
     `files` are as they were then; `changed` are those among them that somebody had changed since the session
     did; `kept` were left alone, since no snapshot holds what they would have lost. `note` says why files are not
@@ -286,7 +286,7 @@ class SessionClient(Protocol):
         agent: str | None = None,
         model: SessionModel | None = None,
     ) -> Session:
-        """Change a session's title, metadata, agent or model, or put it away (`archived` in ms, 0 takes it out again).
+        """Change a session's title, metadata, agent or model, or archive it (`archived` in ms, 0 restores it).
 
         `permission` are rules that are added to the session's own: the last that matches decides. Raises `NotFound`.
         """
@@ -300,7 +300,7 @@ class SessionClient(Protocol):
         *,
         files: bool = True,
     ) -> Reverted:
-        """Take a session and the files that it changed back to before a message (the person's last one) or a part.
+        """Revert a session and its files to before a message (by default the last user message) or a part.
 
         Without `files` those stay as they are. The messages stay until the next prompt. Raises `NotFound`, and
         `Invalid` while a turn runs.
@@ -316,14 +316,14 @@ class SessionClient(Protocol):
         ...
 
     async def fork(self, session_id: str, message_id: str | None = None) -> Session:
-        """Make a session of copies of another one's messages, up to `message_id`, which is left out.
+        """Fork a session: copy its messages up to `message_id`, exclusive.
 
         Raises `NotFound`.
         """
         ...
 
     async def diff(self, session_id: str, message_id: str | None = None) -> Sequence[FileDiff]:
-        """Return how the files differ that a session, or one prompt's turn, changed. Raises `NotFound`."""
+        """Return the file differences of a session, or of one prompt's turn. Raises `NotFound`."""
         ...
 
     async def message(self, session_id: str, message_id: str) -> WithParts:
@@ -384,14 +384,14 @@ class SessionClient(Protocol):
     async def follow_up(
         self, session_id: str, body: PromptBody, source: str, origin: Origin | None = None
     ) -> None:
-        """Queue a prompt durably; the session's loop takes it up when it has nothing else to do.
+        """Queue a prompt durably; it runs when the session has no other work.
 
         Without `origin` it has that of the turn that runs, or that ran last.
         """
         ...
 
     async def origin(self, session_id: str) -> Origin:
-        """Return where the message comes from that the session answers now, or answered last. Raises `NotFound`."""
+        """Return the origin of the message that the session answers now, or answered last. Raises `NotFound`."""
         ...
 
     async def abort(self, session_id: str) -> bool:
@@ -432,7 +432,7 @@ class PermissionClient(Protocol):
         ...
 
     async def forget(self, permission: str, pattern: str) -> bool:
-        """Take an ``always`` answer back; False when there is none."""
+        """Remove an ``always`` answer; false when there is none."""
         ...
 
 
@@ -457,7 +457,7 @@ class QuestionClient(Protocol):
         ...
 
     async def reject(self, request_id: str) -> None:
-        """Say that nobody will answer. Raises `NotFound`."""
+        """Dismiss the questions. Raises `NotFound`."""
         ...
 
 

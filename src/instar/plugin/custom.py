@@ -28,7 +28,7 @@ _DEFAULT = ("tool", "default")
 
 
 class CustomTools(msgspec.Struct, frozen=True):
-    """The tools by name, and a sentence for each file left out; `failed` are those of which nothing new was loaded."""
+    """The tools by name, and a sentence for each file left out; `failed` are files that could not be loaded."""
 
     tools: dict[str, Tool]
     notices: list[str]

@@ -241,7 +241,7 @@ class Plugins:
         return found
 
     def replace(self, loaded: Iterable[LoadedPlugin]) -> None:
-        """Replace all plugins at once. A hook point that is being run ends with the plugins that it began with."""
+        """Replace all plugins at once. A running hook point continues with the plugins that it began with."""
         self._loaded = list(loaded)
 
     @property

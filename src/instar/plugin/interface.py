@@ -88,7 +88,7 @@ class Host(msgspec.Struct, frozen=True):
 
 
 class Registry:
-    """What plugins contributed besides hooks: views, HTTP routes, workspace adapters.
+    """What plugins contribute in addition to hooks: views, HTTP routes, workspace adapters.
 
     `owner` is the plugin that the registry was given to; "" is the runtime itself. `idle` gives, by plugin, the reason
     why a loaded plugin does nothing here.

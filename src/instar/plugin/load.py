@@ -53,7 +53,7 @@ class Spec(msgspec.Struct, frozen=True):
 
     @property
     def identity(self) -> str:
-        """What makes two specs the same plugin, as far as their text tells."""
+        """Return the identity of a spec, by its text alone."""
         return self.place().identity if self.tools else flagship_name(self.target) or self.target
 
     def place(self) -> PluginLocation:
@@ -291,7 +291,7 @@ async def _load_one(
 
 
 def _offered(place: PluginLocation) -> Any:
-    """The module, or what an entry point names in it."""
+    """Return the module, or the object that an entry point names in it."""
     if place.path is not None:
         return module_from_file(place.path, place.content)
     try:

@@ -106,7 +106,7 @@ def npm_name(spec: str) -> str:
 
 
 def is_npm(target: str) -> bool:
-    """Whether a name that is no Python package's here is taken as an npm package's: only npm's spelling will do."""
+    """Whether a name without a Python package is an npm package's: only if it has npm's spelling."""
     return target.startswith(("npm:", "@")) or ("_" not in target and _NPM.fullmatch(target) is not None)
 
 

@@ -115,7 +115,7 @@ def _messages(value: Any) -> list[WithParts]:
 
 
 def _kept(known: list[WithParts], value: Any) -> list[WithParts]:
-    """The messages of `value`, where those of `known` stand as they are."""
+    """Return the messages of `value`; those of `known` are not copied."""
     if not isinstance(value, list):
         raise TypeError(f"expected a list of messages, found {_name(value)}")
     own = {id(one) for one in known}

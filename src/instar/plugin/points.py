@@ -118,7 +118,7 @@ class HeadersOutput(Wire):
     headers: dict[str, str]
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for what HTTP cannot send: the call would fail, and nobody would know by whom."""
+        """Raise `ValueError` for an invalid header, here, where the plugin is known."""
         for name, value in self.headers.items():
             if not _HEADER.fullmatch(name) or not value.isascii() or not (value or " ").isprintable():
                 raise ValueError(f"{name!r}: {value!r} cannot be an HTTP header")
@@ -245,7 +245,7 @@ class ShellEnvOutput(Wire):
     env: dict[str, str]
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for what no child can be given: the command would not start."""
+        """Raise `ValueError` for an invalid variable, here, where the plugin is known."""
         for name, value in self.env.items():
             if not name or "=" in name or "\0" in name + value:
                 raise ValueError(f"{name!r}: {value!r} cannot be a variable of the environment")
@@ -279,7 +279,7 @@ class CompactingOutput(Wire):
 
 
 class CommandInput(Wire):
-    """A command as it was called, with all that was said after its name."""
+    """A command call, with all text after its name."""
 
     command: str
     session_id: str
@@ -287,7 +287,7 @@ class CommandInput(Wire):
 
 
 class CommandOutput(Wire):
-    """The parts of the prompt that the command becomes, as plain values."""
+    """The parts of the command's prompt, as plain values."""
 
     parts: list[Any]
 
@@ -344,7 +344,7 @@ class SessionStartInput(Wire):
 
 
 class SessionEndInput(Wire):
-    """A session that is no longer used: ``deleted``, put away (``archived``), or the instance ends (``closed``)."""
+    """The end of a session: ``deleted``, ``archived``, or ``closed`` with its instance."""
 
     session_id: str
     reason: Literal["deleted", "archived", "closed"]
@@ -373,7 +373,7 @@ class SubagentStartInput(Wire):
 
 
 class SubagentStartOutput(Wire):
-    """The prompt that it gets, and texts that it is given beside it."""
+    """The sub-agent's prompt, and texts that are added to it."""
 
     prompt: str
     context: list[str]
@@ -397,7 +397,7 @@ class SubagentStopOutput(Wire):
 
 
 class AutocontinueInput(Wire):
-    """A session that was summarised unasked: `message` asked for it; `overflow`: the provider had refused a request."""
+    """An automatic summary: `message` requested it; `overflow`: the provider had refused a request."""
 
     session_id: str
     agent: str
@@ -408,13 +408,13 @@ class AutocontinueInput(Wire):
 
 
 class AutocontinueOutput(Wire):
-    """Whether the session is told to go on."""
+    """Whether the session continues."""
 
     enabled: bool
 
 
 class CompactedInput(Wire):
-    """A summary that is whole and saved; `auto`: nobody asked for it."""
+    """A complete, saved summary; `auto`: no person asked for it."""
 
     session_id: str
     message: Assistant

@@ -73,7 +73,7 @@ class ToolContext(Protocol):
     process: "Children"
 
     def metadata(self, *, title: str | None = None, metadata: Plain | None = None) -> None:
-        """Show people how the call gets on: merged into the running part and published."""
+        """Show the call's progress: merged into the running part and published."""
         ...
 
     async def ask(self, ask: Ask) -> None:

@@ -129,7 +129,7 @@ class View(msgspec.Struct, frozen=True):
 
 
 def clash(view: View, other: View) -> str | None:
-    """Return the path at which two views stand in each other's way; None where they stand side by side."""
+    """Return the path at which two views conflict, or None."""
     if any(one != another for one, another in zip(view.at, other.at, strict=False)):
         return None  # start-up time: most views part at their first name
     taken = [at for at, _ in other.leaves()]
@@ -149,7 +149,7 @@ def check_names(names: Any) -> None:
 
 
 def check_kind(kind: Any) -> None:
-    """Raise `ValueError` for a JSON Schema that says what nobody would check."""
+    """Raise `ValueError` for a JSON Schema with a keyword that is not checked."""
     if not isinstance(kind, dict):
         raise ValueError(f"a kind is a JSON Schema, not {type(kind).__name__}")
     odd = [key for key in kind if key not in KEYWORDS]

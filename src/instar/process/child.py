@@ -110,7 +110,7 @@ class Child(asyncio.SubprocessProtocol):
         return self._exited.done()
 
     def end(self) -> asyncio.Future[None]:
-        """End what is left of the group and let go of every descriptor; one ending however many ask."""
+        """End what is left of the group and close every descriptor. Later calls wait for the same end."""
         if self._ending is None:
             self._ending = asyncio.ensure_future(self._end())
         return self._ending
@@ -293,7 +293,7 @@ class ForkedProcess:
         self._over(self)
 
     def begin(self, pid: int) -> None:
-        """The fork said its number: from here on the script may have run."""
+        """The fork reported its number: from here on the script may have run."""
         self._pid = pid
         if not self.begun.done():
             self.begun.set_result(pid)
@@ -311,7 +311,7 @@ class ForkedProcess:
             self._child.process_exited()
 
     def lose(self) -> None:
-        """The interpreter is gone, and nobody will tell of the fork's end: end it."""
+        """The interpreter is gone and cannot report the fork's end: end the fork."""
         if self.begun.done() and self._pid and self._code is None:
             send(self._pid, signals.SIGKILL)
         self.exit(-signals.SIGKILL)
@@ -325,7 +325,7 @@ class ForkedProcess:
         return self._code
 
     def close(self) -> None:
-        """Let go of the pipes; the interpreter is told that the run is over."""
+        """Close the pipes; the fork server learns that the run is over."""
         if self._closed:
             return
         self._closed = True

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 
 class Ending(NamedTuple):
-    """What is known of a confined program beyond the exit code of what confines it.
+    """How a confined program ended, in addition to the exit code of its launcher.
 
     `signal` is the one that ended it; `failure` says why it did not start, "" when it did.
     """
@@ -62,7 +62,7 @@ class Shared(Protocol):
         """Return what confines a fork of a process that is not behind this; None where nothing else confines it."""
 
     def state(self, pid: int) -> bytes:
-        """Return what must stay as it is, of the confined process `pid`, for its forks to be confined as before.
+        """Return the state of the confined process `pid` that must not change for its forks to be confined.
 
         Raises `OSError` when it cannot be seen, or is no longer what was asked for.
         """

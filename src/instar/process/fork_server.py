@@ -189,7 +189,7 @@ class _Hello(msgspec.Struct):
 
 
 class _Said(msgspec.Struct):
-    """One message of an interpreter or of its fork; whoever wrote the script may have named the interpreter."""
+    """One message of an interpreter or of its fork. It is untrusted: a script may name its interpreter."""
 
     hello: _Hello | None = None
     id: int = 0
@@ -335,7 +335,7 @@ class ForkServer:
         )
 
     def _holds(self) -> bool:
-        """Whether it is confined as it was when it started."""
+        """Whether its confinement has not changed since it started."""
         try:
             return self.shared is None or self.shared.state(self._pid) == self._confined
         except OSError:
@@ -373,7 +373,7 @@ class ForkServer:
                 call.exit(said.status)
 
     def _lost(self) -> None:
-        """The interpreter is gone: what had begun is killed, what had not is started plainly."""
+        """The interpreter is gone: calls that had begun are killed, others start plainly."""
         self._gone, self.usable = True, False
         asyncio.get_running_loop().remove_reader(self._socket)
         self._hear_last()
@@ -384,7 +384,7 @@ class ForkServer:
         self._end()
 
     def _hear_last(self) -> None:
-        """Hear what was said so far and nothing more: a fork that can say nothing does not begin."""
+        """Read the messages so far and then refuse more: a fork that cannot report does not begin."""
         try:
             self._socket.shutdown(socket.SHUT_RD)
             while (message := _received(self._socket))[0]:

@@ -107,7 +107,7 @@ class Launcher:
         self.running[child] = call, descriptor
 
     def begin(self, request: Request, given: list[int]) -> None:
-        """Take the call's session, streams, folder and confinement; nothing is told of a fork that fails here."""
+        """Take the call's session, streams, folder and confinement. A fork that fails here exits without a message."""
         try:
             os.setsid()
             _LIBC.prctl(_PARENT_DIES, _KILL, 0, 0, 0)
@@ -167,7 +167,7 @@ class Launcher:
                 self.ended(*os.waitpid(pid, 0))
 
     def children(self) -> list[int]:
-        """Return our children; none where there is no list of them."""
+        """Return our children; none if the kernel does not list them."""
         try:
             with open(f"/proc/self/task/{self.pid}/children", "rb") as file:
                 return [int(pid) for pid in file.read().split()]

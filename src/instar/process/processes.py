@@ -155,7 +155,7 @@ class _Start:
         return call
 
     def _request(self, policy: Policy | None) -> dict[str, Any]:
-        """What is asked of a process that forks."""
+        """Return the request to a fork server."""
         return {
             "argv": list(self._argv),
             "env": list(self._env.items()),

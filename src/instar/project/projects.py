@@ -16,7 +16,7 @@ from instar.store import PutProject
 
 
 class UnknownProject(NotFound):
-    """There is no project of this id."""
+    """No project has this id."""
 
     def __init__(self, project_id: str) -> None:
         super().__init__(f"Project not found: {project_id}")

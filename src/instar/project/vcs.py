@@ -312,7 +312,7 @@ async def check(repository: Repository, patch: bytes, *, backwards: bool = False
 
 
 async def take_back(repository: Repository, patch: bytes) -> None:
-    """Undo a patch in the files of the worktree. Raises `ApplyError`."""
+    """Revert a patch in the worktree's files. Raises `ApplyError`."""
     await _apply(repository, patch, "--reverse")
 
 

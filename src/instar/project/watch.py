@@ -227,7 +227,7 @@ def _text(path: str) -> str:
 
 
 def _short(lines: Iterable[str]) -> str:
-    """Lines as one text, without what would take long to match: whoever wrote them is not trusted."""
+    """Join lines to one text, without those that would take long to match: the text is untrusted."""
     return "\n".join([line for line in lines if len(line) <= LONGEST_LINE][:MOST_LINES])
 
 

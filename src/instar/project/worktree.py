@@ -306,7 +306,7 @@ class Worktrees:
         return [_worktree(info) for info in await self._workspaces.list() if info.type == TYPE]
 
     async def remove(self, directory: str) -> None:
-        """Remove a worktree and its branch with all that is only there; one that is gone already is no error.
+        """Remove a worktree and its branch with everything that is only in it. Nothing happens if it does not exist.
 
         Raises `Invalid` for a folder that is no worktree of these, and while a session works in it.
         """
@@ -395,7 +395,7 @@ class Copies:
         return folder
 
     async def remove(self, folder: Path, *, force: bool) -> None:
-        """Remove a copy. Raises `CopyError`, also for a folder that is no copy, or that holds work without `force`."""
+        """Remove a copy. Raises `CopyError`, also for a folder that is not a copy, or for work without `force`."""
         folder = _real(folder)
         if str(folder) not in await self._known():
             raise CopyError(f"Invalid project copy directory: {folder}")

@@ -259,7 +259,7 @@ class HTTPAdapter(ABC):
     async def _response(
         self, request: ModelRequest, endpoint: ProviderEndpoint, body: bytes, timeouts: Timeouts
     ) -> AsyncIterator[httpx2.Response]:
-        """Send the request; yields a response whose status is good and whose body is still to come."""
+        """Send the request; yields a successful response whose body is not yet read."""
         try:
             client = self._client(request.model)
             sending = client.build_request(
@@ -394,7 +394,7 @@ async def _chunks(
 
 
 async def _drain(chunks: AsyncIterator[bytes]) -> None:
-    """Read what follows an answer's end, for a moment: a body read to its end leaves a connection to use again."""
+    """Read what follows an answer's end, for a moment: a connection is reusable after the whole body was read."""
     try:
         async with asyncio.timeout(_DRAIN):
             async for _ in chunks:
@@ -435,7 +435,7 @@ def _reason(error: Exception) -> str:
 
 
 def _seconds(value: Any, default: float | None) -> float | None:
-    """Return a time-out option in seconds: false is for ever, what is no positive number the default."""
+    """Return a time-out option in seconds: false means none, an invalid value the default."""
     if value is False:
         return None
     if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:

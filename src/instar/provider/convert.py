@@ -112,7 +112,7 @@ class Converter(ABC, Generic[Form]):
         return values_of(message)
 
     def converted(self, messages: Iterable[WithParts]) -> list[Converted[Form]]:
-        """Return the messages that something is sent of, converted."""
+        """Return the converted messages, without empty ones."""
         found = []
         for message in messages:
             made_of = self.values(message)

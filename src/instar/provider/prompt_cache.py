@@ -125,7 +125,7 @@ def chain(pieces: Sequence[PromptPiece]) -> str:
 
 
 def parted(before: Prefix | Note, now: Sequence[PromptPiece]) -> int | None:
-    """Return the number (from 0) of the first message that is not as it was; None when all begin as before.
+    """Return the index of the first message that changed; None when none did.
 
     The number of messages now, where there are fewer and those are as they were.
     """

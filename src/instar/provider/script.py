@@ -191,7 +191,7 @@ def _heading(script: ModelScript, line: _Line, defaults: ScriptSection) -> Scrip
 
 
 def _merged(turns: list[ScriptSection]) -> list[ScriptSection]:
-    """Put what only fails before the turn that follows it: failing is no answer and takes no place."""
+    """Join sections that only fail to the turn that follows them: a failure is not an answer and takes no turn."""
     found: list[ScriptSection] = []
     failing: list[Item] = []
     for turn in turns:

@@ -220,7 +220,7 @@ class Scripted:
 
 
 class _Player(msgspec.Struct):
-    """One playing of a section. `mark` begins the ids of its tool calls, `failures` counts those of all sections."""
+    """Plays a section once. `mark` begins the ids of its tool calls; `failures` counts the failures of all sections."""
 
     section: ScriptSection
     source: str

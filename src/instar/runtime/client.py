@@ -84,7 +84,7 @@ class InProcessSessions:
         self._for_agent = False
 
     def speaking_for(self, origin: Origin) -> "InProcessSessions":
-        """Return the same sessions for somebody who is no person: prompts are of `origin` unless they name another."""
+        """Return the same sessions for a program: prompts are attributed to `origin` unless they name another."""
         found = copy.copy(self)
         found._origin = origin
         return found
@@ -492,7 +492,7 @@ class InProcessSessions:
             raise
 
     async def _end(self, session_id: str, reason: Literal["deleted", "archived", "closed"]) -> None:
-        """Tell plugins that a session is no longer used; nothing happens when it was not in use."""
+        """Report `session.end` to plugins, if the session was in use."""
         if session_id not in self._used:
             return
         self._used.discard(session_id)

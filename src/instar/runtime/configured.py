@@ -54,7 +54,7 @@ def keys_of(paths: Paths) -> Keys:
 
 
 def secrets(config: Config, ground: SettingsContext) -> list[Secret]:
-    """Return the values that no child may be told: of the settings, the logins, and the server's password."""
+    """Return the secrets that no child may get: of the settings, the logins, and the server's password."""
     found = list(secrets_in(config.data))
     with contextlib.suppress(KeysError):  # a file that cannot be read gave nobody a key
         found += ground.keys.secrets()
@@ -104,7 +104,7 @@ class ConfiguredRooms(msgspec.Struct, frozen=True):
         )
 
     def stand(self, instance: Instance) -> None:
-        """Put these rooms in the place of an instance's own; a turn keeps what it holds until its step ends."""
+        """Replace an instance's rooms by these; a turn keeps the old ones until its step ends."""
         self.commands.late = instance.commands.late
         for name in self.__struct_fields__:
             setattr(instance, name, getattr(self, name))
@@ -194,7 +194,7 @@ def _settings(read: Settings, data: Plain) -> Settings:
 
 
 def _same_rules(now: object, before: object) -> set[str]:
-    """The dotted places of the groups of rules that stand where they stood."""
+    """Return the dotted paths of the groups of rules that did not change."""
     if not (isinstance(now, dict) and isinstance(before, dict)):
         return set()
     return {
@@ -207,7 +207,7 @@ def _same_rules(now: object, before: object) -> set[str]:
 
 
 def _patterns(read: Settings) -> list[Pattern]:
-    """The entries of ``instructions``, each with whether the person stands behind it."""
+    """Return the entries of ``instructions``, each with whether it is trusted."""
     strange = untrusted_places(read)
     entries = enumerate(read.config.instructions)
     return [Pattern(text, not strange(f"instructions.{index}")) for index, text in entries]

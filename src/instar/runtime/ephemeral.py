@@ -74,7 +74,7 @@ _GRACE: Final = 0.2
 
 
 async def run(instance: Instance, aside: Aside) -> Apart:
-    """Let a model work in an ephemeral session and return what became of it (`Client.aside`).
+    """Run a model in an ephemeral session and return the result (`Client.aside`).
 
     Cancelling ends it within a second, with all that it started. Raises `NotFound` for an unknown session, and
     `Invalid` for a model or a tool that cannot be had.
@@ -99,7 +99,7 @@ async def run(instance: Instance, aside: Aside) -> Apart:
 
 
 class _One(Agents):
-    """The one agent that there is, under any name."""
+    """The only agent of the session, under any name."""
 
     def __init__(self, agent: Agent) -> None:
         super().__init__(Config())
@@ -115,7 +115,7 @@ class _One(Agents):
 
 
 class _Session:
-    """The session while it is there. `open` makes its rooms, `close` ends and removes them."""
+    """The open session. `open` makes its rooms, `close` ends and removes them."""
 
     def __init__(
         self,
@@ -214,7 +214,7 @@ class _Session:
         return live
 
     async def converse(self) -> None:
-        """Let the model answer, and once more if its answer was to be a call and is none."""
+        """Let the model answer, and once more if its answer lacks the required call."""
         await self._turn(self._aside.prompt)
         if self._may_be_told():
             await self._turn(_AGAIN.format(until=self._aside.until))
@@ -276,7 +276,7 @@ class _Session:
             await asyncio.wait([removing], timeout=_GRACE)
 
     def result(self, ended: tuple[Ended, str] | None, seconds: float) -> Apart:
-        """Return what became of it; `ended` is how and why it was ended from outside, if it was."""
+        """Return the result; `ended` says how and why it was ended from outside, if it was."""
         answer, spending = self._answer(), self._spending
         decided: tuple[Ended, str] = ("decided", "")
         how, error = decided if self._decided.is_set() else ended or self._ended(answer)
@@ -347,7 +347,7 @@ class EphemeralBudget(Budget):
         return found
 
     async def settle(self, usage: Usage | None, asked: CallRequest) -> None:
-        """Book a call that has ended; its message is nobody's but the session's own."""
+        """Book a call that has ended, without its message, which is not stored."""
         if usage is not None:
             self.steps += 1
             self.tokens += total(usage.tokens)
@@ -379,7 +379,7 @@ class EphemeralBudget(Budget):
 
 
 class EphemeralClient(InProcessClient):
-    """The client as tools of an ephemeral session have it: it knows that session alone."""
+    """The client for tools of an ephemeral session: it knows only that session."""
 
     def __init__(self, own: Instance, turns: Turns) -> None:
         """`own` is the session's instance."""
@@ -396,11 +396,11 @@ class EphemeralClient(InProcessClient):
         session_id: str = "",
         origin: Origin | None = None,
     ) -> Answer:
-        """Raise `Invalid`: what an ephemeral session spends is its own model's."""
+        """Raise `Invalid`: an ephemeral session makes no other model calls."""
         raise Invalid("an ephemeral session makes no calls beside its own")
 
     async def aside(self, aside: Aside) -> Apart:
-        """Raise `Invalid`: there is none inside another."""
+        """Raise `Invalid`: ephemeral sessions are not nested."""
         raise Invalid("an ephemeral session begins no other")
 
     async def config(self) -> wire.Plain:

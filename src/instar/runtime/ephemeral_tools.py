@@ -44,7 +44,7 @@ _READING: Final = "this session only reads: no file is changed by it"
 
 
 def offer(instance: Instance, aside: Aside) -> dict[str, Tool]:
-    """Return the tools by name, the caller's own last. Raises `Invalid` for a name that cannot be had."""
+    """Return the tools by name, the caller's own last. Raises `Invalid` for an unavailable name."""
     names = dict.fromkeys(aside.tools)
     if _WRITING & names.keys():
         names |= dict.fromkeys(
@@ -57,7 +57,7 @@ def offer(instance: Instance, aside: Aside) -> dict[str, Tool]:
 def rules(
     instance: Instance, caller: SessionState | None, aside: Aside, tools: Mapping[str, Tool]
 ) -> tuple[Rule, ...]:
-    """Return the rules for its calls: `tools` and nothing else, and of those nothing that a person denies.
+    """Return the rules for its calls: only `tools`, without what a person denies.
 
     Where a person wants to be asked, it is allowed: the sandbox holds it, or the rule's author let it out. What the
     defaults would ask about (``.env``) is denied, since reading it needs no sandbox to break out of.
@@ -114,7 +114,7 @@ def _refusing(why: str, name: str) -> Execute:
 
 
 def _persons(instance: Instance, caller: SessionState | None) -> Iterator[Rule]:
-    """What the person says of everybody, of the caller's agent and of its session, in the order in which it counts."""
+    """Return the person's rules for all agents, the caller's agent and its session, in order of precedence."""
     config = instance.config
     yield from from_config(config.permission or {})
     yield from tool_rules(config.tools)
@@ -127,7 +127,7 @@ def _persons(instance: Instance, caller: SessionState | None) -> Iterator[Rule]:
 
 
 def _held(names: Iterable[str], given: Iterable[Rule], asked: Action) -> Iterator[Rule]:
-    """The rules as they concern `names` alone: a rule for everything must not let in what is not named."""
+    """Return the rules limited to `names`: a rule for everything must not allow other tools."""
     for rule in given:
         for name in names:
             if matches(name, rule.permission):
@@ -136,7 +136,7 @@ def _held(names: Iterable[str], given: Iterable[Rule], asked: Action) -> Iterato
 
 
 class Confined(Children):
-    """The children of one ephemeral session. `close` ends them and lets go of the copy."""
+    """The children of one ephemeral session. `close` ends them and removes the copy."""
 
     def __init__(self, instance: Instance, scratch: Path, *, write: bool, network: bool) -> None:
         """`scratch` is a folder for a copy, where one has to be made."""
@@ -183,13 +183,13 @@ class Confined(Children):
         return self._real.environment(variables, keep)
 
     async def close(self) -> None:
-        """End every child that still runs, then let go of the copy, at most half a second long."""
+        """End every child that still runs, then remove the copy, within half a second."""
         await super().close()
         await self._box.close()
 
 
 class _Box:
-    """What the children of one session share: one copy, or one view of the project; made when the first one starts."""
+    """The copy, or the view of the project, that the children of one session share; made for the first child."""
 
     def __init__(self, instance: Instance, scratch: Path, *, write: bool, network: bool) -> None:
         project = instance.project
@@ -201,7 +201,7 @@ class _Box:
         self._held = ExitStack()
 
     async def confinement(self) -> Sandbox | None:
-        """Return the sandbox; None: the shield will do. Raises `ProcessError`."""
+        """Return the sandbox; None if the shield is enough. Raises `ProcessError`."""
         if self._write and self._network:
             return None
         if self._making is None:
@@ -211,7 +211,7 @@ class _Box:
         return await asyncio.shield(self._making)
 
     async def close(self) -> None:
-        """Let go of the copy. What takes longer goes on by itself."""
+        """Remove the copy; if that takes long, in the background."""
         letting_go = asyncio.create_task(self._let_go())
         letting_go.add_done_callback(lambda task: task.cancelled() or task.exception())
         await asyncio.wait([letting_go], timeout=0.5)
@@ -253,7 +253,7 @@ class _Box:
 
 
 def _free(source: Path, guarded: Sequence[Path]) -> list[Path]:
-    """The folders of the project in which nothing is guarded: a folder can be written as a whole or not at all."""
+    """Return the folders of the project without guarded paths: a folder is writable as a whole or not at all."""
     return [
         path
         for path in sorted(source.iterdir())
@@ -275,7 +275,7 @@ class ScratchFolder:
             fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     def remove(self) -> None:
-        """Remove the folder with all that is in it. Raises `OSError`; then the next one to come does it."""
+        """Remove the folder with its content. Raises `OSError`; then the next process removes it."""
         try:
             remove(self.folder)
         finally:

@@ -56,7 +56,7 @@ def declare(registry: Registry, instance: Instance, turns: Turns, trusted: Calla
 
 
 def complete(registry: Registry) -> None:
-    """Say of each flagship's branch that nobody declared that it is not in use."""
+    """Add a branch that says "not in use" for each flagship that declared none."""
     held = {view.at[0] for view in registry.views.values() if view.at}
     for name, what in FLAGSHIPS.items():
         if name not in held and name not in registry.views:
@@ -144,7 +144,7 @@ class _TaskViews:
         return len(self._children(session_id))
 
     async def cancel(self, session_id: str, args: wire.Plain) -> int:
-        """End what runs for the session that asks; a key of another session means none of them."""
+        """End the sub-agents of the session that asks; another session's key matches none."""
         key = args["session_key"]
         found = [live for live in self._children(session_id) if key in (session_id, live.id)]
         ended = await asyncio.gather(*(self._turns.abort(live, "Ended by its caller") for live in found))

@@ -28,7 +28,7 @@ EXEC: Final = ("bash",)
 
 
 class Inspected:
-    """The sessions of an instance, as their views see them."""
+    """The sessions of an instance, for their views."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
@@ -134,7 +134,7 @@ def values(seen: Inspected) -> dict[str, Value]:
 
 
 class _ParameterViews:
-    """Reads what holds in a session, and sets it. What is set to its default is as if it was never set."""
+    """Reads and sets a session's parameters. Setting one to its default removes the override."""
 
     def __init__(self, seen: Inspected) -> None:
         self._seen = seen
@@ -149,11 +149,11 @@ class _ParameterViews:
         return _least(live.overrides.iterations or self._instance.limits.steps, self._steps(live))
 
     async def default_iterations(self, session_id: str) -> int:
-        """Return how many it may make where nothing is set."""
+        """Return how many it may make by default."""
         return _least(self._instance.limits.steps, self._steps(await self._seen.live(session_id)))
 
     def set_iterations(self, session_id: str, most: int) -> None:
-        """Let turns make this many. Raises `ValueError` where a limit or the agent allows fewer."""
+        """Set how many model calls a turn may make. Raises `ValueError` if a limit or the agent allows fewer."""
         live = self._seen.known(session_id)
         held = self._instance.config.limits.get("steps")
         if held is not None and most > self._instance.limits.steps:
@@ -178,7 +178,7 @@ class _ParameterViews:
         return self._own_window(await self._seen.live(session_id))
 
     def set_window(self, session_id: str, tokens: int) -> None:
-        """Summarise by this window. Raises `ValueError` where the model has less."""
+        """Set the window for summaries. Raises `ValueError` if the model's is smaller."""
         live = self._seen.known(session_id)
         if self._seen.asked(live) is None:
             live.overrides.window = tokens
@@ -236,12 +236,12 @@ class _ParameterViews:
             raise ValueError(str(error)) from None
 
     async def retry_mode(self, session_id: str) -> str:
-        """Return how long a provider that fails is tried again."""
+        """Return how long a failing provider is retried."""
         live = await self._seen.live(session_id)
         return live.overrides.retry_mode or self._instance.config.provider_retry_mode
 
     def set_retry_mode(self, session_id: str, mode: Any) -> None:
-        """Try again in this way."""
+        """Set how failing providers are retried."""
         own = self._instance.config.provider_retry_mode
         self._seen.known(session_id).overrides.retry_mode = None if mode == own else mode
 
@@ -370,7 +370,7 @@ class _GuardViews:
         return tighter(self.seen.instance.limits.session, live.overrides.ceiling)
 
     async def level(self, session_id: str) -> str:
-        """Return how far the machine lets commands be confined."""
+        """Return the level of confinement on this machine."""
         return (await self.seen.instance.children.level()).name
 
     async def rules(self, session_id: str) -> list[str]:

@@ -11,7 +11,7 @@ from instar.store import Share, Sum
 
 
 async def limits_report(instance: Instance, live: SessionState | None, now: int) -> LimitsReport:
-    """Return the limits as they stand at `now` (ms); with `live` that of its session's tree too."""
+    """Return the limits at `now` (ms); with `live` also the limit of its session's tree."""
     limits = instance.limits
     bounds = [HeldCeiling("limits.day", limits.day, Share("day", "", now - DAY))]
     bounds += [

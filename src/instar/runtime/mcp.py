@@ -21,12 +21,12 @@ NAME: Final = "mcp"
 
 
 def let_in(instance: Instance, person: Person | None) -> Servers | None:
-    """Register the config's servers, None where there are none; nothing is started before it is needed."""
+    """Register the config's servers; None without any. A server starts when it is first needed."""
     return registered(instance, person) if instance.config.mcp else None
 
 
 def registered(instance: Instance, person: Person | None) -> Servers:
-    """Register the config's servers, also where there are none yet."""
+    """Register the config's servers, also an empty list."""
     servers = Servers(
         instance.config.mcp,
         LaunchContext(
@@ -45,7 +45,7 @@ def registered(instance: Instance, person: Person | None) -> Servers:
 async def take_up(
     instance: Instance, servers: Servers | None, before: Mapping[str, McpConfig], person: Person | None
 ) -> Servers | None:
-    """Return the servers, those of them renewed whose entry in the config is another than `before`."""
+    """Return the servers, with new ones for entries of the config that differ from `before`."""
     # What another layer only switches off, or on, has nothing to connect to.
     wanted = {name: one for name, one in instance.config.mcp.items() if one.type or one.command or one.url}
     if servers is None and wanted:
@@ -75,7 +75,7 @@ def _say(instance: Instance, text: str) -> None:
 
 
 async def _prompt(servers: Servers, name: str) -> Command | None:
-    """Find a server's prompt as a command: a stranger's text, so that no shell command of it runs."""
+    """Return a server's prompt as a command. It is untrusted text: shell commands in it do not run."""
     if ":" not in name:
         return None
     try:

@@ -19,7 +19,7 @@ Changes = Literal["stay", "copy", "move"]
 async def move(
     instance: Instance, workspaces: Workspaces, live: SessionState, destination: Path, changes: Changes
 ) -> None:
-    """Let a session that is held go on in another folder of its project (`InProcessSessions.move`)."""
+    """Move a held session to another folder of its project (`InProcessSessions.move`)."""
     processes = instance.processes
     # The session may have come here from elsewhere: its own folder counts, not the instance's.
     here = await discover(Path(live.session.directory), processes)

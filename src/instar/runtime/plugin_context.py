@@ -71,7 +71,7 @@ class RuntimeServer:
         self._closed = False
 
     def get(self) -> Server | None:
-        """Return it; None where there is none, and none may be started."""
+        """Return it; None if there is none and none may be started."""
         running = self._options.server
         if running is not None and not running.url.startswith("unix:"):
             return running
@@ -87,7 +87,7 @@ class RuntimeServer:
 
 
 class PluginContext(msgspec.Struct, frozen=True):
-    """What an instance's plugins are given, but for their names."""
+    """What all plugins of an instance are given."""
 
     options: Options
     settings: Settings

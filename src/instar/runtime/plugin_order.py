@@ -29,12 +29,12 @@ def listed(read: Settings) -> list[Spec]:
 
 
 def early(read: Settings, environment: Mapping[str, str], flags: Flags) -> list[Spec]:
-    """Return what is loaded first: all that is listed, or that the environment or a flag asks for."""
+    """Return the plugins to load first: listed ones, and those that the environment or a flag selects."""
     return [spec for spec in _asked(read, environment, flags) if not _is_last(spec)]
 
 
 def late(read: Settings, environment: Mapping[str, str], flags: Flags, folders: Iterable[Path]) -> list[Spec]:
-    """Return what is loaded last. `read` are the settings as the other plugins have left them.
+    """Return the plugins to load last. `read` are the settings after the other plugins changed them.
 
     A setting of such a flagship, or a file of it in one of `folders`, switches it on too.
     """
@@ -44,7 +44,7 @@ def late(read: Settings, environment: Mapping[str, str], flags: Flags, folders: 
 
 
 def guarding(loaded: Iterable[str]) -> list[Spec]:
-    """Return those of the flagships `loaded` for whose rules a person vouches: they know what is left of those.
+    """Return the `loaded` flagships whose rules the user approved.
 
     A file of rules that is gone switches none of them off while an instance lives.
     """
@@ -52,7 +52,7 @@ def guarding(loaded: Iterable[str]) -> list[Spec]:
 
 
 def marker(read: Settings, folders: Iterable[Path], trust: Trust) -> Callable[[PluginLocation], str]:
-    """Return what gives the digest of a plugin that is loaded last: what it says does not stand in its code.
+    """Return the function that gives the digest of a plugin that is loaded last: its rules are not in its code.
 
     It is the keys of the settings that it goes by, its files in `folders`, and what the person vouched for there.
     """

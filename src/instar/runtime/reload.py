@@ -63,7 +63,7 @@ LINGER: Final = 60.0
 
 
 class InstanceFiles(msgspec.Struct, frozen=True):
-    """What was read. `settings` are those before plugins changed them; `problems` are one-line sentences."""
+    """The files as read. `settings` are those before plugins changed them; `problems` are one-line sentences."""
 
     settings: Settings
     skills: Skills
@@ -100,7 +100,7 @@ def read(
 
 
 def read_tools(folders: list[Path], paths: Paths, trust: Trust, before: ToolFiles | None = None) -> ToolFiles:
-    """Load the tools of configuration folders, if their files are others than `before`: they run as code."""
+    """Load the tools of configuration folders, if their files differ from `before`: loading runs their code."""
 
     def trusted(folder: Path) -> bool:
         return folder in paths.config_homes or trust.is_trusted(folder.parent)
@@ -136,12 +136,12 @@ def _owner(tool: Path, paths: Paths) -> Path:
 
 
 def _saved_output(paths: Paths) -> Rule:
-    """Tool output that was cut is saved outside the project: the model may read it without asking."""
+    """Allow the model to read saved tool output, which lies outside the project."""
     return Rule(permission="external_directory", pattern=f"{paths.tool_output}/*", action="allow")
 
 
 def changed_settings(old: Settings, new: Settings) -> list[str]:
-    """Return what changed in the settings, but for what has a name of its own."""
+    """Return what changed in the settings, without what is reported under its own name."""
     before, after = old.config.data, new.config.data
     keys = sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
     found = dict.fromkeys(_WORDS.get(key, "settings") for key in keys)
@@ -150,30 +150,30 @@ def changed_settings(old: Settings, new: Settings) -> list[str]:
 
 
 def changed_servers(old: Settings, new: Settings) -> list[str]:
-    """Return the names of MCP servers that are another, new or gone, sorted."""
+    """Return the names of changed, new and removed MCP servers, sorted."""
     before, after = old.config.mcp, new.config.mcp
     return sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
 
 
 def changed_skills(old: Skills, new: Skills) -> list[str]:
-    """Return ``skills``, if one of them says something else."""
+    """Return ``skills``, if one of them changed."""
     return ["skills"] if old.by_name != new.by_name else []
 
 
 def changed_instructions(changed: Iterable[str]) -> list[str]:
-    """Return ``instructions``, if one of the paths `changed` is a file of them."""
+    """Return ``instructions``, if one of their files is among the paths `changed`."""
     return ["instructions"] if any(Path(path).name in NAMES for path in changed) else []
 
 
 def changed_plugins(old: Sequence[LoadedPlugin], new: Sequence[LoadedPlugin]) -> list[str]:
-    """Return ``plugin:NAME`` for each one that was loaded anew, is new or gone, and ``tools``; in the new order."""
+    """Return ``plugin:NAME`` for each reloaded, new or removed plugin, and ``tools``; in the new order."""
     before, after = {id(one) for one in old}, {id(one) for one in new}
     changed = [one for one in (*new, *old) if (id(one) in before) != (id(one) in after)]
     return list(dict.fromkeys("tools" if one.name == "tools" else f"plugin:{one.name}" for one in changed))
 
 
 class ReloadedRuntime(Protocol):
-    """The runtime, as far as it is renewed."""
+    """The parts of the runtime that a reload replaces."""
 
     instance: Instance
     registry: Registry
@@ -186,15 +186,15 @@ class ReloadedRuntime(Protocol):
         """Return what gives each plugin its input."""
 
     def offer(self) -> None:
-        """Make the built-in tools anew: some name agents and skills."""
+        """Make the built-in tools again: some name agents and skills."""
 
 
 class _Refused(Exception):
-    """Nothing of it can be taken up; the text says why."""
+    """Nothing could be reloaded; the text says why."""
 
 
 class _Made(msgspec.Struct):
-    """What is to stand in the place of what is there. `back` puts back what plugins had contributed, by their names."""
+    """The replacements. `back` restores what plugins had contributed, by their names."""
 
     plugins: Plugins
     tools: ToolFiles
@@ -205,7 +205,7 @@ class _Made(msgspec.Struct):
 
 
 class Reloader:
-    """Renews one runtime; `reading` and `tools` are what it was made of."""
+    """Reloads one runtime; `reading` and `tools` are what it was made of."""
 
     def __init__(
         self, host: ReloadedRuntime, options: Options, trust: Trust, reading: InstanceFiles, tools: ToolFiles
@@ -217,14 +217,14 @@ class Reloader:
         self._lingering: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
-        """Close the connections that are kept for turns which began before a reload; none runs any more."""
+        """Close the connections that were kept for turns from before a reload, once none of those runs."""
         lingering = tuple(self._lingering)
         for task in lingering:
             task.cancel()
         await asyncio.gather(*lingering, return_exceptions=True)
 
     async def run(self, changed: Collection[str] = ()) -> None:
-        """Take up what changed, and publish it as one ``instance.reloaded``; nothing, where nothing did.
+        """Reload what changed, and publish one ``instance.reloaded``, if anything did.
 
         `changed` are the paths of files that are known to be others: instructions are read by each new session.
         """
@@ -257,7 +257,7 @@ class Reloader:
     # -- made beside what is there ----------------------------------------------------------------------
 
     async def _made(self, found: InstanceFiles) -> _Made:
-        """Make all that is new. Raises `_Refused` and what reading settings raises; nothing stands then."""
+        """Make the replacements. Raises `_Refused`, and as reading settings does; nothing is changed then."""
         instance = self._host.instance
         folders = found.settings.folders
         tools = await asyncio.to_thread(read_tools, folders, instance.paths, self._trust, self._tools)
@@ -301,7 +301,7 @@ class Reloader:
         self._put_back(made, before)
 
     def _input(self, made: _Made, settings: Settings) -> Callable[[str], PluginInput]:
-        """What gives a plugin its input; what one of that name had contributed gives way first."""
+        """Return the function that gives a plugin its input, after removing what a plugin of that name contributed."""
         give = self._host.plugin_input(settings)
 
         def of(name: str) -> PluginInput:
@@ -312,7 +312,7 @@ class Reloader:
         return of
 
     def _put_back(self, made: _Made, before: list[LoadedPlugin]) -> None:
-        """Let those that stay, since their successor failed, contribute what they did, and what failed nothing."""
+        """Restore the contributions of plugins that stay because their new version failed; remove the new version's."""
         new = {one.name for one in made.plugins.loaded if not any(one is other for other in before)}
         for name, put_back in made.back.items():
             if name not in new:
@@ -328,7 +328,7 @@ class Reloader:
     # -- put in its place -------------------------------------------------------------------------------
 
     def _stand(self, made: _Made, found: InstanceFiles) -> None:
-        """Put everything in its place; awaits nothing, so that nobody sees a part of it."""
+        """Install all replacements without an await, so that no other task sees a mixture."""
         host, instance = self._host, self._host.instance
         old, rooms = instance.models, made.rooms
         assert rooms is not None
@@ -353,7 +353,7 @@ class Reloader:
             self._linger(self._let_go(old))
 
     async def _let_go(self, models: Models) -> None:
-        """Close the connections of models once nothing that began with them is at work."""
+        """Close the old connections of models once no turn uses them."""
         try:
             await self._ended()
             await asyncio.sleep(LINGER)
@@ -361,7 +361,7 @@ class Reloader:
             await models.close()
 
     async def _ended(self) -> None:
-        """Wait for the end of the turns that run now."""
+        """Wait for the end of the running turns."""
         running = [live.turn for live in self._host.instance.sessions.running() if live.turn is not None]
         if running:
             await asyncio.wait(running)
@@ -372,7 +372,7 @@ class Reloader:
         task.add_done_callback(self._lingering.discard)
 
     async def _end(self, gone: list[LoadedPlugin]) -> None:
-        """Tell plugins that they are needed no more, all at the same time."""
+        """Dispose plugins, all at the same time."""
         plugins, known = self._host.instance.plugins, self._host.instance.plugins.idle_hosts
         await asyncio.gather(*(plugins.end(one) for one in gone))
         for host in plugins.idle_hosts:
@@ -380,14 +380,14 @@ class Reloader:
                 self._linger(self._leave(host))
 
     async def _leave(self, host: Any) -> None:
-        """Close what ran plugins once no step is under way that has their tools."""
+        """Close the hosts of plugins once no running step has their tools."""
         await self._ended()
         await self._host.instance.plugins.close_host(host)
 
     # -- what cannot be taken up -------------------------------------------------------------------------
 
     async def _without_strangers(self) -> list[str]:
-        """End the code of folders that are trusted no more, whatever else cannot be read; return what that was."""
+        """End the code of folders that are no longer trusted, even if settings cannot be read; return its names."""
         instance, host = self._host.instance, self._host
         files = [one for one in self._reading.settings.plugin_files if not self._trust.is_trusted(one.folder)]
         strange = {str(one.path.resolve()) for one in files if one.folder not in instance.paths.config_homes}

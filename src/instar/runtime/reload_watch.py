@@ -65,7 +65,7 @@ _ENDING: Final = 5.0
 
 
 class WatchedFiles:
-    """The places of one directory's instance. To `WatchThread` it is a tree whose `root` is never gone.
+    """The watched files of one directory's instance. `WatchThread` sees a tree whose `root` always exists.
 
     Which folders are watched is decided where they are (`read`), in the thread of that.
     """
@@ -102,7 +102,7 @@ class WatchedFiles:
         self._known: set[str] = set()
 
     def name(self, plugins: Iterable[str]) -> None:
-        """Look at these plugins too: absolute paths of files or folders."""
+        """Watch these plugins too: absolute paths of files or folders."""
         more = [path for path in plugins if os.path.isabs(path) and not _is_below(path, self._trees)]
         self.grown = self.grown or more != self._more
         self._more = more
@@ -112,11 +112,11 @@ class WatchedFiles:
         return {**self._look()[0], **self.unheard()}
 
     def unheard(self) -> Signature:
-        """Look at the file of which nobody tells: it stands in a folder in which each turn writes."""
+        """Return the signature of the polled file: it is in a folder that each turn writes to."""
         return {self._beside_database: _state(self._beside_database)}
 
     def _look(self) -> tuple[dict[str, tuple[int, int, int] | None], list[str]]:
-        """What every file is known by, and the folders that were looked into."""
+        """Return the signatures of all files, and the folders that were read."""
         single = [*self._files, *(path for path in self._more if not os.path.isdir(path))]
         found = {path: _state(path) for path in single}
         folders = list[str]()
@@ -132,18 +132,18 @@ class WatchedFiles:
 
     @property
     def folders(self) -> list[str]:
-        """The folders in which something of it stands, or may come to stand."""
+        """Return the folders in which watched files exist or may be created."""
         return list(self._watched)
 
     def read(self) -> Changes:
-        """Find the folders anew; nothing is said to have changed by that."""
+        """Find the folders again, without reporting a change."""
         self.grown = False
         found, folders = self._look()
         self._watched, self._known = _heard_in([*found, *self._trees], folders)
         return {}
 
     def settle(self, paths: Iterable[str]) -> tuple[Changes, bool]:
-        """Return those of `paths` that matter here, and whether there may be other folders to watch."""
+        """Return the relevant ones of `paths`, and whether there may be other folders to watch."""
         found: Changes = {path: "change" for path in paths if self._matters(path)}
         return found, any(os.path.isdir(path) or path in self._watched for path in found)
 
@@ -158,7 +158,7 @@ def _is_below(path: str, folders: Iterable[str]) -> bool:
 
 
 def _heard_in(paths: Iterable[str], folders: Iterable[str]) -> tuple[list[str], set[str]]:
-    """The folders to watch for `paths` and `folders`, and the paths of which to hear there.
+    """Return the folders to watch for `paths` and `folders`, and the paths that matter there.
 
     Of a file that a link stands for, the folder of the file itself as well; of what is not there, the nearest folder
     that is.
@@ -186,7 +186,7 @@ def _state(path: str) -> tuple[int, int, int] | None:
 
 
 def _walk(top: str) -> Iterator[tuple[str, bool]]:
-    """Yield what stands below a folder, itself too, and whether it is a folder; links are followed, each one once."""
+    """Yield a folder and everything below it, each with whether it is a folder; each link is followed once."""
     waiting, entered, count = [top], set[str](), 0
     while waiting:
         folder = waiting.pop()
@@ -212,13 +212,13 @@ def _walk(top: str) -> Iterator[tuple[str, bool]]:
 
 
 class HasSettings(Protocol):
-    """Whatever has the settings as they are now: the runtime."""
+    """An object with the present settings: the runtime."""
 
     settings: Settings
 
 
 class ReloadWatch:
-    """Calls `reload`, with their paths, when files of `places` are others than `seen`; nothing runs before `start`.
+    """Calls `reload` with the paths of files in `places` that differ from `seen`; idle before `start`.
 
     Each time the settings are asked which plugins they name, and whether it is wanted still.
     """
@@ -250,7 +250,7 @@ class ReloadWatch:
             self._now.set()
 
     async def close(self) -> None:
-        """Wait no more; a reload that is at work is ended. May be called twice."""
+        """Stop watching; a running reload is cancelled. May be called twice."""
         self._closed = True
         if self._notice is not None:
             self._notice.stop()
@@ -285,14 +285,14 @@ class ReloadWatch:
                 await self._look()
 
     def _poll(self, told: "_Queue", before: Signature) -> None:
-        """Tell of the file that the system is not asked about: it would tell of each write to the database, too."""
+        """Report changes of the polled file: a watch would report each write to the database, too."""
         found = self._places.unheard()
         if found != before:
             told.put_nowait((self._number, ChangeBatch(dict.fromkeys(found, "change"))))
         self._timer = asyncio.get_running_loop().call_later(POLL, self._poll, told, found)
 
     def _watch(self, told: "_Queue") -> None:
-        """Watch the folders that there are now; what another watch still says is not heard."""
+        """Watch the present folders; reports of an earlier watch are dropped."""
         if self._notice is not None:
             self._notice.stop()
         self._places.grown = False
@@ -308,7 +308,7 @@ class ReloadWatch:
                 return batch
 
     async def _settled(self, told: "_Queue") -> None:
-        """Return once nothing changed for `QUIET` seconds; the end of the watch stays to be read."""
+        """Return once nothing changed for `QUIET` seconds; the watch's end stays in the queue."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LONGEST):
                 while True:
@@ -318,7 +318,7 @@ class ReloadWatch:
                         return
 
     async def _look(self) -> None:
-        """Reload for as long as files are others than before: some may change meanwhile."""
+        """Reload until no file differs: some may change meanwhile."""
         while await self._looked():  # noqa: ASYNC110 - nobody could set an event: it is asked whether there is more
             # What a plugin writes each time that it is loaded must not keep the loop busy.
             await asyncio.sleep(QUIET)
@@ -339,7 +339,7 @@ class ReloadWatch:
         return True
 
     def _name(self, began: int | None = None) -> None:
-        """Look at the plugins too that the settings name by now; they were read with those.
+        """Watch the plugins that the new settings name.
 
         A file of theirs that changed since the reading `began` (ns) may have been read before: it is not seen yet.
         """

@@ -175,14 +175,14 @@ class Runtime(InProcessClient):
             raise
 
     def watch(self) -> None:
-        """Watch the directory from now on: whoever listens for longer than a turn wants to hear of it."""
+        """Watch the directory from now on, for clients that stay longer than a turn."""
         if not self._closed:
             self._watching.start()
             if self._reloading is not None:
                 self._reloading.start()
 
     async def reload(self, changed: Sequence[str] = ()) -> None:
-        """Take up what changed in the files that the instance is made of; ``instance.reloaded`` says what that was.
+        """Reload the files that changed; ``instance.reloaded`` says which.
 
         `changed` are paths that are known to be others; all are looked at.
         """
@@ -196,7 +196,7 @@ class Runtime(InProcessClient):
         return self._options.http(self)
 
     async def drain(self) -> None:
-        """Let no turn begin any more, and wait until those that run have ended. Cancelled, it leaves them alone."""
+        """Refuse new turns, and wait until the running ones have ended. A cancellation does not end them."""
         await self.turns.drain()
 
     async def end_children(self) -> None:
@@ -204,7 +204,7 @@ class Runtime(InProcessClient):
         await asyncio.gather(self.instance.children.close(), self.instance.processes.close())
 
     async def close(self) -> None:
-        """End turns, tell the plugins, let go of children, connections and the database. May be called twice."""
+        """End turns, dispose plugins, close children, connections and the database. May be called twice."""
         if self._closed:
             return
         self._closed = True
@@ -236,7 +236,7 @@ class Runtime(InProcessClient):
         await self.close()
 
     def _speaking_for(self, origin: Origin) -> InProcessClient:
-        """Return a client of this runtime for somebody who is no person."""
+        """Return a client of this runtime for a program, such as a plugin."""
         return InProcessClient(self.instance, self.sessions, self.workspace, origin, ephemeral.run)
 
     async def _load(self) -> ToolFiles:
@@ -269,14 +269,14 @@ class Runtime(InProcessClient):
         return tools
 
     def offer(self) -> None:
-        """Give the model the built-in tools; some name what there is to choose from."""
+        """Register the built-in tools; some list agents and skills."""
         subagents = [(one.name, one.description) for one in self.instance.agents.all() if is_subagent(one)]
         self.instance.tools = builtin(
             subagents=subagents, skills=self.instance.skills, questions=self._options.questioner is not None
         )
 
     def plugin_input(self, settings: Settings) -> Callable[[str], PluginInput]:
-        """Return what gives each plugin, by its name, its input; `settings` are those that it is to see."""
+        """Return the function that gives each plugin, by its name, its input with `settings`."""
         return PluginContext(
             options=self._options,
             settings=settings,

@@ -256,7 +256,7 @@ def become(argv: list[str], env: dict[str, str]) -> tuple[int, int, int, bytes]:
 
 
 def _stay(descriptor: int) -> None:
-    """Fork, and stay as the parent: whoever started this process sees a signal only as an exit code."""
+    """Fork, and stay as the parent, which reports the signal that ended the program."""
     # Not dumpable: the program, which is not so, cannot open the descriptors of this process.
     _process_control(_DUMPABLE, 0)
     parent = os.getpid()

@@ -190,7 +190,7 @@ def grants(found: GuardedPaths) -> Grants:
 def _granted(
     closed: Sequence[Path], opened: Sequence[Path], seen: dict[str, list[tuple[str, int]]]
 ) -> dict[str, int]:
-    """Every path that leads to nothing closed, as high up as that is so; what is opened again inside; their inodes."""
+    """Return the highest paths below which nothing is closed, and those that are opened again, with their inodes."""
     if not closed:
         return {"/": _inode("/")}
     shut = frozenset(map(str, closed))
@@ -337,7 +337,7 @@ class Raised(msgspec.Struct, frozen=True):
         )
 
     def policy(self) -> Policy:
-        """Return what a fork of a process behind this adds: it can then not trace that process, nor others there."""
+        """Return the policy that a fork of a process behind this adds, so that it cannot trace processes there."""
         return Policy(b"" if self.level.name == "none" else bubblewrap.lock(), str(bubblewrap.LANDLOCK))
 
     def alone(self) -> Policy | None:

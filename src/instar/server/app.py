@@ -61,7 +61,7 @@ class InstanceRoutes:
 
     @operation("POST", "/instance/dispose", "instance.dispose")
     async def dispose(self, call: Call) -> bool:
-        """End a directory's instance: turns are aborted, and the next request opens it with the settings of then."""
+        """End a directory's instance: turns are aborted, and the next request opens it with its new settings."""
         await call.instances.dispose(call.directory)
         return True
 
@@ -99,7 +99,7 @@ class InstanceRoutes:
 
 
 def families() -> list[object]:
-    """Return what carries operations out, one object for each family."""
+    """Return the objects that implement the operations, one for each family."""
     return [
         GlobalRoutes(),
         EventRoutes(),

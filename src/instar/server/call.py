@@ -27,7 +27,7 @@ LONGEST: Final = 300.0
 
 
 class Call:
-    """What a carrier is given of a request when its query, body and path are not enough."""
+    """A request, for operations that need more than its query, body and path."""
 
     def __init__(self, request: Request, instances: Instances) -> None:
         self.request = request
@@ -37,7 +37,7 @@ class Call:
 
     @property
     def is_person(self) -> bool:
-        """Whether whoever asks has proved to know the password; where none is asked for, nobody has."""
+        """Whether the request carried the password; false on a server without one."""
         return bool(self.request.scope.get(LOGIN))
 
     @property
@@ -85,7 +85,7 @@ class Call:
         return runtime
 
     async def attended(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do `work`, and give it up, with its children, when the client goes away meanwhile (`BadRequest`).
+        """Do `work`; cancel it, with its children, when the client leaves (`BadRequest`).
 
         For requests without a body, or whose body has been read.
         """

@@ -168,7 +168,7 @@ def routes(bounds: Iterable[Bound], instances: Instances) -> list[PathRoute]:
 
 
 def allowed(methods: Iterable[str]) -> str:
-    """Return what a refusal says of the methods that a path has: whoever may get may also ask for the head alone."""
+    """Return the methods of a path for a refusal; a path with GET also has HEAD."""
     known = {*methods}
     return ", ".join(sorted(known | ({"HEAD"} if "GET" in known else set())))
 
@@ -288,6 +288,6 @@ def _find(bounds: Iterable[Bound], method: str, path: str) -> tuple[Bound, dict[
 
 
 def _parts(bound: Bound, path: str) -> dict[str, str] | None:
-    """The variable parts of a path by their wire names; None where it is no path of this operation."""
+    """Return the variable parts of a path by their wire names; None if the path is not this operation's."""
     found = compile_path(bound.operation.path)[0].match(path)
     return None if found is None else found.groupdict()

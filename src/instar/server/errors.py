@@ -30,7 +30,7 @@ class BadRequest(Exception):
 
 
 class Forbidden(Exception):
-    """A request that only a person may make, of whom nobody knows that they are one."""
+    """A request that only a person may make, without proof that a person made it."""
 
 
 class Formed(Exception):
@@ -104,7 +104,7 @@ def _tagged(error: Exception, path: str) -> Response | None:
 
 
 def _logged(error: Exception) -> str:
-    """Log what nobody foresaw, with its traceback; return the ref that the answer and the line share."""
+    """Log an unexpected error with its traceback; return the ref that the answer and the line share."""
     ref = ids.new("err")
     log.error("request failed ref=%s", ref, exc_info=error)
     return ref

@@ -170,7 +170,7 @@ class BindError(Exception):
 
 
 class SocketFile(msgspec.Struct, frozen=True):
-    """A listening socket and its file, told apart from another file of that name by device and inode."""
+    """A listening socket and its file, which is recognised by device and inode."""
 
     socket: socket.socket
     path: Path
@@ -178,7 +178,7 @@ class SocketFile(msgspec.Struct, frozen=True):
     inode: int
 
     def remove(self) -> None:
-        """Remove the file, unless another program has put its own there."""
+        """Remove the file, unless another program has replaced it."""
         with contextlib.suppress(OSError):
             found = self.path.lstat()
             if (found.st_dev, found.st_ino) == (self.device, self.inode):
@@ -264,7 +264,7 @@ _NEEDED: Final = re.compile(
 
 
 class Shutdown:
-    """When a server ends, and how: told by signals, it stops taking what is new and waits for the turns.
+    """Ends a server after a signal: it refuses new requests and waits for the turns.
 
     `grace`: seconds that the turns have; then they are aborted. The first signal begins the end, a second one cuts
     the waiting short, and one that comes while the rest is closed ends the process at once.
@@ -296,7 +296,7 @@ class Shutdown:
             os._exit(1)
 
     async def run(self, stop: Callable[[], None]) -> None:
-        """Wait to be told to end; then let turns and runtimes end, the event streams after them, and call `stop`."""
+        """Wait for a signal; then end turns and runtimes, then the event streams, and call `stop`."""
         await self._told.wait()
         log.info("shutting down")
         self._instances.feed.ending = True
@@ -311,7 +311,7 @@ class Shutdown:
         stop()
 
     def guard(self, app: ASGIApp) -> ASGIApp:
-        """Return `app`, of which nothing new is asked once the end has begun: that is answered with 503."""
+        """Return `app`, with requests answered 503 once the end has begun."""
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
             if not self._told.is_set() or (not self._closing and _may_pass(scope)):

@@ -107,7 +107,7 @@ def resident() -> int:
 
 
 def _bounded(name: str, known: set[str]) -> str:
-    """The name, or `OTHER` once there are too many: whoever names models or tools must not fill a scraper."""
+    """Return the name, or `OTHER` once there are too many: names of models and tools come from outside."""
     if name not in known and len(known) >= NAMES:
         return OTHER
     known.add(name)

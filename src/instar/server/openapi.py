@@ -150,7 +150,7 @@ def _required(query: type[Wire]) -> set[str]:
 
 
 def _given(schema: Plain) -> Plain:
-    """The schema of a query's field: there is no null in a query, it is left out."""
+    """Return the schema of a query's field, without null: a query leaves the field out."""
     kinds = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
     return schema if not kinds else kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
 

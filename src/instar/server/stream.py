@@ -119,7 +119,7 @@ Item = Published | bytes
 
 
 class Reader:
-    """What waits for one client, in order. Pieces of one text that it has not read yet are joined."""
+    """The queue of one client. Unread pieces of one text are joined."""
 
     def __init__(self, feed: "Feed", wants: Wants, most: tuple[int, int]) -> None:
         self.overflowed = asyncio.Event()
@@ -324,7 +324,7 @@ class Feed:
         return None
 
     def say(self, comment: str) -> None:
-        """Send every client a comment, which is no event."""
+        """Send every client a comment, which is not an event."""
         for reader in tuple(self._readers):
             reader.say(comment.encode())
 

@@ -42,7 +42,7 @@ class After(msgspec.Struct, frozen=True):
 
 
 async def before(instance: Instance, holder: WithParts, tools: Iterable[tuple[str, Tool | None]]) -> None:
-    """Take a snapshot when one of the tools that are about to run may write; not twice in a step.
+    """Take a snapshot if one of the next tools may write; at most one in a step.
 
     `tools` are registered names with what runs under them.
     """
@@ -55,7 +55,7 @@ async def before(instance: Instance, holder: WithParts, tools: Iterable[tuple[st
 
 
 async def after(instance: Instance, holder: WithParts) -> After:
-    """Take the snapshot after a step's tools; nothing where none was taken before them."""
+    """Take the snapshot after a step's tools, if one was taken before them."""
     start = _start(holder)
     if start is None or start.snapshot is None:
         return After()
@@ -66,7 +66,7 @@ async def after(instance: Instance, holder: WithParts) -> After:
 
 
 def note(saving: Saving, holder: WithParts, end: After) -> None:
-    """Add the patch part of a step that changed files. Parts go by their ids: it comes after what there is by now."""
+    """Add the patch part of a step that changed files. Parts are ordered by id: it comes last."""
     start = _start(holder)
     if start is None or start.snapshot is None or not end.files:
         return
@@ -76,7 +76,7 @@ def note(saving: Saving, holder: WithParts, end: After) -> None:
 
 
 async def close(instance: Instance, holder: WithParts) -> None:
-    """Save what a step that failed or was aborted did to files: its patch, and the snapshot after it.
+    """Save the file changes of a step that failed or was aborted: its patch, and the snapshot after it.
 
     Such a step has no `step-finish` part that could hold the snapshot.
     """
@@ -95,7 +95,7 @@ async def close(instance: Instance, holder: WithParts) -> None:
 
 
 async def diffs(instance: Instance, messages: Sequence[WithParts]) -> list[FileDiff] | None:
-    """Return how the files that these messages' steps changed differ between their first and their last snapshot.
+    """Return the differences between the first and the last snapshot of these messages' steps.
 
     None where one of the snapshots is gone. A file that no step changed is left out, whoever changed it.
     """
@@ -168,7 +168,7 @@ def answers_to(history: Sequence[WithParts], user_id: str) -> list[WithParts]:
 
 
 async def summarise(instance: Instance, live: SessionState) -> None:
-    """Save what the turn that has ended changed: in its user messages and in the session's sums.
+    """Save the changes of the turn that ended, in its user messages and in the session's sums.
 
     Publishes ``session.updated``, ``session.diff`` and ``message.updated`` of the user's messages, in the
     reference's order (section 3.2), once it is saved: what the caller, who holds the session, saves next waits for it.

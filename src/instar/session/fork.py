@@ -20,7 +20,7 @@ _FORKED = re.compile(r"(.*) \(fork #(\d{1,9})\)", re.DOTALL)
 
 
 async def fork(instance: Instance, live: SessionState, message_id: str | None = None) -> Session:
-    """Copy a session up to `message_id`, which is left out; without it, the whole of what is visible.
+    """Copy a session up to `message_id`, exclusive; without it, all visible messages.
 
     The copies have new ids in the same order. Files are not copied: both sessions work on the same ones.
     Nothing was paid for a copy: its cost and tokens begin at zero. An answer that is still being written is
@@ -48,7 +48,7 @@ async def fork(instance: Instance, live: SessionState, message_id: str | None = 
 
 
 def forked_title(title: str) -> str:
-    """Return the title of a fork: numbered, and counted on from a fork's own."""
+    """Return the title of a fork: the original's with the next number."""
     known = _FORKED.fullmatch(title)
     return f"{known[1]} (fork #{int(known[2]) + 1})" if known else f"{title} (fork #1)"
 

@@ -205,7 +205,7 @@ def _taken(one: Transcript) -> Taken:
 
 
 def renewed(transcripts: Sequence[Transcript]) -> list[Transcript]:
-    """Give sessions, messages and parts new ids, and let what names one of them name the new one.
+    """Give sessions, messages and parts new ids, and update references to them.
 
     Children stay their parents', answers their questions', a compaction keeps its tail, and a `task` call its
     sub-agent's session. Changes what it is given. Order is kept: the new ids sort as the messages stand.
@@ -261,7 +261,7 @@ async def _descendants(store: Store, session: Session) -> list[Session]:
 
 
 def redacted(plain: Plain) -> Plain:
-    """Return an exported session without its texts, as ``opencode export --sanitize`` means it.
+    """Return an exported session without its texts, like ``opencode export --sanitize``.
 
     Fails closed: a key that is not known loses its text. Unlike opencode's, the errors of tools go too, since
     they quote files and commands.
@@ -286,5 +286,5 @@ def _cleaned(value: Any, key: str, owner: str) -> Any:
 
 
 def _head(part: Plain) -> Plain:
-    """A part of an unknown kind: nobody knows where its words stand."""
+    """Return a sanitized part of an unknown kind: all its texts are removed, since any may be content."""
     return {key: part[key] for key in ("id", "sessionID", "messageID", "type") if key in part}

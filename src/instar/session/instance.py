@@ -68,7 +68,7 @@ class Instance(msgspec.Struct):
     """Set once the instance is closed: no turn makes another call."""
 
     async def refusal(self, live: SessionState | None, origin: Origin) -> str | None:
-        """Return why a session, or a call without one (None), may call no model and no tool any more; None when it may.
+        """Return why a session (or a call without one, None) may not call models and tools; None when it may.
 
         A session may not that was deleted, or that another process took over; an archived one may only for a person.
         Asks the store only when the lease was not renewed for so long that another process may have it: after a

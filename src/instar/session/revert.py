@@ -24,7 +24,7 @@ LONGEST_DIFF: Final = 100_000
 
 
 class Point(msgspec.Struct, frozen=True):
-    """Where a session is taken back to: the places of a message and, unless None, of a part in it."""
+    """The point of a revert: the indexes of a message and, unless None, of a part in it."""
 
     message: int
     part: int | None = None
@@ -60,7 +60,7 @@ def last_prompt(history: Sequence[WithParts]) -> str:
 
 
 def split(history: Sequence[WithParts], point: Point) -> tuple[list[WithParts], list[WithParts]]:
-    """Return what stays and what goes; a message that is cut in two is in both, with its parts so far and after."""
+    """Return the kept and the dropped messages; a message that is split is in both, with its parts before and after."""
     stays, goes = list(history[: point.message]), list(history[point.message :])
     if point.part is not None:
         cut = history[point.message]
@@ -72,7 +72,7 @@ def split(history: Sequence[WithParts], point: Point) -> tuple[list[WithParts], 
 async def revert(
     instance: Instance, live: SessionState, message_id: str, part_id: str | None = None, *, files: bool = True
 ) -> Reverted:
-    """Take the session and its files back to before a message or part. Raises `NotFound`.
+    """Revert the session and its files to before a message or part. Raises `NotFound`.
 
     Without `files` those stay as they are.
 
@@ -99,7 +99,7 @@ async def revert(
 
 
 async def unrevert(instance: Instance, live: SessionState) -> Reverted:
-    """Take the session and its files forth again; nothing happens in one that was not taken back.
+    """Undo a revert, the files with it; does nothing in a session that was not reverted.
 
     The caller holds the session, and no turn runs.
     """
@@ -116,7 +116,7 @@ async def unrevert(instance: Instance, live: SessionState) -> Reverted:
 
 
 async def finish(instance: Instance, live: SessionState) -> None:
-    """Drop for good what a session was taken back from; before a new prompt is added.
+    """Delete the reverted messages, before a new prompt is added.
 
     Publishes ``message.removed``, ``message.part.removed`` and ``session.updated``. The caller holds the session.
     """
@@ -148,7 +148,7 @@ def _dropped(session_id: str, message: WithParts, *, whole: bool) -> list[tuple[
 
 
 async def remove(instance: Instance, live: SessionState, message_id: str, part_id: str | None = None) -> None:
-    """Delete a message, or one part of it, for good; files stay as they are. Raises `NotFound`.
+    """Delete a message, or one part of it; files stay as they are. Raises `NotFound`.
 
     Publishes ``message.removed`` or ``message.part.removed``. The caller holds the session, and no turn runs.
     """
@@ -167,12 +167,12 @@ async def remove(instance: Instance, live: SessionState, message_id: str, part_i
 
 
 def visible(live: SessionState) -> Sequence[WithParts]:
-    """Return the messages of a session without those that it was taken back from."""
+    """Return the messages of a session without the reverted ones."""
     return kept(live.session, live.history)
 
 
 def kept(session: Session, history: Sequence[WithParts]) -> Sequence[WithParts]:
-    """Return the messages of `history` that a session which was taken back keeps; all of them if it was not."""
+    """Return the messages of `history` without the reverted ones."""
     mark = session.revert
     if mark is None:
         return history
@@ -203,7 +203,7 @@ def _files(messages: Sequence[WithParts]) -> list[str]:
 async def _said(
     instance: Instance, goes: Sequence[WithParts], wanted: Sequence[Patch], done: Restored | None
 ) -> tuple[Sequence[str], Sequence[str], Sequence[str], str | None]:
-    """What a person is told: files restored, those that somebody else had changed, those kept, and a note."""
+    """Return the report for a person: files restored, files changed by others, files kept, and a note."""
     if done is None:
         why = instance.snapshot.off or "a snapshot could not be taken (see the log)"
         return (), (), (), f"the files were left as they are: {why}" if wanted else None
@@ -229,7 +229,7 @@ def _short(diff: str) -> str:
 
 
 async def _publish(instance: Instance, live: SessionState, seen: Sequence[WithParts]) -> None:
-    """Save the session with the sums of what is seen of it, and publish them."""
+    """Save the session with the sums of its visible messages, and publish them."""
     found = await changes.diffs(instance, seen) or []
     live.session.summary = changes.sums(found)
     await instance.sessions.update(live)

@@ -61,7 +61,7 @@ _NOUNS = ("beetle", "brook", "cedar", "comet", "cricket", "ember", "falcon", "ha
 
 
 class Saving:
-    """What is saved in one transaction: rows, and the events that tell of them in the order of publishing.
+    """What is saved in one transaction: rows, and their events in the order of publishing.
 
     Each is as it stands when it is added; `Sessions.save` writes them.
     """
@@ -83,7 +83,7 @@ class Saving:
         return self
 
     def message(self, message: Message) -> "Saving":
-        """Add a message, new or changed; its row is what it is when all of it is written."""
+        """Add a message, new or changed; its row is made when the transaction is written."""
         self.writes.append(PutMessage(message))
         return self.publish(message_updated(message))
 
@@ -205,14 +205,14 @@ class Sessions:
             saving.session(live.session)
 
     def save(self, saving: Saving) -> asyncio.Future[int]:
-        """Save it in one transaction, after what was saved before. Awaiting it says that it is durable and told.
+        """Save it in one transaction, after earlier saves. The result is done when it is durable and published.
 
         What nobody awaits shares a transaction with what is saved next. Raises `StoreError`, then or now.
         """
         return self._store.commit(saving.writes, saving.events)
 
     def save_soon(self, saving: Saving) -> None:
-        """Save it with what is saved next; nobody waits for it, and what goes wrong is logged."""
+        """Save it with the next transaction, without waiting; errors are logged."""
         if saving.writes:
             self.save(saving).add_done_callback(_log_failure)
 
@@ -250,7 +250,7 @@ class Sessions:
     async def save_prompt(
         self, live: SessionState, message: User, parts: Sequence[Part], more: Sequence[Write] = ()
     ) -> WithParts:
-        """Save a new message of a person's: the session goes on with its agent and its model, touched now.
+        """Save a new user message: the session continues with its agent and model.
 
         ``session.updated`` comes before it when they changed, and after it, as in opencode.
         Raises as `save_message`; the session is then as it was.
@@ -368,7 +368,7 @@ class Sessions:
             await self._store.release(lease)
 
     async def _heal(self, session_id: str) -> int | None:
-        """Mark what nobody finishes any more, and return the fence; None when another process runs the session."""
+        """Mark interrupted parts and answers, and return the fence; None when another process runs the session."""
         lease = await take(self._store, session_id)
         if lease is None:
             return None
@@ -396,7 +396,7 @@ def slug() -> str:
 
 
 def default_title(created: int, *, child: bool = False) -> str:
-    """Return the title of a session that nobody named yet: opencode's form; a `child` has a parent."""
+    """Return the default title of a session, in opencode's form; a `child` has a parent."""
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(created / 1000))
     return f"{'Child' if child else 'New'} session - {stamp}.{created % 1000:03d}Z"
 
@@ -412,7 +412,7 @@ def session_updated(session: Session) -> Event:
 
 
 def part_updated(part: Part) -> Event:
-    """Return the event that tells of a part as it is now: it may have grown when subscribers read that."""
+    """Return the event of a part with a copy of its present state: the part may grow before subscribers read it."""
     copied = wire.copy(part) if isinstance(part, wire.Wire) else part
     return make(event.PartUpdated(session_id=part.session_id, part=copied, time=now()))
 

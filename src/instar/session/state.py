@@ -94,22 +94,22 @@ class SessionState:
     def load(
         self, session: Session, history: list[WithParts], origins: dict[str, Origin] | None = None
     ) -> None:
-        """Take what the store holds: another process went on with the session."""
+        """Load the stored messages: another process continued the session."""
         self.session, self.history, self._origins = session, history, origins or {}
         self.prefix = None
 
     def origin_of(self, message_id: str) -> Origin:
-        """Return where a message comes from; a person's is what nobody said anything else about."""
+        """Return the origin of a message; a person's is the default."""
         return self._origins.get(message_id, Origin())
 
     @property
     def origin(self) -> Origin:
-        """Where the message comes from that is answered now, or was last; an empty session's is a person's."""
+        """Return the origin of the message that is answered now, or was last; a person's in an empty session."""
         last = next((m.info for m in reversed(self.history) if isinstance(m.info, User)), None)
         return Origin() if last is None else self.origin_of(last.id)
 
     def attribute(self, message_id: str, origin: Origin) -> list[PutOrigin]:
-        """Note where a message comes from that is about to be saved. Return what is to be written with it."""
+        """Note the origin of a message before it is saved. Returns the rows to write with it."""
         if origin == Origin():
             return []
         self._origins[message_id] = origin
@@ -127,7 +127,7 @@ class SessionState:
         self.turn = asyncio.create_task(work, name=f"turn {self.id}")
 
     async def await_hooks(self, work: Coroutine[Any, Any, Any]) -> bool:
-        """Wait for the hooks that look at a prompt before it is taken. False: `cancel_hooks` ended it.
+        """Wait for the hooks of a new prompt. Returns false if `cancel_hooks` ended them.
 
         Raises what `work` raises.
         """
@@ -145,7 +145,7 @@ class SessionState:
         return True
 
     async def cancel_hooks(self) -> bool:
-        """Cancel the hooks that look at prompts which are not taken yet. True when there were any."""
+        """Cancel the hooks of prompts that are not saved yet. Returns whether there were any."""
         running = list(self._hooks)
         for task in running:
             task.cancel()
@@ -154,7 +154,7 @@ class SessionState:
         return bool(running)
 
     def stop(self, why: str | None = None) -> bool:
-        """Mark the turn as ending, and what was added so far with it; `why` if no person did. True the first time."""
+        """Mark the turn and its messages as ending; `why` if no person did. Returns true the first time."""
         self.wanted = False
         self.why = self.why or why
         first = not self.abort.is_set()
@@ -162,26 +162,26 @@ class SessionState:
         return first
 
     def quiet(self) -> float:
-        """Return for how many seconds this turn has run, or since a person last spoke in it."""
+        """Return the seconds since this turn began, or since a person last prompted in it."""
         return time.monotonic() - self._spoken
 
     def cancel(self, turn: asyncio.Task[None]) -> None:
-        """Cancel a turn's task, and what runs beside it. The turn that began after it is left alone."""
+        """Cancel a turn's task, and what runs beside it, but not a later turn."""
         turn.cancel()
         if self.beside is not None:
             self.beside.cancel()
 
     def settle(self, answer_id: str) -> bool:
-        """Note that an answer is final. True the first time: plugins are told once, however often the loop comes by."""
+        """Note that an answer is final. Returns true the first time: plugins hear of it once."""
         first, self._settled = self._settled != answer_id, answer_id
         return first
 
     def continued(self, source: str | None = None) -> int:
-        """How many follow-ups, of one source or of all, were taken up since a person last spoke."""
+        """Return how many follow-ups, of one source or of all, have run since the last prompt of a person."""
         return sum(self._continued.values()) if source is None else self._continued.get(source, 0)
 
     def count_follow_up(self, source: str) -> None:
-        """Count a follow-up of `source` that was taken up."""
+        """Count a follow-up of `source` that runs."""
         self._continued[source] = self._continued.get(source, 0) + 1
 
     def reset_counts(self) -> None:
@@ -205,7 +205,7 @@ class SessionState:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the lease is ours for so long yet that another hold need not renew it."""
+        """Whether the lease lasts long enough that another hold need not renew it."""
         return self._lease is not None and self.lease_age() < RENEW_MS
 
     def lease_age(self) -> float:
@@ -214,7 +214,7 @@ class SessionState:
         return max(now() - wall, (time.monotonic() - steady) * 1000)
 
     def catch_up(self) -> bool:
-        """Return whether another process had the lease since we last did: the session must be read again."""
+        """Whether another process held the lease since then, so that the session must be read again."""
         if self._lease is None or self._lease.fence == self._fence:
             return False
         self._fence = self._lease.fence

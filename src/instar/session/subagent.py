@@ -26,7 +26,7 @@ _NO_TASKS: Final = Rule(permission="task", pattern="*", action="deny")
 async def run(
     instance: Instance, sessions: SessionClient, task: Task, started: Callable[[Session], None]
 ) -> Done:
-    """Do a task and return what came of it (see `SessionClient.task`)."""
+    """Run a task and return its result (see `SessionClient.task`)."""
     agent = _callable(instance, task.agent, by_person=task.by_person)
     session = await _session(instance, sessions, task, agent)
     started(session)
@@ -64,7 +64,7 @@ def inherited(caller: Sequence[Rule], own: Sequence[Rule]) -> list[Rule]:
 
 
 def _callable(instance: Instance, name: str, *, by_person: bool) -> Agent:
-    """The agent of a task. Raises `Invalid` naming those that there are."""
+    """Return the agent of a task. Raises `Invalid` with the names of the agents."""
     names = [one.name for one in instance.agents.all() if is_subagent(one)]
     try:
         agent = instance.agents.get(name or "?")
@@ -160,7 +160,7 @@ async def _answer(sessions: SessionClient, session_id: str, body: PromptBody, or
 async def _stop(
     instance: Instance, task: Task, session: Session, answer: WithParts, continued: int
 ) -> str | None:
-    """Ask `subagent.stop` whether the sub-agent shall go on, and with what."""
+    """Ask `subagent.stop` whether the sub-agent continues, and with which prompt."""
     info = answer.info
     if not isinstance(info, Assistant) or info.error or not instance.plugins.listens(points.SUBAGENT_STOP):
         return None

@@ -45,15 +45,15 @@ _CUT: Final = "The answer was interrupted: the session was exported while it was
 
 
 class ExchangeError(ValueError):
-    """A session cannot come in or go out as asked; the text says what, where and what to do."""
+    """A session cannot be imported or exported; the text says what, where and what to do."""
 
 
 class Taken(ExchangeError):
-    """A session with this id is here already, and nobody said what to do about it."""
+    """A session with this id exists, and neither --replace nor --copy was given."""
 
 
 class Here(msgspec.Struct, frozen=True):
-    """Where an imported session will belong, and the time (ms) after which nothing may lie.
+    """The target of an import: its project, and the present time (ms), which limits all times.
 
     Without a `project` it stays where it was: the database of the same machine knows the folder.
     """
@@ -63,7 +63,7 @@ class Here(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct):
-    """A session as it came: plain values, nothing checked. `messages` yields each info with its parts."""
+    """A session as read: plain values, unchecked. `messages` yields each info with its parts."""
 
     info: Any
     messages: Iterable[tuple[Any, Sequence[Any]]]
@@ -71,7 +71,7 @@ class Record(msgspec.Struct):
 
 
 class Transcript(msgspec.Struct):
-    """A session that may come in, with its messages in order; `notes` say what was changed or left out."""
+    """A checked session, with its messages in order; `notes` say what was changed or left out."""
 
     session: Session
     messages: list[WithParts]
@@ -190,7 +190,7 @@ def _todos(given: Sequence[Any], fault: Fault) -> Iterator[Todo]:
 
 
 def _close(message: WithParts) -> int:
-    """Close what nobody goes on with; return how many tool calls that were."""
+    """Mark open tool calls and answers as ended; return the number of tool calls."""
     open_calls = [part for part in message.parts if isinstance(part, ToolPart) and _is_open(part)]
     for part in open_calls:
         part.state = _ended(part.state, message.info.time.created)
@@ -214,7 +214,7 @@ def _ended(state: Any, created: int) -> ToolError:
 
 
 def _disarm(session: Session) -> list[str]:
-    """Take from a session what it must not bring."""
+    """Remove what an import must not bring."""
     notes = []
     kept = [rule for rule in session.permission or [] if rule.action != "allow"]
     if session.permission is not None and len(kept) != len(session.permission):
@@ -228,7 +228,7 @@ def _disarm(session: Session) -> list[str]:
 
 
 def _not_after(now: int, session: Session, history: Sequence[WithParts]) -> bool:
-    """Bring times after `now` back to it, messages in their order; return whether there were any."""
+    """Set times after `now` to `now`, keeping the order of messages; return whether there were any."""
     limit = now
     for message in reversed(history):
         if message.info.time.created <= limit:
@@ -242,7 +242,7 @@ def _not_after(now: int, session: Session, history: Sequence[WithParts]) -> bool
 
 
 def _settle(session: Session, here: Here) -> None:
-    """Give the session to the project that it comes into, as opencode's import does."""
+    """Assign the session to the target project, as opencode's import does."""
     if here.project is None:
         return
     session.project_id, session.directory = here.project.id, str(here.project.directory)
@@ -265,7 +265,7 @@ def _by_id(part: Part) -> str:
 
 
 def _named(plain: Any) -> str:
-    """The id of what is malformed, if it has one, for the person who looks for it."""
+    """Return the id of a malformed object, if it has one, for the error's text."""
     found = plain.get("id") if isinstance(plain, dict) else None
     return f" ({found[:40]})" if isinstance(found, str) else ""
 

@@ -39,7 +39,7 @@ def dotted(path: Path) -> str:
 
 
 def value_at(data: Plain, path: Path) -> Any:
-    """Return what stands at a place; None for nothing, or where the way there is no map."""
+    """Return the value at a path; None without one."""
     found: Any = data
     for key in path:
         found = found.get(key) if isinstance(found, dict) else None
@@ -75,7 +75,7 @@ def check_keys(
 
 
 def permission_fault(block: Any, path: Path, maps: int = 2) -> tuple[Path, str] | None:
-    """Return the first place in a permission block that is no action; `maps` levels of maps may stand."""
+    """Return the first place in a permission block that is not an action; maps may be nested `maps` deep."""
     if block in _ACTIONS:
         return None
     if not isinstance(block, dict) or not maps:

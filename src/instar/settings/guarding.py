@@ -70,7 +70,7 @@ def tightened(name: str, held: Plain, said: Plain) -> Plain:
 
 
 def _asked(layer: Layer) -> Layer:
-    """The layer; one of a stranger's project about which nothing is known is vouched for by nobody."""
+    """Return the layer; for an untrusted project's layer nothing counts as approved."""
     if layer.vouched is None and layer.scope == "project" and not layer.trusted:
         return msgspec.structs.replace(layer, vouched=Vouched(layer.origin))
     return layer
@@ -81,7 +81,7 @@ def _sections(layer: Layer) -> Plain:
 
 
 def _with(layer: Layer, sections: Plain) -> Layer:
-    """The layer with these blocks in the place of its own, as what was heard of it."""
+    """Return the layer with these blocks in place of its own."""
     rest = {key: value for key, value in layer.data.items() if key not in SECTIONS}
     vouched = msgspec.structs.replace(layer.vouched or Vouched(""), sections=sections)
     return msgspec.structs.replace(layer, data={**rest, **sections}, vouched=vouched)
@@ -92,7 +92,7 @@ def _filled(name: str, block: Plain) -> Plain:
 
 
 def _rule(kind: Any) -> Any:
-    """Which way guards more, as the type of a field says it; None where it does not."""
+    """Return which direction of a field guards more, from its type; None without one."""
     marks = [mark.extra for mark in getattr(kind, "__metadata__", ()) if isinstance(mark, msgspec.Meta)]
     return next((extra["tighter"] for extra in marks if extra and "tighter" in extra), None)
 
@@ -106,7 +106,7 @@ def _is_tighter(rule: Any, said: Any, held: Any) -> bool:
 
 
 def _sentences(layer: Layer, name: str, holds: Plain) -> list[str]:
-    """What to tell the person about a block of `layer` that is not the one which they saw; `holds` is what holds."""
+    """Return the notice about a block of `layer` that changed since the person saw it; `holds` is in effect."""
     vouched = layer.vouched or Vouched("")
     said, seen, values = layer.data.get(name, {}), vouched.sections.get(name), _filled(name, holds)
     differs = [key for key in said if _missing(said[key], values[key])]
@@ -123,14 +123,14 @@ def _sentences(layer: Layer, name: str, holds: Plain) -> list[str]:
 
 
 def _stays(seen: Any, said: Any, holds: Any) -> bool:
-    """Whether something that was seen, and that the file no longer says, holds all the same."""
+    """Whether something that the person saw, and that the file no longer has, stays in effect."""
     if isinstance(seen, list):
         return not (set(seen) & set(holds)) <= set(said or ())
     return said is None
 
 
 def _missing(one: Any, other: Any) -> bool:
-    """Whether something of `one` is not in `other`."""
+    """Whether `one` holds something that `other` lacks."""
     if isinstance(one, list) and isinstance(other, list):
         return not set(one) <= set(other)
     return bool(one != other)
@@ -180,7 +180,7 @@ def _lowered(layer: Layer, held: Plain, dropped: list[str]) -> Layer:
 
 
 def _under(said: Any, held: Any, path: tuple[str, ...], found: list[str]) -> Any:
-    """`said` without what is not under `held`, None when that is all of it; `found` is given what is left out."""
+    """Return `said` without what is not in `held`, None if nothing is left; `found` collects what was removed."""
     if isinstance(held, dict) and isinstance(said, dict):
         entries = {
             name: _under(value, held[name], (*path, name), found) if name in held else value
@@ -196,7 +196,7 @@ def _under(said: Any, held: Any, path: tuple[str, ...], found: list[str]) -> Any
 
 
 def _priced(layer: Layer, named: Collection[str], dropped: list[str]) -> Layer:
-    """The layer with the prices that were vouched for, of the providers that are `named`, in the place of its own."""
+    """Return the layer with the approved prices of the providers `named`, in place of its own."""
     vouched = layer.vouched or Vouched("")
     held = {key: cost for key, cost in vouched.prices.items() if key.partition("/")[0] in named}
     said = {f"{provider}/{model}": cost for provider, model, cost in _costs(layer.data)}

@@ -130,7 +130,7 @@ def _first_of_each(items: list[tuple[Any, str]]) -> list[tuple[Any, str]]:
 
 
 def as_map(value: Any) -> Plain:
-    """Return a map as it is, and nothing for what is none."""
+    """Return a map, or an empty one for any other value."""
     return value if isinstance(value, dict) else {}
 
 

@@ -71,7 +71,7 @@ def _names_switch(path: Path) -> bool:
 
 
 def _read_switch(text: str, source: str) -> _Switch:
-    """Return what the file says. Raises `DocumentError`, with line and column, for what is no YAML or no switch."""
+    """Return what the file says. Raises `DocumentError`, with line and column, for invalid YAML or a non-boolean."""
     found = yaml_file(text, source)
     tools = found.data.get(_TOOLS)
     others: list[Place] = [(key,) for key in found.data if key != _TOOLS]
@@ -265,7 +265,7 @@ def layer_of(source: SettingsSource, environment: Mapping[str, str], trust: Trus
 
 
 def _filled(written: Any, source: SettingsSource, environment: Mapping[str, str]) -> Any:
-    """What was written, with its references followed; but those in a project's blocks that guard stay texts.
+    """Return the settings with references resolved; in a project's guarding blocks they stay texts.
 
     What they bring can change while the file stays what the person trusted.
     """
@@ -375,7 +375,7 @@ def code_in(folder: Path, paths: Paths, environment: Mapping[str, str]) -> dict[
 
 
 def restricted(layers: list[Layer]) -> tuple[list[Layer], list[str]]:
-    """Return each untrusted layer as far as it may be heard, given all that is held without it."""
+    """Return the permitted part of each untrusted layer, given the settings without it."""
     layers, dropped = guarded(layers)
     layers, higher = lowered(layers)
     dropped += higher

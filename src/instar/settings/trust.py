@@ -59,7 +59,7 @@ class Trust:
 
     @property
     def problem(self) -> str | None:
-        """Why the list cannot be used and nothing on it is trusted, in one line; None when all is well."""
+        """Return why the list cannot be used, in one line; None when it can. Nothing is trusted then."""
         try:
             self._read()
         except TrustError as error:
@@ -67,7 +67,7 @@ class Trust:
         return None
 
     def is_trusted(self, folder: Path) -> bool:
-        """Whether code of `folder` may run, by the rule above. Never raises: what is unclear is not trusted."""
+        """Whether code of `folder` may run, by the rule above. Never raises: in doubt it is not trusted."""
         real = _real(folder)
         if real is None:
             return False
@@ -106,7 +106,7 @@ class Trust:
         return Vouched(str(folder), found, prices if isinstance(prices, dict) else {})
 
     def seen(self, folder: Path, name: str) -> Mapping[str, str] | None:
-        """Return the digests of what a person vouched for in `folder` to the flagship `name`: file to digest.
+        """Return the digests that a person approved in `folder` for the flagship `name`, by file.
 
         None: whatever its files say holds. Empty for a folder that is not itself on the list, and where nothing was
         kept with it. Never raises.

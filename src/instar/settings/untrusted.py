@@ -38,7 +38,7 @@ def deny(key: tuple[str, str]) -> Rule:
 
 
 def only_tightens(before: Placed, after: Placed, denials: Iterable[Rule]) -> bool:
-    """Whether no decision by `after` is milder than the one by `before`, told from the rules alone.
+    """Whether the rules alone show that no decision by `after` is milder than the one by `before`.
 
     The last matching rule decides. So: the rules of `before` all stand in `after`, in their order and none
     milder; a new rule denies, or asks where no denial (of `before`, or of `denials`) stands earlier that
@@ -148,7 +148,7 @@ _MOST: Final = 200
 
 
 def restrict(layer: Layer, others: Iterable[Layer]) -> tuple[Layer, list[str]]:
-    """Return `layer` as far as it may be heard, and a sentence for each thing that was left out.
+    """Return the permitted part of `layer`, and a sentence for each thing that was left out.
 
     `others` are the layers that hold without it, in order; where `layer` itself stands among them, that is its
     place, else it comes last of its scope. A trusted layer, and one that is no project's, comes back as it
@@ -160,13 +160,13 @@ def restrict(layer: Layer, others: Iterable[Layer]) -> tuple[Layer, list[str]]:
 
 
 class _WithOwnKey(msgspec.Struct, frozen=True):
-    """Heard where the layer brings the provider's key itself; else left out for the reason `otherwise`."""
+    """Permitted if the layer brings the provider's key itself; else left out for the reason `otherwise`."""
 
     otherwise: str
 
 
 class _Restriction:
-    """The work on one layer: what is heard, and what was dropped."""
+    """The work on one layer: what is permitted, and what was dropped."""
 
     def __init__(self, layer: Layer, others: list[Layer]) -> None:
         self._layer = layer

@@ -43,7 +43,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Sum(msgspec.Struct, frozen=True):
-    """What booked calls come to: how many, all their tokens, US dollars, and how many had no known price."""
+    """The sum of booked calls: their number, tokens and US dollars, and how many had no known price."""
 
     calls: int = 0
     tokens: int = 0
@@ -281,7 +281,7 @@ class Store(Protocol):
         ...
 
     async def settled(self) -> None:
-        """Return once all commits that were asked for are told of, or have failed."""
+        """Return once all requested commits are published or have failed."""
         ...
 
     async def events_since(self, session_id: str, seq: int, limit: int = 1000) -> list[Recorded]:
@@ -315,7 +315,7 @@ class Store(Protocol):
         archived: bool = False,
         limit: int | None = None,
     ) -> list[Session]:
-        """Return sessions, last updated first. `archived` includes those that were put away."""
+        """Return sessions, last updated first. `archived` includes the archived ones."""
         ...
 
     async def messages(self, session_id: str, limit: int | None = None) -> list[WithParts]:
@@ -351,7 +351,7 @@ class Store(Protocol):
         ...
 
     async def sums(self, shares: Sequence[Share]) -> list[Sum]:
-        """Return what booked calls come to, for each share, without a look at the calls themselves."""
+        """Return the sums of booked calls for each share, from kept totals."""
         ...
 
     async def origins(self, session_id: str) -> dict[str, Origin]:
@@ -367,7 +367,7 @@ class Store(Protocol):
         ...
 
     async def release(self, lease: Lease) -> None:
-        """Give a lease back; nothing happens when it is no longer ours."""
+        """Release a lease; nothing happens when it is no longer ours."""
         ...
 
     async def interrupt(self, session_id: str, now: int) -> int:
@@ -378,7 +378,7 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None:
-        """Finish what was begun and let go of the database."""
+        """Finish pending work and close the database."""
         ...
 
 

@@ -85,7 +85,7 @@ class SqliteStore:
         await self._writer.start()
 
     async def close(self) -> None:
-        """Finish what was begun and let go of the database. May be called twice."""
+        """Finish pending work and close the database. May be called twice."""
         self._readers.close()
         self._near.close()
         await self._writer.close()
@@ -107,7 +107,7 @@ class SqliteStore:
         self._writer.publish(event)
 
     async def settled(self) -> None:
-        """Return once all commits that were asked for are told of, or have failed."""
+        """Return once all requested commits are published or have failed."""
         await self._writer.settled()
 
     async def events_since(self, session_id: str, seq: int, limit: int = 1000) -> list[Recorded]:
@@ -144,7 +144,7 @@ class SqliteStore:
         archived: bool = False,
         limit: int | None = None,
     ) -> list[Session]:
-        """Return sessions, last updated first. `archived` includes those that were put away."""
+        """Return sessions, last updated first. `archived` includes the archived ones."""
         chosen = {
             "project_id": project_id,
             "directory": directory,
@@ -192,7 +192,7 @@ class SqliteStore:
         return await self._read(rows.usage_of, "session_usage", (session_id, since))
 
     async def sums(self, shares: Sequence[Share]) -> list[Sum]:
-        """Return what booked calls come to, for each share, without a look at the calls themselves."""
+        """Return the sums of booked calls for each share, from kept totals."""
         found: list[Sum] = await self._readers.submit(partial(_sums, shares))
         return found
 
@@ -222,7 +222,7 @@ class SqliteStore:
         return found[0] if found else None
 
     async def release(self, lease: Lease) -> None:
-        """Give a lease back; nothing happens when it is no longer ours."""
+        """Release a lease; nothing happens when it is no longer ours."""
         held = (lease.session_id, lease.owner, lease.fence)
         await self._writer.submit(partial(_fetch, "release_lease", held))
 

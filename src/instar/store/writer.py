@@ -28,7 +28,7 @@ _NEAR_CACHE: Final = 512
 
 
 class _Job:
-    """Work, whom to answer, and what to announce once it is durable."""
+    """Work, the future of its result, and the events to publish once it is durable."""
 
     __slots__ = ("events", "failure", "future", "result", "work")
 
@@ -68,7 +68,7 @@ class Writer:
         await self._opened
 
     def publish(self, event: Event) -> None:
-        """Publish an event of which nothing is kept: at once, or after what was submitted before it.
+        """Publish an event that is not stored: at once, or after what was submitted before it.
 
         Nobody is refused: a turn that ends while the store is closed says so still.
         """

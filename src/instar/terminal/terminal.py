@@ -133,7 +133,7 @@ class Terminal:
         self._ending = asyncio.create_task(self._wait(self._run, exited))
 
     def resize(self, rows: int, columns: int) -> None:
-        """Set the size, each 1 or more; the program is told of it. Nothing happens once it is over."""
+        """Set the size, each 1 or more; the program gets SIGWINCH. Nothing happens once it has ended."""
         if self._master >= 0:
             size = struct.pack("HHHH", min(rows, _LARGEST), min(columns, _LARGEST), 0, 0)
             fcntl.ioctl(self._master, termios.TIOCSWINSZ, size)
@@ -157,7 +157,7 @@ class Terminal:
         return self.printed.after(place, most)
 
     async def end(self) -> None:
-        """End the program, with all that it started, and let go of the terminal."""
+        """End the program, with all that it started, and close the terminal."""
         # A hangup first: a shell that ignores SIGTERM ends by it, with its jobs.
         self._close()
         for task in (self._ending, self._run):

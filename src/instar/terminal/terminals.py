@@ -49,7 +49,7 @@ def preferred(variables: Mapping[str, str]) -> str:
 
 
 def login(command: str) -> list[str]:
-    """Return the arguments that make a command a login shell; none where it is no shell."""
+    """Return the arguments that make a command a login shell; none if it is not a shell."""
     return ["-l"] if Path(command).name in _LOGIN else []
 
 
@@ -75,7 +75,7 @@ _ALWAYS: Final = {"TERM": "xterm-256color", "OPENCODE_TERMINAL": "1"}
 
 
 class NoTerminal(NotFound):
-    """There is no terminal with an id."""
+    """No terminal has this id."""
 
     def __init__(self, pty_id: str) -> None:
         super().__init__(f"PTY session not found: {pty_id}")

@@ -216,7 +216,7 @@ def permissions(args: Plain, ctx: ToolContext) -> Sequence[Ask]:
 
 
 async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
-    """Apply it. Raises `ToolFailure` when any part does not fit; every file is then as it was."""
+    """Apply it. Raises `ToolFailure` when any part does not fit; no file is changed then."""
     changes = parse(args["patchText"])
     async with AsyncExitStack() as stack:
         for path in sorted(_touched(changes, ctx), key=lambda path: str(files.real(path))):

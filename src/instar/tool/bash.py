@@ -62,7 +62,7 @@ def permissions(args: Plain, ctx: ToolContext) -> list[Ask]:
 
 
 async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
-    """Run it. An exit code is no failure. Raises `ToolFailure` when it cannot be started."""
+    """Run it. An exit code is not a failure. Raises `ToolFailure` when it cannot be started."""
     cwd = files.locate(args.get("workdir") or ".", ctx)
     milliseconds = min(args.get("timeout") or DEFAULT_TIMEOUT, MAX_TIMEOUT)
     env = await ctx.environment(cwd)

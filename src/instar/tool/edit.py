@@ -248,7 +248,7 @@ def _one_place(lines: list[int], everywhere: bool) -> None:
 
 
 def _before(path: Path, old: str) -> str:
-    """The file's text; bytes that are no UTF-8 are carried along."""
+    """Return the file's text; bytes that are not UTF-8 survive as surrogates."""
     if old:
         return files.whole(path).decode(errors="surrogateescape")
     if path.exists() or path.is_symlink():

@@ -33,7 +33,7 @@ def permissions(args: Plain, ctx: ToolContext) -> list[Ask]:
 
 
 async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
-    """Search. Raises `ToolFailure` for a missing path, or a pattern that is no regular expression."""
+    """Search. Raises `ToolFailure` for a missing path or an invalid regular expression."""
     root = files.locate(args.get("path") or ".", ctx)
     if not root.exists():
         raise ToolFailure(files.missing(root))

@@ -113,7 +113,7 @@ async def lines(root: Path, pattern: str, include: str | None, ctx: ToolContext)
 
 
 class RecordSplitter:
-    """Cuts a stream at `separator` and hands on each record, its first `limit` bytes at most."""
+    """Splits a stream at `separator` and passes on each record, cut at `limit` bytes."""
 
     def __init__(self, separator: bytes, take: Callable[[bytes], None], limit: int = MAX_RECORD) -> None:
         self._separator = separator

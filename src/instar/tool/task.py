@@ -40,7 +40,7 @@ def permissions(args: Plain, ctx: ToolContext) -> Sequence[Ask]:
 
 
 async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
-    """Let the sub-agent work. Raises `ToolFailure` when there is no such agent or task."""
+    """Run the sub-agent. Raises `ToolFailure` for an unknown agent or task."""
     command = _by_command(ctx)
     task = Task(
         session_id=ctx.session_id,

@@ -64,7 +64,7 @@ Rules = tuple[tuple[str, tuple[IgnoreRule, ...]], ...]
 
 
 def parse(text: str) -> tuple[IgnoreRule, ...]:
-    """Return the rules of an ignore file, in their order; a line that is no glob is left out."""
+    """Return the rules of an ignore file in order; invalid globs are left out."""
     rules = []
     for line in text.splitlines():
         line = line if line.endswith("\\ ") else line.rstrip()
@@ -130,7 +130,7 @@ def records(path: str, expression: re.Pattern[str]) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write what was found to stdout; 0 if anything, 1 if nothing, 2 for a pattern that is no expression."""
+    """Write what was found to stdout. Returns 0 if anything, 1 if nothing, 2 for an invalid pattern."""
     out = sys.stdout.buffer
     if arguments[0] == "files":
         for path in files(arguments[1]):
@@ -221,7 +221,7 @@ def entries(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _unbraced(pattern: str) -> list[str]:
-    """The patterns that a pattern with braces stands for; an unfinished brace stands for itself."""
+    """Return the patterns that a pattern with braces expands to; an unclosed brace is literal."""
     done, waiting = [], [pattern]
     while waiting:
         one = waiting.pop()

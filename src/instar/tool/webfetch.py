@@ -25,7 +25,7 @@ Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 
 class _Target(NamedTuple):
-    """A place to fetch: `url` as it was given, the `address` to connect to, whether that is `private`."""
+    """What to fetch: the `url` as given, the `address` to connect to, and whether that is `private`."""
 
     url: str
     scheme: str

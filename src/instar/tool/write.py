@@ -26,7 +26,7 @@ def permissions(args: Plain, ctx: ToolContext) -> list[Ask]:
 
 
 async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
-    """Write. Raises `ToolFailure` when the place cannot hold the file; what was there is then as it was."""
+    """Write. Raises `ToolFailure` when the file cannot be written; an existing file is then unchanged."""
     path, content = files.locate(args["filePath"], ctx), args["content"]
     name, data = files.shown(path, ctx), files.encoded(args["content"])
     async with files.locked(path, ctx):

@@ -113,15 +113,15 @@ class ToolRun:
         return await self._instance.variables(given)
 
     async def tools(self) -> dict[str, Tool]:
-        """Return no tool: one that was invoked can invoke none."""
+        """Return no tool: an invoked tool cannot invoke others."""
         return {}
 
     async def invoke(self, name: str, args: wire.Plain) -> ToolResult:
-        """Raise `ToolFailure`: a tool that was invoked can invoke none."""
+        """Raise `ToolFailure`: an invoked tool cannot invoke others."""
         raise ToolFailure(f"{self.part.tool} was invoked by another tool, and so can invoke none itself.")
 
     async def require_standing(self) -> None:
-        """Raise `ToolFailure` when the session may do nothing any more: it was deleted, or another process has it."""
+        """Raise `ToolFailure` when the session was deleted, or another process runs it."""
         live = self._turn.live
         why = await self._instance.refusal(live, live.origin_of(self._turn.user.id))
         if why is not None:
@@ -135,7 +135,7 @@ class ToolRun:
         await self._instance.sessions.save_part(self._holder, self.part)
 
     def note(self, part: ToolPart) -> None:
-        """Take down what became of a call that this one's tool made."""
+        """Note the outcome of a call that this one's tool made."""
         self.invoked[part.call_id] = {"tool": part.tool, "callID": part.call_id, "input": part.state.input}
         self.metadata(metadata={INVOKED: list(self.invoked.values())})
 
@@ -151,7 +151,7 @@ class InvokingToolRun(ToolRun):
     _count = 0
 
     async def tools(self) -> dict[str, Tool]:
-        """Return the tools that `invoke` takes, as the model would be told of them."""
+        """Return the tools that `invoke` takes, as the model would see them."""
         found = self._others()
         return {name: await defined(self._instance, name, tool) for name, tool in found.items()}
 
@@ -177,7 +177,7 @@ class InvokingToolRun(ToolRun):
         raise ToolFailure(text)
 
     def _others(self) -> dict[str, Tool]:
-        """What may be invoked: what this agent may have now, but the tool itself and the final answer's."""
+        """Return the tools that may be invoked: all of this agent's, without itself and structured output's."""
         found = available(self._instance, self._turn)
         left_out = {structured.NAME, *(n for n, one in found.items() if self.part.tool in (n, *one.aliases))}
         return {name: tool for name, tool in found.items() if name not in left_out}
@@ -196,7 +196,7 @@ class InvokingToolRun(ToolRun):
 async def run(
     instance: Instance, turn: Turn, holder: WithParts, calls: Sequence[ToolCall], tools: Mapping[str, Tool]
 ) -> bool:
-    """Run an answer's calls; afterwards each part is completed or an error. False: a person wants the turn to end."""
+    """Run an answer's calls; afterwards each part is completed or an error. Returns false if a person ends the turn."""
     prepared = [InvokingToolRun(instance, turn, holder, call.part) for call in calls]
     tasks: dict[str, asyncio.Task[ToolResult]] = {}
     refusals: dict[str, Exception] = {}
@@ -228,7 +228,7 @@ async def run(
 
 
 async def _outcome(task: asyncio.Task[ToolResult]) -> ToolResult | BaseException:
-    """Wait for a call to end, and return what became of it."""
+    """Wait for a call to end, and return its outcome."""
     # Not `await task`: an abort must reach this turn also when the tool swallows its own cancelling.
     await asyncio.wait([task])
     if task.cancelled():
@@ -242,7 +242,7 @@ def _ends_turn(instance: Instance, error: object) -> bool:
 
 
 async def _abort(prepared: Sequence[ToolRun], tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """End what runs, then save each unfinished part as what the person will find: aborted."""
+    """End what runs, then save each unfinished part as aborted."""
     for task in tasks:
         task.cancel()
     if tasks:
@@ -259,7 +259,7 @@ async def _abort(prepared: Sequence[ToolRun], tasks: Sequence[asyncio.Task[Any]]
 
 
 async def _finished(instance: Instance, inner: ToolRun) -> BaseException | None:
-    """Run a call that a tool made, in that tool's own task, and report it; return what it failed with."""
+    """Run a call that a tool made, in that tool's task, and report it; return its failure."""
     outcome: ToolResult | BaseException
     try:
         outcome = await execute(inner)
@@ -275,7 +275,7 @@ async def _finished(instance: Instance, inner: ToolRun) -> BaseException | None:
 
 
 def _invocation(running: ToolRun, name: str, args: wire.Plain, call_id: str) -> ToolCall:
-    """A call by a tool, as the model would have made it. Its part is never saved."""
+    """Return the part of a call that a tool makes. It is never saved."""
     try:
         raw = wire.encode(args).decode()
     except UNSOUND as error:
@@ -328,7 +328,7 @@ async def prepare(
 
 
 async def _note_invalid(running: ToolRun, error: str) -> None:
-    """Turn the call of a tool that is not there into one of `invalid`, as opencode does."""
+    """Turn the call of an unknown tool into one of `invalid`, as opencode does."""
     running.args = {"tool": running.part.tool, "error": error}
     running.tool, running.part.tool, running.name = invalid.TOOL, invalid.NAME, invalid.NAME
     running.part.state = ToolRunning(input=running.args, time=Span(start=running.started))
@@ -336,7 +336,7 @@ async def _note_invalid(running: ToolRun, error: str) -> None:
 
 
 def _loop(running: ToolRun, name: str, tools: Mapping[str, Tool]) -> Sequence[Ask]:
-    """What a call needs that turns in a circle."""
+    """Return the permission that a call in a loop needs."""
     if running.tool is None or running.tool.repeatable:
         return []
     shown = (running.within or running).part
@@ -382,7 +382,7 @@ def _check(running: ToolRun, name: str) -> None:
 
 
 async def _before(instance: Instance, running: ToolRun) -> tuple[wire.Plain, str | None]:
-    """The arguments as hooks left them, and what a person is to be asked, if a hook says so."""
+    """Return the arguments after hooks, and what to ask a person, if a hook wants that."""
     if not instance.plugins.listens(points.TOOL_BEFORE):
         return running.args, None
     given = points.ToolCallInput(tool=running.name, session_id=running.session_id, call_id=running.call_id)
@@ -397,7 +397,7 @@ async def _before(instance: Instance, running: ToolRun) -> tuple[wire.Plain, str
 
 
 def _asks(running: ToolRun, name: str, wanted: str | None) -> Sequence[Ask]:
-    """What a call needs; with `wanted` at least one permission, each with that text for the person."""
+    """Return the permissions that a call needs; with `wanted` at least one, each with that text for the person."""
     assert running.tool is not None
     found = None if running.tool.permissions is None else running.tool.permissions(running.args, running)
     if found is None or (wanted is not None and not found):
@@ -410,7 +410,7 @@ def _asks(running: ToolRun, name: str, wanted: str | None) -> Sequence[Ask]:
 
 
 async def execute(running: ToolRun) -> ToolResult:
-    """Run a call that may. Raises what its tool raises."""
+    """Run a permitted call. Raises what its tool raises."""
     assert running.tool is not None
     await running.require_standing()
     result = await kept(running.tool.execute(running.args, running))
@@ -422,7 +422,7 @@ async def execute(running: ToolRun) -> ToolResult:
 
 
 async def report(instance: Instance, running: ToolRun, outcome: ToolResult | BaseException) -> None:
-    """Take what became of a call that ran into its part, save it and tell plugins."""
+    """Write the result of a call into its part, save it and call the plugins."""
     await running.settle()
     if isinstance(outcome, ToolResult):
         await _report_success(instance, running, outcome)
@@ -473,7 +473,7 @@ def _completed(running: ToolRun, after: points.ToolAfterOutput) -> ToolCompleted
 
 
 async def report_failure(instance: Instance, running: ToolRun, error: str) -> None:
-    """Take why a call failed, or may not run, into its part, save it and tell plugins."""
+    """Write the failure of a call into its part, save it and call the plugins."""
     after = points.ToolFailureOutput(error=error)
     await instance.plugins.trigger(points.TOOL_FAILURE, _after_input(running), after)
     state = running.part.state

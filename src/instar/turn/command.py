@@ -54,7 +54,7 @@ async def invoke(instance: Instance, live: SessionState, body: CommandBody) -> P
 
 
 async def found(instance: Instance, name: str) -> Command:
-    """Return the command of a name; a skill is one too, unless a command has its name. Raises `Invalid`."""
+    """Return the command with a name; skills are commands too, unless a command has their name. Raises `Invalid`."""
     try:
         return await instance.commands.find(name)
     except UnknownCommand as error:
@@ -65,7 +65,7 @@ async def found(instance: Instance, name: str) -> Command:
 
 
 def skill_commands(instance: Instance) -> list[Command]:
-    """Return each skill as the command that it is for a person who asks for it, as in opencode."""
+    """Return each skill as a command, as in opencode."""
     skills = [instance.skills.find(name) for name, _ in instance.skills.all()]
     return [
         Command(
@@ -97,7 +97,7 @@ def _body(
 async def _parts(
     instance: Instance, live: SessionState, command: Command, body: CommandBody
 ) -> list[wire.Plain]:
-    """The prompt's text and what it mentions; what a shell command printed mentions nothing."""
+    """Return the prompt's text and its mentions; the output of shell commands is not searched for mentions."""
     arguments = split(command, body.arguments)
     filled = fill(command, arguments)
     if filled.shells and not command.trusted:
@@ -130,7 +130,7 @@ async def _printed(
 async def _run(
     instance: Instance, live: SessionState, shell: str, words: list[str], values: dict[str, str]
 ) -> str:
-    """What a shell command prints; where it fails also its errors and its exit code, since the model must know."""
+    """Return the output of a shell command; for a failed one also stderr and the exit code."""
     given = points.ShellEnvInput(cwd=str(instance.directory), session_id=live.id)
     environment = {**await instance.variables(given), **values}
     bash = shutil.which("bash", path=environment.get("PATH", os.defpath)) or "/bin/sh"

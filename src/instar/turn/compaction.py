@@ -50,12 +50,12 @@ _NAME: Final = 50
 
 
 def is_due(instance: Instance, live: SessionState, model: Model) -> bool:
-    """Whether the session came so near the model's window that the next request may not fit."""
+    """Whether the next request may not fit the model's window."""
     return not _is_off(instance) and is_full(live.history, room(instance, live, model))
 
 
 async def is_due_at_end(instance: Instance, turn: Turn) -> bool:
-    """Whether a session is to be summarised right after a final answer, and told to go on.
+    """Whether a session is summarised right after a final answer, and then continues.
 
     Not after an answer that somebody waits for as it is (a sub-agent's report, or a structured one), nor when a
     limit forbids it: nothing waits for room yet.
@@ -76,7 +76,7 @@ def is_asked(history: list[WithParts], asked: User) -> bool:
 
 
 def last_answer(history: list[WithParts], asked: str) -> WithParts:
-    """Return what the turn for the message `asked` came to: the last answer to it, and not a summary made after that.
+    """Return the last answer to the message `asked`, without summaries made after it.
 
     Whoever said something to the session since is not answered by it. Where nothing was answered before a summary, or
     an attempt at one, ended the turn, it is the last message that is the model's, else the history's end.
@@ -88,7 +88,7 @@ def last_answer(history: list[WithParts], asked: str) -> WithParts:
 
 
 def can_help(history: list[WithParts], asked: User) -> bool:
-    """Whether a summary can make a request fit that was refused: not right after the last one did not."""
+    """Whether a summary can make a refused request fit: not right after a summary that did not help."""
     open_ = waiting(history, asked)
     if not open_ or not all(map(is_going_on, open_)):
         return True
@@ -105,7 +105,7 @@ async def ask(
     overflow: bool | None = None,
     origin: Origin | None = None,
 ) -> bool:
-    """See that the session gets room: save the message that asks for a summary, of `origin` or that of `asked`.
+    """Save the message that asks for a summary, of `origin` or that of `asked`.
 
     Returns False when nothing more can be done against an overflow. An automatic summary may not be needed once
     old tool outputs are cleared (``compaction.prune``); none is asked for then.
@@ -165,7 +165,7 @@ def conversation(sent: list[WithParts]) -> list[WithParts]:
 
 
 def waiting(history: list[WithParts], asked: User) -> list[WithParts]:
-    """Return the prompts at the end that no step has worked on: `asked`, and those just before it.
+    """Return the unanswered prompts at the end of the history: `asked`, and those just before it.
 
     An answer to `asked` that failed does not count as work.
     """
@@ -269,7 +269,7 @@ def result_size(part: ToolPart) -> int:
 
 
 def file_size(part: FilePart) -> int:
-    """Return how many tokens a file has, roughly; one that is only named has a few."""
+    """Return the approximate tokens of a file; one that is only named has a few."""
     if not part.url.startswith("data:"):
         return _PICTURE if is_media(part) and part.url.startswith("http") else _NAME
     if part.mime.startswith("image/"):
@@ -305,7 +305,7 @@ def usable(model: Model, unknown_window: int, reserved: int | None = None) -> in
 
 
 def narrowed(model: Model, window: int | None) -> Model:
-    """Return a model as if its window had no more than `window` tokens; one that is not known has that many."""
+    """Return a model with a window of at most `window` tokens; an unknown window becomes `window`."""
     if window is None:
         return model
     limit = model.limit
@@ -360,7 +360,7 @@ def _load(history: list[WithParts], last: WithParts, info: Assistant) -> int:
 
 
 def _cleared(history: list[WithParts], last: Assistant) -> int:
-    """Tokens of the tool outputs that were cleared since the last call: it still counted them."""
+    """Return the tokens of the tool outputs that were cleared since the last call, whose usage includes them."""
     since = last.time.completed or last.time.created
     found = 0
     for message in reversed(history):
@@ -372,7 +372,7 @@ def _cleared(history: list[WithParts], last: Assistant) -> int:
 
 
 def _is_futile(history: list[WithParts], room: int) -> bool:
-    """Whether the first request after the last summary filled the room already: the next one would as well."""
+    """Whether the first request after the last summary was already too large, so that another summary is futile."""
     first: Tokens | None = None
     for message in reversed(history):
         info = message.info

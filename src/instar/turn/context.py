@@ -44,7 +44,7 @@ MEANWHILE: Final = (
 
 
 class Turn(msgspec.Struct):
-    """A turn in its session: who answers, with which model, to which message, at which step (from 1).
+    """A turn in its session: the agent, the model, the message that is answered, and the step (from 1).
 
     `without` are the tools that this step goes without, as `step.before` says.
     """
@@ -67,7 +67,7 @@ class TurnStopped(Exception):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A request, the tools that were offered in it by name, and who had a hand in it."""
+    """A request, the tools that it offers by name, and the trace of the plugins that changed it."""
 
     request: ModelRequest
     tools: Mapping[str, Tool]
@@ -256,7 +256,7 @@ async def _messages(instance: Instance, live: SessionState, trace: RequestTrace)
 
 
 def _before_answer(messages: list[WithParts]) -> list[WithParts]:
-    """The messages before the answer that this step is about to write, which stands in the history already.
+    """Return the messages before this step's answer, which is already in the history.
 
     What came after that answer began is the next step's: it will stand behind the answer, in other bytes.
     """
@@ -268,7 +268,7 @@ def _before_answer(messages: list[WithParts]) -> list[WithParts]:
 
 
 async def defined(instance: Instance, name: str, tool: Tool) -> Tool:
-    """Return a tool as the model is told of it."""
+    """Return a tool as the model sees it."""
     told = await _spec(instance, name, tool)
     return msgspec.structs.replace(tool, description=told.description, parameters=told.parameters)
 
@@ -297,7 +297,7 @@ def _detached(value: Any) -> Any:
 
 
 def with_reminders(messages: Sequence[WithParts]) -> list[WithParts]:
-    """Return what is sent of `messages`, in order; those that need no reminder are the same objects.
+    """Return `messages` with reminders; those without one are the same objects.
 
     A message of a person's that came while an answer was being written is wrapped; one to the agent `plan`
     says that nothing may be changed, the first one to another agent after it that it may be again; an answer
@@ -342,7 +342,7 @@ def _dressed(message: WithParts, info: User, during: bool, before: User | None) 
 
 
 def _came_during(info: User, answer: Assistant) -> bool:
-    """Whether a message came before an answer ended; what was ended by an error is no work to go on with."""
+    """Whether a message came before an answer ended; an answer that ended with an error is not continued."""
     if answer.error is not None:
         return False
     return answer.time.completed is not None and info.time.created < answer.time.completed

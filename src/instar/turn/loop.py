@@ -12,7 +12,7 @@ from instar.turn.context import Turn, answering
 
 
 async def run(instance: Instance, live: SessionState) -> None:
-    """Answer what stands unanswered in the session, then what is queued, until nothing is left.
+    """Answer the session's open prompts, then the queued ones, until none is left.
 
     Raises `asyncio.CancelledError` when the turn is aborted.
     """
@@ -40,7 +40,7 @@ async def run(instance: Instance, live: SessionState) -> None:
 
 
 async def _goes_on(instance: Instance, turn: Turn, outcome: step.Outcome) -> bool:
-    """Whether there is more to look at after a step; a history that has grown too long is to be summarised first."""
+    """Whether another step follows; a history that is too long is summarised first."""
     if outcome == "overflow":
         return await _made_room(instance, turn)
     if outcome == "failed" and turn.model.ref == turn.live.overrides.model:
@@ -52,7 +52,7 @@ async def _goes_on(instance: Instance, turn: Turn, outcome: step.Outcome) -> boo
 
 
 async def _made_room(instance: Instance, turn: Turn) -> bool:
-    """Ask for a summary of what was too long; where none can help, the failure is published now."""
+    """Ask for a summary after a request that was too long; publish the failure if a summary cannot help."""
     if await compaction.ask(instance, turn.live, turn.user, auto=True, overflow=True):
         return True
     failed = turn.live.history[-1].info
@@ -68,12 +68,12 @@ async def turn_for(instance: Instance, live: SessionState, asked: User, number: 
 
 
 def last_user(history: list[WithParts]) -> User | None:
-    """Return the last message of a person, or of the runtime in a person's place."""
+    """Return the last user message."""
     return next((m.info for m in reversed(history) if isinstance(m.info, User)), None)
 
 
 def final_answer(history: list[WithParts], asked: User) -> WithParts | None:
-    """Return the answer that settles `asked`: it failed, or it is whole and not waiting for tools or for data."""
+    """Return the final answer to `asked`: one that failed, or that is complete and waits for no tool or data."""
     for message in reversed(history):
         info = message.info
         if isinstance(info, Assistant) and info.parent_id == asked.id:

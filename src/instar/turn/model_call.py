@@ -79,7 +79,7 @@ _TITLE_SAMPLE = 2_000
 
 
 class ModelCall(msgspec.Struct, frozen=True):
-    """A model call that is about to be made: by whom, for which message of which session, and why.
+    """A model call before it is made: its agent, session, message and cause.
 
     `cause` is its purpose (``turn``, ``task``, ``title``, ``compaction``, a plugin's word …). `step` counts the
     turn's calls from 1; `steps` is the agent's own ceiling on them.
@@ -112,7 +112,7 @@ class CallMeter:
         self._permit: CallPermit | None = None
 
     async def begin(self) -> None:
-        """The call is made now. Waits while calls under way might reach a limit together. Raises `LimitForbids`."""
+        """Begin the call. Waits while running calls might reach a limit together with it. Raises `LimitForbids`."""
         await self.close()
         asked = await _ask(self._instance, self._call)
         if isinstance(asked, ReachedLimit):
@@ -120,24 +120,24 @@ class CallMeter:
         self._permit = asked
 
     def used(self, tokens: Tokens, message_id: str | None = None) -> None:
-        """The provider said what the call used, so far or in all; the answer's message, where there is one."""
+        """Note the usage that the provider reported, and the answer's message, if there is one."""
         if self._permit is not None:
             self._permit.used(tokens, cost(tokens, self._call.model.cost), message_id, now())
 
     def failed(self, error: Exception) -> None:
-        """The call failed for good: retries were made before."""
+        """Note that the call failed after its retries."""
         if self._permit is not None and isinstance(error, ProviderError):
             self._permit.failed(error)
 
     async def done(self, tokens: Tokens, message_id: str | None = None) -> None:
-        """The call was answered: book what it used. Waits until that is durable."""
+        """Book the usage of an answered call. Waits until that is durable."""
         self.used(tokens, message_id)
         if self._permit is not None:
             self._permit.answered()
         await self.close()
 
     async def close(self) -> None:
-        """Book what is known of a call that ended in another way. Nothing happens after `done`."""
+        """Book the known usage of a call that ended in another way. Does nothing after `done`."""
         if self._permit is not None:
             await self._permit.close()
 
@@ -164,7 +164,7 @@ async def metered(instance: Instance, call: ModelCall) -> AsyncIterator[CallMete
 
 
 async def forbidden(instance: Instance, call: ModelCall) -> ReachedLimit | None:
-    """Return the limit that forbids a call as things stand, or None."""
+    """Return the limit that forbids a call now, or None."""
     asked = await _asked(instance, call)
     return asked if isinstance(asked, ReachedLimit) else await instance.budget.reached(asked)
 
@@ -269,7 +269,7 @@ async def model_for(instance: Instance, asked: ModelRef | None, live: SessionSta
 
 
 def _used(instance: Instance, live: SessionState) -> Model | None:
-    """The model that a session used last; None: none yet, or one that is gone."""
+    """Return the model that a session used last; None without one, or if it no longer exists."""
     used = live.session.model
     try:
         return None if used is None else instance.models.find(f"{used.provider_id}/{used.id}")
@@ -315,7 +315,7 @@ async def _complete(instance: Instance, request: ModelRequest, meter: CallMeter)
 async def call_for(
     instance: Instance, model: ModelRef | None, cause: str, session_id: str, origin: Origin | None
 ) -> ModelCall:
-    """Return a call of a model, or of the small one, for a session or for none. Raises what finding them raises."""
+    """Return a call of a model, or of the small one, with or without a session. Raises as finding them does."""
     live = await instance.sessions.open(session_id) if session_id else None
     found = await model_for(instance, model, live)
     return ModelCall(found, cause, origin or (Origin() if live is None else live.origin), live, cause)
@@ -402,12 +402,12 @@ async def give_title(instance: Instance, live: SessionState, asked: WithParts) -
 
 
 def is_untitled(live: SessionState) -> bool:
-    """Whether nobody named the session while the model was thinking."""
+    """Whether the session still has its default title."""
     return live.session.title == default_title(live.session.time.created)
 
 
 def clean_title(text: str) -> str:
-    """Return the first line of an answer that holds words, without thinking, quotes and surplus length."""
+    """Return the first line of an answer with text, without reasoning and quotes, cut to the longest title."""
     # Behind the last end nothing is thinking; a search there for each beginning would take for ever.
     end = text.rfind("</think>") + len("</think>") if "</think>" in text else 0
     text = re.sub(r"<think>.*?</think>", "", text[:end], flags=re.DOTALL) + text[end:]
@@ -421,7 +421,7 @@ def _model_name(ref: ModelRef) -> str:
 
 
 def _title_subject(asked: WithParts) -> str:
-    """What a person wrote, without what hooks and files put beside it; of synthetic texts alone, these."""
+    """Return what a person wrote, without synthetic texts; the synthetic texts if there is nothing else."""
     own = [part for part in asked.parts if not (isinstance(part, TextPart) and part.synthetic)]
     return text_of(WithParts(info=asked.info, parts=own)) or text_of(asked)
 

@@ -101,7 +101,7 @@ async def submit(
 async def _offered(
     instance: Instance, live: SessionState, body: PromptBody, user: User, parts: list[Part]
 ) -> tuple[User, list[Part]]:
-    """Return the message and its parts as `chat.message` left them. Raises `Invalid` for what cannot be saved."""
+    """Return the message and its parts after `chat.message`. Raises `Invalid` for what cannot be saved."""
     if not instance.plugins.listens(points.CHAT_MESSAGE):
         return user, parts
     given = points.ChatMessageInput(
@@ -126,7 +126,7 @@ async def _offered(
 
 
 def _sound(instance: Instance, user: User, message: User) -> User:
-    """The message that a hook left. Raises `Invalid` for another one, and what finding agent or model raises."""
+    """Return the message after hooks. Raises `Invalid` if it is another one, and as finding agent or model does."""
     if (message.id, message.session_id) != (user.id, user.session_id):
         raise Invalid("its id and session cannot be changed")
     instance.agents.get(message.agent)
@@ -135,7 +135,7 @@ def _sound(instance: Instance, user: User, message: User) -> User:
 
 
 def _whole(user: User, parts: Sequence[Any] | None) -> list[Part]:
-    """The parts that a hook left, as objects or as dicts; they belong to this message whatever they say."""
+    """Return the parts after hooks, objects or dicts, with the ids of this message."""
     if not parts:
         raise Invalid("it has no parts")
     plain = [part if isinstance(part, dict) else part_to_plain(part) for part in parts]
@@ -144,7 +144,7 @@ def _whole(user: User, parts: Sequence[Any] | None) -> list[Part]:
 
 
 def _in_order(parts: list[Part]) -> list[Part]:
-    """The parts as the store reads them: by id. Raises `Invalid` for an id twice."""
+    """Return the parts ordered by id, as the store reads them. Raises `Invalid` for a duplicate id."""
     made = sorted(parts, key=lambda part: part.id)
     for one, other in pairwise(made):
         if one.id == other.id:
@@ -184,7 +184,7 @@ def _parts(instance: Instance, user: User, given: wire.Plain) -> list[Part]:
 
 
 def _handed_on(instance: Instance, user: User, part: AgentPart) -> TextPart:
-    """What a mention of an agent asks of the model. Raises what finding the agent raises."""
+    """Return the instruction that a mention of an agent becomes. Raises as finding the agent does."""
     name = instance.agents.get(part.name or "?").name
     return TextPart(
         id=ids.new("prt"),
@@ -243,7 +243,7 @@ def _attached(instance: Instance, user: User, part: FilePart) -> list[Part]:
 
 
 def _lines_asked(query: str) -> range | None:
-    """The lines of ``?start=3&end=5``, from 1 and both included; without `end` all that follow; None for the whole."""
+    """Return the line range of ``?start=3&end=5``: from 1, inclusive; without `end` to the end. None without one."""
     given = parse_qs(query)
     if "start" not in given:
         return None
@@ -264,7 +264,7 @@ def _cut(data: bytes, lines: range | None) -> bytes:
 
 
 def _beginning(data: bytes) -> str:
-    """A file's text, and where it was cut: a model that is not told takes the part for the whole."""
+    """Return a file's text, with a note where it was cut, so that the model does not take the part for the whole."""
     if len(data) <= LONGEST_TEXT:
         return data.decode("utf-8", "replace")
     shown = data[:LONGEST_TEXT].decode("utf-8", "ignore")
@@ -363,7 +363,7 @@ async def _ask_plugins(instance: Instance, live: SessionState, answer: WithParts
 
 
 async def _may_go_on(instance: Instance, live: SessionState, waiting: FollowUp) -> bool:
-    """Whether a follow-up may be taken up; if not, it is said why."""
+    """Whether a follow-up may run; if not, the reason is published."""
     refused = await instance.refusal(live, waiting.origin)
     if refused is not None:
         log.warning("follow-up given up session=%s source=%s: %s", live.id, waiting.source, refused)

@@ -36,7 +36,7 @@ log = logging.getLogger("instar.prefix")
 
 
 class RequestTrace:
-    """Notes what plugins make of one request. Each `saw_…` gets the output as one plugin left it."""
+    """Records how plugins change one request. Each `saw_…` gets the output after one plugin."""
 
     def __init__(self, live: SessionState, user: User, agent: str) -> None:
         self._live = live
@@ -74,7 +74,7 @@ class RequestTrace:
         self.system(plugin, output.system)
 
     def system(self, plugin: str, texts: list[str]) -> None:
-        """The system prompt as a plugin, or the core (""), left it."""
+        """Note the system prompt after a plugin, or after the core ("")."""
         self._system.append((plugin, mark(encode(texts))))
 
     def messages(self, messages: list[WithParts], *, hooked: bool) -> None:
@@ -103,7 +103,7 @@ class RequestTrace:
         return mark(encode(chosen))
 
     def sent(self, sent: Sent) -> None:
-        """What the provider was sent; of several attempts the last."""
+        """Note what the provider was sent; of several attempts the last."""
         self._sent = sent
 
     async def settle(self, instance: Instance, request: ModelRequest) -> None:
@@ -174,7 +174,7 @@ class RequestTrace:
         return self._break("messages", "plugin" if plugin else "history", plugin, where, lost)
 
     def _was_cleared(self, message_id: str, since: int) -> bool:
-        """Whether an output of a message was pruned since then."""
+        """Whether an output of a message was pruned since the last request."""
         found = next((message for message in self._messages if message.info.id == message_id), None)
         return found is not None and any(
             isinstance(part, ToolPart)
@@ -184,7 +184,7 @@ class RequestTrace:
         )
 
     def _blamed(self, was: Head, block: Block, plugin: str, place: str, lost: int) -> Break:
-        """A break by another agent, by a plugin, by what the prompt asks for, or by settings."""
+        """Return the cause of a break: another agent, a plugin, the prompt's own options, or settings."""
         if was.agent != self._agent:
             return self._break(block, "agent", "", place, lost)
         if plugin:
@@ -209,14 +209,14 @@ def _definition(spec: ToolSpec) -> str:
 
 
 def _marks(messages: Sequence[WithParts]) -> list[int]:
-    """A number for what is sent of each message: equal within this process as long as the message is."""
+    """Return a number for each message's content: equal within this process while the message is unchanged."""
     return [hash((message.info.id, str(values_of(message)))) for message in messages]
 
 
 def _blamed_stage(
     before: list[tuple[str, list[int]]], stages: list[tuple[str, list[int]]], place: int
 ) -> str:
-    """Return the plugin whose output begins otherwise than its last one did, while what it was given does not.
+    """Return the plugin whose output changed at its beginning although its input did not.
 
     After a restart nobody knows what it left last time: the first that changes anything up to `place` is named.
     """

@@ -112,7 +112,7 @@ def _outcome(instance: Instance, turn: Turn, answer: Assistant, going_on: bool) 
 
 
 def cause_of(turn: Turn) -> str:
-    """What a step is for, as it is booked: a turn, or a sub-agent's task."""
+    """Return the cause under which a step is booked: a turn, or a sub-agent's task."""
     return "task" if turn.live.session.parent_id else "turn"
 
 
@@ -182,7 +182,7 @@ async def stream(
 
 
 async def end(instance: Instance, turn: Turn, holder: WithParts, finish: Finish) -> None:
-    """Save the end of a step: its step-finish part, its message, the session's sums; then tell plugins."""
+    """Save the end of a step: its step-finish part, its message, the session's sums; then call the plugins."""
     answer = _answer(holder)
     price = cost(finish.tokens, turn.model.cost) or 0.0
     files = await changes.after(instance, holder)
@@ -223,14 +223,14 @@ def limited(instance: Instance, turn: Turn, reached: ReachedLimit) -> Outcome:
 
 
 async def stopped(instance: Instance, turn: Turn, holder: WithParts, reached: ReachedLimit) -> Outcome:
-    """Save an answer that a limit ended after it was begun: others had used up what was left."""
+    """Save an answer that a limit ended after it had begun, because other calls used up the rest."""
     error = MessageAbortedError(data=ErrorText(message=f"{reached.message}. {reached.advice}".rstrip()))
     await _fail(instance, turn, holder, error, announced=False)
     return limited(instance, turn, reached)
 
 
 def finished(writer: AnswerWriter) -> Finish:
-    """Return the end of the answer, with a reason that agrees with what came: providers do not always tell."""
+    """Return the end of the answer, with a reason that fits its content: providers may report another."""
     if writer.finish is None:
         raise ProviderError("the provider ended its answer without saying that it was whole", retryable=False)
     if writer.calls:
@@ -242,7 +242,7 @@ def finished(writer: AnswerWriter) -> Finish:
 async def _note_retry(
     instance: Instance, turn: Turn, holder: WithParts, error: ProviderError, attempt: int
 ) -> None:
-    """Save which call failed: people see it afterwards, the model never does."""
+    """Save a failed attempt for people; the model never sees it."""
     failure = message_error(error, turn.model.provider_id)
     if not isinstance(failure, APIError):
         failure = APIError(data=APIErrorData(message=str(error), is_retryable=True))
@@ -275,7 +275,7 @@ async def _wait(instance: Instance, turn: Turn, error: ProviderError, attempt: i
 
 
 async def aborted(instance: Instance, turn: Turn, holder: WithParts, writer: AnswerWriter) -> None:
-    """Save an answer that a person ended: what came so far, and why it stops.
+    """Save an answer that a person aborted, with its content so far.
 
     An answer that was whole before stays as it is: only what plugins were told of it was cut short.
     """
@@ -293,7 +293,7 @@ async def failed(
     *,
     announced: bool = True,
 ) -> Outcome:
-    """Save an answer that failed, publish ``session.error``, and return what the step came to.
+    """Save an answer that failed, publish ``session.error``, and return the step's outcome.
 
     Without `announced` an overflow is not published: a summary may still help.
     """
@@ -361,7 +361,7 @@ def waiting_subtasks(history: list[WithParts], asked: User) -> list[SubtaskPart]
 
 
 async def run_subtasks(instance: Instance, turn: Turn, parts: list[SubtaskPart]) -> Outcome:
-    """Carry subtasks out in an answer of their own; the next step reads what they brought.
+    """Run subtasks in an answer of their own; the next step reads their results.
 
     Raises `asyncio.CancelledError` after an abort, with everything saved.
     """

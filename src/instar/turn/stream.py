@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class ToolCall(msgspec.Struct):
-    """A tool call as it came in: its part and its argument text."""
+    """A tool call while it streams: its part and its argument text."""
 
     part: ToolPart
     text: list[str]
@@ -75,7 +75,7 @@ class AnswerWriter:
         return list(self._by_index.values())
 
     async def take(self, delta: Delta) -> None:
-        """Swallow one delta. The first one opens the step: a call that failed before it leaves no parts."""
+        """Write one delta. The first one opens the step: a call that fails before it leaves no parts."""
         if not self._written:
             self._save(StepStartPart(**self._place()))
         await self._write(delta)

@@ -33,7 +33,7 @@ _REFUSED: Final = (NotFound, Invalid)
 
 
 class DerivedHooks:
-    """Hears opencode's events, hands them on to the plugins' ``event`` hooks, and makes hook points of them."""
+    """Passes opencode's events to the plugins' ``event`` hooks, and derives hook points from them."""
 
     def __init__(self, plugins: Plugins, client: Opencode, bus: Bus) -> None:
         self._plugins = plugins

@@ -250,7 +250,7 @@ class Hooks:
 
 
 def _left(messages: Sequence[WithParts], before: Sequence[WithParts]) -> Plain | None:
-    """What stands there now, as the protocol says it: a message's number where it is as it was; None if all are."""
+    """Return the messages in the protocol's form: the number of each unchanged one; None if all are unchanged."""
     places = {one.info.id: (index, one) for index, one in enumerate(before)}
     left: list[Any] = []
     for one in messages:

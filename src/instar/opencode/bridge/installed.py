@@ -65,7 +65,7 @@ def state(place: BridgeFile) -> State:
 
 
 def install(place: BridgeFile, *, force: bool = False) -> None:
-    """Write the file. Raises `InstallError` for one that is there and is not as it was written, unless `force`."""
+    """Write the file. Raises `InstallError` if it exists and was edited since, unless `force`."""
     before = state(place)
     if before in ("changed", "foreign") and not force:
         raise InstallError(f"{place.file} {_WHY[before]}; --force writes over it")

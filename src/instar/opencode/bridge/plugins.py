@@ -179,7 +179,7 @@ class Opened:
             )
 
     async def close(self) -> None:
-        """Tell the plugins that this is the end, and let go of children and the database."""
+        """Dispose the plugins, and close children and the database."""
         self.bus.close()
         await self.plugins.drain_events(1.0)
         await self.plugins.dispose()

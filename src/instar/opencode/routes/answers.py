@@ -64,7 +64,7 @@ class ApiAnswerRoutes:
 
     @operation("DELETE", "/api/permission/saved/{id}", "v2.permission.saved.remove", scoped=False, status=204)
     async def forget(self, call: Call, id: str) -> None:  # noqa: A002 - the document's name
-        """Take back what was allowed for always; nothing happens where there is no such thing."""
+        """Remove an `always` permission. Nothing happens if it does not exist."""
         runtime = await call.runtime()
         with contextlib.suppress(ValueError, TypeError):
             permission, pattern = unseal(id)

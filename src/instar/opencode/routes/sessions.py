@@ -87,7 +87,7 @@ def around(shown: Sequence[T], cursor: Callable[[T, Direction], object]) -> Curs
 
 
 def opened(cursor: str, kind: type[T]) -> T:
-    """Return what a cursor holds. Raises `Formed` for a text that is no such cursor."""
+    """Return a cursor's content. Raises `Formed` for an invalid one."""
     try:
         return msgspec.convert(unseal(cursor), kind)
     except (ValueError, msgspec.ValidationError):

@@ -82,7 +82,7 @@ class Said(msgspec.Struct):
 def read_command(
     ended: ProgramResult, rule: HookRule, event: HookEvent, view: names.DialectCall | None = None
 ) -> RuleOutcome:
-    """Return what a program decided, not yet settled. `view` is the call that it got."""
+    """Return what a program decided, before defaults apply. `view` is the call that it got."""
     text = _text(ended.output)
     said, plain = _said(text, rule, event, view)
     # In bytes, not characters: the part beyond the limit may have refused.

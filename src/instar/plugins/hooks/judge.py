@@ -254,7 +254,7 @@ def _why_not(given: JudgeInput, context: EvaluationContext) -> RuleOutcome | Non
 
 
 async def ask_model(rule: HookRule, event: HookEvent, context: EvaluationContext) -> RuleOutcome:
-    """Return what one model call decides, with a second call if the first answer is no verdict. Raises as the call.
+    """Return the decision of one model call, with a second call if the first answer has no verdict. Raises as the call.
 
     The outcome's trace has what the first call took also when the second one never ended.
     """

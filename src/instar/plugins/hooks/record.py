@@ -191,7 +191,7 @@ def since(days: int | None) -> int:
 
 
 def summed(data: Path, session: str = "", since: int = 0) -> HookStats:
-    """Return what the records below `data` come to: of all sessions or one, from `since` (ms) on."""
+    """Return the sums of the records below `data`: of all sessions or one, from `since` (ms) on."""
     runs: dict[tuple[str, str], list[tuple[int, event.HooksRan]]] = {}
     sessions = set()
     for line in read(data, session, since):

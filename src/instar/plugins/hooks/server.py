@@ -23,7 +23,7 @@ _NOTICED: Final = {"permission.asked": "permission_prompt", "session.idle": "idl
 
 
 async def server(input: PluginInput, options: wire.Plain | None = None) -> Hooks:  # noqa: A002 - opencode's name
-    """Read the rules and return their callbacks, none where there are no rules.
+    """Read the rules and return their callbacks; none without rules.
 
     Should that fail, everything is refused that a rule might have refused: a plugin that is skipped guards nothing.
     """

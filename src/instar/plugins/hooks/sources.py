@@ -320,7 +320,7 @@ def _files(folders: Iterable[Path], rules: Iterable[HookRule]) -> list[Path]:
 
 
 def _signature(path: Path) -> object:
-    """Return the identity of a file's content, None where there is no file."""
+    """Return the identity of a file's content; None without a file."""
     try:
         found = path.stat()
     except OSError:

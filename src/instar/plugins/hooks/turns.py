@@ -191,7 +191,7 @@ class TurnHooks:
     async def subagent_started(
         self, given: points.SubagentStartInput, output: points.SubagentStartOutput
     ) -> None:
-        """Run the SubagentStart rules. The sub-agent's task is expected: it is no person's prompt."""
+        """Run the SubagentStart rules. The sub-agent's task is expected: it is not a person's prompt."""
         session = await self._sessions.of(given.child_id)
         session.agent, session.agent_id, session.in_task = given.agent, given.child_id, True
         fields = {"agent_type": given.agent, "prompt": output.prompt, "description": given.description}

@@ -75,7 +75,7 @@ async def _repairs(access: Access, session_id: str) -> list[Repair]:
 
 
 async def _raw(access: Access, name: str, read: Any, session_id: str) -> Any:
-    """Return what a reader returns, None where there is no reader or it fails."""
+    """Return what a reader returns; None without a reader, or if it fails."""
     try:
         return None if read is None else await access.raw(name, read, session_id)
     except Refusal:

@@ -28,7 +28,7 @@ class TreeNode(NamedTuple):
 
 
 class SelfTree:
-    """What is declared now. Blocked names are left out at the top, whoever declares them."""
+    """What is declared now. Blocked names are left out at the top level."""
 
     def __init__(self, views: Iterable[View]) -> None:
         top: dict[str, Node] = {}

@@ -67,7 +67,7 @@ class DefinitionRoutes:
 
     @operation("GET", "/experimental/tool", "tool.list")
     async def tools(self, call: Call, query: api.ToolQuery) -> list[api.ToolListItem]:
-        """List the tools as a model is told of them."""
+        """List the tools as the model sees them."""
         instance = (await call.runtime()).instance
         named = {**instance.tools, **instance.plugins.tools()}
         found = {

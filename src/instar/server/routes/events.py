@@ -157,5 +157,5 @@ def _row(stored: Stored) -> bytes:
 
 
 def _not_here() -> Formed:
-    """opencode's answer where it has no other server to sync with; its document knows no text for it."""
+    """Return opencode's answer of a server without another one to sync with; its document has no text for it."""
     return Formed(400, {"_tag": "BadRequest"})

@@ -112,7 +112,7 @@ _DIFF = "text/x-diff; charset=utf-8"
 
 
 class VcsRoutes:
-    """What a client sees of a repository. Outside one there is no branch, and nothing has changed."""
+    """A repository for clients. Outside one there is no branch and no change."""
 
     @operation("GET", "/vcs", "vcs.get")
     async def get(self, call: Call) -> VcsInfo:

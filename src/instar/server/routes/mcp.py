@@ -50,12 +50,12 @@ class McpRoutes:
 
     @operation("POST", "/mcp/{name}/disconnect", "mcp.disconnect", errors=(404,))
     async def disconnect(self, call: Call, name: str) -> bool:
-        """End a server's connection, and leave it off."""
+        """Disconnect a server, and leave it off."""
         return await _switched(call, name, enabled=False)
 
     @operation("POST", "/mcp/{name}/auth", "mcp.auth.start", errors=(404,), forms=_FORMS)
     async def start_login(self, call: Call, name: str) -> Authorization:
-        """Begin a login to a server; no server is logged in to here."""
+        """Refuse a login to a server: instar has no OAuth for MCP servers."""
         await _known(call, name)
         _refuse(name)
 

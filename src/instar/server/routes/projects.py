@@ -120,7 +120,7 @@ class WorktreeRoutes:
 
     @operation("DELETE", "/experimental/worktree", "worktree.remove")
     async def remove(self, call: Call, body: WorktreeRemoveInput) -> bool:
-        """Remove a worktree with its branch and all that is only there; one that is gone is no mistake."""
+        """Remove a worktree with its branch and everything that is only in it. Nothing happens if it does not exist."""
         try:
             await _checkouts(await call.runtime()).remove(body.directory)
         except (Invalid, NotFound) as error:
@@ -166,7 +166,7 @@ class CopyRoutes:
         status=204,
     )
     async def refresh(self, call: Call, project_id: str) -> None:
-        """Look again which copies there are. There is nothing to do: they are looked for each time."""
+        """Refresh the list of copies. Does nothing: the list is made anew for each request."""
         await _copies(call, project_id)
 
     @operation(

@@ -93,7 +93,7 @@ def kept(call: Call) -> Iterator[Keys]:
 
 @contextmanager
 def failing() -> Iterator[None]:
-    """Answer a login that fails in the form that opencode has for it."""
+    """Return the answer of a failed login in opencode's form."""
     try:
         yield
     except LoginError as error:

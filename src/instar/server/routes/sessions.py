@@ -165,7 +165,7 @@ class SessionRoutes:
 
     @operation("POST", "/session/{sessionID}/abort", "session.abort")
     async def abort(self, call: Call, session_id: ids.SessionID) -> bool:
-        """End a session's turn; true also where none runs, and where there is no such session."""
+        """Abort a session's turn. Returns true, also when no turn runs or the session does not exist."""
         with contextlib.suppress(NotFound):
             await (await call.of_session(session_id)).session.abort(session_id)
         return True
@@ -336,7 +336,7 @@ def seal(value: object) -> str:
 
 
 def unseal(text: str) -> Any:
-    """Return what a cursor holds. Raises `ValueError` for a text that is no cursor."""
+    """Return a cursor's content. Raises `ValueError` for an invalid one."""
     try:
         data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         return wire.parse(data)

@@ -44,7 +44,7 @@ _ENDED: Final = re.compile(rb"[ \t]*(\n)[ \t\n]*")
 
 
 def parsed(source: bytes) -> "tuple[bytes, Node]":
-    """Return a script's tree, and the script as it was read: as long, with ``;`` for some newlines.
+    """Return a script's tree, and the script as parsed: of the same length, with ``;`` for some newlines.
 
     Behind a pipeline of three commands the grammar takes a line with a redirection for more words of the last
     command. A newline between two words ends a command in every shell, so a semicolon in its place says

@@ -286,7 +286,7 @@ class InnerCommand(NamedTuple):
 
 
 class InnerScript(NamedTuple):
-    """A text that the command hands to a shell; `sure` False when more of it comes from elsewhere."""
+    """A text that the command passes to a shell; `sure` is False when more of it comes from elsewhere."""
 
     text: str
     sure: bool = True
