@@ -47,7 +47,7 @@ class McpAuthCalls(Calls[C]):
 
     @endpoint("POST", "/mcp/{name}/auth")
     def start(self, name: str) -> Authorization:
-        """Begin a login to a server; no server is logged in to here."""
+        """Refuse a login to a server: instar has no OAuth for MCP servers."""
 
     @endpoint("POST", "/mcp/{name}/auth/authenticate")
     def authenticate(self, name: str) -> MCPStatus:
@@ -169,7 +169,7 @@ class McpCalls(Calls[C]):
 
     @endpoint("POST", "/mcp/{name}/disconnect")
     def disconnect(self, name: str) -> bool:
-        """End a server's connection, and leave it off."""
+        """Disconnect a server, and leave it off."""
 
 
 class ProviderCalls(Calls[C]):

@@ -359,7 +359,7 @@ class V2ProjectCopyCalls(Calls[C]):
 
     @endpoint("POST", "/experimental/project/{projectID}/copy/refresh")
     def refresh(self, project_id: str) -> None:
-        """Look again which copies there are. There is nothing to do: they are looked for each time."""
+        """Refresh the list of copies. Does nothing: the list is made anew for each request."""
 
 
 class V2ProviderCalls(Calls[C]):
