@@ -124,7 +124,7 @@ class SessionCalls(Calls[C]):
 
     @endpoint("PATCH", "/session/{sessionID}")
     def update(self, session_id: str, body: ChangeBody | None = None) -> Session:
-        """Change a session's title or metadata, put it away, or add permission rules to its own."""
+        """Change a session's title or metadata, archive it, or add permission rules."""
 
     @endpoint("POST", "/session/{sessionID}/revert")
     def revert(self, session_id: str, body: RevertBody) -> Session:

@@ -216,7 +216,7 @@ class HistoryRoutes:
 
     @operation("PATCH", "/session/{sessionID}", "session.update", errors=(404,))
     async def change(self, call: Call, session_id: ids.SessionID, body: ChangeBody | None = None) -> Session:
-        """Change a session's title or metadata, put it away, or add permission rules to its own."""
+        """Change a session's title or metadata, archive it, or add permission rules."""
         runtime = await call.of_session(session_id)
         given = body or ChangeBody()
         archived = given.time.archived if given.time is not None else None
