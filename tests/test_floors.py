@@ -99,6 +99,14 @@ def test_the_picture_shows_every_room_in_order() -> None:
     assert [*shown, "__main__"] == ORDER
 
 
+@pytest.mark.parametrize("room", sorted(rooms()))
+def test_a_room_says_what_it_may_import_and_where_to_begin(room: str) -> None:
+    if (SOURCE / room).is_dir():
+        said = ast.get_docstring(ast.parse((SOURCE / room / "__init__.py").read_text("utf-8"))) or ""
+        assert re.search(r"\bmay import\b|\bImports no other room\b", said, re.IGNORECASE)
+        assert "Begin with `" in said
+
+
 @pytest.mark.parametrize("room", ORDER)
 def test_a_room_imports_only_rooms_that_stand_before_it(room: str) -> None:
     allowed = {*ORDER[: ORDER.index(room)], room}

@@ -3,6 +3,8 @@
 ``client.session.prompt(session_id, PromptBody.text("hi"))`` is ``POST /session/{sessionID}/message``: the methods are
 named by the operations' ids, and tests compare each with the server's own declaration. Errors are `NotFound`,
 `Invalid`, `Busy`, `ApiError` and `Unreachable`.
+
+May import `api` and the words. Begin with `endpoint.py`, then `session.py`.
 """
 
 from typing import Any, Generic

@@ -1,4 +1,7 @@
-"""Events: what is published on the bus, and what of it is kept."""
+"""Events: what is published on the bus, and what of it is kept.
+
+May import `wire` and `message`. Begin with `kind.py`, which declares a type; `bus.py` publishes.
+"""
 
 from instar.event.conversation import (
     AskedBy,

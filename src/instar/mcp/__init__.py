@@ -1,6 +1,6 @@
 """The MCP client: tools, resources and prompts of other programs, from the config's ``mcp`` block.
 
-It imports rooms up to `plugin`. `servers.py` is where to begin: `Servers` is what the runtime uses. `server.py` is one
+May import `provider` and what stands before it. Begin with `servers.py`: the runtime uses `Servers`. `server.py` is one
 server, `resources.py` what is made of its answers, `link.py` the connection. The SDK is imported and the servers are
 started at the first step that needs them, or when a client asks for their status, never when instar starts.
 """

@@ -1,4 +1,7 @@
-"""The conversation: sessions, messages, their parts and errors, as they stand on the wire."""
+"""The conversation: sessions, messages, their parts and errors, in their wire form.
+
+May import `wire` alone. Begin with `info.py` (sessions and messages), then `part.py`.
+"""
 
 from instar.message.error import (
     APIError,

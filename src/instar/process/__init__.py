@@ -2,7 +2,10 @@
 
 Every child leads its own session and process group. When a run is over, whether it ended, timed out
 or was cancelled, what remains of that group is ended too: SIGTERM, a short grace, SIGKILL. A
-descendant that makes a session of its own escapes the group; the shield of a later part holds those.
+descendant that makes a session of its own escapes the group and is found by its environment.
+
+May import `wire`, `message` and `event`. Begin with `processes.py`; `child.py` is one child, `fork_server.py` starts
+children by forking, `confine.py` is the contract with `sandbox`.
 """
 
 from instar.process.child import DRAIN, GRACE, MIB, SPILL_LIMIT, Feed, whole

@@ -1,4 +1,6 @@
-"""Where sessions, messages, parts and our own records live; all the SQL of the project."""
+"""Where sessions, messages, parts and our own records are stored; all the SQL of the project.
+
+May import `api` and what stands before it. Begin with `protocol.py`, the contract; `sqlite.py` implements it."""
 
 from instar.store.projects import PutProject
 from instar.store.protocol import (

@@ -2,6 +2,8 @@
 
 Their children are the person's own, not the model's: they are started by `Processes`, without the shield, with the
 environment that has no secrets.
+
+May import `turn` and what stands before it. Begin with `terminals.py`.
 """
 
 from instar.terminal.terminal import LIMIT, Full, Lost, Scrollback, Terminal
