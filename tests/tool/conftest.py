@@ -13,7 +13,8 @@ from instar.plugin.tool import Ask, Tool, ToolContext, ToolResult
 from instar.process import Processes
 from instar.sandbox.model_process import Children
 from instar.settings.paths import Paths
-from instar.tool import schema, search
+from instar.tool import search
+from instar.tool.call import validate
 
 
 class Client:
@@ -62,7 +63,7 @@ Call = Callable[..., Awaitable[ToolResult]]
 
 async def _call(tool: Tool, ctx: ToolContext, **args: Any) -> ToolResult:
     """Call a tool as the core does: arguments checked, permissions worked out, then run."""
-    assert schema.validate(args, tool.parameters) is None
+    assert validate(args, tool.parameters) is None
     assert tool.permissions is not None
     tool.permissions(args, ctx)
     result = await tool.execute(args, ctx)

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from instar.tool.schema import validate
+from instar.tool.call import validate
 
 USUAL = [
     (r"^[a-z0-9]+(?:-[a-z0-9]+)*$", "one-two-3" * 40, "one--two"),

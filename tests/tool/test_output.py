@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instar.tool.output import MAX_BYTES, MAX_LINES, cut, truncate
+from instar.tool.call import MAX_BYTES, MAX_LINES, cut, truncate
 
 
 @pytest.mark.parametrize(

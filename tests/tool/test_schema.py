@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instar.tool.schema import MAX_ERRORS, problems, validate, without_nulls
+from instar.tool.call import MAX_ERRORS, problems, validate, without_nulls
 
 READ = {
     "type": "object",

@@ -10,7 +10,7 @@ import pytest
 from tests.waiting import SOON
 
 from instar.plugin.tool import PermissionDenied, ToolFailure
-from instar.tool import schema, webfetch
+from instar.tool import call, webfetch
 
 PAGE = b"""<!doctype html><html><head><title>T</title><style>p{}</style></head><body><script>bad()</script>
 <h1>Head</h1><p>Some <b>bold</b> and <a href="/x">a link</a>.</p><ul><li>one</li><li>two</li></ul>
@@ -73,7 +73,7 @@ def site() -> Iterator[Site]:
 
 async def fetch(ctx: Any, url: str, resolve: webfetch.Resolve = webfetch.resolve, **args: Any) -> Any:
     given = {"url": url, **args}
-    assert schema.validate(given, webfetch.PARAMETERS) is None
+    assert call.validate(given, webfetch.PARAMETERS) is None
     webfetch.permissions(given, ctx)
     return await webfetch.executor(resolve)(given, ctx)
 

@@ -1,7 +1,7 @@
 """The built-in tools: one file and one ``.md`` each. The ``.md`` is the description that the model reads.
 
-May import `plugin`, `process` and what stands before them. Begin with `registry.py`, then `bash.py`. `schema.py` checks
-a call's arguments, `command.py` says what permission rules see of a shell command.
+May import `plugin`, `process` and what stands before them. Begin with `registry.py`, then `bash.py`. `call.py` checks
+a call's arguments and cuts its output, `command.py` says what permission rules see of a shell command.
 """
 
 from pathlib import Path

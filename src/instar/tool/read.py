@@ -9,8 +9,8 @@ from typing import BinaryIO, Final, NamedTuple
 
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
 from instar.tool import description, files, media
+from instar.tool.call import MAX_BYTES, MAX_LINES
 from instar.tool.files import SAMPLE, is_binary, missing, opened
-from instar.tool.output import MAX_BYTES, MAX_LINES
 from instar.wire import Plain
 
 MAX_LINE: Final = 2000

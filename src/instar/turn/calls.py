@@ -11,7 +11,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -24,6 +24,7 @@ from instar.message import (
     ToolPending,
     ToolRunning,
     ToolSpan,
+    User,
     WithParts,
 )
 from instar.plugin import Ask, PermissionDenied, Refused, Tool, ToolFailure, ToolResult, points, wire
@@ -32,15 +33,17 @@ from instar.session import changes
 from instar.session.instance import Instance
 from instar.session.state import now
 from instar.tool import invalid
-from instar.tool.output import truncate
-from instar.tool.repeat import INVOKED, is_loop
-from instar.tool.schema import validate, without_nulls
-from instar.turn import structured
-from instar.turn.context import Turn, available, defined, rules_for
+from instar.tool.call import truncate, validate, without_nulls
+from instar.turn.context import DATA_TOOL, Turn, available, defined, rules_for
 from instar.turn.stream import ToolCall
 from instar.wire import ids
 
 log = logging.getLogger("instar.tool")
+LOOP: Final = 3
+"""How many identical calls make a loop."""
+
+INVOKED: Final = "invoked"
+"""The metadata of a call whose tool made others (`ToolContext.invoke`): a list of `tool`, `callID` and `input`."""
 _PATIENCE = 0.9
 """Seconds that an abort waits for a tool: within one second nothing of a turn may run."""
 ABORTED = "Tool execution aborted"
@@ -179,7 +182,7 @@ class InvokingToolRun(ToolRun):
     def _others(self) -> dict[str, Tool]:
         """Return the tools that may be invoked: all of this agent's, without itself and structured output's."""
         found = available(self._instance, self._turn)
-        left_out = {structured.NAME, *(n for n, one in found.items() if self.part.tool in (n, *one.aliases))}
+        left_out = {DATA_TOOL, *(n for n, one in found.items() if self.part.tool in (n, *one.aliases))}
         return {name: tool for name, tool in found.items() if name not in left_out}
 
     def _may_invoke(self, name: str) -> None:
@@ -340,9 +343,66 @@ def _loop(running: ToolRun, name: str, tools: Mapping[str, Tool]) -> Sequence[As
     if running.tool is None or running.tool.repeatable:
         return []
     shown = (running.within or running).part
-    if not is_loop(running.messages, shown, running.part, _registered(tools)):
+    if not _is_loop(running.messages, shown, running.part, _registered(tools)):
         return []
     return [Ask("doom_loop", [name], [name], {"tool": name, "input": running.args})]
+
+
+def _is_loop(
+    history: Sequence[WithParts], part: ToolPart, asked: ToolPart, registered: Mapping[str, str]
+) -> bool:
+    """True if `part`, in the newest message of `history`, is the third call in a row with its tool and input.
+
+    Also True for the third such call in its message, with others in between. A person's message begins a new count.
+    `asked` is a call that the tool of `part` makes: it counts as a call in the place of `part`, as do the calls of
+    other tools. `registered` maps aliases to tools: calls of one tool by different names are the same.
+    """
+
+    def made(tool: str, given: wire.Plain) -> tuple[str, wire.Plain]:
+        return registered.get(tool, tool), given
+
+    def is_made(one: ToolPart) -> bool:
+        return wanted in [made(*call) for call in _made(one)]
+
+    wanted = made(asked.tool, asked.state.input)
+    own = [
+        made(*one[1:]) == wanted
+        for one in reversed(_invoked_by(part))
+        if asked is not part and one[0] != asked.call_id
+    ]
+    before = _calls_before(history, part)
+    in_a_row = (own + [is_made(one) for one in before])[: LOOP - 1]
+    in_message = sum(own) + sum(is_made(one) for one in before if one.message_id == part.message_id)
+    return in_message >= LOOP - 1 or (len(in_a_row) == LOOP - 1 and all(in_a_row))
+
+
+def _calls_before(history: Sequence[WithParts], part: ToolPart) -> list[ToolPart]:
+    """Return the calls before `part`, the last first, back to what a person said."""
+    found = False
+    before: list[ToolPart] = []
+    for message in reversed(history):
+        if isinstance(message.info, User) and found:
+            break
+        for one in reversed(message.parts):
+            if found and isinstance(one, ToolPart):
+                before.append(one)
+            found = found or one.id == part.id
+    return before
+
+
+def _made(part: ToolPart) -> list[tuple[str, wire.Plain]]:
+    """A call, and those that its tool made."""
+    return [(part.tool, part.state.input), *(one[1:] for one in _invoked_by(part))]
+
+
+def _invoked_by(part: ToolPart) -> list[tuple[str, str, wire.Plain]]:
+    """The calls that the tool of a part made: id, tool, input. Metadata may come from anywhere."""
+    found = (getattr(part.state, "metadata", None) or {}).get(INVOKED)
+    return [
+        (str(one.get("callID")), str(one.get("tool")), one.get("input") or {})
+        for one in (found if isinstance(found, list) else [])
+        if isinstance(one, dict)
+    ]
 
 
 def _registered(tools: Mapping[str, Tool]) -> Mapping[str, str]:

@@ -32,7 +32,7 @@ from instar.session.instance import Instance
 from instar.session.state import SessionState, now
 from instar.store import StoreError
 from instar.tool import bash
-from instar.tool.output import truncate
+from instar.tool.call import truncate
 from instar.turn.calls import ToolRun, aborted
 from instar.turn.loop import turn_for
 from instar.turn.prompt import choose_model

@@ -21,7 +21,7 @@ from instar.plugin import Ask, Client, PermissionDenied, Tool, ToolContext, Tool
 from instar.plugin.door import kept
 from instar.plugin.outcome import json_copy
 from instar.process import Processes
-from instar.tool.schema import validate, without_nulls
+from instar.tool.call import validate, without_nulls
 from instar.wire import Plain
 
 

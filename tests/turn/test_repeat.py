@@ -6,7 +6,7 @@ import pytest
 
 from instar.event import PermissionAsked
 from instar.testing import Machine, results
-from instar.tool import repeat
+from instar.turn import calls
 
 pytest_plugins = ["tests.turn"]
 
@@ -74,4 +74,4 @@ async def test_what_a_person_says_begins_a_new_count(house: Machine) -> None:
     await door.ask(session, "go")
     await door.ask(session, "again")
     assert person.asked == []
-    assert repeat.TIMES == 3
+    assert calls.LOOP == 3
