@@ -350,12 +350,12 @@ async def test_what_one_process_says_is_told_in_another_before_the_next_prompt(p
 KILLED = """\
 import asyncio, os, signal, sys
 from pathlib import Path
-from instar.plugins.evolve import posted_messages
+from instar.plugins.evolve import notifications
 from instar.runtime import Options, Runtime
 from instar.plugin import PromptBody
 
 place, project, session, text = sys.argv[1:]
-put = posted_messages.PostedMessages.put
+put = notifications.PostedMessages.put
 
 async def dies(self, *args, **more):
     if place == "before":
@@ -363,7 +363,7 @@ async def dies(self, *args, **more):
     await put(self, *args, **more)
     os.kill(os.getpid(), signal.SIGKILL)
 
-posted_messages.PostedMessages.put = dies
+notifications.PostedMessages.put = dies
 
 async def main():
     flags = {"model": "scripted/x", "workspace": os.environ["INSTAR_WORKSPACE"]}

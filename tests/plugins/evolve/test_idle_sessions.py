@@ -7,7 +7,7 @@ import pytest
 
 from instar.plugin import NotFound, ids
 from instar.plugins.evolve.idle_sessions import IdleSessions
-from instar.plugins.evolve.posted_messages import IdleMessage
+from instar.plugins.evolve.notifications import IdleMessage
 
 OTHER = "ses_1"
 

@@ -1,4 +1,4 @@
-"""Notifies sessions of changes by others, and of rollbacks.
+"""Notifies sessions of changes by others and of rollbacks, by evolve's own messages in them.
 
 Each is a message of its own, which the model reads with its next step and is not asked about. It is written between two
 steps, never inside one: the answer to what stood before it would come after it in the history, and it would be
@@ -12,19 +12,164 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-from instar.plugin import Client, Invalid, NotFound, event, ids, points
-from instar.plugins.evolve import script
+from instar.plugin import Client, Invalid, NotFound, PromptBody, event, ids, message, points
+from instar.plugins.evolve import protocol, script
 from instar.plugins.evolve.effects import HookEffects
 from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.idle_sessions import IdleSessions
-from instar.plugins.evolve.notices import Notices
-from instar.plugins.evolve.posted_messages import (
-    HOOK,
-    IdleMessage,
-    NotificationPoster,
-    PostedMessage,
-    PostedMessages,
-)
+from instar.plugins.evolve.notices import HookNotice, Notices, NotNow
+from instar.plugins.evolve.scripts import Scripts
+
+HOOK: Final = "format_notification"
+
+NOTICE: Final = "evolve.notice"
+"""The source of messages about changes by others."""
+
+UNREAD: Final = 8
+"""Unread messages that an idle session may have; further ones wait for its next prompt."""
+
+_NEAR: Final = 64
+"""The number of newest messages in which the last prompt is searched first."""
+
+
+class PostedMessages:
+    """Puts messages into sessions."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._own: set[str] = set()
+
+    def is_own(self, message_id: str | None) -> bool:
+        """Return whether this message is being saved now."""
+        return message_id in self._own
+
+    async def has(self, session_id: str, message_id: str) -> bool:
+        """Return whether the session has a message of this id."""
+        try:
+            await self._client.session.message(session_id, message_id)
+        except NotFound:
+            return False
+        return True
+
+    async def put(self, session_id: str, text: str, source: str, message_id: str | None = None) -> None:
+        """Put a synthetic message into a session. Raises `NotFound` and `Invalid`."""
+        message_id = message_id or ids.new("msg")
+        body = await self._body(session_id, text, message_id)
+        # The origin of the running turn stays: a heartbeat, or an action.
+        origin = (await self._client.session.origin(session_id)).by(source)
+        self._own.add(message_id)
+        try:
+            await self._client.session.prompt(session_id, body, origin)
+        finally:
+            self._own.discard(message_id)
+
+    async def unread(self, session_id: str) -> int:
+        """Return how many synthetic messages are at the end of a session, up to `UNREAD`."""
+        count = 0
+        for one in reversed(await self._client.session.messages(session_id, UNREAD)):
+            texts = [part for part in one.parts if isinstance(part, message.TextPart)]
+            if not isinstance(one.info, message.User) or not all(part.synthetic for part in texts):
+                break
+            count += 1
+        return count
+
+    async def _body(self, session_id: str, text: str, message_id: str) -> PromptBody:
+        """Return a message with the agent, model, tools and answer format of the last prompt."""
+        asked = await self._asked(session_id, _NEAR) or await self._asked(session_id, None)
+        if asked is None:
+            return PromptBody.text(text, synthetic=True, no_reply=True, message_id=message_id)
+        return PromptBody.text(
+            text,
+            synthetic=True,
+            no_reply=True,
+            message_id=message_id,
+            agent=asked.agent,
+            model=asked.model,
+            variant=asked.model.variant,
+            tools=asked.tools,
+            format=asked.format,
+            system=asked.system,
+        )
+
+    async def _asked(self, session_id: str, limit: int | None) -> message.User | None:
+        history = await self._client.session.messages(session_id, limit)
+        return next((one.info for one in reversed(history) if isinstance(one.info, message.User)), None)
+
+
+class PostedMessage:
+    """A message for a session between two steps, or before a prompt."""
+
+    def __init__(self, messages: PostedMessages) -> None:
+        self._messages = messages
+
+    async def check(self, session_id: str) -> None:
+        """Raise `NotNow` where the session must not get a message now."""
+
+    async def put(self, session_id: str, message_id: str, text: str) -> None:
+        """Save the message. Raises `NotNow`, `NotFound` and `Invalid`."""
+        await self._messages.put(session_id, text, NOTICE, message_id)
+
+    async def has(self, session_id: str, message_id: str) -> bool:
+        """Return whether the message was saved. Raises `NotNow`."""
+        await self.check(session_id)
+        return await self._messages.has(session_id, message_id)
+
+
+class IdleMessage(PostedMessage):
+    """A message for an idle session."""
+
+    def __init__(self, messages: PostedMessages, resting: IdleSessions) -> None:
+        super().__init__(messages)
+        self._resting = resting
+
+    async def check(self, session_id: str) -> None:
+        """Raise `NotNow` for a session that is not idle, or has too many unread messages."""
+        why_not = await self._resting.why_not(session_id)
+        if why_not:
+            raise NotNow(why_not)
+        if await self._messages.unread(session_id) >= UNREAD:
+            raise NotNow(
+                f"it was told {UNREAD} times since it last spoke: the rest waits for its next prompt"
+            )
+
+    async def put(self, session_id: str, message_id: str, text: str) -> None:
+        """Save the message while no prompt can be saved."""
+        async with self._resting.held(session_id):
+            await self.check(session_id)
+            await super().put(session_id, message_id, text)
+
+
+class NotificationPoster:
+    """Posts notices to sessions: the scripts format them, `letter` saves them (`notices.Post`).
+
+    `key` tells the scripts' answers from all others (`HookEffects`).
+    """
+
+    def __init__(self, scripts: Scripts, effects: HookEffects, letter: PostedMessage, key: str) -> None:
+        self._scripts = scripts
+        self._effects = effects
+        self._letter = letter
+        self._key = key
+        self.has = letter.has
+
+    async def word(self, session_id: str, notices: Sequence[HookNotice]) -> str | None:
+        """Let the scripts format the text, and carry out the actions of their answers."""
+        if not self._scripts.answers(HOOK):
+            return None
+        fields = {"session": {"id": session_id}, "notifications": [notice.said for notice in notices]}
+        outcome = await self._scripts.call_all(HOOK, fields)
+        origin, hops = notices[-1].origin, max(notice.hops for notice in notices)
+        answer, key = outcome.answer, self._key
+        await self._effects.carry_out(HOOK, session_id, answer, key=key, origin=origin, hops=hops + 1)
+        return protocol.text(answer, "message") if "message" in answer else None
+
+    async def put(self, session_id: str, message_id: str, text: str) -> None:
+        """Save the message. Raises `NotNow`."""
+        try:
+            await self._letter.put(session_id, message_id, text)
+        except (NotFound, Invalid) as error:
+            raise NotNow(str(error)) from None
+
 
 log = logging.getLogger("instar.evolve")
 

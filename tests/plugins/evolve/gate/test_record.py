@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.waiting import take_quickest
 
-from instar.plugins.evolve.gate.record import LARGEST, Bounds, HookCallRecord, Records
-from instar.plugins.evolve.gate.redaction import names_secret, redact
+from instar.plugins.evolve.gate.record import LARGEST, Bounds, HookCallRecord, Records, names_secret, redact
 
 KEY = 'sk-very/secret"é\n4711'
 

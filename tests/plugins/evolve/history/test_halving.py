@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instar.plugins.evolve.history.halving import Halving
+from instar.plugins.evolve.history.bisect import Halving
 
 
 def search(last, verdict):
