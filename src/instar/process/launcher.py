@@ -85,7 +85,7 @@ class Launcher:
             os.close(descriptor)
 
     def prepared(self, request: Request) -> Any:
-        """Return what `become` is given, made once for all calls that are alike; None: we do not start it."""
+        """Return the module that confines the fork, with the policy's rules ready; None: instar starts it plainly."""
         module = load(request["applies"])
         try:
             module.prepare(request["policy"])
