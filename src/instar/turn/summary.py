@@ -40,7 +40,7 @@ from instar.turn import step
 from instar.turn.compaction import conversation, file_size, is_media, usable, waiting
 from instar.turn.context import Turn, finish_request
 from instar.turn.model_call import CallMeter, LimitForbids, metered
-from instar.turn.stream import AnswerWriter
+from instar.turn.step import AnswerWriter
 from instar.wire import ids
 
 log = logging.getLogger("instar.compaction")
