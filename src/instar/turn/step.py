@@ -8,7 +8,10 @@ from typing import Any, Final, Literal
 import msgspec
 
 from instar.event import Busy, Retry
-from instar.limits.usage import ReachedLimit, cost
+from instar.limits.budget import (
+    ReachedLimit,
+    cost,
+)
 from instar.message import (
     AnswerTime,
     APIError,

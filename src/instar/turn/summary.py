@@ -11,7 +11,7 @@ import msgspec
 from instar import wire
 from instar.definitions.agent import Agent, UnknownAgent, sampling_temperature, shipped_prompt
 from instar.event import SessionCompacted, make
-from instar.limits.usage import ReachedLimit
+from instar.limits.budget import ReachedLimit
 from instar.message import (
     Assistant,
     CompactionPart,
