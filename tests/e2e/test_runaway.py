@@ -10,7 +10,7 @@ import pytest
 from tests.loopback import Loopback, calls, hang, status, text
 from tests.waiting import SOON
 
-from instar.limits.usage import DAY
+from instar.limits.budget import DAY
 from instar.message import MessageAbortedError, Origin, Tokens, error_text
 from instar.plugin import Invalid, PromptBody, points
 from instar.store import PutUsage, Usage

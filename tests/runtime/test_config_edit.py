@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instar.limits.usage import LimitsError
+from instar.limits.budget import LimitsError
 from instar.runtime.config_edit import EditedFile, MaskedValue, amend, amended, own_file, project_file
 from instar.settings.paths import Paths
 from instar.settings.trust import Trust

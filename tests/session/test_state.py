@@ -2,6 +2,7 @@
 
 import asyncio
 
+from instar.limits.budget import CallLimits, Ceiling
 from instar.message import (
     AnswerTime,
     Assistant,
@@ -14,7 +15,7 @@ from instar.message import (
     User,
     WithParts,
 )
-from instar.session.state import SessionState, now
+from instar.session.state import Overrides, SessionState, now
 from instar.store import Lease
 
 
@@ -145,3 +146,29 @@ def test_times_tell_which_messages_came_while_an_answer_was_written() -> None:
     session = live(asked(far), answer(far + 1, far + 9))
     assert session.next_time() == far + 9
     assert live(asked(far), answer(far + 1, None)).next_time() == far + 2
+
+
+def test_where_nothing_is_set_everything_is_as_it_was() -> None:
+    overrides, limits = Overrides(), CallLimits(session=Ceiling(5, 1.0))
+    assert overrides.limits(limits) is limits
+    assert overrides.model_for("a/b") == "a/b"
+    assert not overrides.off
+
+
+def test_limits_are_those_of_the_settings_with_what_was_set() -> None:
+    overrides = Overrides()
+    overrides.iterations = 80
+    overrides.ceiling = Ceiling(tokens=7)
+    found = overrides.limits(CallLimits(session=Ceiling(5, 1.0), day=Ceiling(9)))
+    assert found == CallLimits(steps=80, session=Ceiling(5, 1.0), day=Ceiling(9), own=Ceiling(tokens=7))
+
+
+def test_a_model_holds_for_what_asks_as_the_messages_before_did() -> None:
+    overrides = Overrides()
+    overrides.set_model("local/n", None)
+    assert [overrides.model_for(one) for one in ("a/b", "a/b", "a/c", "a/b")] == [
+        "local/n",
+        "local/n",
+        "a/c",
+        "a/b",
+    ]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.turn import TRAILING, trace
 
-from instar.limits.usage import LimitsError
+from instar.limits.budget import LimitsError
 from instar.testing import Machine, RuntimeUnderTest, answer_of, said
 from instar.wire.document import DocumentError
 

@@ -22,7 +22,10 @@ from instar.definitions.command import Commands
 from instar.definitions.markdown import DefinitionError, complete, load, untrusted_places
 from instar.definitions.skill import read_skills
 from instar.git.project import Project, discover
-from instar.limits.usage import Limits, LimitsError
+from instar.limits.budget import (
+    CallLimits,
+    LimitsError,
+)
 from instar.mcp import config_fault
 from instar.plugin.locate import is_npm
 from instar.process import Processes
@@ -196,7 +199,7 @@ def _referred(context: Context, read: Settings) -> Iterator[str]:
     for path, text in _mistakes(config, read.plugins):
         yield f"{_place(read, path)}: {text}"
     try:
-        Limits.of(config.limits, config.max_iterations)
+        CallLimits.of(config.limits, config.max_iterations)
     except LimitsError as error:
         yield f"{_place(read, _limit(config.limits, str(error)))}: {error}"
     models = models_of(context, config)

@@ -18,7 +18,6 @@ from instar import wire
 from instar.api.session import ShellBody
 from instar.definitions.agent import UnknownAgent
 from instar.event import CommandExecuted, Event, SessionStatus, Todo, TodoUpdated, make
-from instar.limits.usage import Overrides
 from instar.message import (
     PERSON,
     FileDiff,
@@ -58,7 +57,7 @@ from instar.provider.resolve import NoModel, UnknownModel
 from instar.runtime.move import Changes, move
 from instar.session import changes, fork, revert, subagent
 from instar.session.instance import Instance
-from instar.session.state import SessionState
+from instar.session.state import Overrides, SessionState
 from instar.store import PutTodos, PutValue, StoreError
 from instar.store.lease import SessionBusy
 from instar.tool import background

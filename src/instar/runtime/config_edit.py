@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from instar.limits.usage import Limits
+from instar.limits.budget import CallLimits
 from instar.settings.config import Config
 from instar.settings.load import SettingsSource, global_sources, layer_of
 from instar.settings.paths import Paths
@@ -218,7 +218,7 @@ def _layer(place: EditedFile, text: str, environment: Mapping[str, str], trust: 
     source = SettingsSource(str(place.path), scope, text, place.path.parent, place.owner)
     data = layer_of(source, environment, trust).data
     config = Config.from_data(data, source.origin)
-    Limits.of(config.limits, config.max_iterations)
+    CallLimits.of(config.limits, config.max_iterations)
     return data
 
 

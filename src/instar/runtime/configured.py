@@ -15,7 +15,7 @@ from instar.definitions.command import Commands
 from instar.definitions.instruction import Instructions, Pattern
 from instar.definitions.markdown import untrusted_places
 from instar.git.project import Project
-from instar.limits.usage import Limits
+from instar.limits.budget import CallLimits
 from instar.message import Rule
 from instar.plugin.door import Plugins
 from instar.process import Processes
@@ -85,7 +85,7 @@ class ConfiguredRooms(msgspec.Struct, frozen=True):
 
     config: Config
     models: Models
-    limits: Limits
+    limits: CallLimits
     agents: Agents
     commands: Commands
     instructions: Instructions
@@ -97,7 +97,7 @@ class ConfiguredRooms(msgspec.Struct, frozen=True):
         return cls(
             config=read.config,
             models=models,
-            limits=Limits.of(read.config.limits, read.config.max_iterations),
+            limits=CallLimits.of(read.config.limits, read.config.max_iterations),
             agents=Agents(read.config, ground.own, models.find),
             commands=Commands(read.config, untrusted_places(read)),
             instructions=Instructions(ground.project, ground.paths, _patterns(read), ground.is_trusted),
@@ -168,7 +168,7 @@ async def _changed(plugins: Plugins, read: Settings) -> tuple[Settings, list[str
 def _settings(read: Settings, data: Plain) -> Settings:
     """`read` with the configuration `data`. Raises `ConfigError` and `LimitsError`."""
     config = Config.from_data(spread_flat(data, _ORIGIN), _ORIGIN)
-    Limits.of(config.limits, config.max_iterations)
+    CallLimits.of(config.limits, config.max_iterations)
     config = msgspec.structs.replace(config, foreign=read.config.foreign, asked=read.config.asked)
     # An entry that a stranger wrote stays a stranger's, wherever a plugin moved it.
     strange = untrusted_places(read)

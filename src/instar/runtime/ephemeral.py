@@ -19,8 +19,15 @@ from instar.approval.questions import Questions
 from instar.definitions.agent import Agent, Agents
 from instar.event.bus import Bus
 from instar.git.snapshot import Snapshot
-from instar.limits.budget import Budget, CallPermit, CallRequest
-from instar.limits.usage import CallOwner, ReachedLimit, bounds, total
+from instar.limits.budget import (
+    Budget,
+    CallOwner,
+    CallPermit,
+    CallRequest,
+    ReachedLimit,
+    bounds,
+    total,
+)
 from instar.message import (
     Assistant,
     Created,

@@ -5,7 +5,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from instar.definitions.agent import Agent, UnknownAgent
-from instar.limits.usage import Ceiling, tighter
+from instar.limits.budget import (
+    Ceiling,
+    tighter,
+)
 from instar.message import Assistant, User
 from instar.plugin import Branch, Tool, Value, View, wire
 from instar.provider.protocol import Model

@@ -1,10 +1,15 @@
 """What may be used, what was, and what is left: the limits of an instance as people are shown them.
 
-`instar.limits.usage` says what each of them means; the sums are those by which they are held.
+`instar.limits.budget` says what each of them means; the sums are those by which they are held.
 """
 
 from instar.api.stats import LimitsReport, LimitUsage, Room, Used
-from instar.limits.usage import DAY, Ceiling, HeldCeiling, tighter
+from instar.limits.budget import (
+    DAY,
+    Ceiling,
+    HeldCeiling,
+    tighter,
+)
 from instar.session.instance import Instance
 from instar.session.state import SessionState
 from instar.store import Share, Sum

@@ -17,7 +17,7 @@ from instar.definitions.markdown import complete
 from instar.definitions.skill import Skills, read_skills
 from instar.event import InstanceReloaded, make
 from instar.git.project import Project
-from instar.limits.usage import LimitsError
+from instar.limits.budget import LimitsError
 from instar.mcp import ASK, Servers
 from instar.message import Rule
 from instar.plugin import PluginInput, Registry

@@ -17,9 +17,8 @@ from instar.definitions.skill import Skills
 from instar.event.bus import Bus
 from instar.git.project import Project
 from instar.git.snapshot import Snapshot
-from instar.limits.budget import Budget
+from instar.limits.budget import Budget, CallLimits
 from instar.limits.stop import StopState
-from instar.limits.usage import Limits
 from instar.message import Origin
 from instar.plugin import Client, Tool, points
 from instar.plugin.door import Plugins
@@ -44,7 +43,7 @@ class Instance(msgspec.Struct):
     project: Project
     paths: Paths
     config: Config
-    limits: Limits
+    limits: CallLimits
     environment: Mapping[str, str]
     store: Store
     budget: Budget

@@ -14,10 +14,12 @@ turn: a process holds a session while it adds to it or runs it, and has the leas
 import asyncio
 import time
 from collections.abc import Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from instar.event import Idle, SessionStatus
-from instar.limits.usage import Overrides
+from instar.limits.budget import CallLimits, Ceiling, tighter
 from instar.message import Origin, Session, User, WithParts
 from instar.store import Lease, PutOrigin
 from instar.store.lease import RENEW_MS
@@ -29,6 +31,58 @@ if TYPE_CHECKING:
 def now() -> int:
     """Milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
+
+
+class Overrides:
+    """What was set in one session over what the settings say; in memory only. None stands for what the settings say.
+
+    A step reads it anew, so that a change holds from the next step of the running turn on. Whoever sets something
+    checks it first. `iterations`: the model calls of a turn, from 1. `window`: a conversation is summarised as if the
+    model's window had no more tokens than this. `retry_mode`: whether a provider that fails is tried a number of
+    times, or until the turn is ended. `ceiling`: no more than this may be used. `off`: tools that need one of these
+    permissions are not offered.
+    """
+
+    def __init__(self) -> None:
+        self.iterations: int | None = None
+        self.window: int | None = None
+        self.retry_mode: Literal["standard", "persistent"] | None = None
+        self.ceiling = Ceiling()
+        self.off: set[str] = set()
+        self.model: str | None = None
+        self._instead: str | None = None
+
+    def set_model(self, model: str | None, instead: str | None) -> None:
+        """Let `model` answer messages that ask for the model `instead`; None: for what the next one asks for.
+
+        Both are ``provider/model``.
+        """
+        self.model, self._instead = model, instead
+
+    def model_for(self, asked: str) -> str:
+        """Return the model that answers a message which asks for `asked`.
+
+        A message that asks for another one than those before it is a person's choice, made later: what was set
+        is forgotten.
+        """
+        if self.model is None:
+            return asked
+        if self._instead is None:
+            self._instead = asked
+        elif self._instead != asked:
+            self.set_model(None, None)
+        return self.model or asked
+
+    def limits(self, limits: CallLimits) -> CallLimits:
+        """Return the limits that hold in the session, of those that hold everywhere."""
+        if self.iterations is None and self.ceiling == Ceiling():
+            return limits
+        return msgspec.structs.replace(
+            limits,
+            steps=self.iterations or limits.steps,
+            session=tighter(limits.session, self.ceiling),
+            own=self.ceiling,
+        )
 
 
 class SessionState:

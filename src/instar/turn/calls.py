@@ -35,7 +35,6 @@ from instar.session.state import now
 from instar.tool import invalid
 from instar.tool.call import truncate, validate, without_nulls
 from instar.turn.context import DATA_TOOL, Turn, available, defined, rules_for
-from instar.turn.stream import ToolCall
 from instar.wire import ids
 
 log = logging.getLogger("instar.tool")
@@ -163,9 +162,9 @@ class InvokingToolRun(ToolRun):
         self._may_invoke(name)
         self._count += 1
         call = _invocation(self, name, args, f"{self.call_id}.{self._count}")
-        inner = ToolRun(self._instance, self._turn, self._holder, call.part, self)
+        inner = ToolRun(self._instance, self._turn, self._holder, call, self)
         self._instance.stops.check(self.session_id)
-        refusal = await prepare(self._instance, inner, call, self._others())
+        refusal = await prepare(self._instance, inner, self._others())
         self._instance.stops.check(self.session_id)
         error = refusal or await _finished(self._instance, inner)
         if refusal is not None:
@@ -197,17 +196,17 @@ class InvokingToolRun(ToolRun):
 
 
 async def run(
-    instance: Instance, turn: Turn, holder: WithParts, calls: Sequence[ToolCall], tools: Mapping[str, Tool]
+    instance: Instance, turn: Turn, holder: WithParts, calls: Sequence[ToolPart], tools: Mapping[str, Tool]
 ) -> bool:
     """Run an answer's calls; afterwards each part is completed or an error. Returns false if a person ends the turn."""
-    prepared = [InvokingToolRun(instance, turn, holder, call.part) for call in calls]
+    prepared = [InvokingToolRun(instance, turn, holder, call) for call in calls]
     tasks: dict[str, asyncio.Task[ToolResult]] = {}
     refusals: dict[str, Exception] = {}
     stopped = False
     try:
-        for running, call in zip(prepared, calls, strict=True):
+        for running in prepared:
             instance.stops.check(turn.live.id)
-            refusal = PermissionDenied(ABORTED) if stopped else await prepare(instance, running, call, tools)
+            refusal = PermissionDenied(ABORTED) if stopped else await prepare(instance, running, tools)
             if refusal is not None:
                 refusals[running.part.id] = refusal
                 stopped = stopped or _ends_turn(instance, refusal)
@@ -277,13 +276,13 @@ async def _finished(instance: Instance, inner: ToolRun) -> BaseException | None:
     return None if isinstance(outcome, ToolResult) else outcome
 
 
-def _invocation(running: ToolRun, name: str, args: wire.Plain, call_id: str) -> ToolCall:
+def _invocation(running: ToolRun, name: str, args: wire.Plain, call_id: str) -> ToolPart:
     """Return the part of a call that a tool makes. It is never saved."""
     try:
         raw = wire.encode(args).decode()
     except UNSOUND as error:
         raise ToolFailure(f"The arguments of {name} are not JSON: {error}.") from None
-    part = ToolPart(
+    return ToolPart(
         id=ids.new("prt"),
         session_id=running.session_id,
         message_id=running.message_id,
@@ -291,12 +290,9 @@ def _invocation(running: ToolRun, name: str, args: wire.Plain, call_id: str) -> 
         tool=name,
         state=ToolPending(input={}, raw=raw),
     )
-    return ToolCall(part, [raw])
 
 
-async def prepare(
-    instance: Instance, running: ToolRun, call: ToolCall, tools: Mapping[str, Tool]
-) -> Exception | None:
+async def prepare(instance: Instance, running: ToolRun, tools: Mapping[str, Tool]) -> Exception | None:
     """Make a call ready to run; or return why it may not.
 
     Its part is saved as running before a person is asked, so that they see what it would do.
@@ -305,12 +301,12 @@ async def prepare(
         return ToolFailure(f"Not run: {why}")
     try:
         try:
-            name, running.tool = find(tools, call.part.tool)
+            name, running.tool = find(tools, running.part.tool)
         except ToolFailure as failure:
             await _note_invalid(running, str(failure))
             return None
         running.name = name
-        running.args = _parse(call)
+        running.args = _parse(running.part)
         _check(running, name)
         running.args, wanted = await _before(instance, running)
         _check(running, name)
@@ -325,7 +321,7 @@ async def prepare(
         return failure
     except Exception as error:
         # A gate fails closed: what cannot be decided is refused, and the model sees why.
-        log.error("call not prepared tool=%s call=%s", call.part.tool, call.part.call_id, exc_info=error)
+        log.error("call not prepared tool=%s call=%s", running.part.tool, running.call_id, exc_info=error)
         return ToolFailure(f"The call could not be prepared: {type(error).__name__}: {error}")
     return None
 
@@ -420,15 +416,16 @@ def find(tools: Mapping[str, Tool], name: str) -> tuple[str, Tool]:
     raise ToolFailure(f"Model tried to call unavailable tool '{name}'. Available tools: {', '.join(tools)}.")
 
 
-def _parse(call: ToolCall) -> wire.Plain:
+def _parse(call: ToolPart) -> wire.Plain:
+    assert isinstance(call.state, ToolPending)
     try:
-        args = wire.parse(call.raw) if call.raw.strip() else {}
+        args = wire.parse(call.state.raw) if call.state.raw.strip() else {}
     except msgspec.DecodeError as error:
         raise ToolFailure(
-            f"The arguments of {call.part.tool} are not JSON: {error}. Please rewrite the input."
+            f"The arguments of {call.tool} are not JSON: {error}. Please rewrite the input."
         ) from None
     if not isinstance(args, dict):
-        raise ToolFailure(f"The arguments of {call.part.tool} are not an object. Please rewrite the input.")
+        raise ToolFailure(f"The arguments of {call.tool} are not an object. Please rewrite the input.")
     return args
 
 

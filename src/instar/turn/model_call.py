@@ -15,11 +15,12 @@ import msgspec
 
 from instar.definitions.agent import sampling_temperature, shipped_prompt
 from instar.event import LimitReached, make
-from instar.limits.budget import CallPermit, CallRequest
-from instar.limits.usage import (
+from instar.limits.budget import (
+    CallLimits,
     CallOwner,
+    CallPermit,
+    CallRequest,
     CallSituation,
-    Limits,
     ReachedLimit,
     bounds,
     cost,
@@ -192,12 +193,12 @@ async def _asked(instance: Instance, call: ModelCall) -> CallRequest | ReachedLi
     )
 
 
-def _limits(instance: Instance, call: ModelCall) -> Limits:
+def _limits(instance: Instance, call: ModelCall) -> CallLimits:
     limits = instance.limits if call.live is None else call.live.overrides.limits(instance.limits)
     return msgspec.structs.replace(limits, steps=min(limits.steps, call.steps or limits.steps))
 
 
-def _situation(limits: Limits, call: ModelCall, whose: CallOwner) -> CallSituation:
+def _situation(limits: CallLimits, call: ModelCall, whose: CallOwner) -> CallSituation:
     return CallSituation(
         step=call.step,
         bounds=bounds(limits, whose, now()),

@@ -3,12 +3,15 @@
 import asyncio
 import logging
 import random
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from instar.event import Busy, Retry
-from instar.limits.usage import ReachedLimit, cost
+from instar.limits.budget import (
+    ReachedLimit,
+    cost,
+)
 from instar.message import (
     AnswerTime,
     APIError,
@@ -20,9 +23,13 @@ from instar.message import (
     MessageError,
     MessagePath,
     Part,
+    ReasoningPart,
     RetryPart,
+    Span,
     StepFinishPart,
+    StepStartPart,
     SubtaskPart,
+    TextPart,
     Tokens,
     ToolError,
     ToolPart,
@@ -33,11 +40,22 @@ from instar.message import (
     WithParts,
 )
 from instar.plugin import points
-from instar.provider.protocol import Finish, ModelRequest, ProviderError, UsageUpdate
+from instar.provider.protocol import (
+    Delta,
+    Finish,
+    ModelRequest,
+    ProviderError,
+    ReasoningDelta,
+    ReasoningStart,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    UsageUpdate,
+)
 from instar.session import changes
 from instar.session.instance import Instance
 from instar.session.sessions import Saving, message_updated
-from instar.session.state import now
+from instar.session.state import SessionState, now
 from instar.turn import calls
 from instar.turn.context import Turn, TurnStopped, available, lacks_data, prepare, take_data
 from instar.turn.model_call import (
@@ -49,7 +67,6 @@ from instar.turn.model_call import (
     message_error,
     metered,
 )
-from instar.turn.stream import AnswerWriter, ToolCall
 from instar.wire import ids
 
 log = logging.getLogger("instar.step")
@@ -60,6 +77,134 @@ Outcome = Literal["calls", "final", "stopped", "failed", "overflow"]
 RETRIES: Final = 5
 _FIRST_WAIT, _LONGEST_WAIT = 2.0, 30.0
 TASK_TOOL = "task"
+
+
+class AnswerWriter:
+    """Writes one attempt of a model call into its message.
+
+    A part is saved and published when it opens and when it is whole; in between only its deltas are published. `calls`
+    are the tool calls in the order asked; `finish` is set once the answer is whole.
+    """
+
+    def __init__(self, instance: Instance, live: SessionState, holder: WithParts) -> None:
+        self._instance = instance
+        self._live = live
+        self.holder = holder
+        self._open: TextPart | ReasoningPart | None = None
+        self._buffer: list[str] = []
+        self._written: list[Part] = []
+        self._arguments: dict[int, list[str]] = {}
+        self._calls: dict[int, ToolPart] = {}
+        self._saves: list[asyncio.Future[int]] = []
+        self.finish: Finish | None = None
+
+    @property
+    def calls(self) -> list[ToolPart]:
+        """The tool calls so far, in the order asked."""
+        return list(self._calls.values())
+
+    async def take(self, delta: Delta) -> None:
+        """Write one delta. The first one opens the step: a call that fails before it leaves no parts."""
+        if not self._written:
+            self._save(StepStartPart(**self._place()))
+        await self._write(delta)
+
+    async def saved(self) -> None:
+        """Wait until all that was written so far is durable. Raises `StoreError`."""
+        saves, self._saves = self._saves, []
+        for one in saves:
+            await one
+
+    async def _write(self, delta: Delta) -> None:
+        match delta:
+            case TextDelta(text=text):
+                await self._grow(TextPart, text)
+            case ReasoningStart(metadata=metadata):
+                await self._begin(ReasoningPart)
+                if metadata and self._open is not None:
+                    self._open.metadata = dict(metadata)
+            case ReasoningDelta(text=text, metadata=metadata):
+                if text:
+                    await self._grow(ReasoningPart, text)
+                if metadata and isinstance(self._open, ReasoningPart):
+                    self._open.metadata = {**(self._open.metadata or {}), **metadata}
+            case ToolCallStart():
+                await self._begin_call(delta)
+            case ToolCallDelta(index=index, text=text):
+                self._arguments[index].append(text)
+            case Finish():
+                await self._end(delta)
+
+    async def close(self, *, whole: bool = True) -> None:
+        """Save the open part, after `text.complete` when it is `whole`; nothing happens when none is open.
+
+        `saved` says when it is durable; whatever is saved after it is later.
+        """
+        if self._open is None:
+            return
+        part, self._open = self._open, None
+        # Before a plugin is asked: an abort in the middle of that must not lose what was streamed.
+        part.text, self._buffer = "".join(self._buffer), []
+        try:
+            if whole:
+                part.text = await self._complete(part, part.text)
+        finally:
+            part.time = Span(start=part.time.start if part.time else now(), end=now())
+            self._saves.append(self._instance.sessions.save_part(self.holder, part))
+
+    async def discard(self) -> None:
+        """Take back every part of this attempt: it will be tried again."""
+        self._open, self._buffer = None, []
+        for part in self._written:
+            await self._instance.sessions.drop_part(self.holder, part)
+        self._written, self._arguments, self._calls = [], {}, {}
+
+    async def _grow(self, kind: type[TextPart] | type[ReasoningPart], text: str) -> None:
+        if not isinstance(self._open, kind):
+            if not text:
+                await self.close()
+                return
+            await self._begin(kind)
+        assert self._open is not None
+        self._buffer.append(text)
+        self._instance.sessions.delta(self._open, text)
+
+    async def _begin(self, kind: type[TextPart] | type[ReasoningPart]) -> None:
+        await self.close()
+        self._open = kind(text="", time=Span(start=now()), **self._place())
+        self._save(self._open)
+
+    async def _begin_call(self, start: ToolCallStart) -> None:
+        await self.close()
+        state = ToolPending(input={}, raw="")
+        part = ToolPart(
+            call_id=start.call_id, tool=start.name, state=state, metadata=start.metadata, **self._place()
+        )
+        self._calls[start.index], self._arguments[start.index] = part, []
+        self._save(part)
+
+    async def _end(self, finish: Finish) -> None:
+        await self.close()
+        for index, part in self._calls.items():
+            part.state = ToolPending(input={}, raw="".join(self._arguments[index]))
+        self.finish = finish
+
+    async def _complete(self, part: TextPart | ReasoningPart, text: str) -> str:
+        if not isinstance(part, TextPart) or not self._instance.plugins.listens(points.TEXT_COMPLETE):
+            return text
+        given = points.TextInput(session_id=part.session_id, message_id=part.message_id, part_id=part.id)
+        output = await self._instance.plugins.trigger(
+            points.TEXT_COMPLETE, given, points.TextOutput(text=text)
+        )
+        # What is no text is not kept: an observer fails open.
+        return output.text if isinstance(output.text, str) else text
+
+    def _save(self, part: Part) -> None:
+        self._written.append(part)
+        self._saves.append(self._instance.sessions.save_part(self.holder, part))
+
+    def _place(self) -> dict[str, Any]:
+        return {"id": ids.new("prt"), "session_id": self._live.id, "message_id": self.holder.info.id}
 
 
 async def run(instance: Instance, turn: Turn) -> Outcome:
@@ -370,7 +515,7 @@ async def run_subtasks(instance: Instance, turn: Turn, parts: list[SubtaskPart])
     try:
         asked = [_subtask_call(turn, holder, part) for part in parts]
         for call in asked:
-            await instance.sessions.save_part(holder, call.part)
+            await instance.sessions.save_part(holder, call)
         going_on = await calls.run(instance, turn, holder, asked, available(instance, turn))
         await end(instance, turn, holder, Finish("tool-calls", Tokens.zero()))
     except BaseException as error:
@@ -381,17 +526,15 @@ async def run_subtasks(instance: Instance, turn: Turn, parts: list[SubtaskPart])
     return "calls" if going_on else "stopped"
 
 
-def _subtask_call(turn: Turn, holder: WithParts, part: SubtaskPart) -> ToolCall:
+def _subtask_call(turn: Turn, holder: WithParts, part: SubtaskPart) -> ToolPart:
     given = {"description": part.description, "prompt": part.prompt, "subagent_type": part.agent}
     if part.command:
         given["command"] = part.command
-    raw = msgspec.json.encode(given).decode()
-    tool = ToolPart(
+    return ToolPart(
         id=ids.new("prt"),
         session_id=turn.live.id,
         message_id=holder.info.id,
         call_id=part.call_id,
         tool=TASK_TOOL,
-        state=ToolPending(input=given, raw=raw),
+        state=ToolPending(input=given, raw=msgspec.json.encode(given).decode()),
     )
-    return ToolCall(tool, [raw])

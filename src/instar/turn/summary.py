@@ -11,7 +11,7 @@ import msgspec
 from instar import wire
 from instar.definitions.agent import Agent, UnknownAgent, sampling_temperature, shipped_prompt
 from instar.event import SessionCompacted, make
-from instar.limits.usage import ReachedLimit
+from instar.limits.budget import ReachedLimit
 from instar.message import (
     Assistant,
     CompactionPart,
@@ -40,7 +40,7 @@ from instar.turn import step
 from instar.turn.compaction import conversation, file_size, is_media, usable, waiting
 from instar.turn.context import Turn, finish_request
 from instar.turn.model_call import CallMeter, LimitForbids, metered
-from instar.turn.stream import AnswerWriter
+from instar.turn.step import AnswerWriter
 from instar.wire import ids
 
 log = logging.getLogger("instar.compaction")

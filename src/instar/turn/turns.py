@@ -9,8 +9,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 from instar.event import Idle
+from instar.limits.budget import (
+    CallOwner,
+    ReachedLimit,
+)
 from instar.limits.stop import RESUME, StopFileError
-from instar.limits.usage import CallOwner, ReachedLimit
 from instar.message import Origin, WithParts
 from instar.plugin import Busy, Invalid
 from instar.session import changes

@@ -8,7 +8,7 @@ from instar import wire
 from instar.api.config import Config, fitted
 from instar.api.operation import operation
 from instar.api.provider import ConfigProviders
-from instar.limits.usage import LimitsError
+from instar.limits.budget import LimitsError
 from instar.plugin import Invalid
 from instar.provider.keys import KeysError
 from instar.provider.listing import chosen, config_providers

@@ -3,15 +3,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from instar.limits.usage import (
+from instar.limits.budget import (
     DAY,
+    CallLimits,
     CallOwner,
     CallSituation,
     Ceiling,
     HeldCeiling,
-    Limits,
     LimitsError,
-    Overrides,
     add,
     bounds,
     check,
@@ -68,7 +67,7 @@ def test_limits_are_read_from_the_configuration():
         "calls": 12,
         "failures": 2,
     }
-    assert Limits.of(block) == Limits(
+    assert CallLimits.of(block) == CallLimits(
         steps=7,
         session=Ceiling(1000, 1.5),
         day=Ceiling(None, 20),
@@ -78,8 +77,8 @@ def test_limits_are_read_from_the_configuration():
         calls=12,
         failures=2,
     )
-    assert Limits.of({}, max_iterations=12) == Limits(12)
-    assert (Limits.of({}).steps, Limits.of({}).calls, Limits.of({}).failures) == (40, 1000, 3)
+    assert CallLimits.of({}, max_iterations=12) == CallLimits(12)
+    assert (CallLimits.of({}).steps, CallLimits.of({}).calls, CallLimits.of({}).failures) == (40, 1000, 3)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +102,7 @@ def test_limits_are_read_from_the_configuration():
 )
 def test_a_limit_that_is_none_is_refused(block, said):
     with pytest.raises(LimitsError) as caught:
-        Limits.of(block)
+        CallLimits.of(block)
     assert said in str(caught.value)
 
 
@@ -114,17 +113,25 @@ def bound(**ceiling):
 @pytest.mark.parametrize(
     ("limits", "situation", "limit"),
     [
-        (Limits(), CallSituation(step=40), None),
-        (Limits(), CallSituation(step=41), "limits.steps"),
-        (Limits(calls=3), CallSituation(calls=2), None),
-        (Limits(calls=3), CallSituation(calls=3), "limits.calls"),
-        (Limits(), CallSituation(bounds=[bound(tokens=100)], used=[Sum(1, 99)]), None),
-        (Limits(), CallSituation(bounds=[bound(tokens=100)], used=[Sum(1, 100)]), "limits.session.tokens"),
-        (Limits(), CallSituation(bounds=[bound(cost=1)], used=[Sum(1, 9, 0.99)]), None),
-        (Limits(), CallSituation(bounds=[bound(cost=1)], used=[Sum(1, 9, 1.0)]), "limits.session.cost"),
-        (Limits(), CallSituation(bounds=[bound(cost=5)], used=[Sum()], priced=False), "limits.session.cost"),
-        (Limits(), CallSituation(bounds=[bound(cost=5)], used=[Sum(1, 1, 1, 1)]), "limits.session.cost"),
-        (Limits(), CallSituation(bounds=[bound(tokens=5)], used=[Sum()], priced=False), None),
+        (CallLimits(), CallSituation(step=40), None),
+        (CallLimits(), CallSituation(step=41), "limits.steps"),
+        (CallLimits(calls=3), CallSituation(calls=2), None),
+        (CallLimits(calls=3), CallSituation(calls=3), "limits.calls"),
+        (CallLimits(), CallSituation(bounds=[bound(tokens=100)], used=[Sum(1, 99)]), None),
+        (
+            CallLimits(),
+            CallSituation(bounds=[bound(tokens=100)], used=[Sum(1, 100)]),
+            "limits.session.tokens",
+        ),
+        (CallLimits(), CallSituation(bounds=[bound(cost=1)], used=[Sum(1, 9, 0.99)]), None),
+        (CallLimits(), CallSituation(bounds=[bound(cost=1)], used=[Sum(1, 9, 1.0)]), "limits.session.cost"),
+        (
+            CallLimits(),
+            CallSituation(bounds=[bound(cost=5)], used=[Sum()], priced=False),
+            "limits.session.cost",
+        ),
+        (CallLimits(), CallSituation(bounds=[bound(cost=5)], used=[Sum(1, 1, 1, 1)]), "limits.session.cost"),
+        (CallLimits(), CallSituation(bounds=[bound(tokens=5)], used=[Sum()], priced=False), None),
     ],
 )
 def test_a_limit_that_is_reached_forbids_the_next_call(limits, situation, limit):
@@ -145,7 +152,7 @@ def test_a_limit_that_is_reached_forbids_the_next_call(limits, situation, limit)
     ],
 )
 def test_a_limit_that_the_session_set_for_itself_is_not_to_be_raised_in_the_settings(own, said):
-    limits = Limits(session=Ceiling(tokens=100), own=own)
+    limits = CallLimits(session=Ceiling(tokens=100), own=own)
     found = bounds(limits, CallOwner("turn", root_id="ses_1"), DAY)
     reached = check(limits, CallSituation(bounds=found, used=[Sum(1, 100)]))
     assert reached is not None
@@ -154,7 +161,7 @@ def test_a_limit_that_the_session_set_for_itself_is_not_to_be_raised_in_the_sett
 
 
 def test_what_is_reached_says_whose_work_it_was():
-    reached = check(Limits(steps=1), CallSituation(step=2, cause="explore"))
+    reached = check(CallLimits(steps=1), CallSituation(step=2, cause="explore"))
     assert reached is not None
     assert reached.cause == "explore"
 
@@ -163,7 +170,7 @@ BEAT = Origin("heartbeat", "12", source="evolve.idle")
 
 
 def test_a_call_is_held_by_the_limits_of_all_that_it_belongs_to():
-    limits = Limits(
+    limits = CallLimits(
         session=Ceiling(1),
         day=Ceiling(cost=2),
         heartbeat=Ceiling(3),
@@ -186,7 +193,7 @@ def test_a_call_is_held_by_the_limits_of_all_that_it_belongs_to():
 def test_a_call_adds_to_the_sums_that_its_limits_ask_for():
     whose = CallOwner("turn", BEAT, "ses_1")
     added = {(one.scope, one.key) for one in whose.shares}
-    limits = Limits(session=Ceiling(1), day=Ceiling(1), heartbeat=Ceiling(1), cause={"turn": Ceiling(1)})
+    limits = CallLimits(session=Ceiling(1), day=Ceiling(1), heartbeat=Ceiling(1), cause={"turn": Ceiling(1)})
     assert {(one.share.scope, one.share.key) for one in bounds(limits, whose, DAY * 9)} <= added
 
 
@@ -249,21 +256,6 @@ def test_the_most_that_a_call_can_come_to_fills_its_window_at_its_dearest_price(
     assert most(unknown, 5) == Sum(1, 5, 0.0, 1)
 
 
-def test_where_nothing_is_set_everything_is_as_it_was() -> None:
-    overrides, limits = Overrides(), Limits(session=Ceiling(5, 1.0))
-    assert overrides.limits(limits) is limits
-    assert overrides.model_for("a/b") == "a/b"
-    assert not overrides.off
-
-
-def test_limits_are_those_of_the_settings_with_what_was_set() -> None:
-    overrides = Overrides()
-    overrides.iterations = 80
-    overrides.ceiling = Ceiling(tokens=7)
-    found = overrides.limits(Limits(session=Ceiling(5, 1.0), day=Ceiling(9)))
-    assert found == Limits(steps=80, session=Ceiling(5, 1.0), day=Ceiling(9), own=Ceiling(tokens=7))
-
-
 @pytest.mark.parametrize(
     ("one", "other", "held"),
     [
@@ -275,14 +267,3 @@ def test_limits_are_those_of_the_settings_with_what_was_set() -> None:
 )
 def test_of_two_ceilings_the_lower_one_holds(one: Ceiling, other: Ceiling, held: Ceiling) -> None:
     assert tighter(one, other) == tighter(other, one) == held
-
-
-def test_a_model_holds_for_what_asks_as_the_messages_before_did() -> None:
-    overrides = Overrides()
-    overrides.set_model("local/n", None)
-    assert [overrides.model_for(one) for one in ("a/b", "a/b", "a/c", "a/b")] == [
-        "local/n",
-        "local/n",
-        "a/c",
-        "a/b",
-    ]
