@@ -13,7 +13,7 @@ import pytest
 from tests.running import lives
 from tests.waiting import SOON, quickest
 
-from instar.process import SPILL_LIMIT, Ending, ProcessError, Processes, Wrapped
+from instar.process import SPILL_LIMIT, Ending, ProcessError, Processes, Wrapped, child
 
 
 @pytest.fixture
@@ -549,3 +549,18 @@ async def test_without_a_guard_it_is_said_once_that_a_killed_instar_leaves_its_c
     said = [record.getMessage() for record in caplog.records if "guard=none" in record.getMessage()]
     assert len(said) == 1
     assert "lives on" in said[0]
+
+
+def test_a_process_that_ends_while_the_table_is_read_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = os.getpgid(0)
+    (tmp_path / "7").symlink_to(
+        "x" * 300
+    )  # whatever is asked of it fails, as of a process that has just ended
+    (tmp_path / "8").mkdir()
+    (tmp_path / "8" / "stat").write_text(f"8 (a) S 1 {group} 8")
+    monkeypatch.setattr("instar.process.child._PROC", tmp_path)
+    assert child.lives(group)
+    (tmp_path / "8" / "stat").write_text(f"8 (a) Z 1 {group} 8")
+    assert not child.lives(group)

@@ -429,13 +429,17 @@ def lives(group: int) -> bool:
     """
     if not send(group, 0):
         return False
-    return not _PROC.is_dir() or any(_runs_in(group, file) for file in _PROC.glob("[0-9]*/stat"))
+    try:
+        names = os.listdir(_PROC)
+    except OSError:
+        return True
+    return any(_runs_in(group, _PROC / name / "stat") for name in names if name.isdigit())
 
 
 def _runs_in(group: int, file: Path) -> bool:
     try:
         state, _, its_group = file.read_bytes().rpartition(b")")[2].split()[:3]
-    except OSError:
+    except OSError:  # it ended meanwhile
         return False
     return int(its_group) == group and state not in (b"Z", b"X")
 
