@@ -50,14 +50,6 @@ SAMPLES: dict[str, list[dict[str, Any]]] = {
 """Calls of each tool whose permissions the page shows."""
 
 
-class Skills:
-    def all(self) -> list[tuple[str, str]]:
-        return [("release", "description")]
-
-    def get(self, name: str) -> str:
-        return name
-
-
 class Where(msgspec.Struct):
     """The part of a `ToolContext` that a tool's permissions look at."""
 
@@ -175,7 +167,11 @@ def tools() -> str:
         root = Path(folder).resolve()
         (root / "src").mkdir()
         (root / "src" / "app.py").write_text("a\n")
-        found = builtin(subagents=[("explore", "description")], skills=Skills(), questions=True)
+        found = builtin(
+            subagents=[("explore", "description")],
+            skills={"release": ("description", "release")},
+            questions=True,
+        )
         del found["invalid"]
         rows = [
             [
@@ -240,7 +236,7 @@ def test_the_reference_in_the_docs_is_what_the_code_has(page: str, part: str) ->
 
 
 def test_every_built_in_tool_stands_in_the_table_of_permissions() -> None:
-    offered = builtin(subagents=[("a", "b")], skills=Skills(), questions=True)
+    offered = builtin(subagents=[("a", "b")], skills={"release": ("description", "release")}, questions=True)
     assert set(SAMPLES) == set(offered) - {"invalid"}
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from instar.definitions.skill import Skills, read_skills
+from instar.definitions.skill import Skill, read_skills, skill_rules
 from instar.git.project import Project
 from instar.message import Rule
 from instar.settings.load import read_settings
@@ -30,7 +30,7 @@ class Place:
         path.write_text(text.replace("{name}", name).replace("{about}", about))
         return path
 
-    def read(self, *, trusted: bool = True) -> Skills:
+    def read(self, *, trusted: bool = True) -> dict[str, Skill]:
         environment = {**self.environment, **({"INSTAR_TRUST": "all"} if trusted else {})}
         trust = Trust(self.paths, environment)
         project = Project("p", self.project, self.project / "inner", "git")
@@ -38,6 +38,10 @@ class Place:
         skills, mistakes = read_skills(settings, project, self.paths, trust)
         self.mistakes = [str(mistake).replace(str(self.project), "P") for mistake in mistakes]
         return skills
+
+
+def listed(skills: Mapping[str, Skill]) -> list[tuple[str, str]]:
+    return [(name, skill.description) for name, skill in skills.items()]
 
 
 @pytest.fixture
@@ -55,7 +59,7 @@ def test_skills_are_found_in_every_place_by_name(place: Place) -> None:
     place.skill(project / ".opencode/skill", "p-one")
     place.skill(project / "inner/.instar/skills", "p-two")
     names = ["h-agents", "h-claude", "h-config", "p-agents", "p-claude", "p-one", "p-two"]
-    assert place.read().all() == [(name, "About it") for name in names]
+    assert listed(place.read()) == [(name, "About it") for name in names]
     assert place.mistakes == []
 
 
@@ -63,22 +67,21 @@ def test_of_two_with_one_name_the_inner_one_counts(place: Place) -> None:
     place.skill(place.paths.config / "skill", "a", "home")
     place.skill(place.project / ".opencode/skills", "a", "worktree")
     place.skill(place.project / "inner/.opencode/skills", "a", "inner")
-    assert place.read().all() == [("a", "inner")]
+    assert listed(place.read()) == [("a", "inner")]
 
 
 def test_a_skill_says_its_text_and_where_its_folder_is(place: Place) -> None:
     path = place.skill(place.project / ".opencode/skills", "pdf")
     skills = place.read()
-    assert skills.get("pdf") == f"This skill's folder: {path.parent}\n\nDo pdf."
-    with pytest.raises(KeyError):
-        skills.get("gone")
+    assert skills["pdf"].whole == f"This skill's folder: {path.parent}\n\nDo pdf."
+    assert "gone" not in skills
 
 
 def test_a_skill_without_a_name_goes_by_its_folders(place: Place) -> None:
     place.skill(
         place.project / ".opencode/skills", "tidy", text="---\ndescription: >\n  Tidies\n  up\n---\nx"
     )
-    assert place.read().all() == [("tidy", "Tidies up")]
+    assert listed(place.read()) == [("tidy", "Tidies up")]
 
 
 @pytest.mark.parametrize(
@@ -97,28 +100,28 @@ def test_a_skill_without_a_name_goes_by_its_folders(place: Place) -> None:
 def test_a_broken_skill_is_named_and_its_neighbours_are_there(place: Place, text: str, said: str) -> None:
     place.skill(place.project / ".opencode/skills", "bad", text=text)
     place.skill(place.project / ".opencode/skills", "good")
-    assert place.read().all() == [("good", "About it")]
+    assert listed(place.read()) == [("good", "About it")]
     assert place.mistakes == [f"P/.opencode/skills/bad/SKILL.md:{said}"]
 
 
 def test_fields_of_the_format_that_nothing_asks_for_are_no_mistake(place: Place) -> None:
     text = "---\ndescription: d\nlicense: MIT\nallowed-tools: Read\nmetadata: {a: b}\nown: 1\n---\nx"
     place.skill(place.project / ".claude/skills", "a", text=text)
-    assert place.read().all() == [("a", "d")]
+    assert listed(place.read()) == [("a", "d")]
 
 
 def test_what_a_trusted_skill_brings_along_may_be_read_and_a_strangers_not(place: Place) -> None:
     own = place.skill(place.paths.config / "skill", "own")
     place.skill(place.project / ".claude/skills", "theirs")
     skills = place.read(trusted=False)
-    assert [name for name, _ in skills.all()] == ["own", "theirs"]
+    assert list(skills) == ["own", "theirs"]
     pattern = f"{own.parent}/*"
-    assert skills.rules() == [Rule(permission="external_directory", pattern=pattern, action="allow")]
+    assert skill_rules(skills) == [Rule(permission="external_directory", pattern=pattern, action="allow")]
 
 
 def test_a_strangers_link_out_of_the_project_is_not_read(place: Place, tmp_path: Path) -> None:
     outside = place.skill(tmp_path / "outside", "secret")
     place.skill(place.project / ".claude/skills", "a")
     (place.project / ".claude/skills/b").symlink_to(outside.parent)
-    assert [name for name, _ in place.read(trusted=False).all()] == ["a"]
-    assert [name for name, _ in place.read().all()] == ["a", "secret"]
+    assert list(place.read(trusted=False)) == ["a"]
+    assert list(place.read()) == ["a", "secret"]

@@ -169,7 +169,7 @@ async def test_a_file_with_a_mistake_holds_as_it_was_until_it_is_mended(
 
     def state() -> object:
         one = door.runtime.instance
-        return one.config.agent, one.config.command, one.config.username, one.skills.by_name
+        return one.config.agent, one.config.command, one.config.username, one.skills
 
     before = state()
     write(path, bad)

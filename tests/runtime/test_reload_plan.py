@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from instar.definitions.skill import Skill, Skills
+from instar.definitions.skill import Skill
 from instar.plugin.door import LoadedPlugin
 from instar.runtime import reload
 from instar.settings.config import Config
@@ -91,9 +91,9 @@ def test_a_file_of_instructions_that_changed_is_told(changed: list[str], what: l
 
 
 def test_a_skill_that_says_something_else_is_told_and_the_same_one_is_not() -> None:
-    def skills(text: str) -> Skills:
-        return Skills([Skill("sing", "Sings", Path("/p/SKILL.md"), text)])
+    def skills(text: str) -> dict[str, Skill]:
+        return {"sing": Skill("sing", "Sings", Path("/p/SKILL.md"), text)}
 
     assert reload.changed_skills(skills("a"), skills("a")) == []
     assert reload.changed_skills(skills("a"), skills("b")) == ["skills"]
-    assert reload.changed_skills(skills("a"), Skills()) == ["skills"]
+    assert reload.changed_skills(skills("a"), {}) == ["skills"]

@@ -14,17 +14,11 @@ PERMISSIONS = {
 }
 
 
-class Skills:
-    def all(self) -> list[tuple[str, str]]:
-        return [("name", "description")]
-
-    def get(self, name: str) -> str:
-        return name
-
-
 def reference() -> str:
     """One table of the tools, one of each tool's parameters."""
-    tools = builtin(subagents=[("name", "description")], skills=Skills(), questions=True)
+    tools = builtin(
+        subagents=[("name", "description")], skills={"name": ("description", "name")}, questions=True
+    )
     del tools["invalid"]
     lines = ["| tool | permission | what it does |", "|---|---|---|"]
     for name, tool in tools.items():

@@ -15,15 +15,11 @@ OPENCODE: dict[str, Any] = json.loads(
 OURS = {"apply_patch", "background", "invalid", "list", "todoread"}
 
 
-class Skills:
-    def all(self) -> list[tuple[str, str]]:
-        return [("pdf", "Work on PDFs.")]
-
-    def get(self, name: str) -> str:
-        return "Use the program."
-
-
-ALL = builtin(subagents=[("general", "Does anything.")], skills=Skills(), questions=True)
+ALL = builtin(
+    subagents=[("general", "Does anything.")],
+    skills={"pdf": ("Work on PDFs.", "Use the program.")},
+    questions=True,
+)
 
 
 def bare(schema: Any) -> Any:

@@ -5,16 +5,9 @@ import pytest
 from instar.plugin.tool import ToolFailure
 from instar.tool import skill
 
-
-class Shelf:
-    def all(self) -> list[tuple[str, str]]:
-        return [("pdf", "Work\n  on PDFs."), ("sql", "Write SQL.")]
-
-    def get(self, name: str) -> str:
-        return {"pdf": "Use the program.\n", "sql": "Mind the joins."}[name]
-
-
-TOOL = skill.tool(Shelf())
+TOOL = skill.tool(
+    {"pdf": ("Work\n  on PDFs.", "Use the program.\n"), "sql": ("Write SQL.", "Mind the joins.")}
+)
 
 
 async def test_a_skill_is_loaded_by_its_name(ctx: Any, call: Any) -> None:

@@ -5,7 +5,7 @@ folder and of each folder from the worktree down to the directory. Of two with o
 project's over the home's, the inner folder's over the outer's.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -45,62 +45,40 @@ class Skill(msgspec.Struct, frozen=True):
     text: str
     trusted: bool = True
 
-
-class Skills:
-    """Every skill of an instance."""
-
-    def __init__(self, found: Iterable[Skill] = ()) -> None:
-        """Keep the skills; of two with one name the later counts."""
-        self._skills = {skill.name: skill for skill in found}
-
-    def all(self) -> list[tuple[str, str]]:
-        """Return each skill's name and description, by name."""
-        return [(name, self._skills[name].description) for name in sorted(self._skills)]
-
-    def get(self, name: str) -> str:
-        """Return what a skill says, and where its other files stand. Raises `KeyError`."""
-        skill = self._skills[name]
-        return f"This skill's folder: {skill.path.parent}\n\n{skill.text.strip()}"
-
-    def find(self, name: str) -> Skill:
-        """Return a skill. Raises `KeyError`."""
-        return self._skills[name]
-
     @property
-    def by_name(self) -> Mapping[str, Skill]:
-        """Every skill by its name."""
-        return self._skills
+    def whole(self) -> str:
+        """What the skill says, and where its other files stand."""
+        return f"This skill's folder: {self.path.parent}\n\n{self.text.strip()}"
 
-    def of(self, path: Path) -> list[Skill]:
-        """Return the skill of a file, if it is trusted; a skill that another one hides is not known."""
-        return [one for one in self._skills.values() if one.path == path and one.trusted]
 
-    def rules(self) -> list[Rule]:
-        """Return the rules that let an agent read what trusted skills bring along, also outside of the project."""
-        return [
-            Rule(permission="external_directory", pattern=f"{skill.path.parent}/*", action="allow")
-            for skill in self._skills.values()
-            if skill.trusted
-        ]
+def skill_rules(skills: Mapping[str, Skill]) -> list[Rule]:
+    """Return the rules that let an agent read what trusted skills bring along, also outside of the project."""
+    return [
+        Rule(permission="external_directory", pattern=f"{skill.path.parent}/*", action="allow")
+        for skill in skills.values()
+        if skill.trusted
+    ]
 
 
 def read_skills(
-    read: Settings, project: Project, paths: Paths, trust: Trust, before: Skills | None = None
-) -> tuple[Skills, list[str]]:
-    """Return the skills of every folder, and the mistakes of those that were left out.
+    read: Settings, project: Project, paths: Paths, trust: Trust, before: Mapping[str, Skill] | None = None
+) -> tuple[dict[str, Skill], list[str]]:
+    """Return the skills of every folder by their sorted names, and the mistakes of those that were left out.
 
     A trusted file with a mistake that is one of the skills of `before` holds as it did there.
     """
     mistakes: list[str] = []
-    found: list[Skill] = []
+    found: dict[str, Skill] = {}
     for source in _sources(read, project, paths, trust):
         for _, path in find(source, _FOLDERS, lambda name: name == NAME):
             try:
-                found.append(_skill(path, load(path), source.trusted))
+                skills = [_skill(path, load(path), source.trusted)]
             except DefinitionError as error:
                 mistakes.append(str(error))
-                found += [] if before is None or not source.trusted else before.of(path)
-    return Skills(found), mistakes
+                known = before.values() if before is not None and source.trusted else ()
+                skills = [one for one in known if one.path == path and one.trusted]
+            found.update((skill.name, skill) for skill in skills)
+    return dict(sorted(found.items())), mistakes
 
 
 def _sources(read: Settings, project: Project, paths: Paths, trust: Trust) -> Iterator[DefinitionFolder]:

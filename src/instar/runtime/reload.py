@@ -6,7 +6,7 @@ place of the old, and `waiting` does so when files change. What cannot be read o
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -14,7 +14,7 @@ import msgspec
 
 from instar.definitions.instruction import NAMES
 from instar.definitions.markdown import complete
-from instar.definitions.skill import Skills, read_skills
+from instar.definitions.skill import Skill, read_skills, skill_rules
 from instar.event import InstanceReloaded, make
 from instar.git.project import Project
 from instar.limits.budget import LimitsError
@@ -66,7 +66,7 @@ class InstanceFiles(msgspec.Struct, frozen=True):
     """The files as read. `settings` are those before plugins changed them; `problems` are one-line sentences."""
 
     settings: Settings
-    skills: Skills
+    skills: Mapping[str, Skill]
     ground: SettingsContext
     problems: list[str]
 
@@ -93,7 +93,7 @@ def read(
     layers = before.settings.layers if before else ()
     settings, mistakes = complete(settings, project, paths, trust, layers)
     skills, more = read_skills(settings, project, paths, trust, before.skills if before else None)
-    own = [_saved_output(paths), *skills.rules(), ASK]
+    own = [_saved_output(paths), *skill_rules(skills), ASK]
     problems = map(str, [*[one for one in settings.unknown if one.near], *mistakes, *more])
     ground = SettingsContext(project, paths, options.environment, trust.is_trusted, own)
     return InstanceFiles(settings, skills, ground, [*problems, *filter(None, [trust.problem])])
@@ -155,9 +155,9 @@ def changed_servers(old: Settings, new: Settings) -> list[str]:
     return sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
 
 
-def changed_skills(old: Skills, new: Skills) -> list[str]:
+def changed_skills(old: Mapping[str, Skill], new: Mapping[str, Skill]) -> list[str]:
     """Return ``skills``, if one of them changed."""
-    return ["skills"] if old.by_name != new.by_name else []
+    return ["skills"] if old != new else []
 
 
 def changed_instructions(changed: Iterable[str]) -> list[str]:

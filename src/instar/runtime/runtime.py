@@ -271,8 +271,9 @@ class Runtime(InProcessClient):
     def offer(self) -> None:
         """Register the built-in tools; some list agents and skills."""
         subagents = [(one.name, one.description) for one in self.instance.agents.all() if is_subagent(one)]
+        skills = {one.name: (one.description, one.whole) for one in self.instance.skills.values()}
         self.instance.tools = builtin(
-            subagents=subagents, skills=self.instance.skills, questions=self._options.questioner is not None
+            subagents=subagents, skills=skills, questions=self._options.questioner is not None
         )
 
     def plugin_input(self, settings: Settings) -> Callable[[str], PluginInput]:

@@ -144,7 +144,10 @@ async def bring_in(
     found = renewed(transcripts) if choice == "copy" else list(transcripts)
     taken = [one for one in found if await store.session(one.session.id) is not None]
     if taken and choice == "refuse":
-        raise _taken(taken[0])
+        raise Taken(
+            f"session {taken[0].session.id} is here already; --replace puts this one in its place, --copy adds it"
+            " beside under new ids"
+        )
     await _keep_known_parents(store, found)
     writes: list[Write] = [DropSession(one.session.id) for one in taken]
     writes.append(project)
@@ -195,13 +198,6 @@ async def _held(store: Store, session_ids: Sequence[str]) -> AsyncIterator[None]
                 raise ExchangeError(str(await lease.busy(store, session_id)))
             stack.push_async_callback(store.release, held)
         yield
-
-
-def _taken(one: Transcript) -> Taken:
-    return Taken(
-        f"session {one.session.id} is here already; --replace puts this one in its place, --copy adds it beside"
-        " under new ids"
-    )
 
 
 def renewed(transcripts: Sequence[Transcript]) -> list[Transcript]:

@@ -13,7 +13,7 @@ from instar.approval.questions import Questions
 from instar.definitions.agent import Agents
 from instar.definitions.command import Commands
 from instar.definitions.instruction import Instructions
-from instar.definitions.skill import Skills
+from instar.definitions.skill import Skill
 from instar.event.bus import Bus
 from instar.git.project import Project
 from instar.git.snapshot import Snapshot
@@ -58,7 +58,7 @@ class Instance(msgspec.Struct):
     questions: Questions
     agents: Agents
     commands: Commands
-    skills: Skills
+    skills: Mapping[str, Skill]
     instructions: Instructions
     models: Models
     tools: Mapping[str, Tool]

@@ -12,7 +12,6 @@ The law of what comes in:
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -152,7 +151,8 @@ def _messages(
         except msgspec.ValidationError as error:
             fault(f"{where}.info{_named(info)}", _words(error))
             continue
-        yield WithParts(info=message, parts=sorted(_parts(parts, message, seen, where, fault), key=_by_id))
+        found = sorted(_parts(parts, message, seen, where, fault), key=lambda part: part.id)
+        yield WithParts(info=message, parts=found)
 
 
 def _parts(
@@ -191,7 +191,11 @@ def _todos(given: Sequence[Any], fault: Fault) -> Iterator[Todo]:
 
 def _close(message: WithParts) -> int:
     """Mark open tool calls and answers as ended; return the number of tool calls."""
-    open_calls = [part for part in message.parts if isinstance(part, ToolPart) and _is_open(part)]
+    open_calls = [
+        part
+        for part in message.parts
+        if isinstance(part, ToolPart) and isinstance(part.state, ToolPending | ToolRunning)
+    ]
     for part in open_calls:
         part.state = _ended(part.state, message.info.time.created)
     info = message.info
@@ -199,10 +203,6 @@ def _close(message: WithParts) -> int:
         info.time.completed = info.time.created
         info.error = info.error or MessageAbortedError(data=ErrorText(message=_CUT))
     return len(open_calls)
-
-
-def _is_open(part: ToolPart) -> bool:
-    return isinstance(part.state, ToolPending | ToolRunning)
 
 
 def _ended(state: Any, created: int) -> ToolError:
@@ -247,21 +247,12 @@ def _settle(session: Session, here: Here) -> None:
         return
     session.project_id, session.directory = here.project.id, str(here.project.directory)
     if session.path is not None:
-        session.path = _below(here.project.directory, here.project.worktree)
-
-
-def _below(directory: Path, worktree: Path) -> str:
-    inside = directory.relative_to(worktree).as_posix() if directory.is_relative_to(worktree) else ""
-    return "" if inside == "." else inside
+        session.path = here.project.below(here.project.directory) or ""
 
 
 def _is_id(text: str, prefix: str) -> bool:
     found = _ID.fullmatch(text)
     return found is not None and found[1] == prefix
-
-
-def _by_id(part: Part) -> str:
-    return part.id
 
 
 def _named(plain: Any) -> str:

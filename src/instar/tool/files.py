@@ -227,12 +227,8 @@ def _lines(text: str) -> list[str]:
 
 def _equal(one: list[str], other: list[str]) -> int:
     """How many lines at the start are the same."""
-    count = 0
-    for first, second in zip(one, other, strict=False):
-        if first != second:
-            break
-        count += 1
-    return count
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((count for count, (first, second) in pairs if first != second), min(len(one), len(other)))
 
 
 def _moved(line: str, lead: int) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeVar
 
 from instar.plugin.tool import Tool
@@ -29,13 +30,13 @@ T = TypeVar("T")
 def builtin(
     *,
     subagents: Sequence[tuple[str, str]] = (),
-    skills: skill.SkillSource | None = None,
+    skills: Mapping[str, tuple[str, str]] = MappingProxyType({}),
     questions: bool = False,
 ) -> dict[str, Tool]:
     """Return the built-in tools, in the order in which the model is shown them.
 
-    `task` is there when there are `subagents` (name, description), `skill` when there are skills,
-    `question` when somebody can answer.
+    `task` is there when there are `subagents` (name, description), `skill` when there are `skills` (description and
+    text, by name), `question` when somebody can answer.
     """
     found = {
         invalid.NAME: invalid.TOOL,
@@ -54,7 +55,7 @@ def builtin(
     }
     if subagents:
         found["task"] = task.tool(subagents)
-    if skills is not None and skills.all():
+    if skills:
         found["skill"] = skill.tool(skills)
     if questions:
         found["question"] = question.TOOL

@@ -495,11 +495,12 @@ async def _report_success(instance: Instance, running: ToolRun, result: ToolResu
     cut: wire.Plain = {}
     if result.truncate:
         output, cut = truncate(result.output, instance.paths.tool_output, running.call_id)
+    invoked = {INVOKED: list(running.invoked.values())} if running.invoked else {}
     try:
         after = points.ToolAfterOutput(
             title=result.title,
             output=output,
-            metadata={**result.metadata, **cut, **_invoked(running)},
+            metadata={**result.metadata, **cut, **invoked},
             attachments=list(result.attachments) or None,
         )
         sound = _completed(running, after)
@@ -561,7 +562,3 @@ def aborted(running: ToolRun) -> ToolCompleted | ToolError:
         title = getattr(running.part.state, "title", None) or ""
         return ToolCompleted(input=running.args, output=note, title=title, metadata=marked, time=span)
     return ToolError(input=running.args, error=ABORTED, metadata={**metadata, "interrupted": True}, time=span)
-
-
-def _invoked(running: ToolRun) -> wire.Plain:
-    return {INVOKED: list(running.invoked.values())} if running.invoked else {}

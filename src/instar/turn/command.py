@@ -47,10 +47,14 @@ async def invoke(instance: Instance, live: SessionState, body: CommandBody) -> P
     if is_task:
         parts = [_task(command, agent, parts[0]["text"], _model(instance, command, agent, body))]
     parts = await _hooked(instance, live, body, parts)
-    if is_task:
-        # The work is the sub-agent's; the conversation goes on with its own agent and model.
-        return _body(body, parts, body.agent, _given(instance, body.model))
-    return _body(body, parts, agent.name, _model(instance, command, agent, body), command.variant)
+    # The work of a task is the sub-agent's; the conversation goes on with its own agent and model.
+    return PromptBody(
+        message_id=body.message_id,
+        model=_given(instance, body.model) if is_task else _model(instance, command, agent, body),
+        agent=body.agent if is_task else agent.name,
+        variant=body.variant or (None if is_task else command.variant),
+        parts=parts,
+    )
 
 
 async def found(instance: Instance, name: str) -> Command:
@@ -66,7 +70,6 @@ async def found(instance: Instance, name: str) -> Command:
 
 def skill_commands(instance: Instance) -> list[Command]:
     """Return each skill as a command, as in opencode."""
-    skills = [instance.skills.find(name) for name, _ in instance.skills.all()]
     return [
         Command(
             name=skill.name,
@@ -74,24 +77,8 @@ def skill_commands(instance: Instance) -> list[Command]:
             description=skill.description,
             trusted=skill.trusted,
         )
-        for skill in skills
+        for skill in instance.skills.values()
     ]
-
-
-def _body(
-    body: CommandBody,
-    parts: list[wire.Plain],
-    agent: str | None,
-    model: ModelRef | None,
-    variant: str | None = None,
-) -> PromptBody:
-    return PromptBody(
-        message_id=body.message_id,
-        model=model,
-        agent=agent,
-        variant=body.variant or variant,
-        parts=parts,
-    )
 
 
 async def _parts(

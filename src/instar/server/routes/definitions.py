@@ -115,12 +115,11 @@ def shown(command: Command, source: Any) -> api.Command:
 
 def skills_of(instance: Instance) -> list[api.Skill]:
     """Return the skills of an instance, by name."""
-    found = [instance.skills.find(name) for name, _ in instance.skills.all()]
     return [
         api.Skill(
             name=skill.name, description=skill.description, location=str(skill.path), content=skill.text
         )
-        for skill in found
+        for skill in instance.skills.values()
     ]
 
 
