@@ -34,7 +34,8 @@ from instar.session.instance import Instance
 from instar.session.state import now
 from instar.tool import invalid
 from instar.tool.call import truncate, validate, without_nulls
-from instar.turn.context import DATA_TOOL, Turn, available, defined, rules_for
+from instar.turn import structured
+from instar.turn.context import Turn, available, defined, rules_for
 from instar.wire import ids
 
 log = logging.getLogger("instar.tool")
@@ -181,7 +182,7 @@ class InvokingToolRun(ToolRun):
     def _others(self) -> dict[str, Tool]:
         """Return the tools that may be invoked: all of this agent's, without itself and structured output's."""
         found = available(self._instance, self._turn)
-        left_out = {DATA_TOOL, *(n for n, one in found.items() if self.part.tool in (n, *one.aliases))}
+        left_out = {structured.NAME, *(n for n, one in found.items() if self.part.tool in (n, *one.aliases))}
         return {name: tool for name, tool in found.items() if name not in left_out}
 
     def _may_invoke(self, name: str) -> None:

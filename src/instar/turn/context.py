@@ -4,10 +4,6 @@ The system prompt is composed once per session and agent and then kept, also acr
 (system, tools, earlier messages) to keep their bytes. Reminders are the only changes of the conversation that the core
 itself makes; transforms of plugins see their result. Each follows from the stored history alone, and belongs to one
 message for good: a request begins with the bytes of the one before.
-
-A prompt with ``format: {"type": "json_schema"}`` is answered by an object of that schema. The model gives it by calling
-a tool whose parameters are the schema (opencode 1.18's `StructuredOutput`). An answer that misses is tried again
-`retryCount` times, once by default; then the answer carries a `StructuredOutputError`.
 """
 
 import platform
@@ -23,24 +19,20 @@ from instar.message import (
     Assistant,
     Part,
     Rule,
-    StructuredData,
-    StructuredOutputError,
     TextPart,
-    ToolCompleted,
-    ToolPart,
     User,
     WithParts,
     mark_of,
     visible,
 )
-from instar.plugin import Invalid, Tool, ToolContext, ToolResult, points, wire
-from instar.provider.protocol import Finish, Model, ModelRequest, ToolSpec, describe
+from instar.plugin import Tool, points, wire
+from instar.provider.protocol import Model, ModelRequest, ToolSpec, describe
 from instar.session.instance import Instance
 from instar.session.state import SessionState
 from instar.settings.permission import denied_outright, exact_over_wildcards, matches
 from instar.store import PutValue
-from instar.tool.call import problems
 from instar.tool.registry import offered
+from instar.turn import structured
 from instar.turn.prompt_cache import RequestTrace
 
 PLAN: Final = "plan"
@@ -58,14 +50,6 @@ MEANWHILE: Final = (
     "<system-reminder>\nThis message came while you were working:\n\n{text}\n\nTake it into account, then go on "
     "with what you were doing unless it says otherwise.\n</system-reminder>"
 )
-DATA_TOOL: Final = "StructuredOutput"
-DATA_WANTED: Final = (
-    f"This message wants its answer as data. When you know it, call the tool {DATA_TOOL} once, with the whole answer "
-    "as its arguments; that call is your final answer, and nothing else that you write is read."
-)
-DATA_MISSING: Final = f"Your answer was not given as data. Call the tool {DATA_TOOL} with it now."
-_DATA_RETRIES: Final = 1
-_DONE: Final = "The answer was taken."
 
 
 class Turn(msgspec.Struct):
@@ -124,7 +108,7 @@ async def prepare(instance: Instance, turn: Turn) -> Prepared:
         options={**turn.model.options, **turn.agent.options, **variant_options(turn)},
         session_id=turn.live.id,
         agent=turn.agent.name,
-        tool_choice="required" if wants_data(turn.user) else "auto",
+        tool_choice="required" if structured.is_wanted(turn.user) else "auto",
         sent=trace.sent,
     )
     return Prepared(await finish_request(instance, request, turn.user, trace), tools, trace)
@@ -170,7 +154,7 @@ async def compose(instance: Instance, turn: Turn) -> list[str]:
         frozen = _composed(instance, turn.agent)
         await instance.store.commit([PutValue("instar", key, frozen)])
     turn.live.system_prompts[key] = frozen
-    data = DATA_WANTED if wants_data(turn.user) else None
+    data = structured.SYSTEM if structured.is_wanted(turn.user) else None
     return [*frozen, *(text for text in (turn.user.system, data) if text)]
 
 
@@ -188,8 +172,8 @@ def available(instance: Instance, turn: Turn) -> dict[str, Tool]:
         own = exact_over_wildcards(rules) if tool.exact_first else rules
         if not denied_outright([permission, *tool.aliases], own):
             allowed[name] = tool
-    if wants_data(turn.user):
-        allowed[DATA_TOOL] = data_tool(turn.user)
+    if structured.is_wanted(turn.user):
+        allowed[structured.NAME] = structured.tool(turn.user)
     return allowed
 
 
@@ -346,7 +330,12 @@ def with_reminders(messages: Sequence[WithParts]) -> list[WithParts]:
         sent.append(message)
         if not info.summary:
             answer = info
-        if asked is not None and asked.format and info.parent_id == asked.id and lacks_data(asked, info):
+        if (
+            asked is not None
+            and asked.format
+            and info.parent_id == asked.id
+            and structured.is_missing(asked, info)
+        ):
             sent.append(_again(info, asked))
     return sent
 
@@ -384,7 +373,7 @@ def _wrapped(part: Part) -> Part:
 
 def _again(info: Assistant, asked: User) -> WithParts:
     said = wire.replace(asked, id=f"{info.id}r", format=None)
-    return WithParts(info=said, parts=[_text(said, info.id, DATA_MISSING)])
+    return WithParts(info=said, parts=[_text(said, info.id, structured.AGAIN)])
 
 
 def _text(info: User, place: str, text: str) -> TextPart:
@@ -395,90 +384,3 @@ def _text(info: User, place: str, text: str) -> TextPart:
         text=text,
         synthetic=True,
     )
-
-
-def check_format(wanted: wire.Plain | None) -> None:
-    """Raise `Invalid` for a prompt's `format` that is neither text nor a schema of an object."""
-    if wanted is None or wanted == {"type": "text"}:
-        return
-    kind = wanted.get("type")
-    if kind != "json_schema":
-        raise Invalid(f"format.type may be text or json_schema, not {kind!r}")
-    schema = wanted.get("schema")
-    if not isinstance(schema, dict) or schema.get("type", "object") != "object":
-        raise Invalid('format.schema must be a JSON Schema of an object: {"type": "object", "properties": …}')
-    retries = wanted.get("retryCount", _DATA_RETRIES)
-    if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
-        raise Invalid(f"format.retryCount must be a whole number from 0 on, not {retries!r}")
-    # A schema that breaks the check would fail every answer: found out before anything is saved.
-    try:
-        problems({}, schema)
-    except Exception as error:
-        raise Invalid(f"format.schema cannot be checked against: {type(error).__name__}: {error}") from error
-
-
-def wants_data(asked: User) -> bool:
-    """Whether a message wants its answer as data."""
-    return (asked.format or {}).get("type") == "json_schema"
-
-
-def data_tool(asked: User) -> Tool:
-    """Return the tool by which the answer to `asked` is given. It needs nobody's permission."""
-    schema = (asked.format or {}).get("schema") or {}
-    parameters = {name: value for name, value in schema.items() if name != "$schema"}
-    return Tool(
-        description="Gives your final answer, as data of the form that was asked for.",
-        parameters={"type": "object", **parameters},
-        execute=_taken,
-        permissions=lambda _args, _context: [],
-        repeatable=True,
-    )
-
-
-def lacks_data(asked: User, info: Assistant) -> bool:
-    """Whether an answer ended without the data that its message wants, so that it does not settle it."""
-    return (
-        wants_data(asked)
-        and info.structured is None
-        and info.error is None
-        and not info.summary
-        and info.finish not in (None, "tool-calls")
-    )
-
-
-def take_data(asked: User, history: list[WithParts], holder: WithParts, finish: Finish) -> Finish:
-    """Note in an answer the data that it gave, or that the last try missed; return how its step ended."""
-    answer = holder.info
-    assert isinstance(answer, Assistant)
-    if not wants_data(asked):
-        return finish
-    for part in _data_calls(holder):
-        if isinstance(part.state, ToolCompleted):
-            answer.structured = part.state.input
-            return msgspec.structs.replace(finish, reason="stop")
-    retries = int((asked.format or {}).get("retryCount", _DATA_RETRIES))
-    missed = [m for m in history if m is not holder and _missed_data(asked, m)]
-    if (_data_calls(holder) or finish.reason != "tool-calls") and len(missed) >= retries:
-        text = f"The model did not answer in the form that was asked for: {_why_missed(holder)}"
-        answer.error = StructuredOutputError(data=StructuredData(message=text, retries=len(missed)))
-    return finish
-
-
-async def _taken(args: wire.Plain, context: ToolContext) -> ToolResult:
-    return ToolResult(output=_DONE, title=DATA_TOOL)
-
-
-def _data_calls(holder: WithParts) -> list[ToolPart]:
-    return [part for part in holder.parts if isinstance(part, ToolPart) and part.tool == DATA_TOOL]
-
-
-def _missed_data(asked: User, message: WithParts) -> bool:
-    info = message.info
-    if not isinstance(info, Assistant) or info.parent_id != asked.id or info.error is not None:
-        return False
-    return lacks_data(asked, info) or bool(_data_calls(message))
-
-
-def _why_missed(holder: WithParts) -> str:
-    errors = [getattr(part.state, "error", "") for part in _data_calls(holder)]
-    return errors[-1] if errors else f"it ended without calling {DATA_TOOL}"

@@ -7,8 +7,8 @@ from instar.event import Busy
 from instar.message import Assistant, User, WithParts
 from instar.session.instance import Instance
 from instar.session.state import SessionState
-from instar.turn import compaction, prompt, step, summary
-from instar.turn.context import Turn, answering, lacks_data
+from instar.turn import compaction, prompt, step, structured, summary
+from instar.turn.context import Turn, answering
 
 
 async def run(instance: Instance, live: SessionState) -> None:
@@ -77,7 +77,9 @@ def final_answer(history: list[WithParts], asked: User) -> WithParts | None:
     for message in reversed(history):
         info = message.info
         if isinstance(info, Assistant) and info.parent_id == asked.id:
-            whole = info.time.completed and info.finish != "tool-calls" and not lacks_data(asked, info)
+            whole = (
+                info.time.completed and info.finish != "tool-calls" and not structured.is_missing(asked, info)
+            )
             settled = info.error is not None or whole
             return message if settled else None
         if info.id == asked.id:

@@ -41,7 +41,7 @@ from instar.session.instance import Instance
 from instar.session.sessions import DEFAULT_VARIANT
 from instar.session.state import SessionState
 from instar.store import DropFollowUp, FollowUp, StoreError, Write
-from instar.turn.context import check_format
+from instar.turn import structured
 from instar.wire import ids
 
 log = logging.getLogger("instar.loop")
@@ -80,7 +80,7 @@ async def submit(
         system=body.system,
         tools=body.tools,
     )
-    check_format(body.format)
+    structured.check(body.format)
     if not body.parts:
         raise Invalid("a prompt needs at least one part")
     parts = [part for given in body.parts for part in _parts(instance, user, given)]

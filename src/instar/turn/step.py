@@ -56,8 +56,8 @@ from instar.session import changes
 from instar.session.instance import Instance
 from instar.session.sessions import Saving, message_updated
 from instar.session.state import SessionState, now
-from instar.turn import calls
-from instar.turn.context import Turn, TurnStopped, available, lacks_data, prepare, take_data
+from instar.turn import calls, structured
+from instar.turn.context import Turn, TurnStopped, available, prepare
 from instar.turn.model_call import (
     CallMeter,
     LimitForbids,
@@ -229,7 +229,7 @@ async def _run(instance: Instance, turn: Turn, meter: CallMeter) -> Outcome:
             await booked
         # Without calls it shares the transaction of the step's end: each wait for the store is one for its thread.
         going_on = not writer.calls or await calls.run(instance, turn, holder, writer.calls, prepared.tools)
-        finish = take_data(turn.user, turn.live.history, holder, finish)
+        finish = structured.take(turn.user, turn.live.history, holder, finish)
         await end(instance, turn, holder, finish)
         await booked
         await writer.saved()
@@ -253,7 +253,7 @@ def _outcome(instance: Instance, turn: Turn, answer: Assistant, going_on: bool) 
         return "failed"
     if not going_on:
         return "stopped"
-    return "calls" if answer.finish == "tool-calls" or lacks_data(turn.user, answer) else "final"
+    return "calls" if answer.finish == "tool-calls" or structured.is_missing(turn.user, answer) else "final"
 
 
 def cause_of(turn: Turn) -> str:
