@@ -17,7 +17,7 @@ import msgspec
 
 from instar import event
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
-from instar.tool import description, files
+from instar.tool import description, files, parameters
 from instar.wire import Plain
 
 _BEGIN: Final = "*** Begin Patch"
@@ -185,11 +185,7 @@ def _wrong(number: int, line: str, expected: str) -> ToolFailure:
 
 log = logging.getLogger("instar.tool")
 
-PARAMETERS: Final[Plain] = {
-    "type": "object",
-    "properties": {"patchText": {"type": "string", "description": "The whole patch"}},
-    "required": ["patchText"],
-}
+PARAMETERS: Final[Plain] = parameters({"patchText": "The whole patch"})
 
 
 class _Effect(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
 from instar.process import Output, Processes
-from instar.tool import bash, description, files
+from instar.tool import bash, description, files, parameters
 from instar.wire import Plain
 
 MOST: Final = 8
@@ -24,20 +24,18 @@ KEPT: Final = 256 << 10
 LONGEST_WAIT: Final = 120_000
 """Milliseconds that one read may wait."""
 
-PARAMETERS: Final[Plain] = {
-    "type": "object",
-    "properties": {
+PARAMETERS: Final[Plain] = parameters(
+    {
         "action": {
             "type": "string",
             "enum": ["start", "read", "stop", "list"],
             "description": "What to do: start a command, read its new output, stop it, or list all",
-        },
-        "command": {"type": "string", "description": "The command to start (start)"},
-        "workdir": {
-            "type": "string",
-            "description": "The folder to run it in (start; default: the working directory)",
-        },
-        "id": {"type": "string", "description": "Which command, as start named it (read, stop)"},
+        }
+    },
+    {
+        "command": "The command to start (start)",
+        "workdir": "The folder to run it in (start; default: the working directory)",
+        "id": "Which command, as start named it (read, stop)",
         "wait": {
             "type": "integer",
             "minimum": 0,
@@ -45,8 +43,7 @@ PARAMETERS: Final[Plain] = {
             "description": "Milliseconds to wait for new output or the command's end (read; default 0)",
         },
     },
-    "required": ["action"],
-}
+)
 
 
 def permissions(args: Plain, ctx: ToolContext) -> Sequence[Ask]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
 from instar.process import Output, ProcessError
-from instar.tool import command, description, files
+from instar.tool import command, description, files, parameters
 from instar.wire import Plain
 
 DEFAULT_TIMEOUT: Final = 120_000
@@ -27,23 +27,18 @@ INTERVAL: Final = 0.1
 SETTLED: Final = ("HOME", "TMPDIR", "USER", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
 """Variables that a path in a command may begin with; others count as unknown until the command sets them."""
 
-PARAMETERS: Final[Plain] = {
-    "type": "object",
-    "properties": {
-        "command": {"type": "string", "description": "The command to run"},
+PARAMETERS: Final[Plain] = parameters(
+    {"command": "The command to run"},
+    {
         "timeout": {
             "type": "integer",
             "exclusiveMinimum": 0,
             "maximum": 9007199254740991,
             "description": "Milliseconds that it may run (default 120000, at most 600000)",
         },
-        "workdir": {
-            "type": "string",
-            "description": "The folder to run it in (default: the working directory)",
-        },
+        "workdir": "The folder to run it in (default: the working directory)",
     },
-    "required": ["command"],
-}
+)
 
 
 def permissions(args: Plain, ctx: ToolContext) -> list[Ask]:

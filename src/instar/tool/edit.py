@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from instar import event
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
-from instar.tool import description, files
+from instar.tool import description, files, parameters
 from instar.wire import Plain
 
 ANCHORED: Final = 3
@@ -139,22 +139,19 @@ SHOWN_PLACES: Final = 10
 NEAR_LINES: Final = 2000
 """Lines that are compared to find what is near."""
 
-PARAMETERS: Final[Plain] = {
-    "type": "object",
-    "properties": {
-        "filePath": {"type": "string", "description": "The file to change"},
-        "oldString": {
-            "type": "string",
-            "description": "The text to replace, exactly as it stands in the file",
-        },
-        "newString": {"type": "string", "description": "The text to put in its place"},
+PARAMETERS: Final[Plain] = parameters(
+    {
+        "filePath": "The file to change",
+        "oldString": "The text to replace, exactly as it stands in the file",
+        "newString": "The text to put in its place",
+    },
+    {
         "replaceAll": {
             "type": "boolean",
             "description": "Whether to replace every occurrence (default false: there must be exactly one)",
-        },
+        }
     },
-    "required": ["filePath", "oldString", "newString"],
-}
+)
 
 _BOM: Final = "\ufeff"
 

@@ -6,21 +6,13 @@ from pathlib import Path
 from typing import Final
 
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
-from instar.tool import description, files, search
+from instar.tool import description, files, parameters, search
 from instar.wire import Plain
 
-PARAMETERS: Final[Plain] = {
-    "type": "object",
-    "properties": {
-        "pattern": {
-            "type": "string",
-            "minLength": 1,
-            "description": "The glob that the files' paths must fit",
-        },
-        "path": {"type": "string", "description": "The folder to look in (default: the working directory)"},
-    },
-    "required": ["pattern"],
-}
+PARAMETERS: Final[Plain] = parameters(
+    {"pattern": {"type": "string", "minLength": 1, "description": "The glob that the files' paths must fit"}},
+    {"path": "The folder to look in (default: the working directory)"},
+)
 
 
 def permissions(args: Plain, ctx: ToolContext) -> list[Ask]:

@@ -5,22 +5,17 @@ from pathlib import Path
 from typing import Final
 
 from instar.plugin.tool import Ask, PermissionDenied, Tool, ToolContext, ToolFailure, ToolResult
-from instar.tool import description, files, search
+from instar.tool import description, files, parameters, search
 from instar.tool.glob import truncation_note
 from instar.wire import Plain
 
-PARAMETERS: Final[Plain] = {
-    "type": "object",
-    "properties": {
-        "pattern": {"type": "string", "minLength": 1, "description": "The regular expression to search for"},
-        "path": {
-            "type": "string",
-            "description": "The folder or file to search (default: the working directory)",
-        },
-        "include": {"type": "string", "description": "A glob for the files to search, such as *.py"},
+PARAMETERS: Final[Plain] = parameters(
+    {"pattern": {"type": "string", "minLength": 1, "description": "The regular expression to search for"}},
+    {
+        "path": "The folder or file to search (default: the working directory)",
+        "include": "A glob for the files to search, such as *.py",
     },
-    "required": ["pattern"],
-}
+)
 
 
 def permissions(args: Plain, ctx: ToolContext) -> list[Ask]:

@@ -3,19 +3,14 @@
 from typing import Final
 
 from instar.plugin.tool import Tool, ToolContext, ToolResult
-from instar.tool import description
+from instar.tool import description, parameters
 from instar.wire import Plain
 
 NAME: Final = "invalid"
 
-PARAMETERS: Final[Plain] = {
-    "type": "object",
-    "properties": {
-        "tool": {"type": "string", "description": "The name that was called"},
-        "error": {"type": "string", "description": "What was wrong with the call"},
-    },
-    "required": ["tool", "error"],
-}
+PARAMETERS: Final[Plain] = parameters(
+    {"tool": "The name that was called", "error": "What was wrong with the call"}
+)
 
 
 async def execute(args: Plain, ctx: ToolContext) -> ToolResult:

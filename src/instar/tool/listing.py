@@ -5,20 +5,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
-from instar.tool import description, files, glob, search
+from instar.tool import description, files, glob, parameters, search
 from instar.wire import Plain
 
-PARAMETERS: Final[Plain] = {
-    "type": "object",
-    "properties": {
-        "path": {"type": "string", "description": "The folder to list (default: the working directory)"},
+PARAMETERS: Final[Plain] = parameters(
+    {},
+    {
+        "path": "The folder to list (default: the working directory)",
         "ignore": {
             "type": "array",
             "items": {"type": "string"},
             "description": "Globs of files to leave out, as *.lock or docs/**",
         },
     },
-}
+)
 
 
 def permissions(args: Plain, ctx: ToolContext) -> list[Ask]:

@@ -7,40 +7,34 @@ import msgspec
 from instar.api.session import Invalid
 from instar.event import AskedBy, Question
 from instar.plugin.tool import PermissionDenied, Tool, ToolContext, ToolFailure, ToolResult
-from instar.tool import description
+from instar.tool import description, parameters
 from instar.wire import Plain
 
-PARAMETERS: Final[Plain] = {
-    "type": "object",
-    "properties": {
+PARAMETERS: Final[Plain] = parameters(
+    {
         "questions": {
             "type": "array",
             "description": "The questions, asked together",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "question": {"type": "string", "description": "The whole question"},
-                    "header": {"type": "string", "description": "A label of a few words"},
+            "items": parameters(
+                {
+                    "question": "The whole question",
+                    "header": "A label of a few words",
                     "options": {
                         "type": "array",
                         "description": "The answers to choose from",
-                        "items": {
-                            "type": "object",
-                            "properties": {
-                                "label": {"type": "string", "description": "The answer in one to five words"},
-                                "description": {"type": "string", "description": "What choosing it means"},
-                            },
-                            "required": ["label", "description"],
-                        },
+                        "items": parameters(
+                            {
+                                "label": "The answer in one to five words",
+                                "description": "What choosing it means",
+                            }
+                        ),
                     },
-                    "multiple": {"type": "boolean", "description": "Whether several may be chosen"},
                 },
-                "required": ["question", "header", "options"],
-            },
+                {"multiple": {"type": "boolean", "description": "Whether several may be chosen"}},
+            ),
         }
-    },
-    "required": ["questions"],
-}
+    }
+)
 
 
 async def execute(args: Plain, ctx: ToolContext) -> ToolResult:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
-from instar.tool import description, files, media
+from instar.tool import description, files, media, parameters
 from instar.tool.call import MAX_BYTES, MAX_LINES
 from instar.tool.files import SAMPLE, is_binary, missing, opened
 from instar.wire import Plain
@@ -21,10 +21,9 @@ CHUNK: Final = 1 << 20
 PREVIEW: Final = 20
 """Lines in the metadata's preview."""
 
-PARAMETERS: Final[Plain] = {
-    "type": "object",
-    "properties": {
-        "filePath": {"type": "string", "description": "The file or folder to read"},
+PARAMETERS: Final[Plain] = parameters(
+    {"filePath": "The file or folder to read"},
+    {
         "offset": {
             "type": "integer",
             "minimum": 0,
@@ -38,8 +37,7 @@ PARAMETERS: Final[Plain] = {
             "description": "How many lines or entries to return at most (default 2000; 0 means the default)",
         },
     },
-    "required": ["filePath"],
-}
+)
 
 
 class Window(NamedTuple):

@@ -4,14 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
-from instar.tool import description
+from instar.tool import description, parameters
 from instar.wire import Plain
 
-PARAMETERS: Final[Plain] = {
-    "type": "object",
-    "properties": {"name": {"type": "string", "description": "The skill's name, as the list has it"}},
-    "required": ["name"],
-}
+PARAMETERS: Final[Plain] = parameters({"name": "The skill's name, as the list has it"})
 
 
 def tool(skills: Mapping[str, tuple[str, str]]) -> Tool:

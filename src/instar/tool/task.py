@@ -7,23 +7,20 @@ from instar.api.session import Invalid, NotFound
 from instar.message import Session, SubtaskPart
 from instar.plugin.client import Task
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
-from instar.tool import description
+from instar.tool import description, parameters
 from instar.wire import Plain
 
-PARAMETERS: Final[Plain] = {
-    "type": "object",
-    "properties": {
-        "description": {"type": "string", "description": "The task in three to five words"},
-        "prompt": {"type": "string", "description": "All that the sub-agent needs to know and do"},
-        "subagent_type": {"type": "string", "description": "The sub-agent's name, as the list has it"},
-        "task_id": {
-            "type": "string",
-            "description": "An earlier task's id, to go on with it: the sub-agent remembers what it did",
-        },
-        "command": {"type": "string", "description": "The command that this task comes from, if any"},
+PARAMETERS: Final[Plain] = parameters(
+    {
+        "description": "The task in three to five words",
+        "prompt": "All that the sub-agent needs to know and do",
+        "subagent_type": "The sub-agent's name, as the list has it",
     },
-    "required": ["description", "prompt", "subagent_type"],
-}
+    {
+        "task_id": "An earlier task's id, to go on with it: the sub-agent remembers what it did",
+        "command": "The command that this task comes from, if any",
+    },
+)
 
 
 def tool(subagents: Sequence[tuple[str, str]]) -> Tool:

@@ -6,35 +6,28 @@ from typing import Final
 from instar import wire
 from instar.event import Todo
 from instar.plugin.tool import Tool, ToolContext, ToolFailure, ToolResult
-from instar.tool import description
+from instar.tool import description, parameters
 from instar.wire import Plain
 
 MOST: Final = 200
 """Entries of one list."""
 
-WRITE: Final[Plain] = {
-    "type": "object",
-    "properties": {
+WRITE: Final[Plain] = parameters(
+    {
         "todos": {
             "type": "array",
             "description": "The whole list, in order; it replaces the one there was",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "content": {"type": "string", "description": "What is to be done, in a few words"},
-                    "status": {
-                        "type": "string",
-                        "description": "pending, in_progress, completed or cancelled",
-                    },
-                    "priority": {"type": "string", "description": "high, medium or low"},
-                },
-                "required": ["content", "status", "priority"],
-            },
+            "items": parameters(
+                {
+                    "content": "What is to be done, in a few words",
+                    "status": "pending, in_progress, completed or cancelled",
+                    "priority": "high, medium or low",
+                }
+            ),
         }
-    },
-    "required": ["todos"],
-}
-READ: Final[Plain] = {"type": "object", "properties": {}}
+    }
+)
+READ: Final[Plain] = parameters({})
 
 
 async def write(args: Plain, ctx: ToolContext) -> ToolResult:

@@ -17,7 +17,7 @@ import msgspec
 
 from instar.plugin.tool import Ask, Execute, Tool, ToolContext, ToolFailure, ToolResult
 from instar.process import ProcessError
-from instar.tool import description, media
+from instar.tool import description, media, parameters
 from instar.wire import Plain
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
@@ -111,10 +111,9 @@ REDIRECTS: Final = 8
 """Redirects that are followed."""
 AGENT: Final = "Mozilla/5.0 (compatible; instar)"
 
-PARAMETERS: Final[Plain] = {
-    "type": "object",
-    "properties": {
-        "url": {"type": "string", "description": "What to fetch, beginning with http:// or https://"},
+PARAMETERS: Final[Plain] = parameters(
+    {"url": "What to fetch, beginning with http:// or https://"},
+    {
         "format": {
             "type": "string",
             "enum": ["text", "markdown", "html"],
@@ -123,8 +122,7 @@ PARAMETERS: Final[Plain] = {
         },
         "timeout": {"type": "number", "description": "Seconds that it may take (default 30, at most 120)"},
     },
-    "required": ["url"],
-}
+)
 
 _SCRIPT: Final = """
 import sys

@@ -5,17 +5,12 @@ from typing import Final
 
 from instar import event
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolResult
-from instar.tool import description, files
+from instar.tool import description, files, parameters
 from instar.wire import Plain
 
-PARAMETERS: Final[Plain] = {
-    "type": "object",
-    "properties": {
-        "content": {"type": "string", "description": "All that the file shall hold"},
-        "filePath": {"type": "string", "description": "The file to write"},
-    },
-    "required": ["content", "filePath"],
-}
+PARAMETERS: Final[Plain] = parameters(
+    {"content": "All that the file shall hold", "filePath": "The file to write"}
+)
 
 
 def permissions(args: Plain, ctx: ToolContext) -> list[Ask]:
