@@ -23,6 +23,7 @@ from tests.waiting import PATIENCE
 from instar.message import ToolPart, WithParts, text_of
 from instar.plugin import PromptBody, SessionBody
 from instar.runtime import Options, Runtime
+from instar.testing import clean_environment
 
 SEED_MINIMAL = """\
 #!/usr/bin/env python3
@@ -280,27 +281,11 @@ def _unquoted(value: str) -> str:
     return re.sub(r"\\(.)", lambda found: {"n": "\n", "r": "\r"}.get(found[1], found[1]), value[1:-1])
 
 
-def environment(home: Path) -> dict[str, str]:
-    """The environment of a person whose home is this folder."""
-    return {
-        # The system's own Python first: a version manager's shim needs 0.1 s to start one.
-        "PATH": f"/usr/bin:{os.environ['PATH']}",
-        "HOME": str(home),
-        "XDG_CONFIG_HOME": str(home / ".config"),
-        "XDG_DATA_HOME": str(home / ".local/share"),
-        "XDG_STATE_HOME": str(home / ".local/state"),
-        "XDG_CACHE_HOME": str(home / ".cache"),
-        "LANG": "C.UTF-8",
-        "NO_COLOR": "1",
-        "TERM": "dumb",
-    }
-
-
 def made(folder: Path) -> Person:
     """Make a person in an empty folder."""
-    home = folder / "home"
-    home.mkdir()
-    return Person(folder, environment(home))
+    given = clean_environment(folder / "home")
+    # The system's own Python first: a version manager's shim needs 0.1 s to start one.
+    return Person(folder, {**given, "PATH": f"/usr/bin:{given['PATH']}"})
 
 
 @pytest.fixture(scope="module")
