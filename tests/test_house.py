@@ -24,11 +24,11 @@ CODE = 55_690
 CODE_OF_THE_CORE = 39_620
 """The same without `plugins`."""
 
-SHARED_NAMES = 11
+SHARED_NAMES = 9
 """Names of public classes that stand in more than one module: mostly a word of the HTTP interface and what it shows."""
 
 MODULE = 600
-HELLO = 44
+HELLO = 43
 """Files that "hello" passes through in a turn of `instar run`, from the prompt to its answer."""
 HELLO_CALLS = 1_600
 """Calls of Python functions on that way, in all threads."""
