@@ -118,7 +118,7 @@ async def test_a_session_of_a_workspace_does_not_work_anywhere_else(
     with pytest.raises(Invalid, match=f"go on with it there .--dir {info.directory}"):
         await attempt(door, session)
     assert await door.stored(session) == []
-    assert await door.runtime.instance.sessions.queued(session) == []
+    assert await door.runtime.instance.store.follow_ups(session) == []
 
 
 @pytest.mark.slow

@@ -150,7 +150,7 @@ async def test_a_person_may_prompt_a_session_that_was_put_away_and_nobody_else(
     await door.client.follow_up(session, PromptBody.text("and on"), "evolve.idle")
     await door.idle(session)
     assert users(await door.stored(session)) == ["hello"]
-    assert await door.runtime.instance.sessions.queued(session) == []
+    assert await door.runtime.instance.store.follow_ups(session) == []
 
 
 async def test_a_session_that_is_put_away_in_a_heartbeat_makes_no_other_call(

@@ -13,7 +13,6 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 
 from instar.event import AskedBy, PermissionAsked, PermissionReplied, make
-from instar.event.bus import Bus
 from instar.git.project import Project
 from instar.message import Rule
 from instar.plugin import Ask, Invalid, NotFound, PermissionDenied, Refused, points, wire
@@ -83,7 +82,6 @@ class Approvals:
     def __init__(
         self,
         store: Store,
-        bus: Bus,
         plugins: Plugins,
         project: Project,
         person: Person | None,
@@ -96,7 +94,6 @@ class Approvals:
         project's id is its root commit, which any clone has, also a hostile one.
         """
         self._store = store
-        self._bus = bus
         self._plugins = plugins
         self._project_id = project.id
         self._place = f"always:{project.worktree if project.vcs else project.directory}"

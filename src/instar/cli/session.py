@@ -77,7 +77,7 @@ async def show(context: Context, id: str, folder: str | None, as_json: bool, rea
     async with context.runtime(folder) as runtime:
         session = await find(runtime, id)
         messages = await runtime.session.messages(session.id)
-        waiting = await runtime.instance.sessions.queued(session.id)
+        waiting = await runtime.instance.store.follow_ups(session.id)
     if as_json:
         print_json({"info": wire.to_plain(session), "messages": [message.to_plain() for message in messages]})
         return

@@ -184,7 +184,7 @@ class _Session:
             children=real.children if free else confined,
             snapshot=Snapshot(None, "an ephemeral session has none"),
             sessions=Sessions(store, real.project, real.directory),
-            approvals=Approvals(store, bus, plugins, real.project, None),
+            approvals=Approvals(store, plugins, real.project, None),
             questions=Questions(bus, None),
             agents=_One(
                 Agent(

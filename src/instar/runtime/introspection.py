@@ -324,7 +324,7 @@ class _SessionViews:
 
     async def queued(self, session_id: str) -> int:
         """Return how many wait."""
-        return len(await self.seen.instance.sessions.queued(session_id))
+        return len(await self.seen.instance.store.follow_ups(session_id))
 
     async def seconds(self, session_id: str) -> float:
         """Return the time; 0 while no turn runs."""

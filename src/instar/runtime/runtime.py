@@ -142,7 +142,7 @@ class Runtime(InProcessClient):
                     children=children(processes, config, ground, lambda: runtime.instance.config),
                     snapshot=Snapshot.of(processes, project, paths.data, paths.home, config.snapshot),
                     sessions=Sessions(store, project, options.directory),
-                    approvals=Approvals(store, bus, plugins, project, options.person, stops=_stops(config)),
+                    approvals=Approvals(store, plugins, project, options.person, stops=_stops(config)),
                     questions=Questions(bus, options.questioner),
                     agents=made.agents,
                     commands=made.commands,

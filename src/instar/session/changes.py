@@ -24,9 +24,8 @@ from instar.message import (
 )
 from instar.plugin import NotFound, Tool
 from instar.session.instance import Instance
-from instar.session.sessions import Saving
+from instar.session.sessions import Saving, place_in
 from instar.session.state import SessionState
-from instar.wire import ids
 
 READING: Final = frozenset(
     ("read", "list", "glob", "grep", "webfetch", "todowrite", "todoread", "question", "skill", "invalid")
@@ -70,9 +69,7 @@ def note(saving: Saving, holder: WithParts, end: After) -> None:
     start = _start(holder)
     if start is None or start.snapshot is None or not end.files:
         return
-    place = {"session_id": start.session_id, "message_id": start.message_id}
-    part = PatchPart(id=ids.new("prt"), hash=start.snapshot, files=list(end.files), **place)
-    saving.part(holder, part)
+    saving.part(holder, PatchPart(hash=start.snapshot, files=list(end.files), **place_in(holder.info)))
 
 
 async def close(instance: Instance, holder: WithParts) -> None:
@@ -89,8 +86,7 @@ async def close(instance: Instance, holder: WithParts) -> None:
     if end.files and end.snapshot is not None:
         saving = Saving()
         note(saving, holder, end)
-        place = {"session_id": start.session_id, "message_id": start.message_id}
-        saving.part(holder, SnapshotPart(id=ids.new("prt"), snapshot=end.snapshot, **place))
+        saving.part(holder, SnapshotPart(snapshot=end.snapshot, **place_in(holder.info)))
         await instance.sessions.save(saving)
 
 

@@ -1,7 +1,6 @@
 """Forking: a new session that begins with copies of another one's messages."""
 
 import re
-from collections.abc import Sequence
 
 import msgspec
 
@@ -33,7 +32,10 @@ async def fork(instance: Instance, live: SessionState, message_id: str | None = 
             raise NotFound(f"Message not found: {message_id}")
         history = history[:place]
     made = _session(live.session)
-    copies = _copies(live.id, made.id, [message for message in history if _is_whole(message)])
+    copies = [message.copy() for message in history if _is_whole(message)]
+    known = {live.id: made.id, **{message.info.id: ids.new("msg") for message in copies}}
+    for copy in copies:
+        renew(copy, known)
     happened: list[Event] = [make(SessionCreated(session_id=made.id, info=wire.copy(made)))]
     # The same system prompt, so that a provider's cache serves the fork what it served the original.
     kept = await instance.store.values("instar", f"system:{live.id}:")
@@ -73,11 +75,3 @@ def _session(original: Session) -> Session:
 def _is_whole(message: WithParts) -> bool:
     info = message.info
     return not isinstance(info, Assistant) or info.time.completed is not None or info.error is not None
-
-
-def _copies(old: str, new: str, history: Sequence[WithParts]) -> list[WithParts]:
-    known = {old: new, **{message.info.id: ids.new("msg") for message in history}}
-    made = [message.copy() for message in history]
-    for message in made:
-        renew(message, known)
-    return made

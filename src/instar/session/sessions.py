@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -31,7 +32,6 @@ from instar.message import (
 from instar.plugin import NotFound, SessionBody
 from instar.session.state import SessionState, now
 from instar.store import (
-    DropFollowUp,
     DropPart,
     DropSession,
     FollowUp,
@@ -332,14 +332,6 @@ class Sessions:
         await self._store.commit([PutFollowUp(follow_up)])
         return follow_up
 
-    async def queued(self, session_id: str) -> Sequence[FollowUp]:
-        """Return what waits in a session's queue, oldest first."""
-        return await self._store.follow_ups(session_id)
-
-    async def unqueue(self, follow_up: FollowUp) -> None:
-        """Take a follow-up off the queue without acting on it."""
-        await self._store.commit([DropFollowUp(follow_up.id)])
-
     async def hold(self, live: SessionState) -> None:
         """Hold a session for this process; each hold is given back by one `let_go`.
 
@@ -399,6 +391,11 @@ def default_title(created: int, *, child: bool = False) -> str:
     """Return the default title of a session, in opencode's form; a `child` has a parent."""
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(created / 1000))
     return f"{'Child' if child else 'New'} session - {stamp}.{created % 1000:03d}Z"
+
+
+def place_in(message: Message) -> dict[str, Any]:
+    """Return what says where a new part of a message stands: its own id, the session and the message."""
+    return {"id": ids.new("prt"), "session_id": message.session_id, "message_id": message.id}
 
 
 def message_updated(message: Message) -> Event:

@@ -28,10 +28,12 @@ from instar.message import (
 from instar.provider.convert import result_text
 from instar.provider.protocol import Model
 from instar.session.instance import Instance
+from instar.session.sessions import place_in
 from instar.session.state import SessionState, now
 from instar.settings.config import CompactionConfig
 from instar.turn.context import Turn, answering
-from instar.turn.step import asked_limit
+from instar.turn.model_call import forbidden
+from instar.turn.step import call_for
 from instar.wire import ids
 
 _OFF: Final = "OPENCODE_DISABLE_AUTOCOMPACT"
@@ -66,7 +68,7 @@ async def is_due_at_end(instance: Instance, turn: Turn) -> bool:
     last = live.history[-1].info
     if not isinstance(last, Assistant) or last.error or not is_due(instance, live, turn.model):
         return False
-    return await asked_limit(instance, turn, "compaction") is None
+    return await forbidden(instance, call_for(turn, "compaction")) is None
 
 
 def is_asked(history: list[WithParts], asked: User) -> bool:
@@ -133,14 +135,7 @@ async def ask(
         agent=asked.agent,
         model=asked.model,
     )
-    part = CompactionPart(
-        id=ids.new("prt"),
-        session_id=live.id,
-        message_id=user.id,
-        auto=auto,
-        overflow=overflow,
-        tail_start_id=start,
-    )
+    part = CompactionPart(auto=auto, overflow=overflow, tail_start_id=start, **place_in(user))
     more = live.attribute(user.id, origin or live.origin_of(asked.id))
     await instance.sessions.save_message(live, user, [part], more)
     return True

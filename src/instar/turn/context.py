@@ -89,9 +89,8 @@ async def prepare(instance: Instance, turn: Turn) -> Prepared:
     trace = RequestTrace(turn.live, turn.user, turn.agent.name)
     overrides = await _step_hook(instance, turn, trace)
     tools = available(instance, turn)
-    trace.offers(tools, instance.plugins.owners())
     specs = [ToolSpec(name, tool.description, tool.parameters) for name, tool in tools.items()]
-    trace.specs(specs)
+    trace.offers(specs, instance.plugins.owners())
     if instance.plugins.listens(points.TOOL_DEFINITION):
         specs = [await _spec(instance, name, tool, trace) for name, tool in tools.items()]
     messages = await _messages(instance, turn.live, trace)
@@ -151,7 +150,8 @@ async def compose(instance: Instance, turn: Turn) -> list[str]:
     key = f"system:{turn.live.id}:{turn.agent.name}"
     frozen = turn.live.system_prompts.get(key) or await instance.store.value("instar", key)
     if frozen is None:
-        frozen = _composed(instance, turn.agent)
+        texts = [turn.agent.prompt or shipped_prompt("base"), environment_block(instance)]
+        frozen = ["\n\n".join([*texts, *instance.instructions.read()])]
         await instance.store.commit([PutValue("instar", key, frozen)])
     turn.live.system_prompts[key] = frozen
     data = structured.SYSTEM if structured.is_wanted(turn.user) else None
@@ -221,11 +221,6 @@ def environment_block(instance: Instance) -> str:
             "</env>",
         ]
     )
-
-
-def _composed(instance: Instance, agent: Agent) -> list[str]:
-    texts = instance.instructions.read()
-    return ["\n\n".join([agent.prompt or shipped_prompt("base"), environment_block(instance), *texts])]
 
 
 async def _step_hook(instance: Instance, turn: Turn, trace: RequestTrace) -> list[str] | None:

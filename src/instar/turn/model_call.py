@@ -61,7 +61,7 @@ from instar.provider.protocol import (
 )
 from instar.provider.resolve import NoModel, UnknownModel
 from instar.session.instance import Instance
-from instar.session.sessions import default_title
+from instar.session.sessions import default_title, place_in
 from instar.session.state import SessionState, now
 from instar.store import Usage
 from instar.turn.context import Turn, finish_request
@@ -115,10 +115,11 @@ class CallMeter:
     async def begin(self) -> None:
         """Begin the call. Waits while running calls might reach a limit together with it. Raises `LimitForbids`."""
         await self.close()
-        asked = await _ask(self._instance, self._call)
-        if isinstance(asked, ReachedLimit):
-            raise LimitForbids(asked)
-        self._permit = asked
+        asked = await _asked(self._instance, self._call)
+        given = asked if isinstance(asked, ReachedLimit) else await self._instance.budget.ask(asked)
+        if isinstance(given, ReachedLimit):
+            raise LimitForbids(given)
+        self._permit = given
 
     def used(self, tokens: Tokens, message_id: str | None = None) -> None:
         """Note the usage that the provider reported, and the answer's message, if there is one."""
@@ -168,11 +169,6 @@ async def forbidden(instance: Instance, call: ModelCall) -> ReachedLimit | None:
     """Return the limit that forbids a call now, or None."""
     asked = await _asked(instance, call)
     return asked if isinstance(asked, ReachedLimit) else await instance.budget.reached(asked)
-
-
-async def _ask(instance: Instance, call: ModelCall) -> CallPermit | ReachedLimit:
-    asked = await _asked(instance, call)
-    return asked if isinstance(asked, ReachedLimit) else await instance.budget.ask(asked)
 
 
 async def _asked(instance: Instance, call: ModelCall) -> CallRequest | ReachedLimit:
@@ -331,7 +327,7 @@ async def single(instance: Instance, call: ModelCall, system: Sequence[str], tex
         agent=call.cause,
         model=ModelRef(provider_id=call.model.provider_id, model_id=call.model.id),
     )
-    part = TextPart(id=ids.new("prt"), session_id=user.session_id, message_id=user.id, text=text)
+    part = TextPart(text=text, **place_in(user))
     request = ModelRequest(
         model=call.model,
         system=list(system),
@@ -433,7 +429,7 @@ async def _title_request(instance: Instance, turn: Turn, asked: WithParts) -> Mo
         given = points.SystemInput(session_id=turn.live.id, model=describe(turn.model), purpose="title")
         await instance.plugins.trigger(points.SYSTEM, given, system)
     text = _title_subject(asked)[:_TITLE_SAMPLE]
-    part = TextPart(id=ids.new("prt"), session_id=turn.live.id, message_id=asked.info.id, text=text)
+    part = TextPart(text=text, **place_in(asked.info))
     request = ModelRequest(
         model=turn.model,
         system=system.system,

@@ -38,7 +38,7 @@ from instar.message import (
 from instar.plugin import Invalid, PromptBody, Refused, points
 from instar.provider.resolve import NoModel, UnknownModel
 from instar.session.instance import Instance
-from instar.session.sessions import DEFAULT_VARIANT
+from instar.session.sessions import DEFAULT_VARIANT, place_in
 from instar.session.state import SessionState
 from instar.store import DropFollowUp, FollowUp, StoreError, Write
 from instar.turn import structured
@@ -187,12 +187,10 @@ def _handed_on(instance: Instance, user: User, part: AgentPart) -> TextPart:
     """Return the instruction that a mention of an agent becomes. Raises as finding the agent does."""
     name = instance.agents.get(part.name or "?").name
     return TextPart(
-        id=ids.new("prt"),
-        session_id=user.session_id,
-        message_id=user.id,
         text=f"Hand this to the sub-agent {name}: call the task tool with subagent_type {name!r} and a prompt made "
         "of the message above and what it needs to know.",
         synthetic=True,
+        **place_in(user),
     )
 
 
@@ -285,13 +283,7 @@ def _is_text(data: bytes, mime: str) -> bool:
 def _shown(user: User, path: Path, text: str, lines: range | None = None) -> TextPart:
     last = "" if lines is None or lines.stop == sys.maxsize else lines.stop - 1
     place = "" if lines is None else f' lines="{lines.start}-{last}"'
-    part = TextPart(
-        id=ids.new("prt"),
-        session_id=user.session_id,
-        message_id=user.id,
-        text=f'<file path="{path}"{place}>\n{text}\n</file>',
-        synthetic=True,
-    )
+    part = TextPart(text=f'<file path="{path}"{place}>\n{text}\n</file>', synthetic=True, **place_in(user))
     return wire.as_stored(part)
 
 
@@ -306,16 +298,16 @@ async def take_follow_up(instance: Instance, live: SessionState, answer: WithPar
     live.take_wanted()
     if live.settle(answer.info.id):
         await _ask_plugins(instance, live, answer)
-    for waiting in await instance.sessions.queued(live.id):
+    for waiting in await instance.store.follow_ups(live.id):
         if not await _may_go_on(instance, live, waiting):
-            await instance.sessions.unqueue(waiting)
+            await instance.store.commit([DropFollowUp(waiting.id)])
             continue
         try:
             body = _follow_up_body(live, waiting)
             await submit(instance, live, body, waiting.origin, [DropFollowUp(waiting.id)])
         except (Invalid, msgspec.ValidationError, UnknownAgent, UnknownModel, NoModel) as error:
             log.error("follow-up given up session=%s source=%s error=%s", live.id, waiting.source, error)
-            await instance.sessions.unqueue(waiting)
+            await instance.store.commit([DropFollowUp(waiting.id)])
             continue
         live.count_follow_up(waiting.source)
         return True

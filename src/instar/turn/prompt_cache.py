@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from instar.message import ToolCompleted, ToolPart, User, WithParts, mark_of
-from instar.plugin import Tool, points
+from instar.plugin import points
 from instar.provider.convert import Remembered, values_of
 from instar.provider.prompt_cache import (
     Block,
@@ -51,12 +51,9 @@ class RequestTrace:
         self._messages: Sequence[WithParts] = ()
         self._sent: Sent | None = None
 
-    def offers(self, tools: Mapping[str, Tool], owners: Mapping[str, str]) -> None:
-        """These tools are offered, by name; `owners` names the plugin of each that is a plugin's."""
-        self._owners = {name: owners.get(name, "") for name in tools}
-
-    def specs(self, specs: Sequence[ToolSpec]) -> None:
-        """Note the tools' definitions as they stand before hooks."""
+    def offers(self, specs: Sequence[ToolSpec], owners: Mapping[str, str]) -> None:
+        """Note the tools as they stand before hooks; `owners` names the plugin of each that is a plugin's."""
+        self._owners = dict(owners)
         for spec in specs:
             self._own[spec.name] = _definition(spec)
 

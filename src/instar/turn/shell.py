@@ -29,6 +29,7 @@ from instar.message import (
 )
 from instar.plugin import Invalid, PromptBody, ToolFailure
 from instar.session.instance import Instance
+from instar.session.sessions import place_in
 from instar.session.state import SessionState, now
 from instar.store import StoreError
 from instar.tool import bash
@@ -94,9 +95,7 @@ class PersonCommand:
     async def _begin(self) -> tuple[WithParts, ToolPart]:
         """Save the two messages, with the call as it runs."""
         user, sessions = self._user, self._instance.sessions
-        said = TextPart(
-            id=ids.new("prt"), session_id=user.session_id, message_id=user.id, text=SAID, synthetic=True
-        )
+        said = TextPart(text=SAID, synthetic=True, **place_in(user))
         user.time.created = max(user.time.created, self._live.next_time())
         await sessions.save_prompt(self._live, user, [said], self._live.attribute(user.id, self._origin))
         answer = Assistant(
@@ -115,11 +114,9 @@ class PersonCommand:
         )
         call_id = ids.new("tool")
         part = ToolPart(
-            id=ids.new("prt"),
-            session_id=user.session_id,
-            message_id=answer.id,
             call_id=call_id.replace("tool", "call", 1),
             tool=TOOL,
+            **place_in(answer),
             state=ToolRunning(input={"command": self._command}, time=Span(start=now())),
         )
         part = wire.as_stored(part)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -54,8 +54,8 @@ from instar.provider.protocol import (
 )
 from instar.session import changes
 from instar.session.instance import Instance
-from instar.session.sessions import Saving, message_updated
-from instar.session.state import SessionState, now
+from instar.session.sessions import Saving, message_updated, place_in
+from instar.session.state import now
 from instar.turn import calls, structured
 from instar.turn.context import Turn, TurnStopped, available, prepare
 from instar.turn.model_call import (
@@ -63,7 +63,6 @@ from instar.turn.model_call import (
     LimitForbids,
     ModelCall,
     announce,
-    forbidden,
     message_error,
     metered,
 )
@@ -86,9 +85,8 @@ class AnswerWriter:
     are the tool calls in the order asked; `finish` is set once the answer is whole.
     """
 
-    def __init__(self, instance: Instance, live: SessionState, holder: WithParts) -> None:
+    def __init__(self, instance: Instance, holder: WithParts) -> None:
         self._instance = instance
-        self._live = live
         self.holder = holder
         self._open: TextPart | ReasoningPart | None = None
         self._buffer: list[str] = []
@@ -106,7 +104,7 @@ class AnswerWriter:
     async def take(self, delta: Delta) -> None:
         """Write one delta. The first one opens the step: a call that fails before it leaves no parts."""
         if not self._written:
-            self._save(StepStartPart(**self._place()))
+            self._save(StepStartPart(**place_in(self.holder.info)))
         await self._write(delta)
 
     async def saved(self) -> None:
@@ -171,14 +169,18 @@ class AnswerWriter:
 
     async def _begin(self, kind: type[TextPart] | type[ReasoningPart]) -> None:
         await self.close()
-        self._open = kind(text="", time=Span(start=now()), **self._place())
+        self._open = kind(text="", time=Span(start=now()), **place_in(self.holder.info))
         self._save(self._open)
 
     async def _begin_call(self, start: ToolCallStart) -> None:
         await self.close()
         state = ToolPending(input={}, raw="")
         part = ToolPart(
-            call_id=start.call_id, tool=start.name, state=state, metadata=start.metadata, **self._place()
+            call_id=start.call_id,
+            tool=start.name,
+            state=state,
+            metadata=start.metadata,
+            **place_in(self.holder.info),
         )
         self._calls[start.index], self._arguments[start.index] = part, []
         self._save(part)
@@ -203,9 +205,6 @@ class AnswerWriter:
         self._written.append(part)
         self._saves.append(self._instance.sessions.save_part(self.holder, part))
 
-    def _place(self) -> dict[str, Any]:
-        return {"id": ids.new("prt"), "session_id": self._live.id, "message_id": self.holder.info.id}
-
 
 async def run(instance: Instance, turn: Turn) -> Outcome:
     """Make one step of a turn. Raises `asyncio.CancelledError` after an abort, with everything saved."""
@@ -217,7 +216,7 @@ async def run(instance: Instance, turn: Turn) -> Outcome:
 
 async def _run(instance: Instance, turn: Turn, meter: CallMeter) -> Outcome:
     holder = await begin(instance, turn)
-    writer = AnswerWriter(instance, turn.live, holder)
+    writer = AnswerWriter(instance, holder)
     try:
         prepared = await prepare(instance, turn)
         await stream(instance, turn, prepared.request, writer, meter)
@@ -332,13 +331,11 @@ async def end(instance: Instance, turn: Turn, holder: WithParts, finish: Finish)
     price = cost(finish.tokens, turn.model.cost) or 0.0
     files = await changes.after(instance, holder)
     part = StepFinishPart(
-        id=ids.new("prt"),
-        session_id=turn.live.id,
-        message_id=answer.id,
         reason=finish.reason,
         snapshot=files.snapshot,
         cost=price,
         tokens=finish.tokens,
+        **place_in(answer),
     )
     saving = Saving().part(holder, part)
     answer.finish, answer.cost, answer.tokens = finish.reason, price, finish.tokens
@@ -353,11 +350,6 @@ async def end(instance: Instance, turn: Turn, holder: WithParts, finish: Finish)
         seen = holder.copy()
         given = points.CompletedInput(session_id=turn.live.id, message=_answer(seen), parts=seen.parts)
         await instance.plugins.trigger(points.MESSAGE_COMPLETED, given, points.Empty())
-
-
-async def asked_limit(instance: Instance, turn: Turn, cause: str) -> ReachedLimit | None:
-    """Return the limit that forbids the turn's next model call, or None."""
-    return await forbidden(instance, call_for(turn, cause))
 
 
 def limited(instance: Instance, turn: Turn, reached: ReachedLimit) -> Outcome:
@@ -391,14 +383,7 @@ async def _note_retry(
     failure = message_error(error, turn.model.provider_id)
     if not isinstance(failure, APIError):
         failure = APIError(data=APIErrorData(message=str(error), is_retryable=True))
-    part = RetryPart(
-        id=ids.new("prt"),
-        session_id=turn.live.id,
-        message_id=holder.info.id,
-        attempt=attempt,
-        error=failure,
-        time=Created(created=now()),
-    )
+    part = RetryPart(attempt=attempt, error=failure, time=Created(created=now()), **place_in(holder.info))
     await instance.sessions.save_part(holder, part)
 
 
@@ -511,7 +496,7 @@ async def run_subtasks(instance: Instance, turn: Turn, parts: list[SubtaskPart])
     Raises `asyncio.CancelledError` after an abort, with everything saved.
     """
     holder = await begin(instance, turn)
-    writer = AnswerWriter(instance, turn.live, holder)
+    writer = AnswerWriter(instance, holder)
     try:
         asked = [_subtask_call(turn, holder, part) for part in parts]
         for call in asked:
@@ -531,10 +516,8 @@ def _subtask_call(turn: Turn, holder: WithParts, part: SubtaskPart) -> ToolPart:
     if part.command:
         given["command"] = part.command
     return ToolPart(
-        id=ids.new("prt"),
-        session_id=turn.live.id,
-        message_id=holder.info.id,
         call_id=part.call_id,
         tool=TASK_TOOL,
         state=ToolPending(input=given, raw=msgspec.json.encode(given).decode()),
+        **place_in(holder.info),
     )

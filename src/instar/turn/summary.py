@@ -36,6 +36,7 @@ from instar.provider.convert import result_text
 from instar.provider.protocol import Finish, ModelRequest, ProviderError, describe
 from instar.provider.resolve import NoModel, UnknownModel
 from instar.session.instance import Instance
+from instar.session.sessions import place_in
 from instar.turn import step
 from instar.turn.compaction import conversation, file_size, is_media, usable, waiting
 from instar.turn.context import Turn, finish_request
@@ -134,7 +135,7 @@ async def _summarise(
 ) -> WithParts | None:
     """Write the summary; None when it failed, or when a `problem` forbids it: the answer says why."""
     holder = await step.begin(instance, turn, summary=True)
-    writer = AnswerWriter(instance, turn.live, holder)
+    writer = AnswerWriter(instance, holder)
     try:
         if problem is not None:
             raise ProviderError(problem)
@@ -274,12 +275,10 @@ async def _repeat(instance: Instance, turn: Turn, message: WithParts) -> None:
 
 
 def _repeated(part: Part, user: User, *, stripped: bool) -> Part:
-    place = {"id": ids.new("prt"), "sessionID": user.session_id, "messageID": user.id}
     if stripped and isinstance(part, FilePart) and is_media(part):
         text = f"[{part.filename or 'A file'} ({part.mime}) was attached here; it did not fit the model's window]"
-        return TextPart(
-            id=place["id"], session_id=user.session_id, message_id=user.id, text=text, synthetic=True
-        )
+        return TextPart(text=text, synthetic=True, **place_in(user))
+    place = {"id": ids.new("prt"), "sessionID": user.session_id, "messageID": user.id}
     return decode_part({**part_to_plain(part), **place})
 
 
@@ -304,12 +303,7 @@ async def gather(
 async def request_for(instance: Instance, turn: Turn, task: SummaryTask, share: float) -> ModelRequest:
     """Return the request for a summary; its conversation takes `share` of what the window has room for."""
     model, agent = turn.model, turn.agent
-    part = TextPart(
-        id=ids.new("prt"),
-        session_id=turn.live.id,
-        message_id=turn.user.id,
-        text=_text(task, _conversation(instance, turn, task, share)),
-    )
+    part = TextPart(text=_text(task, _conversation(instance, turn, task, share)), **place_in(turn.user))
     request = ModelRequest(
         model=model,
         system=task.system,
