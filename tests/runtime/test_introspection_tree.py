@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from instar.plugin import Branch, Method, Value
-from instar.plugins.self import parameters
+from instar.plugins.self import bounds
 from instar.plugins.self.tree import SelfTree, TreeNode
 from instar.testing import Machine, RuntimeUnderTest, results
 
@@ -61,7 +61,7 @@ async def test_every_value_reads_as_its_kind_says_and_as_plain_data(house: Machi
                 value = await read(found, session)
                 json.dumps(value)
                 if value is not None:
-                    parameters.check(found.path, value, found.node.kind)
+                    bounds.check(found.path, value, found.node.kind)
                 if found.node.default is not None and found.node.kind and session == after:
                     default = found.node.default(session)
                     default = await default if inspect.isawaitable(default) else default

@@ -7,7 +7,7 @@ import pytest
 from tests.plugins.self.room import HELD, House, Room
 
 from instar.plugin import View
-from instar.plugins.self.parameters import RESTRICTED
+from instar.plugins.self.bounds import RESTRICTED
 from instar.plugins.self.tool import permissions
 from instar.wire.secret import Secret
 

@@ -4,7 +4,7 @@ import pytest
 from tests.plugins.self.room import House
 
 from instar.plugin import Branch, Method, Value, View
-from instar.plugins.self import parameters
+from instar.plugins.self import bounds
 from instar.plugins.self.messages import Refusal
 from instar.plugins.self.tree import SelfTree
 
@@ -75,8 +75,8 @@ def test_a_kind_is_checked_and_nothing_is_coerced(
     value: object, wanted: dict[str, object], why: str | None
 ) -> None:
     if why is None:
-        parameters.check("v", value, wanted)
+        bounds.check("v", value, wanted)
     else:
         with pytest.raises(Refusal) as refused:
-            parameters.check("v", value, wanted)
+            bounds.check("v", value, wanted)
         assert str(refused.value) == why

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from instar.plugin import Method, Value, secret
-from instar.plugins.self import limits, parameters
+from instar.plugins.self import bounds
 from instar.plugins.self.messages import SHOWN, Refusal, cut, quoted
 from instar.plugins.self.state import SelfSessions
 from instar.plugins.self.tree import SelfTree
@@ -53,7 +53,7 @@ class Access:
 
     async def raw(self, path: str, read: Callable[[str], Any], session_id: str) -> Any:
         """Return what a reader returns, unmasked, to be set again. Raises `Refusal`, also for a `Secret` in it."""
-        return await self._fetch(path, read, session_id, limits.detached)
+        return await self._fetch(path, read, session_id, bounds.detached)
 
     async def read(self, path: str, value: Value, session_id: str) -> Any:
         """Return a value with secrets masked. Raises `Refusal` with the sentence for the model."""
@@ -91,20 +91,20 @@ class Access:
         """Return what a reset sets. Raises `Refusal`."""
         assert value.default is not None
         given = await self.raw(path, value.default, session_id)
-        return parameters.default(path, given) if path in parameters.RESTRICTED else given
+        return bounds.default(path, given) if path in bounds.RESTRICTED else given
 
     def settable(self) -> dict[str, Value]:
         """Return the restricted parameters that are declared and can be set."""
         top = self.tree().top
         return {
             name: value
-            for name in parameters.RESTRICTED
+            for name in bounds.RESTRICTED
             if isinstance(value := top.get(name), Value) and value.write is not None
         }
 
     def shown(self, given: Any, name: str = "") -> Any:
         """Return plain data with secrets masked. Raises `Refusal`."""
-        return limits.shown(given, self._secrets(), name)
+        return bounds.shown(given, self._secrets(), name)
 
     def said(self, error: BaseException) -> str:
         """Return an exception's text with secrets masked; the type's name comes first unless it is a `ValueError`."""

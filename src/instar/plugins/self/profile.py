@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from instar.plugin import Method
-from instar.plugins.self import parameters, paths, state
+from instar.plugins.self import bounds, paths, state
 from instar.plugins.self.access import Access, TreeChange
 from instar.plugins.self.messages import Refusal, quoted
 from instar.plugins.self.state import SettingsSnapshot
@@ -73,9 +73,9 @@ def _checked(found: Any) -> SettingsSnapshot:
     if type(values) is not dict or type(held) is not dict:
         raise Refusal("`parameters` and `variables` are objects")
     for name, value in values.items():
-        if name not in parameters.RESTRICTED:
+        if name not in bounds.RESTRICTED:
             raise Refusal(f"{quoted(name)} is no parameter of a profile")
-        parameters.check_parameter(name, value)
+        bounds.check_parameter(name, value)
     return SettingsSnapshot(values, state.checked(held))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from instar.plugin import Hooks, PluginInput, Value, View, event, points, secret, wire
-from instar.plugins.self import parameters
+from instar.plugins.self import bounds
 from instar.plugins.self.access import Access, TreeChange, is_tighter
 from instar.plugins.self.messages import Refusal
 from instar.plugins.self.note import SessionNotes
@@ -35,9 +35,9 @@ def look(now: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[Repair]:
     found = []
     for name, value in now.items():
         try:
-            parameters.check_parameter(name, value)
+            bounds.check_parameter(name, value)
         except Refusal as why:
-            new = parameters.default(name, defaults.get(name))
+            new = bounds.default(name, defaults.get(name))
             found.append(Repair(name, value, new, _warning(str(why), name, defaults.get(name), new)))
     return found
 
@@ -45,7 +45,7 @@ def look(now: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[Repair]:
 def _warning(why: str, name: str, default: Any, new: Any) -> str:
     if new is None:
         return f"{why}; there is no value that it could be reset to"
-    if parameters.is_sound(name, default):
+    if bounds.is_sound(name, default):
         return f"{why}; it was reset to its default {new}"
     return f"{why}, and its default is out of range too; it was reset to {new}"
 
@@ -68,7 +68,7 @@ async def watch(access: Access, session_id: str) -> list[str]:
 async def _repairs(access: Access, session_id: str) -> list[Repair]:
     declared = access.settable()
     now = {name: await _raw(access, name, value.read, session_id) for name, value in declared.items()}
-    if all(parameters.is_sound(name, value) for name, value in now.items()):
+    if all(bounds.is_sound(name, value) for name, value in now.items()):
         return []
     defaults = {name: await _raw(access, name, value.default, session_id) for name, value in declared.items()}
     return look(now, defaults)

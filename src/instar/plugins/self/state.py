@@ -5,7 +5,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from instar.plugins.self import limits, parameters, paths
+from instar.plugins.self import bounds, paths
 from instar.plugins.self.messages import Refusal, quoted
 
 VARIABLES: Final = 64
@@ -48,7 +48,7 @@ class Variables:
             )
         if name not in self._held and len(self._held) >= VARIABLES:
             raise Refusal(f"_runtime_vars is full (max {VARIABLES} keys). Reset unused keys first.")
-        self._held[name] = limits.kept(value)
+        self._held[name] = bounds.kept(value)
 
     def delete(self, name: str) -> Any:
         """Forget a variable and return its value."""
@@ -102,7 +102,7 @@ def is_name(name: str) -> bool:
 def _usable(name: str, given: SettingsSnapshot) -> SettingsSnapshot:
     try:
         for parameter, value in given.values.items():
-            parameters.check_parameter(parameter, value)
+            bounds.check_parameter(parameter, value)
         held = checked(given.variables)
     except Refusal as why:
         raise Refusal(f"Error: snapshot {quoted(name)} cannot be used: {why}") from None

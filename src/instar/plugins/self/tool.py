@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from instar.plugin import Ask, Branch, Method, PermissionDenied, Tool, ToolContext, ToolResult, Value, wire
-from instar.plugins.self import limits, parameters, paths, profile
+from instar.plugins.self import bounds, paths, profile
 from instar.plugins.self.access import Access, TreeChange, is_tighter
 from instar.plugins.self.messages import (
     ANSWER,
@@ -102,7 +102,7 @@ def _first_line(description: str) -> str:
 async def _summary(call: SelfCall) -> str:
     top = call.access.tree().top
     lines = []
-    for name in parameters.RESTRICTED:
+    for name in bounds.RESTRICTED:
         if isinstance(declared := top.get(name), Value):
             lines.append(f"{name}: {value(await call.access.read(name, declared, call.session_id))}")
     if held := call.session.variables.all():
@@ -229,8 +229,8 @@ async def _set_value(call: SelfCall, found: TreeNode, node: Value) -> str:
 
 def _check(at: str, new: Any, node: Value) -> None:
     try:
-        parameters.check_parameter(at, new)
-        parameters.check(at, new, node.kind)
+        bounds.check_parameter(at, new)
+        bounds.check(at, new, node.kind)
     except Refusal as why:
         raise Refusal(f"Error: {why}") from None
 
@@ -238,7 +238,7 @@ def _check(at: str, new: Any, node: Value) -> None:
 def _replaced(whole: str, old: Any, rest: paths.Names, given: Any) -> Any:
     """Return a bounded copy of `old` with `given` under `rest`."""
     try:
-        return limits.kept(paths.replaced(old, rest, limits.kept(given)))
+        return bounds.kept(paths.replaced(old, rest, bounds.kept(given)))
     except KeyError as why:
         raise PathNotFound(whole, str(why.args[0])) from None
     except Refusal as why:
@@ -250,7 +250,7 @@ async def _set_variable(call: SelfCall, names: paths.Names, tree: SelfTree) -> s
     name, whole = names[0], ".".join(names)
     if len(names) > 1 and name not in variables:
         raise tree.unknown(names)
-    if name in parameters.RESTRICTED:
+    if name in bounds.RESTRICTED:
         # Kept as a variable it would look like the parameter, and change nothing.
         raise PathNotFound(whole, "nothing declares this parameter here")
     old = variables.get(name)
@@ -304,7 +304,7 @@ def _arguments(method: Method, args: Any) -> wire.Plain:
     """Return a detached copy of the arguments. Raises `Refusal` when they do not fit the method's parameters."""
     if args is not None and type(args) is not dict:
         raise Refusal(f"'args' must be dict, got {type(args).__name__}")
-    given: wire.Plain = limits.kept(args or {})
+    given: wire.Plain = bounds.kept(args or {})
     properties = method.parameters.get("properties", {})
     for name in method.parameters.get("required", ()):
         if name not in given:
@@ -313,7 +313,7 @@ def _arguments(method: Method, args: Any) -> wire.Plain:
         if name not in properties:
             takes = ", ".join(map(repr, properties)) or "no arguments"
             raise Refusal(f"unexpected argument {quoted(name)}; it takes {takes}")
-        parameters.check(name, argument, properties[name])
+        bounds.check(name, argument, properties[name])
     return given
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.plugins.self.room import House, cyclic, nothing
 
-from instar.plugins.self import limits
+from instar.plugins.self import bounds
 from instar.plugins.self.messages import Refusal
 
 
@@ -40,7 +40,7 @@ TOO_DEEP = "value nesting too deep (max 10 levels)"
     ids=lambda one: repr(one)[:30],
 )
 def test_a_value_at_the_edge_is_kept_as_a_copy(value: Any) -> None:
-    kept = limits.kept(value)
+    kept = bounds.kept(value)
     assert kept == value
     assert type(kept) is type(value)
     assert kept is not value or not isinstance(value, list | dict)
@@ -84,7 +84,7 @@ def test_a_value_at_the_edge_is_kept_as_a_copy(value: Any) -> None:
 )
 def test_what_is_beyond_the_edge_is_refused_with_the_reason(value: Any, why: str) -> None:
     with pytest.raises(Refusal) as refused:
-        limits.kept(value)
+        bounds.kept(value)
     assert str(refused.value) == why
 
 
@@ -105,7 +105,7 @@ class Wide(dict[str, Any]):
 @pytest.mark.parametrize("value", [Sly("x"), Wide(), [Sly("x")]])
 def test_a_value_is_of_json_s_own_types(value: Any) -> None:
     with pytest.raises(Refusal):
-        limits.kept(value)
+        bounds.kept(value)
 
 
 JSON = st.recursive(
@@ -118,7 +118,7 @@ JSON = st.recursive(
 @given(JSON)
 def test_whatever_is_kept_is_small_shallow_and_json(value: Any) -> None:
     try:
-        kept = limits.kept(value)
+        kept = bounds.kept(value)
     except Refusal:
         return
     assert weight(kept) <= 1024
