@@ -480,6 +480,17 @@ async def test_once_is_once_in_a_session_also_after_a_restart(house: Machine) ->
     assert len(seen(house)) == 2
 
 
+async def test_a_long_rule_that_was_changed_at_its_end_runs_once_more(house: Machine) -> None:
+    rule = {"type": "command", "command": f": {'x' * 300}; touch one", "once": True}
+    arm(house, {"UserPromptSubmit": rule})
+    door, session = await ran(house, ENDLESS)
+    await door.runtime.close()
+    arm(house, {"UserPromptSubmit": rule | {"command": f": {'x' * 300}; touch two"}})
+    await (await house.open()).ask(session, "more")
+    assert (house.folder / "one").exists()
+    assert (house.folder / "two").exists()
+
+
 @pytest.mark.slow
 async def test_an_async_rule_delays_nothing_and_ends_with_the_instance(house: Machine) -> None:
     arm(house, {"Stop": {"command": "echo $$ > pid; sleep 60", "async": True}})

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
@@ -164,9 +165,8 @@ class Runner:
 
 
 def hash_of(rule: HookRule) -> str:
-    """Return an identifier of a rule for sources without line numbers."""
-    text = repr((rule.matcher, rule.condition, rule.settings))
-    return text if len(text) <= 200 else f"{text[:200]}{len(text)}"
+    """Return a digest of what a rule says, for sources without line numbers."""
+    return sha256(repr((rule.matcher, rule.condition, rule.settings)).encode()).hexdigest()
 
 
 def _batches(met: Iterable[match.RuleMatch]) -> Iterable[list[match.RuleMatch]]:
