@@ -58,6 +58,7 @@ _READY: dict[bytes, tuple[dict[str, Any], int | None]] = {}
 """Policies that were read before they are needed, and the descriptors of their rules."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.syscall.restype = ctypes.c_long
+_LIBC.prctl.argtypes = (ctypes.c_int, *(ctypes.c_ulong,) * 4)
 
 
 def abi() -> int:
@@ -179,7 +180,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 def _drop(capabilities: Sequence[int]) -> None:
     """Take capabilities from root, for this process and for what it becomes. What this kernel lacks is not there."""
     for one in capabilities:
-        _LIBC.prctl(_DROP_BOUND, ctypes.c_ulong(one), *(ctypes.c_ulong(0) for _ in range(3)))
+        _LIBC.prctl(_DROP_BOUND, one, 0, 0, 0)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
     sets = (ctypes.c_uint32 * 6)()
     _check(_LIBC.capget(ctypes.byref(header), ctypes.byref(sets)), "capget")
@@ -192,8 +193,7 @@ def _drop(capabilities: Sequence[int]) -> None:
 
 def _filter(program: bytes) -> None:
     loaded = _Program(len(program) // 8, program)
-    pointer = ctypes.cast(ctypes.byref(loaded), ctypes.c_void_p)
-    _check(_LIBC.prctl(_SET_SECCOMP, ctypes.c_ulong(_FILTER), pointer, ctypes.c_ulong(0), 0), "seccomp")
+    _check(_LIBC.prctl(_SET_SECCOMP, _FILTER, ctypes.addressof(loaded), 0, 0), "seccomp")
 
 
 class _Program(ctypes.Structure):
@@ -249,10 +249,21 @@ def become(argv: list[str], env: dict[str, str]) -> tuple[int, int, int, bytes]:
     # Python ignores these two for itself; a program must find them as the kernel sets them.
     for signal in (13, 25):
         _LIBC.signal(ctypes.c_int(signal), ctypes.c_void_p(0))
-    try:
-        os.execvpe(argv[0], argv, env)  # noqa: S606 - the program is started as it is, on purpose
-    except (OSError, ValueError) as error:
-        return (getattr(error, "errno", errno.EINVAL), *_seen(argv[0]))
+    number = errno.ENOENT
+    for path in _found(argv[0], env):
+        try:
+            os.execve(path, argv, env)  # noqa: S606 - the program is started as it is, on purpose
+        except (OSError, ValueError) as error:
+            number = getattr(error, "errno", errno.EINVAL)
+    return (number, *_seen(argv[0]))
+
+
+def _found(name: str, env: dict[str, str]) -> list[str]:
+    """The files that `name` may mean. `os.execvpe` would encode the environment anew for each folder of PATH."""
+    if "/" in name:
+        return [name]
+    paths = [os.path.join(folder, name) for folder in env.get("PATH", os.defpath).split(":")]  # noqa: PTH118
+    return [path for path in paths if os.path.lexists(path)]
 
 
 def _stay(descriptor: int) -> None:
@@ -276,7 +287,7 @@ def _stay(descriptor: int) -> None:
 
 
 def _process_control(what: int, value: int) -> None:
-    _check(_LIBC.prctl(what, *(ctypes.c_ulong(given) for given in (value, 0, 0, 0))), "prctl")
+    _check(_LIBC.prctl(what, value, 0, 0, 0), "prctl")
 
 
 def _report(descriptor: int, text: str) -> None:
