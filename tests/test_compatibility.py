@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from instar.event import RENAMED, TYPES
+from instar.event import TYPES
+from instar.event.renamed import RENAMED
 from instar.plugin import points
 from instar.plugin.points import NOT_POINTS
 

@@ -7,7 +7,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from instar import event
-from instar.event import TYPES, Event, PartUpdated, decode, encode_properties, make, properties_to_plain
+from instar.client.request import decode_event as decode
+from instar.event import TYPES, Event, PartUpdated, make
 from instar.message import UnknownPart, decode_part
 from instar.wire import Wire
 
@@ -124,7 +125,7 @@ def test_every_event_is_opencodes_and_survives_a_round_trip(kind: str, propertie
     made = decode(plain)
     assert made.to_plain() == plain
     assert decode(made.to_plain()) == made
-    assert json.loads(encode_properties(made.properties)) == properties
+    assert json.loads(made.payload()) == properties
     assert made.session_id == properties.get("sessionID")
     if kind not in OWN:
         assert problems(DOCUMENT["events"][kind], made.to_plain()) == []
@@ -152,7 +153,7 @@ def test_a_sync_events_durable_form_is_opencodes(kind: str, properties: dict[str
         if name.startswith("SyncEvent")
         and one["properties"]["syncEvent"]["properties"]["type"]["enum"] == [f"{kind}.1"]
     ]
-    data = properties_to_plain(decode({"id": "evt_1", "type": kind, "properties": properties}).properties)
+    data = decode({"id": "evt_1", "type": kind, "properties": properties}).to_plain()["properties"]
     row = {"type": f"{kind}.1", "id": "evt_1", "seq": 1, "aggregateID": "ses_1", "data": data}
     assert problems(schema, {"type": "sync", "id": "evt_1", "syncEvent": row}) == []
 
@@ -166,7 +167,7 @@ def test_unknown_fields_of_an_event_of_its_message_and_of_its_part_survive() -> 
     ):
         made = decode({"id": "evt_1", "type": kind, "properties": properties})
         assert made.to_plain()["properties"] == properties
-        assert json.loads(encode_properties(made.properties)) == properties
+        assert json.loads(made.payload()) == properties
 
 
 def test_a_part_of_an_unknown_type_is_published_as_it_is() -> None:

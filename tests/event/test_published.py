@@ -13,7 +13,8 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
-from instar.event import RENAMED, TYPES, Event, EventType, Renamed
+from instar.event import TYPES, Event, EventType
+from instar.event.renamed import RENAMED, Renamed
 from instar.plugin import CommandBody
 from instar.runtime import Options, Runtime
 from instar.terminal import TerminalRequest

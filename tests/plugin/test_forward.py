@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from instar.client.request import decode_event as decode
 from instar.event import (
     AskedBy,
     Event,
@@ -16,7 +17,6 @@ from instar.event import (
     Retry,
     SessionIdle,
     SessionStatusChanged,
-    decode,
     make,
 )
 from instar.event.bus import Bus

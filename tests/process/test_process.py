@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import stat
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -13,7 +12,7 @@ import pytest
 from tests.running import lives
 from tests.waiting import SOON, quickest
 
-from instar.process import SPILL_LIMIT, Ending, ProcessError, Processes, Wrapped, child
+from instar.process import Ending, ProcessError, Processes, Wrapped, child
 
 
 @pytest.fixture
@@ -107,35 +106,6 @@ async def test_a_flood_is_kept_up_to_the_limit_and_counted(processes: Processes,
     output = await processes.run(flood, cwd=tmp_path, limit=1000)
     assert (len(output.stdout), len(output.stderr)) == (1000, 1000)
     assert (output.code, output.truncated, output.size) == (0, True, 3_000_000)
-    assert output.spilled is None
-
-
-async def test_output_above_the_limit_is_saved_whole_where_asked(
-    processes: Processes, tmp_path: Path
-) -> None:
-    spill = tmp_path / "rest"
-    output = await processes.run(["seq", "1", "100000"], cwd=tmp_path, limit=100, spill=spill)
-    assert output.spilled == spill
-    assert spill.read_text() == "".join(f"{n}\n" for n in range(1, 100001))
-    assert spill.read_bytes().startswith(output.stdout)
-    assert stat.S_IMODE(spill.stat().st_mode) == 0o600
-
-
-async def test_output_within_the_limit_makes_no_file(processes: Processes, tmp_path: Path) -> None:
-    output = await processes.run(["echo", "short"], cwd=tmp_path, limit=100, spill=tmp_path / "rest")
-    assert output.spilled is None
-    assert not (tmp_path / "rest").exists()
-
-
-async def test_a_spill_that_cannot_be_written_costs_the_file_and_not_the_run(
-    processes: Processes, tmp_path: Path
-) -> None:
-    output = await processes.run(["seq", "1", "9999"], cwd=tmp_path, limit=10, spill=tmp_path / "no" / "rest")
-    assert (output.code, output.truncated, output.spilled) == (0, True, None)
-
-
-def test_a_spill_file_has_an_end() -> None:
-    assert SPILL_LIMIT <= 100 << 20
 
 
 async def test_output_is_seen_as_it_comes(processes: Processes, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A person's home with a workspace, what is guarded in it, and children that are started as the model's are."""
 
 import asyncio
+import fcntl
 import hashlib
 import os
 import socket
@@ -17,6 +18,7 @@ from tests.waiting import SOON
 
 from instar.process import Output, Processes
 from instar.sandbox import Copy, Level, Limits, Sandbox, Shield, copy_of, find_level
+from instar.sandbox.place import remove
 
 KEY = "sk-this-is-the-key-4711"
 """What stands in hidden files and in the environment of the process outside."""
@@ -134,6 +136,43 @@ class Home:
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
+
+
+QUIET = Path(f"/var/tmp/instar-tests-{os.getuid()}")
+SLOTS = 32
+
+
+@pytest.fixture(scope="session")
+def quiet_folder() -> Iterator[Path]:
+    """A folder of this test process, with nobody who makes or removes files in the folders above it.
+
+    Landlock alone names the entries of each folder above a guarded path. A file that comes or goes there is a changed
+    confinement, for which another process is started, and in the temporary folder that never stops. So these folders
+    stay after the tests.
+    """
+    for number in range(SLOTS):
+        (QUIET / str(number)).mkdir(mode=0o700, parents=True, exist_ok=True)
+    for number in range(SLOTS):
+        held = os.open(QUIET / str(number), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(held)
+            continue
+        yield QUIET / str(number)
+        os.close(held)
+        return
+    pytest.fail(f"{SLOTS} test processes hold all folders of {QUIET}")
+
+
+@pytest.fixture
+def quiet_home(quiet_folder: Path) -> Iterator[Home]:
+    # An earlier process may have been killed.
+    for left in quiet_folder.iterdir():
+        remove(left)
+    made = Home(quiet_folder)
+    yield made
+    remove(made.path)
 
 
 @pytest.fixture

@@ -18,6 +18,13 @@ from instar.process import Output, ProcessError, Processes, fork_server
 from instar.process.confine import Confinement
 from instar.sandbox import Copy, Level, Sandbox, Shield
 
+
+@pytest.fixture
+def home(quiet_home: Home) -> Home:
+    """The home of these tests: they compare processes that a changed confinement would replace."""
+    return quiet_home
+
+
 ELSEWHERE = 99
 BY = f'read name < /proc/$PPID/comm; test "$name" = instar-launcher || exit {ELSEWHERE}; '
 """Goes on only in what a launcher started."""

@@ -15,6 +15,13 @@ from instar.process import Output, Processes
 from instar.process.confine import Confinement
 from instar.sandbox import Copy, Level, Sandbox
 
+
+@pytest.fixture
+def home(quiet_home: Home) -> Home:
+    """The home of these tests: they compare processes that a changed confinement would replace."""
+    return quiet_home
+
+
 PYTHON = os.path.realpath(sys.executable)
 PARENT = "parent = int(open('/proc/self/stat').read().rsplit(')', 1)[1].split()[1])\n"
 """The process that a script was forked from, without a word by which it would be started plainly."""

@@ -14,8 +14,7 @@ from instar.process import Processes
 from instar.server.connection import ABORT
 from instar.server.routes import pty as shown
 from instar.server.routes.pty import converse
-from instar.terminal import Scrollback, Terminal
-from instar.terminal.terminal import described
+from instar.terminal import Scrollback, Terminal, described
 
 UPGRADE = (
     b"GET /socket HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"

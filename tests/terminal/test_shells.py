@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from instar.terminal.terminals import login, preferred, shells
+from instar.terminal import login, preferred, shells
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ from instar.plugin import Invalid, NotFound
 from instar.process import Processes
 from instar.runtime import Runtime
 from instar.runtime.plugin_context import Options
-from instar.terminal import Full, Terminal, TerminalRequest, terminals
-from instar.terminal.terminal import described
+from instar.terminal import Full, Terminal, TerminalRequest, described
 from instar.testing import Machine
 
 pytest_plugins = ["tests.turn"]
@@ -28,7 +27,7 @@ async def runtime(house: Machine):
 
 @pytest.mark.slow
 async def test_only_so_many_programs_run_at_once(runtime, monkeypatch):
-    monkeypatch.setattr(terminals, "MOST", 2)
+    monkeypatch.setattr("instar.terminal.MOST", 2)
     made = await asyncio.gather(*(runtime.terminals.create(READS) for _ in range(3)), return_exceptions=True)
     assert [type(one) for one in made].count(Invalid) == 1
     await runtime.terminals.remove(runtime.terminals.list()[0].id)
@@ -38,7 +37,7 @@ async def test_only_so_many_programs_run_at_once(runtime, monkeypatch):
 
 @pytest.mark.slow
 async def test_of_those_that_have_exited_the_newest_are_listed(runtime, monkeypatch):
-    monkeypatch.setattr(terminals, "KEPT", 2)
+    monkeypatch.setattr("instar.terminal.KEPT", 2)
     open_one = await runtime.terminals.create(READS, lasting=True)
     made = []
     for _ in range(4):
@@ -97,8 +96,8 @@ async def test_what_is_typed_waits_for_the_program_up_to_a_bound(tmp_path: Path)
 async def test_what_was_printed_before_the_exit_is_read_also_when_there_was_no_time_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("instar.terminal.terminal._REST", 0)
-    monkeypatch.setattr("instar.terminal.terminal._AT_ONCE", 8)
+    monkeypatch.setattr("instar.terminal._REST", 0)
+    monkeypatch.setattr("instar.terminal._AT_ONCE", 8)
     processes, exited = Processes(), asyncio.Event()
     terminal = Terminal(described("pty_1", "", "sh", ["-c", "printf %2000s end"], tmp_path), lasting=True)
     await terminal.start(processes, dict(os.environ), lambda one: exited.set())

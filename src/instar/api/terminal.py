@@ -4,8 +4,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from instar.event import TuiCommandExecute, TuiPromptAppend, TuiSessionSelect, TuiToastShow
-from instar.event.project import Variant
+from instar.event import TuiCommandExecute, TuiPromptAppend, TuiSessionSelect, TuiToastShow, Variant
 from instar.wire import Wire
 
 PtyID = Annotated[str, msgspec.Meta(pattern="^pty")]

@@ -8,9 +8,8 @@ import msgspec
 
 from instar import wire
 from instar.api.session import Busy, Invalid, NotFound
-from instar.event import Event
-from instar.event import decode as decode_event
-from instar.message import WithParts, decode_with_parts
+from instar.event import TYPES, Event, OfSession, PartUpdated
+from instar.message import WithParts, decode_part, decode_with_parts
 from instar.wire import Plain
 
 
@@ -133,3 +132,27 @@ def _part(part: str) -> str:
 
 def _text(value: Any) -> str:
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def decode_event(data: Plain) -> Event:
+    """Decode an event's wire form, as another process published it.
+
+    Raises `msgspec.ValidationError` when the type is not declared or the properties are malformed.
+    """
+    declared = TYPES.get(str(data.get("type")))
+    properties = data.get("properties")
+    if declared is None or not isinstance(properties, dict) or not isinstance(data.get("id"), str):
+        raise msgspec.ValidationError(f"Not an event of a known type: {str(data)[:200]}")
+    if declared.properties is not PartUpdated:
+        return Event(data["id"], declared.name, wire.decode(properties, declared.properties))
+    shell = wire.decode(properties, _PartUpdatedShell)
+    made = PartUpdated(session_id=shell.session_id, part=decode_part(shell.part), time=shell.time)
+    made.__dict__.update(shell.__dict__)
+    return Event(data["id"], declared.name, made)
+
+
+class _PartUpdatedShell(OfSession):
+    """`PartUpdated` before its part is decoded, since msgspec cannot choose an unknown type."""
+
+    part: Plain
+    time: int

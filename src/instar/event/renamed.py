@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from instar.event.conversation import OfSession, PermissionAsked, PermissionReplied
-from instar.event.kind import Event
+from instar.event import Event, OfSession, PermissionAsked, PermissionReplied
 from instar.wire import Plain, Wire, ids
 
 

@@ -8,7 +8,7 @@ May import `wire`, `message` and `event`. Begin with `processes.py`; `child.py` 
 children by forking, `confine.py` is the contract with `sandbox`.
 """
 
-from instar.process.child import DRAIN, GRACE, MIB, SPILL_LIMIT, Feed, whole
+from instar.process.child import DRAIN, GRACE, MIB, Feed, whole
 from instar.process.confine import Confinement, Ending, Wrapped
 from instar.process.output import Output, ProcessError
 from instar.process.processes import Processes
@@ -17,7 +17,6 @@ __all__ = [
     "DRAIN",
     "GRACE",
     "MIB",
-    "SPILL_LIMIT",
     "Confinement",
     "Ending",
     "Feed",

@@ -12,7 +12,7 @@ import time
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Protocol, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar
 
 from instar.process.output import Output, ProcessError, Seen, reason
 
@@ -28,35 +28,20 @@ DRAIN: Final = 0.2
 _SWEEPS: Final = 5
 
 MIB: Final = 1 << 20
-SPILL_LIMIT: Final = 100 * MIB
-"""Bytes that a spill file holds at most: a child that never stops must not fill the disk."""
 
 VARIABLE: Final = "INSTAR_RUN"
 """The variable of the mark. Runs inside runs are joined by a colon, the outer one first."""
 _PROC: Final = Path("/proc")
 
 
-class ChildTransport(Protocol):
-    """A started child, as asyncio's transport of a subprocess and a warm interpreter's call both are."""
-
-    def get_pid(self) -> int:
-        """Return its process id, which is also its group's."""
-
-    def get_returncode(self) -> int | None:
-        """Return its exit code, the negative number of a signal, or None while it runs."""
-
-    def close(self) -> None:
-        """Let go of its descriptors."""
-
-
-Launch = Callable[["Child"], Awaitable[ChildTransport]]
+Launch = Callable[["Child"], Awaitable[asyncio.SubprocessTransport]]
 """Starts a program whose output and end the child is told of. Raises `ProcessError`."""
 
 
 def plainly(argv: Sequence[str], stdin: Feed, merge: bool, **where: Any) -> Launch:
     """Return the launch of a fresh process; `where` is what `subprocess.Popen` takes: `cwd`, `env`, `pass_fds`."""
 
-    async def launch(child: "Child") -> ChildTransport:
+    async def launch(child: "Child") -> asyncio.SubprocessTransport:
         try:
             transport, _ = await asyncio.get_running_loop().subprocess_exec(
                 lambda: child,
@@ -94,7 +79,7 @@ class Child(asyncio.SubprocessProtocol):
         self._exited, self._drained, self._lost = (loop.create_future() for _ in range(3))
         self._starting: asyncio.Future[None] | None = None
         self._ending: asyncio.Future[None] | None = None
-        self._transport: ChildTransport | None = None
+        self._transport: asyncio.SubprocessTransport | None = None
         self._ended = 0.0
 
     def start(self, launch: Launch, merge: bool) -> asyncio.Future[None]:
@@ -140,7 +125,6 @@ class Child(asyncio.SubprocessProtocol):
             truncated=out.truncated or err.truncated,
             duration=(self._ended or time.monotonic()) - started,
             size=out.size,
-            spilled=out.spilled,
         )
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
@@ -180,8 +164,6 @@ class Child(asyncio.SubprocessProtocol):
             self._sweep(self._transport.get_pid())
             self._transport.close()
             await asyncio.wait([self._lost], timeout=GRACE)
-        for kept in self._streams.values():
-            kept.close()
 
     async def _end_group(self, group: int) -> None:
         if self._exited.done():
@@ -226,7 +208,7 @@ async def whole(work: asyncio.Future[T]) -> T:
     raise cancelled
 
 
-class ForkedProcess:
+class ForkedProcess(asyncio.SubprocessTransport):
     """A transport of one call; `over` is called once when the child lets go of it.
 
     `failed` says why a program did not start although its process had begun: the error's number and what was seen of
@@ -234,6 +216,7 @@ class ForkedProcess:
     """
 
     def __init__(self, child: Child, number: int, over: Callable[["ForkedProcess"], None]) -> None:
+        super().__init__()
         self.number = number
         self.failed: tuple[int, Seen] | None = None
         self.begun: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
@@ -365,15 +348,12 @@ class _Pipe(asyncio.Protocol):
 
 
 class Capture:
-    """The first `limit` bytes of a stream; all of it in a file once there are more, if there is a path."""
+    """The first `limit` bytes of a stream."""
 
-    def __init__(self, limit: int, spill: Path | None = None) -> None:
+    def __init__(self, limit: int) -> None:
         self.head = bytearray()
         self.size = 0
-        self.spilled: Path | None = None
         self._limit = limit
-        self._spill = spill
-        self._file: BinaryIO | None = None
 
     @property
     def truncated(self) -> bool:
@@ -382,34 +362,8 @@ class Capture:
 
     def add(self, data: bytes) -> None:
         """Take the next bytes."""
-        room = self._limit - len(self.head)
-        rest = data[room:] if room > 0 else data
-        if room > 0:
-            self.head += data[:room]
-        if rest and self._spill is not None:
-            self._save(rest)
+        self.head += data[: self._limit - len(self.head)]
         self.size += len(data)
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def _save(self, rest: bytes) -> None:
-        # A full disk costs the saved rest, not the command: its kept head and exit code still count.
-        assert self._spill is not None
-        try:
-            if self._file is None:
-                self._file = os.fdopen(
-                    os.open(self._spill, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
-                )
-                self._file.write(self.head)
-                self.spilled = self._spill
-            self._file.write(rest[: max(0, SPILL_LIMIT - self._file.tell())])
-        except OSError:
-            self._spill = self.spilled = None
-            self.close()
 
 
 def send(group: int, signal: int) -> bool:

@@ -14,8 +14,7 @@ class Output(msgspec.Struct, frozen=True):
 
     `code` is its exit code (None when a signal ended it), `signal` that signal. `stdout` and `stderr`
     are the first `limit` bytes of each stream; `truncated` says that one of them printed more, `size` how
-    many bytes stdout printed in all, `spilled` the file that holds the whole of it. `duration` is in
-    seconds by the monotonic clock.
+    many bytes stdout printed in all. `duration` is in seconds by the monotonic clock.
     """
 
     code: int | None
@@ -26,7 +25,6 @@ class Output(msgspec.Struct, frozen=True):
     truncated: bool
     duration: float
     size: int = 0
-    spilled: Path | None = None
 
 
 class ProcessError(Exception):

@@ -6,23 +6,23 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from instar.process.child import (
     GRACE,
     MIB,
     Capture,
     Child,
-    ChildTransport,
     Feed,
     ForkedProcess,
-    Launch,
     marked,
     plainly,
     whole,
 )
 from instar.process.confine import Confinement, Ending, Policy, Wrapped
-from instar.process.fork_server import ForkServers
+from instar.process.fork_server import ForkServer, ForkServers
 from instar.process.output import Output, ProcessError, program, told
 
 log = logging.getLogger("instar.process")
@@ -53,7 +53,6 @@ class Processes:
         stdin: Feed = b"",
         timeout: float | None = None,
         limit: int = MIB,
-        spill: Path | None = None,
         merge: bool = False,
         on_output: Callable[[bytes], None] | None = None,
         confine: Confinement | None = None,
@@ -63,8 +62,7 @@ class Processes:
 
         `env` is the whole environment (None: this process's own); the run's mark is added to it. `stdin` is
         written while output is read, or read from; else it is empty. After `timeout` seconds the group is ended and
-        `timed_out` set. Of each stream the first `limit` bytes are kept, the rest is read and dropped; with
-        `spill` the whole stdout (up to `SPILL_LIMIT`) goes to that file once it exceeds `limit`. `merge` sends
+        `timed_out` set. Of each stream the first `limit` bytes are kept, the rest is read and dropped. `merge` sends
         stderr into stdout. `on_output` sees each chunk of stdout as it comes; what it raises ends the
         child and is raised here. `confine` says what it may reach. `warm`: a Python script given bytes to read may
         be run by an interpreter that has already started, behind the same confinement. Cancelling ends the group,
@@ -77,14 +75,14 @@ class Processes:
         if not argv:
             raise ProcessError("cannot start a command of no words: name a program")
         mark = self._mark()
-        child = Child(Capture(limit, spill), Capture(limit), on_output, mark)
-        start = _Start(argv, cwd, marked(env, mark), stdin, merge, confine)
+        child = Child(Capture(limit), Capture(limit), on_output, mark)
+        start = _Start(self._fork_servers, argv, cwd, marked(env, mark), stdin, merge, confine, warm)
         self._children.add(child)
         started = time.monotonic()
         guarding: asyncio.TimerHandle | None = None
         ending = Ending()
         try:
-            await whole(child.start(start.launch(self._fork_servers, scripts=warm), merge))
+            await whole(child.start(start.launch, merge))
             guarding = self._guard.soon(child)  # not before: one that is slow to start would be passed over
             timed_out = not await child.exit(timeout)
             ending = start.wrapped.ending()
@@ -113,69 +111,58 @@ class Processes:
         return f"{self._token}.{self._runs}."
 
 
-class _Start:
-    """How one program is started: warm where that is asked for and possible, else plainly."""
+class _Start(msgspec.Struct):
+    """How one program is started: with `warm` by a warm interpreter where that is possible, else plainly."""
 
-    def __init__(
-        self,
-        argv: Sequence[str],
-        cwd: Path,
-        env: Mapping[str, str],
-        stdin: Feed,
-        merge: bool,
-        confine: Confinement | None,
-    ) -> None:
-        self.wrapped = Wrapped(argv, env)
-        self._argv, self._cwd, self._env = argv, cwd, env
-        self._stdin, self._merge, self._confine = stdin, merge, confine
+    servers: ForkServers
+    argv: Sequence[str]
+    cwd: Path
+    env: Mapping[str, str]
+    stdin: Feed
+    merge: bool
+    confine: Confinement | None
+    warm: bool
+    wrapped: Wrapped = Wrapped((), {})
 
-    def launch(self, servers: ForkServers, *, scripts: bool) -> Launch:
-        """Return the launch; `scripts`: a warm interpreter may run it."""
+    async def launch(self, child: Child) -> asyncio.SubprocessTransport:
+        """Start it."""
+        return await self._warmly(child) or await self._launched(child) or await self._plainly(child)
 
-        async def launch(child: Child) -> ChildTransport:
-            found = await self._warmly(servers, child) if scripts else None
-            return found or await self._launched(servers, child) or await self._plainly(child)
-
-        return launch
-
-    async def _plainly(self, child: Child) -> ChildTransport:
-        if self._confine is not None:
-            self.wrapped = self._confine.wrap(self._argv, self._cwd, self._env)
+    async def _plainly(self, child: Child) -> asyncio.SubprocessTransport:
+        confined = self.confine and self.confine.wrap(self.argv, self.cwd, self.env)
+        self.wrapped = confined or Wrapped(self.argv, self.env)
         argv, env, pass_fds, *_ = self.wrapped
-        return await plainly(argv, self._stdin, self._merge, cwd=self._cwd, env=env, pass_fds=pass_fds)(child)
+        return await plainly(argv, self.stdin, self.merge, cwd=self.cwd, env=env, pass_fds=pass_fds)(child)
 
-    async def _launched(self, servers: ForkServers, child: Child) -> ChildTransport | None:
-        found = None if self._confine is None else await servers.launcher(self._env, self._confine)
-        if found is None:
-            return None
-        launcher, policy = found
-        call = await launcher.launch(child, self._request(policy), self._stdin, self._merge)
+    async def _launched(self, child: Child) -> ForkedProcess | None:
+        found = self.confine and await self.servers.launcher(self.env, self.confine)
+        call = await self._forked(child, *found) if found else None
         if call is not None:
-            self.wrapped = self.wrapped._replace(ending=lambda: self._ending(call))
+            self.wrapped = Wrapped((), {}, ending=lambda: self._ending(call))
         return call
 
-    def _request(self, policy: Policy | None) -> dict[str, Any]:
-        """Return the request to a fork server."""
-        return {
-            "argv": list(self._argv),
-            "env": list(self._env.items()),
-            "cwd": str(self._cwd),
-            "policy": policy.data if policy else b"",
-            "applies": policy.applies if policy and policy.data else "",
-        }
-
     def _ending(self, call: ForkedProcess) -> Ending:
-        return Ending() if call.failed is None else Ending(failure=told(self._argv, *call.failed))
+        return Ending() if call.failed is None else Ending(failure=told(self.argv, *call.failed))
 
-    async def _warmly(self, servers: ForkServers, child: Child) -> ChildTransport | None:
+    async def _warmly(self, child: Child) -> ForkedProcess | None:
         # Without bytes its standard input would not be a pipe, which a script can see.
-        if not isinstance(self._stdin, bytes) or not self._stdin:
+        if not self.warm or not isinstance(self.stdin, bytes) or not self.stdin:
             return None
-        interpreter = servers.ready(self._argv, self._cwd, self._env, self._confine)
+        interpreter = self.servers.ready(self.argv, self.cwd, self.env, self.confine)
         if interpreter is None:
             return None
-        policy = None if interpreter.shared is None else interpreter.shared.policy()
-        return await interpreter.launch(child, self._request(policy), self._stdin, self._merge)
+        policy = interpreter.shared.policy() if interpreter.shared else Policy(b"", "")
+        return await self._forked(child, interpreter, policy)
+
+    async def _forked(self, child: Child, server: ForkServer, policy: Policy) -> ForkedProcess | None:
+        request = {
+            "argv": list(self.argv),
+            "env": list(self.env.items()),
+            "cwd": str(self.cwd),
+            "policy": policy.data,
+            "applies": policy.applies if policy.data else "",
+        }
+        return await server.launch(child, request, self.stdin, self.merge)
 
 
 class OrphanGuard:
@@ -194,7 +181,7 @@ class OrphanGuard:
         self._refused = False
 
     def soon(self, child: Child) -> asyncio.TimerHandle:
-        """OrphanGuard `child` if it still runs in a moment; cancel what is returned when it is over."""
+        """Guard `child` if it still runs in a moment; cancel what is returned when it is over."""
         return asyncio.get_running_loop().call_later(SOON, self._take, child)
 
     def over(self, child: Child) -> None:

@@ -22,6 +22,7 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from instar import wire
 from instar.event import (
     TYPES,
     Event,
@@ -30,7 +31,6 @@ from instar.event import (
     ServerConnected,
     ServerHeartbeat,
     ServerInstanceDisposed,
-    encode_properties,
     make,
 )
 from instar.runtime import Runtime
@@ -93,7 +93,7 @@ class Published(msgspec.Struct, frozen=True, gc=False):
         cls, event: Event, directory: str | None = None, project_id: str = "", *, reread: bool = False
     ) -> "Published":
         """Return an event as it stands now, published in a directory."""
-        properties, declared = event.properties, event.declared
+        properties, declared = event.properties, TYPES[event.type]
         where = (directory, project_id, event.session_id)
         number = (event.seq, declared.version or 1)
         delta = properties if isinstance(properties, PartDelta) else None
@@ -221,7 +221,7 @@ class Reader:
         pieces = [one.delta.delta for one in (first, *self._joined) if one.delta is not None]
         assert last.delta is not None
         whole = msgspec.structs.replace(last.delta, delta="".join(pieces))
-        self._queue[-1] = msgspec.structs.replace(last, delta=whole, payload=encode_properties(whole))
+        self._queue[-1] = msgspec.structs.replace(last, delta=whole, payload=wire.encode(whole))
         self._joined.clear()
 
 

@@ -13,6 +13,7 @@ import msgspec
 from instar import event as events
 from instar import wire
 from instar.api.session import Invalid, NotFound, PromptBody
+from instar.client.request import decode_event
 from instar.event import Event
 from instar.event.bus import Bus
 from instar.message import Assistant, CompactionPart, ToolError, ToolPart, User, WithParts
@@ -53,7 +54,7 @@ class DerivedHooks:
     def hear(self, said: wire.Plain) -> None:
         """Take an event; one of a type that instar does not know is passed over."""
         try:
-            happened = events.decode(said)
+            happened = decode_event(said)
         except (msgspec.ValidationError, TypeError, KeyError):
             return
         self._bus.publish(happened)
