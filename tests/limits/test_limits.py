@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from instar.api.stats import Sum
 from instar.limits.budget import (
     DAY,
     CallLimits,
@@ -23,7 +24,7 @@ from instar.limits.budget import (
 )
 from instar.message import CacheTokens, Origin, Tokens
 from instar.provider.protocol import Model, ModelCost, ModelLimit
-from instar.store import Share, Sum
+from instar.store import Share
 
 TOKENS = Tokens(input=1000, output=100, reasoning=50, cache=CacheTokens(read=4000, write=200))
 

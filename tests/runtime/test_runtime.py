@@ -10,7 +10,6 @@ import pytest
 from instar.event import FileEdited, SessionIdle, make
 from instar.plugin import PromptBody
 from instar.store import StoreError
-from instar.store.sqlite import SqliteStore
 from instar.testing import TIMEOUT, Machine, said
 from instar.wire.document import DocumentError
 
@@ -160,7 +159,6 @@ async def test_what_is_being_saved_while_a_runtime_closes_is_told_before_its_end
         reached.set()
         opened.wait(TIMEOUT)
 
-    assert isinstance(store, SqliteStore)
     store._writer.submit(hold)
     await asyncio.to_thread(reached.wait)
     store.commit([], [make(SessionIdle(session_id="ses_1"))])

@@ -24,7 +24,7 @@ from instar.message import (
     User,
 )
 from instar.store import PutMessage, PutProject, PutSession
-from instar.store.sqlite import SqliteStore, open_store
+from instar.store.sqlite import Store, open_store
 from instar.wire import ids
 
 
@@ -100,7 +100,7 @@ def published() -> list[Event]:
 
 
 @pytest.fixture
-async def store(path: Path, published: list[Event]) -> AsyncIterator[SqliteStore]:
+async def store(path: Path, published: list[Event]) -> AsyncIterator[Store]:
     """An open store with the project that sessions outside a repository belong to."""
     opened = await open_store(path, published.append)
     await opened.commit([PutProject("global", "/", None, 1)])
@@ -109,7 +109,7 @@ async def store(path: Path, published: list[Event]) -> AsyncIterator[SqliteStore
 
 
 @pytest.fixture
-async def talk(store: SqliteStore, make: Make) -> tuple[Session, User]:
+async def talk(store: Store, make: Make) -> tuple[Session, User]:
     """A session with one message of a person."""
     session = make.session()
     user = make.user(session.id)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from instar.api.stats import Sum
 from instar.message import CacheTokens, Origin, Tokens
 from instar.store import (
     DropSession,
@@ -16,7 +17,6 @@ from instar.store import (
     PutOrigin,
     PutUsage,
     Share,
-    Sum,
     Usage,
 )
 from instar.store.migrate import migrations, prepare

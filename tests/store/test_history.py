@@ -8,24 +8,22 @@ from instar import event
 from instar.event import Event, SessionUpdated
 from instar.message import Session
 from instar.store import DropSession, PutSession
-from instar.store.sqlite import SqliteStore
+from instar.store.sqlite import Store
 from instar.wire import ids
 
 
-async def update(store: SqliteStore, session: Session) -> Event:
+async def update(store: Store, session: Session) -> Event:
     """Publish a durable event of a session."""
     updated = event.make(SessionUpdated(session_id=session.id, info=session))
     await store.commit([PutSession(session)], [updated])
     return updated
 
 
-async def ids_after(store: SqliteStore, last: str | int, directory: str | None = None) -> list[str]:
+async def ids_after(store: Store, last: str | int, directory: str | None = None) -> list[str]:
     return [one.event_id for one in await store.events_after(last, directory)]
 
 
-async def test_events_of_all_sessions_come_in_the_order_of_their_commits(
-    store: SqliteStore, make: Any
-) -> None:
+async def test_events_of_all_sessions_come_in_the_order_of_their_commits(store: Store, make: Any) -> None:
     one, other = make.session(directory="/one"), make.session(directory="/other")
     told = [await update(store, session) for session in (one, other, one, other, one)]
     found = await store.events_after(0)
@@ -40,7 +38,7 @@ async def test_events_of_all_sessions_come_in_the_order_of_their_commits(
     assert [one.event_id for one in await store.events_after(0, None, 2)] == [one.id for one in told[:2]]
 
 
-async def test_an_event_that_is_not_stored_stands_for_its_time(store: SqliteStore, make: Any) -> None:
+async def test_an_event_that_is_not_stored_stands_for_its_time(store: Store, make: Any) -> None:
     session = make.session()
     before = ids.new("evt")
     first = await update(store, session)
@@ -51,9 +49,7 @@ async def test_an_event_that_is_not_stored_stands_for_its_time(store: SqliteStor
     assert await ids_after(store, ids.new("evt")) == []
 
 
-async def test_an_event_made_before_but_stored_after_another_is_not_missed(
-    store: SqliteStore, make: Any
-) -> None:
+async def test_an_event_made_before_but_stored_after_another_is_not_missed(store: Store, make: Any) -> None:
     session = make.session()
     early = event.make(SessionUpdated(session_id=session.id, info=session))
     between = ids.new("evt")
@@ -63,9 +59,7 @@ async def test_an_event_made_before_but_stored_after_another_is_not_missed(
     assert await ids_after(store, between) == [late.id, early.id]
 
 
-async def test_of_a_session_that_is_gone_nothing_is_told_and_of_others_all(
-    store: SqliteStore, make: Any
-) -> None:
+async def test_of_a_session_that_is_gone_nothing_is_told_and_of_others_all(store: Store, make: Any) -> None:
     gone, stays = make.session(), make.session()
     first = await update(store, gone)
     kept = await update(store, stays)
@@ -74,7 +68,7 @@ async def test_of_a_session_that_is_gone_nothing_is_told_and_of_others_all(
 
 
 async def test_what_another_program_wrote_over_several_lines_is_one_line(
-    store: SqliteStore, make: Any, path: Path
+    store: Store, make: Any, path: Path
 ) -> None:
     told = await update(store, make.session())
     with sqlite3.connect(path) as other:

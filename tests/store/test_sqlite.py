@@ -54,11 +54,10 @@ from instar.store import (
     PutSession,
     PutUsage,
     PutValue,
-    Store,
     StoreError,
     Usage,
 )
-from instar.store.sqlite import SqliteStore, open_store
+from instar.store.sqlite import Store, open_store
 from instar.store.writer import Near
 from instar.wire import ids
 
@@ -66,13 +65,7 @@ Talk = tuple[Session, User]
 Sql = Callable[..., list[tuple[Any, ...]]]
 
 
-def test_the_sqlite_store_is_a_store(store: SqliteStore) -> None:
-    held: Store = store  # checked by mypy
-    for name in vars(Store):
-        assert name.startswith("_") or callable(getattr(held, name))
-
-
-async def test_what_was_put_comes_back(store: SqliteStore, talk: Talk, make: Any) -> None:
+async def test_what_was_put_comes_back(store: Store, talk: Talk, make: Any) -> None:
     session, user = talk
     parts = [make.text(user, "a"), make.tool(user), make.text(user, "b")]
     await store.commit([PutPart(part) for part in reversed(parts)])
@@ -80,7 +73,7 @@ async def test_what_was_put_comes_back(store: SqliteStore, talk: Talk, make: Any
     assert await store.messages(session.id) == [WithParts(info=user, parts=parts)]
 
 
-async def test_what_is_not_there_is_none_or_empty(store: SqliteStore) -> None:
+async def test_what_is_not_there_is_none_or_empty(store: Store) -> None:
     assert await store.session("ses_none") is None
     assert await store.messages("ses_none") == []
     assert await store.sessions() == []
@@ -93,7 +86,7 @@ async def test_what_is_not_there_is_none_or_empty(store: SqliteStore) -> None:
     assert await store.usage() == []
 
 
-async def test_a_reopened_store_has_everything(store: SqliteStore, talk: Talk, make: Any, path: Path) -> None:
+async def test_a_reopened_store_has_everything(store: Store, talk: Talk, make: Any, path: Path) -> None:
     session, user = talk
     part = decode_part(
         {"id": "prt_1", "sessionID": session.id, "messageID": user.id, "type": "hologram", "z": [1]}
@@ -110,7 +103,7 @@ async def test_a_reopened_store_has_everything(store: SqliteStore, talk: Talk, m
     await again.close()
 
 
-async def test_messages_come_oldest_first_and_a_limit_keeps_the_newest(store: SqliteStore, make: Any) -> None:
+async def test_messages_come_oldest_first_and_a_limit_keeps_the_newest(store: Store, make: Any) -> None:
     session, other = make.session(), make.session()
     users = [make.user(session.id, created=created) for created in (5, 3, 3, 9)]
     stray = make.user(other.id, created=4)
@@ -126,9 +119,7 @@ async def test_messages_come_oldest_first_and_a_limit_keeps_the_newest(store: Sq
         assert all([part.message_id for part in one.parts] == [one.info.id] for one in found)
 
 
-async def test_a_text_part_is_put_again_and_again_as_it_grows(
-    store: SqliteStore, talk: Talk, make: Any
-) -> None:
+async def test_a_text_part_is_put_again_and_again_as_it_grows(store: Store, talk: Talk, make: Any) -> None:
     session, user = talk
     part = make.text(user, "")
     for piece in "grow":
@@ -137,7 +128,7 @@ async def test_a_text_part_is_put_again_and_again_as_it_grows(
     assert [one.parts for one in await store.messages(session.id)] == [[part]]
 
 
-async def test_sessions_are_chosen_and_come_last_updated_first(store: SqliteStore, make: Any) -> None:
+async def test_sessions_are_chosen_and_come_last_updated_first(store: Store, make: Any) -> None:
     await store.commit([PutProject("p2", "/repo", "git", 1)])
     a = make.session(time=SessionTime(created=1, updated=10))
     b = make.session(time=SessionTime(created=1, updated=30), project_id="p2", directory="/repo")
@@ -158,7 +149,7 @@ async def test_sessions_are_chosen_and_come_last_updated_first(store: SqliteStor
 
 
 async def test_sync_events_are_kept_in_order_and_the_others_only_published(
-    store: SqliteStore, talk: Talk, make: Any, published: list[Event]
+    store: Store, talk: Talk, make: Any, published: list[Event]
 ) -> None:
     session, user = talk
     part = make.text(user)
@@ -199,7 +190,7 @@ async def test_a_published_event_is_already_readable(path: Path, make: Any) -> N
 
 
 async def test_a_commit_that_fails_publishes_and_keeps_nothing(
-    store: SqliteStore, talk: Talk, make: Any, published: list[Event]
+    store: Store, talk: Talk, make: Any, published: list[Event]
 ) -> None:
     session, user = talk
     good, lost = make.text(user), make.text(make.user("ses_none"))
@@ -212,15 +203,13 @@ async def test_a_commit_that_fails_publishes_and_keeps_nothing(
 
 
 @pytest.mark.parametrize("value", [object(), {1, object()}, {"deep": lambda: None}])
-async def test_what_is_not_json_is_refused_before_anything_is_written(
-    store: SqliteStore, value: object
-) -> None:
+async def test_what_is_not_json_is_refused_before_anything_is_written(store: Store, value: object) -> None:
     with pytest.raises(StoreError, match="cannot be written as JSON"):
         await store.commit([PutValue("p", "a", 1), PutValue("p", "b", value)])
     assert await store.values("p") == {}
 
 
-async def test_a_number_too_large_for_a_column_is_an_error_not_a_crash(store: SqliteStore, make: Any) -> None:
+async def test_a_number_too_large_for_a_column_is_an_error_not_a_crash(store: Store, make: Any) -> None:
     session = make.session(time=SessionTime(created=2**70, updated=1))
     with pytest.raises(StoreError, match="too large"):
         await store.commit([PutSession(session)])
@@ -228,7 +217,7 @@ async def test_a_number_too_large_for_a_column_is_an_error_not_a_crash(store: Sq
 
 
 async def test_text_that_is_not_unicode_is_stored_with_replacement_characters(
-    store: SqliteStore, talk: Talk, make: Any
+    store: Store, talk: Talk, make: Any
 ) -> None:
     session, user = talk
     await store.commit([PutPart(make.text(user, "file \udcff name"))])
@@ -241,7 +230,7 @@ async def test_text_that_is_not_unicode_is_stored_with_replacement_characters(
     assert (kept.title, kept.metadata) == ("cut \ufffd", {"k\ufffd": "\ufffd"})
 
 
-async def test_dropping_takes_what_belongs_to_it(store: SqliteStore, talk: Talk, make: Any, sql: Sql) -> None:
+async def test_dropping_takes_what_belongs_to_it(store: Store, talk: Talk, make: Any, sql: Sql) -> None:
     session, user = talk
     first, second = make.text(user, "a"), make.text(user, "b")
     other = make.user(session.id, created=5)
@@ -265,7 +254,7 @@ async def test_dropping_takes_what_belongs_to_it(store: SqliteStore, talk: Talk,
     assert len(await store.usage()) == 1  # what was spent stays spent
 
 
-async def test_follow_ups_wait_in_the_order_they_came(store: SqliteStore, talk: Talk) -> None:
+async def test_follow_ups_wait_in_the_order_they_came(store: Store, talk: Talk) -> None:
     session, _ = talk
     queued = [FollowUp(f"fup_{name}", session.id, "person", {"parts": [{"text": name}]}, 9) for name in "zab"]
     for one in queued:
@@ -275,7 +264,7 @@ async def test_follow_ups_wait_in_the_order_they_came(store: SqliteStore, talk: 
     assert await store.follow_ups(session.id) == [queued[0], queued[2]]
 
 
-async def test_asks_wait_until_they_are_dropped(store: SqliteStore, talk: Talk, make: Any) -> None:
+async def test_asks_wait_until_they_are_dropped(store: Store, talk: Talk, make: Any) -> None:
     session, _ = talk
     other = make.session()
     await store.commit(
@@ -287,7 +276,7 @@ async def test_asks_wait_until_they_are_dropped(store: SqliteStore, talk: Talk, 
     assert await store.asks(session.id) == []
 
 
-async def test_approvals_of_a_project_come_oldest_first(store: SqliteStore) -> None:
+async def test_approvals_of_a_project_come_oldest_first(store: Store) -> None:
     await store.commit([PutProject("p2", "/repo", "git", 1)])
     rules = [
         Rule(permission="bash", pattern=pattern, action="allow") for pattern in ("git *", "a *", "git *")
@@ -299,7 +288,7 @@ async def test_approvals_of_a_project_come_oldest_first(store: SqliteStore) -> N
 
 
 @pytest.mark.parametrize("value", [0, False, "", [], {}, {"a": [1, None, 1.5]}, "☃", 2**80])
-async def test_a_plugins_value_comes_back_and_none_deletes_it(store: SqliteStore, value: object) -> None:
+async def test_a_plugins_value_comes_back_and_none_deletes_it(store: Store, value: object) -> None:
     await store.commit([PutValue("p", "k", value), PutValue("q", "k", "other")])
     assert await store.value("p", "k") == value
     await store.commit([PutValue("p", "k", None)])
@@ -307,7 +296,7 @@ async def test_a_plugins_value_comes_back_and_none_deletes_it(store: SqliteStore
     assert await store.value("q", "k") == "other"
 
 
-async def test_a_prefix_is_a_prefix_and_no_pattern(store: SqliteStore) -> None:
+async def test_a_prefix_is_a_prefix_and_no_pattern(store: Store) -> None:
     for key in ("a%", "a%b", "aXb", "a_", "A%", "b"):
         await store.commit([PutValue("p", key, key)])
     assert list(await store.values("p", "a%")) == ["a%", "a%b"]
@@ -315,7 +304,7 @@ async def test_a_prefix_is_a_prefix_and_no_pattern(store: SqliteStore) -> None:
     assert len(await store.values("p")) == 6
 
 
-async def test_usage_is_booked_and_chosen_by_session_and_time(store: SqliteStore) -> None:
+async def test_usage_is_booked_and_chosen_by_session_and_time(store: Store) -> None:
     tokens = Tokens(total=15, input=1, output=2, reasoning=3, cache=CacheTokens(read=4, write=5))
     calls = [
         Usage("ses_a", "msg_1", "prompt", "p", "m", tokens, 0.25, 30),
@@ -329,9 +318,7 @@ async def test_usage_is_booked_and_chosen_by_session_and_time(store: SqliteStore
     assert await store.usage(since=20) == [calls[2], calls[0]]
 
 
-async def test_a_lease_is_one_owners_and_its_fence_rises_with_every_holder(
-    store: SqliteStore, talk: Talk
-) -> None:
+async def test_a_lease_is_one_owners_and_its_fence_rises_with_every_holder(store: Store, talk: Talk) -> None:
     session, _ = talk
     mine = await store.lease(session.id, "me", 60_000)
     assert mine is not None
@@ -355,7 +342,7 @@ async def test_a_lease_is_one_owners_and_its_fence_rises_with_every_holder(
 
 
 async def test_a_row_that_cannot_be_read_at_once_is_read_by_a_thread(
-    store: SqliteStore, talk: Talk, path: Path
+    store: Store, talk: Talk, path: Path
 ) -> None:
     other = path.with_name("held.db")
     held = sqlite3.connect(other, isolation_level=None)
@@ -365,9 +352,7 @@ async def test_a_row_that_cannot_be_read_at_once_is_read_by_a_thread(
     held.close()
 
 
-async def test_two_stores_on_one_file_share_leases_and_numbers(
-    store: SqliteStore, talk: Talk, path: Path
-) -> None:
+async def test_two_stores_on_one_file_share_leases_and_numbers(store: Store, talk: Talk, path: Path) -> None:
     session, user = talk
     other = await open_store(path, lambda event: None)
     took = await asyncio.gather(
@@ -383,13 +368,13 @@ async def test_two_stores_on_one_file_share_leases_and_numbers(
     await other.close()
 
 
-async def test_a_lease_on_a_session_that_is_not_there_is_an_error(store: SqliteStore) -> None:
+async def test_a_lease_on_a_session_that_is_not_there_is_an_error(store: Store) -> None:
     with pytest.raises(StoreError, match="not in the store"):
         await store.lease("ses_none", "me", 1)
 
 
 async def test_what_was_running_when_the_process_died_is_marked_in_one_commit(
-    store: SqliteStore, talk: Talk, make: Any, published: list[Event]
+    store: Store, talk: Talk, make: Any, published: list[Event]
 ) -> None:
     session, _ = talk
     cut, done = make.answer(session.id), make.answer(session.id, created=3)

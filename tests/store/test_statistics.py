@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections import Counter
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from instar.api.stats import SpentCacheTokens, SpentSum, SpentTokens
 from instar.message import CacheTokens, Tokens
 from instar.store import PutUsage, Usage
-from instar.store.sqlite import SqliteStore, open_store
-from instar.store.statistics import BY, Spent, Wanted, lines, total, unpriced
+from instar.store.sqlite import Store, open_store
+from instar.store.statistics import BY, Wanted, lines, total, unpriced
 
 DAY = 86_400_000
+FIGURES = [
+    attrgetter(name)
+    for name in (
+        *("calls", "cost", "unpriced", "tokens.input", "tokens.output", "tokens.reasoning"),
+        *("tokens.cache.read", "tokens.cache.write"),
+    )
+]
 
 
 def call(**fields: Any) -> Usage:
@@ -83,14 +92,22 @@ def test_each_sum_is_that_of_its_calls_and_the_tables_add_up_to_the_whole(
         partial(unpriced, wanted),
         *(partial(lines, by, wanted) for by in BY),
     )
-    assert whole == Spent(
-        calls=len(chosen),
-        sessions=len({one.session_id for one in chosen} - {""}),
+    cache = SpentCacheTokens(
+        read=sum(one.tokens.cache.read for one in chosen),
+        write=sum(one.tokens.cache.write for one in chosen),
+    )
+    tokens = SpentTokens(
         input=sum(one.tokens.input for one in chosen),
         output=sum(one.tokens.output for one in chosen),
         reasoning=sum(one.tokens.reasoning for one in chosen),
-        cache_read=sum(one.tokens.cache.read for one in chosen),
-        cache_write=sum(one.tokens.cache.write for one in chosen),
+        cache=cache,
+    )
+    sent = tokens.input + cache.read + cache.write
+    assert whole == SpentSum(
+        calls=len(chosen),
+        sessions=len({one.session_id for one in chosen} - {""}),
+        tokens=tokens,
+        cached=cache.read / sent if sent else None,
         cost=sum(one.cost or 0 for one in chosen),
         unpriced=sum(one.cost is None for one in chosen),
     )
@@ -100,17 +117,8 @@ def test_each_sum_is_that_of_its_calls_and_the_tables_add_up_to_the_whole(
     )
     assert free == Counter(f"p/{one.model_id}" for one in chosen if one.cost is None)
     for table in tables:
-        for name in (
-            "calls",
-            "input",
-            "output",
-            "reasoning",
-            "cache_read",
-            "cache_write",
-            "cost",
-            "unpriced",
-        ):
-            assert sum(getattr(line.spent, name) for line in table) == getattr(whole, name)
+        for figure in FIGURES:
+            assert sum(map(figure, table)) == figure(whole)
         assert len({line.key for line in table}) == len(table)
 
 
@@ -118,9 +126,15 @@ def test_each_sum_is_that_of_its_calls_and_the_tables_add_up_to_the_whole(
     ("given", "cached"),
     [((0, 0, 0), None), ((0, 10, 0), 1.0), ((30, 60, 10), 0.6), ((5, 0, 5), 0.0)],
 )
-def test_the_cached_share_is_of_all_that_was_sent(given: tuple[int, int, int], cached: float | None) -> None:
+def test_the_cached_share_is_of_all_that_was_sent(
+    tmp_path: Path, given: tuple[int, int, int], cached: float | None
+) -> None:
     whole, read, written = given
-    assert Spent(input=whole, cache_read=read, cache_write=written).cached == cached
+    booked = call(
+        tokens=Tokens(input=whole, output=1, reasoning=0, cache=CacheTokens(read=read, write=written))
+    )
+    ((found, *_),) = asked(tmp_path, [booked], partial(total, Wanted()))
+    assert found.cached == cached
 
 
 @pytest.mark.slow
@@ -131,13 +145,13 @@ def test_sums_of_a_hundred_thousand_calls_are_made_by_the_database(tmp_path: Pat
     ]
 
     async def run() -> float:
-        store: SqliteStore = await open_store(tmp_path / "instar.db", lambda event: None)
+        store: Store = await open_store(tmp_path / "instar.db", lambda event: None)
         try:
             await store.commit([PutUsage(one) for one in rows])
             before = time.process_time()
             for by in BY:
                 found = await store.ask(partial(lines, by, Wanted()))
-                assert sum(line.spent.calls for line in found) == 100_000
+                assert sum(line.calls for line in found) == 100_000
             return time.process_time() - before
         finally:
             await store.close()

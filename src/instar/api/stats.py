@@ -106,13 +106,13 @@ class LimitsQuery(Wire):
     session: ids.SessionID | None = None
 
 
-class Used(msgspec.Struct, frozen=True):
-    """What calls came to: `unpriced` of them had no known price."""
+class Sum(msgspec.Struct, frozen=True):
+    """The sum of booked calls: their number, tokens and US dollars, and how many had no known price."""
 
-    calls: int
-    tokens: int
-    cost: float
-    unpriced: int
+    calls: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+    unpriced: int = 0
 
 
 class Room(msgspec.Struct, frozen=True):
@@ -127,7 +127,7 @@ class LimitUsage(msgspec.Struct, frozen=True):
 
     path: str
     most: Room
-    used: Used
+    used: Sum
     left: Room
 
 
@@ -155,8 +155,11 @@ class StopBody(Wire):
     all: bool = False
 
 
-class StopMade(msgspec.Struct, frozen=True):
-    """A stop: the folder that it covers (``*``: every one), when (ms), and where what is automatic goes on since."""
+class StopMade(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A stop: the folder that it covers (``*``: every one), when (ms), and where it was lifted.
+
+    `resumed` are the scopes in which a person has let what is automatic go on since.
+    """
 
     id: str
     scope: str

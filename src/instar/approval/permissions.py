@@ -18,8 +18,9 @@ from instar.message import Rule
 from instar.plugin import Ask, Invalid, NotFound, PermissionDenied, Refused, points, wire
 from instar.plugin.door import Plugins
 from instar.settings.permission import Action, decide, evaluate, matches
-from instar.store import DropAsk, PutApproval, PutAsk, PutValue, Store, Write
+from instar.store import DropAsk, PutApproval, PutAsk, PutValue, Write
 from instar.store.lease import is_dead
+from instar.store.sqlite import Store
 from instar.wire import ids
 
 log = logging.getLogger("instar.permission")

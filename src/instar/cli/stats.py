@@ -7,12 +7,13 @@ from typing import Any, Final
 import click
 import msgspec
 
+from instar.api.stats import SpentLine, SpentSum, Stats
 from instar.cli.door import Context, Failure, door, json_option
 from instar.cli.text import counted, money, print_json, short
-from instar.limits.statistics import OVERVIEW, Figures, answer, gather, in_project, period, session
+from instar.limits.statistics import OVERVIEW, gather, in_project, period, session
 from instar.plugin import Invalid, NotFound
 from instar.store.sqlite import open_store
-from instar.store.statistics import BY, Line, Spent, Wanted
+from instar.store.statistics import BY, Wanted
 
 _FEW: Final = 10
 """Lines of a table where none were asked for."""
@@ -78,14 +79,14 @@ async def command(context: Context, **given: Any) -> None:
     finally:
         await store.close()
     if given["as_json"]:
-        print_json(answer(found))
+        print_json(found)
         return
     most = {"model": given["models"] or given["limit"], "tool": given["tools"] or _FEW}
     for line in _lines(found, most, given["limit"]):
         click.echo(line)
 
 
-def _lines(found: Figures, most: Mapping[str, int], limit: int) -> Iterator[str]:
+def _lines(found: Stats, most: Mapping[str, int], limit: int) -> Iterator[str]:
     """The lines for people; of a table the first `most[name]`, else `limit`."""
     if not found.total.calls:
         yield "no model calls are recorded here"
@@ -95,58 +96,59 @@ def _lines(found: Figures, most: Mapping[str, int], limit: int) -> Iterator[str]
         if lines:
             yield ""
             yield from _table(name, lines, most.get(name, limit))
-    if found.tools is not None:
+    if found.tools is not msgspec.UNSET:
         yield ""
         yield f"{'tool':<32}{'calls':>8}"
         for tool, count in list(found.tools.items())[: most["tool"]]:
             yield f"{short(tool, 30):<32}{count:>8,}"
 
 
-def _overview(found: Figures) -> Iterator[str]:
-    sum_ = found.total
+def _overview(found: Stats) -> Iterator[str]:
+    sum_, tokens = found.total, found.total.tokens
     yield f"calls      {counted(sum_.calls, 'call')} in {counted(sum_.sessions, 'session')}, {_span(found)}"
     yield (
-        f"input      {sum_.input + sum_.cache_read + sum_.cache_write:,} tokens, {_share(sum_.cached)} cached "
-        f"({sum_.cache_read:,} read, {sum_.cache_write:,} written)"
+        f"input      {_input(sum_):,} tokens, {_share(sum_.cached)} cached "
+        f"({tokens.cache.read:,} read, {tokens.cache.write:,} written)"
     )
-    yield f"output     {sum_.output:,} tokens, and {sum_.reasoning:,} of reasoning"
+    yield f"output     {tokens.output:,} tokens, and {tokens.reasoning:,} of reasoning"
     yield f"cost       {money(sum_.cost)}"
     for model, count in found.unpriced.items():
         yield f"unpriced   {counted(count, 'call')} of {short(model, 60)}: not in the cost"
     for one in found.evolution:
         unknown = f" ({one.unknown} more were deleted)" if one.unknown else ""
-        yield f"evolution  {counted(one.spent.calls, 'step')} with changes {one.kind}: {_used(one.spent)}{unknown}"
-    for waste in found.waste:
+        used = f"{_input(one) + one.tokens.output + one.tokens.reasoning:,} tokens, {_price(one)}"
+        yield f"evolution  {counted(one.calls, 'step')} with changes {one.kind}: {used}{unknown}"
+    for waste in found.cache_breaks:
         often = counted(waste.times, "time")
         what = f"plugin {short(waste.plugin, 40)} changed the {waste.block} {often}"
         yield f"cache      {what}: {waste.lost:,} bytes sent anew"
 
 
-def _table(name: str, lines: Sequence[Line], most: int) -> Iterator[str]:
+def _table(name: str, lines: Sequence[SpentLine], most: int) -> Iterator[str]:
     yield f"{name:<32}{'calls':>8}{'input':>14}{'cached':>9}{'output':>12}{'cost':>11}"
     for line in lines[:most]:
-        sum_ = line.spent
-        label = short(line.label or line.key or "(unknown)", 30)
-        price = money(sum_.cost) + ("+" if sum_.unpriced else "")
-        whole = sum_.input + sum_.cache_read + sum_.cache_write
+        label = short(line.title or line.key or "(unknown)", 30)
         yield (
-            f"{label:<32}{sum_.calls:>8,}{whole:>14,}{_share(sum_.cached):>9}"
-            f"{sum_.output + sum_.reasoning:>12,}{price:>11}"
+            f"{label:<32}{line.calls:>8,}{_input(line):>14,}{_share(line.cached):>9}"
+            f"{line.tokens.output + line.tokens.reasoning:>12,}{_price(line):>11}"
         )
     if len(lines) > most:
         yield f"… {len(lines) - most:,} more (--limit)"
 
 
-def _used(sum_: Spent) -> str:
-    tokens = sum_.input + sum_.cache_read + sum_.cache_write + sum_.output + sum_.reasoning
-    return f"{tokens:,} tokens, {money(sum_.cost)}" + ("+" if sum_.unpriced else "")
+def _input(sum_: SpentSum) -> int:
+    return sum_.tokens.input + sum_.tokens.cache.read + sum_.tokens.cache.write
+
+
+def _price(sum_: SpentSum) -> str:
+    return money(sum_.cost) + ("+" if sum_.unpriced else "")
 
 
 def _share(cached: float | None) -> str:
     return "-" if cached is None else f"{cached:.1%}"
 
 
-def _span(found: Figures) -> str:
+def _span(found: Stats) -> str:
     first, last = _day(found.first), _day(found.last)
     return first if first == last else f"{first} to {last}"
 

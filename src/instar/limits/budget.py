@@ -26,9 +26,11 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from instar.api.stats import Sum
 from instar.message import Origin, Tokens
 from instar.provider.protocol import Model, ModelCost, ProviderError
-from instar.store import PutUsage, Share, Store, Sum, Usage
+from instar.store import PutUsage, Share, Usage
+from instar.store.sqlite import Store
 
 DAY: Final = 24 * 60 * 60 * 1000
 """Milliseconds that the limits of a day look back, from a full hour on."""

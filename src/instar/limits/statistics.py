@@ -1,25 +1,17 @@
 """Figures: what model calls used and cost, of all of them or of some, for `instar stats` and for the server."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from importlib import import_module
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from instar.api.stats import (
-    CacheBreaks,
-    EvolutionSum,
-    SpentCacheTokens,
-    SpentLine,
-    SpentSum,
-    SpentTokens,
-    Stats,
-)
+from instar.api.stats import CacheBreaks, EvolutionSum, Stats
 from instar.git.project import GLOBAL, discover
 from instar.limits.stop import scope_of
 from instar.plugin import Invalid, NotFound
@@ -28,71 +20,27 @@ from instar.provider import prompt_cache
 from instar.settings.builtin_plugins import FLAGSHIPS
 from instar.settings.paths import Paths
 from instar.store import statistics
-from instar.store.sqlite import SqliteStore
-from instar.store.statistics import BY, Line, Spent, Step, Wanted
+from instar.store.sqlite import Store
+from instar.store.statistics import BY, Step, Wanted
 
 OVERVIEW: Final = ("model", "cause", "origin")
 """What is summed by where nothing was asked for."""
 
 
-class Evolution(msgspec.Struct, frozen=True):
-    """What the steps used in which an agent changed itself; `kind` says what became of the changes.
-
-    `unknown` of them belong to messages that were deleted.
-    """
-
-    kind: str
-    spent: Spent
-    unknown: int
-
-
-class Figures(msgspec.Struct, frozen=True):
-    """All that was asked for. `first` and `last` are the times (ms) of the calls; `tools` is None if not wanted."""
-
-    wanted: Wanted
-    first: int
-    last: int
-    total: Spent
-    by: Mapping[str, Sequence[Line]]
-    unpriced: Mapping[str, int]
-    tools: Mapping[str, int] | None
-    evolution: Sequence[Evolution]
-    waste: Sequence[CacheBreaks]
-
-
-async def gather(
-    store: SqliteStore, paths: Paths, wanted: Wanted, by: Sequence[str], *, tools: bool
-) -> Figures:
+async def gather(store: Store, paths: Paths, wanted: Wanted, by: Sequence[str], *, tools: bool) -> Stats:
     """Return the figures of the calls that are wanted, summed by words of `BY`."""
     total, first, last = await store.ask(partial(statistics.total, wanted))
-    return Figures(
-        wanted=wanted,
+    return Stats(
+        since=wanted.since,
+        until=wanted.until,
         first=first,
         last=last,
         total=total,
         by={name: await store.ask(partial(statistics.lines, name, wanted)) for name in by},
         unpriced=await store.ask(partial(statistics.unpriced, wanted)) if total.unpriced else {},
-        tools=await store.ask(partial(statistics.tools, wanted)) if tools else None,
         evolution=await _evolution(store, paths, wanted),
-        waste=await _waste(store, wanted),
-    )
-
-
-def answer(found: Figures) -> Stats:
-    """Return figures in the form in which they go out."""
-    return Stats(
-        since=found.wanted.since,
-        until=found.wanted.until,
-        first=found.first,
-        last=found.last,
-        total=SpentSum(**_spent(found.total)),
-        by={name: [_line(line) for line in lines] for name, lines in found.by.items()},
-        unpriced=dict(found.unpriced),
-        evolution=[
-            EvolutionSum(kind=one.kind, unknown=one.unknown, **_spent(one.spent)) for one in found.evolution
-        ],
-        cache_breaks=list(found.waste),
-        tools=msgspec.UNSET if found.tools is None else dict(found.tools),
+        cache_breaks=await _waste(store, wanted),
+        tools=await store.ask(partial(statistics.tools, wanted)) if tools else msgspec.UNSET,
     )
 
 
@@ -120,7 +68,7 @@ def period(days: int | None, since: str | None, until: str | None, mark: str = "
     return begin, end
 
 
-async def session(store: SqliteStore, text: str) -> str:
+async def session(store: Store, text: str) -> str:
     """Return the session that a text means. Raises `NotFound` for none, `Invalid` for several."""
     found = await store.ask(partial(statistics.sessions, text))
     if not found:
@@ -141,7 +89,7 @@ async def in_project(wanted: Wanted, folder: Path) -> Wanted:
     return msgspec.structs.replace(wanted, project=named, folder=scope_of(folder))
 
 
-async def _evolution(store: SqliteStore, paths: Paths, wanted: Wanted) -> list[Evolution]:
+async def _evolution(store: Store, paths: Paths, wanted: Wanted) -> list[EvolutionSum]:
     """What the steps used in which an agent changed itself, by what became of the change."""
     found = []
     for name, flagship in FLAGSHIPS.items():
@@ -153,13 +101,13 @@ async def _evolution(store: SqliteStore, paths: Paths, wanted: Wanted) -> list[E
         made = getattr(import_module(module), attribute)(folder) if folder.is_dir() else []
         for kind, group in groupby(sorted(made, key=lambda one: one.kind), lambda one: one.kind):
             steps = [Step(one.session, one.call, one.message) for one in group]
-            spent, unknown = await store.ask(partial(statistics.of_steps, steps, wanted))
+            spent = await store.ask(partial(statistics.of_steps, kind, steps, wanted))
             if spent.calls:
-                found.append(Evolution(kind, spent, unknown))
+                found.append(spent)
     return found
 
 
-async def _waste(store: SqliteStore, wanted: Wanted) -> list[CacheBreaks]:
+async def _waste(store: Store, wanted: Wanted) -> list[CacheBreaks]:
     """The plugins that changed what a prompt cache holds, those that cost most first."""
     # Of all projects and sessions: a break names the session, not its folder.
     breaks = await prompt_cache.breaks(store, wanted.since, wanted.session or None)
@@ -173,23 +121,6 @@ async def _waste(store: SqliteStore, wanted: Wanted) -> list[CacheBreaks]:
         if (same := list(group))
     ]
     return sorted(found, key=lambda one: -one.lost)
-
-
-def _line(line: Line) -> SpentLine:
-    return SpentLine(key=line.key, title=line.label or msgspec.UNSET, **_spent(line.spent))
-
-
-def _spent(sum_: Spent) -> dict[str, Any]:
-    """The fields of a sum."""
-    cache = SpentCacheTokens(sum_.cache_read, sum_.cache_write)
-    return {
-        "calls": sum_.calls,
-        "sessions": sum_.sessions,
-        "tokens": SpentTokens(sum_.input, sum_.output, sum_.reasoning, cache),
-        "cached": sum_.cached,
-        "cost": sum_.cost,
-        "unpriced": sum_.unpriced,
-    }
 
 
 def _moments(text: str | None, name: str) -> Iterator[int]:

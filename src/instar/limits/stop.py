@@ -24,10 +24,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from instar.api.stats import QueuedPrompts, StopMade, StoppedSession, StopReport, StopsReport
+from instar.api.stats import StopMade, StoppedSession, StopReport, StopsReport
 from instar.git import common_folder, find_worktree
 from instar.store import StoreError
-from instar.store.lease import HeldSession, is_dead, running, waiting
+from instar.store.lease import running, waiting
 from instar.wire.document import atomic_write, locked
 
 EVERYWHERE: Final = "*"
@@ -47,26 +47,17 @@ class StopOrdered(asyncio.CancelledError):
     """`instar stop` ends what was about to happen: it is treated as an abort."""
 
 
-class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One stop. `scope` is the folder that it covers, or `EVERYWHERE`; `time` is in ms since the epoch, for people.
-
-    `resumed` are the scopes in which a person has let what is automatic go on since.
-    """
-
-    id: str
-    scope: str
-    time: int
-    resumed: tuple[str, ...] = ()
-
-    def text(self) -> str:
-        """Return in words who stopped what and when."""
-        where = "everything" if self.scope == EVERYWHERE else self.scope
-        return f"instar stop ended {where} at {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(self.time / 1000))}"
-
-
 class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: Literal[1]
-    stops: tuple[Stop, ...]
+    stops: tuple[StopMade, ...]
+
+
+def _said(stop: StopMade) -> str:
+    """Return in words who stopped what and when."""
+    where = "everything" if stop.scope == EVERYWHERE else stop.scope
+    return (
+        f"instar stop ended {where} at {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(stop.time / 1000))}"
+    )
 
 
 def scope_of(directory: Path) -> str:
@@ -92,7 +83,7 @@ class StopFile:
     def __init__(self, data: Path) -> None:
         self.path = data / "halt" / "stops.json"
 
-    def read(self) -> tuple[Stop, ...]:
+    def read(self) -> tuple[StopMade, ...]:
         """Return the stops; none without a file. Raises `StopFileError`."""
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=_Kept).stops
@@ -104,7 +95,7 @@ class StopFile:
                 f"nothing may run, since {self.path} cannot be read ({why}): it says what was stopped; {_REPAIR}"
             ) from error
 
-    def add(self, scope: str, now: int) -> Stop:
+    def add(self, scope: str, now: int) -> StopMade:
         """Stop a scope. A file that could not be read is put aside, and the stop covers everything then.
 
         Raises `OSError` when the stop could not be written: nothing was stopped.
@@ -117,7 +108,7 @@ class StopFile:
                 earlier, scope = (), EVERYWHERE
                 with contextlib.suppress(OSError):
                     self.path.replace(self.path.with_suffix(".unreadable"))
-            stop = Stop(secrets.token_hex(8), scope, now)
+            stop = StopMade(secrets.token_hex(8), scope, now)
             self._write((*(one for one in earlier if not _within(one.scope, scope)), stop))
         return stop
 
@@ -128,7 +119,7 @@ class StopFile:
             if stops:
                 self._write(tuple(_resumed(one, scope) for one in stops))
 
-    def _write(self, stops: tuple[Stop, ...]) -> None:
+    def _write(self, stops: tuple[StopMade, ...]) -> None:
         atomic_write(self.path, msgspec.json.format(msgspec.json.encode(_Kept(1, stops))), 0o600)
 
 
@@ -136,7 +127,7 @@ def _within(inner: str, outer: str) -> bool:
     return outer == EVERYWHERE or (inner != EVERYWHERE and Path(inner).is_relative_to(outer))
 
 
-def _resumed(stop: Stop, scope: str) -> Stop:
+def _resumed(stop: StopMade, scope: str) -> StopMade:
     kept = tuple(one for one in stop.resumed if not _within(one, scope))
     return msgspec.structs.replace(stop, resumed=(*kept, scope))
 
@@ -150,7 +141,7 @@ class StopState:
         self._clock = clock or (lambda: time.time_ns() // 1_000_000)
         self._places = {directory.resolve(), Path(scope_of(directory))}
         self._seen: tuple[int, ...] | None = None
-        self._last: Stop | None = None
+        self._last: StopMade | None = None
         self._problem = ""
         self._heard = ""
         self._known: dict[str, str] = {}
@@ -179,9 +170,9 @@ class StopState:
         if stop is None:
             return None
         if self._begun.get(session_id, stop.id) != stop.id:
-            return stop.text()
+            return _said(stop)
         known = self._known.get(session_id, "") if session_id else self._heard
-        return None if known == stop.id or self._goes_on(stop) else stop.text()
+        return None if known == stop.id or self._goes_on(stop) else _said(stop)
 
     def check(self, session_id: str) -> None:
         """Raise `StopOrdered` when nothing may go on in a session."""
@@ -215,7 +206,7 @@ class StopState:
     def _id(self) -> str:
         return "" if self._last is None else self._last.id
 
-    def _goes_on(self, stop: Stop) -> bool:
+    def _goes_on(self, stop: StopMade) -> bool:
         return any(self._covered(scope) for scope in stop.resumed)
 
     def _covered(self, scope: str) -> bool:
@@ -242,13 +233,17 @@ class StopState:
         self._last = next((one for one in reversed(stops) if self._covered(one.scope)), None)
 
 
+_Run = tuple[str, str, int | None]
+"""A session's id, and the host and process that hold it."""
+
+
 class NotStopped(Exception):
     """A stop could not be written: nothing was stopped. The text says why."""
 
 
 async def stop(data: Path, database: Path, scope: str) -> StopReport:
     """Write a stop and wait until what ran has ended. Raises `NotStopped` when it could not be written."""
-    before, problem = await asyncio.to_thread(_running, database)
+    before, problem = await _running(database)
     try:
         made = StopFile(data).add(scope, _now())
     except OSError as error:
@@ -256,10 +251,7 @@ async def stop(data: Path, database: Path, scope: str) -> StopReport:
             f"nothing was stopped: {error.filename or data}: {error.strerror or error}"
         ) from error
     # Once more: what began meanwhile was stopped too.
-    found = {
-        (run.session_id, run.owner): run
-        for run in [*before, *(await asyncio.to_thread(_running, database))[0]]
-    }
+    found = before | (await _running(database))[0]
     ours = {key: run for key, run in found.items() if covers(made.scope, Path(run.directory))}
     left = await _ending(database, set(ours))
     try:
@@ -267,44 +259,33 @@ async def stop(data: Path, database: Path, scope: str) -> StopReport:
         queued = [one for one in found_waiting if covers(made.scope, Path(one.directory))]
     except StoreError as error:
         queued, problem = [], problem or str(error)
-    ended = [_ended(run, key not in left) for key, run in ours.items()]
-    prompts = [QueuedPrompts(**msgspec.structs.asdict(one)) for one in queued]
-    return StopReport(_made(made), ended, prompts, len(found) - len(ours), problem)
+    ended = [msgspec.structs.replace(run, ended=key not in left) for key, run in ours.items()]
+    return StopReport(made, ended, queued, len(found) - len(ours), problem)
 
 
 def stop_report(data: Path, state: StopState) -> StopsReport:
     """Return the stops that are kept, and what they mean for the instance of `state`. Raises `StopFileError`."""
-    return StopsReport([_made(one) for one in StopFile(data).read()], state.halted())
+    return StopsReport(list(StopFile(data).read()), state.halted())
 
 
-async def _ending(database: Path, runs: set[tuple[str, str]]) -> set[tuple[str, str]]:
+async def _ending(database: Path, runs: set[_Run]) -> set[_Run]:
     """Wait until nobody holds these sessions; return those that are still held when patience is over."""
     until = time.monotonic() + _PATIENCE
     left = runs
     while left and time.monotonic() < until:
-        held, problem = await asyncio.to_thread(_running, database)
-        left = left & {(run.session_id, run.owner) for run in held} if not problem else left
+        held, problem = await _running(database)
+        left = left if problem else left & held.keys()
         await asyncio.sleep(_LOOK if left else 0)
     return left
 
 
-def _running(database: Path) -> tuple[list[HeldSession], str]:
+async def _running(database: Path) -> tuple[dict[_Run, StoppedSession], str]:
     """Return the sessions that running processes hold, and the reason if that is unknown."""
     try:
-        return [run for run in running(database, _now()) if not is_dead(run.owner)], ""
+        found = await asyncio.to_thread(running, database, _now())
     except StoreError as error:
-        return [], str(error)
-
-
-def _ended(run: HeldSession, ended: bool) -> StoppedSession:
-    host, _, rest = run.owner.partition(":")
-    number = rest.partition(":")[0]
-    pid = int(number) if number.isdigit() else None
-    return StoppedSession(run.session_id, run.title, run.directory, host, pid, ended)
-
-
-def _made(one: Stop) -> StopMade:
-    return StopMade(one.id, one.scope, one.time, one.resumed)
+        return {}, str(error)
+    return {(run.id, run.host, run.pid): run for run in found}, ""
 
 
 def _now() -> int:

@@ -90,7 +90,8 @@ from instar.opencode.v2_messages import (
     token_count,
 )
 from instar.server.stream import Feed, OpenStream, Reader
-from instar.store import Recorded, Store
+from instar.store import Recorded
+from instar.store.sqlite import Store
 from instar.wire import Plain, decode
 
 _Told = tuple[type, SessionEventData] | None

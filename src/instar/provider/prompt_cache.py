@@ -19,7 +19,8 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 
 from instar.provider.protocol import PromptPiece
-from instar.store import PruneValues, PutValue, Store, Write
+from instar.store import PruneValues, PutValue, Write
+from instar.store.sqlite import Store
 from instar.wire import ids
 
 T = TypeVar("T")

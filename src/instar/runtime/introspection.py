@@ -5,30 +5,38 @@ where it is not in use, its branch says so.
 """
 
 import asyncio
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from instar.definitions.agent import UnknownAgent
-from instar.message import CompactionPart, User, WithParts
-from instar.plugin import Method, Registry, Value, View, wire
-from instar.runtime import introspection_parameters as parameters
-from instar.runtime.introspection_parameters import Inspected
+from instar.definitions.agent import Agent, UnknownAgent
+from instar.limits.budget import Ceiling, tighter
+from instar.message import Assistant, CompactionPart, User, WithParts
+from instar.plugin import Branch, Method, Registry, Tool, Value, View, wire
+from instar.provider.protocol import Model
+from instar.provider.resolve import NoModel, UnknownModel
 from instar.session.instance import Instance
 from instar.session.state import SessionState
+from instar.store import Share
 from instar.turn import compaction
-from instar.turn.context import compose
+from instar.turn.context import Turn, answering, available, compose
 from instar.turn.turns import Turns
 
-FLAGSHIPS = {
+FLAGSHIPS: Final = {
     "evolve": "The evolve workspace",
     "dream": "The heartbeat of an evolve workspace",
     "hooks": "The rules of hooks",
 }
 """Branches that a flagship declares where it is in use."""
-UNUSED = "unused"
+UNUSED: Final = "unused"
 """Under which name stands what `complete` adds."""
-_KEY: wire.Plain = {
+NEXT: Final = "with the next step of the running turn"
+WINDOW: Final = (4096, 1_000_000)
+"""The range of ``context_window_tokens``."""
+WEB: Final = ("webfetch", "websearch", "web_search", "codesearch")
+"""Permissions of tools that reach the web, also of plugins that call theirs so."""
+_KEY: Final[wire.Plain] = {
     "type": "object",
     "properties": {
         "session_key": {"type": "string", "minLength": 1, "description": "The session's id, or a sub-agent's"}
@@ -36,22 +44,48 @@ _KEY: wire.Plain = {
     "required": ["session_key"],
     "additionalProperties": False,
 }
-_NOTHING: wire.Plain = {"type": "object", "properties": {}, "additionalProperties": False}
+_NOTHING: Final[wire.Plain] = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 def declare(registry: Registry, instance: Instance, turns: Turns, trusted: Callable[[Path], bool]) -> None:
     """Add the views of the core's rooms. Nothing is read before somebody asks."""
     seen = Inspected(instance)
-    top = {**parameters.values(seen), "commands": _commands(seen), "cost": parameters.cost(seen)}
-    views = [
+    top = {
+        **_parameters(seen),
+        "commands": _here(
+            "The commands that a person may call, with what they are for.",
+            lambda: {command.name: command.description for command in instance.commands.all()},
+        ),
+        "cost": seen.value("US dollars of this session's answers.", lambda live: live.session.cost),
+    }
+    tools = seen.value(
+        "The tools that the next step offers, each with the first line of what it does.",
+        lambda live: {
+            name: next(iter(tool.description.strip().splitlines()), "")
+            for name, tool in seen.tools(live).items()
+        },
+        counted="registered",
+        when="changed by the action manage_tool, with the next step",
+    )
+    prompt = Method(
+        doc="The system prompt as the last request had it, or the next one will.",
+        parameters=_NOTHING,
+        run=seen.prompt,
+    )
+    for view in (
         View("parameters", "What a session may set of its turns, and what stands beside that.", top, path=""),
-        *_task_views(seen, turns),
-        *_work_views(seen),
-        *parameters.guard_views(seen, trusted),
-        parameters.cost_view(seen),
-        _place_view(instance),
-    ]
-    for view in views:
+        View("subagents", "The sub-agents that work for this session.", _subagents(seen, turns)),
+        View("tools", "The tools of this session.", {"registered": tools}),
+        View("context", "What a step sends.", {"build_system_prompt": prompt}),
+        View("sessions", "This session, and its own sub-agents'.", _sessions(seen)),
+        View(
+            "consolidator", "How the conversation is summarised when it fills the window.", _summaries(seen)
+        ),
+        View("runner", "The turn that runs.", _turn(seen)),
+        *_guards(seen, trusted),
+        View("usage", "What was used.", _usage(seen)),
+        View("workspace", "Where the session works.", _place(instance)),
+    ):
         registry.add_view(view)
 
 
@@ -60,193 +94,286 @@ def complete(registry: Registry) -> None:
     held = {view.at[0] for view in registry.views.values() if view.at}
     for name, what in FLAGSHIPS.items():
         if name not in held and name not in registry.views:
-            told = Value(doc="Whether it is in use here.", read=lambda session_id: False, scope="instance")
+            told = _here("Whether it is in use here.", lambda: False)
             registry.of(UNUSED).add_view(View(name, f"{what}, which is not in use here.", {"active": told}))
 
 
-def _place_view(instance: Instance) -> View:
-    """Return the view of the folder and its project."""
+def _here(doc: str, read: Callable[[], Any]) -> Value:
+    """Return a value of the instance; `read` gives plain data or an awaitable of it."""
+    return Value(doc=doc, read=lambda session_id: read(), scope="instance")
 
-    def told(doc: str, found: Any) -> Value:
-        return Value(doc=doc, read=lambda session_id: found, scope="instance")
 
-    values = {
-        "directory": told("The folder that the runtime works in.", str(instance.directory)),
-        "worktree": told("The project's folder.", str(instance.project.worktree)),
-        "project": told("The project's id.", instance.project.id),
-        "vcs": told("The version control of the project: git, or nothing.", instance.project.vcs or None),
+class Inspected:
+    """The sessions of an instance, for their views."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+
+    def value(
+        self,
+        doc: str,
+        read: Callable[[SessionState], Any],
+        *,
+        write: Callable[[SessionState, Any], None] | None = None,
+        default: Callable[[SessionState], Any] | None = None,
+        **more: Any,
+    ) -> Value:
+        """Return a value of the session that asks: its functions are given that session. `more` as in `Value`."""
+        return Value(
+            doc=doc,
+            read=self._reader(read),
+            write=None if write is None else lambda session_id, value: write(self.known(session_id), value),
+            default=None if default is None else self._reader(default),
+            **more,
+        )
+
+    def _reader(self, read: Callable[[SessionState], Any]) -> Callable[[str], Any]:
+        async def found(session_id: str) -> Any:
+            given = read(await self.instance.sessions.open(session_id))
+            return await given if inspect.isawaitable(given) else given
+
+        return found
+
+    def known(self, session_id: str) -> SessionState:
+        """Return the session that asks, which is open. Raises `ValueError`."""
+        live = self.instance.sessions.known(session_id)
+        if live is None:
+            raise ValueError("the session is not open here")
+        return live
+
+    def asked(self, live: SessionState) -> User | None:
+        """Return the message that is answered now, or was last."""
+        return next((m.info for m in reversed(live.history) if isinstance(m.info, User)), None)
+
+    def agent(self, live: SessionState) -> Agent | None:
+        """Return the agent that answers; None for one that is gone."""
+        asked = self.asked(live)
+        try:
+            return self.instance.agents.get(live.session.agent if asked is None else asked.agent)
+        except UnknownAgent:
+            return None
+
+    def steps(self, live: SessionState) -> int | None:
+        """Return how many steps the agent that answers may take."""
+        agent = self.agent(live)
+        return None if agent is None else agent.steps
+
+    def model(self, live: SessionState) -> Model:
+        """Return the model that the next step calls. Raises `UnknownModel`, `NoModel`."""
+        asked = self.asked(live)
+        if asked is not None:
+            return answering(self.instance, live, asked)
+        return self.instance.models.find(live.overrides.model or self.named(live))
+
+    def named(self, live: SessionState) -> str:
+        """Return the model that the session asks for, ``provider/model``. Raises `NoModel`."""
+        asked = self.asked(live)
+        if asked is not None:
+            return f"{asked.model.provider_id}/{asked.model.model_id}"
+        chosen = live.session.model
+        return self.instance.models.default().ref if chosen is None else f"{chosen.provider_id}/{chosen.id}"
+
+    def turn(self, live: SessionState) -> Turn | None:
+        """Return the turn that runs, or ran last; None before the first one. Raises as `model`."""
+        asked, agent = self.asked(live), self.agent(live)
+        if asked is None or agent is None:
+            return None
+        return Turn(live, agent, self.model(live), asked, self.step(live))
+
+    def step(self, live: SessionState) -> int:
+        """Return how many steps the turn has made, the one that runs included."""
+        asked = self.asked(live)
+        if asked is None:
+            return 0
+        answers = (m.info for m in live.history if isinstance(m.info, Assistant))
+        return sum(answer.parent_id == asked.id for answer in answers)
+
+    def tools(self, live: SessionState) -> dict[str, Tool]:
+        """Return the tools that the next step offers; before the first one all there are. Raises as `model`."""
+        turn = self.turn(live)
+        if turn is None:
+            return {**self.instance.tools, **self.instance.plugins.tools()}
+        return available(self.instance, turn)
+
+    def room(self, live: SessionState) -> int:
+        """Return the tokens before a summary. Raises as `model`."""
+        return compaction.room(self.instance, live, self.model(live))
+
+    async def prompt(self, session_id: str, args: wire.Plain) -> str:
+        """Return the system prompt. Raises `ValueError` where no agent answers in the session."""
+        live = await self.instance.sessions.open(session_id)
+        if live.system is not None:
+            return "\n\n".join(live.system)
+        turn = self.turn(live)
+        if turn is None:
+            raise ValueError("nothing was asked in the session yet")
+        return "\n\n".join(await compose(self.instance, turn))
+
+
+def _parameters(seen: Inspected) -> dict[str, Value]:
+    """Return the parameters by name. Setting one to its default removes the override."""
+    instance = seen.instance
+
+    def window(live: SessionState) -> int:
+        return _known_window(seen, live) or instance.config.context_window_tokens
+
+    def set_retry_mode(live: SessionState, mode: Any) -> None:
+        own = instance.config.provider_retry_mode
+        live.overrides.retry_mode = None if mode == own else mode
+
+    return {
+        "max_iterations": seen.value(
+            "Model calls of one turn at most; an agent's `steps` and `limits.steps` hold where they are lower.",
+            lambda live: _least(live.overrides.iterations or instance.limits.steps, seen.steps(live)),
+            kind={"type": "integer", "minimum": 1, "maximum": 100},
+            write=lambda live, most: _set_iterations(seen, live, most),
+            default=lambda live: _least(instance.limits.steps, seen.steps(live)),
+            when=NEXT,
+        ),
+        "context_window_tokens": seen.value(
+            "The window, in tokens, by which a conversation is summarised; never more than the model's own.",
+            lambda live: _least(live.overrides.window or window(live), _known_window(seen, live)),
+            kind={"type": "integer", "minimum": WINDOW[0], "maximum": WINDOW[1]},
+            write=lambda live, tokens: _set_window(seen, live, tokens, window),
+            default=window,
+            when=NEXT,
+        ),
+        "model": seen.value(
+            "The model that answers, provider/model, until a message asks for another one.",
+            lambda live: seen.model(live).ref,
+            kind={"type": "string", "minLength": 1, "maxLength": 512},
+            write=lambda live, name: _set_model(seen, live, name),
+            default=lambda live: _found(instance, seen.named(live)),
+            when=NEXT,
+        ),
+        "provider_retry_mode": seen.value(
+            "How long a provider that fails is tried again: `standard` 5 times, `persistent` until the turn ends.",
+            lambda live: live.overrides.retry_mode or instance.config.provider_retry_mode,
+            kind={"type": "string", "enum": ["standard", "persistent"]},
+            write=set_retry_mode,
+            default=lambda live: instance.config.provider_retry_mode,
+            when="at once, also for a call that is being tried again",
+        ),
     }
-    return View("workspace", "Where the session works.", values)
 
 
-def _task_views(seen: Inspected, turns: Turns) -> list[View]:
-    """Return the views of sub-agents and tools."""
-    tasks = _TaskViews(seen, turns)
-    subagents: dict[str, Value | Method] = {
-        "_running_tasks": Value(
-            doc="Sub-agents of the session that run now, by the id of their own session.",
-            read=tasks.running,
-            counted="running",
-        ),
-        "get_running_count": Method(
-            doc="How many sub-agents of the session run now.", parameters=_NOTHING, run=tasks.count
-        ),
-        "cancel_by_session": Method(
-            doc="End the sub-agents of this session, or the one whose session it is, and return how many ended.",
-            parameters=_KEY,
-            run=tasks.cancel,
-            acts=True,
-        ),
-        "available": Value(
-            doc="The agents that tasks may be handed to, with what they are for.",
-            read=tasks.agents,
-            scope="instance",
-        ),
-    }
-    tools = Value(
-        doc="The tools that the next step offers, each with the first line of what it does.",
-        read=tasks.tools,
-        counted="registered",
-        when="changed by the action manage_tool, with the next step",
-    )
-    return [
-        View("subagents", "The sub-agents that work for this session.", subagents),
-        View("tools", "The tools of this session.", {"registered": tools}),
-    ]
+def _set_iterations(seen: Inspected, live: SessionState, most: int) -> None:
+    """Set how many model calls a turn may make. Raises `ValueError` if a limit or the agent allows fewer."""
+    limits, steps = seen.instance.limits, seen.steps(live)
+    if seen.instance.config.limits.get("steps") is not None and most > limits.steps:
+        raise ValueError(f"limits.steps allows {limits.steps}, and it guards")
+    # A sub-agent takes over what its caller set before it is asked anything: its own steps hold all the same.
+    if steps is not None and most > steps and seen.asked(live) is not None:
+        raise ValueError(f"the agent's own steps allow {steps}")
+    live.overrides.iterations = None if most == _least(limits.steps, steps) else most
 
 
-class _TaskViews:
-    """A session's sub-agents and tools. No session reaches those of another."""
+def _known_window(seen: Inspected, live: SessionState) -> int | None:
+    """The model's own window, within the range; None where it is not known."""
+    limit = seen.model(live).limit
+    own = limit.input or limit.context
+    return max(WINDOW[0], min(own, WINDOW[1])) if own else None
 
-    def __init__(self, seen: Inspected, turns: Turns) -> None:
-        self._seen = seen
-        self._turns = turns
 
-    def _children(self, session_id: str) -> list[SessionState]:
-        return [
-            live for live in self._seen.instance.sessions.running() if live.session.parent_id == session_id
-        ]
+def _set_window(
+    seen: Inspected, live: SessionState, tokens: int, default: Callable[[SessionState], int]
+) -> None:
+    """Set the window for summaries. Raises `ValueError` if the model's is smaller."""
+    if seen.asked(live) is None:
+        live.overrides.window = tokens
+        return
+    own = _known_window(seen, live)
+    if own is not None and tokens > own:
+        raise ValueError(f"{seen.model(live).ref} has a window of {own} tokens")
+    live.overrides.window = None if tokens == default(live) else tokens
 
-    def running(self, session_id: str) -> wire.Plain:
-        """Return the sub-agents that run, by id."""
+
+def _set_model(seen: Inspected, live: SessionState, name: str) -> None:
+    """Call this model from the next step on. Raises `ValueError` naming the nearest for one that is not known.
+
+    So for a model that no call would reach, and for one that only a person may choose.
+    """
+    instance = seen.instance
+    found = _found(instance, name.strip())
+    provider_id = found.partition("/")[0]
+    if provider_id in instance.config.foreign:
+        raise ValueError(
+            f"{provider_id} is a provider of a project that is not trusted; a person may choose it"
+        )
+    if provider_id not in {model.provider_id for model in instance.models.list()}:
+        raise ValueError(f"{provider_id} cannot be called here: it has no key")
+    if seen.asked(live) is None:
+        live.overrides.set_model(found, None)
+        return
+    named = seen.named(live)
+    if found == _found(instance, named):
+        live.overrides.set_model(None, None)
+    else:
+        live.overrides.set_model(found, named)
+
+
+def _found(instance: Instance, name: str) -> str:
+    try:
+        return instance.models.find(name).ref
+    except (UnknownModel, NoModel) as error:
+        raise ValueError(str(error)) from None
+
+
+def _least(one: int, other: int | None) -> int:
+    return one if other is None else min(one, other)
+
+
+def _subagents(seen: Inspected, turns: Turns) -> dict[str, Value | Method]:
+    """A session's sub-agents. No session reaches those of another."""
+    instance = seen.instance
+
+    def children(session_id: str) -> list[SessionState]:
+        return [live for live in instance.sessions.running() if live.session.parent_id == session_id]
+
+    def running(session_id: str) -> wire.Plain:
         return {
             live.id: {
                 "title": live.session.title,
                 "agent": live.session.agent,
                 "since": live.session.time.created,
-                "steps": self._seen.step(live),
+                "steps": seen.step(live),
             }
-            for live in self._children(session_id)
+            for live in children(session_id)
         }
 
-    def count(self, session_id: str, args: wire.Plain) -> int:
-        """Return how many run."""
-        return len(self._children(session_id))
+    async def cancel(session_id: str, args: wire.Plain) -> int:
+        # Another session's key matches none.
+        found = [live for live in children(session_id) if args["session_key"] in (session_id, live.id)]
+        return sum(await asyncio.gather(*(turns.abort(live, "Ended by its caller") for live in found)))
 
-    async def cancel(self, session_id: str, args: wire.Plain) -> int:
-        """End the sub-agents of the session that asks; another session's key matches none."""
-        key = args["session_key"]
-        found = [live for live in self._children(session_id) if key in (session_id, live.id)]
-        ended = await asyncio.gather(*(self._turns.abort(live, "Ended by its caller") for live in found))
-        return sum(ended)
-
-    def agents(self, session_id: str) -> dict[str, str]:
-        """Return the agents that take tasks."""
-        return {agent.name: agent.description for agent in self._seen.instance.agents.subagents()}
-
-    async def tools(self, session_id: str) -> dict[str, Any]:
-        """Return the tools by name."""
-        found = self._seen.tools(await self._seen.live(session_id))
-        return {name: next(iter(tool.description.strip().splitlines()), "") for name, tool in found.items()}
-
-
-def _work_views(seen: Inspected) -> list[View]:
-    """Return the views of the session, its prompt, its summaries and its turn."""
-    work = _SessionViews(seen)
-    prompt = Method(
-        doc="The system prompt as the last request had it, or the next one will.",
-        parameters=_NOTHING,
-        run=work.prompt,
-    )
-    return [
-        View("context", "What a step sends.", {"build_system_prompt": prompt}),
-        View("sessions", "This session, and its own sub-agents'.", _sessions(work)),
-        View(
-            "consolidator", "How the conversation is summarised when it fills the window.", _summaries(work)
-        ),
-        View("runner", "The turn that runs.", _turn(work)),
-    ]
-
-
-def _commands(seen: Inspected) -> Value:
-    """Return the value of the commands."""
-
-    def read(session_id: str) -> dict[str, str]:
-        return {command.name: command.description for command in seen.instance.commands.all()}
-
-    doc = "The commands that a person may call, with what they are for."
-    return Value(doc=doc, read=read, scope="instance")
-
-
-def _sessions(work: "_SessionViews") -> dict[str, Value]:
     return {
-        "current": Value(doc="The session that asks.", read=work.session),
-        "children": Value(
-            doc="The sessions of its sub-agents, by id, also of those that have ended.", read=work.children
+        "_running_tasks": Value(
+            doc="Sub-agents of the session that run now, by the id of their own session.",
+            read=running,
+            counted="running",
         ),
-        "count": Value(doc="How many sessions the project has.", read=work.count, scope="instance"),
-        "busy": Value(doc="How many sessions a turn runs in here.", read=work.busy, scope="instance"),
-    }
-
-
-def _summaries(work: "_SessionViews") -> dict[str, Value]:
-    config = work.seen.instance.config
-    return {
-        "auto": Value(
-            doc="Whether it is done without being asked.",
-            read=lambda session_id: config.compaction.auto,
-            scope="instance",
+        "get_running_count": Method(
+            doc="How many sub-agents of the session run now.",
+            parameters=_NOTHING,
+            run=lambda session_id, args: len(children(session_id)),
         ),
-        "prune": Value(
-            doc="Whether old tool outputs are cleared first.",
-            read=lambda session_id: config.compaction.prune,
-            scope="instance",
+        "cancel_by_session": Method(
+            doc="End the sub-agents of this session, or the one whose session it is, and return how many ended.",
+            parameters=_KEY,
+            run=cancel,
+            acts=True,
         ),
-        "room": Value(
-            doc="Tokens that the conversation may fill before it is summarised; set context_window_tokens to move it.",
-            read=work.room,
-        ),
-        "count": Value(doc="Summaries that were asked for in this session.", read=work.summaries),
-        "last": Value(
-            doc="The last of them: when (ms), and whether it was automatic.", read=work.last_summary
+        "available": _here(
+            "The agents that tasks may be handed to, with what they are for.",
+            lambda: {agent.name: agent.description for agent in instance.agents.subagents()},
         ),
     }
 
 
-def _turn(work: "_SessionViews") -> dict[str, Value]:
-    return {
-        "agent": Value(doc="The agent that answers.", read=work.agent),
-        "step": Value(doc="The number of the step that runs, from 1.", read=work.step),
-        "status": Value(doc="What the session does: busy, retry or idle.", read=work.status),
-        "origin": Value(
-            doc="Where the message comes from that is answered: a person, a heartbeat …", read=work.origin
-        ),
-        "queued": Value(doc="Prompts that wait in the session's queue.", read=work.queued),
-        "seconds": Value(
-            doc="Seconds that the turn runs, or since a person last spoke in it.", read=work.seconds
-        ),
-    }
+def _sessions(seen: Inspected) -> dict[str, Value]:
+    instance = seen.instance
 
-
-class _SessionViews:
-    """Readers of one instance."""
-
-    def __init__(self, seen: Inspected) -> None:
-        self.seen = seen
-
-    async def session(self, session_id: str) -> wire.Plain:
-        """Return the session's own fields, and how long it is."""
-        live = await self.seen.live(session_id)
+    def current(live: SessionState) -> wire.Plain:
         session = live.session
         return {
             "id": session.id,
@@ -259,85 +386,215 @@ class _SessionViews:
             "messages": len(live.history),
         }
 
-    async def children(self, session_id: str) -> dict[str, str]:
-        """Return the titles of its sub-agents' sessions."""
-        found = await self.seen.instance.store.sessions(parent_id=session_id)
+    async def children(live: SessionState) -> dict[str, str]:
+        found = await instance.store.sessions(parent_id=live.id)
         return {session.id: session.title for session in found}
 
-    async def count(self, session_id: str) -> int:
-        """Return how many there are."""
-        return len(await self.seen.instance.sessions.list())
+    async def count() -> int:
+        return len(await instance.sessions.list())
 
-    def busy(self, session_id: str) -> int:
-        """Return how many work."""
-        return len(self.seen.instance.sessions.running())
+    return {
+        "current": seen.value("The session that asks.", current),
+        "children": seen.value(
+            "The sessions of its sub-agents, by id, also of those that have ended.", children
+        ),
+        "count": _here("How many sessions the project has.", count),
+        "busy": _here("How many sessions a turn runs in here.", lambda: len(instance.sessions.running())),
+    }
 
-    async def prompt(self, session_id: str, args: wire.Plain) -> str:
-        """Return the system prompt. Raises `ValueError` where no agent answers in the session."""
-        live = await self.seen.live(session_id)
-        if live.system is not None:
-            return "\n\n".join(live.system)
-        turn = self.seen.turn(live)
-        if turn is None:
-            raise ValueError("nothing was asked in the session yet")
-        return "\n\n".join(await compose(self.seen.instance, turn))
 
-    async def room(self, session_id: str) -> int:
-        """Return the tokens before a summary."""
-        live = await self.seen.live(session_id)
-        return compaction.room(self.seen.instance, live, self.seen.model(live))
+def _summaries(seen: Inspected) -> dict[str, Value]:
+    instance = seen.instance
 
-    async def summaries(self, session_id: str) -> int:
-        """Return how many were asked for."""
-        return len(_asked(await self.seen.live(session_id)))
+    def last(live: SessionState) -> wire.Plain | None:
+        return next(
+            (
+                {"at": message.info.time.created, "auto": part.auto}
+                for message, part in reversed(_asked(live))
+            ),
+            None,
+        )
 
-    async def last_summary(self, session_id: str) -> Any:
-        """Return the last one, None where there is none."""
-        found = _asked(await self.seen.live(session_id))
-        if not found:
-            return None
-        message, part = found[-1]
-        return {"at": message.info.time.created, "auto": part.auto}
-
-    async def agent(self, session_id: str) -> str | None:
-        """Return its name; None for one that is gone."""
-        live = await self.seen.live(session_id)
-        asked = self.seen.asked(live)
-        try:
-            return self.seen.instance.agents.get(live.session.agent if asked is None else asked.agent).name
-        except UnknownAgent:
-            return None
-
-    async def step(self, session_id: str) -> int:
-        """Return its number."""
-        return self.seen.step(await self.seen.live(session_id))
-
-    async def status(self, session_id: str) -> str:
-        """Return the kind of the session's status."""
-        status = (await self.seen.live(session_id)).status
-        return str(wire.to_plain(status)["type"])
-
-    async def origin(self, session_id: str) -> wire.Plain:
-        """Return the name, and what made the session go on."""
-        origin = (await self.seen.live(session_id)).origin
-        return {"name": origin.name, "id": origin.id, "source": origin.source}
-
-    async def queued(self, session_id: str) -> int:
-        """Return how many wait."""
-        return len(await self.seen.instance.store.follow_ups(session_id))
-
-    async def seconds(self, session_id: str) -> float:
-        """Return the time; 0 while no turn runs."""
-        live = await self.seen.live(session_id)
-        return 0.0 if live.turn is None else round(live.quiet(), 1)
+    return {
+        "auto": _here("Whether it is done without being asked.", lambda: instance.config.compaction.auto),
+        "prune": _here(
+            "Whether old tool outputs are cleared first.", lambda: instance.config.compaction.prune
+        ),
+        "room": seen.value(
+            "Tokens that the conversation may fill before it is summarised; set context_window_tokens to move it.",
+            seen.room,
+        ),
+        "count": seen.value("Summaries that were asked for in this session.", lambda live: len(_asked(live))),
+        "last": seen.value("The last of them: when (ms), and whether it was automatic.", last),
+    }
 
 
 def _asked(live: SessionState) -> list[tuple[WithParts, CompactionPart]]:
-    """The messages that ask for a summary."""
     return [
         (message, part)
         for message in live.history
-        if isinstance(message.info, User)
         for part in message.parts
-        if isinstance(part, CompactionPart)
+        if isinstance(message.info, User) and isinstance(part, CompactionPart)
     ]
+
+
+def _turn(seen: Inspected) -> dict[str, Value]:
+    async def queued(live: SessionState) -> int:
+        return len(await seen.instance.store.follow_ups(live.id))
+
+    return {
+        "agent": seen.value(
+            "The agent that answers.",
+            lambda live: None if (agent := seen.agent(live)) is None else agent.name,
+        ),
+        "step": seen.value("The number of the step that runs, from 1.", seen.step),
+        "status": seen.value(
+            "What the session does: busy, retry or idle.",
+            lambda live: str(wire.to_plain(live.status)["type"]),
+        ),
+        "origin": seen.value(
+            "Where the message comes from that is answered: a person, a heartbeat …",
+            lambda live: {"name": live.origin.name, "id": live.origin.id, "source": live.origin.source},
+        ),
+        "queued": seen.value("Prompts that wait in the session's queue.", queued),
+        "seconds": seen.value(
+            "Seconds that the turn runs, or since a person last spoke in it.",
+            lambda live: 0.0 if live.turn is None else round(live.quiet(), 1),
+        ),
+    }
+
+
+def _guards(seen: Inspected, trusted: Callable[[Path], bool]) -> list[View]:
+    instance = seen.instance
+
+    async def level() -> str:
+        return (await instance.children.level()).name
+
+    def rules(live: SessionState) -> list[str]:
+        agent = seen.agent(live)
+        found = [*(() if agent is None else agent.permission), *(live.session.permission or ())]
+        return [f"{rule.permission} {rule.pattern} {rule.action}" for rule in found]
+
+    sandbox = {
+        "level": _here("How far commands are confined here.", level),
+        "at_most": _here("The best level that the settings ask for.", lambda: instance.children.at_most),
+    }
+    held = seen.value("The rules that hold for the session's agent, the last that fits decides.", rules)
+    trust = _here(
+        "Whether the person trusts this project's own plugins, hooks and settings.",
+        lambda: trusted(instance.directory),
+    )
+    return [
+        View("web_config", "The tools that reach the web.", {"enable": _switch(seen, WEB, "the web")}),
+        View(
+            "exec_config",
+            "The tools that run commands.",
+            {
+                "enable": _switch(seen, ("bash",), "commands"),
+                "sandbox": Branch("How they are confined.", sandbox),
+            },
+        ),
+        View("limits", "What may be used.", _limits(seen)),
+        View("permission", "What the tools may do.", {"rules": held}),
+        View("trust", "Whose code may run.", {"project": trust}),
+    ]
+
+
+def _limits(seen: Inspected) -> dict[str, Any]:
+    instance = seen.instance
+    session = {
+        "tokens": _ceiling(seen, "tokens", {"type": "integer", "minimum": 1}),
+        "cost": _ceiling(seen, "cost", {"type": "number", "minimum": 0.000001}),
+    }
+
+    def told(name: str) -> Value:
+        return _here(_LIMITS[name], lambda: wire.to_plain(getattr(instance.limits, name)))
+
+    whole = Branch("What the session and its sub-agents may use in all.", session)
+    return {"session": whole, **{name: told(name) for name in _LIMITS}}
+
+
+_LIMITS: Final = {
+    "steps": "Model calls of a turn where max_iterations is not set.",
+    "calls": "Model calls in a row without a person.",
+    "failures": "Failures in a row after which what nobody asked for waits.",
+    "minutes": "Minutes of a turn; None is no limit.",
+    "day": "What 24 hours may use.",
+    "heartbeat": "What one heartbeat may use.",
+    "cause": "What a cause may use in 24 hours.",
+}
+
+
+def _switch(seen: Inspected, permissions: Iterable[str], what: str) -> Value:
+    """Return the switch of the tools that need one of `permissions`."""
+
+    def write(live: SessionState, on: bool) -> None:
+        if not on:
+            live.overrides.off.update(permissions)
+
+    return seen.value(
+        f"Whether tools for {what} are offered. Once it is off, it stays off.",
+        lambda live: any((tool.permission or name) in permissions for name, tool in seen.tools(live).items()),
+        kind={"type": "boolean"},
+        write=write,
+        guard="tighten",
+        tighter=lambda old, new: old is True or new is False,
+        when=NEXT,
+    )
+
+
+def _ceiling(seen: Inspected, name: str, kind: wire.Plain) -> Value:
+    def write(live: SessionState, most: Any) -> None:
+        if most is not None:
+            live.overrides.ceiling = tighter(live.overrides.ceiling, Ceiling(**{name: most}))
+
+    return seen.value(
+        f"The most {'tokens' if name == 'tokens' else 'US dollars'}; None is no limit.",
+        lambda live: getattr(tighter(seen.instance.limits.session, live.overrides.ceiling), name),
+        kind=kind,
+        write=write,
+        guard="tighten",
+        tighter=lambda old, new: old is None or new <= old,
+        when="with the next model call",
+    )
+
+
+def _usage(seen: Inspected) -> dict[str, Value]:
+    async def tree(live: SessionState) -> wire.Plain:
+        root = await seen.instance.sessions.root_of(live)
+        (found,) = await seen.instance.store.sums([Share("session", root)])
+        return {"calls": found.calls, "tokens": found.tokens, "cost": found.cost}
+
+    def share(live: SessionState) -> float:
+        answer = _last_whole(live)
+        return 0.0 if answer is None else round(compaction.used(answer.tokens) / seen.room(live), 3)
+
+    return {
+        "session": seen.value(
+            "Tokens of this session's answers.", lambda live: wire.to_plain(live.session.tokens)
+        ),
+        "last": seen.value(
+            "Tokens of its last answer that is whole.",
+            lambda live: None if (answer := _last_whole(live)) is None else wire.to_plain(answer.tokens),
+        ),
+        "tree": seen.value(
+            "Model calls, tokens and US dollars of the session's tree, sub-agents, titles and summaries included.",
+            tree,
+        ),
+        "window": seen.value("The share of the model's room that the last call took, from 0 to 1.", share),
+    }
+
+
+def _last_whole(live: SessionState) -> Assistant | None:
+    answers = (m.info for m in reversed(live.history) if isinstance(m.info, Assistant) and m.info.finish)
+    return next(answers, None)
+
+
+def _place(instance: Instance) -> dict[str, Value]:
+    project = instance.project
+    return {
+        "directory": _here("The folder that the runtime works in.", lambda: str(instance.directory)),
+        "worktree": _here("The project's folder.", lambda: str(project.worktree)),
+        "project": _here("The project's id.", lambda: project.id),
+        "vcs": _here("The version control of the project: git, or nothing.", lambda: project.vcs or None),
+    }

@@ -14,7 +14,7 @@ from instar.mcp import LaunchContext, LinkError, Servers
 from instar.plugin import Ask, Invalid, PermissionDenied
 from instar.session.instance import Instance
 from instar.settings.config import McpConfig
-from instar.store.protocol import Values
+from instar.store.sqlite import Values
 
 NAME: Final = "mcp"
 """Under which name the servers stand among the plugins."""

@@ -24,8 +24,8 @@ from instar.event import (
 )
 from instar.message import StepFinishPart, ToolPart
 from instar.runtime import Runtime
-from instar.store.sqlite import SqliteStore
-from instar.store.statistics import Metered, metered
+from instar.store.sqlite import Store
+from instar.store.statistics import KINDS, metered
 
 NAMES: Final = 100
 """Names of tools, and models, that have a line of their own; what comes after them counts as `OTHER`."""
@@ -46,7 +46,7 @@ class Counters:
         self.tools: Counter[Key] = Counter()
         self.hooks: Counter[Key] = Counter()
         self.evolutions: Counter[Key] = Counter()
-        self.calls: dict[Key, Metered] = {}
+        self.calls: dict[Key, Counter[str]] = {}
         self._read = 0
         self._tool_names: set[str] = set()
         self._model_names: set[str] = set()
@@ -77,14 +77,13 @@ class Counters:
             case EvolveRolledback():
                 self.evolutions["rolled back",] += 1
 
-    async def read(self, store: SqliteStore) -> None:
+    async def read(self, store: Store) -> None:
         """Add the model calls that were booked since the last look: those of all processes on the database."""
         self._read, found = await store.ask(lambda connection: metered(self._read, connection))
-        for one in found:
-            model = _bounded(f"{one.provider}/{one.model}", self._model_names)
-            key = (model, _bounded(one.origin, self._origins))
-            held = self.calls.get(key)
-            self.calls[key] = one if held is None else held.plus(one)
+        for name, origin, figures in found:
+            key = (_bounded(name, self._model_names), _bounded(origin, self._origins))
+            # A Counter counts what is no whole number too.
+            self.calls.setdefault(key, Counter()).update(figures)
 
     def _tool(self, part: ToolPart) -> None:
         state = part.state.status
@@ -169,28 +168,21 @@ def _work(counters: Counters) -> Iterator[Family]:
 
 def _spent(counters: Counters) -> Iterator[Family]:
     calls = [((("model", model), ("origin", origin)), one) for (model, origin), one in counters.calls.items()]
-    yield Family(
-        "instar_model_calls_total",
-        "counter",
-        "Model calls that are booked.",
-        [(labels, one.calls) for labels, one in calls],
-    )
-    tokens = [
-        ((*labels, ("kind", kind)), value) for labels, one in calls for kind, value in one.tokens.items()
-    ]
+    for name, figure, told in _FIGURES:
+        yield Family(name, "counter", told, [(labels, one[figure]) for labels, one in calls])
+    tokens = [((*labels, ("kind", kind)), int(one[kind])) for labels, one in calls for kind in KINDS]
     yield Family("instar_tokens_total", "counter", "Tokens of model calls, by kind.", tokens)
-    yield Family(
+
+
+_FIGURES: Final = (
+    ("instar_model_calls_total", "calls", "Model calls that are booked."),
+    (
         "instar_cost_dollars_total",
-        "counter",
+        "cost",
         "What model calls cost, in US dollars; those without a known price are not in it.",
-        [(labels, one.cost) for labels, one in calls],
-    )
-    yield Family(
-        "instar_unpriced_calls_total",
-        "counter",
-        "Model calls without a known price.",
-        [(labels, one.unpriced) for labels, one in calls],
-    )
+    ),
+    ("instar_unpriced_calls_total", "unpriced", "Model calls without a known price."),
+)
 
 
 def _process(counters: Counters) -> Iterator[Family]:

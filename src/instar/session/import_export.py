@@ -26,11 +26,11 @@ from instar.store import (
     PutProject,
     PutSession,
     PutTodos,
-    Store,
     StoreError,
     Write,
     lease,
 )
+from instar.store.sqlite import Store
 from instar.wire import Plain, ids
 
 LIMIT: Final = 256 * 1024 * 1024

@@ -29,8 +29,8 @@ from instar.session.sessions import Sessions
 from instar.session.state import SessionState
 from instar.settings.config import Config
 from instar.settings.paths import Paths
-from instar.store import Store
 from instar.store.lease import LEASE_MS, SessionBusy
+from instar.store.sqlite import Store
 
 
 class Instance(msgspec.Struct):

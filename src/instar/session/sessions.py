@@ -41,11 +41,11 @@ from instar.store import (
     PutPart,
     PutProject,
     PutSession,
-    Store,
     StoreError,
     Write,
 )
 from instar.store.lease import busy, take
+from instar.store.sqlite import Store
 from instar.wire import ids
 
 log = logging.getLogger("instar.session")

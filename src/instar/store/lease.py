@@ -9,12 +9,12 @@ import secrets
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
-import msgspec
-
-from instar.store import Lease, Store
-from instar.store.protocol import StoreError
+from instar.api.stats import QueuedPrompts, StoppedSession
+from instar.store import Lease, StoreError
+from instar.store.sqlite import Store
 
 LEASE_MS = 30_000
 """How long a lease lasts without being renewed."""
@@ -71,38 +71,28 @@ def is_dead(owner: str) -> bool:
     return int(pid) == os.getpid() and owner != owner_name()
 
 
-class HeldSession(msgspec.Struct, frozen=True):
-    """A session that a process holds: it runs it, or is about to change it. `owner` is a lease's."""
+def running(path: Path, now: int) -> list[StoppedSession]:
+    """Return the sessions that living processes hold at `now` (ms), oldest first: each runs, or is about to change.
 
-    session_id: str
-    title: str
-    directory: str
-    owner: str
-    fence: int
-
-
-class QueuedPromptCount(msgspec.Struct, frozen=True):
-    """How many prompts of one source wait in a session's queue."""
-
-    session_id: str
-    title: str
-    directory: str
-    source: str
-    count: int
+    None of them counts as `ended`. Raises `StoreError`.
+    """
+    found = []
+    for session_id, title, directory, owner in _rows(path, _RUNNING, (now,)):
+        host, _, rest = owner.partition(":")
+        number = rest.partition(":")[0]
+        if not is_dead(owner):
+            pid = int(number) if number.isdigit() else None
+            found.append(StoppedSession(session_id, title, directory, host, pid, False))
+    return found
 
 
-def running(path: Path, now: int) -> list[HeldSession]:
-    """Return the sessions that are held at `now` (ms), oldest first. Raises `StoreError`."""
-    return [HeldSession(*row) for row in _rows(path, _RUNNING, (now,))]
-
-
-def waiting(path: Path) -> list[QueuedPromptCount]:
+def waiting(path: Path) -> list[QueuedPrompts]:
     """Return what waits in the sessions' queues. Raises `StoreError`."""
-    return [QueuedPromptCount(*row) for row in _rows(path, _WAITING, ())]
+    return [QueuedPrompts(*row) for row in _rows(path, _WAITING, ())]
 
 
 _RUNNING = """
-SELECT session.id, session.title, session.directory, lease.owner, lease.fence
+SELECT session.id, session.title, session.directory, lease.owner
 FROM instar_lease AS lease JOIN session ON session.id = lease.session_id
 WHERE lease.time_expires > ? ORDER BY session.id DESC
 """
@@ -113,7 +103,7 @@ GROUP BY session.id, queue.source ORDER BY session.id DESC, min(queue.position)
 """
 
 
-def _rows(path: Path, statement: str, parameters: Sequence[int]) -> list[tuple[str, str, str, str, int]]:
+def _rows(path: Path, statement: str, parameters: Sequence[int]) -> list[Any]:
     if not path.exists():
         return []
     try:

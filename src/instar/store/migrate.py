@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from instar import __version__
-from instar.store.protocol import StoreError
+from instar.store import StoreError
 
 Synchronous = Literal["NORMAL", "FULL"]
 """``NORMAL`` survives the death of the process, ``FULL`` the loss of power as well."""
@@ -175,17 +175,13 @@ def _missing(connection: sqlite3.Connection, path: Path, steps: tuple[Migration,
                 "or name another file."
             )
         applied[version] = checksum
-    _refuse_other_form(path, steps, applied)
-    return [step for step in steps if step.version not in applied]
-
-
-def _refuse_other_form(path: Path, steps: tuple[Migration, ...], applied: dict[int, str]) -> None:
     for step in steps:
         if applied.get(step.version, step.checksum) != step.checksum:
             raise StoreError(
                 f"{path}: migration {step.version:04}_{step.name} was applied to it in another form than "
                 f"this instar {__version__} has; it was not changed. Use the version that wrote it."
             )
+    return [step for step in steps if step.version not in applied]
 
 
 def _apply(connection: sqlite3.Connection, missing: list[Migration]) -> None:

@@ -15,7 +15,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from instar import wire
-from instar.event import TYPES, Event
+from instar.api.project import Project, ProjectCommands, ProjectIcon
+from instar.event import TYPES, Event, ProjectTime
 from instar.message import (
     PART_TYPES,
     Assistant,
@@ -31,8 +32,7 @@ from instar.message import (
     encode_part,
     unknown_part,
 )
-from instar.store.projects import PutProject, values_of
-from instar.store.protocol import (
+from instar.store import (
     DropAsk,
     DropFollowUp,
     DropMessage,
@@ -46,6 +46,7 @@ from instar.store.protocol import (
     PutMessage,
     PutOrigin,
     PutPart,
+    PutProject,
     PutSession,
     PutTodos,
     PutUsage,
@@ -199,6 +200,45 @@ def part_of(row: Row) -> Part:
         return decode_part(plain)
     except msgspec.ValidationError:
         return unknown_part(plain)
+
+
+def project_row(write: PutProject) -> Plain:
+    """Return the columns of a project, by their names in the statement."""
+    icon = write.icon or ProjectIcon()
+    return {
+        "id": write.id,
+        "worktree": write.worktree,
+        "vcs": write.vcs,
+        "now": write.now,
+        "name": write.name,
+        "url": icon.url,
+        "override": icon.override,
+        "color": icon.color,
+        "commands": wire.encode(write.commands).decode() if write.commands is not None else None,
+    }
+
+
+def project_of(row: Sequence[Any]) -> Project:
+    """Return the project of a row, its columns in the statement's order; `sandboxes` are for others to fill in."""
+    project_id, worktree, vcs, name, url, override, color, created, updated, initialized, commands = row
+    icon = ProjectIcon(url=url, override=override, color=color)
+    return Project(
+        id=project_id,
+        worktree=worktree,
+        vcs="git" if vcs == "git" else None,
+        name=name,
+        icon=icon if icon != ProjectIcon() else None,
+        commands=_commands(commands),
+        time=ProjectTime(created=created, updated=updated, initialized=initialized),
+        sandboxes=[],
+    )
+
+
+def _commands(text: str | None) -> ProjectCommands | None:
+    try:
+        return wire.decode(text, ProjectCommands) if text else None
+    except msgspec.DecodeError:  # written by another program: no reason to list no projects
+        return None
 
 
 def usage_row(usage: Usage) -> Row:
@@ -434,7 +474,7 @@ def _insert(write: Insert, now: int) -> Iterable[Operation]:
 
 
 def _put_project(write: PutProject, now: int) -> Iterable[Operation]:
-    yield "put_project", values_of(write)
+    yield "put_project", project_row(write)
 
 
 def _put_follow_up(write: PutFollowUp, now: int) -> Iterable[Operation]:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from instar import wire
 from instar.api.project import Project
+from instar.api.stats import Sum
 from instar.event import Event, MessageUpdated, PartUpdated, Todo, make
 from instar.message import (
     Assistant,
@@ -31,23 +32,23 @@ from instar.message import (
     ToolSpan,
     WithParts,
 )
-from instar.store import projects, rows
-from instar.store.migrate import Synchronous, migrations, prepare
-from instar.store.protocol import (
+from instar.store import (
     FollowUp,
     Lease,
     PutAsk,
     PutMessage,
     PutPart,
+    PutValue,
     Recorded,
     Share,
     Stored,
     StoreError,
-    Sum,
     Usage,
     Whereabouts,
     Write,
+    rows,
 )
+from instar.store.migrate import Synchronous, migrations, prepare
 from instar.store.rows import encode_commit, statements
 from instar.store.writer import Near, Readers, Writer
 
@@ -59,20 +60,23 @@ _CUT = "The answer was interrupted: the process that wrote it ended."
 
 async def open_store(
     path: Path, publish: Callable[[Event], None], *, synchronous: Synchronous = "NORMAL"
-) -> "SqliteStore":
+) -> "Store":
     """Open the database at `path`, made with its folder if it is not there, and bring it up to date.
 
     `publish` gets every committed event on this event loop, in the order of the commits. Raises
     `StoreError`, saying what to do, when the file is another program's, a newer instar's, damaged or
     not writable; it is then as it was.
     """
-    store = SqliteStore(path, publish, synchronous)
+    store = Store(path, publish, synchronous)
     await store.start()
     return store
 
 
-class SqliteStore:
-    """A `Store` in a file; see `open_store`. To be used on the event loop that opened it."""
+class Store:
+    """Where sessions live, in one file; see `open_store`. To be used on the event loop that opened it.
+
+    Every method may raise `StoreError`; reads see every finished commit.
+    """
 
     def __init__(self, path: Path, publish: Callable[[Event], None], synchronous: Synchronous) -> None:
         self._path = path
@@ -91,7 +95,11 @@ class SqliteStore:
         await self._writer.close()
 
     def commit(self, writes: Sequence[Write], events: Sequence[Event] = ()) -> asyncio.Future[int]:
-        """Write all of it in one transaction, then publish `events` in order (see `Store.commit`).
+        """Write all of it, as it stands at the call, in one transaction; then publish `events` in order.
+
+        Commits keep their order, also those that nobody awaits, which share a transaction with what follows.
+        Sync events become rows with the next sequence number of their session. Returns the last sequence
+        number given out, or 0 when none was. Nothing is published when the transaction fails.
 
         Deleting a session deletes its events; the ``session.deleted`` event itself gets its number and is
         published, and leaves no row. Sessions that have it as their parent are the caller's to delete.
@@ -103,7 +111,7 @@ class SqliteStore:
         return self._writer.submit(encoded.run, tuple(events))
 
     def publish(self, event: Event) -> None:
-        """Publish an event that is not kept, after what is being committed."""
+        """Publish an event that is not kept: now, or after the commits that were asked for before it."""
         self._writer.publish(event)
 
     async def settled(self) -> None:
@@ -117,16 +125,15 @@ class SqliteStore:
     async def events_after(
         self, last: str | int, directory: str | None = None, limit: int = 500
     ) -> list[Stored]:
-        """Return durable events of all sessions, or of a directory's, that were stored after `last`."""
-        found = await self._readers.submit(partial(_events_after, statements(), last, directory, limit))
-        return list(found)
+        """Return durable events of all sessions, or of a directory's, after `last`: an event's id or a place."""
+        return await self._readers.submit(partial(_events_after, statements(), last, directory, limit))
 
     async def projects(self, project_id: str | None = None) -> list[Project]:
         """Return the projects that are known, or the one with this id; last updated first."""
-        return await self._read(projects.project_of, "projects", {"id": project_id})
+        return await self._read(rows.project_of, "projects", {"id": project_id})
 
     async def whereabouts(self, session_id: str) -> Whereabouts | None:
-        """Return a session's directory and when it was changed last, or None."""
+        """Return where a session lives and when it was changed last, or None: what is asked before each use."""
         found = await self._look(Whereabouts._make, "whereabouts", (session_id,))
         return found[0] if found else None
 
@@ -156,8 +163,7 @@ class SqliteStore:
 
     async def messages(self, session_id: str, limit: int | None = None) -> list[WithParts]:
         """Return a session's messages with their parts, oldest first; `limit` keeps the newest ones."""
-        found: list[WithParts] = await self._readers.submit(partial(_messages, session_id, _limit(limit)))
-        return found
+        return await self._readers.submit(partial(_messages, session_id, _limit(limit)))
 
     async def follow_ups(self, session_id: str) -> list[FollowUp]:
         """Return what waits in a session's queue, oldest first."""
@@ -193,8 +199,7 @@ class SqliteStore:
 
     async def sums(self, shares: Sequence[Share]) -> list[Sum]:
         """Return the sums of booked calls for each share, from kept totals."""
-        found: list[Sum] = await self._readers.submit(partial(_sums, shares))
-        return found
+        return await self._readers.submit(partial(_sums, shares))
 
     async def origins(self, session_id: str) -> dict[str, Origin]:
         """Return where a session's messages come from, by their ids; a person's are left out."""
@@ -203,8 +208,7 @@ class SqliteStore:
 
     async def ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
         """Let one of `instar.store.statistics` read the database, in one read transaction."""
-        answer: T = await self._readers.submit(question)
-        return answer
+        return await self._readers.submit(question)
 
     async def lease(self, session_id: str, owner: str, ttl: int) -> Lease | None:
         """Take or renew the right to run a session for `ttl` ms; None when another holds it.
@@ -232,6 +236,7 @@ class SqliteStore:
         A pending or running tool part becomes an error part whose metadata says ``interrupted``; an answer
         without an end is completed at `now` (ms) with a `MessageAbortedError`, unless it has an error. Each
         change is an event like any other. Returns how many parts were marked.
+        For the first opening of a session whose process died.
         """
         parts, answers = await self._readers.submit(partial(_unfinished, session_id))
         for part in parts:
@@ -247,11 +252,9 @@ class SqliteStore:
         return len(parts)
 
     async def _read(self, shape: Callable[[rows.Row], Any], name: str, parameters: Any) -> list[Any]:
-        def work(connection: sqlite3.Connection) -> list[Any]:
-            return [shape(row) for row in _fetch(name, parameters, connection)]
-
-        found: list[Any] = await self._readers.submit(work)
-        return found
+        return await self._readers.submit(
+            lambda connection: [shape(row) for row in _fetch(name, parameters, connection)]
+        )
 
     async def _look(self, shape: Callable[[rows.Row], Any], name: str, parameters: Any) -> list[Any]:
         """Read a few rows that a key names, at once unless somebody holds the file."""
@@ -260,6 +263,26 @@ class SqliteStore:
         except BlockingIOError:
             return await self._read(shape, name, parameters)
         return [shape(row) for row in found]
+
+
+class Values:
+    """The values of one plugin."""
+
+    def __init__(self, store: Store, plugin: str) -> None:
+        self._store = store
+        self._plugin = plugin
+
+    async def get(self, key: str) -> Any:
+        """Return the value for `key`, or None."""
+        return await self._store.value(self._plugin, key)
+
+    async def set(self, key: str, value: Any) -> None:
+        """Set the value for `key`; None deletes it."""
+        await self._store.commit([PutValue(self._plugin, key, value)])
+
+    async def list(self, prefix: str = "") -> dict[str, Any]:
+        """Return the keys that start with `prefix`, with their values."""
+        return await self._store.values(self._plugin, prefix)
 
 
 def _now() -> int:

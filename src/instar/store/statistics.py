@@ -11,36 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-
-class Spent(msgspec.Struct, frozen=True):
-    """The sum of some calls: tokens, US dollars, and how many `calls` had no known price.
-
-    `input` are tokens that no cache served or took. `sessions` is how many made the calls; single calls have none.
-    """
-
-    calls: int = 0
-    sessions: int = 0
-    input: int = 0
-    output: int = 0
-    reasoning: int = 0
-    cache_read: int = 0
-    cache_write: int = 0
-    cost: float = 0.0
-    unpriced: int = 0
-
-    @property
-    def cached(self) -> float | None:
-        """The share of all input that a cache served, from 0 to 1; None without input."""
-        whole = self.input + self.cache_read + self.cache_write
-        return self.cache_read / whole if whole else None
-
-
-class Line(msgspec.Struct, frozen=True):
-    """The sum of the calls that have the same `key`, and the key's `label` for people."""
-
-    key: str
-    label: str
-    spent: Spent
+from instar.api.stats import EvolutionSum, SpentCacheTokens, SpentLine, SpentSum, SpentTokens
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -77,6 +48,11 @@ _KEYS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
 BY: Final = tuple(_KEYS)
 """What calls can be summed by. `cause` is what a call was for, `origin` who set it off and what made it go on."""
 
+KINDS: Final = ("input", "output", "reasoning", "cache_read", "cache_write")
+"""The kinds of tokens."""
+FIGURES: Final = ("calls", "cost", "unpriced", *KINDS)
+"""What `metered` sums; `unpriced` counts the calls without a known price, which are not in the `cost`."""
+
 _SUMS: Final = """count(*), count(DISTINCT nullif(u.session_id, '')), total(u.tokens_input), total(u.tokens_output),
   total(u.tokens_reasoning), total(u.tokens_cache_read), total(u.tokens_cache_write), total(u.cost),
   count(*) - count(u.cost)"""
@@ -87,62 +63,39 @@ WHERE u.time_created >= :since AND (:until IS NULL OR u.time_created < :until)
     OR :folder <> '' AND (s.directory = :folder OR substr(s.directory, 1, length(:folder) + 1) = :folder || '/'))"""
 
 
-class Metered(msgspec.Struct, frozen=True):
-    """The sum of the calls of a model that have the same origin, one of person, heartbeat, action, plugin …"""
-
-    provider: str
-    model: str
-    origin: str
-    calls: int
-    tokens: Mapping[str, int]
-    cost: float
-    unpriced: int
-
-    def plus(self, other: "Metered") -> "Metered":
-        """Return the sum of both; the names are this one's."""
-        tokens = {kind: count + other.tokens[kind] for kind, count in self.tokens.items()}
-        calls, cost, unpriced = (
-            self.calls + other.calls,
-            self.cost + other.cost,
-            self.unpriced + other.unpriced,
-        )
-        return Metered(self.provider, self.model, self.origin, calls, tokens, cost, unpriced)
-
-
-def metered(after: int, connection: sqlite3.Connection) -> tuple[int, list[Metered]]:
+def metered(
+    after: int, connection: sqlite3.Connection
+) -> tuple[int, list[tuple[str, str, dict[str, float]]]]:
     """Return the sums of the calls that were booked after a place in the book, by model and origin, and its end.
 
-    The first call asks for those after 0. Calls are only ever added, so each place is summed once.
+    The first call asks for those after 0. Calls are only ever added, so each place is summed once. A sum is given by
+    the names of its `FIGURES`; an origin is one of person, heartbeat, action, plugin …
     """
     (end,) = connection.execute("SELECT ifnull(max(position), 0) FROM instar_usage").fetchone()
-    statement = """SELECT provider_id, model_id, origin, count(*), total(tokens_input), total(tokens_output),
-  total(tokens_reasoning), total(tokens_cache_read), total(tokens_cache_write), total(cost), count(*) - count(cost)
-FROM instar_usage WHERE position > ? AND position <= ? GROUP BY 1, 2, 3 ORDER BY 4 DESC"""
-    kinds = ("input", "output", "reasoning", "cache_read", "cache_write")
+    statement = """SELECT provider_id || '/' || model_id, origin, count(*), total(cost), count(*) - count(cost),
+  total(tokens_input), total(tokens_output), total(tokens_reasoning), total(tokens_cache_read),
+  total(tokens_cache_write)
+FROM instar_usage WHERE position > ? AND position <= ? GROUP BY provider_id, model_id, origin ORDER BY 3 DESC"""
     rows = connection.execute(statement, (after, end))
-    found = [
-        Metered(
-            provider, model, origin, calls, dict(zip(kinds, map(int, tokens), strict=True)), cost, unpriced
-        )
-        for provider, model, origin, calls, *tokens, cost, unpriced in rows
+    return end, [
+        (model, origin, dict(zip(FIGURES, figures, strict=True))) for model, origin, *figures in rows
     ]
-    return end, found
 
 
-def total(wanted: Wanted, connection: sqlite3.Connection) -> tuple[Spent, int, int]:
+def total(wanted: Wanted, connection: sqlite3.Connection) -> tuple[SpentSum, int, int]:
     """Return the sum of all calls that are wanted, and the times (ms) of the first and the last one, 0 without any."""
     statement = f"SELECT {_SUMS}, ifnull(min(u.time_created), 0), ifnull(max(u.time_created), 0) {_FROM}"
     row = connection.execute(statement, msgspec.structs.asdict(wanted)).fetchone()
-    return _spent(row[:-2]), row[-2], row[-1]
+    return SpentSum(**_spent(row)), row[-2], row[-1]
 
 
-def lines(by: str, wanted: Wanted, connection: sqlite3.Connection) -> list[Line]:
+def lines(by: str, wanted: Wanted, connection: sqlite3.Connection) -> list[SpentLine]:
     """Return the sums by one of `BY`: days in order, all else dearest first, then by tokens."""
     key, label = _KEYS[by]
     order = "1" if by == "day" else "total(u.cost) DESC, total(u.tokens_input + u.tokens_output) DESC, 1"
     statement = f"SELECT {key}, {label}, {_SUMS} {_FROM} GROUP BY 1 ORDER BY {order}"
     found = connection.execute(statement, msgspec.structs.asdict(wanted)).fetchall()
-    return [Line(row[0], row[1] or "", _spent(row[2:])) for row in found]
+    return [SpentLine(key=row[0], title=row[1] or msgspec.UNSET, **_spent(row[2:])) for row in found]
 
 
 def unpriced(wanted: Wanted, connection: sqlite3.Connection) -> dict[str, int]:
@@ -164,7 +117,9 @@ GROUP BY 1 ORDER BY 2 DESC, 1"""
     return dict(connection.execute(statement, msgspec.structs.asdict(wanted)).fetchall())
 
 
-def of_steps(steps: Collection[Step], wanted: Wanted, connection: sqlite3.Connection) -> tuple[Spent, int]:
+def of_steps(
+    kind: str, steps: Collection[Step], wanted: Wanted, connection: sqlite3.Connection
+) -> EvolutionSum:
     """Return what the steps that made these tool calls used, each once, and how many of the calls are unknown.
 
     A call whose message is not named is unknown when that, or its session, was deleted.
@@ -177,7 +132,7 @@ def of_steps(steps: Collection[Step], wanted: Wanted, connection: sqlite3.Connec
     ids = json.dumps(sorted({message for message in known if message is not None}))
     statement = f"SELECT {_SUMS} {_FROM} AND u.message_id IN (SELECT value FROM json_each(:ids))"  # noqa: S608 - our own texts
     row = connection.execute(statement, {**msgspec.structs.asdict(wanted), "ids": ids}).fetchone()
-    return _spent(row), known.count(None)
+    return EvolutionSum(kind=kind, unknown=known.count(None), **_spent(row))
 
 
 def _calls(sessions: Collection[str], connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
@@ -187,10 +142,19 @@ WHERE session_id IN (SELECT value FROM json_each(?)) AND data ->> '$.type' = 'to
     return connection.execute(statement, (json.dumps(sorted(sessions)),)).fetchall()
 
 
-def _spent(row: Sequence[Any]) -> Spent:
+def _spent(row: Sequence[Any]) -> dict[str, Any]:
+    """The fields of a `SpentSum`."""
     # SQLite's `total` is a real number, also of whole ones.
     calls, sessions, given, said, thought, read, written = map(int, row[:7])
-    return Spent(calls, sessions, given, said, thought, read, written, row[7], row[8])
+    whole = given + read + written
+    return {
+        "calls": calls,
+        "sessions": sessions,
+        "tokens": SpentTokens(given, said, thought, SpentCacheTokens(read, written)),
+        "cached": read / whole if whole else None,
+        "cost": row[7],
+        "unpriced": row[8],
+    }
 
 
 def sessions(text: str, connection: sqlite3.Connection) -> list[str]:

@@ -11,11 +11,15 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from instar.event import Event
+from instar.store import StoreError
 from instar.store.migrate import connect, explain
-from instar.store.protocol import StoreError
+
+T = TypeVar("T")
 
 Work = Callable[[sqlite3.Connection], Any]
 """What to do with the connection, once or (undone in between) twice; its result is the caller's."""
@@ -27,19 +31,14 @@ _NEAR_CACHE: Final = 512
 """KiB of pages that `Near` keeps."""
 
 
-class _Job:
+class _Job(msgspec.Struct, eq=False):
     """Work, the future of its result, and the events to publish once it is durable."""
 
-    __slots__ = ("events", "failure", "future", "result", "work")
-
-    def __init__(
-        self, work: Work | None, future: "asyncio.Future[Any]", events: Sequence[Event] = ()
-    ) -> None:
-        self.work = work
-        self.future = future
-        self.events = events
-        self.result: Any = None
-        self.failure: Exception | None = None
+    work: Work | None
+    future: "asyncio.Future[Any]"
+    events: Sequence[Event] = ()
+    result: Any = None
+    failure: Exception | None = None
 
 
 class Writer:
@@ -136,12 +135,9 @@ class Writer:
     def _deliver(self, jobs: list[_Job]) -> None:
         for job in jobs:
             self._under_way -= 1
-            if job.failure is not None:
-                _fail(job.future, job.failure)
-                continue
-            for event in job.events:
+            for event in () if job.failure is not None else job.events:
                 self._announce(event)
-            _resolve(job.future, job.result)
+            _settle(job)
 
     def _announce(self, event: Event) -> None:
         try:
@@ -161,7 +157,7 @@ class Readers:
         self._loop = asyncio.get_running_loop()
         self._closing = False
 
-    def submit(self, work: Work) -> "asyncio.Future[Any]":
+    def submit(self, work: Callable[[sqlite3.Connection], T]) -> "asyncio.Future[T]":
         """Queue `work`, done in one read transaction: it sees one state of the database."""
         if self._closing:
             raise closed(self._path)
@@ -169,7 +165,7 @@ class Readers:
             thread = threading.Thread(target=self._run, name="instar-store-reader", daemon=True)
             self._threads.append(thread)
             thread.start()
-        future: asyncio.Future[Any] = self._loop.create_future()
+        future: asyncio.Future[T] = self._loop.create_future()
         self._queue.put(_Job(work, future))
         return future
 
@@ -213,7 +209,7 @@ class Near:
         self._connection: sqlite3.Connection | None = None
         self._closing = False
 
-    def read(self, work: Work) -> Any:
+    def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Return what `work` gives. Raises `BlockingIOError` where it would have to wait, and `StoreError`."""
         if self._closing:
             raise closed(self._path)

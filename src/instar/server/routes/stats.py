@@ -9,23 +9,26 @@ from instar.api.operation import operation
 from instar.api.stats import (
     LimitsQuery,
     LimitsReport,
+    LimitUsage,
     Resumed,
+    Room,
     Stats,
     StatsQuery,
     StopBody,
     StopReport,
     StopsReport,
+    Sum,
 )
 from instar.git.project import is_folder
 from instar.limits import statistics, stop
+from instar.limits.budget import DAY, Ceiling, HeldCeiling, tighter
 from instar.limits.stop import EVERYWHERE, StopFile, StopFileError, scope_of
 from instar.plugin import Invalid
-from instar.runtime import Runtime
-from instar.runtime.limits_report import limits_report
 from instar.server import metrics
 from instar.server.call import Call
-from instar.session.state import now
-from instar.store.sqlite import SqliteStore
+from instar.session.instance import Instance
+from instar.session.state import SessionState, now
+from instar.store import Share
 from instar.store.statistics import Wanted
 
 
@@ -36,7 +39,7 @@ class StatsRoutes:
     async def stats(self, call: Call, query: StatsQuery) -> Stats:
         """Tell what model calls used and cost, as ``instar stats``: all projects', or those that the query chooses."""
         runtime = await call.runtime()
-        store, paths = store_of(runtime), runtime.instance.paths
+        store, paths = runtime.instance.store, runtime.instance.paths
         since, until = statistics.period(query.days, query.since, query.until)
         wanted = Wanted(since=since, until=until)
         if query.project is not None:
@@ -44,16 +47,16 @@ class StatsRoutes:
         if query.session:
             wanted = msgspec.structs.replace(wanted, session=await statistics.session(store, query.session))
         by = statistics.words(query.by) or ([] if query.tools else list(statistics.OVERVIEW))
-        return statistics.answer(await statistics.gather(store, paths, wanted, by, tools=query.tools))
+        return await statistics.gather(store, paths, wanted, by, tools=query.tools)
 
     @operation("GET", "/instar/limits", "instar.limits", errors=(404,))
     async def limits(self, call: Call, query: LimitsQuery) -> LimitsReport:
         """Tell which limits are set, what was used of them, and what is left."""
         if query.session is None:
-            return await limits_report((await call.runtime()).instance, None, now())
+            return await _limits((await call.runtime()).instance, None, now())
         runtime = await call.of_session(query.session)
         live = await runtime.instance.sessions.open(query.session)
-        return await limits_report(runtime.instance, live, now())
+        return await _limits(runtime.instance, live, now())
 
     @operation("GET", "/instar/stop", "instar.stop.list")
     async def stops(self, call: Call) -> StopsReport:
@@ -90,17 +93,9 @@ class MetricsRoutes:
         """Get the server's figures in Prometheus' text format."""
         instances = call.instances
         # Before it is opened here, for the default directory, nobody may have asked for anything yet.
-        await instances.counters.read(store_of(await call.runtime()))
+        await instances.counters.read((await call.runtime()).instance.store)
         found = metrics.families(instances.counters, instances.opened(), instances.feed.clients)
         return Response("".join(metrics.text(found)), media_type=metrics.FORMAT)
-
-
-def store_of(runtime: Runtime) -> SqliteStore:
-    """Return the store whose calls can be summed. Raises `Invalid` for another."""
-    store = runtime.instance.store
-    if not isinstance(store, SqliteStore):
-        raise Invalid("this server keeps no figures")
-    return store
 
 
 async def _of_project(wanted: Wanted, given: str, directory: Path) -> Wanted:
@@ -115,3 +110,41 @@ async def _scope(call: Call, body: StopBody | None) -> str:
     if body is not None and body.all:
         return EVERYWHERE
     return scope_of((await call.runtime()).instance.directory)
+
+
+async def _limits(instance: Instance, live: SessionState | None, now: int) -> LimitsReport:
+    """Return the limits at `now` (ms); with `live` also the limit of its session's tree."""
+    limits = instance.limits
+    bounds = [HeldCeiling("limits.day", limits.day, Share("day", "", now - DAY))]
+    bounds += [
+        HeldCeiling(f"limits.cause.{name}", ceiling, Share("cause", name, now - DAY))
+        for name, ceiling in limits.cause.items()
+    ]
+    if live is not None:
+        held = tighter(limits.session, live.overrides.ceiling)
+        bounds.append(
+            HeldCeiling("limits.session", held, Share("session", await instance.sessions.root_of(live)))
+        )
+    sums = await instance.store.sums([bound.share for bound in bounds])
+    return LimitsReport(
+        steps=limits.steps,
+        minutes=limits.minutes,
+        calls=limits.calls,
+        failures=limits.failures,
+        waiting=instance.budget.pauses(),
+        heartbeat=_room(limits.heartbeat),
+        limits=[_limit(bound, sum_) for bound, sum_ in zip(bounds, sums, strict=True)],
+    )
+
+
+def _limit(bound: HeldCeiling, used: Sum) -> LimitUsage:
+    most = bound.ceiling
+    left = Room(
+        None if most.tokens is None else max(0, most.tokens - used.tokens),
+        None if most.cost is None else max(0.0, most.cost - used.cost),
+    )
+    return LimitUsage(bound.path, _room(most), used, left)
+
+
+def _room(ceiling: Ceiling) -> Room:
+    return Room(ceiling.tokens, ceiling.cost)
