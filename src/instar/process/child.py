@@ -10,7 +10,8 @@ import os
 import signal as signals
 import time
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeVar
 
@@ -76,7 +77,9 @@ class Child(asyncio.SubprocessProtocol):
         self._on_output = on_output
         self._mark = mark
         self._failure: Exception | None = None
-        self._exited, self._drained, self._lost = (loop.create_future() for _ in range(3))
+        self._exited = loop.create_future()
+        self._drained = loop.create_future()
+        self._lost = loop.create_future()
         self._starting: asyncio.Future[None] | None = None
         self._ending: asyncio.Future[None] | None = None
         self._transport: asyncio.SubprocessTransport | None = None
@@ -407,33 +410,23 @@ def marked(env: Mapping[str, str] | None, mark: str) -> dict[str, str]:
 
 def kill(mark: str, first: int) -> bool:
     """Kill (SIGKILL) every process with `mark` that was started after the process `first`; whether any was."""
-    needle = mark.encode()
-    found = [pid for pid in _since(first) if needle in _environment(pid)]
-    for pid in found:
-        try:
-            os.kill(pid, signals.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            continue
-    return bool(found)
+    needle, found = mark.encode(), False
+    for pid in _since(first):
+        # Of another user's process, or of one that is just ending, nothing can be read: it is none of ours.
+        with suppress(OSError), open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
+            if needle in file.read(1 << 20):
+                found = True
+                os.kill(pid, signals.SIGKILL)
+    return found
 
 
-def _since(first: int) -> Iterator[int]:
+def _since(first: int) -> list[int]:
     """Processes with a number that was given out after `first`; numbers begin anew when they are used up."""
     try:
         last = int((_PROC / "loadavg").read_text().split()[-1])
         names = os.listdir(_PROC)
     except (OSError, ValueError):
-        return
-    wrapped = last < first
-    for pid in (int(name) for name in names if name.isdigit()):
-        if pid != os.getpid() and (pid > first or (wrapped and pid <= last)):
-            yield pid
-
-
-def _environment(pid: int) -> bytes:
-    # Of another user's process, or of one that is just ending, nothing can be read: it is none of ours.
-    try:
-        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
-            return file.read(1 << 20)
-    except OSError:
-        return b""
+        return []
+    wrapped, own = last < first, os.getpid()
+    there = map(int, filter(str.isdigit, names))
+    return [pid for pid in there if pid != own and (pid > first or (wrapped and pid <= last))]

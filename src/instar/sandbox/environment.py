@@ -7,6 +7,7 @@ calls `FAVOURITE` and instar does not know by value stays.
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from instar.process.child import VARIABLE
@@ -66,6 +67,7 @@ PLAIN: Final = frozenset(
 """What a sandboxed child keeps, with every ``LC_…``."""
 
 
+@lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
     """Whether a variable of this name is taken to hold a secret."""
     upper = name.upper()

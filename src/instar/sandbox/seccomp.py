@@ -9,6 +9,7 @@ it does not exist, and every C library then takes ``clone``. Programs of another
 import errno
 import platform
 import struct
+from functools import cache
 from typing import Final
 
 
@@ -72,6 +73,7 @@ _REFUSE: Final = 0x00050000 | errno.EPERM
 _MISSING: Final = 0x00050000 | errno.ENOSYS
 
 
+@cache
 def program(
     refused: tuple[str, ...], machine: str = platform.machine(), families: tuple[int, ...] | None = None
 ) -> bytes:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -95,9 +96,7 @@ def exact_over_wildcards(rules: Iterable[Rule]) -> list[Rule]:
     pattern then beats a wildcard of its own map, but never a later map.
     """
     return [
-        rule
-        for _, run in groupby(rules, key=lambda rule: rule.permission)
-        for rule in sorted(run, key=lambda rule: not _is_wild(rule.pattern))
+        rule for _, run in groupby(rules, key=attrgetter("permission")) for rule in sorted(run, key=_is_exact)
     ]
 
 
@@ -155,8 +154,8 @@ def _expression(pattern: str) -> str:
     return f"{head}{middle}.*{pieces[-1]}"
 
 
-def _is_wild(pattern: str) -> bool:
-    return "*" in pattern or "?" in pattern
+def _is_exact(rule: Rule) -> bool:
+    return "*" not in rule.pattern and "?" not in rule.pattern
 
 
 def _rule(name: object, pattern: object, action: object) -> Rule:

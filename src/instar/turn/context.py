@@ -162,6 +162,7 @@ def available(instance: Instance, turn: Turn) -> dict[str, Tool]:
     """Return the tools that this step offers, built-in ones first, each group by name."""
     found = {**offered(instance.tools, turn.model.id), **dict(sorted(instance.plugins.tools().items()))}
     rules = rules_for(turn, None)
+    exact_first = exact_over_wildcards(rules)
     allowed: dict[str, Tool] = {}
     for name, tool in found.items():
         permission = tool.permission or name
@@ -169,8 +170,7 @@ def available(instance: Instance, turn: Turn) -> dict[str, Tool]:
             continue
         if turn.user.tools and not _is_on([name, permission, *tool.aliases], turn.user.tools):
             continue
-        own = exact_over_wildcards(rules) if tool.exact_first else rules
-        if not denied_outright([permission, *tool.aliases], own):
+        if not denied_outright([permission, *tool.aliases], exact_first if tool.exact_first else rules):
             allowed[name] = tool
     if structured.is_wanted(turn.user):
         allowed[structured.NAME] = structured.tool(turn.user)

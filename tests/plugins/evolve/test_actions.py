@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from instar.plugin import Busy, Invalid, NotFound, Origin
-from instar.plugins.evolve import actions, protocol
-from instar.plugins.evolve.actions import LONGEST, MOST, ActionRequest, CreateSession, Send
+from instar.plugins.evolve import effects, protocol
+from instar.plugins.evolve.effects import LONGEST, MOST, ActionRequest, CreateSession, Send
 
 SEED = {
     "actions": [
@@ -37,15 +37,15 @@ class Opened:
         self.through.append((action, asking.then()))
         if self.hooks is not None:
             again = ActionRequest("observe_message", action.session_id, "msg_2", asking.then())
-            await actions.carry_out(self.hooks, again, self)
+            await effects.carry_out(self.hooks, again, self)
 
     async def create_session(self, action, asking):
         self.through.append((action, asking.then()))
 
 
 def test_the_actions_of_the_readme_are_understood():
-    assert actions.parse(SEED) == ([Send("ses_1", "hello", True), CreateSession("Notes")], [])
-    assert actions.parse({}) == ([], [])
+    assert effects.parse_actions(SEED) == ([Send("ses_1", "hello", True), CreateSession("Notes")], [])
+    assert effects.parse_actions({}) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -66,12 +66,12 @@ def test_the_actions_of_the_readme_are_understood():
 )
 async def test_an_action_that_means_nothing_is_named_and_the_others_still_happen(one, said):
     answer = {"actions": [send(), one, {"type": "create_session", "title": "t"}]}
-    found, (problem,) = actions.parse(answer)
+    found, (problem,) = effects.parse_actions(answer)
     assert found == [Send("ses_1", "m"), CreateSession("t")]
     assert problem.startswith("action 2 is left out: ")
     assert said in problem
     doors = Opened()
-    assert await actions.carry_out(answer, PERSON, doors) == ([problem], "")
+    assert await effects.carry_out(answer, PERSON, doors) == ([problem], "")
     assert [action for action, _ in doors.through] == found
 
 
@@ -88,7 +88,7 @@ async def test_an_action_that_fails_is_named_and_the_others_still_happen(error, 
     doors = Opened()
     doors.fail["ses_x"] = error
     answer = {"actions": [send(session_id="ses_x"), send()]}
-    (problem,), _ = await actions.carry_out(answer, PERSON, doors)
+    (problem,), _ = await effects.carry_out(answer, PERSON, doors)
     assert said in problem
     assert [action for action, _ in doors.through] == [Send("ses_1", "m")]
     assert "hook=idle session=ses_0 origin=person" in caplog.text
@@ -97,7 +97,7 @@ async def test_an_action_that_fails_is_named_and_the_others_still_happen(error, 
 async def test_an_action_carries_where_it_comes_from():
     doors = Opened()
     asking = ActionRequest("observe_message", "ses_0", "msg_1", Origin("heartbeat", "ws/12", "evolve.idle"))
-    assert await actions.carry_out(SEED, asking, doors) == ([], "")
+    assert await effects.carry_out(SEED, asking, doors) == ([], "")
     assert {origin for _, origin in doors.through} == {Origin("heartbeat", "ws/12", "evolve.send", 1)}
 
 
@@ -108,19 +108,19 @@ async def test_an_action_carries_where_it_comes_from():
 async def test_an_action_that_asks_for_itself_again_ends_within_the_cap(origin, named, caplog):
     doors = Opened(hooks={"actions": [send()]})
     asking = ActionRequest("observe_message", "ses_1", "msg_1", origin)
-    assert await actions.carry_out(doors.hooks, asking, doors) == ([], "")
-    assert len(doors.through) == actions.DEEPEST
+    assert await effects.carry_out(doors.hooks, asking, doors) == ([], "")
+    assert len(doors.through) == effects.DEEPEST
     assert f"{named} has led to 1 action on end, and 1 is allowed" in caplog.text
 
 
 def test_past_the_cap_the_refusal_says_how_many_there_were():
-    assert "has led to 3 actions on end, and 2 are allowed" in actions.refusal(Origin(depth=3), 2)
-    assert actions.refusal(Origin(depth=1), 2) == ""
+    assert "has led to 3 actions on end, and 2 are allowed" in effects.refusal(Origin(depth=3), 2)
+    assert effects.refusal(Origin(depth=1), 2) == ""
 
 
 async def test_one_answer_cannot_ask_for_any_number():
     doors = Opened()
-    problems, _ = await actions.carry_out({"actions": [send()] * (MOST + 3)}, PERSON, doors)
+    problems, _ = await effects.carry_out({"actions": [send()] * (MOST + 3)}, PERSON, doors)
     assert len(doors.through) == MOST
     assert len(problems) == 3
 
@@ -140,6 +140,6 @@ kinds = st.sampled_from([send(), {"type": "create_session"}, {"type": "send"}])
 @given(st.lists(json | kinds, max_size=8))
 def test_of_whatever_a_script_answers_each_action_is_done_or_named(said):
     answer = protocol.merge([{"actions": said}])
-    found, problems = actions.parse(answer)
+    found, problems = effects.parse_actions(answer)
     assert len(found) + len(problems) == len(said)
     assert all("\n" not in problem for problem in problems)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from instar.plugins.evolve import modified
+from instar.plugins.evolve.effects import MOST_FILES, modified_files
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ from instar.plugins.evolve import modified
 )
 def test_a_file_of_the_workspace_counts_also_one_that_is_deleted(root, name):
     (root / "link").symlink_to("/etc/passwd")
-    assert modified.read(root, name) == ([os.path.normpath(name)], [])
+    assert modified_files(root, name) == ([os.path.normpath(name)], [])
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_file_of_the_workspace_counts_also_one_that_is_deleted(root, name):
 )
 def test_any_other_name_is_left_out_and_named(root, name, why):
     (root / "out").symlink_to(root.parent)
-    found = modified.read(root, [name, "ok.md"])
+    found = modified_files(root, [name, "ok.md"])
     assert found.files == ["ok.md"]
     (problem,) = found.problems
     assert why in problem or why == "too long"
@@ -48,8 +48,8 @@ def test_any_other_name_is_left_out_and_named(root, name, why):
 
 
 def test_of_too_many_names_the_rest_is_counted(root):
-    found = modified.read(root, [f"{number}" for number in range(modified.MOST + 5)])
-    assert len(found.files) == modified.MOST
+    found = modified_files(root, [f"{number}" for number in range(MOST_FILES + 5)])
+    assert len(found.files) == MOST_FILES
     assert found.problems == ["5 more names were left out: 1000 at most are read"]
 
 
@@ -64,7 +64,7 @@ json = st.recursive(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(json))
 def test_whatever_a_script_names_no_file_lies_outside(root, names):
-    found = modified.read(root, names)
+    found = modified_files(root, names)
     for file in found.files:
         assert (root / file).parent.resolve().is_relative_to(root.resolve())
         assert not os.path.isabs(file)

@@ -10,12 +10,12 @@ import msgspec
 
 from instar.plugin import Means, PluginInput, document, process, sandbox
 from instar.plugins.evolve.config import EvolveConfig
-from instar.plugins.evolve.gate.checkout import ReplayCheckouts
 from instar.plugins.evolve.gate.pending import Pending
 from instar.plugins.evolve.gate.record import Bounds, Records
 from instar.plugins.evolve.grants import ScriptGrants
 from instar.plugins.evolve.heartbeat.book import HeartbeatBook as Beats
 from instar.plugins.evolve.history.audit_log import AuditLog
+from instar.plugins.evolve.history.checkout import ReplayCheckouts
 from instar.plugins.evolve.history.commits import History
 from instar.plugins.evolve.history.pins import Pins
 from instar.plugins.evolve.history.revision import Revisions

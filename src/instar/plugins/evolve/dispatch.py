@@ -1,32 +1,43 @@
-"""Calls one hook on all scripts for a session, recovers from failures, and carries out the actions of the answers."""
+"""Calls one hook on all scripts for a session, recovers from failures, and carries out the actions of the answers.
 
-from instar.plugin import Client, NotFound, Origin, wire
-from instar.plugins.evolve import conversation
+When a script fails its own `recover` is asked, else ``prompts/recover.md`` speaks. A failure of `recover` itself is not
+recovered.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from instar.plugin import Client, NotFound, Origin, PromptBody, ids, message, wire
+from instar.plugins.evolve import protocol, script
 from instar.plugins.evolve.effects import HookEffects
-from instar.plugins.evolve.recovery import Queue, Recovery
 from instar.plugins.evolve.scripts import HookAnswer, Scripts
+
+log = logging.getLogger("instar.evolve")
+
+SOURCE = "evolve.recover"
+"""The source of the follow-ups that recovery queues."""
+
+Queue = Callable[[str], Awaitable[bool]]
+"""Takes what recovery wants said to a session; whether it will be."""
 
 
 class Dispatch:
-    """Calls hooks on the scripts of one workspace."""
+    """Calls hooks on the scripts of one workspace, and keeps the emergency prompts of sessions in which one failed."""
 
-    def __init__(self, scripts: Scripts, recovery: Recovery, effects: HookEffects, client: Client) -> None:
+    def __init__(self, scripts: Scripts, client: Client, effects: HookEffects) -> None:
         self._scripts = scripts
-        self._recovery = recovery
-        self._effects = effects
         self._client = client
+        self._effects = effects
+        self._system: dict[str, list[str]] = {}
+        self._said: dict[str, dict[tuple[str, str], str]] = {}
 
     async def ask(
         self, hook: str, session_id: str, agent: str | None, fields: wire.Plain, *, key: str
     ) -> HookAnswer:
         """Call a hook on every script, and recover from each failure; `key` as in `HookEffects`."""
-        outcome = await self.call(hook, fields)
+        outcome = await self._scripts.call_all(hook, fields)
         await self.settle(hook, session_id, agent, outcome, key=key)
         return outcome
-
-    async def call(self, hook: str, fields: wire.Plain) -> HookAnswer:
-        """Call a hook on every script; `settle` handles the result."""
-        return await self._scripts.call_all(hook, fields)
 
     async def settle(
         self,
@@ -43,15 +54,12 @@ class Dispatch:
 
         `origin` is whose the answers are: that of the session's turn where none is given.
         """
-        queued = [
-            await self._recovery.failed(session_id, agent, failure, recover_by)
-            for failure in outcome.failures
-        ]
+        queued = [await self.failed(session_id, agent, failure, recover_by) for failure in outcome.failures]
         if not outcome.failures:
-            self._recovery.succeeded(session_id, hook)
+            self.succeeded(session_id, hook)
         elif hook == "idle" and not any(queued):
             # No step follows that could use the emergency prompt.
-            self._recovery.take_system(session_id)
+            self.take_system(session_id)
         await self._effects.carry_out(hook, session_id, outcome.answer, key=key, origin=origin)
 
     async def observe(self, hook: str, session_id: str, fields: wire.Plain, *, key: str) -> None:
@@ -65,4 +73,91 @@ class Dispatch:
             messages = await self._client.session.messages(session_id)
         except NotFound:
             return []
-        return [conversation.said(found) for found in messages if not conversation.is_begun(found.info)]
+        return [_told(found) for found in messages if not _is_begun(found.info)]
+
+    def take_system(self, session_id: str) -> list[str]:
+        """Return the system prompt that replaces this step's, once; empty when nothing failed."""
+        return self._system.pop(session_id, [])
+
+    async def failed(
+        self,
+        session_id: str,
+        agent: str | None,
+        failure: script.ScriptFailure,
+        queue: Queue | None = None,
+    ) -> bool:
+        """Recover from one failed call: keep the system prompt for the step, queue the user message.
+
+        A script that fails at every step queues its message once, until the same hook of it succeeds, and
+        the same text once for all its hooks.
+        `queue` takes the message in place of the session's own queue. Returns whether a message was queued.
+        """
+        if failure.hook in protocol.OBSERVATIONAL:
+            return False
+        answer = await self._recover(failure)
+        key = ids.new("evt")
+        await self._effects.carry_out("recover", session_id, answer, key=key, source=failure.script)
+        system = protocol.texts(answer, "system") or self._scripts.prompts.default("recover")
+        kept = self._system.get(session_id, [])
+        if system:
+            self._system[session_id] = kept + [text for text in system if text not in kept]
+        user = protocol.text(answer, "user") or self._scripts.prompts.text("recover")
+        said = self._said.setdefault(session_id, {})
+        mark = (failure.script, failure.hook)
+        known = mark in said or any(text == user and file == mark[0] for (file, _), text in said.items())
+        if not user or known:
+            return False
+        said[mark] = user
+        if queue is not None:
+            return await queue(user)
+        return await self._queue(session_id, PromptBody.text(user, synthetic=True, agent=agent))
+
+    def succeeded(self, session_id: str, hook: str) -> None:
+        """Forget that `hook` failed in this session: no script fails at it any more."""
+        said = self._said.get(session_id, {})
+        for mark in [mark for mark in said if mark[1] == hook]:
+            del said[mark]
+
+    def forget(self, session_id: str) -> None:
+        """Drop what is kept of a session."""
+        self._system.pop(session_id, None)
+        self._said.pop(session_id, None)
+
+    async def _recover(self, failure: script.ScriptFailure) -> protocol.Answer:
+        entry = self._scripts.find(failure.script)
+        if entry is None or entry not in self._scripts.answers("recover"):
+            return {}
+        try:
+            return await self._scripts.call(
+                entry, "recover", {"error": str(failure), "failed_hook": failure.hook}
+            )
+        except (script.ScriptFailure, script.UnknownHook):
+            return {}
+
+    async def _queue(self, session_id: str, body: PromptBody) -> bool:
+        try:
+            await self._client.session.follow_up(session_id, body, SOURCE)
+        except NotFound:
+            log.warning("session=%s hook=recover problem=%r", session_id, "the session is gone")
+            return False
+        return True
+
+
+def _is_begun(info: message.Message) -> bool:
+    """Whether a message is the answer that this very step is about to write."""
+    return isinstance(info, message.Assistant) and info.time.completed is None
+
+
+def _told(found: message.WithParts) -> wire.Plain:
+    """Return a message as scripts are given it: role, agent and parts."""
+    parts = [message.part_to_plain(part) for part in found.parts]
+    return {
+        "role": "user" if isinstance(found.info, message.User) else "assistant",
+        "agent": found.info.agent,
+        "parts": parts,
+    }
+
+
+def answer_text(parts: list[message.Part]) -> str:
+    """Return the text of an answer."""
+    return "\n".join(part.text for part in parts if isinstance(part, message.TextPart) and not part.ignored)

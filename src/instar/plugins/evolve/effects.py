@@ -1,19 +1,272 @@
-"""Effects: what a hook's answer asks for beside its text.
+"""Effects: what a hook's answer asks for beside its text: files that it changed, notices, and actions.
 
 Each answer is handed in once, under a `key` that tells it from every other: the id of the message or call it is about.
 Observers fail open: an effect that fails is logged, and the hook's answer stands.
+
+An action may begin a turn in a session, whose hooks may answer with actions again. So each message that one sends has
+the origin of the turn that asked for it, one action further from its root (`Origin.depth`), which outlasts a restart.
+Past `DEEPEST` none is carried out, whoever asks for it.
 """
 
+import difflib
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, NamedTuple
 
-from instar.plugin import Client, NotFound, Origin, event, message
-from instar.plugins.evolve import actions, modified, protocol, script
+import msgspec
+
+from instar.plugin import Client, Invalid, NotFound, Origin, PromptBody, SessionBody, event, message
+from instar.plugins.evolve import protocol, script
 from instar.plugins.evolve.engine import EvolveEngine
+from instar.plugins.evolve.history.trailers import one_line
 from instar.plugins.evolve.notices import HookNotice, Notices
+from instar.plugins.evolve.protocol import as_text, clip
+from instar.plugins.evolve.settings import EvolveSettings
+
+MOST_FILES: Final = 1000
+"""Files of one answer."""
+
+
+class ModifiedFiles(NamedTuple):
+    """The files, relative to the workspace, and a sentence on each name that is none."""
+
+    files: list[str]
+    problems: list[str]
+
+
+def modified_files(root: Path, names: Any) -> ModifiedFiles:
+    """Return what an answer names under ``modified``: files of the workspace `root`, also such as are deleted."""
+    given = names if isinstance(names, list) else [names]
+    files, problems = dict[str, None](), list[str]()
+    for name in given[:MOST_FILES]:
+        try:
+            files[_file(root, name)] = None
+        except (ValueError, OSError) as error:
+            problems.append(f"{clip(as_text(name), 100)!r}: {error}")
+    if len(given) > MOST_FILES:
+        problems.append(f"{len(given) - MOST_FILES} more names were left out: {MOST_FILES} at most are read")
+    return ModifiedFiles(list(files), problems)
+
+
+def _file(root: Path, name: Any) -> str:
+    if not isinstance(name, str) or not name.strip() or "\0" in name or len(name) > 4096:
+        raise ValueError("it is no path of a file")
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise ValueError("name files by their path inside the workspace")
+    if ".git" in path.parts:
+        raise ValueError("it is git's own")
+    place = root / path
+    if not place.parent.resolve().is_relative_to(root.resolve()):
+        raise ValueError("its folder lies outside the workspace")
+    if place.is_dir() and not place.is_symlink():
+        raise ValueError("it is a folder: name the files in it")
+    return path.as_posix()
+
 
 log = logging.getLogger("instar.evolve")
+
+DEEPEST: Final = 1
+"""Actions on end that one heartbeat, or one prompt of a person, may lead to."""
+
+MOST: Final = 16
+"""Actions of one answer that are carried out."""
+
+LONGEST: Final = 100_000
+"""Characters of a message."""
+
+SOURCE: Final = "evolve.send"
+"""The source of the messages that actions send."""
+
+
+class ActionRequest(NamedTuple):
+    """Who asks for an effect: a hook's answer in a session, known by its `key`, in a turn of `origin`."""
+
+    hook: str
+    session_id: str
+    key: str
+    origin: Origin
+
+    def then(self) -> Origin:
+        """Return the origin of what an action does that is asked for here."""
+        return msgspec.structs.replace(self.origin.by(SOURCE), depth=self.origin.depth + 1)
+
+
+class Send(msgspec.Struct, frozen=True):
+    """Send a message to a session, which answers it; synthetic unless the script says otherwise."""
+
+    session_id: str
+    message: str
+    synthetic: bool = True
+
+    def __str__(self) -> str:
+        return f"send to {one_line(self.session_id, 100)}"
+
+
+class CreateSession(msgspec.Struct, frozen=True):
+    """Make a session."""
+
+    title: str
+
+    def __str__(self) -> str:
+        return f"create_session {one_line(self.title, 100)!r}"
+
+
+Action = Send | CreateSession
+
+
+class ParsedActions(NamedTuple):
+    """The actions that an answer asks for, in order, and a sentence on each that cannot be carried out."""
+
+    actions: list[Action]
+    problems: list[str]
+
+
+class ActionsResult(NamedTuple):
+    """What came of an answer's actions: a sentence on each that was not carried out, and why none might be, or ""."""
+
+    problems: list[str]
+    refused: str = ""
+
+
+def parse_actions(answer: protocol.Answer) -> ParsedActions:
+    """Return the actions of a hook's answer. An action that means nothing is named; the others stay."""
+    found = answer.get("actions")
+    actions, problems = list[Action](), list[str]()
+    for number, one in enumerate([] if found is None else found if isinstance(found, list) else [found], 1):
+        try:
+            if len(actions) == MOST:
+                raise ValueError(f"an answer may ask for {MOST} at most")
+            actions.append(_action(one))
+        except ValueError as error:
+            problems.append(f"action {number} is left out: {error}")
+    return ParsedActions(actions, problems)
+
+
+def refusal(origin: Origin, deepest: int = DEEPEST) -> str:
+    """Return why no action may be carried out in a turn of this origin; "" when one may."""
+    if origin.depth < deepest:
+        return ""
+    return (
+        f"{_named(origin)} has led to {origin.depth} action{'s' * (origin.depth != 1)} on end, and {deepest} "
+        f"{'is' if deepest == 1 else 'are'} allowed: a chain of actions ends there"
+    )
+
+
+async def carry_out(answer: protocol.Answer, asking: ActionRequest, doors: "SessionDoors") -> ActionsResult:
+    """Carry out the actions of an answer. What could not be is named and logged; the others still happen."""
+    parsed = parse_actions(answer)
+    refused = refusal(asking.origin) if parsed.actions else ""
+    problems = parsed.problems
+    for action in parsed.actions:
+        problem = f"{action} is left out: {refused}" if refused else await _carry_out(action, asking, doors)
+        problems += [problem] if problem else []
+    for problem in problems:
+        log.warning(
+            "hook=%s session=%s origin=%s problem=%r",
+            asking.hook,
+            asking.session_id,
+            asking.origin.chain,
+            problem,
+        )
+    return ActionsResult(problems, refused)
+
+
+async def _carry_out(action: Action, asking: ActionRequest, doors: "SessionDoors") -> str:
+    try:
+        if isinstance(action, Send):
+            await doors.send(action, asking)
+        else:
+            await doors.create_session(action, asking)
+    except (NotFound, Invalid) as error:
+        return f"{action}: {error}"
+    except Exception as error:
+        log.exception("action=%s failed", action)
+        return f"{action} failed: {type(error).__name__}: {error}"
+    log.info(
+        "action=%r hook=%s session=%s origin=%s",
+        str(action),
+        asking.hook,
+        asking.session_id,
+        asking.origin.chain,
+    )
+    return ""
+
+
+def _named(origin: Origin) -> str:
+    """A chain's root, for a person: ``heartbeat 12``, ``a prompt of a person``."""
+    return "a prompt of a person" if origin.name == "person" else f"{origin.name} {origin.id}".strip()
+
+
+def _action(found: Any) -> Action:
+    if not isinstance(found, dict):
+        raise ValueError(f'expected an object with a "type", found {_show(found)}')
+    kind = found.get("type")
+    if kind == "send":
+        session_id, text = _text(found, "session_id"), _text(found, "message")
+        if len(text) > LONGEST:
+            raise ValueError(f"send: its message has {len(text)} characters, {LONGEST} at most are sent")
+        return Send(session_id, text, _flag(found, "synthetic", True))
+    if kind == "create_session":
+        return CreateSession(one_line(_text(found, "title"), 200))
+    raise ValueError(f"there is no action of type {_show(kind)}; there are send and create_session")
+
+
+def _text(found: dict[str, Any], key: str) -> str:
+    value = found.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{found['type']}: expected a text under {key!r}, found {_show(value)}")
+    return value
+
+
+def _flag(found: dict[str, Any], key: str, otherwise: bool) -> bool:
+    value = found.get(key, otherwise)
+    if not isinstance(value, bool):
+        raise ValueError(f"{found['type']}: expected true or false under {key!r}, found {_show(value)}")
+    return value
+
+
+def _show(value: Any) -> str:
+    return protocol.clip(msgspec.json.encode(value).decode(), 100)
+
+
+class SessionDoors:
+    """Carries actions out on the client's sessions, with the agent that `settings` name."""
+
+    def __init__(self, client: Client, settings: Callable[[], EvolveSettings | None]) -> None:
+        self._client = client
+        self._settings = settings
+
+    async def send(self, action: Send, asking: ActionRequest) -> None:
+        """Send the message; the session answers with the heartbeat agent.
+
+        To the session that asks it is a follow-up (design "Continuing is a queue"), which has a cap of its own. A
+        session that another process runs is refused by name. Raises `NotFound` and `Invalid`.
+        """
+        body = PromptBody.text(action.message, synthetic=action.synthetic, agent=await self._agent())
+        session = self._client.session
+        if action.session_id == asking.session_id:
+            await session.follow_up(action.session_id, body, SOURCE, asking.then())
+        else:
+            await session.prompt_async(action.session_id, body, asking.then())
+
+    async def _agent(self) -> str | None:
+        """The heartbeat agent. Where nobody chose one, and there is none of the usual name, the session's own."""
+        wanted = (self._settings() or EvolveSettings()).heartbeat_agent
+        agents = await self._client.agents()
+        if wanted in agents:
+            return wanted
+        if wanted == EvolveSettings().heartbeat_agent:
+            return None
+        near = difflib.get_close_matches(wanted, agents) or agents
+        raise Invalid(f"heartbeat_agent: there is no agent {wanted!r}; there are: {', '.join(near)}")
+
+    async def create_session(self, action: CreateSession, asking: ActionRequest) -> None:
+        """Make a session of this title. Raises `Invalid`."""
+        made = await self._client.session.create(SessionBody(title=action.title))
+        log.info("session=%s made by=%s from=%s", made.id, asking.hook, asking.session_id)
+
 
 KEYS = ("modified", "notify", "actions")
 """The keys of an answer that have effects."""
@@ -28,12 +281,12 @@ HOPS: Final = 1
 class HookEffects:
     """Carries out what answers ask for. `doors` carries out actions, `notices` holds what sessions are to be told."""
 
-    def __init__(self, engine: EvolveEngine, client: Client, notices: Notices, doors: actions.Doors) -> None:
+    def __init__(self, engine: EvolveEngine, client: Client, notices: Notices, doors: SessionDoors) -> None:
         self._engine = engine
         self._client = client
         self._notices = notices
         self._doors = doors
-        self._filled: Callable[[], None] = _nobody
+        self._filled: Callable[[], None] | None = None
 
     def listen(self, filled: Callable[[], None]) -> None:
         """Call `filled` when there is something new to tell."""
@@ -68,7 +321,7 @@ class HookEffects:
                 script.show(value),
             )
         try:
-            asking = actions.ActionRequest(hook, session_id, key, origin or await self._origin(session_id))
+            asking = ActionRequest(hook, session_id, key, origin or await self._origin(session_id))
             if "modified" in asked:
                 await self._modified(asking, asked["modified"])
             if "notify" in asked:
@@ -84,8 +337,8 @@ class HookEffects:
         except NotFound:
             return Origin()
 
-    async def _modified(self, asking: actions.ActionRequest, names: Any) -> None:
-        found = modified.read(self._engine.real.root, names)
+    async def _modified(self, asking: ActionRequest, names: Any) -> None:
+        found = modified_files(self._engine.real.root, names)
         for problem in found.problems:
             log.warning(
                 "hook=%s session=%s modified=refused reason=%r", asking.hook, asking.session_id, problem
@@ -93,7 +346,7 @@ class HookEffects:
         if found.files:
             await self._engine.recording.named(asking.session_id, asking.key, found.files)
 
-    async def _notify(self, asking: actions.ActionRequest, said: Any, hops: int) -> None:
+    async def _notify(self, asking: ActionRequest, said: Any, hops: int) -> None:
         if hops > HOPS:
             await self._stopped(
                 asking, "notices", f"a notice led to {HOPS} more on end: this one is not told"
@@ -105,14 +358,15 @@ class HookEffects:
         to = [session.id for session in await self._client.session.list() if _is_live(session)]
         receivers = [session_id for session_id in to[:TOLD] if session_id != asking.session_id]
         self._notices.notify(f"{asking.session_id} {asking.hook} {asking.key}", notices, receivers)
-        self._filled()
+        if self._filled is not None:
+            self._filled()
 
-    async def _act(self, asking: actions.ActionRequest, answer: protocol.Answer) -> None:
-        done = await actions.carry_out(answer, asking, self._doors)
+    async def _act(self, asking: ActionRequest, answer: protocol.Answer) -> None:
+        done = await carry_out(answer, asking, self._doors)
         if done.refused:
             await self._stopped(asking, "actions", done.refused)
 
-    async def _stopped(self, asking: actions.ActionRequest, limit: str, why: str) -> None:
+    async def _stopped(self, asking: ActionRequest, limit: str, why: str) -> None:
         """Say that a chain has come to its end, where a person sees it."""
         log.warning(
             "limit reached session=%s hook=%s limit=%s: %s", asking.session_id, asking.hook, limit, why
@@ -126,7 +380,3 @@ class HookEffects:
 def _is_live(session: message.Session) -> bool:
     """Whether a session is told notices: it was prompted before, is nobody's sub-agent and was not put away."""
     return session.parent_id is None and not session.time.archived and session.model is not None
-
-
-def _nobody() -> None:
-    """Nobody listens yet."""

@@ -23,8 +23,7 @@ from instar.plugins.evolve.history.commits import is_repository
 from instar.plugins.evolve.history.pins import Pin
 from instar.plugins.evolve.history.revision import NoSuchChange
 from instar.plugins.evolve.history.timeline import Shown, Timeline, TimelinePage
-from instar.plugins.evolve.made import Made
-from instar.plugins.evolve.person import Rejected
+from instar.plugins.evolve.person import Made, Rejected
 from instar.plugins.evolve.status import EvolveStatus
 
 _SHOWN: Final = 20

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 
 from instar.plugin import Ask, Tool, ToolContext, ToolFailure, ToolResult, wire
 from instar.plugins.evolve import discovery, protocol, script
+from instar.plugins.evolve.dispatch import Dispatch
 from instar.plugins.evolve.effects import KEYS, HookEffects
 from instar.plugins.evolve.engine import EvolveEngine
-from instar.plugins.evolve.recovery import Recovery
 
 
 def build(
-    engine: EvolveEngine, recovery: Recovery, effects: HookEffects, left_out: Iterable[str]
+    engine: EvolveEngine, dispatch: Dispatch, effects: HookEffects, left_out: Iterable[str]
 ) -> dict[str, Tool]:
     """Return the tools of every script by full name, without those `left_out`."""
     left = set(left_out)
@@ -22,7 +22,7 @@ def build(
     for registration in engine.scripts.registrations:
         for tool in registration.tools:
             if tool.full not in left:
-                call = _Call(engine, recovery, effects, registration.file, tool)
+                call = _Call(engine, dispatch, effects, registration.file, tool)
                 found[tool.full] = Tool(
                     description=tool.description,
                     parameters=tool.parameters,
@@ -39,13 +39,13 @@ class _Call:
     def __init__(
         self,
         engine: EvolveEngine,
-        recovery: Recovery,
+        dispatch: Dispatch,
         effects: HookEffects,
         file: str,
         tool: discovery.ScriptTool,
     ) -> None:
         self._engine = engine
-        self._recovery = recovery
+        self._dispatch = dispatch
         self._effects = effects
         self._file = file
         self._tool = tool
@@ -90,7 +90,7 @@ class _Call:
         except script.UnknownHook as error:
             raise ToolFailure(str(error)) from None
         except script.ScriptFailure as error:
-            await self._recovery.failed(context.session_id, context.agent, error)
+            await self._dispatch.failed(context.session_id, context.agent, error)
             raise ToolFailure(str(error)) from None
-        self._recovery.succeeded(context.session_id, "execute_tool")
+        self._dispatch.succeeded(context.session_id, "execute_tool")
         return answer

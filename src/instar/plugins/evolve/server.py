@@ -7,14 +7,12 @@ from typing import Any
 from instar.plugin import Hooks, PluginInput, Tool, View, event, process, wire
 from instar.plugins.evolve import discovery, script, script_tools, settings, tools, views
 from instar.plugins.evolve.dispatch import Dispatch
-from instar.plugins.evolve.doors import SessionDoors
-from instar.plugins.evolve.effects import HookEffects
+from instar.plugins.evolve.effects import HookEffects, SessionDoors
 from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.heartbeat.heart import Heart
 from instar.plugins.evolve.notices import Notices
 from instar.plugins.evolve.notifications import Notifications
 from instar.plugins.evolve.profiles import Profiles
-from instar.plugins.evolve.recovery import Recovery
 from instar.plugins.evolve.routes import EvolveRoutes
 from instar.plugins.evolve.safe import Unkept
 from instar.plugins.evolve.sessions import ScriptSessions
@@ -76,13 +74,11 @@ class Evolve:
         notices = Notices(self.engine.books.folder / "notices")
         doors = SessionDoors(given.client, lambda: self._settings)
         self.effects = HookEffects(self.engine, given.client, notices, doors)
-        self.recovery = Recovery(self.scripts, given.client, self.effects)
         self.notifications = Notifications(self.engine, given.client, self.effects, notices)
-        self.dispatch = Dispatch(self.scripts, self.recovery, self.effects, given.client)
+        self.dispatch = Dispatch(self.scripts, given.client, self.effects)
         self.sessions = ScriptSessions(
             self.engine,
             self.dispatch,
-            self.recovery,
             self.notifications,
             kept,
             ready=lambda: self._settings is not None,
@@ -156,7 +152,7 @@ class Evolve:
         for problem in problems:
             log.warning("evolve=collision problem=%s", script.show(problem))
         self._problems = problems
-        theirs = script_tools.build(self.engine, self.recovery, self.effects, left_out)
+        theirs = script_tools.build(self.engine, self.dispatch, self.effects, left_out)
         prefixes = list(dict.fromkeys(registration.name for registration in registrations))
         ours = tools.build(self.engine, prefixes, list(theirs))
         self.tools.clear()

@@ -5,11 +5,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from instar.plugin import KV, Hooks, PromptBody, ids, message, points, wire
-from instar.plugins.evolve import conversation, protocol
-from instar.plugins.evolve.dispatch import Dispatch
+from instar.plugins.evolve import protocol
+from instar.plugins.evolve.dispatch import Dispatch, answer_text
 from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.notifications import Notifications
-from instar.plugins.evolve.recovery import Recovery
 
 
 class ScriptSessions:
@@ -23,7 +22,6 @@ class ScriptSessions:
         self,
         engine: EvolveEngine,
         dispatch: Dispatch,
-        recovery: Recovery,
         notifications: Notifications,
         kept: KV,
         *,
@@ -34,7 +32,6 @@ class ScriptSessions:
         self._engine = engine
         self._scripts = engine.scripts
         self._dispatch = dispatch
-        self._recovery = recovery
         self._notifications = notifications
         self._kept = kept
         self._ready = ready
@@ -61,10 +58,10 @@ class ScriptSessions:
     async def _step(self, given: points.StepInput, output: points.StepOutput) -> None:
         await self._refresh()
         if not self._scripts.failing:
-            self._recovery.succeeded(given.session_id, "discover")
+            self._dispatch.succeeded(given.session_id, "discover")
         for failure in self._scripts.take_failures():
             async with self._engine.recording.recording("recover", given.session_id, ids.new("evt")):
-                await self._recovery.failed(given.session_id, given.agent, failure)
+                await self._dispatch.failed(given.session_id, given.agent, failure)
         self._engine.observer.flush()
         await self._notifications.settle()
 
@@ -73,7 +70,7 @@ class ScriptSessions:
         if not self._ready() or session_id is None or given.purpose != "turn":
             return
         managed = await self._managed(session_id)
-        system = self._recovery.take_system(session_id) or managed
+        system = self._dispatch.take_system(session_id) or managed
         if system:
             output.system[:] = system
 
@@ -122,7 +119,7 @@ class ScriptSessions:
             "session": {"id": given.session_id, "agent": given.message.agent},
             "thinking": "\n".join(part.text for part in parts if isinstance(part, message.ReasoningPart)),
             "calls": [message.part_to_plain(part) for part in parts if isinstance(part, message.ToolPart)],
-            "answer": conversation.answer(parts),
+            "answer": answer_text(parts),
         }
         message_id = given.message.id
         async with self._engine.recording.recording("observe_message", given.session_id, message_id):
@@ -134,7 +131,7 @@ class ScriptSessions:
         if calls or given.message.error is not None or not self._listens("idle"):
             return
         session = {"id": given.session_id, "agent": given.agent}
-        fields = {"session": session, "answer": conversation.answer(given.parts)}
+        fields = {"session": session, "answer": answer_text(given.parts)}
         message_id = given.message.id
         async with self._engine.recording.recording("idle", given.session_id, message_id):
             outcome = await self._dispatch.ask("idle", given.session_id, given.agent, fields, key=message_id)
@@ -193,6 +190,6 @@ class ScriptSessions:
             await self._engine.recording.unwatch(event.session_id)
             self._engine.observer.flush()
         if event.type == "session.deleted":
-            self._recovery.forget(event.session_id)
+            self._dispatch.forget(event.session_id)
             self._frozen.pop(event.session_id, None)
             await self._kept.set(f"system:{event.session_id}", None)

@@ -14,10 +14,10 @@ import pytest
 from tests.waiting import SOON
 
 from instar.plugins.evolve.gate import replay as stage
-from instar.plugins.evolve.gate.checkout import ReplayCheckouts
 from instar.plugins.evolve.gate.record import HookCallRecord
 from instar.plugins.evolve.gate.replay import ReplayPlan, of_hook, of_prompt
 from instar.plugins.evolve.gate.report import BAD, ReplayReport, RunOutcome, Verdict, judge
+from instar.plugins.evolve.history.checkout import ReplayCheckouts
 from instar.plugins.evolve.trial import NoTrial, TrialFile, Trials
 from instar.process import Processes
 from instar.sandbox import Level, find_level

@@ -16,7 +16,7 @@ from instar.plugins.evolve.history.trailers import counted, plain
 from instar.plugins.evolve.install import NotChanged
 from instar.plugins.evolve.ledger.ledger import Departure
 from instar.plugins.evolve.ledger.standing import NotPlain, Version
-from instar.plugins.evolve.made import Made
+from instar.plugins.evolve.person import Made
 
 _LONGEST = 100_000
 """Characters of a diff that are shown."""

@@ -7,7 +7,7 @@ from instar.plugins.evolve import person
 from instar.plugins.evolve.cli import named, output, work
 from instar.plugins.evolve.cli.named import NamedWorkspace
 from instar.plugins.evolve.history.pins import Pin
-from instar.plugins.evolve.made import Made
+from instar.plugins.evolve.person import Made
 
 
 class Frozen(msgspec.Struct, frozen=True):

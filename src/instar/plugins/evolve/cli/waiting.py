@@ -8,8 +8,7 @@ from instar.plugins.evolve.cli.named import NamedWorkspace
 from instar.plugins.evolve.gate.pending import Listing, PendingEntry, report
 from instar.plugins.evolve.history import timeline
 from instar.plugins.evolve.history.trailers import one_line
-from instar.plugins.evolve.made import Made
-from instar.plugins.evolve.person import Rejected
+from instar.plugins.evolve.person import Made, Rejected
 
 
 @click.command()

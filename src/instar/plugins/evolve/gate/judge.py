@@ -15,10 +15,10 @@ from instar.plugins.evolve.candidate import Candidate, CandidateRefused, text
 from instar.plugins.evolve.discovery import Registration, collisions
 from instar.plugins.evolve.gate import authority, parse, replay, score, testing
 from instar.plugins.evolve.gate.authority import Authority, Terms
-from instar.plugins.evolve.gate.checkout import ReplayCheckouts
 from instar.plugins.evolve.gate.record import HookCallRecord
 from instar.plugins.evolve.gate.report import ReplayReport
 from instar.plugins.evolve.grants import GrantedVersion
+from instar.plugins.evolve.history.checkout import ReplayCheckouts
 from instar.plugins.evolve.history.trailers import counted
 from instar.plugins.evolve.trial import Changes, NoTrial, TrialFile, Trials
 from instar.plugins.evolve.workspace import visible

@@ -16,7 +16,6 @@ import msgspec
 
 from instar.plugin import process
 from instar.plugins.evolve.gate import clock
-from instar.plugins.evolve.gate.checkout import ReplayCheckouts
 from instar.plugins.evolve.gate.record import HookCallRecord
 from instar.plugins.evolve.gate.report import (
     BAD,
@@ -28,6 +27,7 @@ from instar.plugins.evolve.gate.report import (
     outcome,
     same,
 )
+from instar.plugins.evolve.history.checkout import ReplayCheckouts
 from instar.plugins.evolve.script import OUTPUT_LIMIT
 from instar.plugins.evolve.trial import Changes, TrialFile, Trials
 

@@ -146,7 +146,7 @@ class Beat:
         session = await self._place.find()
         known = "" if session is None else session.id
         async with self._engine.recording.recording(NAME, known, f"{NAME} {begun.number}"):
-            answered = await self._dispatch.call(HOOK, await self._input(known))
+            answered = await self._scripts.call_all(HOOK, await self._input(known))
             if not (answered.answer or answered.failures or self._default()):
                 return BeatOutcome(skipped=_UNSAID if self._scripts.answers(HOOK) else _NOTHING)
             session = session or await self._place.make(settings)

@@ -17,8 +17,8 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 
 from instar.plugin import process
-from instar.plugins.evolve.gate.checkout import ReplayCheckouts
 from instar.plugins.evolve.history import timeline, tree
+from instar.plugins.evolve.history.checkout import ReplayCheckouts
 from instar.plugins.evolve.history.revision import INITIAL, Revision, Revisions
 from instar.plugins.evolve.history.timeline import Change
 from instar.plugins.evolve.history.trailers import counted, one_line, plain

@@ -96,8 +96,9 @@ def read(message: str) -> Message:
 
 def one_line(text: str, longest: int = LONGEST) -> str:
     """Return `text` as one line that nothing obeys: other space is a space, control and format characters are gone."""
-    clean = "".join(" " if char.isspace() else char for char in text if char.isspace() or _is_safe(char))
-    line = " ".join(clean.split())
+    if not text.isprintable():
+        text = "".join(" " if char.isspace() else char for char in text if char.isspace() or _is_safe(char))
+    line = " ".join(text.split())
     return line if len(line) <= longest else f"{line[: longest - 1].rstrip()}…"
 
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Final
 
 from instar.plugin import Ask, ToolContext, ToolFailure, ToolResult, git, process, wire
-from instar.plugins.evolve.agent_rollback import AgentRollback
 from instar.plugins.evolve.discovery import PREFIX, remembered
 from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.gate import pending
@@ -14,6 +13,7 @@ from instar.plugins.evolve.history.revision import NoSuchChange, Revision
 from instar.plugins.evolve.history.timeline import TimelinePage
 from instar.plugins.evolve.history.trailers import counted, one_line
 from instar.plugins.evolve.install import NotChanged, commit_of
+from instar.plugins.evolve.rollback import AgentRollback
 from instar.plugins.evolve.tools.definition import ToolDefinition, cause_of, tool
 
 _SHOWN: Final = 20

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from instar.plugins.evolve.gate.checkout import ReplayCheckouts
+from instar.plugins.evolve.history.checkout import ReplayCheckouts
 from instar.process import Processes
 
 
