@@ -149,6 +149,14 @@ def test_a_provider_without_an_address_says_so():
         models({"provider": {"x": {"models": {"m": {}}}}}).find("x/m")
 
 
+@pytest.mark.parametrize("address", ["http://[::1/v1", "http://host:port/v1", "http://host:99999/v1"])
+def test_a_malformed_address_says_what_to_set_and_holds_up_no_other_provider(address: str):
+    data = {"provider": {"x": {"options": {"baseURL": address}, "models": {"m": {}}}}}
+    with pytest.raises(UnknownModel, match=r"provider\.x\.options\.baseURL"):
+        models(data).find("x/m")
+    assert "x" not in {model.provider_id for model in models(data, KEY).list()}
+
+
 def test_a_key_is_looked_for_where_the_block_says_first():
     block = {"provider": {"openai": {"env": ["MY_KEY"]}}}
     key = models(block, KEY | {"MY_KEY": " mine "}).find("openai/gpt-4o").api_key

@@ -91,9 +91,9 @@ def status(context: Context, project: str | None, as_json: bool) -> None:
 async def bridge(context: Context) -> None:
     """Serve instar's plugins to opencode over stdin and stdout (docs/plugin-protocol.md). No command for people."""
     # Start-up time: only the bridge needs its rooms.
-    from instar.opencode.bridge.server import run
+    from instar.opencode.bridge.server import serve
 
-    await run(context.environment)
+    await serve(context.environment)
 
 
 async def _plugins(context: Context, folder: Path) -> tuple[list[str], list[str], list[str]]:

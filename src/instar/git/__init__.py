@@ -9,9 +9,9 @@ step, `project.py` says which project a folder belongs to.
 
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from instar.process import MIB, Output, Processes
 
@@ -192,6 +192,44 @@ def head_branch(worktree: Path) -> str | None:
     name = head.removeprefix("ref: refs/heads/")
     # The reftable format keeps the real HEAD elsewhere and leaves this name in the file.
     return None if name in (head, ".invalid") else name
+
+
+class ChangedFile(NamedTuple):
+    """A file that differs: git's letter for how, and the lines added and deleted, 0 of a binary file."""
+
+    name: str
+    letter: str
+    added: int
+    deleted: int
+
+
+def changed_files(records: Iterable[bytes]) -> list[ChangedFile]:
+    """Return the files of ``--raw --numstat -z``: that has first each one's letter, then each one's counts."""
+    letters: dict[bytes, str] = {}
+    counts: dict[bytes, list[int]] = {}
+    given = iter(records)
+    for record in given:
+        if record.startswith(b":"):
+            letters[next(given)] = record.rpartition(b" ")[2][:1].decode()
+        else:
+            # For a binary file git prints dashes.
+            *numbers, name = record.split(b"\t", 2)
+            counts[name] = [int(number) if number.isdigit() else 0 for number in numbers]
+    return [
+        ChangedFile(name.decode(errors="replace"), letter, *counts.get(name, (0, 0)))
+        for name, letter in letters.items()
+    ]
+
+
+def split_patches(patches: bytes, changed: Iterable[ChangedFile]) -> Iterator[bytes]:
+    """Yield each file's part of a diff of all of them, empty where it has none."""
+    # A line of content begins with a blank, a sign or a backslash: only a header begins with this word.
+    chunks = (b"\n" + patches).split(b"\ndiff --git ")[1:]
+    for one in changed:
+        # A file that became a link is one file deleted and one added: two chunks.
+        count = 2 if one.letter == "T" else 1
+        taken, chunks = chunks[:count], chunks[count:]
+        yield b"".join(b"diff --git " + chunk.removesuffix(b"\n") + b"\n" for chunk in taken)
 
 
 async def _run(

@@ -7,7 +7,6 @@ are what is kept, and nothing that a repository names is run. Differences are in
 """
 
 import asyncio
-import fcntl
 import hashlib
 import os
 from collections.abc import AsyncIterator, Collection, Sequence
@@ -15,10 +14,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, Literal
 
-from instar.git import GitError, common_folder, git, git_bytes
+from instar.git import GitError, changed_files, common_folder, git, git_bytes, split_patches
 from instar.message import FileDiff
 from instar.process import Processes
-from instar.wire.document import atomic_write
+from instar.wire.document import atomic_write, locked_within
 
 LIMIT: Final = 60.0
 """Seconds that one git command may take; a project's first snapshot reads every file."""
@@ -61,19 +60,14 @@ class Shadow:
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
         """Hold the repository: one command at a time, also across processes. Raises `ShadowBusy` and `OSError`."""
-        async with self._lock:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                await self._locked(handle)
-                if not self._ready:
-                    await self._prepare()
-                    self._ready = True
-                # Whoever left it is gone: the lock is ours.
-                (self.folder / "index.lock").unlink(missing_ok=True)
-                yield
-            finally:
-                os.close(handle)
+        late = ShadowBusy(f"another process still works in {self.folder} after {WAIT:g} s")
+        async with self._lock, locked_within(self.folder, WAIT, late):
+            if not self._ready:
+                await self._prepare()
+                self._ready = True
+            # Whoever left it is gone: the lock is ours.
+            (self.folder / "index.lock").unlink(missing_ok=True)
+            yield
 
     async def run(
         self, *args: str, stdin: bytes = b"", index: Path | None = None, check: bool = True
@@ -108,21 +102,6 @@ class Shadow:
         except FileNotFoundError:
             return None
         return found.st_ino, found.st_size, found.st_mtime_ns
-
-    async def _locked(self, handle: int) -> None:
-        deadline = asyncio.get_running_loop().time() + WAIT
-        pause = 0.002
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if asyncio.get_running_loop().time() > deadline:
-                    raise ShadowBusy(
-                        f"another process still works in {self.folder} after {WAIT:g} s"
-                    ) from None
-            await asyncio.sleep(pause)
-            pause = min(0.1, pause * 2)
 
     async def _prepare(self) -> None:
         """Lay the repository out and write its settings; without ``git init``, which would be one more process."""
@@ -180,58 +159,22 @@ async def file_diffs(
     """Return each file that differs, with its counts and its patch; `only` names the files wanted."""
     if before == after:
         return []
-    listed = _listed(await shadow.names(*_COMPARE, "--raw", "--numstat", "-z", before, after))
-    wanted = [one for one in listed if only is None or one[0] in only]
-    if not wanted:
+    changed = changed_files(await shadow.names(*_COMPARE, "--raw", "--numstat", "-z", before, after))
+    if not any(only is None or one.name in only for one in changed):
         return []
-    patches = await _patches(shadow, before, after, listed)
+    try:
+        whole = await shadow.run(*_COMPARE, "-p", before, after)
+    except GitError:  # longer than git's output may be
+        whole = b""
+    patches = [patch.decode(errors="replace") for patch in split_patches(whole, changed)]
     return [
         FileDiff(
-            file=name,
-            patch=patches.get(name),
-            additions=added,
-            deletions=deleted,
-            status=_STATUS.get(letter, "modified"),
+            file=one.name,
+            patch=patch if patch and len(patch) <= LONGEST else None,
+            additions=one.added,
+            deletions=one.deleted,
+            status=_STATUS.get(one.letter, "modified"),
         )
-        for name, letter, added, deleted in wanted
+        for one, patch in zip(changed, patches, strict=True)
+        if only is None or one.name in only
     ]
-
-
-def _listed(records: list[bytes]) -> list[tuple[str, str, int, int]]:
-    """Name, status letter, lines added and deleted of each file, from ``--raw --numstat -z``."""
-    letters: dict[str, str] = {}
-    counts: dict[str, tuple[int, int]] = {}
-    given = iter(records)
-    for record in given:
-        if record.startswith(b":"):
-            letters[next(given).decode()] = record.rpartition(b" ")[2][:1].decode()
-        else:
-            added, deleted, name = record.split(b"\t", 2)
-            counts[name.decode()] = (_count(added), _count(deleted))
-    return [(name, letter, *counts.get(name, (0, 0))) for name, letter in letters.items()]
-
-
-def _count(number: bytes) -> int:
-    """Lines of a text; of a binary file git prints a dash."""
-    return int(number) if number.isdigit() else 0
-
-
-async def _patches(
-    shadow: Shadow, before: str, after: str, listed: list[tuple[str, str, int, int]]
-) -> dict[str, str]:
-    """Each file's patch by its name; empty where they are too long together."""
-    try:
-        whole = await unified_diff(shadow, before, after)
-    except GitError:
-        return {}
-    # A line of content begins with a blank, a sign or a backslash: only a header begins with this word.
-    chunks = ("\n" + whole).split("\ndiff --git ")[1:]
-    found: dict[str, str] = {}
-    for name, letter, _, _ in listed:
-        # A file that became a link is one file deleted and one added: two chunks.
-        count = 2 if letter == "T" else 1
-        taken, chunks = chunks[:count], chunks[count:]
-        patch = "".join(f"diff --git {chunk}\n" for chunk in (one.removesuffix("\n") for one in taken))
-        if len(patch) <= LONGEST:
-            found[name] = patch
-    return found

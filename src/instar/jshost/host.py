@@ -173,17 +173,6 @@ class HostProcess:
         return how + (f" ({self._lines.last[-1]})" if self._lines.last else "")
 
 
-async def answers(child: HostProcess, seconds: float) -> bool:
-    """Whether a child answers within `seconds`: one whose code never awaits does not."""
-    asking: asyncio.Task[Any] = asyncio.create_task(child.peer.request("ping", {}))
-    await asyncio.wait([asking], timeout=seconds)
-    if not asking.done():
-        asking.cancel()
-        await asyncio.wait([asking])
-        return False
-    return asking.exception() is None or isinstance(asking.exception(), JavaScriptError | ProcessError)
-
-
 if TYPE_CHECKING:
     from instar.client import AsyncClient
 
@@ -269,7 +258,7 @@ class JavaScript:
         load |= {"tools": True} if place.tools else {}
         module = self._modules[key] = _Module({**load, "timeout": PATIENCE}, make_input, place.name, place)
         try:
-            found = await in_time(self._load(module), min(patience, _LOADING))
+            found = await in_time(self.request("load", module.load), min(patience, _LOADING))
             for name in found["plugins"][0]["tools"] if place.tools else ():
                 check_name(name)
         except (JavaScriptError, LoadError, Late) as error:
@@ -297,8 +286,7 @@ class JavaScript:
 
     async def request(self, method: str, params: Plain) -> Any:
         """Ask the child, which is started anew when it has ended. Raises `JavaScriptError`."""
-        child = await self._ready(params)
-        return await self._asked(child, method, params)
+        return await self._asked(await self._ready(params), method, params)
 
     async def tell(self, method: str, params: Plain) -> None:
         """Tell the child something. Raises `JavaScriptError` when there is none."""
@@ -352,16 +340,12 @@ class JavaScript:
             log.info("the JavaScript host did not start: %s", error)
 
     def _find(self) -> None:
-        if self._engine is None:
-            self._engine = find_engine(self._given.environment)
+        self._engine = self._engine or find_engine(self._given.environment)
 
     async def _ready(self, params: Plain) -> HostProcess:
-        module = (
-            self._modules[str(params.get("plugin", "")).partition(".")[0]] if "plugin" in params else None
-        )
         child = await self._up()
-        if module is not None and module.broken:
-            raise JavaScriptError(f"it could not be loaded again: {module.broken}")
+        if "plugin" in params and (broken := self._modules[params["plugin"].partition(".")[0]].broken):
+            raise JavaScriptError(f"it could not be loaded again: {broken}")
         return child
 
     async def _up(self) -> HostProcess:
@@ -434,11 +418,6 @@ class JavaScript:
             "authorization": None if server is None else server.authorization,
         }
 
-    async def _load(self, module: _Module) -> Plain:
-        child = await self._up()
-        found: Plain = await self._asked(child, "load", module.load)
-        return found
-
     async def _asked(self, child: HostProcess, method: str, params: Plain) -> Any:
         try:
             return await child.peer.request(method, params)
@@ -448,8 +427,14 @@ class JavaScript:
 
     async def _suspect(self, child: HostProcess) -> None:
         """End a child that does not answer: code that never awaits cannot be stopped otherwise."""
-        if not child.gone and not await answers(child, _PING):
+        if child.gone:
+            return
+        try:
+            await asyncio.wait_for(child.peer.request("ping", {}), _PING)
+        except TimeoutError:
             await child.close("it answered nothing any more and was ended")
+        except JavaScriptError:  # it ended by itself
+            return
 
     # -- what the child asks ---------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ Texts go to the model, media become attachments.
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from instar.mcp.server import LinkError, MCPServer
 from instar.message import FilePart, Part, TextPart
@@ -20,18 +20,8 @@ LARGEST_MEDIA: Final = 5 * 1024 * 1024
 _SERVER: Final = {"type": "string", "description": "The MCP server's name"}
 
 
-class AttachmentOwner(Protocol):
-    """The message that an attachment belongs to."""
-
-    @property
-    def session_id(self) -> str:
-        """The session's id."""
-        ...
-
-    @property
-    def message_id(self) -> str:
-        """The message's id."""
-        ...
+AttachmentOwner = ToolContext | FilePart
+"""What stands in the message that an attachment belongs to."""
 
 
 def tool_result(name: str, answer: Any, owner: AttachmentOwner) -> ToolResult:

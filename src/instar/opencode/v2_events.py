@@ -4,8 +4,8 @@ What is stored tells the states that messages and parts had, one after the other
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, get_args
 
 import msgspec
 from starlette.types import Send
@@ -23,27 +23,6 @@ from instar.api.v2_message import (
     SessionDurableEvent,
     SessionErrorUnknown,
     SessionEventData,
-    SessionNextCompactionEnded,
-    SessionNextCompactionStarted,
-    SessionNextPrompted,
-    SessionNextReasoningEnded,
-    SessionNextReasoningStarted,
-    SessionNextRevertCleared,
-    SessionNextRevertCommitted,
-    SessionNextRevertStaged,
-    SessionNextShellEnded,
-    SessionNextShellStarted,
-    SessionNextStepEnded,
-    SessionNextStepFailed,
-    SessionNextStepStarted,
-    SessionNextSynthetic,
-    SessionNextTextEnded,
-    SessionNextTextStarted,
-    SessionNextToolCalled,
-    SessionNextToolFailed,
-    SessionNextToolInputStarted,
-    SessionNextToolProgress,
-    SessionNextToolSuccess,
     ShellEndedData,
     ShellStartedData,
     StepEndedData,
@@ -94,8 +73,10 @@ from instar.store import Recorded
 from instar.store.sqlite import Store
 from instar.wire import Plain, decode
 
-_Told = tuple[type, SessionEventData] | None
-"""The kind of an event and what it tells; None where the newer form has no event for it."""
+_KINDS: Final = {kind.__annotations__["data"]: kind for kind in get_args(SessionDurableEvent)}
+"""The kind of event by what it tells."""
+_Told = SessionEventData | None
+"""What an event tells; None where the newer form has no event for it."""
 
 
 class Projector:
@@ -120,13 +101,12 @@ class Projector:
             self._gather(record)
         for record in records:
             try:
-                told = self._tell(record)
+                data = self._tell(record)
             except msgspec.ValidationError:  # written by another version: its reader passes it over
                 continue
-            if told is not None:
-                kind, data = told
+            if data is not None:
                 place = Durable(aggregate_id=record.session_id, seq=record.seq, version=1)
-                yield kind(id=record.event_id, durable=place, data=data)
+                yield _KINDS[type(data)](id=record.event_id, durable=place, data=data)
 
     def _gather(self, record: Recorded) -> None:
         """A prompt's parts are kept after it, in the same transaction."""
@@ -162,10 +142,9 @@ class Projector:
                 return None
             if info.summary:
                 return None
-            started = StepStartedData(
+            return StepStartedData(
                 timestamp=info.time.created, agent=info.agent, model=model_of(info), **place
             )
-            return SessionNextStepStarted, started
         if info.id in self._ended or (info.time.completed is None and info.error is None):
             return None
         self._ended.add(info.id)
@@ -182,24 +161,22 @@ class Projector:
         if info.summary and mark is not None:
             if error is not None:
                 return None
-            ended = CompactionEndedData(
+            return CompactionEndedData(
                 message_id=info.parent_id,
                 reason=reason_of(mark),
                 text=self._texts.get(info.id, ""),
                 recent="",
                 **place,
             )
-            return SessionNextCompactionEnded, ended
         if error is not None:
-            return SessionNextStepFailed, StepFailedData(assistant_message_id=info.id, error=error, **place)
-        whole = StepEndedData(
+            return StepFailedData(assistant_message_id=info.id, error=error, **place)
+        return StepEndedData(
             assistant_message_id=info.id,
             finish=info.finish or "unknown",
             cost=info.cost,
             tokens=token_count(info.tokens),
             **place,
         )
-        return SessionNextStepEnded, whole
 
     def _prompt(self, info: User) -> _Told:
         if info.id in self._begun:
@@ -210,14 +187,13 @@ class Projector:
         mark = next((part for part in parts if isinstance(part, CompactionPart)), None)
         if mark is not None:
             self._summaries[info.id] = mark
-            return SessionNextCompactionStarted, CompactionStartedData(reason=reason_of(mark), **place)
+            return CompactionStartedData(reason=reason_of(mark), **place)
         if is_command(parts):
             return None
         if parts and all(isinstance(part, TextPart) and part.synthetic for part in parts):
             text = "\n".join(part.text for part in parts if isinstance(part, TextPart))
-            return SessionNextSynthetic, SyntheticData(text=text, **place)
-        prompted = PromptedData(prompt=prompt_of(parts), delivery="steer", **place)
-        return SessionNextPrompted, prompted
+            return SyntheticData(text=text, **place)
+        return PromptedData(prompt=prompt_of(parts), delivery="steer", **place)
 
     def _part(self, part: Part, when: int) -> _Told:
         answer = self._answers.get(part.message_id)
@@ -240,53 +216,48 @@ class Projector:
     def _text(self, part: TextPart, place: Plain) -> _Told:
         place = {**place, "assistant_message_id": part.message_id, "text_id": part.id}
         if part.time is not None and part.time.end is None:
-            return (SessionNextTextStarted, TextStartedData(**place)) if self._first(part) else None
-        return SessionNextTextEnded, TextEndedData(text=part.text, **place)
+            return TextStartedData(**place) if self._first(part) else None
+        return TextEndedData(text=part.text, **place)
 
     def _thought(self, part: ReasoningPart, place: Plain) -> _Told:
         place = {**place, "assistant_message_id": part.message_id, "reasoning_id": part.id}
         if part.time.end is None:
-            return (SessionNextReasoningStarted, ReasoningStartedData(**place)) if self._first(part) else None
-        return SessionNextReasoningEnded, ReasoningEndedData(text=part.text, **place)
+            return ReasoningStartedData(**place) if self._first(part) else None
+        return ReasoningEndedData(text=part.text, **place)
 
     def _command(self, part: ToolPart, place: Plain) -> _Told:
         if isinstance(part.state, ToolCompleted | ToolError):
-            ended = ShellEndedData(call_id=part.call_id, output=printed(part.state), **place)
-            return SessionNextShellEnded, ended
+            return ShellEndedData(call_id=part.call_id, output=printed(part.state), **place)
         if not self._first(part):
             return None
-        started = ShellStartedData(
+        return ShellStartedData(
             message_id=part.message_id,
             call_id=part.call_id,
             command=str(part.state.input.get("command", "")),
             **place,
         )
-        return SessionNextShellStarted, started
 
     def _call(self, part: ToolPart, place: Plain) -> _Told:
         state, place = part.state, {**place, "call_id": part.call_id}
         match state:
             case ToolPending():
                 asked = ToolInputStartedData(name=part.tool, **place)
-                return (SessionNextToolInputStarted, asked) if self._first(part) else None
+                return asked if self._first(part) else None
             case ToolRunning():
                 if f"{part.id} runs" in self._begun:
-                    shown = ToolProgressData(structured=state.metadata or {}, content=[], **place)
-                    return SessionNextToolProgress, shown
+                    return ToolProgressData(structured=state.metadata or {}, content=[], **place)
                 self._begun.add(f"{part.id} runs")
-                called = ToolCalledData(tool=part.tool, input=state.input, provider=BY_PROVIDER, **place)
-                return SessionNextToolCalled, called
+                return ToolCalledData(tool=part.tool, input=state.input, provider=BY_PROVIDER, **place)
             case ToolCompleted():
-                done = ToolSuccessData(
+                return ToolSuccessData(
                     structured=state.metadata,
                     content=content_of(state),
                     output_paths=paths_of(state),
                     provider=BY_PROVIDER,
                     **place,
                 )
-                return SessionNextToolSuccess, done
         error = SessionErrorUnknown(message=state.error)
-        return SessionNextToolFailed, ToolFailedData(error=error, provider=BY_PROVIDER, **place)
+        return ToolFailedData(error=error, provider=BY_PROVIDER, **place)
 
     def _session(self, info: Plain) -> _Told:
         """Return the event of a session that was reverted, restored, or whose reverted part was deleted."""
@@ -297,10 +268,10 @@ class Projector:
         place = {"timestamp": info.get("time", {}).get("updated", 0), "session_id": info.get("id", "")}
         dropped, self._dropped = self._dropped, False
         if self._revert is not None:
-            return SessionNextRevertStaged, RevertStagedData(revert=revert_state(self._revert), **place)
+            return RevertStagedData(revert=revert_state(self._revert), **place)
         if dropped and was is not None:
-            return SessionNextRevertCommitted, RevertCommittedData(message_id=was.message_id, **place)
-        return SessionNextRevertCleared, SessionEventData(**place)
+            return RevertCommittedData(message_id=was.message_id, **place)
+        return SessionEventData(**place)
 
     def _first(self, part: Part) -> bool:
         """Whether a part is seen for the first time; it is not any more afterwards."""
@@ -351,7 +322,11 @@ class SessionStream(OpenStream):
 
 async def kept(store: Store, session_id: str, after: int = 0) -> list[Recorded]:
     """Return all durable events of a session with a number above `after`."""
-    return [record async for page in _pages(store, session_id, after) for record in page]
+    found: list[Recorded] = []
+    while page := await store.events_since(session_id, after, _PAGE):
+        found += page
+        after = page[-1].seq
+    return found
 
 
 async def history(
@@ -378,12 +353,6 @@ async def last_seq(store: Store, session_id: str) -> int:
         else:
             beyond = middle
     return known
-
-
-async def _pages(store: Store, session_id: str, after: int) -> AsyncIterator[list[Recorded]]:
-    while page := await store.events_since(session_id, after, _PAGE):
-        yield page
-        after = page[-1].seq
 
 
 def _seq(event: SessionDurableEvent) -> int:

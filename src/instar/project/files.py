@@ -8,7 +8,6 @@ import asyncio
 import base64
 import mimetypes
 import os
-import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +22,7 @@ from instar.git import GitError, git_bytes
 from instar.git.project import Project
 from instar.process import Output, ProcessError, Processes
 from instar.tool import search, walk
+from instar.wire.document import open_regular
 
 LARGEST: Final = 16 << 20
 """Bytes of a file that are answered."""
@@ -47,16 +47,13 @@ def locate(directory: Path, named: str) -> Path:
 def opened(path: Path) -> Iterator[BinaryIO]:
     """Open a regular file. Raises `FileNotFoundError`, and `Invalid` for anything else or an unreadable file."""
     try:
-        # A link that took the file's place since it was resolved is not followed; a pipe is not waited for.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+        # A link that took the file's place since it was resolved is not followed.
+        file = open_regular(path, os.O_NOFOLLOW)
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(str(path)) from None
     except OSError as error:
         raise Invalid(f"cannot read {path}: {error.strerror}") from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise Invalid(f"cannot read {path}: it is no file")
-    with os.fdopen(descriptor, "rb") as file:
+    with file:
         yield file
 
 

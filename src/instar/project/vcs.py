@@ -13,12 +13,23 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import msgspec
 
 from instar.api.project import Status, VcsFileDiff, VcsFileStatus
-from instar.git import GitError, branch, common_folder, git, git_bytes, git_folder, head_branch
+from instar.git import (
+    ChangedFile,
+    GitError,
+    branch,
+    changed_files,
+    common_folder,
+    git,
+    git_bytes,
+    git_folder,
+    head_branch,
+    split_patches,
+)
 from instar.git.project import Project
 from instar.process import Processes
 
@@ -142,19 +153,12 @@ _PLAIN: Final = (
 )  # fmt: skip
 
 
-class _Changed(NamedTuple):
-    file: str
-    letter: str
-    added: int
-    deleted: int
-
-
 async def status(repository: Repository, below: Path) -> list[VcsFileStatus]:
     """Return the files at or below a folder that differ from the last commit, in the order of their names."""
     async with _noted(repository, below) as env:
         changed = await _changed(repository, env, await _head(repository), below)
     return [
-        VcsFileStatus(file=one.file, additions=one.added, deletions=one.deleted, status=_status(one.letter))
+        VcsFileStatus(file=one.name, additions=one.added, deletions=one.deleted, status=_status(one.letter))
         for one in changed
     ]
 
@@ -168,16 +172,15 @@ async def diff(
         base = since or await _head(repository)
         changed = await _changed(repository, env, base, below)
         patches = await _patches(repository, env, [*lines, base], below) if changed else b""
-    chunks = _chunks(patches, changed)
     return [
         VcsFileDiff(
-            file=one.file,
-            patch=chunk,
+            file=one.name,
+            patch=patch,
             additions=one.added,
             deletions=one.deleted,
             status=_status(one.letter),
         )
-        for one, chunk in zip(changed, chunks, strict=True)
+        for one, patch in zip(changed, _fitting(patches, changed), strict=True)
     ]
 
 
@@ -199,9 +202,11 @@ async def _head(repository: Repository) -> str:
     return (await repository.run("hash-object", "-t", "tree", "--stdin")).decode().strip()
 
 
-async def _changed(repository: Repository, env: Mapping[str, str], base: str, below: Path) -> list[_Changed]:
+async def _changed(
+    repository: Repository, env: Mapping[str, str], base: str, below: Path
+) -> list[ChangedFile]:
     args = (*_PLAIN, "--raw", "--numstat", "-z", base, "--", _spec(repository, below))
-    return list(_listed((await repository.run(*args, env=env)).split(b"\0")[:-1]))
+    return changed_files((await repository.run(*args, env=env)).split(b"\0")[:-1])
 
 
 async def _patches(repository: Repository, env: Mapping[str, str], args: Sequence[str], below: Path) -> bytes:
@@ -211,41 +216,13 @@ async def _patches(repository: Repository, env: Mapping[str, str], args: Sequenc
         return b""
 
 
-def _listed(records: Sequence[bytes]) -> Iterator[_Changed]:
-    """The files of ``--raw --numstat -z``: first each one's letter, then each one's counts."""
-    letters: dict[bytes, str] = {}
-    counts: dict[bytes, tuple[int, int]] = {}
-    given = iter(records)
-    for record in given:
-        if record.startswith(b":"):
-            letters[next(given)] = record.rpartition(b" ")[2][:1].decode()
-        else:
-            added, deleted, name = record.split(b"\t", 2)
-            counts[name] = (_count(added), _count(deleted))
-    for name, letter in letters.items():
-        yield _Changed(name.decode(errors="replace"), letter, *counts.get(name, (0, 0)))
-
-
-def _count(number: bytes) -> int:
-    """A count of lines; 0 for the dash that git prints for binary files."""
-    return int(number) if number.isdigit() else 0
-
-
-def _chunks(patches: bytes, changed: Sequence[_Changed]) -> list[str | None]:
+def _fitting(patches: bytes, changed: Sequence[ChangedFile]) -> Iterator[str | None]:
     """Each file's patch, None for one that is too long or where the patches before it were."""
-    # A line of content begins with a blank, a sign or a backslash: only a header begins with this word.
-    chunks = (b"\n" + patches).split(b"\ndiff --git ")[1:]
-    found: list[str | None] = []
     room = LONGEST_ALL
-    for one in changed:
-        # A file that became a link is one file deleted and one added: two chunks.
-        count = 2 if one.letter == "T" else 1
-        taken, chunks = chunks[:count], chunks[count:]
-        patch = b"".join(b"diff --git " + chunk.removesuffix(b"\n") + b"\n" for chunk in taken)
-        fits = bool(taken) and len(patch) <= min(LONGEST, room)
+    for patch in split_patches(patches, changed):
+        fits = bool(patch) and len(patch) <= min(LONGEST, room)
         room -= len(patch) if fits else 0
-        found.append(patch.decode(errors="replace") if fits else None)
-    return found
+        yield patch.decode(errors="replace") if fits else None
 
 
 def _status(letter: str) -> Status:

@@ -27,6 +27,7 @@ from instar.project.projects import Projects, project_updated
 from instar.session.instance import Instance
 from instar.store import PutProject, PutValue
 from instar.tool.walk import MAX_RULES, Rules, entries, ignored, parse
+from instar.wire.document import open_regular
 
 if TYPE_CHECKING:
     from watchfiles._rust_notify import RustNotify
@@ -213,17 +214,10 @@ def _status(path: str) -> os.stat_result | None:
 def _text(path: str) -> str:
     """The lines of an ignore file that are read; none of a pipe or device, which could be waited for for ever."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with open_regular(path, os.O_NOFOLLOW) as file:
+            return _short(file.read(MAX_RULES).decode(errors="replace").splitlines())
     except OSError:
         return ""
-    try:
-        regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        lines = os.read(descriptor, MAX_RULES).decode(errors="replace").splitlines() if regular else []
-    except OSError:
-        return ""
-    finally:
-        os.close(descriptor)
-    return _short(lines)
 
 
 def _short(lines: Iterable[str]) -> str:

@@ -6,13 +6,11 @@ removed before the project's next workspace is made. One process at a time makes
 
 import asyncio
 import difflib
-import fcntl
 import logging
-import os
 import re
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
@@ -38,6 +36,7 @@ from instar.session.state import now
 from instar.store import PutValue
 from instar.store.lease import is_dead
 from instar.wire import ids
+from instar.wire.document import locked_within
 
 log = logging.getLogger("instar.workspace")
 
@@ -49,9 +48,8 @@ SHORT: Final = 60.0
 """Seconds in which an adapter answers."""
 LONG: Final = 900.0
 """Seconds in which an adapter makes or removes a workspace."""
-_TRIES: Final = 1500
-_PAUSE: Final = 0.02
-"""How often a lock that another process holds is tried, and the seconds between two tries."""
+_WAIT: Final = 30.0
+"""Seconds for which a lock that another process holds is waited for."""
 
 
 @runtime_checkable
@@ -260,29 +258,10 @@ class Workspaces:
     async def _drop(self, info: WorkspaceInfo) -> None:
         await self._store.commit([PutValue(_PLUGIN, f"workspace:{info.id}", None)])
 
-    @asynccontextmanager
-    async def _locked(self) -> AsyncIterator[None]:
+    def _locked(self) -> AbstractAsyncContextManager[None]:
         """Hold the lock of the workspaces' folder. It ends with the process. Raises `Invalid` if another has it."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            for _ in range(_TRIES):
-                if _took(lock):
-                    break
-                await asyncio.sleep(_PAUSE)
-            else:
-                raise Invalid("another process is making or removing a workspace: try again later")
-            yield
-        finally:
-            os.close(lock)
-
-
-def _took(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        late = Invalid("another process is making or removing a workspace: try again later")
+        return locked_within(self._folder, _WAIT, late)
 
 
 def _checked_name(name: str | None, taken: set[str]) -> str:

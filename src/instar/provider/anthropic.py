@@ -14,6 +14,7 @@ step's blocks, their marks taken off, begin the next step's.
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -117,14 +118,103 @@ Turn = tuple[str, list[bytes]]
 """A role and the JSON of its blocks."""
 
 
+class MessagesReader(ResponseReader):
+    """Reads an answer in the form of Anthropic Messages; ``message_stop`` completes it."""
+
+    def __init__(self, endpoint: ProviderEndpoint) -> None:
+        super().__init__(endpoint)
+        self._blocks: dict[int, _Block] = {}
+        self._calls = 0
+
+    def finish(self) -> Finish:
+        """Return the end of the answer."""
+        if not self.done:
+            raise self._endpoint.network("the answer broke off before its end")
+        return Finish(_REASONS.get(self._reason or "", "unknown"), tokens(self._usage))
+
+    def read(self, data: bytes) -> list[Delta]:
+        """Return the deltas of one event, or of the whole message."""
+        event = self._decoded(_EVENT, data)
+        match event.type:
+            case "content_block_delta":
+                return self._grow(event.index, event.delta or {})
+            case "content_block_start":
+                return self._begin(event.index, event.content_block or {})
+            case "content_block_stop":
+                return self._end(event.index)
+            case "message_start":
+                self._count((event.message or {}).get("usage"))
+                return [UsageUpdate(tokens(self._usage))]
+            case "message_delta":
+                self._reason = (event.delta or {}).get("stop_reason") or self._reason
+                self._count(event.usage)
+            case "message_stop":
+                self.done = True
+            case "error":
+                raise self._endpoint.in_stream(event.error or {"message": "unknown error"})
+            case "message":
+                return self._message(event)
+        # Anthropic asks clients to ignore unknown events; a ping needs no answer.
+        return []
+
+    def _begin(self, index: int, block: Plain) -> list[Delta]:
+        kind = block.get("type")
+        if kind == "tool_use":
+            if self._calls >= MAX_CALLS:
+                raise self._too_many_calls()
+            self._blocks[index] = _Block(self._calls, block.get("input"))
+            self._calls += 1
+            return [ToolCallStart(self._calls - 1, str(block.get("id", "")), str(block.get("name", "")))]
+        self._blocks[index] = _Block()
+        if kind == "thinking":
+            return [ReasoningStart(), *_thought(block)]
+        if kind == "redacted_thinking":
+            return [ReasoningStart({METADATA: {"redactedData": block.get("data", "")}})]
+        return [TextDelta(block["text"])] if kind == "text" and block.get("text") else []
+
+    def _grow(self, index: int, delta: Plain) -> list[Delta]:
+        block = self._blocks.get(index) or _Block()
+        match delta.get("type"):
+            case "text_delta":
+                return [TextDelta(str(delta.get("text", "")))]
+            case "input_json_delta" if block.call is not None and delta.get("partial_json"):
+                block.given = None
+                return [ToolCallDelta(block.call, str(delta["partial_json"]))]
+            case "thinking_delta" | "signature_delta":
+                return _thought(delta)
+        return []
+
+    def _end(self, index: int) -> list[Delta]:
+        block = self._blocks.pop(index, None)
+        # Servers that do not stream arguments give them with the block's start.
+        if block is None or block.call is None or not block.given:
+            return []
+        return [ToolCallDelta(block.call, msgspec.json.encode(block.given).decode())]
+
+    def _message(self, event: _Event) -> list[Delta]:
+        found: list[Delta] = []
+        for index, block in enumerate(event.content or []):
+            found += self._begin(index, block)
+            found += self._end(index)
+        self._reason, self.done = event.stop_reason, True
+        self._count(event.usage)
+        return found
+
+    def _count(self, usage: Any) -> None:
+        """Keep the newest of each figure: those of ``message_delta`` are sums up to there."""
+        if isinstance(usage, dict):
+            self._usage |= {name: value for name, value in usage.items() if value is not None}
+
+
 class Anthropic(HTTPAdapter):
     """Calls models by Anthropic Messages."""
 
     speaks = "Anthropic Messages"
+    reader = MessagesReader
 
     def __init__(self, environment: Mapping[str, str] = MappingProxyType({})) -> None:
         super().__init__(environment)
-        self._converters: dict[tuple[str, bool], MessagesConverter] = {}
+        self._converter = cache(MessagesConverter)
 
     def url(self, model: Model) -> str:
         """Return the base URL with ``/messages``; one without a path (``ANTHROPIC_BASE_URL``) means its ``/v1``."""
@@ -140,20 +230,13 @@ class Anthropic(HTTPAdapter):
             found["x-api-key"] = request.model.api_key.reveal()
         return found
 
-    def reader(self, endpoint: ProviderEndpoint) -> ResponseReader:
-        """Return a reader of Anthropic Messages."""
-        return MessagesReader(endpoint)
-
     def body(self, request: ModelRequest) -> bytes:
         """Return the request's JSON, the same bytes for the same request, and call `ModelRequest.sent`.
 
         Tools and system come first, as they do in the cache's prefix.
         """
         model = request.model
-        key = (model.ref, model.attachment)
-        if key not in self._converters:
-            self._converters[key] = MessagesConverter(model.ref, attachment=model.attachment)
-        messages = self._converters[key].converted(request.messages)
+        messages = self._converter(model.ref, attachment=model.attachment).converted(request.messages)
         tools = [_tool(spec) for spec in request.tools]
         system = [encode(_text(text)) for text in request.system if text.strip()]
         wire: Plain = {"model": model.wire_id or model.id}
@@ -348,94 +431,6 @@ def _array(blocks: list[bytes], *, marked: bool) -> bytes:
 
 def _text(text: str) -> Plain:
     return {"type": "text", "text": text}
-
-
-class MessagesReader(ResponseReader):
-    """Reads an answer in the form of Anthropic Messages; ``message_stop`` completes it."""
-
-    def __init__(self, endpoint: ProviderEndpoint) -> None:
-        super().__init__(endpoint)
-        self._blocks: dict[int, _Block] = {}
-        self._calls = 0
-
-    def finish(self) -> Finish:
-        """Return the end of the answer."""
-        if not self.done:
-            raise self._endpoint.network("the answer broke off before its end")
-        return Finish(_REASONS.get(self._reason or "", "unknown"), tokens(self._usage))
-
-    def read(self, data: bytes) -> list[Delta]:
-        """Return the deltas of one event, or of the whole message."""
-        event = self._decoded(_EVENT, data)
-        match event.type:
-            case "content_block_delta":
-                return self._grow(event.index, event.delta or {})
-            case "content_block_start":
-                return self._begin(event.index, event.content_block or {})
-            case "content_block_stop":
-                return self._end(event.index)
-            case "message_start":
-                self._count((event.message or {}).get("usage"))
-                return [UsageUpdate(tokens(self._usage))]
-            case "message_delta":
-                self._reason = (event.delta or {}).get("stop_reason") or self._reason
-                self._count(event.usage)
-            case "message_stop":
-                self.done = True
-            case "error":
-                raise self._endpoint.in_stream(event.error or {"message": "unknown error"})
-            case "message":
-                return self._message(event)
-        # Anthropic asks clients to ignore unknown events; a ping needs no answer.
-        return []
-
-    def _begin(self, index: int, block: Plain) -> list[Delta]:
-        kind = block.get("type")
-        if kind == "tool_use":
-            if self._calls >= MAX_CALLS:
-                raise self._too_many_calls()
-            self._blocks[index] = _Block(self._calls, block.get("input"))
-            self._calls += 1
-            return [ToolCallStart(self._calls - 1, str(block.get("id", "")), str(block.get("name", "")))]
-        self._blocks[index] = _Block()
-        if kind == "thinking":
-            return [ReasoningStart(), *_thought(block)]
-        if kind == "redacted_thinking":
-            return [ReasoningStart({METADATA: {"redactedData": block.get("data", "")}})]
-        return [TextDelta(block["text"])] if kind == "text" and block.get("text") else []
-
-    def _grow(self, index: int, delta: Plain) -> list[Delta]:
-        block = self._blocks.get(index) or _Block()
-        match delta.get("type"):
-            case "text_delta":
-                return [TextDelta(str(delta.get("text", "")))]
-            case "input_json_delta" if block.call is not None and delta.get("partial_json"):
-                block.given = None
-                return [ToolCallDelta(block.call, str(delta["partial_json"]))]
-            case "thinking_delta" | "signature_delta":
-                return _thought(delta)
-        return []
-
-    def _end(self, index: int) -> list[Delta]:
-        block = self._blocks.pop(index, None)
-        # Servers that do not stream arguments give them with the block's start.
-        if block is None or block.call is None or not block.given:
-            return []
-        return [ToolCallDelta(block.call, msgspec.json.encode(block.given).decode())]
-
-    def _message(self, event: _Event) -> list[Delta]:
-        found: list[Delta] = []
-        for index, block in enumerate(event.content or []):
-            found += self._begin(index, block)
-            found += self._end(index)
-        self._reason, self.done = event.stop_reason, True
-        self._count(event.usage)
-        return found
-
-    def _count(self, usage: Any) -> None:
-        """Keep the newest of each figure: those of ``message_delta`` are sums up to there."""
-        if isinstance(usage, dict):
-            self._usage |= {name: value for name, value in usage.items() if value is not None}
 
 
 def tokens(usage: Plain) -> Tokens:

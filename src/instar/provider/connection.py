@@ -182,6 +182,8 @@ class HTTPAdapter(ABC):
 
     speaks: ClassVar[str]
     """The protocol's name, for error texts."""
+    reader: ClassVar[type[ResponseReader]]
+    """Reads one answer."""
 
     def __init__(self, environment: Mapping[str, str] = MappingProxyType({})) -> None:
         file = environment.get("INSTAR_LOG_REQUESTS")
@@ -199,10 +201,6 @@ class HTTPAdapter(ABC):
     @abstractmethod
     def body(self, request: ModelRequest) -> bytes:
         """Return the request's JSON, the same bytes for the same request, and call `ModelRequest.sent`."""
-
-    @abstractmethod
-    def reader(self, endpoint: ProviderEndpoint) -> ResponseReader:
-        """Return a reader for one answer."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Make the call and yield its deltas. Raises `ProviderError`, never with the key in it."""

@@ -7,6 +7,7 @@ session as ``prompt_cache_key``); ``includeUsage`` (false leaves ``stream_option
 import re
 import secrets
 from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -110,90 +111,6 @@ class _PartialCall(msgspec.Struct):
     held: str = ""
 
 
-class OpenAI(HTTPAdapter):
-    """Calls models by Chat Completions."""
-
-    speaks = "Chat Completions"
-
-    def __init__(self, environment: Mapping[str, str] = MappingProxyType({})) -> None:
-        super().__init__(environment)
-        self._converters: dict[tuple[bool, str | None], ChatConverter] = {}
-
-    def url(self, model: Model) -> str:
-        """Return the base URL with ``/chat/completions``."""
-        return joined(model, "/chat/completions")
-
-    def headers(self, request: ModelRequest) -> dict[str, str]:
-        """Return the key's header."""
-        key = request.model.api_key
-        return {"authorization": f"Bearer {key.reveal()}"} if key else {}
-
-    def reader(self, endpoint: ProviderEndpoint) -> ResponseReader:
-        """Return a reader of Chat Completions."""
-        return ChatReader(endpoint)
-
-    def body(self, request: ModelRequest) -> bytes:
-        """Return the request's JSON, the same bytes for the same request, and call `ModelRequest.sent`."""
-        model = request.model
-        key = (model.attachment, reasoning_field(model))
-        if key not in self._converters:
-            self._converters[key] = ChatConverter(attachment=key[0], reasoning_field=key[1])
-        messages = self._converters[key].converted(request.messages)
-        wire: Plain = {
-            "model": model.wire_id or model.id,
-            "messages": msgspec.Raw(conversation(request.system, messages)),
-        }
-        if request.tools:
-            wire["tools"] = msgspec.Raw(tool_list(request.tools))
-            if request.tool_choice == "required":
-                wire["tool_choice"] = "required"
-        wire["stream"] = True
-        if model.settings.get("includeUsage") is not False:
-            wire["stream_options"] = {"include_usage": True}
-        wire |= _parameters(request)
-        for name, value in (model.options | request.options).items():
-            wire[_BODY_NAMES.get(name, name)] = value
-        data = encode({key: value for key, value in wire.items() if value is not None})
-        if request.sent is not None:
-            request.sent(sent(request, messages, data))
-        return data
-
-
-def _parameters(request: ModelRequest) -> Plain:
-    model = request.model
-    found: Plain = {}
-    reasons = _reasons(model)
-    if model.temperature and not reasons:
-        found |= {"temperature": request.temperature, "top_p": request.top_p}
-    if request.max_output_tokens:
-        found["max_completion_tokens" if reasons else "max_tokens"] = request.max_output_tokens
-    cached = model.settings.get("setCacheKey", _is_openai(model))
-    if cached and request.session_id:
-        found["prompt_cache_key"] = request.session_id
-    if _is_claude_at_openrouter(model):
-        # Claude caches nothing without a mark; OpenRouter sets one on the last block of each request for this.
-        found["cache_control"] = {"type": "ephemeral"}
-    return found
-
-
-def _reasons(model: Model) -> bool:
-    """Return whether this is one of OpenAI's reasoning models.
-
-    They refuse ``max_tokens``, ``temperature`` and ``top_p``; many compatible servers know nothing else.
-    """
-    openai = _is_openai(model) or model.provider_id in ("openai", "azure")
-    return openai and bool(model.reasoning or _REASONING_NAME.match(model.wire_id or model.id))
-
-
-def _is_openai(model: Model) -> bool:
-    return (urlsplit(model.url).hostname or "").endswith("api.openai.com")
-
-
-def _is_claude_at_openrouter(model: Model) -> bool:
-    host = urlsplit(model.url).hostname or ""
-    return f".{host}".endswith(".openrouter.ai") and (model.wire_id or model.id).startswith("anthropic/")
-
-
 class ChatReader(ResponseReader):
     """Reads an answer in the form of Chat Completions."""
 
@@ -295,6 +212,85 @@ class ChatReader(ResponseReader):
         call_id = f"call_{secrets.token_hex(12)}" if taken else str(fragment.id)
         calls.append(_PartialCall(len(calls), fragment.index, fragment.id or "", call_id))
         return calls[-1]
+
+
+class OpenAI(HTTPAdapter):
+    """Calls models by Chat Completions."""
+
+    speaks = "Chat Completions"
+    reader = ChatReader
+
+    def __init__(self, environment: Mapping[str, str] = MappingProxyType({})) -> None:
+        super().__init__(environment)
+        self._converter = cache(ChatConverter)
+
+    def url(self, model: Model) -> str:
+        """Return the base URL with ``/chat/completions``."""
+        return joined(model, "/chat/completions")
+
+    def headers(self, request: ModelRequest) -> dict[str, str]:
+        """Return the key's header."""
+        key = request.model.api_key
+        return {"authorization": f"Bearer {key.reveal()}"} if key else {}
+
+    def body(self, request: ModelRequest) -> bytes:
+        """Return the request's JSON, the same bytes for the same request, and call `ModelRequest.sent`."""
+        model = request.model
+        converter = self._converter(attachment=model.attachment, reasoning_field=reasoning_field(model))
+        messages = converter.converted(request.messages)
+        wire: Plain = {
+            "model": model.wire_id or model.id,
+            "messages": msgspec.Raw(conversation(request.system, messages)),
+        }
+        if request.tools:
+            wire["tools"] = msgspec.Raw(tool_list(request.tools))
+            if request.tool_choice == "required":
+                wire["tool_choice"] = "required"
+        wire["stream"] = True
+        if model.settings.get("includeUsage") is not False:
+            wire["stream_options"] = {"include_usage": True}
+        wire |= _parameters(request)
+        for name, value in (model.options | request.options).items():
+            wire[_BODY_NAMES.get(name, name)] = value
+        data = encode({key: value for key, value in wire.items() if value is not None})
+        if request.sent is not None:
+            request.sent(sent(request, messages, data))
+        return data
+
+
+def _parameters(request: ModelRequest) -> Plain:
+    model = request.model
+    found: Plain = {}
+    reasons = _reasons(model)
+    if model.temperature and not reasons:
+        found |= {"temperature": request.temperature, "top_p": request.top_p}
+    if request.max_output_tokens:
+        found["max_completion_tokens" if reasons else "max_tokens"] = request.max_output_tokens
+    cached = model.settings.get("setCacheKey", _is_openai(model))
+    if cached and request.session_id:
+        found["prompt_cache_key"] = request.session_id
+    if _is_claude_at_openrouter(model):
+        # Claude caches nothing without a mark; OpenRouter sets one on the last block of each request for this.
+        found["cache_control"] = {"type": "ephemeral"}
+    return found
+
+
+def _reasons(model: Model) -> bool:
+    """Return whether this is one of OpenAI's reasoning models.
+
+    They refuse ``max_tokens``, ``temperature`` and ``top_p``; many compatible servers know nothing else.
+    """
+    openai = _is_openai(model) or model.provider_id in ("openai", "azure")
+    return openai and bool(model.reasoning or _REASONING_NAME.match(model.wire_id or model.id))
+
+
+def _is_openai(model: Model) -> bool:
+    return (urlsplit(model.url).hostname or "").endswith("api.openai.com")
+
+
+def _is_claude_at_openrouter(model: Model) -> bool:
+    host = urlsplit(model.url).hostname or ""
+    return f".{host}".endswith(".openrouter.ai") and (model.wire_id or model.id).startswith("anthropic/")
 
 
 def tokens(usage: Plain) -> Tokens:

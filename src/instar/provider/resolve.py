@@ -20,6 +20,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -38,7 +39,7 @@ from instar.provider.catalogue import (
 )
 from instar.provider.keys import Keys
 from instar.provider.protocol import Model, ModelAdapter, ModelCost, ModelLimit, describe
-from instar.provider.scripted import Scripted, script_path, shipped_names
+from instar.provider.scripted import script_path, shipped_names
 from instar.settings.config import Config, ModelConfig, ProviderConfig
 from instar.wire import Plain
 from instar.wire.secret import Secret, masked
@@ -54,6 +55,13 @@ _NO_MODEL: Final = (
 )
 _UNKNOWN: Final = CatalogueModel(name="")
 _SCRIPTED: Final = CatalogueModel(name="", cost=[0.0, 0.0, 0.0, 0.0], reasoning=True)
+_ADAPTERS: Final = {
+    SCRIPTED: "Scripted",
+    "library": "Library",
+    "anthropic": "Anthropic",
+    "openai": "OpenAI",
+}
+"""The class of each adapter, in the module of its name."""
 _OPTION_NAMES: Final = {"api_key": "apiKey", "base_url": "baseURL"}
 _PRICES: Final = ("input", "output", "cache_read", "cache_write")
 _CONNECTION_OPTIONS: Final = ("baseURL", "apiKey", "headers")
@@ -89,9 +97,8 @@ class _Provider(NamedTuple):
         return [name for name in dict.fromkeys([*self.block.models, *more]) if self.lists(name)]
 
     def lists(self, name: str) -> bool:
-        if self.block.whitelist is not None and name not in self.block.whitelist:
-            return False
-        return name not in (self.block.blacklist or ())
+        is_wanted = self.block.whitelist is None or name in self.block.whitelist
+        return is_wanted and name not in (self.block.blacklist or ())
 
     def accepts(self, name: str) -> bool:
         """Return whether it has such a model, or is a server whose models nobody can list."""
@@ -123,7 +130,15 @@ class _Provider(NamedTuple):
             raise UnknownModel(
                 f"the provider {self.id!r} has no address; set provider.{self.id}.options.baseURL"
             )
-        return str(url or "")
+        address = str(url or "")
+        try:
+            _ = urlsplit(address).port
+        except ValueError as error:
+            raise UnknownModel(
+                f"the provider {self.id!r} has an address that is none ({error}); set "
+                f"provider.{self.id}.options.baseURL to one such as https://example.com/v1"
+            ) from None
+        return address
 
     def key(self) -> Secret | None:
         """Return the key in the configuration or the environment."""
@@ -379,15 +394,8 @@ class Models:
         """
         name = "library" if model.protocol in LIBRARY_CLASSES else model.protocol
         if name not in self._adapters:
-            if name == SCRIPTED:
-                adapter: ModelAdapter = Scripted(self._environment)
-            elif name == "library":
-                adapter = importlib.import_module("instar.provider.library").Library()
-            elif name == "anthropic":
-                adapter = importlib.import_module("instar.provider.anthropic").Anthropic(self._environment)
-            else:
-                adapter = importlib.import_module("instar.provider.openai").OpenAI(self._environment)
-            self._adapters[name] = adapter
+            adapter = getattr(importlib.import_module(f"instar.provider.{name}"), _ADAPTERS[name])
+            self._adapters[name] = adapter() if name == "library" else adapter(self._environment)
         return self._adapters[name]
 
     async def close(self) -> None:
@@ -455,9 +463,8 @@ class Models:
 
     def _is_enabled(self, provider_id: str) -> bool:
         enabled = self._config.enabled_providers
-        if provider_id in self._config.disabled_providers:
-            return False
-        return enabled is None or provider_id in enabled
+        is_wanted = enabled is None or provider_id in enabled
+        return is_wanted and provider_id not in self._config.disabled_providers
 
     def _key(self, provider: _Provider) -> Secret | None:
         key = provider.key()

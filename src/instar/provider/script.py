@@ -232,10 +232,6 @@ def _add(section: ScriptSection, line: _Line) -> None:
         section.items[-1] = CallTool(call.name, {**call.arguments, name: text})
 
 
-def _say(value: str, line: int, *, reasoning: bool = False) -> Item:
-    return Say(value, reasoning)
-
-
 def _tool(value: str, line: int) -> Item:
     name, text = _named(value, line)
     arguments: Any = {}
@@ -284,10 +280,6 @@ def _expect(key: str, value: str, line: int) -> Item:
     return Expect(key, _pattern(text, line), line)
 
 
-def _delay(value: str, line: int) -> Item:
-    return Delay(_seconds(value, line))
-
-
 def _usage(value: str, line: int) -> dict[str, int]:
     counts = {}
     for word in value.split():
@@ -333,13 +325,13 @@ def _named(value: str, line: int) -> tuple[str, str]:
 
 
 _ITEMS: Final[dict[str, Callable[[str, int], Item]]] = {
-    "text": _say,
-    "reasoning": partial(_say, reasoning=True),
+    "text": lambda value, line: Say(value),
+    "reasoning": lambda value, line: Say(value, reasoning=True),
     "tool": _tool,
     "raw": _raw,
     "error": _fail,
     **{key: partial(_expect, key) for key in ("expect", "expect_not", "expect_system", "expect_tool")},
-    "delay": _delay,
+    "delay": lambda value, line: Delay(_seconds(value, line)),
 }
 """Lines that the model plays one after the other; ``arg`` adds to the call before it."""
 _FIELDS: Final[dict[str, Callable[[str, int], Any]]] = {

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from instar.plugin.tool import Ask, ToolContext, ToolFailure
 from instar.process import Processes
 from instar.wire import Plain
-from instar.wire.document import atomic_write
+from instar.wire.document import atomic_write, open_regular
 
 _ROOT: Final = Path("/")
 
@@ -261,18 +261,14 @@ def opened(path: Path) -> Iterator[BinaryIO]:
     Raises `ToolFailure` when it is missing (naming the nearest), no file, or may not be read.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = open_regular(path)
     except FileNotFoundError:
         raise ToolFailure(missing(path)) from None
+    except IsADirectoryError:
+        raise ToolFailure(f"Cannot read {path}: it is a folder") from None
     except OSError as error:
         raise ToolFailure(f"Cannot read {path}: {error.strerror}") from None
-    mode = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(mode):
-        os.close(descriptor)
-        raise ToolFailure(
-            f"Cannot read {path}: it is a {'folder' if stat.S_ISDIR(mode) else 'pipe or device'}"
-        )
-    with os.fdopen(descriptor, "rb") as file:
+    with file:
         yield file
 
 

@@ -1,5 +1,6 @@
 """JSON with comments, places in it by line and column, and files that are written whole or not at all."""
 
+import asyncio
 import contextlib
 import errno
 import fcntl
@@ -8,9 +9,10 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, BinaryIO, Final, NoReturn
 
 _TOKEN: Final = re.compile(
     r'(?P<string>"(?:[^"\\\n]|\\.)*"?)|(?P<line>//[^\n]*)|(?P<block>/\*.*?\*/)|(?P<open>/\*)|(?P<comma>,)'
@@ -45,6 +47,10 @@ class DocumentError(Exception):
         self.line = line
         self.column = column
         self.message = message
+
+
+class IrregularFileError(OSError):
+    """A pipe or device, which could be waited for, or read, for ever."""
 
 
 class _ForeignWordError(ValueError):
@@ -126,11 +132,51 @@ def locate(text: str, path: Sequence[str | int]) -> tuple[int, int]:
     return _place(text, at)
 
 
+def open_regular(path: str | Path, flags: int = 0) -> BinaryIO:
+    """Open a regular file for reading. Raises `OSError`, for a pipe or device `IrregularFileError`."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise IrregularFileError(errno.EINVAL, "it is a pipe or device", str(path))
+
+
+@contextlib.asynccontextmanager
+async def locked_within(folder: Path, seconds: float, late: Exception) -> AsyncIterator[None]:
+    """As `locked`, but the event loop goes on meanwhile. Raises `late` when another holds the lock for `seconds`."""
+    lock = _lockable(folder)
+    end, pause = time.monotonic() + seconds, 0.002
+    try:
+        while not _took(lock):
+            if time.monotonic() > end:
+                raise late
+            await asyncio.sleep(pause)
+            pause = min(0.1, pause * 2)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _lockable(folder: Path) -> int:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _took(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a private folder, made if need be, so that one process at a time changes its files."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    lock = _lockable(folder)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -163,15 +209,11 @@ def atomic_write(path: Path, data: bytes, mode: int | None = None) -> None:
 
 
 def _bytes(path: Path) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    mode = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(mode):
-        os.close(descriptor)
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        raise DocumentError(str(path), 1, 1, "expected a file, found a pipe or device")
-    with os.fdopen(descriptor, "rb") as file:
-        raw = file.read(LARGEST + 1)
+    try:
+        with open_regular(path) as file:
+            raw = file.read(LARGEST + 1)
+    except IrregularFileError:
+        raise DocumentError(str(path), 1, 1, "expected a file, found a pipe or device") from None
     if len(raw) > LARGEST:
         raise DocumentError(str(path), 1, 1, f"expected at most {LARGEST >> 20} MiB, found more")
     return raw

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from instar import __version__, wire
 from instar.client import Invalid
 from instar.jshost.peer import Answer, JavaScriptError, Peer
-from instar.message import FilePart, WithParts, decode_with_parts
+from instar.message import WithParts, decode_with_parts
 from instar.opencode.bridge.derived_hooks import DerivedHooks
 from instar.opencode.bridge.hooks import Hooks, StepRefused
 from instar.opencode.bridge.plugins import Opened, read
@@ -55,12 +55,14 @@ KEY: Final = "instar"
 
 
 async def serve(environment: Mapping[str, str]) -> None:
-    """Serve the plugins of the directory that the other end names, until it closes its end."""
+    """Serve the plugins of the directory that the other end names, until it closes its end or a signal comes."""
     bridge = Bridge(environment)
     bridge.peer = await connect(bridge.answer)
     try:
         if wrong := await bridge.peer.run():
             log.error("opencode's half of the bridge: %s", wrong)
+    except asyncio.CancelledError:
+        log.info("the bridge was ended by a signal")
     finally:
         await bridge.close()
 
@@ -180,14 +182,6 @@ class Bridge:
         return await run_tool(tool, name, params["args"], context)
 
 
-async def run(environment: Mapping[str, str]) -> None:
-    """Serve until the other end is gone; a signal ends it in the same way."""
-    try:
-        await serve(environment)
-    except asyncio.CancelledError:
-        log.info("the bridge was ended by a signal")
-
-
 Request = Callable[[str, Plain], Awaitable[Any]]
 Notify = Callable[[str, Plain], None]
 
@@ -274,10 +268,5 @@ async def run_tool(tool: Tool, name: str, args: Plain, context: CallContext) -> 
         "title": result.title or "",
         "output": result.output,
         "metadata": wire.to_plain(dict(result.metadata or {})),
-        "attachments": [_attachment(one) for one in result.attachments or ()],
+        "attachments": [wire.to_plain(one) for one in result.attachments or ()],
     }
-
-
-def _attachment(part: FilePart) -> Plain:
-    plain: Plain = wire.to_plain(part)
-    return plain

@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Sequence
-from typing import Any, Final
+from collections.abc import Coroutine, Iterable
+from typing import Any, Final, TypeVar
 
 from instar.api.operation import operation
 from instar.api.session import AnswersBody
@@ -32,6 +32,9 @@ from instar.wire import ids
 
 _ASKER: Final = "client"
 """What a client's own question is of, where a call of a tool is asked about else."""
+
+
+Asked = TypeVar("Asked", PermissionAsked, QuestionAsked)
 
 
 class ApiAnswerRoutes:
@@ -87,16 +90,16 @@ class ApiAnswerRoutes:
     @session_operation("GET", "/api/session/{sessionID}/permission", "v2.session.permission.list")
     async def permissions(self, call: Call, session_id: ids.SessionID) -> Data[list[PermissionV2Request]]:
         """List the calls of a session that wait for a permission."""
-        waiting = await _permissions(await call.of_session(session_id), session_id)
-        return Data(data=[_request(one) for one in waiting])
+        waiting = await (await call.of_session(session_id)).permission.list()
+        return Data(data=[_request(one) for one in waiting if one.session_id == session_id])
 
     @session_operation("GET", "/api/session/{sessionID}/permission/{requestID}", "v2.session.permission.get")
     async def permission(
         self, call: Call, session_id: ids.SessionID, request_id: ids.PermissionID
     ) -> Data[PermissionV2Request]:
         """Get a call that waits for a permission."""
-        runtime = await call.of_session(session_id)
-        return Data(data=_request(await _waiting(runtime, session_id, request_id)))
+        waiting = await (await call.of_session(session_id)).permission.list()
+        return Data(data=_request(_waiting("Permission", waiting, session_id, request_id)))
 
     @session_operation(
         "POST",
@@ -109,7 +112,7 @@ class ApiAnswerRoutes:
     ) -> None:
         """Answer a permission."""
         runtime = await call.of_session(session_id)
-        await _waiting(runtime, session_id, request_id)
+        _waiting("Permission", await runtime.permission.list(), session_id, request_id)
         try:
             await runtime.permission.reply(request_id, body.reply, body.message)
         except NotFound as error:
@@ -124,8 +127,8 @@ class ApiAnswerRoutes:
     @session_operation("GET", "/api/session/{sessionID}/question", "v2.session.question.list")
     async def questions(self, call: Call, session_id: ids.SessionID) -> Data[list[QuestionAsked]]:
         """List the questions of a session that wait."""
-        runtime = await call.of_session(session_id)
-        return Data(data=await _questions(runtime, session_id))
+        waiting = await (await call.of_session(session_id)).question.list()
+        return Data(data=[one for one in waiting if one.session_id == session_id])
 
     @session_operation(
         "POST", "/api/session/{sessionID}/question/{requestID}/reply", "v2.session.question.reply", status=204
@@ -134,7 +137,8 @@ class ApiAnswerRoutes:
         self, call: Call, session_id: ids.SessionID, request_id: ids.QuestionID, body: AnswersBody
     ) -> None:
         """Answer questions."""
-        runtime = await _asking(call, session_id, request_id)
+        runtime = await call.of_session(session_id)
+        _waiting("Question", await runtime.question.list(), session_id, request_id)
         await runtime.question.reply(request_id, body.answers)
 
     @session_operation(
@@ -145,7 +149,8 @@ class ApiAnswerRoutes:
     )
     async def dismiss(self, call: Call, session_id: ids.SessionID, request_id: ids.QuestionID) -> None:
         """Say that nobody will answer."""
-        runtime = await _asking(call, session_id, request_id)
+        runtime = await call.of_session(session_id)
+        _waiting("Question", await runtime.question.list(), session_id, request_id)
         await runtime.question.reject(request_id)
 
 
@@ -162,27 +167,12 @@ def _request(asked: PermissionAsked) -> PermissionV2Request:
     )
 
 
-async def _permissions(runtime: Runtime, session_id: str) -> Sequence[PermissionAsked]:
-    return [one for one in await runtime.permission.list() if one.session_id == session_id]
-
-
-async def _waiting(runtime: Runtime, session_id: str, request_id: str) -> PermissionAsked:
-    for one in await _permissions(runtime, session_id):
-        if one.id == request_id:
+def _waiting(kind: str, waiting: Iterable[Asked], session_id: str, request_id: str) -> Asked:
+    """Return what waits in a session under an id. Raises `Missing` when nothing does."""
+    for one in waiting:
+        if (one.session_id, one.id) == (session_id, request_id):
             return one
-    raise Missing("PermissionNotFoundError", request_id, f"Permission request not found: {request_id}")
-
-
-async def _questions(runtime: Runtime, session_id: str) -> list[QuestionAsked]:
-    return [one for one in await runtime.question.list() if one.session_id == session_id]
-
-
-async def _asking(call: Call, session_id: str, request_id: str) -> Runtime:
-    """The runtime in which questions of a session wait. Raises `Missing` when they do not."""
-    runtime = await call.of_session(session_id)
-    if request_id not in [one.id for one in await _questions(runtime, session_id)]:
-        raise Missing("QuestionNotFoundError", request_id, f"Question request not found: {request_id}")
-    return runtime
+    raise Missing(f"{kind}NotFoundError", request_id, f"{kind} request not found: {request_id}")
 
 
 async def _asked(
