@@ -5,7 +5,6 @@ import contextlib
 
 import httpx2
 import pytest
-import uvicorn
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 from tests.server.follower import nothing, publish
@@ -13,7 +12,7 @@ from tests.waiting import until
 
 from instar.event import FileEdited, make
 from instar.server.call import LARGEST_BODY, Call
-from instar.server.connection import HEADERS, KEPT, HttpConnection
+from instar.server.connection import HEADERS, KEPT
 from instar.server.errors import BadRequest, answer_for
 from instar.server.listen import Address, HttpServer, bind
 from instar.server.stream import EventStream, Feed, Following, of_directory, wanted
@@ -32,17 +31,8 @@ async def _application(scope: Scope, receive: Receive, send: Send) -> None:
 @contextlib.asynccontextmanager
 async def connected(application=_application):
     bound = bind(Address("127.0.0.1", 0))
-    server = HttpServer(
-        uvicorn.Config(
-            application,
-            http=HttpConnection,
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            ws="none",
-            timeout_keep_alive=4711,  # how long that is, a connection knows by itself
-        )
-    )
+    server = HttpServer(application)
+    server.config.timeout_keep_alive = 4711  # how long that is, a connection knows by itself
     serving = asyncio.create_task(server.serve(sockets=[bound]))
     try:
         reader, writer = await asyncio.open_connection(*bound.getsockname())

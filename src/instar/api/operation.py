@@ -2,8 +2,9 @@
 
 The declaration and the method's types are all there is: the server's routes and the document at ``/doc`` are made of
 them, and tests hold the methods of `instar.client` against them. Of a method's arguments, ``query`` and ``body`` are
-what they say, ``call`` is the request with its instance (`instar.server.call.Call`; a plugin's routes belong to one
-instance and need none), and each other one is the part of the path of its wire name (``session_id`` is
+what they say, ``runtime`` is that of the directory that the request is about, or in which the session of its path
+lives, ``instance`` is that runtime's, ``call`` is the request itself (`instar.server.call.Call`; a plugin's routes
+belong to one instance and need none), and each other one is the part of the path of its wire name (``session_id`` is
 ``{sessionID}``). The first paragraph of its docstring is the summary, the rest the description.
 """
 
@@ -49,14 +50,14 @@ class Operation(msgspec.Struct, frozen=True):
 class Signature(NamedTuple):
     """What an operation's method takes and returns, as types.
 
-    `path` by argument name; `optional`: the body may be left out; `call`: the method takes the request.
+    `path` by argument name; `optional`: the body may be left out; `given`: which of `GIVEN` the method takes.
     """
 
     path: dict[str, Any]
     query: type[Wire] | None
     body: Any
     optional: bool
-    call: bool
+    given: frozenset[str]
     answer: Any
 
 
@@ -78,7 +79,9 @@ class Bound(NamedTuple):
 
 
 _ATTRIBUTE: Final = "__operation__"
-_NAMED: Final = ("self", "call", "query", "body", "return")
+GIVEN: Final = frozenset({"call", "runtime", "instance"})
+"""Arguments that the server fills in."""
+_NAMED: Final = ("self", "query", "body", "return", *GIVEN)
 
 
 def operation(method: Method, path: str, id: str, **more: Any) -> Callable[[F], F]:  # noqa: A002 - the protocol's name
@@ -127,7 +130,7 @@ def signature(handler: Handler) -> Signature:
         query=hints.get("query"),
         body=kind,
         optional=optional,
-        call="call" in parameters,
+        given=GIVEN & parameters.keys(),
         answer=hints["return"],
     )
 

@@ -66,8 +66,12 @@ async def answer(bound: Bound, taken: Signature, call: Call, path: Mapping[str, 
         arguments["query"] = _fit(dict(call.request.query_params), taken.query, "Query", "the query")
     if taken.body is not None:
         arguments["body"] = await _body(call, taken)
-    if taken.call:
-        arguments["call"] = call
+    offered: dict[str, Any] = {"call": call}
+    if taken.given - {"call"}:
+        session_id = arguments.get("session_id")
+        runtime = await (call.runtime() if session_id is None else call.of_session(session_id))
+        offered |= {"runtime": runtime, "instance": runtime.instance}
+    arguments |= {name: offered[name] for name in taken.given}
     value = await bound.handler(**arguments)
     if isinstance(value, Response):
         return value

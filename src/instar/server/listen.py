@@ -28,7 +28,7 @@ from instar.server.access import USERS, Guard
 from instar.server.app import application
 from instar.server.connection import HttpConnection, Traced, mark_logs
 from instar.server.dispatch import LARGEST
-from instar.server.errors import reply
+from instar.server.errors import refusal, reply
 from instar.server.instances import Instances
 from instar.wire.secret import Secret
 
@@ -60,7 +60,24 @@ class Exposure(msgspec.Struct, frozen=True):
 
 
 class HttpServer(uvicorn.Server):
-    """uvicorn's server with our own signals: it ends after the runtimes have."""
+    """uvicorn's server with our own connections and signals: it ends after the runtimes have."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=HttpConnection,
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                lifespan="off",
+                ws="none",  # it would be imported at once: the connection brings it with the first web socket
+                ws_max_size=LARGEST,
+                ws_per_message_deflate=False,
+                server_header=False,
+                timeout_graceful_shutdown=1,
+            )
+        )
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -103,21 +120,7 @@ async def _serve(
         origins=exposure.origins,
         tickets=instances.tickets,
     )
-    server = HttpServer(
-        uvicorn.Config(
-            Traced(app),
-            http=HttpConnection,
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            lifespan="off",
-            ws="none",  # it would be imported at once: the connection brings it with the first web socket
-            ws_max_size=LARGEST,
-            ws_per_message_deflate=False,
-            server_header=False,
-            timeout_graceful_shutdown=1,
-        )
-    )
+    server = HttpServer(Traced(app))
     ending.on_signals()
     ended = asyncio.create_task(ending.run(lambda: setattr(server, "should_exit", True)))
     announce(url)
@@ -341,7 +344,7 @@ class Shutdown:
         if scope["path"].startswith("/api/"):
             answer = reply({"_tag": "ServiceUnavailableError", "message": text, "service": "instar"}, 503)
         else:
-            answer = reply({"name": "ServiceUnavailableError", "data": {"message": text}}, 503)
+            answer = refusal(503, "ServiceUnavailableError", text)
         answer.headers["Retry-After"] = str(max(1, math.ceil(self._grace)))
         await answer(scope, receive, send)
 

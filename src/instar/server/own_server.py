@@ -50,26 +50,11 @@ class OwnServer:
 
     async def _serve(self) -> None:
         # Start-up time: uvicorn and Starlette are for plugins that ask.
-        import uvicorn
-
         from instar.server.access import Guard
         from instar.server.app import application
-        from instar.server.connection import HttpConnection
         from instar.server.listen import HttpServer
         from instar.server.within import Only
 
         app = Guard(application(Only(self._runtime)), hostname=_HOST, password=Secret(self._password))
-        self._server = HttpServer(
-            uvicorn.Config(
-                app,
-                http=HttpConnection,
-                log_config=None,
-                access_log=False,
-                proxy_headers=False,
-                lifespan="off",
-                ws="none",
-                server_header=False,
-                timeout_graceful_shutdown=1,
-            )
-        )
+        self._server = HttpServer(app)
         await self._server.serve(sockets=[self._socket])

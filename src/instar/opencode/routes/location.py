@@ -100,9 +100,9 @@ class ApiPtyRoutes:
     """The same terminals. One that was opened here stays, as exited, until it is removed."""
 
     @operation("GET", "/api/pty", "v2.pty.list")
-    async def all(self, call: Call) -> Located[list[Pty]]:
+    async def all(self, runtime: Runtime) -> Located[list[Pty]]:
         """List the terminals, oldest first."""
-        return located(await call.runtime(), await _PTY.all(call))
+        return located(runtime, await _PTY.all(runtime))
 
     @operation("POST", "/api/pty", "v2.pty.create", order=True)
     async def create(self, call: Call, body: PtyCreateBody | None = None) -> Located[Pty]:
@@ -111,19 +111,21 @@ class ApiPtyRoutes:
         return located(runtime, await runtime.terminals.create(new_terminal(body), lasting=True))
 
     @operation("GET", "/api/pty/{ptyID}", "v2.pty.get", errors=(404,))
-    async def get(self, call: Call, pty_id: PtyID) -> Located[Pty]:
+    async def get(self, runtime: Runtime, pty_id: PtyID) -> Located[Pty]:
         """Get a terminal."""
-        return located(await call.runtime(), await _PTY.get(call, pty_id))
+        return located(runtime, await _PTY.get(runtime, pty_id))
 
     @operation("PUT", "/api/pty/{ptyID}", "v2.pty.update", errors=(404,))
-    async def update(self, call: Call, pty_id: PtyID, body: PtyUpdateBody | None = None) -> Located[Pty]:
+    async def update(
+        self, runtime: Runtime, pty_id: PtyID, body: PtyUpdateBody | None = None
+    ) -> Located[Pty]:
         """Set a terminal's title and size."""
-        return located(await call.runtime(), await _PTY.update(call, pty_id, body))
+        return located(runtime, await _PTY.update(runtime, pty_id, body))
 
     @operation("DELETE", "/api/pty/{ptyID}", "v2.pty.remove", errors=(404,), status=204)
-    async def remove(self, call: Call, pty_id: PtyID) -> None:
+    async def remove(self, runtime: Runtime, pty_id: PtyID) -> None:
         """End a terminal's program and forget the terminal."""
-        await _PTY.remove(call, pty_id)
+        await _PTY.remove(runtime, pty_id)
 
     @operation("POST", "/api/pty/{ptyID}/connect-token", "v2.pty.connectToken", errors=(404,))
     async def token(self, call: Call, pty_id: PtyID) -> Located[PtyTicketConnectToken]:

@@ -20,9 +20,9 @@ class AnswerRoutes:
     """What waits for a person, and the answers."""
 
     @operation("GET", "/permission", "permission.list")
-    async def permissions(self, call: Call) -> Sequence[PermissionAsked]:
+    async def permissions(self, runtime: Runtime) -> Sequence[PermissionAsked]:
         """List the tool calls that wait for a permission."""
-        return await (await call.runtime()).permission.list()
+        return await runtime.permission.list()
 
     @operation("POST", "/permission/{requestID}/reply", "permission.reply", errors=(404,))
     async def permit(self, call: Call, request_id: ids.PermissionID, body: PermissionBody) -> bool:
@@ -36,10 +36,9 @@ class AnswerRoutes:
 
     @operation("POST", "/session/{sessionID}/permissions/{permissionID}", "permission.respond", errors=(404,))
     async def respond(
-        self, call: Call, session_id: ids.SessionID, permission_id: ids.PermissionID, body: ResponseBody
+        self, runtime: Runtime, session_id: ids.SessionID, permission_id: ids.PermissionID, body: ResponseBody
     ) -> bool:
         """Answer a permission as older clients of opencode do."""
-        runtime = await call.of_session(session_id)
         waiting = [one.id for one in await runtime.permission.list() if one.session_id == session_id]
         if permission_id not in waiting:
             why = f"session {session_id} waits for no answer to {permission_id}"
@@ -51,9 +50,9 @@ class AnswerRoutes:
         return True
 
     @operation("GET", "/question", "question.list")
-    async def questions(self, call: Call) -> Sequence[QuestionAsked]:
+    async def questions(self, runtime: Runtime) -> Sequence[QuestionAsked]:
         """List the questions that wait."""
-        return await (await call.runtime()).question.list()
+        return await runtime.question.list()
 
     @operation("POST", "/question/{requestID}/reply", "question.reply", errors=(404,))
     async def answer(self, call: Call, request_id: ids.QuestionID, body: AnswersBody) -> bool:

@@ -12,6 +12,7 @@ from instar.limits.budget import LimitsError
 from instar.plugin import Invalid
 from instar.provider.keys import KeysError
 from instar.provider.listing import chosen, config_providers
+from instar.runtime import Runtime
 from instar.runtime.config_edit import EditedFile, MaskedValue, amend, own_file, own_settings, project_file
 from instar.runtime.configured import keys_of
 from instar.server.call import Call
@@ -31,19 +32,17 @@ class ConfigRoutes:
     """
 
     @operation("GET", "/config", "config.get")
-    async def get(self, call: Call) -> Config:
+    async def get(self, instance: Instance) -> Config:
         """Get a directory's merged settings, in opencode's form."""
-        instance = (await call.runtime()).instance
         blank: Plain = {"command": {}, "plugin": [], "mode": {}, "agent": {}, "username": _user()}
         return _shown({**blank, **instance.config.data}, _secrets_of(instance))
 
     @operation("PATCH", "/config", "config.update", order=True)
-    async def update(self, call: Call, body: Config) -> Config:
+    async def update(self, call: Call, runtime: Runtime, body: Config) -> Config:
         """Put settings into the directory's file, and end its instance, so that the next request has them.
 
         Maps are joined, lists replaced; a mistake refuses the whole. Answers what was asked for.
         """
-        runtime = await call.runtime()
         changes = _changes(body)
         place, secrets = project_file(runtime.instance.directory), _secrets_of(runtime.instance)
         await _amended(call.instances, place, changes, secrets)
@@ -68,9 +67,8 @@ class ConfigRoutes:
         return _own(call.instances)
 
     @operation("GET", "/config/providers", "config.providers")
-    async def providers(self, call: Call) -> ConfigProviders:
+    async def providers(self, instance: Instance) -> ConfigProviders:
         """List the providers that can be called, with their models and the one to begin with."""
-        instance = (await call.runtime()).instance
         return config_providers(instance.models, chosen(instance.config))
 
 

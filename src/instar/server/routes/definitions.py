@@ -12,7 +12,6 @@ from instar.definitions.agent import Agents, UnknownAgent, to_plain
 from instar.definitions.command import Command
 from instar.mcp import LinkError, prompt_name
 from instar.runtime import Runtime
-from instar.server.call import Call
 from instar.session.instance import Instance
 from instar.tool.registry import offered
 from instar.turn.command import skill_commands
@@ -35,9 +34,9 @@ class DefinitionRoutes:
     """Lists of agents, commands, skills and tools."""
 
     @operation("GET", "/agent", "app.agents")
-    async def agents(self, call: Call) -> list[api.Agent]:
+    async def agents(self, instance: Instance) -> list[api.Agent]:
         """List the agents: the default one first, since clients begin with the first one that they may use."""
-        agents = (await call.runtime()).instance.agents
+        agents = instance.agents
         default = _default(agents)
         found = sorted(agents.all(), key=lambda agent: (agent.name != default, agent.name))
         return [
@@ -46,9 +45,8 @@ class DefinitionRoutes:
         ]
 
     @operation("GET", "/command", "command.list")
-    async def commands(self, call: Call) -> list[api.Command]:
+    async def commands(self, runtime: Runtime) -> list[api.Command]:
         """List the commands: those of the settings, the prompts of MCP servers, and the skills."""
-        runtime = await call.runtime()
         found = [shown(command, "command") for command in runtime.instance.commands.all()]
         found += await _prompts(runtime)
         found += [shown(command, "skill") for command in skill_commands(runtime.instance)]
@@ -56,19 +54,18 @@ class DefinitionRoutes:
         return list({command.name: command for command in reversed(found)}.values())[::-1]
 
     @operation("GET", "/skill", "app.skills")
-    async def skills(self, call: Call) -> list[api.Skill]:
+    async def skills(self, instance: Instance) -> list[api.Skill]:
         """List the skills, with their texts."""
-        return skills_of((await call.runtime()).instance)
+        return skills_of(instance)
 
     @operation("GET", "/experimental/tool/ids", "tool.ids")
-    async def tool_ids(self, call: Call) -> list[str]:
+    async def tool_ids(self, runtime: Runtime) -> list[str]:
         """List the names of all tools."""
-        return list(dict.fromkeys(await (await call.runtime()).tools()))
+        return list(dict.fromkeys(await runtime.tools()))
 
     @operation("GET", "/experimental/tool", "tool.list")
-    async def tools(self, call: Call, query: api.ToolQuery) -> list[api.ToolListItem]:
+    async def tools(self, instance: Instance, query: api.ToolQuery) -> list[api.ToolListItem]:
         """List the tools as the model sees them."""
-        instance = (await call.runtime()).instance
         named = {**instance.tools, **instance.plugins.tools()}
         found = {
             name: await defined(instance, name, tool) for name, tool in offered(named, query.model).items()
@@ -79,15 +76,13 @@ class DefinitionRoutes:
         ]
 
     @operation("GET", "/lsp", "lsp.status")
-    async def language_servers(self, call: Call) -> list[api.LSPStatus]:
+    async def language_servers(self, runtime: Runtime) -> list[api.LSPStatus]:
         """List the language servers: instar starts none."""
-        await call.runtime()
         return []
 
     @operation("GET", "/formatter", "formatter.status")
-    async def formatters(self, call: Call) -> list[api.FormatterStatus]:
+    async def formatters(self, runtime: Runtime) -> list[api.FormatterStatus]:
         """List the formatters: instar runs none."""
-        await call.runtime()
         return []
 
     @operation("POST", "/log", "app.log")

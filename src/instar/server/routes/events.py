@@ -41,9 +41,9 @@ class EventRoutes:
     """
 
     @operation("GET", "/event", "event.subscribe", media=STREAM)
-    async def of_directory(self, call: Call, query: DirectoryEvents) -> Response:
+    async def of_directory(self, call: Call, runtime: Runtime, query: DirectoryEvents) -> Response:
         """Follow a directory's events."""
-        return _follow(await call.runtime(), call, query, of_directory)
+        return _follow(runtime, call, query, of_directory)
 
     @operation("GET", "/global/event", "global.event", media=STREAM, scoped=False)
     async def of_all(self, call: Call, query: ResumedEvents) -> Response:
@@ -112,15 +112,13 @@ class SyncRoutes:
     """Durable events as rows."""
 
     @operation("POST", "/sync/start", "sync.start")
-    async def start(self, call: Call) -> bool:
+    async def start(self, runtime: Runtime) -> bool:
         """See that a directory's sessions are kept up to date: here they always are."""
-        await call.runtime()
         return True
 
     @operation("POST", "/sync/history", "sync.history.list")
-    async def history(self, call: Call, body: dict[str, Number]) -> list[HistoryEvent]:
+    async def history(self, runtime: Runtime, body: dict[str, Number]) -> list[HistoryEvent]:
         """List the durable events of all sessions, of a session that the body names those after its number."""
-        runtime = await call.runtime()
         rows = _array(runtime.instance.store, body)
         # All that was ever stored: sent as it is read, never held as a whole.
         return cast("list[HistoryEvent]", StreamingResponse(rows, media_type="application/json"))
@@ -132,9 +130,8 @@ class SyncRoutes:
         raise _not_here()
 
     @operation("POST", "/sync/steal", "sync.steal")
-    async def steal(self, call: Call, body: StealBody) -> OfSession:
+    async def steal(self, runtime: Runtime, body: StealBody) -> OfSession:
         """Refuse to take a session over from another server."""
-        await call.runtime()
         raise _not_here()
 
 

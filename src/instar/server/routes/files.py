@@ -40,9 +40,8 @@ class FileRoutes:
     """A directory's files. Nothing outside of the directory is shown."""
 
     @operation("GET", "/path", "path.get")
-    async def path(self, call: Call) -> Path:
+    async def path(self, instance: Instance) -> Path:
         """Get the folders that matter: the home, instar's own, the repository's, the request's."""
-        instance = (await call.runtime()).instance
         return Path(
             home=str(instance.paths.home),
             state=str(instance.paths.state),
@@ -52,48 +51,44 @@ class FileRoutes:
         )
 
     @operation("GET", "/file", "file.list")
-    async def nodes(self, call: Call, query: PathQuery) -> list[FileNode]:
+    async def nodes(self, instance: Instance, query: PathQuery) -> list[FileNode]:
         """List the files and folders in a folder; links are left out."""
-        instance = (await call.runtime()).instance
         project = instance.project
         return await files.nodes(instance.processes, project, project.directory, query.path)
 
     @operation("GET", "/file/content", "file.read")
-    async def read(self, call: Call, query: PathQuery) -> FileContent:
+    async def read(self, instance: Instance, query: PathQuery) -> FileContent:
         """Read a file: its text, or its bytes in base64; of a file that is not there no text."""
-        return await files.content((await call.runtime()).instance.project.directory, query.path)
+        return await files.content(instance.project.directory, query.path)
 
     @operation("GET", "/file/status", "file.status")
-    async def status(self, call: Call) -> list[File]:
+    async def status(self, runtime: Runtime) -> list[File]:
         """List the changed files.
 
         Always empty, as in opencode 1.18: `vcs.status` has them.
         """
-        await call.runtime()
         return []
 
     @operation("GET", "/find", "find.text")
-    async def lines(self, call: Call, query: TextQuery) -> list[TextMatch]:
+    async def lines(self, call: Call, instance: Instance, query: TextQuery) -> list[TextMatch]:
         """Find the first ten lines that match a regular expression, in the order of the files' names."""
-        instance = (await call.runtime()).instance
         found = files.lines(instance.processes, instance.project.directory, query.pattern, files.LIMIT)
         return await call.attended(found)
 
     @operation("GET", "/find/file", "find.files")
-    async def names(self, call: Call, query: NameQuery) -> list[str]:
+    async def names(self, call: Call, runtime: Runtime, query: NameQuery) -> list[str]:
         """Find files and folders whose path holds these letters in this order, best first.
 
         Without letters only files are listed, unless `type` asks for folders (as in opencode).
         """
         without = query.dirs == "false" or not query.query
         kind = query.type or ("file" if without else None)
-        found = await search(call, await call.runtime(), query.query, kind, query.limit or files.LIMIT)
+        found = await search(call, runtime, query.query, kind, query.limit or files.LIMIT)
         return [entry.path for entry in found]
 
     @operation("GET", "/find/symbol", "find.symbols")
-    async def symbols(self, call: Call, query: SymbolQuery) -> list[Symbol]:
+    async def symbols(self, runtime: Runtime, query: SymbolQuery) -> list[Symbol]:
         """Find symbols. Always empty: instar starts no language servers."""
-        await call.runtime()
         return []
 
 
@@ -115,12 +110,11 @@ class VcsRoutes:
     """A repository for clients. Outside one there is no branch and no change."""
 
     @operation("GET", "/vcs", "vcs.get")
-    async def get(self, call: Call) -> VcsInfo:
+    async def get(self, instance: Instance) -> VcsInfo:
         """Get the branch that is checked out, and the default one.
 
         Of a repository that git will not read the branch alone is told, as its ``HEAD`` names it.
         """
-        instance = (await call.runtime()).instance
         try:
             branch = await vcs.checked_out(instance.processes, instance.project)
             repository = await vcs.repository(instance.processes, instance.project)
@@ -131,9 +125,8 @@ class VcsRoutes:
         return VcsInfo(branch=branch, default_branch=default)
 
     @operation("GET", "/vcs/status", "vcs.status")
-    async def status(self, call: Call) -> list[VcsFileStatus]:
+    async def status(self, call: Call, instance: Instance) -> list[VcsFileStatus]:
         """List the files of the directory that differ from the last commit, new ones too."""
-        instance = (await call.runtime()).instance
         repository = await _repository(instance)
         if repository is None:
             return []
@@ -143,12 +136,11 @@ class VcsRoutes:
             raise Invalid(str(error)) from error
 
     @operation("GET", "/vcs/diff", "vcs.diff")
-    async def diff(self, call: Call, query: VcsDiffQuery) -> list[VcsFileDiff]:
+    async def diff(self, call: Call, instance: Instance, query: VcsDiffQuery) -> list[VcsFileDiff]:
         """Show how the files of the directory differ from the last commit, or from where the branch began.
 
         On the default branch, or without one, nothing differs from where the branch began.
         """
-        instance = (await call.runtime()).instance
         repository = await _repository(instance)
         if repository is None:
             return []
@@ -163,9 +155,8 @@ class VcsRoutes:
             raise Invalid(str(error)) from error
 
     @operation("GET", "/vcs/diff/raw", "vcs.diff.raw", media=_DIFF)
-    async def raw(self, call: Call) -> Response:
+    async def raw(self, call: Call, instance: Instance) -> Response:
         """Get all that differs from the last commit as one patch, which `vcs.apply` takes."""
-        instance = (await call.runtime()).instance
         repository = await _repository(instance)
         if repository is None:
             return Response(b"", headers={"Content-Type": _DIFF})
@@ -176,9 +167,9 @@ class VcsRoutes:
         return Response(patch, headers={"Content-Type": _DIFF})
 
     @operation("POST", "/vcs/apply", "vcs.apply", order=True)
-    async def apply(self, call: Call, body: ApplyBody) -> Applied:
+    async def apply(self, instance: Instance, body: ApplyBody) -> Applied:
         """Apply a patch to the repository's files, whole or not at all."""
-        repository = await _repository((await call.runtime()).instance)
+        repository = await _repository(instance)
         try:
             await vcs.apply(repository, body.patch.encode(errors="replace"))
         except vcs.ApplyError as error:

@@ -18,8 +18,7 @@ from instar.api.operation import operation
 from instar.approval import permissions
 from instar.mcp import LinkError, Servers, Status
 from instar.plugin import Invalid
-from instar.runtime import mcp
-from instar.server.call import Call
+from instar.runtime import Runtime, mcp
 from instar.server.errors import Formed
 from instar.settings.config import McpConfig
 
@@ -30,59 +29,58 @@ class McpRoutes:
     """MCP servers. None of them is logged in to by OAuth here."""
 
     @operation("GET", "/mcp", "mcp.status")
-    async def status(self, call: Call) -> dict[str, MCPStatus]:
+    async def status(self, runtime: Runtime) -> dict[str, MCPStatus]:
         """Tell how each MCP server is, once those are connected that can be."""
-        return await _statuses((await call.runtime()).mcp)
+        return await _statuses(runtime.mcp)
 
     @operation("POST", "/mcp", "mcp.add")
-    async def add(self, call: Call, body: McpBody) -> dict[str, MCPStatus]:
+    async def add(self, runtime: Runtime, body: McpBody) -> dict[str, MCPStatus]:
         """Add a server until the instance ends, in place of one of that name."""
-        runtime = await call.runtime()
         runtime.mcp = runtime.mcp or mcp.registered(runtime.instance, permissions.relayed)
         plain = {**wire.to_plain(body.config)}
         await _put(runtime.mcp, body.name, msgspec.convert(plain, McpConfig))
         return await _statuses(runtime.mcp)
 
     @operation("POST", "/mcp/{name}/connect", "mcp.connect", errors=(404,))
-    async def connect(self, call: Call, name: str) -> bool:
+    async def connect(self, runtime: Runtime, name: str) -> bool:
         """Connect a server, also one that is switched off; true also where it failed (see ``GET /mcp``)."""
-        return await _switched(call, name, enabled=True)
+        return await _switched(runtime, name, enabled=True)
 
     @operation("POST", "/mcp/{name}/disconnect", "mcp.disconnect", errors=(404,))
-    async def disconnect(self, call: Call, name: str) -> bool:
+    async def disconnect(self, runtime: Runtime, name: str) -> bool:
         """Disconnect a server, and leave it off."""
-        return await _switched(call, name, enabled=False)
+        return await _switched(runtime, name, enabled=False)
 
     @operation("POST", "/mcp/{name}/auth", "mcp.auth.start", errors=(404,), forms=_FORMS)
-    async def start_login(self, call: Call, name: str) -> Authorization:
+    async def start_login(self, runtime: Runtime, name: str) -> Authorization:
         """Refuse a login to a server: instar has no OAuth for MCP servers."""
-        await _known(call, name)
+        _known(runtime, name)
         _refuse(name)
 
     @operation("POST", "/mcp/{name}/auth/authenticate", "mcp.auth.authenticate", errors=(404,), forms=_FORMS)
-    async def authenticate(self, call: Call, name: str) -> MCPStatus:
+    async def authenticate(self, runtime: Runtime, name: str) -> MCPStatus:
         """Log in to a server; no server is logged in to here."""
-        await _known(call, name)
+        _known(runtime, name)
         _refuse(name)
 
     @operation("POST", "/mcp/{name}/auth/callback", "mcp.auth.callback", errors=(404,))
-    async def end_login(self, call: Call, name: str, body: CodeBody) -> MCPStatus:
+    async def end_login(self, runtime: Runtime, name: str, body: CodeBody) -> MCPStatus:
         """End a login to a server; none is begun here."""
-        await _known(call, name)
+        _known(runtime, name)
         raise Invalid(
             f"no login to the MCP server {name!r} is under way: instar knows no OAuth for MCP servers"
         )
 
     @operation("DELETE", "/mcp/{name}/auth", "mcp.auth.remove", errors=(404,))
-    async def remove_login(self, call: Call, name: str) -> Removed:
+    async def remove_login(self, runtime: Runtime, name: str) -> Removed:
         """Forget a login to a server; none is kept here."""
-        await _known(call, name)
+        _known(runtime, name)
         return Removed(success=True)
 
     @operation("GET", "/experimental/resource", "experimental.resource.list")
-    async def resources(self, call: Call) -> dict[str, McpResource]:
+    async def resources(self, runtime: Runtime) -> dict[str, McpResource]:
         """List what connected servers offer to read, by server and uri."""
-        servers = (await call.runtime()).mcp
+        servers = runtime.mcp
         try:
             found = await servers.resources() if servers is not None else {}
         except LinkError:  # without the SDK there is no server
@@ -117,8 +115,8 @@ def _shown(status: Status, missing: str | None) -> MCPStatus:
     return MCPStatus(status="failed", error=missing or status.error or f"it is {status.state}")
 
 
-async def _switched(call: Call, name: str, *, enabled: bool) -> bool:
-    servers, config = await _known(call, name)
+async def _switched(runtime: Runtime, name: str, *, enabled: bool) -> bool:
+    servers, config = _known(runtime, name)
     if config.enabled != enabled or enabled:
         await _put(servers, name, msgspec.structs.replace(config, enabled=enabled))
     return True
@@ -131,8 +129,8 @@ async def _put(servers: Servers, name: str, config: McpConfig) -> None:
         return
 
 
-async def _known(call: Call, name: str) -> tuple[Servers, McpConfig]:
-    servers = (await call.runtime()).mcp
+def _known(runtime: Runtime, name: str) -> tuple[Servers, McpConfig]:
+    servers = runtime.mcp
     config = servers.config(name) if servers is not None else None
     if servers is None or config is None:
         tag, said = "McpServerNotFoundError", f"MCP server not found: {name}"

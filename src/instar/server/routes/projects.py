@@ -36,49 +36,48 @@ from instar.runtime import Runtime
 from instar.server.call import Call
 from instar.server.errors import Formed
 from instar.server.routes.files import refused
+from instar.session.instance import Instance
 
 
 class ProjectRoutes:
     """The projects that were worked in."""
 
     @operation("GET", "/project", "project.list")
-    async def projects(self, call: Call) -> list[Project]:
+    async def projects(self, instance: Instance) -> list[Project]:
         """List the projects, last used first."""
-        return [*await Projects((await call.runtime()).instance).list()]
+        return [*await Projects(instance).list()]
 
     @operation("GET", "/project/current", "project.current")
-    async def current(self, call: Call) -> Project:
+    async def current(self, instance: Instance) -> Project:
         """Get the directory's project."""
-        return await Projects((await call.runtime()).instance).current()
+        return await Projects(instance).current()
 
     @operation("POST", "/project/git/init", "project.initGit")
-    async def begin(self, call: Call) -> Project:
+    async def begin(self, call: Call, instance: Instance) -> Project:
         """Make the directory a git repository; one that lies in a repository stays as it is."""
-        runtime = await call.runtime()
-        projects = Projects(runtime.instance)
-        if runtime.instance.project.vcs is not None:
+        projects = Projects(instance)
+        if instance.project.vcs is not None:
             return await projects.current()
         try:
             await projects.begin_repository()
         except (GitError, ProcessError) as error:
             raise Invalid(str(error)) from error
         # What an instance knows of its project holds for its life.
-        await call.instances.dispose(str(runtime.instance.directory))
+        await call.instances.dispose(str(instance.directory))
         return await Projects((await call.runtime()).instance).current()
 
     @operation("PATCH", "/project/{projectID}", "project.update", errors=(404,))
-    async def update(self, call: Call, project_id: str, body: ProjectBody) -> Project:
+    async def update(self, instance: Instance, project_id: str, body: ProjectBody) -> Project:
         """Change a project's name, icon or commands; what is left out stays."""
         try:
-            return await Projects((await call.runtime()).instance).update(project_id, body)
+            return await Projects(instance).update(project_id, body)
         except UnknownProject as error:
             tagged = {"_tag": "ProjectNotFoundError", "projectID": error.project_id, "message": str(error)}
             raise Formed(404, tagged) from error
 
     @operation("GET", "/project/{projectID}/directories", "project.directories")
-    async def directories(self, call: Call, project_id: str) -> list[ProjectDirectory]:
+    async def directories(self, instance: Instance, project_id: str) -> list[ProjectDirectory]:
         """List the folders of a project's repository; none of one that nobody knows, or that git will not read."""
-        instance = (await call.runtime()).instance
         try:
             if project_id == instance.project.id:
                 return await Copies(instance).folders(instance.project)
@@ -96,14 +95,13 @@ class WorktreeRoutes:
         self._beginning: set[asyncio.Task[None]] = set()
 
     @operation("GET", "/experimental/worktree", "worktree.list")
-    async def worktrees(self, call: Call) -> list[str]:
+    async def worktrees(self, runtime: Runtime) -> list[str]:
         """List the worktrees' folders, oldest first."""
-        return [one.directory for one in await _checkouts(await call.runtime()).list()]
+        return [one.directory for one in await _checkouts(runtime).list()]
 
     @operation("POST", "/experimental/worktree", "worktree.create")
-    async def create(self, call: Call, body: WorktreeCreateInput | None = None) -> Worktree:
+    async def create(self, runtime: Runtime, body: WorktreeCreateInput | None = None) -> Worktree:
         """Make a worktree; the project's start command and the body's run in it once it is answered."""
-        runtime = await call.runtime()
         body = body or WorktreeCreateInput()
         if runtime.instance.project.vcs is None:
             raise _failed("NotGit", "Worktrees are only supported for git projects")
@@ -141,9 +139,9 @@ class CopyRoutes:
     """Copies of a project in folders that the person names, and sessions that move there."""
 
     @operation("POST", "/experimental/project/{projectID}/copy", "v2.projectCopy.create", order=True)
-    async def create(self, call: Call, project_id: str, body: CopyBody) -> ProjectCopy:
+    async def create(self, instance: Instance, project_id: str, body: CopyBody) -> ProjectCopy:
         """Make a copy of the project's last commit in a new folder below the one that is named."""
-        copies = await _copies(call, project_id)
+        copies = _copies(instance, project_id)
         try:
             folder = await copies.create(body.strategy, Path(body.directory), body.name)
         except CopyError as error:
@@ -151,9 +149,9 @@ class CopyRoutes:
         return ProjectCopy(directory=str(folder))
 
     @operation("DELETE", "/experimental/project/{projectID}/copy", "v2.projectCopy.remove", status=204)
-    async def remove(self, call: Call, project_id: str, body: CopyRemoveBody) -> None:
+    async def remove(self, instance: Instance, project_id: str, body: CopyRemoveBody) -> None:
         """Remove a copy; without `force` one that holds work of its own stays."""
-        copies = await _copies(call, project_id)
+        copies = _copies(instance, project_id)
         try:
             await copies.remove(Path(body.directory), force=body.force)
         except CopyError as error:
@@ -165,18 +163,17 @@ class CopyRoutes:
         "v2.projectCopy.refresh",
         status=204,
     )
-    async def refresh(self, call: Call, project_id: str) -> None:
+    async def refresh(self, instance: Instance, project_id: str) -> None:
         """Refresh the list of copies. Does nothing: the list is made anew for each request."""
-        await _copies(call, project_id)
+        _copies(instance, project_id)
 
     @operation(
         "POST",
         "/experimental/project/{projectID}/copy/generate-name",
         "experimental.projectCopy.generateName",
     )
-    async def name(self, call: Call, project_id: str, body: NameBody) -> Named:
+    async def name(self, runtime: Runtime, project_id: str, body: NameBody) -> Named:
         """Make a name for a copy of the first words of what it is wanted for; no model is asked."""
-        await call.runtime()
         return Named(name=name_for(body.context))
 
     @operation(
@@ -204,8 +201,7 @@ def _failed(kind: str, why: object) -> Formed:
     return Formed(400, {"name": f"Worktree{kind}Error", "data": {"message": str(why)}})
 
 
-async def _copies(call: Call, project_id: str) -> Copies:
-    instance = (await call.runtime()).instance
+def _copies(instance: Instance, project_id: str) -> Copies:
     if project_id != instance.project.id:
         text = f"Project copy source not found: {instance.project.directory} is of another project"
         raise _copy_failed(CopyError(text))
@@ -221,43 +217,39 @@ class WorkspaceRoutes:
     """The workspaces of a directory's project."""
 
     @operation("GET", "/experimental/workspace/adapter", "experimental.workspace.adapter.list")
-    async def adapters(self, call: Call) -> list[WorkspaceAdapterInfo]:
+    async def adapters(self, runtime: Runtime) -> list[WorkspaceAdapterInfo]:
         """List the types of workspaces that there are."""
-        found = await (await call.runtime()).workspace.adapters()
+        found = await runtime.workspace.adapters()
         return [
             WorkspaceAdapterInfo(type=kind, name=name, description=description)
             for kind, (name, description) in found.items()
         ]
 
     @operation("GET", "/experimental/workspace", "experimental.workspace.list")
-    async def workspaces(self, call: Call) -> list[WorkspaceInfo]:
+    async def workspaces(self, runtime: Runtime) -> list[WorkspaceInfo]:
         """List the workspaces, oldest first."""
-        return [*await (await call.runtime()).workspace.list()]
+        return [*await runtime.workspace.list()]
 
     @operation("POST", "/experimental/workspace", "experimental.workspace.create")
-    async def create(self, call: Call, body: WorkspaceBody) -> WorkspaceInfo:
+    async def create(self, runtime: Runtime, body: WorkspaceBody) -> WorkspaceInfo:
         """Make a workspace."""
-        runtime = await call.runtime()
         try:
             return await runtime.workspace.create(body.type, branch=body.branch, extra=body.extra)
         except (Invalid, NotFound) as error:
             raise Formed(400, {"name": "WorkspaceCreateError", "data": {"message": str(error)}}) from error
 
     @operation("POST", "/experimental/workspace/sync-list", "experimental.workspace.syncList", status=204)
-    async def sync(self, call: Call) -> None:
+    async def sync(self, runtime: Runtime) -> None:
         """Look again which workspaces there are. There is nothing to do: they are read each time."""
-        await call.runtime()
 
     @operation("GET", "/experimental/workspace/status", "experimental.workspace.status")
-    async def status(self, call: Call) -> list[WorkspaceStatus]:
+    async def status(self, runtime: Runtime) -> list[WorkspaceStatus]:
         """Say of each workspace whether it can be worked in."""
-        runtime = await call.runtime()
         return [await _status(runtime, info) for info in await runtime.workspace.list()]
 
     @operation("DELETE", "/experimental/workspace/{id}", "experimental.workspace.remove")
-    async def remove(self, call: Call, id: WorkspaceID) -> WorkspaceInfo:  # noqa: A002 - the path's name
+    async def remove(self, runtime: Runtime, id: WorkspaceID) -> WorkspaceInfo:  # noqa: A002 - the path's name
         """Remove a workspace with all that is only there."""
-        runtime = await call.runtime()
         try:
             return await runtime.workspace.remove(id, force=True)
         except (Invalid, NotFound) as error:

@@ -23,6 +23,7 @@ from instar.runtime import Runtime
 from instar.runtime.configured import keys_of
 from instar.server.call import Call
 from instar.server.errors import Formed
+from instar.session.instance import Instance
 
 _FORMS: Final = (ProviderAuthError,)
 """The form of the answer to a login that fails."""
@@ -32,9 +33,8 @@ class ProviderRoutes:
     """Providers, and a person's logins to them. No answer holds a key."""
 
     @operation("GET", "/provider", "provider.list")
-    async def providers(self, call: Call) -> ProviderList:
+    async def providers(self, instance: Instance) -> ProviderList:
         """List every provider that is known, with its models, and say which can be called."""
-        instance = (await call.runtime()).instance
         return provider_list(instance.models, chosen(instance.config))
 
     @operation("PUT", "/auth/{providerID}", "auth.set", scoped=False)
@@ -52,22 +52,24 @@ class ProviderRoutes:
         return True
 
     @operation("GET", "/provider/auth", "provider.auth")
-    async def methods(self, call: Call) -> dict[str, list[ProviderAuthMethod]]:
+    async def methods(self, call: Call, runtime: Runtime) -> dict[str, list[ProviderAuthMethod]]:
         """List the ways to log in that plugins offer, by provider."""
-        return logins_of(call, await call.runtime()).methods()
+        return logins_of(call, runtime).methods()
 
     @operation("POST", "/provider/{providerID}/oauth/authorize", "provider.oauth.authorize", forms=_FORMS)
-    async def authorize(self, call: Call, provider_id: str, body: AuthorizeBody) -> ProviderAuthAuthorization:
+    async def authorize(
+        self, call: Call, runtime: Runtime, provider_id: str, body: AuthorizeBody
+    ) -> ProviderAuthAuthorization:
         """Begin a login; answers where the person is to go."""
         with failing():
-            logins = logins_of(call, await call.runtime())
+            logins = logins_of(call, runtime)
             return (await logins.begin(provider_id, body.method, body.inputs or {})).authorization
 
     @operation("POST", "/provider/{providerID}/oauth/callback", "provider.oauth.callback", forms=_FORMS)
-    async def callback(self, call: Call, provider_id: str, body: CallbackBody) -> bool:
+    async def callback(self, call: Call, runtime: Runtime, provider_id: str, body: CallbackBody) -> bool:
         """End the login that was begun last: hand in the code, or wait until the person has logged in."""
         with failing():
-            logins = logins_of(call, await call.runtime())
+            logins = logins_of(call, runtime)
             await logins.end(logins.last(provider_id), body.code)
         return True
 

@@ -27,6 +27,7 @@ from instar.server.call import Call
 from instar.server.connection import ABORT
 from instar.server.dispatch import MEDIA
 from instar.server.errors import BadRequest, Formed
+from instar.session.instance import Instance
 from instar.terminal import Full, Lost, NoTerminal, Terminal, TerminalRequest, shells
 
 _HEADER: Final = "x-opencode-ticket"
@@ -38,46 +39,44 @@ class PtyRoutes:
     """The terminals of a directory. One that was opened here is gone when its program has exited."""
 
     @operation("GET", "/pty/shells", "pty.shells")
-    async def shells(self, call: Call) -> list[PtyShell]:
+    async def shells(self, instance: Instance) -> list[PtyShell]:
         """List the shells of the machine."""
-        runtime = await call.runtime()
-        return [PtyShell(**one._asdict()) for one in shells(runtime.instance.environment)]
+        return [PtyShell(**one._asdict()) for one in shells(instance.environment)]
 
     @operation("GET", "/pty", "pty.list")
-    async def all(self, call: Call) -> list[Pty]:
+    async def all(self, runtime: Runtime) -> list[Pty]:
         """List the terminals, oldest first."""
-        return (await call.runtime()).terminals.list()
+        return runtime.terminals.list()
 
     @operation("POST", "/pty", "pty.create", order=True)
-    async def create(self, call: Call, body: PtyCreateBody | None = None) -> Pty:
+    async def create(self, runtime: Runtime, body: PtyCreateBody | None = None) -> Pty:
         """Open a terminal and start a program in it."""
-        return await (await call.runtime()).terminals.create(new_terminal(body))
+        return await runtime.terminals.create(new_terminal(body))
 
     @operation("GET", "/pty/{ptyID}", "pty.get", errors=(404,))
-    async def get(self, call: Call, pty_id: PtyID) -> Pty:
+    async def get(self, runtime: Runtime, pty_id: PtyID) -> Pty:
         """Get a terminal."""
-        return terminal_of(await call.runtime(), pty_id).info
+        return terminal_of(runtime, pty_id).info
 
     @operation("PUT", "/pty/{ptyID}", "pty.update", errors=(404,))
-    async def update(self, call: Call, pty_id: PtyID, body: PtyUpdateBody | None = None) -> Pty:
+    async def update(self, runtime: Runtime, pty_id: PtyID, body: PtyUpdateBody | None = None) -> Pty:
         """Set a terminal's title and size."""
-        runtime, given = await call.runtime(), body or PtyUpdateBody()
+        given = body or PtyUpdateBody()
         size = None if given.size is None else (given.size.rows, given.size.cols)
         terminal_of(runtime, pty_id)
         return runtime.terminals.update(pty_id, given.title, size)
 
     @operation("DELETE", "/pty/{ptyID}", "pty.remove", errors=(404,))
-    async def remove(self, call: Call, pty_id: PtyID) -> bool:
+    async def remove(self, runtime: Runtime, pty_id: PtyID) -> bool:
         """End a terminal's program and forget the terminal."""
-        runtime = await call.runtime()
         terminal_of(runtime, pty_id)
         await runtime.terminals.remove(pty_id)
         return True
 
     @operation("POST", "/pty/{ptyID}/connect-token", "pty.connectToken", errors=(404,))
-    async def token(self, call: Call, pty_id: PtyID) -> PtyTicketConnectToken:
+    async def token(self, call: Call, runtime: Runtime, pty_id: PtyID) -> PtyTicketConnectToken:
         """Get a ticket for a connection; asked for with the header ``x-opencode-ticket: 1``."""
-        return ticket(call, await call.runtime(), pty_id, "PtyForbiddenError")
+        return ticket(call, runtime, pty_id, "PtyForbiddenError")
 
     @operation("GET", "/pty/{ptyID}/connect", "pty.connect", errors=(404,), media=MEDIA)
     async def connect(self, call: Call, pty_id: PtyID, query: PtyConnectQuery) -> bool:

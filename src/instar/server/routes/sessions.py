@@ -29,30 +29,30 @@ from instar.api.session import (
 from instar.event import SessionStatus, Todo
 from instar.message import FileDiff, KnownPart, ModelRef, Session, WithParts
 from instar.plugin import Busy, CommandBody, NotFound, PromptBody, SessionBody
+from instar.runtime import Runtime
 from instar.server.call import Call
 from instar.server.errors import BadRequest, Formed
-from instar.wire import ids
+from instar.session.instance import Instance
+from instar.wire.ids import MessageID, PartID, SessionID
 
 
 class SessionRoutes:
     """Sessions, their messages and turns."""
 
     @operation("GET", "/session", "session.list")
-    async def sessions(self, call: Call, query: SessionQuery) -> list[Session]:
+    async def sessions(self, instance: Instance, query: SessionQuery) -> list[Session]:
         """List a project's sessions, archived ones too, last updated first; 100 unless `limit` says more."""
-        instance = (await call.runtime()).instance
         found = await instance.store.sessions(instance.project.id, archived=True)
         here = str(instance.directory) if query.directory else None
         wanted = [one for one in found if _is_wanted(one, query) and _is_there(one, query, here)]
         return wanted[: int(USUAL if query.limit is None else query.limit)]
 
     @operation("GET", "/experimental/session", "experimental.session.list")
-    async def everywhere(self, call: Call, query: GlobalQuery) -> list[GlobalSession]:
+    async def everywhere(self, call: Call, instance: Instance, query: GlobalQuery) -> list[GlobalSession]:
         """List the sessions of all projects, last updated first; 100 unless `limit` says more.
 
         The header ``x-next-cursor`` names the next page.
         """
-        instance = (await call.runtime()).instance
         until = query.cursor or math.inf
         found = [
             one
@@ -67,9 +67,8 @@ class SessionRoutes:
         return [global_session(one, known) for one in page]
 
     @operation("POST", "/session", "session.create")
-    async def create(self, call: Call, body: SessionBody | None = None) -> Session:
+    async def create(self, call: Call, runtime: Runtime, body: SessionBody | None = None) -> Session:
         """Make a session."""
-        runtime = await call.runtime()
         given = body or SessionBody()
         try:
             if given.parent_id is not None:
@@ -79,28 +78,30 @@ class SessionRoutes:
             raise BadRequest(str(error)) from error
 
     @operation("GET", "/session/status", "session.status")
-    async def status(self, call: Call) -> dict[str, SessionStatus]:
+    async def status(self, runtime: Runtime) -> dict[str, SessionStatus]:
         """Tell what each session does that is not idle."""
-        return await (await call.runtime()).session.status()
+        return await runtime.session.status()
 
     @operation("GET", "/session/{sessionID}", "session.get", errors=(404,))
-    async def get(self, call: Call, session_id: ids.SessionID) -> Session:
+    async def get(self, runtime: Runtime, session_id: SessionID) -> Session:
         """Get a session."""
-        return await (await call.of_session(session_id)).session.get(session_id)
+        return await runtime.session.get(session_id)
 
     @operation("DELETE", "/session/{sessionID}", "session.delete", errors=(404,))
-    async def delete(self, call: Call, session_id: ids.SessionID) -> bool:
+    async def delete(self, runtime: Runtime, session_id: SessionID) -> bool:
         """Delete a session with all that belongs to it."""
-        await (await call.of_session(session_id)).session.delete(session_id)
+        await runtime.session.delete(session_id)
         return True
 
     @operation("GET", "/session/{sessionID}/message", "session.messages", errors=(404,))
-    async def messages(self, call: Call, session_id: ids.SessionID, query: MessageQuery) -> list[WithParts]:
+    async def messages(
+        self, call: Call, runtime: Runtime, session_id: SessionID, query: MessageQuery
+    ) -> list[WithParts]:
         """List a session's messages, oldest first.
 
         With a `limit` the newest ones; the headers ``link`` and ``x-next-cursor`` name the page before them.
         """
-        sessions = (await call.of_session(session_id)).session
+        sessions = runtime.session
         if not query.limit:
             if query.before and query.limit is None:
                 raise Formed(400, {"_tag": "BadRequest"})
@@ -114,57 +115,60 @@ class SessionRoutes:
         return page
 
     @operation("POST", "/session/{sessionID}/message", "session.prompt", errors=(404,))
-    async def prompt(self, call: Call, session_id: ids.SessionID, body: PromptBody) -> WithParts:
+    async def prompt(
+        self, call: Call, runtime: Runtime, session_id: SessionID, body: PromptBody
+    ) -> WithParts:
         """Send a prompt; answers when its turn is over and its events are sent."""
         try:
-            return await (await call.of_session(session_id)).session.prompt(session_id, body)
+            return await runtime.session.prompt(session_id, body)
         finally:
             await call.instances.feed.delivered(call.request.headers.get("user-agent", ""))
 
     @operation("POST", "/session/{sessionID}/prompt_async", "session.prompt_async", status=204, errors=(404,))
-    async def prompt_async(self, call: Call, session_id: ids.SessionID, body: PromptBody) -> None:
+    async def prompt_async(self, runtime: Runtime, session_id: SessionID, body: PromptBody) -> None:
         """Send a prompt; answers when its turn has begun."""
-        await (await call.of_session(session_id)).session.prompt_async(session_id, body)
+        await runtime.session.prompt_async(session_id, body)
 
     @operation("POST", "/session/{sessionID}/command", "session.command", errors=(404,))
-    async def command(self, call: Call, session_id: ids.SessionID, body: CommandBody) -> WithParts:
+    async def command(
+        self, call: Call, runtime: Runtime, session_id: SessionID, body: CommandBody
+    ) -> WithParts:
         """Run a command; answers when its turn is over and its events are sent."""
         try:
-            return await (await call.of_session(session_id)).session.command(session_id, body)
+            return await runtime.session.command(session_id, body)
         finally:
             await call.instances.feed.delivered(call.request.headers.get("user-agent", ""))
 
     @operation("POST", "/session/{sessionID}/shell", "session.shell", errors=(404, 409))
-    async def shell(self, call: Call, session_id: ids.SessionID, body: ShellBody) -> WithParts:
+    async def shell(self, runtime: Runtime, session_id: SessionID, body: ShellBody) -> WithParts:
         """Run a person's own shell command; answers with the message that holds what it printed."""
-        return await (await call.of_session(session_id)).session.shell(session_id, body)
+        return await runtime.session.shell(session_id, body)
 
     @operation("POST", "/session/{sessionID}/init", "session.init", errors=(404,))
-    async def init(self, call: Call, session_id: ids.SessionID, body: InitBody) -> bool:
+    async def init(self, runtime: Runtime, session_id: SessionID, body: InitBody) -> bool:
         """Let the model write the project's AGENTS.md, as the command `init` does; answers when it has."""
         model = f"{body.provider_id}/{body.model_id}"
         command = CommandBody(command="init", arguments="", model=model, message_id=body.message_id)
-        await (await call.of_session(session_id)).session.command(session_id, command)
+        await runtime.session.command(session_id, command)
         return True
 
     @operation("POST", "/session/{sessionID}/share", "session.share", errors=(404,))
-    async def share(self, call: Call, session_id: ids.SessionID) -> Session:
+    async def share(self, runtime: Runtime, session_id: SessionID) -> Session:
         """Refuse to share a session: nothing of it leaves this machine."""
-        await call.of_session(session_id)
         raise BadRequest("instar has no service that sessions could be shared with; see `instar export`")
 
     @operation("DELETE", "/session/{sessionID}/share", "session.unshare", errors=(404,))
-    async def unshare(self, call: Call, session_id: ids.SessionID) -> Session:
+    async def unshare(self, runtime: Runtime, session_id: SessionID) -> Session:
         """Return a session as it is: none is shared."""
-        return await (await call.of_session(session_id)).session.get(session_id)
+        return await runtime.session.get(session_id)
 
     @operation("POST", "/experimental/session/{sessionID}/background", "experimental.session.background")
-    async def background(self, call: Call, session_id: ids.SessionID) -> bool:
+    async def background(self, call: Call, session_id: SessionID) -> bool:
         """Say that no sub-agent was sent to the background: a task's call waits for its answer here."""
         return False
 
     @operation("POST", "/session/{sessionID}/abort", "session.abort")
-    async def abort(self, call: Call, session_id: ids.SessionID) -> bool:
+    async def abort(self, call: Call, session_id: SessionID) -> bool:
         """Abort a session's turn. Returns true, also when no turn runs or the session does not exist."""
         with contextlib.suppress(NotFound):
             await (await call.of_session(session_id)).session.abort(session_id)
@@ -215,9 +219,10 @@ class HistoryRoutes:
     """A session's past."""
 
     @operation("PATCH", "/session/{sessionID}", "session.update", errors=(404,))
-    async def change(self, call: Call, session_id: ids.SessionID, body: ChangeBody | None = None) -> Session:
+    async def change(
+        self, runtime: Runtime, session_id: SessionID, body: ChangeBody | None = None
+    ) -> Session:
         """Change a session's title or metadata, archive it, or add permission rules."""
-        runtime = await call.of_session(session_id)
         given = body or ChangeBody()
         archived = given.time.archived if given.time is not None else None
         if archived is not None and not 0 <= archived <= _LATEST:
@@ -231,24 +236,22 @@ class HistoryRoutes:
         )
 
     @operation("POST", "/session/{sessionID}/revert", "session.revert", errors=(404, 409))
-    async def revert(self, call: Call, session_id: ids.SessionID, body: RevertBody) -> Session:
+    async def revert(self, runtime: Runtime, session_id: SessionID, body: RevertBody) -> Session:
         """Take a session and the files that it changed back to before a message."""
-        runtime = await call.of_session(session_id)
         return (await runtime.session.revert(session_id, body.message_id, body.part_id)).session
 
     @operation("POST", "/session/{sessionID}/unrevert", "session.unrevert", errors=(404, 409))
-    async def unrevert(self, call: Call, session_id: ids.SessionID) -> Session:
+    async def unrevert(self, runtime: Runtime, session_id: SessionID) -> Session:
         """Undo a revert, the files with it."""
-        return (await (await call.of_session(session_id)).session.unrevert(session_id)).session
+        return (await runtime.session.unrevert(session_id)).session
 
     @operation("POST", "/session/{sessionID}/fork", "session.fork", errors=(404,))
-    async def fork(self, call: Call, session_id: ids.SessionID, body: ForkBody | None = None) -> Session:
+    async def fork(self, runtime: Runtime, session_id: SessionID, body: ForkBody | None = None) -> Session:
         """Make a session of copies of another one's messages."""
-        runtime = await call.of_session(session_id)
         return await runtime.session.fork(session_id, (body or ForkBody()).message_id)
 
     @operation("GET", "/session/{sessionID}/diff", "session.diff")
-    async def diff(self, call: Call, session_id: ids.SessionID, query: DiffQuery) -> Sequence[FileDiff]:
+    async def diff(self, call: Call, session_id: SessionID, query: DiffQuery) -> Sequence[FileDiff]:
         """Tell how the files differ that a session changed; nothing of a session or message that is not there."""
         try:
             return await (await call.of_session(session_id)).session.diff(session_id, query.message_id)
@@ -256,44 +259,43 @@ class HistoryRoutes:
             return []
 
     @operation("POST", "/session/{sessionID}/summarize", "session.summarize", errors=(404,))
-    async def summarize(self, call: Call, session_id: ids.SessionID, body: SummarizeBody) -> bool:
+    async def summarize(self, runtime: Runtime, session_id: SessionID, body: SummarizeBody) -> bool:
         """Summarise a session; answers when the summary is written."""
-        runtime = await call.of_session(session_id)
         model = ModelRef(provider_id=body.provider_id, model_id=body.model_id)
         await runtime.session.summarize(session_id, model)
         return True
 
     @operation("GET", "/session/{sessionID}/children", "session.children", errors=(404,))
-    async def children(self, call: Call, session_id: ids.SessionID) -> Sequence[Session]:
+    async def children(self, runtime: Runtime, session_id: SessionID) -> Sequence[Session]:
         """List the sessions whose parent a session is, last updated first."""
-        return await (await call.of_session(session_id)).session.children(session_id)
+        return await runtime.session.children(session_id)
 
     @operation("GET", "/session/{sessionID}/todo", "session.todo", errors=(404,))
-    async def todo(self, call: Call, session_id: ids.SessionID) -> Sequence[Todo]:
+    async def todo(self, runtime: Runtime, session_id: SessionID) -> Sequence[Todo]:
         """Get a session's list of things to do."""
-        return await (await call.of_session(session_id)).session.todos(session_id)
+        return await runtime.session.todos(session_id)
 
     @operation("GET", "/session/{sessionID}/message/{messageID}", "session.message", errors=(404,))
-    async def message(self, call: Call, session_id: ids.SessionID, message_id: ids.MessageID) -> WithParts:
+    async def message(self, runtime: Runtime, session_id: SessionID, message_id: MessageID) -> WithParts:
         """Get a message."""
-        return await (await call.of_session(session_id)).session.message(session_id, message_id)
+        return await runtime.session.message(session_id, message_id)
 
     @operation(
         "DELETE", "/session/{sessionID}/message/{messageID}", "session.deleteMessage", errors=(404, 409)
     )
-    async def remove_message(self, call: Call, session_id: ids.SessionID, message_id: ids.MessageID) -> bool:
+    async def remove_message(self, runtime: Runtime, session_id: SessionID, message_id: MessageID) -> bool:
         """Delete a message; files stay as they are."""
-        await (await call.of_session(session_id)).session.remove(session_id, message_id)
+        await runtime.session.remove(session_id, message_id)
         return True
 
     @operation(
         "DELETE", "/session/{sessionID}/message/{messageID}/part/{partID}", "part.delete", errors=(404,)
     )
     async def remove_part(
-        self, call: Call, session_id: ids.SessionID, message_id: ids.MessageID, part_id: ids.PartID
+        self, runtime: Runtime, session_id: SessionID, message_id: MessageID, part_id: PartID
     ) -> bool:
         """Delete a part of a message. While a turn runs it is refused (400)."""
-        sessions = (await call.of_session(session_id)).session
+        sessions = runtime.session
         with unless_busy():
             await sessions.remove(session_id, message_id, part_id)
         return True
@@ -303,14 +305,14 @@ class HistoryRoutes:
     )
     async def change_part(
         self,
-        call: Call,
-        session_id: ids.SessionID,
-        message_id: ids.MessageID,
-        part_id: ids.PartID,
+        runtime: Runtime,
+        session_id: SessionID,
+        message_id: MessageID,
+        part_id: PartID,
         body: KnownPart,
     ) -> KnownPart:
         """Change a part of a message; its type stays. While a turn runs it is refused (400)."""
-        sessions = (await call.of_session(session_id)).session
+        sessions = runtime.session
         if (body.id, body.message_id, body.session_id) != (part_id, message_id, session_id):
             raise BadRequest("the part's id, messageID and sessionID must be those of the path")
         with unless_busy():

@@ -36,14 +36,13 @@ class StatsRoutes:
     """What calls used and cost, what is left, and the kill switch."""
 
     @operation("GET", "/instar/stats", "instar.stats", errors=(404,))
-    async def stats(self, call: Call, query: StatsQuery) -> Stats:
+    async def stats(self, instance: Instance, query: StatsQuery) -> Stats:
         """Tell what model calls used and cost, as ``instar stats``: all projects', or those that the query chooses."""
-        runtime = await call.runtime()
-        store, paths = runtime.instance.store, runtime.instance.paths
+        store, paths = instance.store, instance.paths
         since, until = statistics.period(query.days, query.since, query.until)
         wanted = Wanted(since=since, until=until)
         if query.project is not None:
-            wanted = await _of_project(wanted, query.project, runtime.instance.directory)
+            wanted = await _of_project(wanted, query.project, instance.directory)
         if query.session:
             wanted = msgspec.structs.replace(wanted, session=await statistics.session(store, query.session))
         by = statistics.words(query.by) or ([] if query.tools else list(statistics.OVERVIEW))
@@ -59,9 +58,8 @@ class StatsRoutes:
         return await _limits(runtime.instance, live, now())
 
     @operation("GET", "/instar/stop", "instar.stop.list")
-    async def stops(self, call: Call) -> StopsReport:
+    async def stops(self, instance: Instance) -> StopsReport:
         """List the stops that a person made, and whether one keeps what is automatic from beginning here."""
-        instance = (await call.runtime()).instance
         try:
             return stop.stop_report(instance.paths.data, instance.stops)
         except StopFileError as error:
@@ -69,17 +67,17 @@ class StatsRoutes:
 
     # A stop asks for no login: where nobody needs one, whoever can begin a turn may end it.
     @operation("POST", "/instar/stop", "instar.stop.all")
-    async def stop(self, call: Call, body: StopBody | None = None) -> StopReport:
+    async def stop(self, instance: Instance, body: StopBody | None = None) -> StopReport:
         """End every turn in the directory's project, in whichever process it runs, as ``instar stop``."""
-        paths = (await call.runtime()).instance.paths
-        return await stop.stop(paths.data, paths.database, await _scope(call, body))
+        paths = instance.paths
+        return await stop.stop(paths.data, paths.database, _scope(instance, body))
 
     @operation("POST", "/instar/stop/resume", "instar.stop.resume", order=True)
-    async def resume(self, call: Call, body: StopBody | None = None) -> Resumed:
+    async def resume(self, instance: Instance, body: StopBody | None = None) -> Resumed:
         """Let what is automatic go on in the directory's project, whatever stopped it."""
-        scope = await _scope(call, body)
+        scope = _scope(instance, body)
         try:
-            StopFile((await call.runtime()).instance.paths.data).resume(scope)
+            StopFile(instance.paths.data).resume(scope)
         except StopFileError as error:
             raise Invalid(str(error)) from None
         return Resumed(scope)
@@ -89,11 +87,11 @@ class MetricsRoutes:
     """The server's figures for a scraper."""
 
     @operation("GET", "/instar/metrics", "instar.metrics", scoped=False, media="text/plain")
-    async def metrics(self, call: Call) -> Response:
+    async def metrics(self, call: Call, instance: Instance) -> Response:
         """Get the server's figures in Prometheus' text format."""
         instances = call.instances
         # Before it is opened here, for the default directory, nobody may have asked for anything yet.
-        await instances.counters.read((await call.runtime()).instance.store)
+        await instances.counters.read(instance.store)
         found = metrics.families(instances.counters, instances.opened(), instances.feed.clients)
         return Response("".join(metrics.text(found)), media_type=metrics.FORMAT)
 
@@ -106,10 +104,8 @@ async def _of_project(wanted: Wanted, given: str, directory: Path) -> Wanted:
     return msgspec.structs.replace(wanted, project=given)
 
 
-async def _scope(call: Call, body: StopBody | None) -> str:
-    if body is not None and body.all:
-        return EVERYWHERE
-    return scope_of((await call.runtime()).instance.directory)
+def _scope(instance: Instance, body: StopBody | None) -> str:
+    return EVERYWHERE if body is not None and body.all else scope_of(instance.directory)
 
 
 async def _limits(instance: Instance, live: SessionState | None, now: int) -> LimitsReport:
