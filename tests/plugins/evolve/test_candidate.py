@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from instar.plugin import ToolFailure
-from instar.plugins.evolve.gate import testing
+from instar.plugins.evolve.gate import stages
 
 BOT = """\
 #!/bin/sh
@@ -137,7 +137,7 @@ async def test_of_a_long_test_output_the_end_is_kept(kit, start, bot):
     )
     said = await refusal(kit, await start(bot), bot, "bot.sh", CHANGED)
     assert "the end\n" in said
-    assert len(said) < testing.SHOWN + 400
+    assert len(said) < stages.SHOWN + 400
 
 
 async def test_without_a_registered_test_only_discover_is_tried(kit, start, bot):

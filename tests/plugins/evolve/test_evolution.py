@@ -2,13 +2,20 @@
 
 import asyncio
 import os
+import re
 import signal
+from itertools import pairwise
+from pathlib import Path
+from typing import get_args
 
 import pytest
 from tests.running import having
 from tests.waiting import SOON
 
 from instar.plugin import ToolFailure
+from instar.plugins.evolve.evolution import Gate, Step
+
+DOCS = Path(__file__).parents[3] / "docs" / "evolve.md"
 
 ADDED = '''
 @tool(who="Whom to greet.")
@@ -19,6 +26,14 @@ def greet(who):
 
 # -- hooks'''
 HEAD = "\n# -- hooks"
+
+
+def test_the_picture_in_the_docs_shows_the_steps_of_the_code():
+    picture = DOCS.read_text("utf-8").partition("stateDiagram-v2")[2].partition("```")[0]
+    arrows = re.findall(r"(\w+) --> (\w+)", picture)
+    steps = {step for kind in get_args(Step) for step in get_args(kind) or [kind]}
+    assert {name for arrow in arrows for name in arrow} - {"gate"} == steps
+    assert set(pairwise([*get_args(Gate), "permission"])) <= set(arrows)
 
 
 async def refused(kit, running, root, tool: str, **args) -> str:

@@ -10,12 +10,12 @@ import msgspec
 from instar.plugin import Means, PluginInput, event, process
 from instar.plugins.evolve import config, protocol, script
 from instar.plugins.evolve.books import Books
+from instar.plugins.evolve.candidate import Candidates
 from instar.plugins.evolve.config import EvolveConfig
 from instar.plugins.evolve.discovery import Registration
 from instar.plugins.evolve.evolution import Evolver
 from instar.plugins.evolve.execution_policy import ExecutionPolicy
 from instar.plugins.evolve.gate import authority
-from instar.plugins.evolve.gate_context import GateContexts
 from instar.plugins.evolve.history.commits import History
 from instar.plugins.evolve.install import ChangeCause, ChangeInstaller
 from instar.plugins.evolve.ledger.goodtree import NotServed, Served
@@ -59,11 +59,11 @@ class EvolveEngine:
         self.safe = self.books.begin_safe() if safe else None
         self.scripts = Scripts(processes, Unkept() if safe else given.kv, self, self.real)
         self.change_installer = ChangeInstaller(self.books, publish, refresh)
-        gate_contexts = GateContexts(self.books, self.policy, self.scripts, self.config)
+        candidates = Candidates(self.books, self.policy, self.scripts, self.config)
         self.evolution = Evolver(
             self.books,
             self.policy,
-            gate_contexts,
+            candidates,
             self.change_installer,
             self.observer,
             asker(given, CANDIDATE),

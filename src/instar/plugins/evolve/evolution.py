@@ -1,24 +1,36 @@
-"""Evolving: a candidate that has passed the gate is installed, one that would reach more waits for a person.
+"""How a change of the workspace goes: a machine of the steps that docs/evolve.md shows in its picture.
 
-One change of a workspace at a time. Whoever makes it, it is one transaction (`install`): one commit, one epoch.
+One change at a time. Whoever makes it, it is one transaction (`install`): one commit, one epoch.
 """
 
 import asyncio
+import stat
+import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Final, Literal
 
 import msgspec
 
 from instar.plugins.evolve import edit
 from instar.plugins.evolve.books import Books
-from instar.plugins.evolve.candidate import Candidate, CandidateRefused, text
+from instar.plugins.evolve.candidate import (
+    Candidate,
+    CandidateRefused,
+    Candidates,
+    Change,
+    GateContext,
+    text,
+)
+from instar.plugins.evolve.discovery import Registration, collisions
 from instar.plugins.evolve.execution_policy import ExecutionPolicy
-from instar.plugins.evolve.gate import judge, pending
-from instar.plugins.evolve.gate.judge import GateVerdict
-from instar.plugins.evolve.gate_context import Change, GateContexts
+from instar.plugins.evolve.gate import authority, pending, replay, score, stages
+from instar.plugins.evolve.gate.authority import Authority
+from instar.plugins.evolve.gate.report import ReplayReport
+from instar.plugins.evolve.grants import GrantedVersion
 from instar.plugins.evolve.history import trailers
 from instar.plugins.evolve.history.commits import WorkspaceCommit
 from instar.plugins.evolve.history.pins import BadPin
+from instar.plugins.evolve.history.trailers import counted
 from instar.plugins.evolve.install import (
     ChangeCause,
     ChangeInstaller,
@@ -33,9 +45,22 @@ from instar.plugins.evolve.points import CandidateInput
 from instar.plugins.evolve.probation import prediction
 from instar.plugins.evolve.probation.observer import Observer
 from instar.plugins.evolve.probation.prediction import Prediction
-from instar.plugins.evolve.trial import TrialFile
+from instar.plugins.evolve.trial import Bench, NoTrial, TrialFile
+from instar.plugins.evolve.workspace import visible
 
-_FROZEN = "frozen"
+Gate = Literal["parse", "test", "replay", "score", "authority"]
+End = Literal["kept", "taken_back", "refused", "rejected"]
+Step = Literal["read", "candidate"] | Gate | Literal["permission", "waiting", "install", "probation"] | End
+"""Where a change stands.
+
+An exception (`CandidateRefused`, `NotChanged`) takes it to `refused`, and a person one that waits to `rejected`. What
+leaves `probation` is the calls of the version that is live now: `Observer.told` keeps it, or `Rollback.settle` takes it
+back.
+"""
+
+_FROZEN: Final = "frozen"
+_WHOLE: Final = 60.0
+"""Seconds that the evals of one candidate may take in all."""
 
 Progress = Callable[[str], None]
 """Hears of each stage of the gate as it begins."""
@@ -49,14 +74,82 @@ class Waits(NotChanged):
         self.id = id
 
 
+class StagePassed(msgspec.Struct, frozen=True):
+    """One stage that was passed: what it found, in a line, and the ms that it took."""
+
+    name: str
+    found: str
+    ms: int
+
+
+class GateVerdict(msgspec.Struct):
+    """A candidate that passed. `raised` is what a person must allow first; empty: it may be installed.
+
+    `registration` is what its script registers, None for a prompt; `test` what its test printed, None without one.
+    `settled` is the script's grant once it is installed, and `held` how its version is held.
+    """
+
+    stages: tuple[StagePassed, ...] = ()
+    registration: Registration | None = None
+    test: str | None = None
+    replay: ReplayReport | None = None
+    score: str = ""
+    raised: tuple[str, ...] = ()
+    held: GrantedVersion | None = None
+    settled: Authority | None = None
+
+    @property
+    def ms(self) -> int:
+        """What the gate took."""
+        return sum(stage.ms for stage in self.stages)
+
+
 class Installed(msgspec.Struct, frozen=True):
-    """A change that went live: its commit (None: git failed) and what the gate found (None: it was not asked)."""
+    """A change that went live: its commit (None: git failed) and what the gate found."""
 
     path: str
     diff: str
     epoch: int
-    verdict: GateVerdict | None = None
+    verdict: GateVerdict
     commit: WorkspaceCommit | None = None
+
+
+class Attempt:
+    """A change on its way. Each step adds what it found; what a step has not come to yet is not there."""
+
+    candidate: Candidate
+    context: GateContext
+    bench: Bench
+    registered: stages.Registered | None = None
+    installed: Installed
+
+    def __init__(
+        self, path: str, change: Change, cause: ChangeCause, said: Progress = lambda stage: None
+    ) -> None:
+        self.path = path
+        self.change = change
+        self.cause = cause
+        self.said = said
+        self.expect: Prediction | None = None
+        self.also: Mapping[str, TrialFile] = {}
+        self.approval: pending.PendingEntry | None = None
+        self.who = ""
+        self.verdict = GateVerdict()
+
+    @property
+    def changed(self) -> dict[str, TrialFile | None]:
+        """What is different in a copy of the workspace with the candidate in place."""
+        return {**self.context.restored, **self.candidate.changes}
+
+    @property
+    def before(self) -> str | None:
+        """The text that it replaces."""
+        return None if self.candidate.before is None else text(self.candidate.before.content)
+
+    @property
+    def diff(self) -> str:
+        """What it changes."""
+        return edit.diff(self.path, self.before or "", text(self.candidate.after.content))
 
 
 class Evolver:
@@ -69,27 +162,53 @@ class Evolver:
         self,
         books: Books,
         policy: ExecutionPolicy,
-        gate_contexts: GateContexts,
+        candidates: Candidates,
         change_installer: ChangeInstaller,
         observer: Observer,
         object: Callable[[CandidateInput], Awaitable[str]],  # noqa: A002 - the verb
     ) -> None:
         self._books = books
         self._policy = policy
-        self._gate_contexts = gate_contexts
+        self.candidates = candidates
         self._change_installer = change_installer
         self._observer = observer
         self._object = object
         self.lock = asyncio.Lock()
+        self._steps: dict[Step, Callable[[Attempt], Awaitable[Step]]] = {
+            "read": self._read,
+            "candidate": self._candidate,
+            "parse": _stage("parse", _parse, "test"),
+            "test": _stage("test", _test, "replay"),
+            "replay": _stage("replay", _replay, "score"),
+            "score": _stage("score", _score, "authority"),
+            "authority": _stage("authority", _authority, "permission"),
+            "permission": self._permission,
+            "waiting": self._waiting,
+            "install": self._install,
+        }
 
-    # -- by the gate -----------------------------------------------------------------------------------
+    async def _go(self, attempt: Attempt, step: Step, until: Step = "probation") -> None:
+        """Take an attempt on from `step` until it stands at `until`. Raises where it goes elsewhere."""
+        while step != until:
+            step = await self._steps[step](attempt)
+
+    # -- ways in ---------------------------------------------------------------------------------------
 
     async def validate(self, path: str, content: str) -> GateVerdict:
         """Take a new whole text of a file through the gate without installing it.
 
         Raises `CandidateRefused` and `NotChanged`.
         """
-        return await self._judged(self._gate_contexts.candidate(path, lambda before: content))
+        attempt = Attempt(path, lambda before: content, ChangeCause())
+        await self._go(attempt, "candidate", "permission")
+        return attempt.verdict
+
+    async def judge(self, candidate: Candidate, context: GateContext, said: Progress) -> GateVerdict:
+        """Take a candidate through the gate's stages. Raises `CandidateRefused`."""
+        attempt = Attempt(candidate.path, lambda before: before, ChangeCause(), said)
+        attempt.candidate, attempt.context, attempt.bench = candidate, context, await self._policy.bench()
+        await self._go(attempt, "parse", "permission")
+        return attempt.verdict
 
     async def change(
         self,
@@ -104,17 +223,14 @@ class Evolver:
         Raises `CandidateRefused`, `Waits` when a person must allow it first, and `NotChanged`.
         """
         async with self.lock:
-            await self.may_change(path, cause)
-            candidate = self._gate_contexts.candidate(path, change, expect, also)
+            attempt = Attempt(path, change, cause)
+            attempt.expect, attempt.also = expect, also or {}
             try:
-                verdict = await self._judged(candidate)
-                await self._heard(candidate, verdict, cause)
+                await self._go(attempt, "read")
             except CandidateRefused as error:
                 await self._change_installer.refused(path, cause, error.stage, str(error))
                 raise
-            if verdict.raised:
-                raise await self._waits(candidate, verdict, cause)
-            return await whole(self._install(candidate, verdict, cause))
+            return attempt.installed
 
     async def approve(
         self,
@@ -128,36 +244,19 @@ class Evolver:
         """
         async with self.lock:
             entry = await asyncio.to_thread(self._books.pending.get, id)
-            proposal, cause = entry.proposal, _cause(entry.proposal.cause)
-            path, live = proposal.file, self._change_installer.sha(proposal.file)
-            if why := entry.stale(live):
-                raise pending.NotPending(why)
-            also = {name: TrialFile(new.encode(), 0o755) for name, new in proposal.also.items()}
-            expect = _prediction(proposal.prediction)
-            candidate = self._gate_contexts.candidate(path, lambda before: proposal.content, expect, also)
-            verdict = await self._judged(candidate, said)
-            # The decision is kept once it can be carried out: what is refused now waits as it did.
-            if not entry.is_of(self._proposal(candidate, verdict, cause)):
-                raise NotChanged(
-                    f"{id} would reach something else now than was approved: {'; '.join(verdict.raised) or 'nothing'}; "
-                    "let it be proposed again"
-                )
-            await asyncio.to_thread(self._books.pending.decide, id, True, who, live)
-            ordered = msgspec.structs.replace(cause, by="person")
-            self._change_installer.happened("approved", ordered, [path], f"{id} by {who}")
-            installed = await whole(self._install(candidate, verdict, ordered))
+            proposal = entry.proposal
+            attempt = Attempt(proposal.file, lambda before: proposal.content, _cause(proposal.cause), said)
+            attempt.approval, attempt.who = entry, who
+            await self._go(attempt, "waiting")
             await asyncio.to_thread(self._books.pending.remove, id)
-            return installed
+            return attempt.installed
 
     async def reject(self, id: str, who: str, why: str = "") -> pending.PendingEntry:  # noqa: A002 - as above
         """Refuse what waits under `id` for good. Raises `pending.NotPending`."""
         path = (await asyncio.to_thread(self._books.pending.get, id)).proposal.file
-        entry = await asyncio.to_thread(
-            self._books.pending.decide, id, False, who, self._change_installer.sha(path)
-        )
-        self._change_installer.happened(
-            "rejected", ChangeCause(by="person"), [entry.proposal.file], why or f"{id} by {who}"
-        )
+        live = self._change_installer.sha(path)
+        entry = await asyncio.to_thread(self._books.pending.decide, id, False, who, live)
+        self._change_installer.happened("rejected", ChangeCause(by="person"), [path], why or f"{id} by {who}")
         return entry
 
     # -- freezing --------------------------------------------------------------------------------------
@@ -196,35 +295,74 @@ class Evolver:
         if pin is not None:
             raise NotChanged(f"{path} was not changed: it is pinned by {pin.by or 'a person'}")
 
-    # -- the parts -------------------------------------------------------------------------------------
+    # -- the steps -------------------------------------------------------------------------------------
 
-    async def _judged(self, candidate: Candidate, said: Progress = lambda stage: None) -> GateVerdict:
-        gate_context = await self._gate_contexts.gate_context(candidate)
-        return await judge.judge(candidate, gate_context, await self._policy.bench(), said)
+    async def _read(self, attempt: Attempt) -> Step:
+        await self.may_change(attempt.path, attempt.cause)
+        return "candidate"
 
-    async def _heard(self, candidate: Candidate, verdict: GateVerdict, cause: ChangeCause) -> None:
-        """Let other plugins refuse what passed its trials. Raises `CandidateRefused`."""
-        before = None if candidate.before is None else text(candidate.before.content)
-        after = text(candidate.after.content)
+    async def _candidate(self, attempt: Attempt) -> Step:
+        candidates = self.candidates
+        attempt.candidate = candidates.make(attempt.path, attempt.change, attempt.expect, attempt.also)
+        attempt.context = await candidates.context(attempt.candidate)
+        attempt.bench = await self._policy.bench()
+        return "parse"
+
+    async def _permission(self, attempt: Attempt) -> Step:
+        """Other plugins may refuse what passed its trials; what it raises a person must have allowed."""
+        if attempt.approval is not None:
+            return await self._approved(attempt, attempt.approval)
         why = await self._object(
             CandidateInput(
-                path=candidate.path,
-                before=before,
-                after=after,
-                diff=edit.diff(candidate.path, before or "", after),
-                raised=list(verdict.raised),
-                tool=cause.tool,
-                session_id=cause.session,
-                call_id=cause.call,
-                agent=cause.agent,
+                path=attempt.path,
+                before=attempt.before,
+                after=text(attempt.candidate.after.content),
+                diff=attempt.diff,
+                raised=list(attempt.verdict.raised),
+                tool=attempt.cause.tool,
+                session_id=attempt.cause.session,
+                call_id=attempt.cause.call,
+                agent=attempt.cause.agent,
             )
         )
         if why:
             raise CandidateRefused("hooks", why)
+        if attempt.verdict.raised:
+            raise await self._waits(attempt)
+        return "install"
 
-    async def _install(self, candidate: Candidate, verdict: GateVerdict, cause: ChangeCause) -> Installed:
-        """Make a candidate live that may be."""
-        books, path = self._books, candidate.path
+    async def _approved(self, attempt: Attempt, entry: pending.PendingEntry) -> Step:
+        # The decision is kept once it can be carried out: what is refused now waits as it did.
+        if not entry.is_of(self._proposal(attempt)):
+            raise NotChanged(
+                f"{entry.id} would reach something else now than was approved: "
+                f"{'; '.join(attempt.verdict.raised) or 'nothing'}; let it be proposed again"
+            )
+        live = self._change_installer.sha(attempt.path)
+        await asyncio.to_thread(self._books.pending.decide, entry.id, True, attempt.who, live)
+        attempt.cause = msgspec.structs.replace(attempt.cause, by="person")
+        self._change_installer.happened(
+            "approved", attempt.cause, [attempt.path], f"{entry.id} by {attempt.who}"
+        )
+        return "install"
+
+    async def _waiting(self, attempt: Attempt) -> Step:
+        assert attempt.approval is not None
+        if why := attempt.approval.stale(self._change_installer.sha(attempt.path)):
+            raise pending.NotPending(why)
+        proposal = attempt.approval.proposal
+        attempt.also = {name: TrialFile(new.encode(), 0o755) for name, new in proposal.also.items()}
+        if proposal.prediction is not None:  # it was valid when it was made
+            attempt.expect = prediction.restore(proposal.prediction)
+        return "candidate"
+
+    async def _install(self, attempt: Attempt) -> Step:
+        await whole(self._made_live(attempt))
+        return "probation"
+
+    async def _made_live(self, attempt: Attempt) -> None:
+        books, path, cause = self._books, attempt.path, attempt.cause
+        candidate, verdict = attempt.candidate, attempt.verdict
         old, new = self._change_installer.sha(path), vault.sha256(candidate.after.content)
         if verdict.held is not None and verdict.settled is not None:
             # First, so that no crash leaves a version of the agent's that runs as the person's own.
@@ -236,13 +374,13 @@ class Evolver:
             cost=verdict.ms,
             expect="" if candidate.expect is None else msgspec.json.encode(candidate.expect).decode(),
         )
-        tool = cause.tool or "instar evolve"
+        subject = f"{cause.tool or 'instar evolve'} {candidate.file}"
         try:
             with explained():
                 books.own.leave(candidate.changes)
             with self._observer.trying(path, old, new, candidate.expect):
                 changed = await self._change_installer.make(
-                    candidate.changes, f"{tool} {candidate.file}", called_by(cause, said), "install"
+                    candidate.changes, subject, called_by(cause, said), "install"
                 )
         except NotChanged as error:
             await self._change_installer.refused(path, cause, "install", str(error))
@@ -250,55 +388,156 @@ class Evolver:
         if verdict.settled is not None:
             books.grants.settle(candidate.file, verdict.settled)
         await self._change_installer.installed(changed, cause, verdict.ms)
-        before = "" if candidate.before is None else text(candidate.before.content)
-        diff = edit.diff(path, before, text(candidate.after.content))
-        return Installed(path, diff, changed.epoch, verdict, commit_of(changed))
+        attempt.installed = Installed(path, attempt.diff, changed.epoch, verdict, commit_of(changed))
 
-    async def _waits(self, candidate: Candidate, verdict: GateVerdict, cause: ChangeCause) -> NotChanged:
+    async def _waits(self, attempt: Attempt) -> NotChanged:
         """Let a candidate wait for a person."""
-        proposal = self._proposal(candidate, verdict, cause)
+        path = attempt.path
         try:
-            entry = await asyncio.to_thread(self._books.pending.put, proposal)
+            entry = await asyncio.to_thread(self._books.pending.put, self._proposal(attempt))
         except pending.NotPending as error:
-            return NotChanged(f"{candidate.path} was not changed: {error}")
-        raised = "\n".join(f"- {sentence}" for sentence in verdict.raised)
+            return NotChanged(f"{path} was not changed: {error}")
+        raised = "\n".join(f"- {sentence}" for sentence in attempt.verdict.raised)
         if entry.state == "rejected":
             return NotChanged(
-                f"{candidate.path} was not changed: a person has rejected just this ({entry.id}).\n{raised}"
+                f"{path} was not changed: a person has rejected just this ({entry.id}).\n{raised}"
             )
         await self._change_installer.refused(
-            candidate.path, cause, "authority", f"it waits for a person as {entry.id}: {raised}"
+            path, attempt.cause, "authority", f"it waits for a person as {entry.id}: {raised}"
         )
         return Waits(
             entry.id,
-            f"{candidate.path} was not changed: it passed its trials, but it would reach more than it may:\n{raised}\n"
+            f"{path} was not changed: it passed its trials, but it would reach more than it may:\n{raised}\n"
             f"It waits for a person as {entry.id} (instar evolve approve {entry.id}). Propose it without that to have "
             "it installed at once.",
         )
 
-    def _proposal(self, candidate: Candidate, verdict: GateVerdict, cause: ChangeCause) -> pending.Proposal:
-        before = "" if candidate.before is None else text(candidate.before.content)
-        after = text(candidate.after.content)
+    def _proposal(self, attempt: Attempt) -> pending.Proposal:
+        candidate, verdict, cause = attempt.candidate, attempt.verdict, attempt.cause
         return pending.Proposal(
-            file=candidate.path,
-            base=self._change_installer.sha(candidate.path),
-            content=after,
+            file=attempt.path,
+            base=self._change_installer.sha(attempt.path),
+            content=text(candidate.after.content),
             raised=verdict.raised,
             cause=pending.Cause(cause.session, cause.call, cause.tool, cause.agent, cause.message),
             also={path: text(file.content) for path, file in candidate.also.items()},
-            diff=edit.diff(candidate.path, before, after),
+            diff=attempt.diff,
             test=verdict.test or "",
             replay=verdict.replay.text() if verdict.replay is not None else "",
             prediction=msgspec.to_builtins(candidate.expect),
         )
 
 
+# -- the gate's stages: each returns what it found, "" where there was nothing to do ---------------------------
+
+
+def _stage(
+    name: Gate, work: Callable[[Attempt], Awaitable[str]], then: Step
+) -> Callable[[Attempt], Awaitable[Step]]:
+    """Return the step that does `work`, notes what it found, and goes on to `then`."""
+
+    async def step(attempt: Attempt) -> Step:
+        attempt.said(name)
+        begun = time.monotonic()
+        try:
+            found = await work(attempt)
+        except NoTrial as error:
+            raise CandidateRefused(name, str(error)) from None
+        if found:
+            ms = round((time.monotonic() - begun) * 1000)
+            attempt.verdict.stages += (StagePassed(name, found, ms),)
+        return then
+
+    return step
+
+
+async def _parse(attempt: Attempt) -> str:
+    candidate, context = attempt.candidate, attempt.context
+    if not candidate.is_hook:
+        return stages.profile(candidate) if candidate.is_profile else stages.prompt(candidate)
+    async with attempt.bench.trials.copy(context.root, attempt.changed) as trial:
+        attempt.registered = await stages.hook(
+            trial, candidate, context.live, context.prompts, attempt.bench.timeout
+        )
+    mine = attempt.verdict.registration = attempt.registered.registration
+    clashes = [problem for problem in collisions([*context.others, mine])[1] if candidate.file in problem]
+    if clashes:
+        raise CandidateRefused("parse", "\n".join(clashes))
+    return f"it registers {counted(len(mine.tools), 'tool')}"
+
+
+async def _test(attempt: Attempt) -> str:
+    mine, context = attempt.verdict.registration, attempt.context
+    tests = [one.test for one in context.others] if mine is None else [mine.test]
+    names = [test for test in dict.fromkeys(tests) if test]
+    printed = []
+    for name in names:
+        # A copy of its own for each: what ran before must not have touched the test.
+        async with attempt.bench.trials.copy(context.root, attempt.changed) as trial:
+            printed.append(await stages.test(trial, context.root, name, attempt.bench.timeout))
+    if not names:
+        return ""
+    attempt.verdict.test = "\n".join(printed)
+    passed = f"{', '.join(f'tests/{name}' for name in names)} passed"
+    return f"its test {passed}" if attempt.candidate.is_hook else passed
+
+
+async def _replay(attempt: Attempt) -> str:
+    candidate, context = attempt.candidate, attempt.context
+    # No script is given a profile: past calls would answer as they did.
+    if candidate.before is None or not context.records or candidate.is_profile:
+        return ""
+    report = attempt.verdict.replay = await replay.of_candidate(
+        candidate, candidate.before, context, attempt.bench
+    )
+    if report.refusal is not None:
+        raise CandidateRefused("replay", report.text())
+    if report.total and not report.replayed:
+        raise CandidateRefused(
+            "replay", f"none of the recorded calls came to an end within {report.limit:g} s: make it faster"
+        )
+    return report.text().partition("\n")[0]
+
+
+async def _score(attempt: Attempt) -> str:
+    context, evals = attempt.context, _evals(attempt.context)
+    if not evals:
+        return ""
+    contest = score.Contest(context.root, attempt.path, attempt.changed, context.restored, evals)
+    report = await score.score(attempt.bench.trials, contest, timeout=attempt.bench.timeout, seconds=_WHOLE)
+    if report.refusal is not None:
+        raise CandidateRefused("score", report.refusal)
+    attempt.verdict.score = report.text()
+    return f"{counted(len(evals), 'eval')} no worse"
+
+
+def _evals(context: GateContext) -> list[str]:
+    """The accepted evals: one that was taken away by hand still judges, one that was put there does not."""
+    found = set(score.find(context.root))
+    for path, file in context.restored.items():
+        folder, _, name = path.partition("/")
+        if folder == score.FOLDER and "/" not in name:
+            found.discard(name)
+            if file is not None and file.mode & stat.S_IXUSR and visible(name):
+                found.add(name)
+    return sorted(found)
+
+
+async def _authority(attempt: Attempt) -> str:
+    """Compare what a script would reach with what was granted."""
+    registered, context, verdict = attempt.registered, attempt.context, attempt.verdict
+    if registered is None or context.grant is None:
+        return ""
+    mine, manifest = registered.registration, registered.manifest
+    used = verdict.replay.candidate.actions if verdict.replay is not None else frozenset()
+    asked = authority.asked(mine.tools, manifest, context.grant, context.terms).using(used)
+    verdict.raised = tuple(authority.raises(context.grant, asked, context.neighbours))
+    verdict.held = GrantedVersion(asked, manifest, mine.name, mine.test)
+    verdict.settled = authority.after(context.grant, asked, approved=True, others=context.neighbours)
+    return "more than was granted: a person decides" if verdict.raised else "no more than was granted"
+
+
 def _cause(kept: pending.Cause) -> ChangeCause:
     return ChangeCause(
         "agent", kept.tool or "", kept.session or "", kept.call or "", kept.agent or "", kept.message or ""
     )
-
-
-def _prediction(kept: Any) -> Prediction | None:
-    """The prediction of a proposal, which was valid when it was made."""
-    return None if kept is None else prediction.restore(kept)

@@ -14,9 +14,8 @@ from instar.plugins.evolve import script, settings
 from instar.plugins.evolve.books import Books
 from instar.plugins.evolve.config import EvolveConfig
 from instar.plugins.evolve.gate.authority import Authority, Terms
-from instar.plugins.evolve.gate.judge import Bench
 from instar.plugins.evolve.grants import GrantedVersion
-from instar.plugins.evolve.trial import Trials
+from instar.plugins.evolve.trial import Bench, Trials
 from instar.plugins.evolve.workspace import GUARDED, SCRIPTS_OWN, VARIABLES
 
 log = logging.getLogger("instar.evolve")

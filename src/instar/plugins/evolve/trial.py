@@ -15,6 +15,7 @@ import msgspec
 
 from instar.plugin import process, sandbox
 from instar.plugins.evolve.history import tree
+from instar.plugins.evolve.history.checkout import ReplayCheckouts
 from instar.plugins.evolve.workspace import VARIABLES
 
 _PLAIN: Final = frozenset(VARIABLES)
@@ -217,6 +218,16 @@ class Trials:
             return
         for path in paths:
             (copy.changes / path).unlink(missing_ok=True)
+
+
+class Bench(msgspec.Struct, frozen=True):
+    """Where and how candidates are tried: `timeout` in seconds a start, `replay_seconds` for a whole replay."""
+
+    trials: Trials
+    checkouts: ReplayCheckouts
+    timeout: float
+    replay_seconds: float = 10.0
+    strict: bool = False
 
 
 def _write(folder: Path, changes: Changes) -> None:

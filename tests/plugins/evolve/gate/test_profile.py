@@ -3,7 +3,7 @@
 import pytest
 
 from instar.plugins.evolve.candidate import Candidate, CandidateRefused
-from instar.plugins.evolve.gate import parse
+from instar.plugins.evolve.gate import stages
 from instar.plugins.evolve.trial import TrialFile
 
 
@@ -15,7 +15,7 @@ def test_a_json_object_passes() -> None:
     made = candidate(b'{"variables": {}}\n')
     assert made.is_profile
     assert not made.is_hook
-    assert parse.profile(made) == "18 bytes of JSON"
+    assert stages.profile(made) == "18 bytes of JSON"
 
 
 @pytest.mark.parametrize(
@@ -26,10 +26,10 @@ def test_a_json_object_passes() -> None:
         (b"\xff{}", "a profile is JSON"),
         (b"[]", "a profile is a JSON object"),
         (b"null", "a profile is a JSON object"),
-        (b'{"a": "' + b"x" * parse.LARGEST + b'"}', "a profile may have"),
+        (b'{"a": "' + b"x" * stages.LARGEST + b'"}', "a profile may have"),
     ],
 )
 def test_anything_else_is_refused_at_the_first_stage(content: bytes, said: str) -> None:
     with pytest.raises(CandidateRefused, match=said) as error:
-        parse.profile(candidate(content))
+        stages.profile(candidate(content))
     assert error.value.stage == "parse"

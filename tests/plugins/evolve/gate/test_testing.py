@@ -8,7 +8,7 @@ import pytest
 
 from instar.plugin import process, sandbox
 from instar.plugins.evolve.candidate import CandidateRefused
-from instar.plugins.evolve.gate import testing
+from instar.plugins.evolve.gate import stages
 from instar.plugins.evolve.trial import TrialFile, Trials
 
 TEST = "#!/bin/bash\nset -e\nhooks/bot.sh\n[ -e state/never ]\n"
@@ -44,7 +44,7 @@ def workspace(tmp_path: Path) -> Path:
 async def run(trials: Trials, root: Path, code: str) -> str:
     changes = {"hooks/bot.sh": TrialFile(f"#!/bin/sh\n{code}\n".encode(), 0o755)}
     async with trials.copy(root, changes) as trial:
-        return await testing.run(trial, root, "bot_test.sh", 10)
+        return await stages.test(trial, root, "bot_test.sh", 10)
 
 
 WEAK = "exit 0\\n" * 60

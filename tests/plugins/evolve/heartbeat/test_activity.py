@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from instar.plugins.evolve.heartbeat.heart import Activity
+from instar.plugins.evolve.heartbeat.owner import Activity
 
 HOLD = """\
 import pathlib, sys
-from instar.plugins.evolve.heartbeat.heart import Activity
+from instar.plugins.evolve.heartbeat.owner import Activity
 Activity(pathlib.Path(sys.argv[1])).began("ses_1")
 print("held", flush=True)
 sys.stdin.read()

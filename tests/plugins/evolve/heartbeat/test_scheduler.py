@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import pytest
 
-from instar.plugins.evolve.heartbeat import schedule
+from instar.plugins.evolve.heartbeat import report, schedule
 from instar.plugins.evolve.heartbeat.book import HeartbeatBook
 from instar.plugins.evolve.heartbeat.owner import Owner
 from instar.plugins.evolve.heartbeat.schedule import BeatOutcome, ScheduleRefused
@@ -322,21 +322,6 @@ async def test_a_beat_that_fails_is_written_down_and_the_next_one_runs(house):
     ]
 
 
-async def test_a_beat_may_stop_the_ones_that_would_follow(house):
-    house.during = lambda begun: BeatOutcome("ses_1", error="401", halt="the provider refuses the key")
-    await house.until(lambda: house.time.now >= START + 4 * EVERY, look=60)
-    assert len(house.runs) == 1
-    process = house.process()
-    with pytest.raises(ScheduleRefused, match="refuses the key"):
-        process.ask()
-    process.resume()
-    house.during = lambda begun: BeatOutcome("ses_1")
-    await house.until(lambda: len(house.runs) == 2)
-    assert house.log == [
-        *(("failed", 0, 1), ("paused", 1, 0), ("skipped", 1, 3), ("resumed", 4, 0), ("ran", 4, 1))
-    ]
-
-
 async def test_a_stop_pauses_once_outlasts_a_restart_and_what_came_due_is_skipped_when_it_is_resumed(house):
     house.stopped = START
     await house.until(lambda: house.time.now > START + 3 * EVERY)
@@ -380,7 +365,7 @@ async def test_cancelling_ends_a_beat_and_says_so(tmp_path):
     owner = Owner(tmp_path)
     book = HeartbeatBook(tmp_path)
     scheduler = Scheduler(book, owner, beat, lambda: -1, free)
-    scheduler.ask()
+    report.change(book, schedule.ask)
     task = asyncio.create_task(scheduler.run())
     await begun.wait()
     task.cancel()
@@ -413,7 +398,8 @@ async def test_asking_wakes_the_scheduler_even_where_the_timer_is_off(tmp_path):
     scheduler = Scheduler(book, Owner(tmp_path), beat, lambda: -1, busy, Watched(), look=3600)
     task = asyncio.create_task(scheduler.run())
     await waits.wait()
-    scheduler.ask()
+    report.change(book, schedule.ask)
+    scheduler.wake()
     async with asyncio.timeout(5):
         await ran.wait()
     task.cancel()
@@ -441,7 +427,7 @@ async def test_a_shorter_interval_holds_at_once_and_counts_from_the_last_beat(ho
 async def test_a_beat_that_is_asked_for_takes_the_place_of_the_next_one(house):
     await house.until(lambda: house.time.now >= START + 20 * MINUTE, look=60)
     asked_at = house.time.now
-    house.process().ask()
+    house.book.change(lambda state: schedule.ask(state, asked_at), asked_at)
     await house.until(lambda: len(house.runs) == 2)
     first, second = house.book.entries()
     assert (first.asked, second.asked) == (True, False)

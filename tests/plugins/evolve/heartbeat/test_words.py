@@ -5,8 +5,8 @@ import pytest
 from instar.event import Busy
 from instar.message import Session, SessionTime
 from instar.plugins.evolve import protocol
-from instar.plugins.evolve.heartbeat import words
-from instar.plugins.evolve.heartbeat.words import DEFAULT, Words
+from instar.plugins.evolve.heartbeat import session as words
+from instar.plugins.evolve.heartbeat.session import DEFAULT, Words
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,13 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
-from instar.plugins.evolve.candidate import Candidate, CandidateRefused
+from instar.plugins.evolve.candidate import Candidate, CandidateRefused, GateContext
 from instar.plugins.evolve.cli import named, output, work
 from instar.plugins.evolve.cli.named import NamedWorkspace
 from instar.plugins.evolve.cli.work import OpenedEngine
-from instar.plugins.evolve.gate import judge
-from instar.plugins.evolve.gate.judge import GateContext, GateVerdict, StagePassed
+from instar.plugins.evolve.evolution import GateVerdict, StagePassed
+from instar.plugins.evolve.gate.replay import of_candidate
 from instar.plugins.evolve.gate.report import ReplayReport
-from instar.plugins.evolve.gate_context import GateContexts
 from instar.plugins.evolve.history.bisect import TIMEOUT, Bisect, BisectResult, Look
 from instar.plugins.evolve.history.revision import INITIAL
 from instar.plugins.evolve.history.trailers import plain
@@ -132,9 +131,7 @@ async def _validate(found: NamedWorkspace, path: str, file: TrialFile, *, stands
     async with work.scripts(found) as at:
         tried = await _set(at, path, file, stands=stands)
         try:
-            return await judge.judge(
-                tried.candidate, tried.gate_context, await at.engine.policy.bench(), output.stage
-            )
+            return await at.engine.evolution.judge(tried.candidate, tried.gate_context, output.stage)
         except CandidateRefused as error:
             raise _Refusal(error) from None
 
@@ -147,7 +144,7 @@ async def _replay(found: NamedWorkspace, path: str, file: TrialFile, *, stands: 
             raise NotChanged(f"{path} has no accepted version, so there are no calls to run again")
         bench = await at.engine.policy.bench()
         output.stage("replay")
-        return await judge.replayed(candidate, before, gate_context, bench, _SHOWN)
+        return await of_candidate(candidate, before, gate_context, bench, _SHOWN)
 
 
 async def _bisect(found: NamedWorkspace, command: str, good: str, bad: str, timeout: float) -> BisectResult:
@@ -172,8 +169,7 @@ async def _set(at: OpenedEngine, path: str, file: TrialFile, *, stands: bool) ->
     if path.startswith("hooks/"):
         mode |= stat.S_IXUSR
     candidate = Candidate(path, before, TrialFile(file.content, mode))
-    gate_contexts = GateContexts(books, at.engine.policy, at.engine.scripts, at.engine.config)
-    gate_context = await gate_contexts.gate_context(candidate)
+    gate_context = await at.engine.evolution.candidates.context(candidate)
     return _Set(candidate, msgspec.structs.replace(gate_context, restored={}) if stands else gate_context)
 
 

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from instar.plugin import process
+from instar.plugins.evolve.candidate import Candidate, GateContext, text
 from instar.plugins.evolve.gate import clock
 from instar.plugins.evolve.gate.record import HookCallRecord
 from instar.plugins.evolve.gate.report import (
@@ -29,7 +30,7 @@ from instar.plugins.evolve.gate.report import (
 )
 from instar.plugins.evolve.history.checkout import ReplayCheckouts
 from instar.plugins.evolve.script import OUTPUT_LIMIT
-from instar.plugins.evolve.trial import Changes, TrialFile, Trials
+from instar.plugins.evolve.trial import Bench, Changes, TrialFile, Trials
 
 _LEAST: Final = 0.1
 _FAIR: Final = 1.0
@@ -74,6 +75,29 @@ def of_prompt(stage: str, live: str, candidate: str, hooks: Mapping[str, TrialFi
         return Side({**scripts, f"prompts/{stage}.md": TrialFile(text.encode())}, {stage: text})
 
     return side(live), side(candidate)
+
+
+async def of_candidate(
+    candidate: Candidate, before: TrialFile, context: GateContext, bench: Bench, shown: int = 5
+) -> ReplayReport:
+    """Replay past calls with a candidate and with `before`, what is live; at most `shown` changed answers are shown.
+
+    Raises `NoTrial`.
+    """
+    if candidate.is_hook:
+        live, mine = of_hook(candidate.file, before, candidate.after)
+    else:
+        stage = candidate.file.removesuffix(".md")
+        live, mine = of_prompt(stage, text(before.content), text(candidate.after.content), context.hooks)
+    plan = ReplayPlan(
+        live=live,
+        candidate=mine,
+        timeout=bench.timeout,
+        limit=bench.replay_seconds,
+        strict=bench.strict,
+        shown=shown,
+    )
+    return await replay(bench.trials, bench.checkouts, context.records, plan, context.unread)
 
 
 async def replay(

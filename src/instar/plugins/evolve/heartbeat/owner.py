@@ -1,26 +1,47 @@
-"""Which process may beat: of several instars on one workspace one holds a lock, and another takes over when it dies.
+"""What instars on one workspace know of one another: which of them may beat, and whether a session of one works.
 
-The lock is the kernel's (flock) on a file that is never removed, so the end of a process lets go of it. The file says
-who holds it, for people.
+Both are the kernel's locks (flock) on files that are never removed, so the end of a process lets go of them.
 """
 
 import contextlib
 import fcntl
 import os
 from pathlib import Path
-from typing import Final
 
 from instar.plugins.evolve.ledger import vault
 
-FILE: Final = "owner"
+
+class _Lock:
+    """A file `name` in `folder` that is opened when it is first needed. Methods raise `OSError`."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._path = folder / name
+        self._handle: int | None = None
+
+    def _locked(self, kind: int) -> bool:
+        """Take or let go of the lock; False where another process has it."""
+        if self._handle is None:
+            vault.make_folder(self._path.parent)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            self._handle = os.open(self._path, flags, 0o600)
+        try:
+            fcntl.flock(self._handle, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Let go of everything."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            os.close(handle)
 
 
-class Owner:
-    """The right to beat, kept in `folder`."""
+class Owner(_Lock):
+    """The right to beat: of several instars one has it, and another takes over when that ends. The file says who."""
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / FILE
-        self._handle: int | None = None
+        super().__init__(folder, "owner")
 
     @property
     def held(self) -> bool:
@@ -28,35 +49,29 @@ class Owner:
         return self._handle is not None
 
     def take(self) -> bool:
-        """Take it if nobody has it; whether this one holds it now. Raises `OSError`."""
-        if self._handle is not None:
+        """Take it if nobody has it; whether this one holds it now."""
+        if self.held:
             return True
-        vault.make_folder(self._path.parent)
-        handle = os.open(
-            self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600
-        )
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.path.samestat(os.fstat(handle), self._path.lstat()):
-                raise BlockingIOError("another file stands there now")
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
-        except BlockingIOError:
-            os.close(handle)
-            return False
-        except BaseException:
-            os.close(handle)
+            taken = self._locked(fcntl.LOCK_EX)
+            assert self._handle is not None
+            # Unless another file stands there now.
+            if taken and os.path.samestat(os.fstat(self._handle), self._path.lstat()):
+                os.ftruncate(self._handle, 0)
+                os.pwrite(self._handle, f"{os.getpid()}\n".encode(), 0)
+                return True
+        except OSError:
+            self.close()
             raise
-        self._handle = handle
-        return True
+        self.close()
+        return False
 
     def release(self) -> None:
         """Let go of it."""
-        handle, self._handle = self._handle, None
-        if handle is not None:
+        if self._handle is not None:
             with contextlib.suppress(OSError):
-                os.ftruncate(handle, 0)
-            os.close(handle)
+                os.ftruncate(self._handle, 0)
+            self.close()
 
     def who(self) -> int | None:
         """Return the process that holds it; None when none does, or it cannot be told."""
@@ -73,3 +88,28 @@ class Owner:
             except BlockingIOError:
                 return True
         return False
+
+
+class Activity(_Lock):
+    """Which sessions work, of this process and of others."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, "busy")
+        self._at_work: set[str] = set()
+
+    def began(self, session_id: str) -> None:
+        """A session of this process works. Taken at its next step if somebody just looks."""
+        self._at_work.add(session_id)
+        self._locked(fcntl.LOCK_SH)
+
+    def ended(self, session_id: str) -> None:
+        """A session of this process is idle."""
+        self._at_work.discard(session_id)
+        if not self._at_work and self._handle is not None:
+            self._locked(fcntl.LOCK_UN)
+
+    def elsewhere(self) -> bool:
+        """Whether a session of another process works. Ask only while none of this one does."""
+        taken = self._locked(fcntl.LOCK_EX)
+        self._locked(fcntl.LOCK_UN)
+        return not taken

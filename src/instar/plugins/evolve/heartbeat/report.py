@@ -1,8 +1,7 @@
 """How the heartbeat of a workspace stands, and what a person orders of it, by a command or through the server."""
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -117,7 +116,11 @@ def status(
         paused=paused,
         running=state.beat,
         session=state.tally,
-        thresholds=None if chosen is None else _thresholds(chosen),
+        thresholds=None
+        if chosen is None
+        else Thresholds(
+            chosen.heartbeat_cleanup, chosen.heartbeat_cleanup_count, chosen.heartbeat_cleanup_tokens
+        ),
         last=beats[-1] if beats else None,
         log=log,
         problems=[*filter(None, [book.problem]), *problems],
@@ -154,8 +157,10 @@ async def ask(book: HeartbeatBook) -> BeatEntry:
     while owner.who() is None and gone < _GONE:
         gone += 1
         await asyncio.sleep(LOOK)
-    with _refusals():
+    try:
         number = change(book, schedule.ask).number
+    except ScheduleRefused as error:
+        raise NotChanged(str(error)) from None
     while True:
         await asyncio.sleep(LOOK)
         ended = [one for one in book.entries(50) if one.number >= number and one.times and one.asked]
@@ -210,20 +215,6 @@ _OFF: Final = (
     "heartbeats are off: heartbeat_ms is {} (in {} or EVOLVE_HEARTBEAT_MS); set it to the milliseconds between two, "
     "1800000 for half an hour"
 )
-
-
-def _thresholds(chosen: settings.EvolveSettings) -> Thresholds:
-    return Thresholds(
-        chosen.heartbeat_cleanup, chosen.heartbeat_cleanup_count, chosen.heartbeat_cleanup_tokens
-    )
-
-
-@contextlib.contextmanager
-def _refusals() -> Iterator[None]:
-    try:
-        yield
-    except ScheduleRefused as error:
-        raise NotChanged(str(error)) from None
 
 
 def _every(every: int | None) -> str:

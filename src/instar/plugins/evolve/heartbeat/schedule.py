@@ -23,10 +23,11 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from instar.plugins.evolve import protocol
+from instar.plugins.evolve.settings import Cleanup
 
 Kind = Literal["ran", "failed", "interrupted", "skipped", "paused", "resumed", "moved"]
 Decision = Literal["none", "new", "archive", "compact", "later"]
-"""What is done with the heartbeat session, see `cleanup`."""
+"""What is done with the heartbeat session, see `clean`."""
 
 _LATE = 10
 """A beat is late when it begins more than this part of the interval after it was due."""
@@ -63,7 +64,6 @@ class BeatOutcome(msgspec.Struct, frozen=True):
 
     `session` is the session that it ran in, `cleaned` what was done with that: summarised, its count begins again; put
     away or left (`archive`, `new`), the next beat needs another one. `interrupted` says what cut it short.
-    `halt` is why no further beat is to run until a person resumes them.
     """
 
     session: str = ""
@@ -73,7 +73,6 @@ class BeatOutcome(msgspec.Struct, frozen=True):
     skipped: str = ""
     interrupted: str = ""
     cleaned: Decision = "none"
-    halt: str = ""
 
 
 class Begun(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -98,6 +97,16 @@ class Tally(msgspec.Struct, frozen=True):
     session: str = ""
     count: int = 0
     tokens: int = 0
+
+
+class CleanupDecision(NamedTuple):
+    """What to do with the session, and why. `later`: it is busy; ask again after the next beat.
+
+    `new` leaves the session and begins another, `archive` puts it away as well, `compact` summarises it.
+    """
+
+    decision: Decision
+    why: str = ""
 
 
 class State(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -208,11 +217,7 @@ def ended(state: State, now: int, outcome: BeatOutcome) -> Turned:
         # `resume` sees to what came due in a pause.
         state, missed = _pass_over(state, now, f"beat {entries[0].number} was still running")
         entries += missed
-    state = _with(state, tally=_tallied(state.tally, outcome))
-    if outcome.halt:
-        state, stopped = pause(state, now, outcome.halt)
-        entries += stopped
-    return Turned(state, entries)
+    return Turned(_with(state, tally=_tallied(state.tally, outcome)), entries)
 
 
 def interrupted(state: State, now: int, why: str) -> Turned:
@@ -255,6 +260,25 @@ def tallied(tally: Tally, session: str, tokens: int) -> Tally:
         return tally
     before = tally if tally.session == session else Tally(session)
     return Tally(session, before.count + 1, before.tokens + tokens)
+
+
+def clean(
+    cleanup: Cleanup, count: int | None, tokens: int | None, tally: Tally, *, busy: bool
+) -> CleanupDecision:
+    """Return what is to be done after a beat with the session of `tally`, whose last beat is counted in it.
+
+    `count` (beats) and `tokens` are thresholds; None is none. Each holds on its own: the first one that is reached
+    acts. With `none` neither does. A busy session is never cleaned.
+    """
+    reached = [
+        f"{had} {unit} of {limit}"
+        for had, limit, unit in ((tally.count, count, "heartbeats"), (tally.tokens, tokens, "tokens"))
+        if limit is not None and had >= limit
+    ]
+    if cleanup == "none" or not tally.session or not reached:
+        return CleanupDecision("none")
+    why = f"session {tally.session} has had {' and '.join(reached)}"
+    return CleanupDecision("later", f"{why}, but is busy") if busy else CleanupDecision(cleanup, why)
 
 
 def _tallied(tally: Tally, outcome: BeatOutcome) -> Tally:

@@ -113,23 +113,6 @@ class Scheduler:
         """Look now: the settings changed, or somebody asked for a beat, paused or resumed."""
         self._wake.set()
 
-    # -- what a person asks for; another process may do the same on a book of its own ------------------------
-
-    def ask(self) -> None:
-        """Ask for a beat now. Raises `schedule.ScheduleRefused` and `OSError`."""
-        self._change(schedule.ask)
-        self.wake()
-
-    def pause(self, why: str) -> None:
-        """Let no beat begin until `resume`. Raises `OSError`."""
-        self._change(lambda state, now: schedule.pause(state, now, why))
-        self.wake()
-
-    def resume(self) -> None:
-        """End a pause. Raises `OSError`."""
-        self._change(schedule.resume)
-        self.wake()
-
     # -- the task ---------------------------------------------------------------------------------------------
 
     async def _live(self) -> None:

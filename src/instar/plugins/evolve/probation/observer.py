@@ -46,10 +46,9 @@ class Observer:
         self._books = books
         self._version = version
         self._limits = probation.ProbationLimits(config.probation_failures, config.probation_calls)
-        self._probation = _read(lambda: probation.load(books.note(_PROBATION)), probation.Probation())
-        attempts = _read(lambda: supervisor.load_attempts(books.note(_ATTEMPTS)), supervisor.Attempts())
-        self._attempts = supervisor.settled(attempts, _now())
-        self._pauses = _read(lambda: supervisor.load_pauses(books.note(_PAUSES)), supervisor.Pauses())
+        self._probation = _read(books, _PROBATION, probation.Probation)
+        self._attempts = supervisor.settled(_read(books, _ATTEMPTS, supervisor.Attempts), _now())
+        self._pauses = _read(books, _PAUSES, supervisor.Pauses)
         self._dirty = False
 
     # -- calls -----------------------------------------------------------------------------------------
@@ -175,7 +174,7 @@ class Observer:
         """Keep the states. A disk that refuses costs them, never the call."""
         self._dirty = False
         try:
-            self._books.keep(_PROBATION, probation.dump(self._probation))
+            self._books.keep(_PROBATION, msgspec.to_builtins(self._probation))
             self._books.keep(_ATTEMPTS, msgspec.to_builtins(self._attempts))
             self._books.keep(_PAUSES, msgspec.to_builtins(self._pauses))
         except OSError as error:
@@ -187,12 +186,14 @@ class Observer:
             self.save()
 
 
-def _read(load: Callable[[], T], empty: T) -> T:
+def _read(books: Books, name: str, kind: type[T]) -> T:
+    """Return the state that was kept under `name`; a new one where there is none, or it is damaged."""
+    kept = books.note(name)
     try:
-        return load()
+        return kind() if kept is None else msgspec.convert(kept, kind)
     except ValueError as error:
         log.warning("evolve=books problem=%s", script.show(str(error)))
-        return empty
+        return kind()
 
 
 def _now() -> int:

@@ -20,7 +20,6 @@ quiet night must not take a change back.
 import math
 import statistics
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, Final, Literal, TypeGuard
 
 import msgspec
@@ -73,7 +72,7 @@ SCHEMA: Final[dict[str, Any]] = {
     "required": ["hook", "field", "within"],
     "additionalProperties": False,
 }
-"""JSON Schema of a tool's parameter that takes a prediction; `parse` says what it cannot: exactly one bound."""
+"""JSON Schema of a tool's parameter that takes a prediction, to which the core holds a call."""
 
 
 class Unfit(ValueError):
@@ -121,27 +120,19 @@ class Finding(msgspec.Struct, frozen=True):
     text: str
 
 
-def parse(given: Any) -> Prediction:
-    """Return the prediction that a model has written. Raises `Unfit`."""
-    if not isinstance(given, dict):
-        raise Unfit(f"expect must be an object like {_EXAMPLE}")
-    known = {"hook", "field", "within", *BOUNDS}
-    for key in given:
-        if key not in known:
-            raise Unfit(
-                f"expect.{_short(key)} is not known{_meant(str(key), known)}; known: {_listed(known)}"
-            )
-    hook, field = given.get("hook"), given.get("field")
-    if not isinstance(hook, str) or hook not in HOOKS:
-        raise Unfit(f"expect.hook must be one of {', '.join(HOOKS)}{_meant(str(hook), HOOKS)}")
-    if not isinstance(field, str) or not _is_field(field):
+def parse(given: Mapping[str, Any]) -> Prediction:
+    """Return the prediction that a model has written, which fits `SCHEMA`. Raises `Unfit` for what that cannot say."""
+    field = given["field"]
+    if not _is_field(field):
         raise Unfit('expect.field must be "ms", "failures" or "answer.<path>", such as "answer.system.0"')
     bounds = [bound for bound in BOUNDS if bound in given]
     if len(bounds) != 1:
         raise Unfit(f"expect must hold exactly one of {', '.join(BOUNDS)}; it holds {len(bounds)}")
     value = _value(field, bounds[0], given[bounds[0]])
-    calls, minutes = _deadline(given.get("within"))
-    return Prediction(hook, field, bounds[0], value, calls, minutes)
+    within = given["within"]
+    if not within:
+        raise Unfit("expect.within must hold calls, minutes or both")
+    return Prediction(given["hook"], field, bounds[0], value, within.get("calls"), within.get("minutes"))
 
 
 def restore(kept: Any) -> Prediction:
@@ -273,20 +264,6 @@ def _value(field: str, bound: Bound, value: Any) -> Any:
     return value
 
 
-def _deadline(within: Any) -> tuple[int | None, float | None]:
-    wrong = Unfit(
-        f'expect.within must be {{"calls": 1 to {MAX_CALLS}}} or {{"minutes": more than 0, at most {MAX_MINUTES}}}'
-    )
-    if not isinstance(within, dict) or not within or within.keys() - {"calls", "minutes"}:
-        raise wrong
-    calls, minutes = within.get("calls"), within.get("minutes")
-    if "calls" in within and not (isinstance(calls, int) and _number(calls) and 1 <= calls <= MAX_CALLS):
-        raise wrong
-    if "minutes" in within and not (_number(minutes) and 0 < minutes <= MAX_MINUTES):
-        raise wrong
-    return calls, minutes
-
-
 def _number(value: Any) -> TypeGuard[int | float]:
     """Whether it is a number that a state can hold: JSON in Python has integers of any length."""
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -315,12 +292,3 @@ def _short(value: Any) -> str:
     # Half a surrogate pair, which a model may write, cannot be stored.
     text = text.encode(errors="replace").decode()
     return text if len(text) <= 200 else f"{text[:200]}…"
-
-
-def _meant(given: str, known: Any) -> str:
-    close = get_close_matches(given, sorted(known), 1)
-    return f" (did you mean {close[0]}?)" if close else ""
-
-
-def _listed(known: Any) -> str:
-    return ", ".join(sorted(known))

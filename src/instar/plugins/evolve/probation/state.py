@@ -1,7 +1,7 @@
 """Probation: the first calls of a version that was installed decide whether it stays.
 
-Pure: a state in, a state out, time as an argument (ms of the wall clock). The state is JSON-able; `load` and `dump`
-read and write it. Its owner keeps it where the model cannot write, at the latest after each verdict.
+Pure: a state in, a state out, time as an argument (ms of the wall clock). The state is JSON-able. Its owner keeps it
+where the model cannot write, at the latest after each verdict.
 
 For each file (``hooks/x.py``, ``prompts/chat.md``) the state knows the *kept* version, which is the last one that
 passed its probation or that a person put there, how its calls ended lately, and the version *on trial*, if there is
@@ -141,16 +141,6 @@ class RollBack(msgspec.Struct, frozen=True):
 Verdict = ProbationPassed | RollBack
 
 
-def load(saved: Any) -> Probation:
-    """Return the state that `dump` gave; nothing saved (None) is an empty one. Raises `ValueError` with the place."""
-    return Probation() if saved is None else msgspec.convert(saved, Probation)
-
-
-def dump(state: Probation) -> Any:
-    """Return the state as JSON values."""
-    return msgspec.to_builtins(state)
-
-
 def installed(
     state: Probation, file: str, before: str, version: str, now: int, expect: Prediction | None = None
 ) -> Probation:
@@ -199,25 +189,13 @@ def called(
 
 
 def passed(state: Probation, now: int, limits: ProbationLimits) -> tuple[Probation, list[Verdict]]:
-    """Judge what is decided by time alone: call it now and then, and at start (`wakes` says when it matters)."""
+    """Judge what is decided by time alone: call it now and then, and at start."""
     verdicts: list[Verdict] = []
     for file, standing in state.files.items():
         if standing.trial is not None and standing.trial.leaving is None:
             state, verdict = _judged(state, file, standing, standing.trial, now, limits)
             verdicts += [verdict] if verdict is not None else []
     return state, verdicts
-
-
-def wakes(state: Probation) -> int | None:
-    """Return when `passed` will next decide something, in ms of the wall clock; None when only calls can."""
-    ends = [
-        end
-        for standing in state.files.values()
-        if (trial := standing.trial) is not None and trial.leaving is None
-        if trial.expect is not None and trial.course is not None
-        if (end := prediction.ends(trial.expect, trial.course)) is not None
-    ]
-    return min(ends, default=None)
 
 
 def owed(state: Probation) -> list[RollBack]:

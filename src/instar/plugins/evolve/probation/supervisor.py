@@ -17,7 +17,7 @@ A clock that is put back ends a script's pause, and begins a freeze anew once `s
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -71,16 +71,6 @@ class Pauses(msgspec.Struct, frozen=True):
     """The scripts that failed lately, by file and then by hook."""
 
     rests: Mapping[str, Mapping[str, Rest]] = {}
-
-
-def load_attempts(saved: Any) -> Attempts:
-    """Return what `msgspec.to_builtins` made of it; None is a new one. Raises `ValueError` with the place."""
-    return Attempts() if saved is None else msgspec.convert(saved, Attempts)
-
-
-def load_pauses(saved: Any) -> Pauses:
-    """Return what `msgspec.to_builtins` made of it; None is a new one. Raises `ValueError` with the place."""
-    return Pauses() if saved is None else msgspec.convert(saved, Pauses)
 
 
 def frozen(state: Attempts, now: int) -> str | None:
@@ -152,11 +142,6 @@ def faltered(
         f"{file} failed {failures} times in a row at {hook}: it is now called for it only after pauses, which grow "
         f"from {_span(limits.pause)} to {_span(limits.longest)}, until it succeeds or is changed"
     )
-
-
-def forget(state: Pauses, files: set[str]) -> Pauses:
-    """Keep only what is known of `files`, the scripts that there are."""
-    return Pauses({file: hooks for file, hooks in state.rests.items() if file in files})
 
 
 def _rests(state: Pauses, file: str, hooks: Mapping[str, Rest]) -> Pauses:

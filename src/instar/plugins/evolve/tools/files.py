@@ -6,11 +6,9 @@ from typing import Any, Final
 
 from instar.plugin import ToolContext, ToolFailure, ToolResult, wire
 from instar.plugins.evolve import edit
-from instar.plugins.evolve.candidate import CandidateRefused
+from instar.plugins.evolve.candidate import CandidateRefused, Change
 from instar.plugins.evolve.engine import EvolveEngine
-from instar.plugins.evolve.evolution import Installed
-from instar.plugins.evolve.gate.judge import GateVerdict
-from instar.plugins.evolve.gate_context import Change
+from instar.plugins.evolve.evolution import GateVerdict, Installed
 from instar.plugins.evolve.install import NotChanged
 from instar.plugins.evolve.probation import prediction
 from instar.plugins.evolve.tools.definition import cause_of

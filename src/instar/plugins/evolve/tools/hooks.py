@@ -3,9 +3,8 @@
 from typing import Final
 
 from instar.plugin import ToolContext, ToolResult, wire
-from instar.plugins.evolve.candidate import CandidateRefused
+from instar.plugins.evolve.candidate import CandidateRefused, Change
 from instar.plugins.evolve.engine import EvolveEngine
-from instar.plugins.evolve.gate_context import Change
 from instar.plugins.evolve.install import NotChanged
 from instar.plugins.evolve.probation import prediction
 from instar.plugins.evolve.tools.definition import ToolDefinition, tool

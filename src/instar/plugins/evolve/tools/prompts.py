@@ -1,8 +1,8 @@
 """Listing, reading, writing and editing prompts."""
 
 from instar.plugin import ToolContext, ToolFailure, ToolResult, wire
+from instar.plugins.evolve.candidate import Change
 from instar.plugins.evolve.engine import EvolveEngine
-from instar.plugins.evolve.gate_context import Change
 from instar.plugins.evolve.probation import prediction
 from instar.plugins.evolve.tools.definition import ToolDefinition, tool
 from instar.plugins.evolve.tools.files import (

@@ -1,0 +1,141 @@
+"""The gate's first two stages, which start the candidate in a copy of the workspace.
+
+Parse: a script answers `discover` in time, and keeps its name and its test. Test: the test that it registered passes.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from instar.plugin import process, wire
+from instar.plugins.evolve import discovery, protocol, script
+from instar.plugins.evolve.candidate import Candidate, CandidateRefused
+from instar.plugins.evolve.gate.manifest import BadManifest, Manifest, parse
+from instar.plugins.evolve.history.trailers import counted
+from instar.plugins.evolve.trial import Trial
+
+LARGEST: Final = 1 << 20
+"""Bytes that a prompt, or a profile, may have."""
+SHOWN: Final = 8192
+"""Bytes of a test's output that the model is shown; the end is kept, where test runners say what failed."""
+_LIMIT: Final = 4 << 20
+
+
+class Registered(msgspec.Struct, frozen=True):
+    """What a candidate registers, and the manifest that it asks to be held to."""
+
+    registration: discovery.Registration
+    manifest: Manifest | None = None
+
+
+async def hook(
+    trial: Trial,
+    candidate: Candidate,
+    live: discovery.Registration | None,
+    prompts: Mapping[str, str],
+    timeout: float,
+) -> Registered:
+    """Start the candidate and ask for its `discover`. Raises `CandidateRefused`."""
+    if not candidate.after.content.startswith(b"#!"):
+        first = candidate.after.content.partition(b"\n")[0][:80].decode(errors="replace")
+        raise CandidateRefused(
+            "parse",
+            f"its first line must name its interpreter, such as #!/usr/bin/env python3; it is {first!r}",
+        )
+    answer = await _discover(trial, candidate, {"prompts": dict(prompts)}, timeout)
+    found = discovery.register(candidate.file, answer)
+    if found.problems:
+        raise CandidateRefused("parse", "what it registers is malformed:\n" + "\n".join(found.problems))
+    if live is not None and found.name != live.name:
+        raise CandidateRefused(
+            "parse", f"it registers the name {found.name!r}; it must keep the name {live.name!r}"
+        )
+    if live is not None and live.test is not None and found.test != live.test:
+        raise CandidateRefused(
+            "parse", f"it registers the test {found.test!r}; it must keep the test {live.test!r}"
+        )
+    if candidate.before is None and found.test is None:
+        raise CandidateRefused("parse", "a new script must register a test, and bring it")
+    try:
+        manifest = parse(answer["sandbox"], candidate.path) if "sandbox" in answer else None
+    except BadManifest as error:
+        raise CandidateRefused("parse", str(error)) from None
+    return Registered(found, manifest)
+
+
+def prompt(candidate: Candidate) -> str:
+    """Look at a prompt's text. Raises `CandidateRefused`."""
+    content = candidate.after.content
+    if len(content) > LARGEST:
+        raise CandidateRefused("parse", f"a prompt may have {LARGEST} bytes, this one has {len(content)}")
+    if b"\0" in content:
+        raise CandidateRefused("parse", "a prompt is text: this one holds a NUL character")
+    return f"{counted(len(content), 'byte')} of text"
+
+
+def profile(candidate: Candidate) -> str:
+    """Look at a profile: one JSON object. Raises `CandidateRefused`."""
+    content = candidate.after.content
+    if len(content) > LARGEST:
+        raise CandidateRefused("parse", f"a profile may have {LARGEST} bytes, this one has {len(content)}")
+    try:
+        found = msgspec.json.decode(content)
+    except msgspec.DecodeError as error:
+        raise CandidateRefused("parse", f"a profile is JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise CandidateRefused("parse", "a profile is a JSON object")
+    return f"{counted(len(content), 'byte')} of JSON"
+
+
+async def _discover(trial: Trial, candidate: Candidate, given: wire.Plain, timeout: float) -> protocol.Answer:
+    try:
+        return await script.ask(trial.run, trial.root / candidate.path, "discover", given, timeout)
+    except script.UnknownHook:
+        return {}
+    except script.ScriptFailure as error:
+        raise CandidateRefused(
+            "parse", f"it does not answer discover: {error.why}\n{error.printed}"
+        ) from None
+
+
+async def test(trial: Trial, root: Path, name: str, timeout: float) -> str:
+    """Run ``tests/NAME`` and return what it printed; `root` is the workspace. Raises `CandidateRefused`."""
+    path = trial.changed(f"tests/{name}") or root / "tests" / name
+    if not path.is_file():
+        raise CandidateRefused(
+            "test", f"its test tests/{name} is missing: a person must add it, or take `test` out of discover"
+        )
+    if not os.access(path, os.X_OK):
+        raise CandidateRefused("test", f"its test tests/{name} is missing its run bit: chmod +x tests/{name}")
+    changed = trial.watch()
+    try:
+        output = await trial.run(
+            [str(trial.root / "tests" / name)], timeout=timeout, limit=_LIMIT, merge=True
+        )
+    except process.ProcessError as error:
+        raise CandidateRefused("test", f"its test tests/{name} could not be started: {error}") from None
+    shown = tail(output.stdout)
+    if touched := changed():
+        raise CandidateRefused(
+            "test",
+            f"while its test tests/{name} ran, {', '.join(touched[:5])} was changed, so the test proves nothing: "
+            f"neither it nor the script may change code\n\n{shown}",
+        )
+    if output.code == 0:
+        return shown
+    raise CandidateRefused("test", f"its test tests/{name} failed: {_ended(output, timeout)}\n\n{shown}")
+
+
+def tail(output: bytes, limit: int = SHOWN) -> str:
+    """Return the last `limit` bytes of `output` as text, and say what was cut."""
+    shown = output[-limit:].decode(errors="replace")
+    return shown if len(output) <= limit else f"({len(output) - limit} bytes cut)…{shown}"
+
+
+def _ended(output: process.Output, timeout: float) -> str:
+    if output.timed_out:
+        return f"it took longer than hook_timeout ({timeout * 1000:.0f} ms)"
+    return f"signal {output.signal}" if output.signal is not None else f"exit code {output.code}"
