@@ -154,7 +154,9 @@ async def test_without_a_filter_of_system_calls_the_network_is_not_given(
     processes: Processes, home: Home, level: Level, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(seccomp, "_MACHINES", {})
-    monkeypatch.setattr(seccomp, "program", seccomp.program.__wrapped__)  # what was asked before is remembered
+    monkeypatch.setattr(
+        seccomp, "program", seccomp.program.__wrapped__
+    )  # what was asked before is remembered
     with pytest.raises(ProcessError, match="which sockets a program opens cannot be limited"):
         await granted(processes, home, level, "touch state/ran", live(home, "state", network=True))
     assert not (home.workspace / "state/ran").exists()
