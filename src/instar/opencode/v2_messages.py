@@ -3,6 +3,8 @@
 import mimetypes
 from collections.abc import Sequence
 
+import msgspec
+
 from instar.api.v2_message import (
     AssistantContent,
     CompactionReason,
@@ -89,9 +91,7 @@ def session_info(session: Session) -> SessionV2Info:
 
 def revert_state(revert: Revert) -> RevertState:
     """Return where a session was taken back to in the newer form."""
-    return RevertState(
-        message_id=revert.message_id, part_id=revert.part_id, snapshot=revert.snapshot, diff=revert.diff
-    )
+    return RevertState(**msgspec.structs.asdict(revert))
 
 
 def token_count(tokens: Tokens) -> TokenCount:
