@@ -23,7 +23,6 @@ import msgspec
 
 from instar.message import (
     Assistant,
-    CacheTokens,
     FilePart,
     Part,
     ReasoningPart,
@@ -182,13 +181,8 @@ def _tokens(usage: Any) -> Tokens:
     details = usage.details or {}
     thought = int(details.get("reasoning_tokens") or details.get("thoughts_tokens") or 0)
     given, made = usage.input_tokens or 0, usage.output_tokens or 0
-    return Tokens(
-        total=(given + made) or None,
-        input=max(0, given - read - write),
-        output=max(0, made - thought),
-        reasoning=thought,
-        cache=CacheTokens(read=read, write=write),
-    )
+    total, rest = (given + made) or None, max(0, given - read - write)
+    return Tokens.of(rest, max(0, made - thought), reasoning=thought, read=read, write=write, total=total)
 
 
 def _settings(request: ModelRequest, timeouts: Timeouts) -> Plain:
