@@ -332,10 +332,7 @@ def _state(state: ToolState) -> SessionMessageToolState:
             input=state.input, content=[], structured=state.metadata or {}, error=error
         )
     return SessionMessageToolStateCompleted(
-        input=state.input,
-        content=content_of(state),
-        output_paths=paths_of(state),
-        structured=state.metadata,
+        input=state.input, content=content_of(state), output_paths=paths_of(state), structured=state.metadata
     )
 
 

@@ -91,11 +91,7 @@ class ForkServers:
         self._closed = False
 
     def ready(
-        self,
-        argv: Sequence[str],
-        cwd: Path,
-        env: Mapping[str, str],
-        confine: Confinement | None = None,
+        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], confine: Confinement | None = None
     ) -> "ForkServer | None":
         """Return the interpreter that can run the script `argv` now, confined by `confine`; None: start it plainly.
 

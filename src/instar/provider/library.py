@@ -21,16 +21,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from instar.message import (
-    Assistant,
-    FilePart,
-    Part,
-    ReasoningPart,
-    TextPart,
-    Tokens,
-    ToolPart,
-    WithParts,
-)
+from instar.message import Assistant, FilePart, Part, ReasoningPart, TextPart, Tokens, ToolPart, WithParts
 from instar.provider.catalogue import INSTALL, LIBRARY_CLASSES
 from instar.provider.connection import Timeouts
 from instar.provider.convert import (
