@@ -457,6 +457,5 @@ class Terminals:
 
 
 def _is_there(command: str, cwd: Path, env: Mapping[str, str]) -> bool:
-    if "\0" in command:
-        return False
-    return shutil.which(str(cwd / command) if "/" in command else command, path=env.get("PATH")) is not None
+    named = str(cwd / command) if "/" in command else command
+    return "\0" not in command and shutil.which(named, path=env.get("PATH")) is not None

@@ -162,10 +162,7 @@ class Agents:
     def _merged(self, agent: Agent, block: AgentConfig, asked: Iterable[tuple[str, str]]) -> Agent:
         own = confined(agent.name, from_config(block.permission or {}), asked)
         rules = (*agent.permission, *tool_rules(block.tools), *own)
-        changes: dict[str, Any] = {
-            "permission": rules,
-            "options": {**agent.options, **(block.options or {})},
-        }
+        changes: dict[str, Any] = {"permission": rules, "options": {**agent.options, **(block.options or {})}}
         for field in _COPIED:
             value = getattr(block, field)
             if value is not None:

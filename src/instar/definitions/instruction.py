@@ -68,7 +68,7 @@ class Instructions:
 
     def _home(self) -> Sequence[Path]:
         own = [path for home in self._paths.config_homes for path in _first(home)]
-        return own or list(_first(self._paths.home / ".claude"))
+        return own or _first(self._paths.home / ".claude")
 
     def _named(self, pattern: Pattern) -> Iterator[Path]:
         """The files that a pattern means: of a relative one, in each folder from the worktree down."""
@@ -91,11 +91,8 @@ class Instructions:
         return inside
 
 
-def _first(folder: Path) -> Iterator[Path]:
-    for name in NAMES:
-        if (folder / name).is_file():
-            yield folder / name
-            return
+def _first(folder: Path) -> list[Path]:
+    return [folder / name for name in NAMES if (folder / name).is_file()][:1]
 
 
 def _globbed(root: Path, relative: str) -> list[Path]:

@@ -63,12 +63,7 @@ class Renamed(msgspec.Struct, frozen=True):
 
 
 RENAMED: Final = (
-    Renamed(
-        "permission.updated",
-        PermissionUpdated,
-        "permission.asked",
-        "Follows each `permission.asked`.",
-    ),
+    Renamed("permission.updated", PermissionUpdated, "permission.asked", "Follows each `permission.asked`."),
     Renamed(
         "permission.replied",
         PermissionRepliedBoth,

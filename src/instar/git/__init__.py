@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from instar.process import MIB, Output, Processes
+from instar.wire import Plain
 
 SETTINGS: Final = (
     "core.hooksPath=/dev/null",
@@ -201,6 +202,11 @@ class ChangedFile(NamedTuple):
     letter: str
     added: int
     deleted: int
+
+    def fields(self) -> Plain:
+        """Return the fields that opencode's forms of it have, but for the patch."""
+        status = {"A": "added", "D": "deleted"}.get(self.letter, "modified")
+        return {"file": self.name, "additions": self.added, "deletions": self.deleted, "status": status}
 
 
 def changed_files(records: Iterable[bytes]) -> list[ChangedFile]:

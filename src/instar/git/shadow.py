@@ -12,7 +12,7 @@ import os
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from instar.git import GitError, changed_files, common_folder, git, git_bytes, split_patches
 from instar.message import FileDiff
@@ -37,7 +37,6 @@ _ATTRIBUTES: Final = "* -text !eol !crlf -ident -filter !working-tree-encoding !
 LONGEST: Final = 256 * 1024
 """Characters of one file's patch; a longer one is left out, its counts stay."""
 _COMPARE: Final = ("diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv")
-_STATUS: Final[dict[str, Literal["added", "deleted", "modified"]]] = {"A": "added", "D": "deleted"}
 _SPECIAL: Final = frozenset("\\*?[]#! \t")
 
 
@@ -168,13 +167,7 @@ async def file_diffs(
         whole = b""
     patches = [patch.decode(errors="replace") for patch in split_patches(whole, changed)]
     return [
-        FileDiff(
-            file=one.name,
-            patch=patch if patch and len(patch) <= LONGEST else None,
-            additions=one.added,
-            deletions=one.deleted,
-            status=_STATUS.get(one.letter, "modified"),
-        )
+        FileDiff(patch=patch if patch and len(patch) <= LONGEST else None, **one.fields())
         for one, patch in zip(changed, patches, strict=True)
         if only is None or one.name in only
     ]

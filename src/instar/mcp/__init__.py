@@ -1,20 +1,11 @@
 """The MCP client: tools, resources and prompts of other programs, from the config's ``mcp`` block.
 
 May import `provider` and what stands before it. Begin with `servers.py`: the runtime uses `Servers`. `server.py` is one
-server, `resources.py` what is made of its answers, `link.py` the connection. The SDK is imported and the servers are
+server, `link.py` the connection. The SDK is imported and the servers are
 started at the first step that needs them, or when a client asks for their status, never when instar starts.
 """
 
 from instar.mcp.server import LaunchContext, LinkError, State, Status, config_fault, prompt_name
 from instar.mcp.servers import ASK, Servers
 
-__all__ = [
-    "ASK",
-    "LaunchContext",
-    "LinkError",
-    "Servers",
-    "State",
-    "Status",
-    "config_fault",
-    "prompt_name",
-]
+__all__ = ["ASK", "LaunchContext", "LinkError", "Servers", "State", "Status", "config_fault", "prompt_name"]

@@ -62,9 +62,24 @@ class Tokens(Wire):
     cache: CacheTokens
 
     @classmethod
+    def of(
+        cls,
+        given: int,
+        made: int,
+        *,
+        reasoning: int = 0,
+        read: int = 0,
+        write: int = 0,
+        total: int | None = None,
+    ) -> "Tokens":
+        """Return the count of `given` tokens, beside those of the cache, and `made` ones, beside the reasoning."""
+        cache = CacheTokens(read=read, write=write)
+        return cls(total=total, input=given, output=made, reasoning=reasoning, cache=cache)
+
+    @classmethod
     def zero(cls) -> "Tokens":
         """Return a count of nothing."""
-        return cls(input=0, output=0, reasoning=0, cache=CacheTokens(read=0, write=0))
+        return cls.of(0, 0)
 
 
 class PartBase(Wire, tag_field="type"):

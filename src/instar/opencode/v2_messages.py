@@ -3,6 +3,8 @@
 import mimetypes
 from collections.abc import Sequence
 
+import msgspec
+
 from instar.api.v2_message import (
     AssistantContent,
     CompactionReason,
@@ -89,9 +91,7 @@ def session_info(session: Session) -> SessionV2Info:
 
 def revert_state(revert: Revert) -> RevertState:
     """Return where a session was taken back to in the newer form."""
-    return RevertState(
-        message_id=revert.message_id, part_id=revert.part_id, snapshot=revert.snapshot, diff=revert.diff
-    )
+    return RevertState(**msgspec.structs.asdict(revert))
 
 
 def token_count(tokens: Tokens) -> TokenCount:
@@ -332,10 +332,7 @@ def _state(state: ToolState) -> SessionMessageToolState:
             input=state.input, content=[], structured=state.metadata or {}, error=error
         )
     return SessionMessageToolStateCompleted(
-        input=state.input,
-        content=content_of(state),
-        output_paths=paths_of(state),
-        structured=state.metadata,
+        input=state.input, content=content_of(state), output_paths=paths_of(state), structured=state.metadata
     )
 
 

@@ -223,7 +223,7 @@ class ForkedProcess(asyncio.SubprocessTransport):
         self.number = number
         self.failed: tuple[int, Seen] | None = None
         self.begun: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
-        self._child = child
+        self.child = child
         self._over = over
         self._pid = 0
         self._code: int | None = None
@@ -294,7 +294,7 @@ class ForkedProcess(asyncio.SubprocessTransport):
             self.begun.set_result(None)
         elif self._code is None:
             self._code = code
-            self._child.process_exited()
+            self.child.process_exited()
 
     def lose(self) -> None:
         """The interpreter is gone and cannot report the fork's end: end the fork."""
@@ -320,20 +320,16 @@ class ForkedProcess(asyncio.SubprocessTransport):
         self._over(self)
         self._settle()
 
-    def data(self, fd: int, data: bytes) -> None:
-        """Output came."""
-        self._child.pipe_data_received(fd, data)
-
     def lost(self, fd: int, error: Exception | None) -> None:
         """A pipe is closed."""
         self._pipes.pop(fd, None)
         if fd:
-            self._child.pipe_connection_lost(fd, error)
+            self.child.pipe_connection_lost(fd, error)
         self._settle()
 
     def _settle(self) -> None:
         if self._closed and not self._pipes:
-            self._child.connection_lost(None)
+            self.child.connection_lost(None)
 
 
 class _Pipe(asyncio.Protocol):
@@ -344,7 +340,7 @@ class _Pipe(asyncio.Protocol):
         self._fd = fd
 
     def data_received(self, data: bytes) -> None:
-        self._call.data(self._fd, data)
+        self._call.child.pipe_data_received(self._fd, data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._call.lost(self._fd, exc)

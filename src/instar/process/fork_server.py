@@ -91,19 +91,16 @@ class ForkServers:
         self._closed = False
 
     def ready(
-        self,
-        argv: Sequence[str],
-        cwd: Path,
-        env: Mapping[str, str],
-        confine: Confinement | None = None,
+        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], confine: Confinement | None = None
     ) -> "ForkServer | None":
         """Return the interpreter that can run the script `argv` now, confined by `confine`; None: start it plainly.
 
         An interpreter that is not there yet is started in the background for the next call, behind the confinement
         that its forks are to have. Raises `ProcessError` when that cannot be had.
         """
-        named = _script(argv, cwd)
-        wanted = interpreter(named, cwd, env) if named else None
+        # The kernel would be given any other script by another name.
+        is_named = os.path.isabs(argv[0]) and cwd.is_dir()
+        wanted = interpreter(Path(argv[0]), cwd, env) if is_named else None
         if wanted is None or self._closed:
             return None
         shared = None if confine is None else confine.shared(env)
@@ -174,11 +171,6 @@ class ForkServers:
 
 
 _Key = tuple[Interpreter, Confinement | None]
-
-
-def _script(argv: Sequence[str], cwd: Path) -> Path | None:
-    """The script of a command, None when it is none that an interpreter would be given by the same name."""
-    return Path(argv[0]) if argv and os.path.isabs(argv[0]) and cwd.is_dir() else None
 
 
 class _Hello(msgspec.Struct):

@@ -10,17 +10,7 @@ from typing import Final
 
 import msgspec
 
-from instar.process.child import (
-    GRACE,
-    MIB,
-    Capture,
-    Child,
-    Feed,
-    ForkedProcess,
-    marked,
-    plainly,
-    whole,
-)
+from instar.process.child import GRACE, MIB, Capture, Child, Feed, ForkedProcess, marked, plainly, whole
 from instar.process.confine import Confinement, Ending, Policy, Wrapped
 from instar.process.fork_server import ForkServer, ForkServers
 from instar.process.output import Output, ProcessError, program, told

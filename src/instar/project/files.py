@@ -21,7 +21,7 @@ from instar.api.session import Invalid
 from instar.git import GitError, git_bytes
 from instar.git.project import Project
 from instar.process import Output, ProcessError, Processes
-from instar.tool import search, walk
+from instar.tool import search
 from instar.wire.document import open_regular
 
 LARGEST: Final = 16 << 20
@@ -82,14 +82,7 @@ async def _matching(processes: Processes, directory: Path, pattern: str, most: i
         if len(found) >= most:
             raise _EnoughError  # which ends the program
 
-    program = search.ripgrep()
-    size = f"--max-filesize={walk.MAX_FILE_BYTES}"
-    flags = ("--json", "--no-mmap", "--sort=path", f"--max-count={most}", size)
-    argv = (
-        [program, *search.RIPGREP_RULES, *flags, f"--regexp={pattern}", "--", "."]
-        if program
-        else [*search.PYTHON, "json", pattern, "."]
-    )
+    argv = search.matching_argv(("--json", "--sort=path", f"--max-count={most}"), "json", pattern, ".")
     try:
         output = await _run(processes, directory, argv, search.RecordSplitter(b"\n", take, LONGEST_OUTPUT))
     except _EnoughError:

@@ -25,17 +25,7 @@ class UnknownProject(NotFound):
 
 def project_updated(project: Project) -> ProjectUpdated:
     """Return the event that tells clients of a project whose fields changed: it holds all of them."""
-    plain = wire.to_plain(project)
-    return ProjectUpdated(
-        id=project.id,
-        worktree=project.worktree,
-        vcs=project.vcs,
-        name=project.name,
-        icon=plain.get("icon"),
-        commands=plain.get("commands"),
-        time=project.time,
-        sandboxes=project.sandboxes,
-    )
+    return wire.decode(wire.to_plain(project), ProjectUpdated)
 
 
 class Projects:
@@ -65,14 +55,13 @@ class Projects:
         """Return a project. Raises `UnknownProject`."""
         if project_id == self._instance.project.id:
             return await self.current()
-        (found,) = await self._filled(await self._known(project_id))
-        return found
+        return await self._known(project_id)
 
     async def update(self, project_id: str, body: ProjectBody) -> Project:
         """Change a project's name, icon or commands; what `body` leaves out stays. Raises `UnknownProject`."""
         if project_id == self._instance.project.id:
             await self.current()
-        (known,) = await self._filled(await self._known(project_id))
+        known = await self._known(project_id)
         row = PutProject(known.id, known.worktree, known.vcs, now(), body.name, body.icon, body.commands)
         changed = _merged(known, row)
         await self._store.commit([row], [make(project_updated(changed))])
@@ -85,11 +74,11 @@ class Projects:
                 self._instance.processes, self._instance.directory, "init", "--quiet", "--template="
             )
 
-    async def _known(self, project_id: str) -> Sequence[Project]:
-        known = await self._store.projects(project_id)
+    async def _known(self, project_id: str) -> Project:
+        known = await self._filled(await self._store.projects(project_id))
         if not known:
             raise UnknownProject(project_id)
-        return known
+        return known[0]
 
     async def _filled(self, projects: Sequence[Project]) -> Sequence[Project]:
         """Projects with the folders of their workspaces."""

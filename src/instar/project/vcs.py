@@ -17,7 +17,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from instar.api.project import Status, VcsFileDiff, VcsFileStatus
+from instar.api.project import VcsFileDiff, VcsFileStatus
 from instar.git import (
     ChangedFile,
     GitError,
@@ -145,7 +145,6 @@ LONGEST_ALL: Final = 16 << 20
 MOST_CONTEXT: Final = 10_000_000
 """Lines around a change: the whole file, for what git is asked."""
 
-_LETTERS: Final[dict[str, Status]] = {"A": "added", "D": "deleted"}
 # A submodule's own files are never looked at: git would be started there, with that one's settings.
 _PLAIN: Final = (
     "diff", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=dirty",
@@ -157,10 +156,7 @@ async def status(repository: Repository, below: Path) -> list[VcsFileStatus]:
     """Return the files at or below a folder that differ from the last commit, in the order of their names."""
     async with _noted(repository, below) as env:
         changed = await _changed(repository, env, await _head(repository), below)
-    return [
-        VcsFileStatus(file=one.name, additions=one.added, deletions=one.deleted, status=_status(one.letter))
-        for one in changed
-    ]
+    return [VcsFileStatus(**one.fields()) for one in changed]
 
 
 async def diff(
@@ -173,13 +169,7 @@ async def diff(
         changed = await _changed(repository, env, base, below)
         patches = await _patches(repository, env, [*lines, base], below) if changed else b""
     return [
-        VcsFileDiff(
-            file=one.name,
-            patch=patch,
-            additions=one.added,
-            deletions=one.deleted,
-            status=_status(one.letter),
-        )
+        VcsFileDiff(patch=patch, **one.fields())
         for one, patch in zip(changed, _fitting(patches, changed), strict=True)
     ]
 
@@ -223,10 +213,6 @@ def _fitting(patches: bytes, changed: Sequence[ChangedFile]) -> Iterator[str | N
         fits = bool(patch) and len(patch) <= min(LONGEST, room)
         room -= len(patch) if fits else 0
         yield patch.decode(errors="replace") if fits else None
-
-
-def _status(letter: str) -> Status:
-    return _LETTERS.get(letter, "modified")
 
 
 def _spec(repository: Repository, below: Path) -> str:

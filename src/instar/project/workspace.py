@@ -77,7 +77,7 @@ class Workspaces:
 
     async def types(self) -> Mapping[str, str]:
         """Return the types that there are, each with its description."""
-        return {kind: str(getattr(adapter, "description", "")) for kind, adapter in self._adapters().items()}
+        return {kind: about for kind, (_, about) in (await self.adapters()).items()}
 
     async def adapters(self) -> Mapping[str, tuple[str, str]]:
         """Return the types that there are, each with its name for people and its description."""

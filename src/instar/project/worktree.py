@@ -270,11 +270,8 @@ class Worktrees:
         """Make a worktree on a branch of its own; a taken name gets two more words. Raises `Invalid`."""
         wanted = _plain(name or "") or slug()
         taken = {info.name for info in await self._workspaces.list()}
-        free = wanted
-        for _ in range(_TRIES):
-            if free not in taken:
-                break
-            free = f"{wanted}-{slug()}"
+        names = [wanted, *(f"{wanted}-{slug()}" for _ in range(_TRIES))]
+        free = next((one for one in names if one not in taken), names[-1])
         return _worktree(await self._workspaces.create(TYPE, name=free))
 
     async def begin(self, worktree: Worktree, commands: Sequence[str | None]) -> None:
@@ -376,7 +373,7 @@ class Copies:
         """
         if strategy != STRATEGY:
             raise CopyError(f"Project copy strategy unavailable: {strategy}")
-        repository = await self._repository()
+        repository = await self._opened(self._instance.project)
         # A relative folder is meant from the directory, as in opencode.
         folder = _free(self._instance.project.directory / below, _checked(name or slug()))
         try:
@@ -399,7 +396,7 @@ class Copies:
         folder = _real(folder)
         if str(folder) not in await self._known():
             raise CopyError(f"Invalid project copy directory: {folder}")
-        repository = await self._repository()
+        repository = await self._opened(self._instance.project)
         if folder.is_dir() and not force:
             unsaved = await self._unsaved(folder)
             if unsaved:
@@ -441,9 +438,6 @@ class Copies:
             # The folder is gone, or somebody else's by now: git forgets it by itself one day.
             _copies_log.info("a copy was not there any more folder=%s: %s", folder, error)
         await self._keep(folder, None)
-
-    async def _repository(self) -> Repository:
-        return await self._opened(self._instance.project)
 
     async def _opened(self, project: Project) -> Repository:
         try:

@@ -23,7 +23,6 @@ import msgspec
 
 from instar.message import (
     Assistant,
-    CacheTokens,
     FilePart,
     Part,
     ReasoningPart,
@@ -440,13 +439,7 @@ def tokens(usage: Plain) -> Tokens:
     """
     read, write = count(usage, "cache_read_input_tokens"), count(usage, "cache_creation_input_tokens")
     given, made = count(usage, "input_tokens"), count(usage, "output_tokens")
-    return Tokens(
-        total=(given + made + read + write) or None,
-        input=given,
-        output=made,
-        reasoning=0,
-        cache=CacheTokens(read=read, write=write),
-    )
+    return Tokens.of(given, made, read=read, write=write, total=(given + made + read + write) or None)
 
 
 def _thought(value: Plain) -> list[Delta]:

@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 import httpx2
 import msgspec
 
-from instar.message import CacheTokens, Tokens
+from instar.message import Tokens
 from instar.plugin.interface import Fetch, FetchFailed, FetchRequest
 from instar.provider.catalogue import vendor_wanting_key
 from instar.provider.failure import MAX_BODY, ProviderEndpoint, secrets_in
@@ -455,9 +455,7 @@ def _estimated(finish: Finish, body: bytes, characters: int) -> Finish:
         return finish
     text, files = _BASE64.subn(b"", body)
     inputs, outputs = len(text) // PER_TOKEN + files * FILE_TOKENS, -(-characters // PER_TOKEN)
-    cache = CacheTokens(read=0, write=0)
-    tokens = Tokens(total=inputs + outputs, input=inputs, output=outputs, reasoning=0, cache=cache)
-    return Finish(finish.reason, tokens)
+    return Finish(finish.reason, Tokens.of(inputs, outputs, total=inputs + outputs))
 
 
 def _record(

@@ -359,11 +359,7 @@ def _data_text(url: str) -> str:
 
 def _call(part: ToolPart) -> Plain:
     arguments = encode(part.state.input).decode()
-    return {
-        "id": part.call_id,
-        "type": "function",
-        "function": {"name": part.tool, "arguments": arguments},
-    }
+    return {"id": part.call_id, "type": "function", "function": {"name": part.tool, "arguments": arguments}}
 
 
 def _text(text: str) -> Plain:

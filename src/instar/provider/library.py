@@ -21,17 +21,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from instar.message import (
-    Assistant,
-    CacheTokens,
-    FilePart,
-    Part,
-    ReasoningPart,
-    TextPart,
-    Tokens,
-    ToolPart,
-    WithParts,
-)
+from instar.message import Assistant, FilePart, Part, ReasoningPart, TextPart, Tokens, ToolPart, WithParts
 from instar.provider.catalogue import INSTALL, LIBRARY_CLASSES
 from instar.provider.connection import Timeouts
 from instar.provider.convert import (
@@ -182,13 +172,8 @@ def _tokens(usage: Any) -> Tokens:
     details = usage.details or {}
     thought = int(details.get("reasoning_tokens") or details.get("thoughts_tokens") or 0)
     given, made = usage.input_tokens or 0, usage.output_tokens or 0
-    return Tokens(
-        total=(given + made) or None,
-        input=max(0, given - read - write),
-        output=max(0, made - thought),
-        reasoning=thought,
-        cache=CacheTokens(read=read, write=write),
-    )
+    total, rest = (given + made) or None, max(0, given - read - write)
+    return Tokens.of(rest, max(0, made - thought), reasoning=thought, read=read, write=write, total=total)
 
 
 def _settings(request: ModelRequest, timeouts: Timeouts) -> Plain:

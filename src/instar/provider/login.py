@@ -150,13 +150,14 @@ class Logins:
     def status(self, attempt_id: str) -> IntegrationAttemptStatus:
         """Return a login's status. Raises as `get`."""
         attempt = self.get(attempt_id)
+        stands = IntegrationAttemptStatus(status="pending", time=attempt.time_span)
         if attempt.done:
-            return IntegrationAttemptStatus(status="complete", time=attempt.time_span)
-        if attempt.failure is not None:
-            return IntegrationAttemptStatus(status="failed", message=attempt.failure, time=attempt.time_span)
-        return IntegrationAttemptStatus(
-            status="expired" if attempt.is_expired else "pending", time=attempt.time_span
-        )
+            stands.status = "complete"
+        elif attempt.failure is not None:
+            stands.status, stands.message = "failed", attempt.failure
+        elif attempt.is_expired:
+            stands.status = "expired"
+        return stands
 
     def cancel(self, attempt_id: str) -> None:
         """Forget a login; nothing happens when there is none of that id."""

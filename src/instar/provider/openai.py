@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from instar.message import CacheTokens, Tokens
+from instar.message import Tokens
 from instar.provider.connection import MAX_CALLS, HTTPAdapter, ResponseReader, count, joined
 from instar.provider.convert import ChatConverter, conversation, reasoning_field, sent, tool_list
 from instar.provider.failure import ProviderEndpoint
@@ -309,13 +309,10 @@ def tokens(usage: Plain) -> Tokens:
     thought = count(outputs, "reasoning_tokens")
     total = count(usage, "total_tokens")
     beside = thought > completion or (thought > 0 and total == prompt + completion + thought)
-    return Tokens(
-        total=total or (prompt + completion + (thought if beside else 0)) or None,
-        input=max(0, prompt - read - write),
-        output=completion if beside else completion - thought,
-        reasoning=thought,
-        cache=CacheTokens(read=read, write=write),
-    )
+    made = completion if beside else completion - thought
+    total = total or prompt + completion + (thought if beside else 0)
+    given = max(0, prompt - read - write)
+    return Tokens.of(given, made, reasoning=thought, read=read, write=write, total=total or None)
 
 
 def _object(value: Plain, key: str) -> Plain:

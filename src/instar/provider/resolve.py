@@ -55,12 +55,7 @@ _NO_MODEL: Final = (
 )
 _UNKNOWN: Final = CatalogueModel(name="")
 _SCRIPTED: Final = CatalogueModel(name="", cost=[0.0, 0.0, 0.0, 0.0], reasoning=True)
-_ADAPTERS: Final = {
-    SCRIPTED: "Scripted",
-    "library": "Library",
-    "anthropic": "Anthropic",
-    "openai": "OpenAI",
-}
+_ADAPTERS: Final = {SCRIPTED: "Scripted", "library": "Library", "anthropic": "Anthropic", "openai": "OpenAI"}
 """The class of each adapter, in the module of its name."""
 _OPTION_NAMES: Final = {"api_key": "apiKey", "base_url": "baseURL"}
 _PRICES: Final = ("input", "output", "cache_read", "cache_write")
@@ -186,7 +181,8 @@ class _Provider(NamedTuple):
         protocol = SCRIPTED if self.id == SCRIPTED else self.protocol(asked, entry)
         inputs = asked.modalities.get("input")
         attachment = entry.attachment if inputs is None else bool({"image", "pdf"} & set(inputs))
-        headers = self.block.options.get("headers")
+        given = self.block.options.get("headers")
+        headers = {str(one): str(text) for one, text in given.items()} if isinstance(given, dict) else {}
         return Model(
             provider_id=self.id,
             id=name,
@@ -194,15 +190,7 @@ class _Provider(NamedTuple):
             protocol=protocol,
             url=self.url(asked, protocol),
             api_key=key,
-            headers={
-                **(
-                    {str(one): str(text) for one, text in headers.items()}
-                    if isinstance(headers, dict)
-                    else {}
-                ),
-                **self.block.headers,
-                **asked.headers,
-            },
+            headers={**headers, **self.block.headers, **asked.headers},
             limit=_limit(asked.limit, entry),
             cost=_cost(asked.cost, entry),
             temperature=entry.temperature if asked.temperature is None else asked.temperature,

@@ -14,7 +14,7 @@ PURPOSES: Final = ("title", "compaction", "generate")
 """Model calls that are not a session's turn; each has a section of its own name."""
 _KINDS: Final = ("api", "auth", "overflow", "filter", "network")
 _REASONS: Final = ("stop", "tool-calls", "length", "content-filter", "unknown")
-_COUNTS: Final = ("input", "output", "reasoning", "cache_read", "cache_write")
+COUNTS: Final = ("input", "output", "reasoning", "cache_read", "cache_write")
 _HEADING: Final = re.compile(r"==\s*(\w+)\s*(.*?)\s*(?:=*)$")
 _HEREDOC: Final = re.compile(r"(?:^|\s)<<([A-Z_]+)$")
 _SPACES: Final = re.compile(r"^(\w+):[ \t]+")
@@ -284,8 +284,8 @@ def _usage(value: str, line: int) -> dict[str, int]:
     counts = {}
     for word in value.split():
         name, _, number = word.partition("=")
-        if name not in _COUNTS or not number.isdigit():
-            raise _Mistake(line, f"{word!r} is no count; write NAME=NUMBER with {', '.join(_COUNTS)}")
+        if name not in COUNTS or not number.isdigit():
+            raise _Mistake(line, f"{word!r} is no count; write NAME=NUMBER with {', '.join(COUNTS)}")
         counts[name] = int(number)
     return counts
 

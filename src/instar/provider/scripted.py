@@ -18,7 +18,6 @@ import msgspec
 
 from instar.message import (
     Assistant,
-    CacheTokens,
     CompactionPart,
     MessageAbortedError,
     Tokens,
@@ -42,6 +41,7 @@ from instar.provider.protocol import (
     ToolCallStart,
 )
 from instar.provider.script import (
+    COUNTS,
     CallTool,
     Delay,
     Expect,
@@ -413,11 +413,5 @@ def _is_compacted(messages: list[WithParts]) -> bool:
 def _counted(usage: Mapping[str, int] | None, characters: int) -> Tokens:
     """Return the counts that the script gives, else 100 in and a token for four characters out."""
     counts = usage if usage is not None else {"input": _INPUT_TOKENS, "output": max(1, characters // 4)}
-    cache = CacheTokens(read=counts.get("cache_read", 0), write=counts.get("cache_write", 0))
-    return Tokens(
-        total=sum(counts.values()),
-        input=counts.get("input", 0),
-        output=counts.get("output", 0),
-        reasoning=counts.get("reasoning", 0),
-        cache=cache,
-    )
+    given, made, thought, read, write = (counts.get(name, 0) for name in COUNTS)
+    return Tokens.of(given, made, reasoning=thought, read=read, write=write, total=sum(counts.values()))

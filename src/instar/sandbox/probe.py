@@ -154,20 +154,13 @@ def _advice(program: str | None, why: str, at_most: Name) -> tuple[str, str]:
         return "bubblewrap is not installed", "apt install bubblewrap, or pip install 'instar[sandbox]'"
     if Path("/.dockerenv").exists() or Path("/run/.containerenv").exists():
         todo = "start the container with --security-opt seccomp=unconfined, or with --privileged"
-    elif _reads("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
+    elif _text("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").strip() == "1":
         todo = "apt install bubblewrap apparmor-profiles, or: sysctl kernel.apparmor_restrict_unprivileged_userns=0"
-    elif _reads("/proc/sys/user/max_user_namespaces") == "0":
+    elif _text("/proc/sys/user/max_user_namespaces").strip() == "0":
         todo = "sysctl user.max_user_namespaces=10000"
     else:
         todo = f"see why {program} --bind / / true does not run"
     return f"bubblewrap does not run here ({why})", todo
-
-
-def _reads(path: str) -> str:
-    try:
-        return Path(path).read_text("ascii").strip()
-    except (OSError, ValueError):
-        return ""
 
 
 async def known_level(

@@ -107,7 +107,6 @@ class _Live:
             del self._tail[:-TAIL]
         if self._due is None:
             self._show()
-            self._due = asyncio.get_running_loop().call_later(INTERVAL, self._shown_again, self._size)
 
     def close(self) -> None:
         if self._due is not None:
@@ -128,12 +127,12 @@ class _Live:
 
     def _show(self) -> None:
         self._ctx.metadata(metadata={"output": self.shown()})
+        self._due = asyncio.get_running_loop().call_later(INTERVAL, self._show_more, self._size)
 
-    def _shown_again(self, size: int) -> None:
+    def _show_more(self, size: int) -> None:
         self._due = None
         if self._size > size:
             self._show()
-            self._due = asyncio.get_running_loop().call_later(INTERVAL, self._shown_again, self._size)
 
 
 def _remark(output: Output, milliseconds: int) -> str:

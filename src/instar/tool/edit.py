@@ -5,6 +5,7 @@ first and last line. Each way is tried only if those before it find nothing.
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher, get_close_matches
 from itertools import pairwise
@@ -70,7 +71,8 @@ def _fit(given: Sequence[str], there: Sequence[str]) -> Callable[[str], str] | N
     None when one indentation would have to become two, or two would become one.
     """
     pairs = [(_indent(one), _indent(other)) for one, other in zip(given, there, strict=True) if one.strip()]
-    old, new = _common([one for one, _ in pairs]), _common([other for _, other in pairs])
+    # Characters are meant, though its module is that of paths.
+    old, new = (os.path.commonprefix(indents) for indents in zip(*pairs, strict=True))  # noqa: RUF071
     if all(one[len(old) :] == other[len(new) :] for one, other in pairs):
         return lambda text: _each(text, lambda indent: _shifted(indent, old, new))
     known = dict(pairs)
@@ -107,14 +109,6 @@ def _anchored(
             if fitted is not None:
                 found.append(_Place(start, end, fitted, "anchors"))
     return found
-
-
-def _common(indents: Sequence[str]) -> str:
-    shortest = min(indents, key=len)
-    for length in range(len(shortest), 0, -1):
-        if all(indent.startswith(shortest[:length]) for indent in indents):
-            return shortest[:length]
-    return ""
 
 
 def _each(text: str, changed: Callable[[str], str]) -> str:

@@ -9,6 +9,7 @@ nothing is overwritten unseen. They live as long as the runtime: after a restart
 
 import asyncio
 import os
+import re
 import stat
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -235,13 +236,7 @@ def _moved(line: str, lead: int) -> str:
     """A hunk header counted from the part's start, counted from the file's."""
     if not line.startswith("@@ "):
         return line
-    _, old, new, *_ = line.split(" ")
-    return f"@@ {_shift(old, lead)} {_shift(new, lead)} @@"
-
-
-def _shift(span: str, lead: int) -> str:
-    sign, numbers = span[0], span[1:].split(",")
-    return sign + ",".join([str(int(numbers[0]) + lead), *numbers[1:]])
+    return re.sub(r"([-+])(\d+)", lambda place: f"{place[1]}{int(place[2]) + lead}", line)
 
 
 SAMPLE: Final = 8192

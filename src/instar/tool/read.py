@@ -198,17 +198,11 @@ def _rest(found: Window) -> str | None:
     return f"({why}Showing {found.first}-{next_one - 1}{of}. Use offset={next_one} to continue.)"
 
 
-def _numbered(found: Window) -> Iterator[str]:
-    yield "<content>"
-    yield from (f"{number}: {line}" for number, line in enumerate(found.lines, found.first))
-    yield ""
-    yield _rest(found) or f"(End of file - total {found.total} lines)"
-    yield "</content>"
+def _numbered(found: Window) -> list[str]:
+    lines = [f"{number}: {line}" for number, line in enumerate(found.lines, found.first)]
+    end = _rest(found) or f"(End of file - total {found.total} lines)"
+    return ["<content>", *lines, "", end, "</content>"]
 
 
-def _listed(found: Window) -> Iterator[str]:
-    yield "<entries>"
-    yield from found.lines
-    yield ""
-    yield _rest(found) or f"({found.total} entries)"
-    yield "</entries>"
+def _listed(found: Window) -> list[str]:
+    return ["<entries>", *found.lines, "", _rest(found) or f"({found.total} entries)", "</entries>"]

@@ -67,6 +67,15 @@ def listing_argv(root: Path) -> Argv:
     return [program, *RIPGREP_RULES, "--files", "--null", "--", str(root)]
 
 
+def matching_argv(flags: Sequence[str], kind: str, pattern: str, root: str) -> Argv:
+    """Return the command that prints the lines that match; `flags` are ripgrep's for it, `kind` is `walk`'s."""
+    program = ripgrep()
+    if program is None:
+        return [*PYTHON, kind, pattern, root]
+    size = f"--max-filesize={walk.MAX_FILE_BYTES}"
+    return [program, *RIPGREP_RULES, "--no-mmap", *flags, size, f"--regexp={pattern}", "--", root]
+
+
 def limited(argv: Sequence[str]) -> Argv:
     """Return a search command that may take `MEMORY` at most."""
     # ripgrep reads an ignore file whole: a repository's .gitignore may be a symlink to /dev/zero.
@@ -163,22 +172,11 @@ class _Newest:
 
 
 def _lines_argv(root: Path, pattern: str, include: str | None) -> Argv:
-    program = ripgrep()
-    if program is None:
-        return [*PYTHON, "grep", pattern, str(root), *([include] if include else [])]
-    flags = [
-        "--null",
-        "--color=never",
-        "--no-heading",
-        "--with-filename",
-        "--line-number",
-        "--crlf",
-        "--no-mmap",
-    ]
-    size = f"--max-filesize={walk.MAX_FILE_BYTES}"
     # As a type a glob chooses among the files that the ignore files leave; as --glob it would overrule them.
     names = [f"--type-add=included:{include}", "--type=included"] if include and "/" not in include else []
-    return [program, *RIPGREP_RULES, *flags, size, *names, f"--regexp={pattern}", "--", str(root)]
+    flags = ("--null", "--color=never", "--no-heading", "--with-filename", "--line-number", "--crlf", *names)
+    argv = matching_argv(flags, "grep", pattern, str(root))
+    return [*argv, include] if include and ripgrep() is None else argv
 
 
 async def _run(argv: Sequence[str], records: RecordSplitter, ctx: ToolContext) -> Output:

@@ -7,15 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import Any, Final
 
 from instar.api.session import ChangeBody, ChangedTime, ForkBody, PermissionBody, SummarizeBody
-from instar.client import (
-    ApiError,
-    AsyncClient,
-    Invalid,
-    PromptBody,
-    Request,
-    SessionBody,
-    Unreachable,
-)
+from instar.client import ApiError, AsyncClient, Invalid, PromptBody, Request, SessionBody, Unreachable
 from instar.event import Event
 from instar.event.bus import Bus
 from instar.message import Assistant, ModelRef, Origin, Session, WithParts

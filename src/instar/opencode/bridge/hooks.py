@@ -76,9 +76,7 @@ class Hooks:
         ]
         found = [point.name for point, made in wanted.items() if any(listens(one) for one in (point, *made))]
         found += [point.name for point in others if listens(point)]
-        return found + [
-            name for name in ("config",) if any(name in one.hooks for one in self._plugins.loaded)
-        ]
+        return [*found, *(["config"] if any("config" in one.hooks for one in self._plugins.loaded) else [])]
 
     async def hook(self, name: str, said: Plain, output: Plain) -> Plain:
         """Put a hook to the plugins and return what they changed. Raises `Refused` at a gate."""

@@ -107,10 +107,7 @@ def command() -> Sequence[str]:
     return [sys.executable, "-m", "instar", "bridge"]
 
 
-_WHY: Final = {
-    "changed": "was changed since it was written",
-    "foreign": "was not written by instar",
-}
+_WHY: Final = {"changed": "was changed since it was written", "foreign": "was not written by instar"}
 
 
 def _body(folders: Sequence[str]) -> str:

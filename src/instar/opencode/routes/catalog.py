@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from instar.api import v2 as api
-from instar.api.instance import Skill
 from instar.api.operation import operation
 from instar.api.provider import Limit, ProviderAuthMethod
 from instar.api.v2 import Located
@@ -51,7 +52,8 @@ class CatalogRoutes:
     async def skills(self, call: Call) -> Located[list[api.SkillV2Info]]:
         """List the skills."""
         runtime = await call.runtime()
-        return located(runtime, [_skill(skill) for skill in skills_of(runtime.instance)])
+        found = skills_of(runtime.instance)
+        return located(runtime, [api.SkillV2Info(**msgspec.structs.asdict(skill)) for skill in found])
 
     @operation("GET", "/api/model", "v2.model.list", errors=(503,))
     async def models(self, call: Call) -> Located[list[api.ModelV2Info]]:
@@ -125,12 +127,6 @@ def _reference(model: str | None, variant: str | None) -> api.CatalogModelRef | 
     except ValueError:  # a name without its provider has no form here
         return None
     return api.CatalogModelRef(id=found.model_id, provider_id=found.provider_id, variant=variant)
-
-
-def _skill(skill: Skill) -> api.SkillV2Info:
-    return api.SkillV2Info(
-        name=skill.name, description=skill.description, location=skill.location, content=skill.content
-    )
 
 
 def _provider(instance: Instance, name: str, listed: Sequence[protocol.Model]) -> api.ProviderV2Info:

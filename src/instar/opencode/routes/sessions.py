@@ -388,10 +388,5 @@ class _Mark(Wire):
 
 def _no_message(session_id: str, message_id: str) -> Formed:
     why = f"Message not found: {message_id}"
-    form = {
-        "_tag": "MessageNotFoundError",
-        "sessionID": session_id,
-        "messageID": message_id,
-        "message": why,
-    }
+    form = {"_tag": "MessageNotFoundError", "sessionID": session_id, "messageID": message_id, "message": why}
     return Formed(404, form)
