@@ -96,9 +96,7 @@ class ExperimentalSessionCalls(Calls[C]):
 class ExperimentalWorkspaceCalls(Calls[C]):
     """``experimental.workspace``."""
 
-    def __init__(self, connection: C) -> None:
-        super().__init__(connection)
-        self.adapter = ExperimentalWorkspaceAdapterCalls(connection)
+    adapter: ExperimentalWorkspaceAdapterCalls[C]
 
     @endpoint("POST", "/experimental/workspace")
     def create(self, body: WorkspaceBody) -> WorkspaceInfo:
@@ -128,12 +126,10 @@ class ExperimentalWorkspaceCalls(Calls[C]):
 class ExperimentalCalls(Calls[C]):
     """``experimental``."""
 
-    def __init__(self, connection: C) -> None:
-        super().__init__(connection)
-        self.capabilities = ExperimentalCapabilitiesCalls(connection)
-        self.console = ExperimentalConsoleCalls(connection)
-        self.control_plane = ExperimentalControlPlaneCalls(connection)
-        self.project_copy = ExperimentalProjectCopyCalls(connection)
-        self.resource = ExperimentalResourceCalls(connection)
-        self.session = ExperimentalSessionCalls(connection)
-        self.workspace = ExperimentalWorkspaceCalls(connection)
+    capabilities: ExperimentalCapabilitiesCalls[C]
+    console: ExperimentalConsoleCalls[C]
+    control_plane: ExperimentalControlPlaneCalls[C]
+    project_copy: ExperimentalProjectCopyCalls[C]
+    resource: ExperimentalResourceCalls[C]
+    session: ExperimentalSessionCalls[C]
+    workspace: ExperimentalWorkspaceCalls[C]

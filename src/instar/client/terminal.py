@@ -67,9 +67,7 @@ class PtyCalls(Calls[C]):
 class TuiCalls(Calls[C]):
     """``tui``."""
 
-    def __init__(self, connection: C) -> None:
-        super().__init__(connection)
-        self.control = TuiControlCalls(connection)
+    control: TuiControlCalls[C]
 
     @endpoint("POST", "/tui/append-prompt")
     def append_prompt(self, body: TuiPromptAppend) -> bool:
