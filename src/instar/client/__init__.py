@@ -12,11 +12,11 @@ from typing import Any
 from instar.api.session import Busy, CommandBody, Invalid, NotFound, PromptBody, SessionBody
 from instar.client.connection import AsyncConnection, Connection
 from instar.client.endpoint import C, Calls
-from instar.client.experimental import ExperimentalCalls
 from instar.client.instar import InstarCalls
 from instar.client.project import (
     AppCalls,
     CommandCalls,
+    ExperimentalCalls,
     FileCalls,
     FindCalls,
     FormatterCalls,
@@ -24,7 +24,9 @@ from instar.client.project import (
     LspCalls,
     PathCalls,
     ProjectCalls,
+    PtyCalls,
     ToolCalls,
+    TuiCalls,
     VcsCalls,
     WorktreeCalls,
 )
@@ -39,7 +41,6 @@ from instar.client.settings import (
     ProviderCalls,
     SyncCalls,
 )
-from instar.client.terminal import PtyCalls, TuiCalls
 from instar.client.v2 import V2Calls
 
 __all__ = [

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -18,9 +18,9 @@ from instar.definitions.skill import Skill, read_skills, skill_rules
 from instar.event import InstanceReloaded, make
 from instar.git.project import Project
 from instar.limits.budget import LimitsError
-from instar.mcp import ASK
+from instar.mcp import ASK, Servers
 from instar.message import Rule
-from instar.plugin import PluginInput
+from instar.plugin import PluginInput, Registry
 from instar.plugin.custom import SCRIPTS, load_tools, tool_files, tools_of
 from instar.plugin.door import LoadedPlugin, Plugins
 from instar.plugin.load import Mark, Spec, digest_of_files, load
@@ -30,14 +30,12 @@ from instar.runtime import introspection, plugin_order
 from instar.runtime import mcp as mcp_door
 from instar.runtime.configured import ConfiguredRooms, SettingsContext, asked
 from instar.runtime.plugin_context import Options
+from instar.session.instance import Instance
 from instar.settings.config import ConfigError
 from instar.settings.load import Settings, read_settings
 from instar.settings.paths import Paths
 from instar.settings.trust import Acceptance, CodeVerdict, Trust
 from instar.wire.document import DocumentError
-
-if TYPE_CHECKING:
-    from instar.runtime.runtime import Runtime
 
 _WORDS: Final = {
     "agent": "agents",
@@ -174,6 +172,26 @@ def changed_plugins(old: Sequence[LoadedPlugin], new: Sequence[LoadedPlugin]) ->
     return list(dict.fromkeys("tools" if one.name == "tools" else f"plugin:{one.name}" for one in changed))
 
 
+class ReloadedRuntime(Protocol):
+    """The parts of the runtime that a reload replaces."""
+
+    instance: Instance
+    registry: Registry
+    mcp: Servers | None
+    settings: Settings
+    notices: list[str]
+    untrusted: list[str]
+
+    async def reload(self, changed: Sequence[str] = ()) -> None:
+        """Reload what changed."""
+
+    def plugin_input(self, settings: Settings) -> Callable[[str], PluginInput]:
+        """Return what gives each plugin its input."""
+
+    def offer(self) -> None:
+        """Make the built-in tools again: some name agents and skills."""
+
+
 class _Refused(Exception):
     """Nothing could be reloaded; the text says why."""
 
@@ -193,7 +211,7 @@ class Reloader:
     """Reloads one runtime; `reading` and `tools` are what it was made of."""
 
     def __init__(
-        self, host: "Runtime", options: Options, trust: Trust, reading: InstanceFiles, tools: ToolFiles
+        self, host: ReloadedRuntime, options: Options, trust: Trust, reading: InstanceFiles, tools: ToolFiles
     ) -> None:
         self._host, self._options, self._trust = host, options, trust
         self._reading, self._tools = reading, tools

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from instar.definitions.instruction import NAMES
 from instar.definitions.markdown import AGENT_FOLDERS, COMMAND_FOLDERS
@@ -21,12 +21,10 @@ from instar.git.project import Project
 from instar.plugin.custom import FOLDERS as TOOL_FOLDERS
 from instar.project.watch import ChangeBatch, Changes, Unwatched, WatchThread
 from instar.runtime import plugin_order
+from instar.runtime.reload import ReloadedRuntime
 from instar.settings.builtin_plugins import FLAGSHIPS
 from instar.settings.load import SWITCH_FILE, folder_chain
 from instar.settings.paths import Paths
-
-if TYPE_CHECKING:
-    from instar.runtime.runtime import Runtime
 
 # Asked for each file that changes anywhere beside them.
 # ruff: noqa: PTH112, PTH117, PTH119, PTH120
@@ -224,7 +222,7 @@ class ReloadWatch:
         self,
         places: WatchedFiles,
         seen: Signature,
-        runtime: "Runtime",
+        runtime: ReloadedRuntime,
     ) -> None:
         self._places = places
         self._of = runtime
