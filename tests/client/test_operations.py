@@ -45,7 +45,7 @@ def methods(calls: object, above: str = "") -> Iterator[tuple[str, Endpoint[...,
         if isinstance(one, Endpoint):
             yield f"{above}{name}", one
     for name, family in vars(calls).items():
-        if isinstance(family, Calls):
+        if isinstance(family, Calls) and name != "connection":
             yield from methods(family, f"{above}{name}.")
 
 

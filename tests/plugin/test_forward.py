@@ -21,7 +21,7 @@ from instar.event import (
 )
 from instar.event.bus import Bus
 from instar.message import TextPart
-from instar.plugin.door import forward
+from instar.plugin.door import EventEar
 from instar.testing import TIMEOUT, Machine
 
 pytest_plugins = ["tests.turn"]
@@ -55,8 +55,8 @@ class Ear:
 @asynccontextmanager
 async def forwarding(*hooks: Hook, patience: float | None = None, **limits: Any) -> AsyncIterator[Bus]:
     bus = Bus()
-    listeners = [(f"plugin{number}", hook, patience) for number, hook in enumerate(hooks)]
-    task = asyncio.create_task(forward(bus, listeners, **limits))
+    ears = [EventEar(bus, f"plugin{number}", hook, patience, **limits) for number, hook in enumerate(hooks)]
+    task = asyncio.gather(*(ear.listen() for ear in ears))
     await asyncio.sleep(0)
     yield bus
     bus.close()
@@ -296,7 +296,7 @@ def test_a_hook_that_ignores_its_end_does_not_keep_the_program_from_ending() -> 
 
     async def program() -> None:
         bus = Bus()
-        task = asyncio.create_task(forward(bus, [("stubborn", stubborn, 60.0)]))
+        task = asyncio.create_task(EventEar(bus, "stubborn", stubborn, 60.0).listen())
         await asyncio.sleep(0)
         bus.publish(idle(1))
         await asyncio.sleep(0)

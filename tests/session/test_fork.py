@@ -7,7 +7,7 @@ from tests.history import repository, works
 
 from instar.message import Assistant, CompactionPart, PatchPart, text_of
 from instar.plugin import NotFound
-from instar.session.fork import forked_title
+from instar.session.revert import forked_title
 from instar.testing import Machine, RuntimeUnderTest, users
 from instar.wire import ids
 

@@ -15,7 +15,7 @@ from instar.api.session import AnswersBody, ChangeBody, PermissionBody
 from instar.approval.permissions import PermissionAnswer
 from instar.cli import person
 from instar.cli.door import Context, Failure
-from instar.cli.follow import Follower, view_of
+from instar.cli.follow import Follower, ticking, view_of
 from instar.cli.person import INTERRUPTED, Interrupts, RunRequest
 from instar.client import (
     ApiError,
@@ -116,14 +116,14 @@ async def _turn(client: AsyncClient, server: Attached, wanted: RunRequest, stop:
     async with _events(client) as events:
         listener = _Listener(client, wanted, session.id, follower)
         listening = asyncio.create_task(listener.listen(events))
-        ticking = asyncio.create_task(_tick(follower))
+        ticks = asyncio.create_task(ticking(follower))
         try:
             answer = await _answered(work(), listening, session.id)
             await listener.rest()
         finally:
-            ticking.cancel()
+            ticks.cancel()
             listening.cancel()
-            await asyncio.gather(listening, ticking, return_exceptions=True)
+            await asyncio.gather(listening, ticks, return_exceptions=True)
             await listener.close()
     view.close(session.id)
     return follower.exit_code(answer, interrupted=bool(stop.count))
@@ -232,12 +232,6 @@ class _Listener:
                 await self._client.question.reject(asked.id)
             else:
                 await self._client.question.reply(asked.id, AnswersBody(answers=[list(one) for one in found]))
-
-
-async def _tick(follower: Follower) -> None:
-    while True:
-        await asyncio.sleep(1)
-        follower.tick()
 
 
 async def _session(client: AsyncClient, wanted: RunRequest) -> Session:

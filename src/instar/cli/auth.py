@@ -14,13 +14,10 @@ import click
 
 from instar.cli.door import Context, Failure, door
 from instar.cli.text import note, one_line
-from instar.git.project import discover
-from instar.process import Processes
 from instar.provider.catalogue import shipped
 from instar.provider.keys import Keys
 from instar.provider.login import entry_of
 from instar.settings.config import ConfigError
-from instar.settings.load import read_settings
 from instar.wire import Plain
 from instar.wire.document import DocumentError
 from instar.wire.secret import Secret
@@ -115,16 +112,12 @@ def _overridden(context: Context, provider: str) -> str:
 
 async def _has_plugins(context: Context) -> bool:
     """Whether the working directory's settings name plugins; settings with a mistake name none."""
-    processes = Processes()
     folder = context.folder(None)
     try:
-        project = await discover(folder, processes)
-        read = read_settings(folder, project, context.paths, context.environment, {}, context.trust)
+        _, read = await context.settings(folder)
     except (DocumentError, ConfigError) as error:
         note(f"no plugin is asked how to log in: {error}")
         return False
-    finally:
-        await processes.close()
     return bool(read.plugins)
 
 

@@ -21,14 +21,13 @@ from instar.definitions.agent import Agents, UnknownAgent
 from instar.definitions.command import Commands
 from instar.definitions.markdown import DefinitionError, complete, load, untrusted_places
 from instar.definitions.skill import read_skills
-from instar.git.project import Project, discover
+from instar.git.project import Project
 from instar.limits.budget import (
     CallLimits,
     LimitsError,
 )
 from instar.mcp import config_fault
 from instar.plugin.locate import is_npm
-from instar.process import Processes
 from instar.provider.keys import Keys, KeysError
 from instar.provider.resolve import Models, UnknownModel
 from instar.settings import load as settings
@@ -69,18 +68,9 @@ class Checked(msgspec.Struct, frozen=True):
     notes: list[str] = []
 
 
-async def project_of(folder: Path) -> Project:
-    """Return the project that a folder belongs to."""
-    processes = Processes()
-    try:
-        return await discover(folder, processes)
-    finally:
-        await processes.close()
-
-
 async def check(context: Context, folder: Path) -> Checked:
     """Read every source of the folder's settings, and everything that they name."""
-    project = await project_of(folder)
+    project = await context.project(folder)
     try:
         read = read_settings(folder, project, context.paths, context.environment, {}, context.trust)
     except DocumentError as error:

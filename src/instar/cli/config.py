@@ -12,14 +12,14 @@ from typing import Any, Final
 import click
 import msgspec
 
-from instar.cli.check import SettingPath, check, project_of
+from instar.cli.check import SettingPath, check
 from instar.cli.door import Context, Failure, door, folder_option
 from instar.cli.text import counted, harmless, note, one_line, print_json
 from instar.definitions.markdown import complete
 from instar.settings.builtin_plugins import sections
 from instar.settings.config import SECTIONS, Config, dotted, kind_of
 from instar.settings.layer import has_reference
-from instar.settings.load import Settings, read_settings
+from instar.settings.load import Settings
 from instar.wire import Plain
 from instar.wire.document import DocumentError, parse_jsonc, read_jsonc
 from instar.wire.secret import MASK, Secret, masked, redact
@@ -60,8 +60,7 @@ def show(context: Context, key: str | None, as_json: bool, folder: str | None) -
     Secrets are masked; a value that came from {env:} or {file:} is shown as that reference.
     """
     where = context.folder(folder)
-    project = asyncio.run(project_of(where))
-    read = read_settings(where, project, context.paths, context.environment, {}, context.trust)
+    project, read = asyncio.run(context.settings(where))
     read, _ = complete(read, project, context.paths, context.trust)
     found = list(_values(read, context.environment))
     if key:

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from instar.client import AsyncClient
+    from instar.git.project import Project
     from instar.plugin import Means
     from instar.runtime import Options, Runtime
+    from instar.settings.load import Settings
     from instar.settings.paths import Paths
     from instar.settings.trust import Trust
 
@@ -84,19 +86,33 @@ class Context:
 
         return Trust(self.paths, self.environment)
 
+    async def project(self, folder: Path) -> "Project":
+        """Return the project that a folder belongs to."""
+        from instar.git.project import discover
+        from instar.process import Processes
+
+        processes = Processes()
+        try:
+            return await discover(folder, processes)
+        finally:
+            await processes.close()
+
+    async def settings(self, folder: Path) -> "tuple[Project, Settings]":
+        """Return a folder's project, and its settings. Raises `DocumentError` for those with a mistake."""
+        from instar.settings.load import read_settings
+
+        project = await self.project(folder)
+        return project, read_settings(folder, project, self.paths, self.environment, {}, self.trust)
+
     def plugin_options(self, name: str) -> dict[str, Any]:
         """Return the options that the working directory's configuration gives to the built-in plugin `name`.
 
         Empty when its ``plugin`` list has no such entry. Prints on stderr what was not read because the folder is
         not trusted. Raises `DocumentError` for a configuration with a mistake.
         """
-        from instar.git.project import discover
-        from instar.process import Processes
         from instar.settings.builtin_plugins import flagship_name
-        from instar.settings.load import read_settings
 
-        project = asyncio.run(discover(self.directory, Processes()))
-        read = read_settings(self.directory, project, self.paths, self.environment, {}, self.trust)
+        _, read = asyncio.run(self.settings(self.directory))
         tell_untrusted(read.dropped)
         named = [one.options for one in read.plugins if flagship_name(one.target) == name]
         return named[-1] if named else {}

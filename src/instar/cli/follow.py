@@ -1,5 +1,6 @@
 """From a session's events to what a view shows: which parts are an answer's, and when they are whole."""
 
+import asyncio
 import sys
 
 from instar.cli.output import JsonView, TurnView, retry_text
@@ -39,6 +40,13 @@ from instar.message import (
     WithParts,
 )
 from instar.turn.model_call import STOPPED
+
+
+async def ticking(follower: "Follower") -> None:
+    """Tell the follower each second that time goes by, until cancelled."""
+    while True:
+        await asyncio.sleep(1)
+        follower.tick()
 
 
 def view_of(format: str, session_id: str) -> TurnView:

@@ -32,7 +32,7 @@ async def command(
         found = [
             model
             for model in runtime.instance.models.list(everything=everything or bool(wanted))
-            if wanted in _name(model).lower()
+            if wanted in model.ref.lower()
         ]
     if as_json:
         print_json([_plain(model, config) for model in found])
@@ -46,10 +46,6 @@ async def command(
     return 0 if found else 1
 
 
-def _name(model: Model) -> str:
-    return f"{model.provider_id}/{model.id}"
-
-
 def _print(models: list[Model], config: Config) -> None:
     rows = [_TITLES, *(_row(model, config) for model in models)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_TITLES))]
@@ -61,7 +57,7 @@ def _row(model: Model, config: Config) -> tuple[str, ...]:
     window = f"{model.limit.context:,}" if model.limit.context else "?"
     names = _variables(model, config)
     key = "present" if model.api_key else f"set {' or '.join(names)}" if names else "-"
-    return _name(model), window, _dollars(model.cost.input), _dollars(model.cost.output), key
+    return model.ref, window, _dollars(model.cost.input), _dollars(model.cost.output), key
 
 
 def _variables(model: Model, config: Config) -> list[str]:
@@ -77,7 +73,7 @@ def _dollars(price: float | None) -> str:
 
 def _plain(model: Model, config: Config) -> Plain:
     return {
-        "id": _name(model),
+        "id": model.ref,
         "name": model.name,
         "limit": msgspec.to_builtins(model.limit),
         "cost": {"input": model.cost.input, "output": model.cost.output},

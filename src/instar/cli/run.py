@@ -18,7 +18,7 @@ import msgspec
 from instar.approval.permissions import always_once
 from instar.cli import person
 from instar.cli.door import Context, Failure, door, in_utf8, opened_runtime
-from instar.cli.follow import Follower, view_of
+from instar.cli.follow import Follower, ticking, view_of
 from instar.cli.output import TurnView
 from instar.cli.person import INTERRUPTED, Interrupts, RunRequest
 from instar.cli.text import note
@@ -157,7 +157,7 @@ async def _shown(
 
     turn = asyncio.ensure_future(work())
     showing = asyncio.create_task(show())
-    ticking = asyncio.create_task(_tick(follower))
+    ticks = asyncio.create_task(ticking(follower))
     try:
         await asyncio.wait([turn, showing], return_when=asyncio.FIRST_COMPLETED)
         if not turn.done():
@@ -166,16 +166,9 @@ async def _shown(
     finally:
         if not turn.done():
             turn.cancel()
-        ticking.cancel()
+        ticks.cancel()
         subscription.close()
         await showing
-
-
-async def _tick(follower: Follower) -> None:
-    """Tell the follower each second that time goes by, until cancelled."""
-    while True:
-        await asyncio.sleep(1)
-        follower.tick()
 
 
 async def _others_at_rest(runtime: Runtime, view: TurnView, interrupts: Interrupts) -> None:

@@ -7,16 +7,16 @@ named by the operations' ids, and tests compare each with the server's own decla
 May import `api` and the words. Begin with `endpoint.py`, then `session.py`.
 """
 
-from typing import Any, Generic
+from typing import Any
 
 from instar.api.session import Busy, CommandBody, Invalid, NotFound, PromptBody, SessionBody
 from instar.client.connection import AsyncConnection, Connection
-from instar.client.endpoint import C
-from instar.client.experimental import ExperimentalCalls
+from instar.client.endpoint import C, Calls
 from instar.client.instar import InstarCalls
 from instar.client.project import (
     AppCalls,
     CommandCalls,
+    ExperimentalCalls,
     FileCalls,
     FindCalls,
     FormatterCalls,
@@ -24,7 +24,9 @@ from instar.client.project import (
     LspCalls,
     PathCalls,
     ProjectCalls,
+    PtyCalls,
     ToolCalls,
+    TuiCalls,
     VcsCalls,
     WorktreeCalls,
 )
@@ -39,7 +41,6 @@ from instar.client.settings import (
     ProviderCalls,
     SyncCalls,
 )
-from instar.client.terminal import PtyCalls, TuiCalls
 from instar.client.v2 import V2Calls
 
 __all__ = [
@@ -57,38 +58,37 @@ __all__ = [
 ]
 
 
-class Operations(Generic[C]):
+class Operations(Calls[C]):
     """A server's operations, by their names."""
 
-    def __init__(self, connection: C) -> None:
-        self.app = AppCalls(connection)
-        self.auth = AuthCalls(connection)
-        self.command = CommandCalls(connection)
-        self.config = ConfigCalls(connection)
-        self.event = EventCalls(connection)
-        self.experimental = ExperimentalCalls(connection)
-        self.file = FileCalls(connection)
-        self.find = FindCalls(connection)
-        self.formatter = FormatterCalls(connection)
-        self.global_ = GlobalCalls(connection)
-        self.instance = InstanceCalls(connection)
-        self.instar = InstarCalls(connection)
-        self.lsp = LspCalls(connection)
-        self.mcp = McpCalls(connection)
-        self.part = PartCalls(connection)
-        self.path = PathCalls(connection)
-        self.permission = PermissionCalls(connection)
-        self.project = ProjectCalls(connection)
-        self.provider = ProviderCalls(connection)
-        self.pty = PtyCalls(connection)
-        self.question = QuestionCalls(connection)
-        self.session = SessionCalls(connection)
-        self.sync = SyncCalls(connection)
-        self.tool = ToolCalls(connection)
-        self.tui = TuiCalls(connection)
-        self.v2 = V2Calls(connection)
-        self.vcs = VcsCalls(connection)
-        self.worktree = WorktreeCalls(connection)
+    app: AppCalls[C]
+    auth: AuthCalls[C]
+    command: CommandCalls[C]
+    config: ConfigCalls[C]
+    event: EventCalls[C]
+    experimental: ExperimentalCalls[C]
+    file: FileCalls[C]
+    find: FindCalls[C]
+    formatter: FormatterCalls[C]
+    global_: GlobalCalls[C]
+    instance: InstanceCalls[C]
+    instar: InstarCalls[C]
+    lsp: LspCalls[C]
+    mcp: McpCalls[C]
+    part: PartCalls[C]
+    path: PathCalls[C]
+    permission: PermissionCalls[C]
+    project: ProjectCalls[C]
+    provider: ProviderCalls[C]
+    pty: PtyCalls[C]
+    question: QuestionCalls[C]
+    session: SessionCalls[C]
+    sync: SyncCalls[C]
+    tool: ToolCalls[C]
+    tui: TuiCalls[C]
+    v2: V2Calls[C]
+    vcs: VcsCalls[C]
+    worktree: WorktreeCalls[C]
 
 
 class AsyncClient(AsyncConnection, Operations[AsyncConnection]):

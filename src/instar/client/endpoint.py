@@ -13,7 +13,7 @@ annotations after it would mean the method.
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import cached_property
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, Signature, get_annotations, signature
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, overload
 
 import msgspec
@@ -35,10 +35,14 @@ _PART: Final = re.compile(r"\{(\w+)[^}]*\}")
 
 
 class Calls(Generic[C]):
-    """A family of operations, asked through one connection."""
+    """A family of operations, asked through one connection; the families in it are those that its class annotates."""
 
-    def __init__(self, connection: C) -> None:
+    def __init__(self, connection: C, name: str = "") -> None:
         self.connection = connection
+        self._name = name
+        for kind in type(self).__mro__:
+            for field, family in get_annotations(kind).items():
+                setattr(self, field, family.__origin__(connection, field))
 
 
 class Endpoint(Generic[P, Awaited, Waited]):

@@ -28,10 +28,6 @@ class InstarStopCalls(Calls[C]):
 class FlagshipCalls(Calls[C]):
     """``instar.evolve`` and others that flagships carry out: as they declare them, with their types."""
 
-    def __init__(self, connection: C, name: str) -> None:
-        super().__init__(connection)
-        self._name = name
-
     def __getattr__(self, name: str) -> Callable[..., Any]:
         wanted = f"instar.{self._name}.{name}"
         for bounds in flagship_operations().values():
@@ -44,13 +40,11 @@ class FlagshipCalls(Calls[C]):
 class InstarCalls(Calls[C]):
     """``instar``."""
 
-    def __init__(self, connection: C) -> None:
-        super().__init__(connection)
-        self.stop = InstarStopCalls(connection)
-        self.evolve = FlagshipCalls(connection, "evolve")
-        self.heartbeat = FlagshipCalls(connection, "heartbeat")
-        self.hooks = FlagshipCalls(connection, "hooks")
-        self.self = FlagshipCalls(connection, "self")
+    stop: InstarStopCalls[C]
+    evolve: FlagshipCalls[C]
+    heartbeat: FlagshipCalls[C]
+    hooks: FlagshipCalls[C]
+    self: FlagshipCalls[C]
 
     @stream("/instar/event")
     def event(self, *, last_event_id: str | None = None, directory: str | None = None) -> Event:

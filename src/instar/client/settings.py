@@ -123,9 +123,7 @@ class EventCalls(Calls[C]):
 class GlobalCalls(Calls[C]):
     """``global_``."""
 
-    def __init__(self, connection: C) -> None:
-        super().__init__(connection)
-        self.config = GlobalConfigCalls(connection)
+    config: GlobalConfigCalls[C]
 
     @endpoint("GET", "/global/health")
     def health(self) -> dict[str, Any]:
@@ -151,9 +149,7 @@ class GlobalCalls(Calls[C]):
 class McpCalls(Calls[C]):
     """``mcp``."""
 
-    def __init__(self, connection: C) -> None:
-        super().__init__(connection)
-        self.auth = McpAuthCalls(connection)
+    auth: McpAuthCalls[C]
 
     @endpoint("GET", "/mcp")
     def status(self) -> dict[str, MCPStatus]:
@@ -175,9 +171,7 @@ class McpCalls(Calls[C]):
 class ProviderCalls(Calls[C]):
     """``provider``."""
 
-    def __init__(self, connection: C) -> None:
-        super().__init__(connection)
-        self.oauth = ProviderOauthCalls(connection)
+    oauth: ProviderOauthCalls[C]
 
     @endpoint("GET", "/provider/auth")
     def auth(self) -> dict[str, list[ProviderAuthMethod]]:
@@ -191,9 +185,7 @@ class ProviderCalls(Calls[C]):
 class SyncCalls(Calls[C]):
     """``sync``."""
 
-    def __init__(self, connection: C) -> None:
-        super().__init__(connection)
-        self.history = SyncHistoryCalls(connection)
+    history: SyncHistoryCalls[C]
 
     @endpoint("POST", "/sync/start")
     def start(self) -> bool:

@@ -101,11 +101,9 @@ class V2SessionRevertCalls(Calls[C]):
 class V2SessionCalls(Calls[C]):
     """``v2.session``."""
 
-    def __init__(self, connection: C) -> None:
-        super().__init__(connection)
-        self.permission = V2SessionPermissionCalls(connection)
-        self.question = V2SessionQuestionCalls(connection)
-        self.revert = V2SessionRevertCalls(connection)
+    permission: V2SessionPermissionCalls[C]
+    question: V2SessionQuestionCalls[C]
+    revert: V2SessionRevertCalls[C]
 
     @endpoint("POST", "/api/session")
     def create(self, body: CreateBody | None = None) -> Data[SessionV2Info]:
@@ -307,10 +305,8 @@ class V2HealthCalls(Calls[C]):
 class V2IntegrationCalls(Calls[C]):
     """``v2.integration``."""
 
-    def __init__(self, connection: C) -> None:
-        super().__init__(connection)
-        self.attempt = V2IntegrationAttemptCalls(connection)
-        self.connect = V2IntegrationConnectCalls(connection)
+    attempt: V2IntegrationAttemptCalls[C]
+    connect: V2IntegrationConnectCalls[C]
 
     @endpoint("GET", "/api/integration/{integrationID}")
     def get(self, integration_id: str) -> Located[IntegrationInfo]:
@@ -340,10 +336,8 @@ class V2ModelCalls(Calls[C]):
 class V2PermissionCalls(Calls[C]):
     """``v2.permission``."""
 
-    def __init__(self, connection: C) -> None:
-        super().__init__(connection)
-        self.request = V2PermissionRequestCalls(connection)
-        self.saved = V2PermissionSavedCalls(connection)
+    request: V2PermissionRequestCalls[C]
+    saved: V2PermissionSavedCalls[C]
 
 
 class V2ProjectCopyCalls(Calls[C]):
@@ -405,9 +399,7 @@ class V2PtyCalls(Calls[C]):
 class V2QuestionCalls(Calls[C]):
     """``v2.question``."""
 
-    def __init__(self, connection: C) -> None:
-        super().__init__(connection)
-        self.request = V2QuestionRequestCalls(connection)
+    request: V2QuestionRequestCalls[C]
 
 
 class V2ReferenceCalls(Calls[C]):
@@ -429,22 +421,20 @@ class V2SkillCalls(Calls[C]):
 class V2Calls(Calls[C]):
     """``v2``."""
 
-    def __init__(self, connection: C) -> None:
-        super().__init__(connection)
-        self.agent = V2AgentCalls(connection)
-        self.command = V2CommandCalls(connection)
-        self.credential = V2CredentialCalls(connection)
-        self.event = V2EventCalls(connection)
-        self.fs = V2FsCalls(connection)
-        self.health = V2HealthCalls(connection)
-        self.integration = V2IntegrationCalls(connection)
-        self.location = V2LocationCalls(connection)
-        self.model = V2ModelCalls(connection)
-        self.permission = V2PermissionCalls(connection)
-        self.project_copy = V2ProjectCopyCalls(connection)
-        self.provider = V2ProviderCalls(connection)
-        self.pty = V2PtyCalls(connection)
-        self.question = V2QuestionCalls(connection)
-        self.reference = V2ReferenceCalls(connection)
-        self.session = V2SessionCalls(connection)
-        self.skill = V2SkillCalls(connection)
+    agent: V2AgentCalls[C]
+    command: V2CommandCalls[C]
+    credential: V2CredentialCalls[C]
+    event: V2EventCalls[C]
+    fs: V2FsCalls[C]
+    health: V2HealthCalls[C]
+    integration: V2IntegrationCalls[C]
+    location: V2LocationCalls[C]
+    model: V2ModelCalls[C]
+    permission: V2PermissionCalls[C]
+    project_copy: V2ProjectCopyCalls[C]
+    provider: V2ProviderCalls[C]
+    pty: V2PtyCalls[C]
+    question: V2QuestionCalls[C]
+    reference: V2ReferenceCalls[C]
+    session: V2SessionCalls[C]
+    skill: V2SkillCalls[C]

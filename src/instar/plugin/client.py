@@ -40,16 +40,13 @@ class WorkspaceAdapter(Protocol):
     @property
     def name(self) -> str:
         """What people call the type."""
-        ...
 
     @property
     def description(self) -> str:
         """What such a workspace is, in one sentence."""
-        ...
 
     async def configure(self, info: WorkspaceInfo) -> WorkspaceInfo:
         """Return `info` with its directory, branch and extra fields. Makes nothing yet."""
-        ...
 
     async def create(
         self, info: WorkspaceInfo, env: Mapping[str, str], from_: WorkspaceInfo | None = None
@@ -58,15 +55,12 @@ class WorkspaceAdapter(Protocol):
 
         After a failure, or a crash, `remove` is called for what was made so far.
         """
-        ...
 
     async def remove(self, info: WorkspaceInfo) -> None:
         """Remove the workspace, also an incomplete one."""
-        ...
 
     async def target(self, info: WorkspaceInfo) -> Target:
         """Return where the workspace is."""
-        ...
 
 
 @runtime_checkable
@@ -75,7 +69,6 @@ class Careful(Protocol):
 
     async def unsaved(self, info: WorkspaceInfo) -> str | None:
         """Return what exists only there (``2 commits that no other branch has``), or None."""
-        ...
 
 
 class WorkspaceClient(Protocol):
@@ -94,30 +87,24 @@ class WorkspaceClient(Protocol):
 
         Nothing is left of one that could not be made. Raises `Invalid`, and `NotFound` when `from_id` is nobody's.
         """
-        ...
 
     async def list(self) -> Sequence[WorkspaceInfo]:
         """Return the project's workspaces, oldest first."""
-        ...
 
     async def get(self, named: str) -> WorkspaceInfo:
         """Return the workspace with this id or name. Raises `NotFound`."""
-        ...
 
     async def remove(self, named: str, *, force: bool = False) -> WorkspaceInfo:
         """Remove a workspace and return what it was.
 
         Raises `NotFound`; `Invalid` when a session runs in it, and without `force` when work would be lost.
         """
-        ...
 
     async def target(self, named: str) -> Target:
         """Return where a workspace is. Raises `NotFound` and `Invalid`."""
-        ...
 
     async def types(self) -> Mapping[str, str]:
         """Return the types that there are, each with its description."""
-        ...
 
 
 Ended = Literal["decided", "answered", "limit", "failed"]
@@ -246,34 +233,27 @@ class SessionClient(Protocol):
 
     async def create(self, body: SessionBody | None = None, session_id: str | None = None) -> Session:
         """Make a session in the client's directory, under an id of its own or one that is given and free."""
-        ...
 
     async def get(self, session_id: str) -> Session:
         """Return a session. Raises `NotFound`."""
-        ...
 
     async def list(self) -> list[Session]:
         """Return the project's sessions, last updated first."""
-        ...
 
     async def children(self, session_id: str) -> Sequence[Session]:
         """Return the sessions whose parent this is, last updated first. Raises `NotFound`."""
-        ...
 
     async def todos(self, session_id: str) -> Sequence[Todo]:
         """Return the session's list of things to do. Raises `NotFound`."""
-        ...
 
     async def put_todos(self, session_id: str, todos: Sequence[Todo]) -> None:
         """Replace the session's list of things to do and publish ``todo.updated``. Raises `NotFound`."""
-        ...
 
     async def task(self, task: Task, started: Callable[[Session], None]) -> Done:
         """Let a sub-agent do a task in a session of its own and return its answer; `started` gets that session.
 
         Cancelling ends the sub-agent's turn. Raises `NotFound` and `Invalid`.
         """
-        ...
 
     async def update(
         self,
@@ -290,7 +270,6 @@ class SessionClient(Protocol):
 
         `permission` are rules that are added to the session's own: the last that matches decides. Raises `NotFound`.
         """
-        ...
 
     async def revert(
         self,
@@ -305,46 +284,36 @@ class SessionClient(Protocol):
         Without `files` those stay as they are. The messages stay until the next prompt. Raises `NotFound`, and
         `Invalid` while a turn runs.
         """
-        ...
 
     async def unrevert(self, session_id: str) -> Reverted:
         """Undo `revert`, the files with it. Raises as `revert`."""
-        ...
 
     async def settle(self, session_id: str) -> None:
         """Delete the messages after the point of `revert`, as the next prompt would. Raises as `revert`."""
-        ...
 
     async def fork(self, session_id: str, message_id: str | None = None) -> Session:
         """Fork a session: copy its messages up to `message_id`, exclusive.
 
         Raises `NotFound`.
         """
-        ...
 
     async def diff(self, session_id: str, message_id: str | None = None) -> Sequence[FileDiff]:
         """Return the file differences of a session, or of one prompt's turn. Raises `NotFound`."""
-        ...
 
     async def message(self, session_id: str, message_id: str) -> WithParts:
         """Return one message. Raises `NotFound`."""
-        ...
 
     async def remove(self, session_id: str, message_id: str, part_id: str | None = None) -> None:
         """Delete a message, or one part of it; files stay as they are. Raises as `revert`."""
-        ...
 
     async def put_part(self, session_id: str, part: KnownPart) -> KnownPart:
         """Change a part of a message; its type stays. Raises as `revert`."""
-        ...
 
     async def delete(self, session_id: str) -> None:
         """Delete a session with all that belongs to it. Raises `NotFound`."""
-        ...
 
     async def messages(self, session_id: str, limit: int | None = None) -> Messages:
         """Return the session's messages, oldest first. Raises `NotFound`."""
-        ...
 
     async def prompt(self, session_id: str, body: PromptBody, origin: Origin | None = None) -> WithParts:
         """Save the prompt, run the turn, and return its last answer (the user message with `no_reply`).
@@ -355,11 +324,9 @@ class SessionClient(Protocol):
         Raises `NotFound`, `Invalid`, or the refusal of a `chat.message` hook as `Invalid`. Not from inside
         a hook: there, queue with `follow_up`.
         """
-        ...
 
     async def prompt_async(self, session_id: str, body: PromptBody, origin: Origin | None = None) -> None:
         """Save the prompt and start the turn, without waiting for it. Raises as `prompt`."""
-        ...
 
     async def command(self, session_id: str, body: CommandBody) -> WithParts:
         """Make a prompt of a command, run the turn, and return its last answer.
@@ -367,7 +334,6 @@ class SessionClient(Protocol):
         Publishes ``command.executed``. Raises as `prompt`, and the refusal of a `command.execute.before` hook as
         `Invalid`.
         """
-        ...
 
     async def shell(self, session_id: str, body: ShellBody) -> WithParts:
         """Run a person's own shell command and return the message that holds what it printed.
@@ -375,11 +341,9 @@ class SessionClient(Protocol):
         Nobody is asked for a permission and no model is called; the next prompt's reads it. Raises `NotFound`, `Busy`
         while a turn runs, and `Invalid`.
         """
-        ...
 
     async def wait(self, session_id: str) -> None:
         """Return when no turn runs in a session. Raises `NotFound`."""
-        ...
 
     async def follow_up(
         self, session_id: str, body: PromptBody, source: str, origin: Origin | None = None
@@ -388,19 +352,15 @@ class SessionClient(Protocol):
 
         Without `origin` it has that of the turn that runs, or that ran last.
         """
-        ...
 
     async def origin(self, session_id: str) -> Origin:
         """Return the origin of the message that the session answers now, or answered last. Raises `NotFound`."""
-        ...
 
     async def abort(self, session_id: str) -> bool:
         """End the session's turn; True when one ran."""
-        ...
 
     async def status(self) -> dict[str, SessionStatus]:
         """Return what each session that is not idle does."""
-        ...
 
     async def summarize(
         self, session_id: str, model: ModelRef | None = None, origin: Origin | None = None
@@ -409,7 +369,6 @@ class SessionClient(Protocol):
 
         Raises `NotFound`, and `Invalid` when there is nothing to summarise or a turn runs.
         """
-        ...
 
 
 class PermissionClient(Protocol):
@@ -417,7 +376,6 @@ class PermissionClient(Protocol):
 
     async def list(self) -> Sequence[PermissionAsked]:
         """Return what waits for an answer, oldest first."""
-        ...
 
     async def reply(self, request_id: str, reply: str, message: str | None = None) -> None:
         """Answer ``once``, ``always`` or ``reject``; returns when the answer is durable.
@@ -425,15 +383,12 @@ class PermissionClient(Protocol):
         ``always`` answers the session's other calls that it covers. ``reject`` ends the turn, unless a `message`
         tells the model what to do instead. Raises `NotFound` and `Invalid`.
         """
-        ...
 
     async def approvals(self) -> Sequence[Rule]:
         """Return the ``always`` answers that hold in the client's worktree, oldest first."""
-        ...
 
     async def forget(self, permission: str, pattern: str) -> bool:
         """Remove an ``always`` answer; false when there is none."""
-        ...
 
 
 class QuestionClient(Protocol):
@@ -446,19 +401,15 @@ class QuestionClient(Protocol):
 
         Raises `Invalid` when nobody is there to ask.
         """
-        ...
 
     async def list(self) -> Sequence[QuestionAsked]:
         """Return what waits for an answer, oldest first."""
-        ...
 
     async def reply(self, request_id: str, answers: Sequence[Sequence[str]]) -> None:
         """Answer: for each question the labels chosen. Raises `NotFound` and `Invalid`."""
-        ...
 
     async def reject(self, request_id: str) -> None:
         """Dismiss the questions. Raises `NotFound`."""
-        ...
 
 
 class Client(Protocol):
@@ -467,22 +418,18 @@ class Client(Protocol):
     @property
     def session(self) -> SessionClient:
         """Sessions and their messages."""
-        ...
 
     @property
     def permission(self) -> PermissionClient:
         """Tool calls that wait for a person's permission."""
-        ...
 
     @property
     def question(self) -> QuestionClient:
         """Questions of the model to a person."""
-        ...
 
     @property
     def workspace(self) -> WorkspaceClient:
         """Workspaces: folders or machines that sessions work in."""
-        ...
 
     async def generate(
         self,
@@ -499,7 +446,6 @@ class Client(Protocol):
         It is booked as `cause`, for the session `session_id` if it is made for one. `origin` as in `prompt`; for
         a session without it, that of its turn.
         """
-        ...
 
     async def aside(self, aside: Aside) -> Apart:
         """Run an ephemeral session and return its result (capability ``aside``).
@@ -508,24 +454,18 @@ class Client(Protocol):
         within a second, with all that it started. Raises `NotFound`, and `Invalid` for a model or a tool that is not
         available.
         """
-        ...
 
     def events(self) -> AsyncIterator[Event]:
         """Iterate over events as they are published, from now on."""
-        ...
 
     async def publish(self, event: Event) -> None:
         """Publish an event of a declared type."""
-        ...
 
     async def config(self) -> Plain:
         """Return the merged configuration, secrets masked."""
-        ...
 
     async def agents(self) -> list[str]:
         """Return the names of the agents, built-in ones first."""
-        ...
 
     async def tools(self) -> list[str]:
         """Return the names of the tools that are registered."""
-        ...

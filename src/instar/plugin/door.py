@@ -13,14 +13,13 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from instar.event import Event, PluginError, make
-from instar.event.bus import Bus, Subscription
-from instar.event.renamed import for_plugins
+from instar.event import Event, PluginError, for_plugins, make
+from instar.event.bus import Bus
 from instar.plugin.interface import Hooks
 from instar.plugin.outcome import detached, fill, json_copy, taken
 from instar.plugin.points import NOT_POINTS, HookPoint, HookPoints, Refused
@@ -128,35 +127,31 @@ _MOST_NAMED: Final = 100
 Handler = Callable[[Event], Awaitable[None]]
 
 
-async def forward(
-    bus: Bus,
-    listeners: Sequence[tuple[str, Handler, float | None]],
-    *,
-    most_waiting: int = MOST_WAITING,
-) -> None:
-    """Give every event from now on to each of `listeners` until the bus closes.
+class EventEar:
+    """Gives one plugin's hook every event from now on until the bus closes, and keeps its failures that were published.
 
-    A listener is a plugin, its hook, and the seconds that one call may take (None: as many as it wants).
+    One call may take `patience` seconds (None: as many as it wants).
     """
-    ears = [_Ear(bus, name, handler, patience, most_waiting) for name, handler, patience in listeners]
-    await asyncio.gather(*(ear.listen() for ear in ears))
 
-
-class _Ear:
-    """One plugin's queue of events, and its failures that were published."""
-
-    def __init__(self, bus: Bus, plugin: str, handler: Handler, patience: float | None, most: int) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        plugin: str,
+        handler: Handler,
+        patience: float | None,
+        most_waiting: int = MOST_WAITING,
+    ) -> None:
         self._bus = bus
         self._plugin = plugin
         self._handler = handler
         self._patience = patience
+        self._most = most_waiting
         self._named: set[tuple[str, str]] = set()
-        self._subscription: Subscription = bus.subscribe(most)
 
     async def listen(self) -> None:
         """Hand over events until the subscription ends."""
         missed = 0
-        with self._subscription as events:
+        with self._bus.subscribe(self._most) as events:
             async for event in events:
                 for heard in for_plugins(event, time.time_ns() // 1_000_000):
                     # What one plugin does to an event, no other plugin and no client sees.
@@ -334,8 +329,8 @@ class Plugins:
             self._hearing.pop(gone)[1].cancel()
         for key, one in hears.items():
             if key not in self._hearing:
-                listening = forward(self._bus, [(one.name, one.hooks["event"], one.patience)])
-                self._hearing[key] = one, asyncio.create_task(listening, name=f"events for {one.name}")
+                ear = EventEar(self._bus, one.name, one.hooks["event"], one.patience)
+                self._hearing[key] = one, asyncio.create_task(ear.listen(), name=f"events for {one.name}")
 
     async def drain_events(self, grace: float) -> None:
         """Wait up to `grace` seconds until every plugin got the events from before the bus was closed."""

@@ -68,15 +68,12 @@ class KV(Protocol):
 
     async def get(self, key: str) -> Any:
         """Return the value for `key`, or None."""
-        ...
 
     async def set(self, key: str, value: Any) -> None:
         """Set the value for `key`; None deletes it."""
-        ...
 
     async def list(self, prefix: str = "") -> dict[str, Any]:
         """Return the keys that start with `prefix`, with their values."""
-        ...
 
 
 class Host(msgspec.Struct, frozen=True):

@@ -114,13 +114,13 @@ async def load(
         if mark is not None:
             steps = [one for one in steps if one.mark.identity != identity]
             steps.append(_Step(spec, place, mark, old))
-    hosts = _Hosts(plugins, make_input, patience)
+    loading = _Loading(plugins, make_input, patience)
     try:
-        hosts.begin([step.place for step in steps if not step.is_loaded])
+        loading.begin([step.place for step in steps if not step.is_loaded])
         for step in steps:
-            failures += await _take_in(step, plugins, hosts, make_input, patience)
+            failures += await loading.take_in(step)
     finally:
-        await hosts.close_unused(plugins.loaded)
+        await loading.close_unused()
     plugins.warn()
     return failures
 
@@ -130,60 +130,17 @@ class PluginHost(Protocol):
 
     def begin(self, places: Iterable[PluginLocation]) -> None:
         """Start what `places` need, without waiting for it."""
-        ...
 
     async def load(
         self, place: PluginLocation, options: Plain, make_input: Callable[[str], PluginInput], patience: float
     ) -> list[tuple[str, Hooks]]:
         """Return the name and hooks of each plugin that a module offers. Raises `LoadError`."""
-        ...
 
     def release(self, hooks: Hooks) -> bool:
         """Forget a plugin that was loaded here; return True if none is left."""
-        ...
 
     async def close(self) -> None:
         """End it, and all that is under way. May be called twice."""
-        ...
-
-
-class _Hosts:
-    """The hosts of one load, by their modules."""
-
-    def __init__(self, plugins: Plugins, make_input: Callable[[str], PluginInput], patience: float) -> None:
-        self._plugins, self._make_input, self._patience = plugins, make_input, patience
-        self._open: dict[str, PluginHost] = {}
-
-    def begin(self, places: Iterable[PluginLocation]) -> None:
-        """Start the hosts that `places` need while the plugins before them load."""
-        foreign = [place for place in places if place.host]
-        for first in {place.host: place for place in reversed(foreign)}.values():
-            self._host(first).begin([place for place in foreign if place.host == first.host])
-
-    async def load(self, place: PluginLocation, options: Plain, mark: Any) -> None:
-        """Load a plugin. Raises `LoadError`."""
-        host = self._host(place)
-        ready = await host.load(place, options, self._make_input, self._patience)
-        problems = [problem for _, hooks in ready if (problem := unsound(hooks)) is not None]
-        if problems:
-            for _, hooks in ready:
-                host.release(hooks)
-            raise LoadError(problems[0])
-        for name, hooks in ready:
-            self._plugins.add(name, hooks, mark, host)
-
-    async def close_unused(self, loaded: Iterable[LoadedPlugin]) -> None:
-        """Close the hosts that run none of `loaded`."""
-        used = {id(one.host) for one in loaded}
-        for host in self._open.values():
-            if id(host) not in used:
-                await host.close()
-
-    def _host(self, place: PluginLocation) -> PluginHost:
-        if place.host not in self._open:
-            opened = importlib.import_module(place.host).open_host(self._make_input(place.name))
-            self._open[place.host] = opened
-        return self._open[place.host]
 
 
 class _Step(msgspec.Struct, frozen=True):
@@ -200,27 +157,72 @@ class _Step(msgspec.Struct, frozen=True):
         return bool(self.old) and self.old[0].mark == self.mark
 
 
-async def _take_in(
-    step: _Step,
-    plugins: Plugins,
-    hosts: _Hosts,
-    make_input: Callable[[str], PluginInput],
-    patience: float,
-) -> list[str]:
-    """Load one plugin, or keep it as it is loaded; return a sentence where that failed."""
-    if step.is_loaded:
-        plugins.replace([*plugins.loaded, *step.old])
-        return []
-    try:
-        if step.place.host:
-            check(step.place)
-            await hosts.load(step.place, step.spec.options, step.mark)
-        else:
-            await _load_one(step.place, step.mark, plugins, make_input, patience)
-    except Exception as error:
-        plugins.replace([*plugins.loaded, *step.old])
-        return [_said(step.spec, error, stays=bool(step.old))]
-    return []
+class _Loading:
+    """One load: it takes plugins in, and opens the hosts that they need, by their modules."""
+
+    def __init__(self, plugins: Plugins, make_input: Callable[[str], PluginInput], patience: float) -> None:
+        self._plugins, self._make_input, self._patience = plugins, make_input, patience
+        self._hosts: dict[str, PluginHost] = {}
+
+    def begin(self, places: Iterable[PluginLocation]) -> None:
+        """Start the hosts that `places` need while the plugins before them load."""
+        foreign = [place for place in places if place.host]
+        for first in {place.host: place for place in reversed(foreign)}.values():
+            self._host(first).begin([place for place in foreign if place.host == first.host])
+
+    async def take_in(self, step: _Step) -> list[str]:
+        """Load one plugin, or keep it as it is loaded; return a sentence where that failed."""
+        failed = []
+        if not step.is_loaded:
+            try:
+                await (self._load_in_host if step.place.host else self._load)(step.place, step.mark)
+                return []
+            except Exception as error:
+                failed = [_said(step.spec, error, stays=bool(step.old))]
+        self._plugins.replace([*self._plugins.loaded, *step.old])
+        return failed
+
+    async def close_unused(self) -> None:
+        """Close the hosts that run none of the plugins."""
+        used = {id(one.host) for one in self._plugins.loaded}
+        for host in self._hosts.values():
+            if id(host) not in used:
+                await host.close()
+
+    def _host(self, place: PluginLocation) -> PluginHost:
+        if place.host not in self._hosts:
+            opened = importlib.import_module(place.host).open_host(self._make_input(place.name))
+            self._hosts[place.host] = opened
+        return self._hosts[place.host]
+
+    async def _load_in_host(self, place: PluginLocation, mark: Mark) -> None:
+        check(place)
+        host = self._host(place)
+        ready = await host.load(place, mark.options, self._make_input, self._patience)
+        problems = [problem for _, hooks in ready if (problem := unsound(hooks)) is not None]
+        if problems:
+            for _, hooks in ready:
+                host.release(hooks)
+            raise LoadError(problems[0])
+        for name, hooks in ready:
+            self._plugins.add(name, hooks, mark, host)
+
+    async def _load(self, place: PluginLocation, mark: Mark) -> None:
+        name, functions = _functions(_offered(place), place.name)
+        ready: list[Hooks] = []
+        for function in functions:
+            given = self._make_input(name)
+            try:
+                hooks = await in_time(function(given, mark.options), self._patience)
+                problem = None if hooks is None else unsound(hooks)
+                if problem is not None:
+                    raise LoadError(problem)
+            except BaseException:
+                await given.shell.close()
+                raise
+            ready.append(hooks or {})
+        for hooks in ready:
+            self._plugins.add(name, hooks, mark)
 
 
 def digest(place: PluginLocation) -> str:
@@ -264,30 +266,6 @@ def _said(spec: Spec, error: Exception, *, stays: bool = False) -> str:
     log.error("failed to load %s=%s reason=%s", what, spec.target, reason, exc_info=error)
     skipped = "is not loaded again, and stays as it was" if stays else "is skipped"
     return f"{what} {spec.target} {skipped}: {reason}"
-
-
-async def _load_one(
-    place: PluginLocation,
-    mark: Mark,
-    plugins: Plugins,
-    make_input: Callable[[str], PluginInput],
-    patience: float,
-) -> None:
-    name, functions = _functions(_offered(place), place.name)
-    ready: list[Hooks] = []
-    for function in functions:
-        given = make_input(name)
-        try:
-            hooks = await in_time(function(given, mark.options), patience)
-            problem = None if hooks is None else unsound(hooks)
-            if problem is not None:
-                raise LoadError(problem)
-        except BaseException:
-            await given.shell.close()
-            raise
-        ready.append(hooks or {})
-    for hooks in ready:
-        plugins.add(name, hooks, mark)
 
 
 def _offered(place: PluginLocation) -> Any:

@@ -74,15 +74,12 @@ class ToolContext(Protocol):
 
     def metadata(self, *, title: str | None = None, metadata: Plain | None = None) -> None:
         """Show the call's progress: merged into the running part and published."""
-        ...
 
     async def ask(self, ask: Ask) -> None:
         """Ask for one more permission. Raises `PermissionDenied` when it is not given."""
-        ...
 
     async def environment(self, cwd: Path) -> dict[str, str]:
         """Return the environment of a child for the model, after `shell.env`."""
-        ...
 
     async def tools(self) -> "Mapping[str, Tool]":
         """Return the tools that `invoke` takes, by name: all that this agent may have now, but this tool itself.
@@ -90,7 +87,6 @@ class ToolContext(Protocol):
         Those that came up since the step began are among them. Descriptions and parameters are as `tool.definition`
         left them.
         """
-        ...
 
     async def invoke(self, name: str, args: Plain) -> ToolResult:
         """Call another tool as the model would: schema, hooks, loops and permissions count under that tool's name.
@@ -101,7 +97,6 @@ class ToolContext(Protocol):
         have read, `PermissionDenied` where it was not allowed: let that through, since the person may want
         the turn to end.
         """
-        ...
 
 
 Execute = Callable[[Plain, ToolContext], Awaitable[ToolResult | str]]

@@ -55,9 +55,9 @@ from instar.plugin.door import DISPOSE, Late, in_time
 from instar.project.workspace import Workspaces
 from instar.provider.resolve import NoModel, UnknownModel
 from instar.runtime.move import Changes, move
-from instar.session import changes, fork, revert, subagent
+from instar.session import changes, revert, subagent
 from instar.session.instance import Instance
-from instar.session.state import Overrides, SessionState
+from instar.session.state import Overrides, SessionState, part_of
 from instar.store import PutTodos, PutValue, StoreError
 from instar.store.lease import SessionBusy
 from instar.tool import background
@@ -355,10 +355,7 @@ class InProcessSessions:
 
     async def message(self, session_id: str, message_id: str) -> WithParts:
         """Return one message. Raises `NotFound`."""
-        found = (await self._sessions.open(session_id)).find(message_id)
-        if found is None:
-            raise NotFound(f"Message not found: {message_id}")
-        return found.copy()
+        return (await self._sessions.open(session_id)).message(message_id).copy()
 
     async def diff(self, session_id: str, message_id: str | None = None) -> Sequence[FileDiff]:
         """Return what a session, or one prompt's turn, did to files. Raises `NotFound`."""
@@ -396,17 +393,13 @@ class InProcessSessions:
     async def fork(self, session_id: str, message_id: str | None = None) -> Session:
         """Make a session of copies of this one's messages. Raises `NotFound`."""
         live = await self._sessions.open(session_id)
-        return wire.copy(await fork.fork(self._instance, live, message_id))
+        return wire.copy(await revert.fork(self._instance, live, message_id))
 
     async def put_part(self, session_id: str, part: KnownPart) -> KnownPart:
         """Change a part of a message. Raises as `revert`, and `Invalid` for what the part cannot become."""
         async with self._resting(session_id, "changed") as live:
-            holder = live.find(part.message_id)
-            if holder is None:
-                raise NotFound(f"Message not found: {part.message_id}")
-            old = next((one for one in holder.parts if one.id == part.id), None)
-            if old is None:
-                raise NotFound(f"Part not found: {part.id} in message {part.message_id}")
+            holder = live.message(part.message_id)
+            old = holder.parts[part_of(holder, part.id)]
             if old.type != part.type:
                 raise Invalid(f"a part's type cannot be changed: {part.id} is of type {old.type!r}")
             if isinstance(part, ToolPart) and not isinstance(part.state, ToolCompleted | ToolError):

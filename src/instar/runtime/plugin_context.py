@@ -32,7 +32,6 @@ class Serving(Protocol):
 
     async def close(self) -> None:
         """Stop it."""
-        ...
 
 
 class Options(msgspec.Struct, frozen=True):

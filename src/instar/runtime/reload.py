@@ -182,6 +182,9 @@ class ReloadedRuntime(Protocol):
     notices: list[str]
     untrusted: list[str]
 
+    async def reload(self, changed: Sequence[str] = ()) -> None:
+        """Reload what changed."""
+
     def plugin_input(self, settings: Settings) -> Callable[[str], PluginInput]:
         """Return what gives each plugin its input."""
 

@@ -10,10 +10,10 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from instar.definitions.instruction import NAMES
 from instar.definitions.markdown import AGENT_FOLDERS, COMMAND_FOLDERS
@@ -21,8 +21,9 @@ from instar.git.project import Project
 from instar.plugin.custom import FOLDERS as TOOL_FOLDERS
 from instar.project.watch import ChangeBatch, Changes, Unwatched, WatchThread
 from instar.runtime import plugin_order
+from instar.runtime.reload import ReloadedRuntime
 from instar.settings.builtin_plugins import FLAGSHIPS
-from instar.settings.load import SWITCH_FILE, Settings, folder_chain
+from instar.settings.load import SWITCH_FILE, folder_chain
 from instar.settings.paths import Paths
 
 # Asked for each file that changes anywhere beside them.
@@ -211,28 +212,20 @@ def _walk(top: str) -> Iterator[tuple[str, bool]]:
                 yield entry.path, False
 
 
-class HasSettings(Protocol):
-    """An object with the present settings: the runtime."""
-
-    settings: Settings
-
-
 class ReloadWatch:
-    """Calls `reload` with the paths of files in `places` that differ from `seen`; idle before `start`.
+    """Reloads a runtime with the paths of files in `places` that differ from `seen`; idle before `start`.
 
-    Each time the settings are asked which plugins they name, and whether it is wanted still.
+    Each time its settings are asked which plugins they name, and whether it is wanted still.
     """
 
     def __init__(
         self,
         places: WatchedFiles,
         seen: Signature,
-        reload: Callable[[Sequence[str]], Awaitable[None]],
-        settings: "HasSettings",
+        runtime: ReloadedRuntime,
     ) -> None:
         self._places = places
-        self._reload = reload
-        self._of = settings
+        self._of = runtime
         self._seen = seen
         self._name()
         self._now = asyncio.Event()
@@ -330,7 +323,7 @@ class ReloadWatch:
         before, self._seen = self._seen, found
         began = time.time_ns() - _GRAIN
         try:
-            await self._reload([path for path in {*before, *found} if before.get(path) != found.get(path)])
+            await self._of.reload([path for path in {*before, *found} if before.get(path) != found.get(path)])
         except Exception as error:
             # The next change is another try.
             log.error("reload failed", exc_info=error)

@@ -166,7 +166,7 @@ class Runtime(InProcessClient):
             tools = await self._load()
             self._stopping.start()
             self._renewal = Reloader(self, self._options, self._trust, self._reading, tools)
-            self._reloading = ReloadWatch(places, seen, self.reload, self)
+            self._reloading = ReloadWatch(places, seen, self)
             # What a session goes by is watched once its turn has run for a while.
             self.turns.on_start = partial(self._reloading.start, _WATCH_AFTER)
         except BaseException:

@@ -24,7 +24,6 @@ from instar.server.dispatch import ANY, PATH, Contributed, routes, sockets
 from instar.server.errors import refusal
 from instar.server.instances import Instances
 from instar.server.openapi import document
-from instar.server.routes.answers import AnswerRoutes
 from instar.server.routes.config import ConfigRoutes
 from instar.server.routes.definitions import DefinitionRoutes
 from instar.server.routes.events import EventRoutes, SyncRoutes
@@ -33,7 +32,7 @@ from instar.server.routes.mcp import McpRoutes
 from instar.server.routes.projects import CopyRoutes, ProjectRoutes, WorkspaceRoutes, WorktreeRoutes
 from instar.server.routes.providers import ProviderRoutes
 from instar.server.routes.pty import PtyRoutes
-from instar.server.routes.sessions import HistoryRoutes, SessionRoutes
+from instar.server.routes.sessions import AnswerRoutes, HistoryRoutes, SessionRoutes
 from instar.server.routes.stats import MetricsRoutes, StatsRoutes
 from instar.wire import Plain
 

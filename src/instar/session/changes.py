@@ -22,10 +22,10 @@ from instar.message import (
     UserSummary,
     WithParts,
 )
-from instar.plugin import NotFound, Tool
+from instar.plugin import Tool
 from instar.session.instance import Instance
 from instar.session.sessions import Saving, place_in
-from instar.session.state import SessionState
+from instar.session.state import SessionState, place_of
 
 READING: Final = frozenset(
     ("read", "list", "glob", "grep", "webfetch", "todowrite", "todoread", "question", "skill", "invalid")
@@ -112,9 +112,7 @@ async def shown(
     changed are then told together, patch after patch.
     """
     if message_id is not None:
-        asked = next((m for m in history if m.info.id == message_id), None)
-        if asked is None:
-            raise NotFound(f"Message not found: {message_id}")
+        asked = history[place_of(history, message_id)]
         user_id = asked.info.parent_id if isinstance(asked.info, Assistant) else message_id
         turn = answers_to(history, user_id)
         history = [*(m for m in history if m.info.id == user_id), *turn]

@@ -1,8 +1,10 @@
-"""Taking a session back to an earlier message, files included, and forth again.
+"""Taking a session back to an earlier message, files included, and forth again; forking it.
 
-Nothing is removed by that: the messages stay until the next prompt, which drops them for good (`finish`).
+Nothing is removed by going back: the messages stay until the next prompt, which drops them for good (`finish`).
+A fork is a new session that begins with copies of another one's messages.
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -10,17 +12,41 @@ from typing import Final
 import msgspec
 
 from instar import wire
-from instar.event import Event, MessageRemoved, PartRemoved, SessionDiff, SessionUpdated, make
+from instar.event import (
+    Event,
+    MessageRemoved,
+    MessageUpdated,
+    PartRemoved,
+    PartUpdated,
+    SessionCreated,
+    SessionDiff,
+    SessionUpdated,
+    make,
+)
 from instar.git.snapshot import Patch, Restored
-from instar.message import Revert, Session, TextPart, ToolPart, User, WithParts
+from instar.message import (
+    Assistant,
+    Revert,
+    Session,
+    SessionTime,
+    TextPart,
+    Tokens,
+    ToolPart,
+    User,
+    WithParts,
+    renew,
+)
 from instar.plugin import NotFound, Reverted
 from instar.session import changes
 from instar.session.instance import Instance
-from instar.session.state import SessionState, now
-from instar.store import DropMessage, DropPart, PutSession, Write
+from instar.session.sessions import slug
+from instar.session.state import SessionState, now, part_of, place_of
+from instar.store import DropMessage, DropPart, PutMessage, PutPart, PutSession, PutValue, Write
+from instar.wire import ids
 
 LONGEST_DIFF: Final = 100_000
 """Characters of `Revert.diff`: it is in every ``session.updated`` until the session goes on."""
+_FORKED: Final = re.compile(r"(.*) \(fork #(\d{1,9})\)", re.DOTALL)
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -36,15 +62,10 @@ def find(history: Sequence[WithParts], message_id: str, part_id: str | None = No
     An answer as a whole goes with the message that it answers; so does a part with no text and no tool call
     before it, since nothing useful of its message would stay.
     """
-    place = next((i for i, message in enumerate(history) if message.info.id == message_id), None)
-    if place is None:
-        raise NotFound(f"Message not found: {message_id}")
+    place = place_of(history, message_id)
     if part_id is not None:
-        parts = history[place].parts
-        part = next((i for i, one in enumerate(parts) if one.id == part_id), None)
-        if part is None:
-            raise NotFound(f"Part not found: {part_id} in message {message_id}")
-        if any(isinstance(one, TextPart | ToolPart) for one in parts[:part]):
+        part = part_of(history[place], part_id)
+        if any(isinstance(one, TextPart | ToolPart) for one in history[place].parts[:part]):
             return Point(place, part)
     while place > 0 and not isinstance(history[place].info, User):
         place -= 1
@@ -152,14 +173,9 @@ async def remove(instance: Instance, live: SessionState, message_id: str, part_i
 
     Publishes ``message.removed`` or ``message.part.removed``. The caller holds the session, and no turn runs.
     """
-    holder = live.find(message_id)
-    if holder is None:
-        raise NotFound(f"Message not found: {message_id}")
+    holder = live.message(message_id)
     if part_id is not None:
-        part = next((one for one in holder.parts if one.id == part_id), None)
-        if part is None:
-            raise NotFound(f"Part not found: {part_id} in message {message_id}")
-        await instance.sessions.drop_part(holder, part)
+        await instance.sessions.drop_part(holder, holder.parts[part_of(holder, part_id)])
         return
     gone = MessageRemoved(session_id=live.id, message_id=message_id)
     await instance.store.commit([DropMessage(message_id)], [make(gone)])
@@ -234,3 +250,59 @@ async def _publish(instance: Instance, live: SessionState, seen: Sequence[WithPa
     live.session.summary = changes.sums(found)
     await instance.sessions.update(live)
     instance.bus.publish(make(SessionDiff(session_id=live.id, diff=found)))
+
+
+async def fork(instance: Instance, live: SessionState, message_id: str | None = None) -> Session:
+    """Copy a session up to `message_id`, exclusive; without it, all visible messages.
+
+    The copies have new ids in the same order. Files are not copied: both sessions work on the same ones.
+    Nothing was paid for a copy: its cost and tokens begin at zero. An answer that is still being written is
+    left out. Raises `NotFound` for a message that is not there.
+    """
+    history = list(visible(live))
+    if message_id is not None:
+        history = history[: place_of(history, message_id)]
+    made = _forked(live.session)
+    copies = [message.copy() for message in history if _is_whole(message)]
+    known = {live.id: made.id, **{message.info.id: ids.new("msg") for message in copies}}
+    for copy in copies:
+        renew(copy, known)
+    happened: list[Event] = [make(SessionCreated(session_id=made.id, info=wire.copy(made)))]
+    # The same system prompt, so that a provider's cache serves the fork what it served the original.
+    known_prompts = await instance.store.values("instar", f"system:{live.id}:")
+    prompts = [PutValue("instar", key.replace(live.id, made.id), text) for key, text in known_prompts.items()]
+    writes: list[Write] = [PutSession(made), *prompts]
+    for copy in copies:
+        writes += [PutMessage(copy.info), *(PutPart(part) for part in copy.parts)]
+        happened.append(make(MessageUpdated(session_id=made.id, info=copy.info)))
+        happened += [make(PartUpdated(session_id=made.id, part=part, time=now())) for part in copy.parts]
+    await instance.store.commit(writes, happened)
+    return made
+
+
+def forked_title(title: str) -> str:
+    """Return the title of a fork: the original's with the next number."""
+    known = _FORKED.fullmatch(title)
+    return f"{known[1]} (fork #{int(known[2]) + 1})" if known else f"{title} (fork #1)"
+
+
+def _forked(original: Session) -> Session:
+    created = now()
+    return msgspec.structs.replace(
+        wire.copy(original),
+        id=ids.new("ses"),
+        slug=slug(),
+        parent_id=None,
+        title=forked_title(original.title),
+        cost=0.0,
+        tokens=Tokens.zero(),
+        summary=None,
+        share=None,
+        revert=None,
+        time=SessionTime(created=created, updated=created),
+    )
+
+
+def _is_whole(message: WithParts) -> bool:
+    info = message.info
+    return not isinstance(info, Assistant) or info.time.completed is not None or info.error is not None

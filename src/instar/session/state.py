@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from instar.api.session import NotFound
 from instar.event import Idle, SessionStatus
 from instar.limits.budget import CallLimits, Ceiling, tighter
 from instar.message import Origin, Session, User, WithParts
@@ -125,6 +126,10 @@ class SessionState:
     def find(self, message_id: str) -> WithParts | None:
         """Return the message with this id, looking from the newest back."""
         return next((message for message in reversed(self.history) if message.info.id == message_id), None)
+
+    def message(self, message_id: str) -> WithParts:
+        """Return the message with this id. Raises `NotFound`."""
+        return self.history[place_of(self.history, message_id)]
 
     def next_time(self) -> int:
         """Return the time of the session's next message, in ms: after its last one, whatever the clock says.
@@ -281,3 +286,19 @@ class SessionState:
             return None
         lease, self._lease = self._lease, None
         return lease
+
+
+def place_of(history: Sequence[WithParts], message_id: str) -> int:
+    """Return the index of a message. Raises `NotFound`."""
+    for place, message in enumerate(history):
+        if message.info.id == message_id:
+            return place
+    raise NotFound(f"Message not found: {message_id}")
+
+
+def part_of(message: WithParts, part_id: str) -> int:
+    """Return the index of a part. Raises `NotFound`."""
+    for place, part in enumerate(message.parts):
+        if part.id == part_id:
+            return place
+    raise NotFound(f"Part not found: {part_id} in message {message.info.id}")

@@ -5,8 +5,7 @@ all that it published. `FakeClock` is a time that a test moves. The room may imp
 Begin with `machine.py`. It needs no test runner.
 """
 
-from instar.testing.clock import FakeClock
-from instar.testing.machine import Machine, clean_environment
+from instar.testing.machine import FakeClock, Machine, clean_environment
 from instar.testing.runtime import (
     TIMEOUT,
     RuntimeUnderTest,

@@ -16,7 +16,6 @@ import msgspec
 from instar.definitions.agent import sampling_temperature, shipped_prompt
 from instar.event import LimitReached, make
 from instar.limits.budget import (
-    CallLimits,
     CallOwner,
     CallPermit,
     CallRequest,
@@ -178,28 +177,20 @@ async def _asked(instance: Instance, call: ModelCall) -> CallRequest | ReachedLi
         return ReachedLimit("session", call.cause, why, "")
     root = "" if call.live is None else await instance.sessions.root_of(call.live)
     whose = CallOwner(call.cause, call.origin, root)
-    limits = _limits(instance, call)
+    limits = instance.limits if call.live is None else call.live.overrides.limits(instance.limits)
+    limits = msgspec.structs.replace(limits, steps=min(limits.steps, call.steps or limits.steps))
     window = 0 if call.live is None else call.live.overrides.window or 0
     return CallRequest(
         limits=limits,
-        situation=_situation(limits, call, whose),
+        situation=CallSituation(
+            step=call.step,
+            bounds=bounds(limits, whose, now()),
+            cause=call.cause,
+            priced=is_priced(call.model.cost),
+        ),
         whose=whose,
         usage=_usage(call, root),
         most=most(call.model, max(window, instance.config.context_window_tokens)),
-    )
-
-
-def _limits(instance: Instance, call: ModelCall) -> CallLimits:
-    limits = instance.limits if call.live is None else call.live.overrides.limits(instance.limits)
-    return msgspec.structs.replace(limits, steps=min(limits.steps, call.steps or limits.steps))
-
-
-def _situation(limits: CallLimits, call: ModelCall, whose: CallOwner) -> CallSituation:
-    return CallSituation(
-        step=call.step,
-        bounds=bounds(limits, whose, now()),
-        cause=call.cause,
-        priced=is_priced(call.model.cost),
     )
 
 

@@ -11,14 +11,11 @@ from instar import wire
 from instar.api.session import ShellBody
 from instar.event import Busy
 from instar.message import (
-    AnswerTime,
     Assistant,
     Created,
-    MessagePath,
     Origin,
     Span,
     TextPart,
-    Tokens,
     ToolCompleted,
     ToolError,
     ToolPart,
@@ -37,6 +34,7 @@ from instar.tool.call import truncate
 from instar.turn.calls import ToolRun, aborted
 from instar.turn.loop import turn_for
 from instar.turn.prompt import choose_model
+from instar.turn.step import empty_answer
 from instar.wire import ids
 
 SAID: Final = "The following tool was executed by the user"
@@ -98,20 +96,7 @@ class PersonCommand:
         said = TextPart(text=SAID, synthetic=True, **place_in(user))
         user.time.created = max(user.time.created, self._live.next_time())
         await sessions.save_prompt(self._live, user, [said], self._live.attribute(user.id, self._origin))
-        answer = Assistant(
-            id=ids.new("msg"),
-            session_id=user.session_id,
-            time=AnswerTime(created=self._live.next_time()),
-            parent_id=user.id,
-            model_id=user.model.model_id,
-            provider_id=user.model.provider_id,
-            mode=user.agent,
-            agent=user.agent,
-            path=MessagePath(cwd=str(self._instance.directory), root=str(self._instance.project.worktree)),
-            cost=0.0,
-            tokens=Tokens.zero(),
-            variant=user.model.variant,
-        )
+        answer = empty_answer(self._instance, self._live, user, user.agent, user.model)
         call_id = ids.new("tool")
         part = ToolPart(
             call_id=call_id.replace("tool", "call", 1),

@@ -3,15 +3,14 @@
 import asyncio
 import logging
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final, Literal
 
 import msgspec
 
 from instar.event import Busy, Retry
-from instar.limits.budget import (
-    ReachedLimit,
-    cost,
-)
+from instar.limits.budget import ReachedLimit, cost
 from instar.message import (
     AnswerTime,
     APIError,
@@ -22,6 +21,7 @@ from instar.message import (
     MessageAbortedError,
     MessageError,
     MessagePath,
+    ModelRef,
     Part,
     ReasoningPart,
     RetryPart,
@@ -55,7 +55,7 @@ from instar.provider.protocol import (
 from instar.session import changes
 from instar.session.instance import Instance
 from instar.session.sessions import Saving, message_updated, place_in
-from instar.session.state import now
+from instar.session.state import SessionState, now
 from instar.turn import calls, structured
 from instar.turn.context import Turn, TurnStopped, available, prepare
 from instar.turn.model_call import (
@@ -82,7 +82,7 @@ class AnswerWriter:
     """Writes one attempt of a model call into its message.
 
     A part is saved and published when it opens and when it is whole; in between only its deltas are published. `calls`
-    are the tool calls in the order asked; `finish` is set once the answer is whole.
+    are the tool calls in the order asked; `finish` is set once the answer is whole, `outcome` where it failed.
     """
 
     def __init__(self, instance: Instance, holder: WithParts) -> None:
@@ -95,6 +95,7 @@ class AnswerWriter:
         self._calls: dict[int, ToolPart] = {}
         self._saves: list[asyncio.Future[int]] = []
         self.finish: Finish | None = None
+        self.outcome: Outcome | None = None
 
     @property
     def calls(self) -> list[ToolPart]:
@@ -208,42 +209,33 @@ class AnswerWriter:
 
 async def run(instance: Instance, turn: Turn) -> Outcome:
     """Make one step of a turn. Raises `asyncio.CancelledError` after an abort, with everything saved."""
-    async with metered(instance, call_for(turn, cause_of(turn))) as meter:
+    async with metered(instance, call_for(turn, "task" if turn.live.session.parent_id else "turn")) as meter:
         if isinstance(meter, ReachedLimit):
             return limited(instance, turn, meter)
         return await _run(instance, turn, meter)
 
 
 async def _run(instance: Instance, turn: Turn, meter: CallMeter) -> Outcome:
-    holder = await begin(instance, turn)
-    writer = AnswerWriter(instance, holder)
-    try:
+    going_on = False
+    async with answering(instance, turn, meter) as writer:
         prepared = await prepare(instance, turn)
         await stream(instance, turn, prepared.request, writer, meter)
         finish = finished(writer)
         booked = asyncio.gather(
-            meter.done(finish.tokens, holder.info.id), prepared.trace.settle(instance, prepared.request)
+            meter.done(finish.tokens, writer.holder.info.id),
+            prepared.trace.settle(instance, prepared.request),
         )
         if writer.calls:
             await booked
         # Without calls it shares the transaction of the step's end: each wait for the store is one for its thread.
-        going_on = not writer.calls or await calls.run(instance, turn, holder, writer.calls, prepared.tools)
-        finish = structured.take(turn.user, turn.live.history, holder, finish)
-        await end(instance, turn, holder, finish)
+        going_on = not writer.calls or await calls.run(
+            instance, turn, writer.holder, writer.calls, prepared.tools
+        )
+        finish = structured.take(turn.user, turn.live.history, writer.holder, finish)
+        await end(instance, turn, writer.holder, finish)
         await booked
         await writer.saved()
-    except asyncio.CancelledError:
-        await aborted(instance, turn, holder, writer)
-        raise
-    except LimitForbids as refused:
-        return await stopped(instance, turn, holder, refused.reached)
-    except TurnStopped as ended:
-        reached = ReachedLimit("step.before", call_for(turn, "").origin.name, str(ended), "")
-        return await stopped(instance, turn, holder, reached)
-    except Exception as error:
-        meter.failed(error)
-        return await failed(instance, turn, holder, writer, error, announced=False)
-    return _outcome(instance, turn, _answer(holder), going_on)
+    return writer.outcome or _outcome(instance, turn, _answer(writer.holder), going_on)
 
 
 def _outcome(instance: Instance, turn: Turn, answer: Assistant, going_on: bool) -> Outcome:
@@ -255,11 +247,6 @@ def _outcome(instance: Instance, turn: Turn, answer: Assistant, going_on: bool) 
     return "calls" if answer.finish == "tool-calls" or structured.is_missing(turn.user, answer) else "final"
 
 
-def cause_of(turn: Turn) -> str:
-    """Return the cause under which a step is booked: a turn, or a sub-agent's task."""
-    return "task" if turn.live.session.parent_id else "turn"
-
-
 def call_for(turn: Turn, cause: str) -> ModelCall:
     """Return the turn's next model call, as limits and accounting see it."""
     live, asked = turn.live, turn.user.id
@@ -267,23 +254,39 @@ def call_for(turn: Turn, cause: str) -> ModelCall:
     return ModelCall(turn.model, cause, origin, live, turn.agent.name, asked, turn.step, turn.agent.steps)
 
 
-async def begin(instance: Instance, turn: Turn, *, summary: bool | None = None) -> WithParts:
-    """Save a new, empty answer to the turn's message."""
-    answer = Assistant(
-        id=ids.new("msg"),
-        session_id=turn.live.id,
-        time=AnswerTime(created=turn.live.next_time()),
-        parent_id=turn.user.id,
-        model_id=turn.model.id,
-        provider_id=turn.model.provider_id,
-        mode=turn.agent.name,
-        agent=turn.agent.name,
-        path=MessagePath(cwd=str(instance.directory), root=str(instance.project.worktree)),
-        summary=summary,
-        cost=0.0,
-        tokens=Tokens.zero(),
-        variant=turn.user.model.variant,
-    )
+@asynccontextmanager
+async def answering(
+    instance: Instance, turn: Turn, meter: CallMeter | None = None, *, summary: bool | None = None
+) -> AsyncIterator[AnswerWriter]:
+    """Begin an answer to the turn's message. What ends its writing early is saved in it: see `AnswerWriter.outcome`.
+
+    An overflow is published only of a summary: a summary may still help. Raises `asyncio.CancelledError` after an
+    abort, with everything saved.
+    """
+    writer = AnswerWriter(instance, await _begin(instance, turn, summary))
+    try:
+        yield writer
+    except LimitForbids as refused:
+        writer.outcome = await _stopped(instance, turn, writer.holder, refused.reached)
+    except TurnStopped as ended:
+        reached = ReachedLimit("step.before", call_for(turn, "").origin.name, str(ended), "")
+        writer.outcome = await _stopped(instance, turn, writer.holder, reached)
+    except Exception as error:
+        if meter is not None:
+            meter.failed(error)
+        writer.outcome = await _failed(instance, turn, writer, error, announced=summary is not None)
+    except BaseException:
+        await writer.close(whole=False)
+        # An answer that was whole before stays as it is: only what plugins were told of it was cut short.
+        if _answer(writer.holder).time.completed is None:
+            await _fail(instance, turn, writer.holder, _abort_error(turn))
+        raise
+
+
+async def _begin(instance: Instance, turn: Turn, summary: bool | None) -> WithParts:
+    model = ModelRef(provider_id=turn.model.provider_id, model_id=turn.model.id)
+    answer = empty_answer(instance, turn.live, turn.user, turn.agent.name, model)
+    answer.summary = summary
     try:
         return await instance.sessions.save_message(turn.live, answer)
     except asyncio.CancelledError:
@@ -291,6 +294,26 @@ async def begin(instance: Instance, turn: Turn, *, summary: bool | None = None) 
         if (holder := turn.live.find(answer.id)) is not None:
             await _fail(instance, turn, holder, _abort_error(turn))
         raise
+
+
+def empty_answer(
+    instance: Instance, live: SessionState, asked: User, agent: str, model: ModelRef
+) -> Assistant:
+    """Return a new, empty answer to a message."""
+    return Assistant(
+        id=ids.new("msg"),
+        session_id=live.id,
+        time=AnswerTime(created=live.next_time()),
+        parent_id=asked.id,
+        model_id=model.model_id,
+        provider_id=model.provider_id,
+        mode=agent,
+        agent=agent,
+        path=MessagePath(cwd=str(instance.directory), root=str(instance.project.worktree)),
+        cost=0.0,
+        tokens=Tokens.zero(),
+        variant=asked.model.variant,
+    )
 
 
 async def stream(
@@ -359,8 +382,8 @@ def limited(instance: Instance, turn: Turn, reached: ReachedLimit) -> Outcome:
     return "stopped"
 
 
-async def stopped(instance: Instance, turn: Turn, holder: WithParts, reached: ReachedLimit) -> Outcome:
-    """Save an answer that a limit ended after it had begun, because other calls used up the rest."""
+async def _stopped(instance: Instance, turn: Turn, holder: WithParts, reached: ReachedLimit) -> Outcome:
+    # After the answer had begun: other calls used up the rest.
     error = MessageAbortedError(data=ErrorText(message=f"{reached.message}. {reached.advice}".rstrip()))
     await _fail(instance, turn, holder, error, announced=False)
     return limited(instance, turn, reached)
@@ -404,35 +427,15 @@ async def _wait(instance: Instance, turn: Turn, error: ProviderError, attempt: i
     instance.sessions.set_status(turn.live, Busy())
 
 
-async def aborted(instance: Instance, turn: Turn, holder: WithParts, writer: AnswerWriter) -> None:
-    """Save an answer that a person aborted, with its content so far.
-
-    An answer that was whole before stays as it is: only what plugins were told of it was cut short.
-    """
-    await writer.close(whole=False)
-    if _answer(holder).time.completed is None:
-        await _fail(instance, turn, holder, _abort_error(turn))
-
-
-async def failed(
-    instance: Instance,
-    turn: Turn,
-    holder: WithParts,
-    writer: AnswerWriter,
-    error: Exception,
-    *,
-    announced: bool = True,
+async def _failed(
+    instance: Instance, turn: Turn, writer: AnswerWriter, error: Exception, *, announced: bool
 ) -> Outcome:
-    """Save an answer that failed, publish ``session.error``, and return the step's outcome.
-
-    Without `announced` an overflow is not published: a summary may still help.
-    """
     if not isinstance(error, ProviderError):
         log.error("step failed session=%s", turn.live.id, exc_info=error)
     await writer.close()
     said = message_error(error, turn.model.provider_id)
     overflow = isinstance(error, ProviderError) and error.kind == "overflow"
-    await _fail(instance, turn, holder, said, announced=announced or not overflow)
+    await _fail(instance, turn, writer.holder, said, announced=announced or not overflow)
     return "overflow" if overflow else "failed"
 
 
@@ -495,20 +498,14 @@ async def run_subtasks(instance: Instance, turn: Turn, parts: list[SubtaskPart])
 
     Raises `asyncio.CancelledError` after an abort, with everything saved.
     """
-    holder = await begin(instance, turn)
-    writer = AnswerWriter(instance, holder)
-    try:
-        asked = [_subtask_call(turn, holder, part) for part in parts]
+    going_on = False
+    async with answering(instance, turn) as writer:
+        asked = [_subtask_call(turn, writer.holder, part) for part in parts]
         for call in asked:
-            await instance.sessions.save_part(holder, call)
-        going_on = await calls.run(instance, turn, holder, asked, available(instance, turn))
-        await end(instance, turn, holder, Finish("tool-calls", Tokens.zero()))
-    except BaseException as error:
-        if isinstance(error, Exception):
-            return await failed(instance, turn, holder, writer, error)
-        await aborted(instance, turn, holder, writer)
-        raise
-    return "calls" if going_on else "stopped"
+            await instance.sessions.save_part(writer.holder, call)
+        going_on = await calls.run(instance, turn, writer.holder, asked, available(instance, turn))
+        await end(instance, turn, writer.holder, Finish("tool-calls", Tokens.zero()))
+    return writer.outcome or ("calls" if going_on else "stopped")
 
 
 def _subtask_call(turn: Turn, holder: WithParts, part: SubtaskPart) -> ToolPart:

@@ -1,6 +1,5 @@
 """One compaction: what it summarises and keeps, the call, and how the session goes on from it."""
 
-import asyncio
 import json
 import logging
 import re
@@ -40,7 +39,7 @@ from instar.session.sessions import place_in
 from instar.turn import step
 from instar.turn.compaction import conversation, file_size, is_media, usable, waiting
 from instar.turn.context import Turn, finish_request
-from instar.turn.model_call import CallMeter, LimitForbids, metered
+from instar.turn.model_call import CallMeter, metered
 from instar.turn.step import AnswerWriter
 from instar.wire import ids
 
@@ -122,39 +121,19 @@ async def run(instance: Instance, turn: Turn) -> step.Outcome:
     async with metered(instance, step.call_for(turn, "compaction")) as meter:
         if isinstance(meter, ReachedLimit):
             return step.limited(instance, turn, meter)
-        holder = await _summarise(instance, turn, doing, problem, meter)
-    if holder is None:
+        async with step.answering(instance, turn, meter, summary=True) as writer:
+            if problem is not None:
+                raise ProviderError(problem)
+            task = await gather(instance, turn, doing.summarised, doing.prior)
+            await _stream(instance, turn, task, writer, meter)
+            finish = await _whole(instance, writer.holder, writer)
+            await meter.done(finish.tokens, writer.holder.info.id)
+            await step.end(instance, turn, writer.holder, finish)
+    if writer.outcome is not None:
         return "failed"
-    await _tell(instance, turn, asked, holder)
+    await _tell(instance, turn, asked, writer.holder)
     await _go_on(instance, turn, asked, doing)
     return "final"
-
-
-async def _summarise(
-    instance: Instance, turn: Turn, doing: SummaryPlan, problem: str | None, meter: CallMeter
-) -> WithParts | None:
-    """Write the summary; None when it failed, or when a `problem` forbids it: the answer says why."""
-    holder = await step.begin(instance, turn, summary=True)
-    writer = AnswerWriter(instance, holder)
-    try:
-        if problem is not None:
-            raise ProviderError(problem)
-        task = await gather(instance, turn, doing.summarised, doing.prior)
-        await _stream(instance, turn, task, writer, meter)
-        finish = await _whole(instance, holder, writer)
-        await meter.done(finish.tokens, holder.info.id)
-        await step.end(instance, turn, holder, finish)
-    except asyncio.CancelledError:
-        await step.aborted(instance, turn, holder, writer)
-        raise
-    except LimitForbids as refused:
-        await step.stopped(instance, turn, holder, refused.reached)
-        return None
-    except Exception as error:
-        meter.failed(error)
-        await step.failed(instance, turn, holder, writer, error)
-        return None
-    return holder
 
 
 def _take_over(instance: Instance, turn: Turn) -> str | None:
