@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -34,6 +34,10 @@ HELLO_CALLS = 1_600
 """Calls of Python functions on that way, in all threads."""
 BASH = 73
 """Files that a turn with one call of bash passes through."""
+EDIT = 136
+"""Files that a turn with one edit of a hook script passes through, through the gate and its commit."""
+EDIT_CALLS = 14_000
+"""Calls of Python functions on that way, in all threads."""
 
 FUNCTION = 60
 LOOP = 60
@@ -128,17 +132,28 @@ def test_the_median_function_is_short() -> None:
     assert statistics.median(length(node) for path in FILES for node in functions(path)) <= MEDIAN
 
 
-def traced(tmp_path: Path, environment: Mapping[str, str], script: str = "") -> dict[str, int]:
-    """Return the calls by file of a prompt of `instar run` in a new repository."""
+def traced(
+    tmp_path: Path, environment: Mapping[str, str], script: str = "", workspaces: Sequence[Path] = ()
+) -> dict[str, int]:
+    """Return the calls by file of a prompt of `instar run` in a new repository.
+
+    The first run finds how far this machine confines children, and keeps that: the second is the one that counts.
+    """
     folder, report = tmp_path / "project", tmp_path / "report.json"
     subprocess.run(["git", "init", "-q", folder], check=True, env=environment)
     (folder / "script.txt").write_text(script)
     given = {"INSTAR_SCRIPT": str(folder / "script.txt")} if script else {}
     program = [sys.executable, Path(__file__).parent / "traced.py", report]
     command = [*program, "run", "--auto", "--model", "scripted/echo", "hello"]
-    for _ in range(2):  # the first run finds how far this machine confines children, and keeps that
+    for workspace in workspaces or (None, None):
+        evolving = ["--workspace", workspace] if workspace else []
         ended = subprocess.run(
-            command, cwd=folder, env={**environment, **given}, capture_output=True, text=True, check=False
+            [*command, *evolving],
+            cwd=folder,
+            env={**environment, **given},
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert ended.returncode == 0, ended.stderr
         assert ended.stdout == ("done\n" if script else "hello\n")
@@ -158,3 +173,47 @@ def test_a_tool_call_goes_a_short_way(tmp_path: Path, clean_environment: Mapping
     calls = traced(tmp_path, clean_environment, script)
     assert "tool/bash.py" in calls
     assert len(calls) <= BASH, sorted(calls)
+
+
+SCRIPT = """\
+#!/bin/sh
+case "$1" in
+discover) echo '{"name": "bot", "test": "bot_test.sh", "tools": [{"name": "hello", "description": "Greets."}]}' ;;
+mutate_request) echo '{"system": ["You are Bot."]}' ;;
+execute_tool) echo '{"result": "Hello!"}' ;;
+*) echo "{\\"error\\": \\"unknown hook: $1\\"}"; exit 1 ;;
+esac
+"""
+EDITING = """\
+== turn
+tool: evolve_hook_edit {"file": "bot.sh", "oldString": "Hello", "newString": "Good day"}
+
+== turn
+expect: Installed hooks/bot.sh
+text: done
+"""
+WATCHING = (
+    "plugins/evolve/heartbeat/",
+    "project/",
+    "runtime/reload_watch.py",
+    "git/project.py",
+    "store/projects.py",
+)
+"""What begins a second after the start: on a slow machine within the turn."""
+
+
+def test_an_edit_of_a_hook_script_goes_a_short_way(
+    tmp_path: Path, clean_environment: Mapping[str, str]
+) -> None:
+    workspaces = [tmp_path / "first", tmp_path / "second"]
+    for root in workspaces:
+        for path, text in (("hooks", SCRIPT), ("tests", "#!/bin/sh\nhooks/bot.sh discover\n")):
+            (root / path).mkdir(parents=True)
+            file = root / path / ("bot.sh" if path == "hooks" else "bot_test.sh")
+            file.write_text(text)
+            file.chmod(0o755)
+    found = traced(tmp_path, clean_environment, EDITING, workspaces)
+    calls = {file: count for file, count in found.items() if not file.startswith(WATCHING)}
+    assert "plugins/evolve/evolution.py" in calls
+    assert len(calls) <= EDIT, sorted(calls)
+    assert sum(calls.values()) <= EDIT_CALLS, sorted(calls.items(), key=lambda item: -item[1])

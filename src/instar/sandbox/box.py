@@ -6,7 +6,7 @@
 import os
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -129,14 +129,15 @@ class Sandbox(msgspec.Struct, frozen=True):
         words += ["--proc", "/proc", "--dev", "/dev"]
         for place in ("/dev/shm", _TMP):  # noqa: S108
             words += ["--size", str(self.limits.temporary), "--tmpfs", place]
-        for path in map(Path, _PROGRAMS):
-            words += ["--symlink", str(path.readlink()), str(path)] if path.is_symlink() else _shown(path)
-        for path in (*self._settings(view), *_python(), *self.readable):
-            words += _shown(path)
-        words += [*_shown(bubblewrap.LANDLOCK), *view.mounts]
+        programs = [Path(path) for path in _PROGRAMS]
+        links = [path for path in programs if path.is_symlink()]
+        words += [word for path in links for word in ("--symlink", str(path.readlink()), str(path))]
+        shown = [*programs, *self._settings(view), *_python(), *self.readable, bubblewrap.LANDLOCK]
+        words += _shown([path for path in shown if path not in links])
+        words += view.mounts
         # Root in a namespace of its own is still the kernel's root where these files are concerned.
         kernel = [path for path in kernel_switches() if path.is_relative_to("/proc")]
-        words += [word for path in kernel for word in _shown(path)]
+        words += _shown(kernel)
         return [*words, "--remount-ro", "/dev", "--remount-ro", "/"]
 
     def _held(self, env: Mapping[str, str]) -> bytes:
@@ -190,5 +191,6 @@ def _python() -> list[Path]:
     return [path for path in dict.fromkeys(places) if not path.is_relative_to("/usr") and path != Path("/")]
 
 
-def _shown(path: Path) -> list[str]:
-    return ["--ro-bind-try", str(path), str(path)] if path.exists() else []
+def _shown(paths: Iterable[Path]) -> list[str]:
+    shown = [str(path) for path in paths if path.exists()]
+    return [word for path in shown for word in ("--ro-bind-try", path, path)]

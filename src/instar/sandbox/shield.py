@@ -7,6 +7,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -387,15 +388,15 @@ def _mounts(found: GuardedPaths, env: Mapping[str, str]) -> tuple[list[str], lis
     kinds: list[tuple[int, int, Path, list[str]]] = []
     hidden = [path for path in found.hidden if not below(path, [p for p in found.hidden if p != path])]
     entries = (
-        (0, found.anchors, lambda path: ["--bind", path, path]),
-        (1, (*kernel_switches(), *found.readonly), lambda path: ["--ro-bind", path, path]),
-        (2, (*hidden, *masked), _hide),
-        (3, [path for path in found.writable if path.exists()], lambda path: ["--bind", path, path]),
-        (4, shown, lambda path: ["--bind", path, path]),
+        (0, found.anchors, "--bind"),
+        (1, (*kernel_switches(), *found.readonly), "--ro-bind"),
+        (3, [path for path in found.writable if path.exists()], "--bind"),
+        (4, shown, "--bind"),
     )
-    for rank, paths, words in entries:
-        kinds += [(len(path.parts), rank, path, words(str(path))) for path in paths]
-    ordered = [word for *_, words in sorted(kinds, key=lambda kind: kind[:3]) for word in words]
+    for rank, paths, option in entries:
+        kinds += [(len(path.parts), rank, path, [option, str(path), str(path)]) for path in paths]
+    kinds += [(len(path.parts), 2, path, _hide(str(path))) for path in (*hidden, *masked)]
+    ordered = [word for *_, words in sorted(kinds, key=itemgetter(0, 1, 2)) for word in words]
     closed = [word for path in (*hidden, *masked) if path.is_dir() for word in ("--remount-ro", str(path))]
     return ordered + closed, [str(path) for _, _, path, _ in kinds]
 

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from instar.plugin import NotFound, ids
-from instar.plugins.evolve.idle_sessions import IdleSessions
-from instar.plugins.evolve.notifications import IdleMessage
+from instar.plugins.evolve.notifications import IdleMessage, IdleSessions
 
 OTHER = "ses_1"
 

@@ -114,7 +114,7 @@ class Installed(msgspec.Struct, frozen=True):
     commit: WorkspaceCommit | None = None
 
 
-class Attempt:
+class ChangeAttempt:
     """A change on its way. Each step adds what it found; what a step has not come to yet is not there."""
 
     candidate: Candidate
@@ -174,7 +174,7 @@ class Evolver:
         self._observer = observer
         self._object = object
         self.lock = asyncio.Lock()
-        self._steps: dict[Step, Callable[[Attempt], Awaitable[Step]]] = {
+        self._steps: dict[Step, Callable[[ChangeAttempt], Awaitable[Step]]] = {
             "read": self._read,
             "candidate": self._candidate,
             "parse": _stage("parse", _parse, "test"),
@@ -187,7 +187,7 @@ class Evolver:
             "install": self._install,
         }
 
-    async def _go(self, attempt: Attempt, step: Step, until: Step = "probation") -> None:
+    async def _go(self, attempt: ChangeAttempt, step: Step, until: Step = "probation") -> None:
         """Take an attempt on from `step` until it stands at `until`. Raises where it goes elsewhere."""
         while step != until:
             step = await self._steps[step](attempt)
@@ -199,13 +199,13 @@ class Evolver:
 
         Raises `CandidateRefused` and `NotChanged`.
         """
-        attempt = Attempt(path, lambda before: content, ChangeCause())
+        attempt = ChangeAttempt(path, lambda before: content, ChangeCause())
         await self._go(attempt, "candidate", "permission")
         return attempt.verdict
 
     async def judge(self, candidate: Candidate, context: GateContext, said: Progress) -> GateVerdict:
         """Take a candidate through the gate's stages. Raises `CandidateRefused`."""
-        attempt = Attempt(candidate.path, lambda before: before, ChangeCause(), said)
+        attempt = ChangeAttempt(candidate.path, lambda before: before, ChangeCause(), said)
         attempt.candidate, attempt.context, attempt.bench = candidate, context, await self._policy.bench()
         await self._go(attempt, "parse", "permission")
         return attempt.verdict
@@ -223,7 +223,7 @@ class Evolver:
         Raises `CandidateRefused`, `Waits` when a person must allow it first, and `NotChanged`.
         """
         async with self.lock:
-            attempt = Attempt(path, change, cause)
+            attempt = ChangeAttempt(path, change, cause)
             attempt.expect, attempt.also = expect, also or {}
             try:
                 await self._go(attempt, "read")
@@ -245,7 +245,9 @@ class Evolver:
         async with self.lock:
             entry = await asyncio.to_thread(self._books.pending.get, id)
             proposal = entry.proposal
-            attempt = Attempt(proposal.file, lambda before: proposal.content, _cause(proposal.cause), said)
+            attempt = ChangeAttempt(
+                proposal.file, lambda before: proposal.content, _cause(proposal.cause), said
+            )
             attempt.approval, attempt.who = entry, who
             await self._go(attempt, "waiting")
             await asyncio.to_thread(self._books.pending.remove, id)
@@ -297,18 +299,18 @@ class Evolver:
 
     # -- the steps -------------------------------------------------------------------------------------
 
-    async def _read(self, attempt: Attempt) -> Step:
+    async def _read(self, attempt: ChangeAttempt) -> Step:
         await self.may_change(attempt.path, attempt.cause)
         return "candidate"
 
-    async def _candidate(self, attempt: Attempt) -> Step:
+    async def _candidate(self, attempt: ChangeAttempt) -> Step:
         candidates = self.candidates
         attempt.candidate = candidates.make(attempt.path, attempt.change, attempt.expect, attempt.also)
         attempt.context = await candidates.context(attempt.candidate)
         attempt.bench = await self._policy.bench()
         return "parse"
 
-    async def _permission(self, attempt: Attempt) -> Step:
+    async def _permission(self, attempt: ChangeAttempt) -> Step:
         """Other plugins may refuse what passed its trials; what it raises a person must have allowed."""
         if attempt.approval is not None:
             return await self._approved(attempt, attempt.approval)
@@ -331,7 +333,7 @@ class Evolver:
             raise await self._waits(attempt)
         return "install"
 
-    async def _approved(self, attempt: Attempt, entry: pending.PendingEntry) -> Step:
+    async def _approved(self, attempt: ChangeAttempt, entry: pending.PendingEntry) -> Step:
         # The decision is kept once it can be carried out: what is refused now waits as it did.
         if not entry.is_of(self._proposal(attempt)):
             raise NotChanged(
@@ -346,7 +348,7 @@ class Evolver:
         )
         return "install"
 
-    async def _waiting(self, attempt: Attempt) -> Step:
+    async def _waiting(self, attempt: ChangeAttempt) -> Step:
         assert attempt.approval is not None
         if why := attempt.approval.stale(self._change_installer.sha(attempt.path)):
             raise pending.NotPending(why)
@@ -356,11 +358,11 @@ class Evolver:
             attempt.expect = prediction.restore(proposal.prediction)
         return "candidate"
 
-    async def _install(self, attempt: Attempt) -> Step:
+    async def _install(self, attempt: ChangeAttempt) -> Step:
         await whole(self._made_live(attempt))
         return "probation"
 
-    async def _made_live(self, attempt: Attempt) -> None:
+    async def _made_live(self, attempt: ChangeAttempt) -> None:
         books, path, cause = self._books, attempt.path, attempt.cause
         candidate, verdict = attempt.candidate, attempt.verdict
         old, new = self._change_installer.sha(path), vault.sha256(candidate.after.content)
@@ -390,7 +392,7 @@ class Evolver:
         await self._change_installer.installed(changed, cause, verdict.ms)
         attempt.installed = Installed(path, attempt.diff, changed.epoch, verdict, commit_of(changed))
 
-    async def _waits(self, attempt: Attempt) -> NotChanged:
+    async def _waits(self, attempt: ChangeAttempt) -> NotChanged:
         """Let a candidate wait for a person."""
         path = attempt.path
         try:
@@ -412,7 +414,7 @@ class Evolver:
             "it installed at once.",
         )
 
-    def _proposal(self, attempt: Attempt) -> pending.Proposal:
+    def _proposal(self, attempt: ChangeAttempt) -> pending.Proposal:
         candidate, verdict, cause = attempt.candidate, attempt.verdict, attempt.cause
         return pending.Proposal(
             file=attempt.path,
@@ -432,11 +434,11 @@ class Evolver:
 
 
 def _stage(
-    name: Gate, work: Callable[[Attempt], Awaitable[str]], then: Step
-) -> Callable[[Attempt], Awaitable[Step]]:
+    name: Gate, work: Callable[[ChangeAttempt], Awaitable[str]], then: Step
+) -> Callable[[ChangeAttempt], Awaitable[Step]]:
     """Return the step that does `work`, notes what it found, and goes on to `then`."""
 
-    async def step(attempt: Attempt) -> Step:
+    async def step(attempt: ChangeAttempt) -> Step:
         attempt.said(name)
         begun = time.monotonic()
         try:
@@ -451,7 +453,7 @@ def _stage(
     return step
 
 
-async def _parse(attempt: Attempt) -> str:
+async def _parse(attempt: ChangeAttempt) -> str:
     candidate, context = attempt.candidate, attempt.context
     if not candidate.is_hook:
         return stages.profile(candidate) if candidate.is_profile else stages.prompt(candidate)
@@ -466,7 +468,7 @@ async def _parse(attempt: Attempt) -> str:
     return f"it registers {counted(len(mine.tools), 'tool')}"
 
 
-async def _test(attempt: Attempt) -> str:
+async def _test(attempt: ChangeAttempt) -> str:
     mine, context = attempt.verdict.registration, attempt.context
     tests = [one.test for one in context.others] if mine is None else [mine.test]
     names = [test for test in dict.fromkeys(tests) if test]
@@ -482,7 +484,7 @@ async def _test(attempt: Attempt) -> str:
     return f"its test {passed}" if attempt.candidate.is_hook else passed
 
 
-async def _replay(attempt: Attempt) -> str:
+async def _replay(attempt: ChangeAttempt) -> str:
     candidate, context = attempt.candidate, attempt.context
     # No script is given a profile: past calls would answer as they did.
     if candidate.before is None or not context.records or candidate.is_profile:
@@ -499,7 +501,7 @@ async def _replay(attempt: Attempt) -> str:
     return report.text().partition("\n")[0]
 
 
-async def _score(attempt: Attempt) -> str:
+async def _score(attempt: ChangeAttempt) -> str:
     context, evals = attempt.context, _evals(attempt.context)
     if not evals:
         return ""
@@ -523,7 +525,7 @@ def _evals(context: GateContext) -> list[str]:
     return sorted(found)
 
 
-async def _authority(attempt: Attempt) -> str:
+async def _authority(attempt: ChangeAttempt) -> str:
     """Compare what a script would reach with what was granted."""
     registered, context, verdict = attempt.registered, attempt.context, attempt.verdict
     if registered is None or context.grant is None:

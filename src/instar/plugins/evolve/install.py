@@ -124,24 +124,14 @@ class ChangeInstaller:
         stage: str = "",
     ) -> None:
         """Add an entry to the audit log. A failed write loses the entry, not the change."""
-        commit = commit_of(changed) if changed is not None else None
-        entry = AuditEntry(
-            kind=kind,
-            by=cause.by,
-            files=files,
-            text=why,
-            stage=stage,
-            commit=commit.id if commit is not None else "",
-            epoch=changed.epoch if changed is not None else None,
-            session=cause.session,
-            call=cause.call,
-            tool=cause.tool,
-            agent=cause.agent,
-            message=cause.message,
-            cost=cost,
-        )
+        made: dict[str, Any] = msgspec.structs.asdict(cause)
+        if changed is not None:
+            commit = commit_of(changed)
+            made |= {"epoch": changed.epoch, "commit": "" if commit is None else commit.id}
         try:
-            self._books.audit_log.add(entry)
+            self._books.audit_log.add(
+                AuditEntry(kind=kind, files=files, text=why, stage=stage, cost=cost, **made)
+            )
         except OSError as error:
             log.warning("evolve=chronicle problem=%r", str(error))
 

@@ -7,16 +7,14 @@ heartbeat back on that the person had switched off.
 import difflib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 
 from instar.plugin import document
 
 Cleanup = Literal["none", "new", "archive", "compact"]
-CLEANUPS: Final = ("none", "new", "archive", "compact")
 Spawn = Literal["warm", "plain"]
-SPAWNS: Final = ("warm", "plain")
 
 
 class SettingsError(Exception):
@@ -148,16 +146,13 @@ def _text(value: Any) -> str:
     raise ValueError("expected a text")
 
 
-def _cleanup(value: Any) -> str:
-    if value in CLEANUPS:
-        return str(value)
-    raise ValueError(f"expected one of {', '.join(CLEANUPS)}")
+def _one_of(kind: Any) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if value in get_args(kind):
+            return str(value)
+        raise ValueError(f"expected one of {', '.join(get_args(kind))}")
 
-
-def _spawn(value: Any) -> str:
-    if value in SPAWNS:
-        return str(value)
-    raise ValueError(f"expected one of {', '.join(SPAWNS)}")
+    return read
 
 
 def _model(value: Any) -> ModelName | None:
@@ -191,12 +186,12 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "hook_timeout": _whole(1),
     "heartbeat_title": _text,
     "heartbeat_agent": _text,
-    "heartbeat_cleanup": _cleanup,
+    "heartbeat_cleanup": _one_of(Cleanup),
     "heartbeat_cleanup_count": _whole(1, null=True),
     "heartbeat_cleanup_tokens": _whole(1, null=True),
     "heartbeat_skip_active": _flag,
     "pass_environment": _names,
-    "spawn": _spawn,
+    "spawn": _one_of(Spawn),
 }
 _JSON: Final = (
     *("heartbeat_ms", "hook_timeout", "heartbeat_cleanup_count", "heartbeat_cleanup_tokens"),

@@ -18,7 +18,6 @@ from instar.plugins.evolve.history import tree
 from instar.plugins.evolve.history.checkout import ReplayCheckouts
 from instar.plugins.evolve.workspace import VARIABLES
 
-_PLAIN: Final = frozenset(VARIABLES)
 _PATIENCE: Final = 30.0
 _LEFT_OUT: Final = frozenset((".git",))
 _CODE: Final = ("hooks", "tests", "evals")
@@ -44,12 +43,12 @@ class Trial:
 
     def __init__(self, trials: "Trials", copy: sandbox.Copy) -> None:
         self._trials = trials
-        self._copy = copy
+        self.copy = copy
         self.root = copy.folder
 
     def changed(self, path: str) -> Path | None:
         """Return where a file that differs from the workspace's stands, seen from outside; None where none does."""
-        found = self._copy.changes / path
+        found = self.copy.changes / path
         return found if os.path.lexists(found) else None
 
     def watch(self) -> Callable[[], list[str]]:
@@ -62,7 +61,7 @@ class Trial:
 
         def changed() -> list[str]:
             after = self._code()
-            there = [path for path in after if path in before or os.path.lexists(self._copy.source / path)]
+            there = [path for path in after if path in before or os.path.lexists(self.copy.source / path)]
             touched = [path for path in there if before.get(path) != after[path]]
             return sorted({*touched, *(before.keys() - after.keys())})
 
@@ -72,7 +71,7 @@ class Trial:
         """What differs after any change of a file, by path; of an overlay only what stands in the copy itself."""
         found: dict[str, tuple[int, ...]] = {}
         for name in _CODE:
-            todo = [self._copy.changes / name]
+            todo = [self.copy.changes / name]
             while todo:
                 path = todo.pop()
                 with suppress(FileNotFoundError):
@@ -83,7 +82,7 @@ class Trial:
                         # The time of the inode's change is not for a program to set. What hides a file in an overlay is
                         # one inode for many, whose time changes with each mount.
                         mark = (0, 0) if stat.S_ISCHR(info.st_mode) else (info.st_ino, info.st_ctime_ns)
-                        found[str(path.relative_to(self._copy.changes))] = (*mark, info.st_mode)
+                        found[str(path.relative_to(self.copy.changes))] = (*mark, info.st_mode)
         return found
 
     async def run(
@@ -101,8 +100,16 @@ class Trial:
         `argv[0]` is an absolute path below `root`, or a program's name. `env` is set over the few variables that a
         sandbox leaves. Raises `process.ProcessError` when it cannot be started.
         """
-        return await self._trials.run(
-            self._copy, argv, dict(env or {}), stdin=stdin, timeout=timeout, limit=limit, merge=merge
+        confine, given = self._trials.confined(self.copy, dict(env or {}))
+        return await self._trials.processes.run(
+            argv,
+            cwd=self.root,
+            env=given,
+            stdin=stdin,
+            timeout=timeout,
+            limit=limit,
+            merge=merge,
+            confine=confine,
         )
 
 
@@ -121,7 +128,7 @@ class Trials:
         limits: sandbox.Limits | None = None,
         unsafe: bool = False,
     ) -> None:
-        self._processes = processes
+        self.processes = processes
         self._level = level
         self._environment = environment
         self._limits = limits or sandbox.Limits()
@@ -145,49 +152,28 @@ class Trials:
             )
         held = ExitStack()
         try:
-            copy = await self._made(held, source)
             try:
-                await asyncio.to_thread(_write, copy.changes, changes)
-                await self._delete(copy, [path for path, file in changes.items() if file is None])
+                trial = Trial(self, await self._made(held, source))
+                await asyncio.to_thread(_write, trial.copy.changes, changes)
+                await self._delete(trial, [path for path, file in changes.items() if file is None])
             except OSError as error:
                 raise NoTrial(f"the workspace could not be copied: {error}") from None
-            yield Trial(self, copy)
+            yield trial
         finally:
             # In a thread, and waited for also when this is cancelled: what is left would fill the disk.
             await process.whole(asyncio.ensure_future(asyncio.to_thread(held.close)))
 
-    async def run(
-        self,
-        copy: sandbox.Copy,
-        argv: Sequence[str],
-        env: dict[str, str],
-        *,
-        stdin: bytes,
-        timeout: float,
-        limit: int,
-        merge: bool,
-    ) -> process.Output:
-        """Run in a copy; `Trial.run` is the way to it."""
-        named = dict.fromkeys(VARIABLES, str(copy.folder))
-        given = {**self._environment, **named, **env}
-        confine: sandbox.Sandbox | None = None
+    def confined(
+        self, copy: sandbox.Copy, env: dict[str, str]
+    ) -> tuple[sandbox.Sandbox | None, dict[str, str]]:
+        """Return what holds a run in a copy, and its environment with `env` over it."""
+        given = {**self._environment, **dict.fromkeys(VARIABLES, str(copy.folder)), **env}
+        keep = frozenset((*VARIABLES, *env))
         if self.enforced:
-            keep = _PLAIN | frozenset(env)
-            confine = sandbox.Sandbox(self._level, copy, self._limits, keep=keep)
-        else:
-            home = copy.scratch / "tmp"
-            home.mkdir(exist_ok=True)
-            given = sandbox.bare(given, str(home), _PLAIN | frozenset(env))
-        return await self._processes.run(
-            argv,
-            cwd=copy.folder,
-            env=given,
-            stdin=stdin,
-            timeout=timeout,
-            limit=limit,
-            merge=merge,
-            confine=confine,
-        )
+            return sandbox.Sandbox(self._level, copy, self._limits, keep=keep), given
+        home = copy.scratch / "tmp"
+        home.mkdir(exist_ok=True)
+        return None, sandbox.bare(given, str(home), keep)
 
     async def _made(self, held: ExitStack, source: Path) -> sandbox.Copy:
         beside = None if self._level.overlay else tree.place_for_copy(source)
@@ -198,10 +184,7 @@ class Trials:
                 )
             )
         )
-        try:
-            copy = await process.whole(making)
-        except OSError as error:
-            raise NoTrial(f"the workspace could not be copied: {error}") from None
+        copy = await process.whole(making)
         if self._level.overlay:
             # A character device 0:0 hides what lies below it.
             for name in _LEFT_OUT:
@@ -209,15 +192,12 @@ class Trials:
                     os.mknod(copy.changes / name, stat.S_IFCHR, os.makedev(0, 0))
         return copy
 
-    async def _delete(self, copy: sandbox.Copy, paths: Sequence[str]) -> None:
-        if not paths:
-            return
-        if self._level.overlay:
-            argv = ["rm", "-rf", "--", *paths]
-            await self.run(copy, argv, {}, stdin=b"", timeout=_PATIENCE, limit=process.MIB, merge=True)
-            return
-        for path in paths:
-            (copy.changes / path).unlink(missing_ok=True)
+    async def _delete(self, trial: Trial, paths: Sequence[str]) -> None:
+        if paths and self._level.overlay:
+            await trial.run(["rm", "-rf", "--", *paths], timeout=_PATIENCE, merge=True)
+        elif paths:
+            for path in paths:
+                (trial.copy.changes / path).unlink(missing_ok=True)
 
 
 class Bench(msgspec.Struct, frozen=True):

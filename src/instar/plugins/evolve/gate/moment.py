@@ -25,10 +25,11 @@ if TYPE_CHECKING:  # The module `typing` takes as long to load as all of this.
 MOMENT = 0
 """Nanoseconds since the epoch; the copy that a script loads holds the record's."""
 _SECOND = 1_000_000_000
+_WALL = (time.CLOCK_REALTIME, 5)  # 5 is CLOCK_REALTIME_COARSE
 
 
 def _start() -> None:
-    begun, monotonic_ns = time.monotonic_ns(), time.monotonic_ns
+    begun, monotonic_ns, real = time.monotonic_ns(), time.monotonic_ns, dict(vars(time))
 
     def time_ns() -> int:
         return MOMENT + (monotonic_ns() - begun) // _SECOND * _SECOND
@@ -36,51 +37,26 @@ def _start() -> None:
     def now() -> float:
         return time_ns() / _SECOND
 
-    _patch_structs(now)
-    _patch_clocks(now, time_ns)
-    _patch_datetime(time_ns)
+    def dated(name: str) -> Callable[..., Any]:
+        return lambda seconds=None: real[name](now() if seconds is None else seconds)
 
+    def formed(name: str) -> Callable[..., Any]:
+        # The struct is what they take last, and the present where they are given none.
+        count = name == "strftime"
+        return lambda *given: real[name](*given, *(() if len(given) > count else (time.localtime(),)))
 
-def _patch_structs(now: Callable[[], float]) -> None:
-    """Set the functions of `time` that take the present when they are given no time."""
-    localtime, gmtime, strftime, asctime = time.localtime, time.gmtime, time.strftime, time.asctime
+    def clock(name: str, present: Callable[[], Any]) -> Callable[..., Any]:
+        return lambda which: present() if which in _WALL else real[name](which)
 
-    def local(seconds: float | None = None) -> time.struct_time:
-        return localtime(now() if seconds is None else seconds)
-
-    def utc(seconds: float | None = None) -> time.struct_time:
-        return gmtime(now() if seconds is None else seconds)
-
-    def form(format: str, *given: Any) -> str:  # noqa: A002 - the original's name
-        return strftime(format, *(given or (local(),)))
-
-    def text(*given: Any) -> str:
-        return asctime(*(given or (local(),)))
-
-    def ctime(seconds: float | None = None) -> str:
-        return asctime(local(seconds))
-
-    _set(localtime=local, gmtime=utc, strftime=form, asctime=text, ctime=ctime)
-
-
-def _patch_clocks(now: Callable[[], float], time_ns: Callable[[], int]) -> None:
-    clock_gettime, clock_gettime_ns = time.clock_gettime, time.clock_gettime_ns
-    wall = (time.CLOCK_REALTIME, 5)  # 5 is CLOCK_REALTIME_COARSE
-
-    def clock(which: int) -> float:
-        return now() if which in wall else clock_gettime(which)
-
-    def clock_ns(which: int) -> int:
-        return time_ns() if which in wall else clock_gettime_ns(which)
-
-    _set(time=now, time_ns=time_ns, clock_gettime=clock, clock_gettime_ns=clock_ns)
-
-
-def _set(**functions: Callable[..., Any]) -> None:
+    functions = {name: dated(name) for name in ("localtime", "gmtime", "ctime")}
+    functions |= {name: formed(name) for name in ("strftime", "asctime")}
+    functions |= {"time": now, "time_ns": time_ns, "clock_gettime": clock("clock_gettime", now)}
+    functions["clock_gettime_ns"] = clock("clock_gettime_ns", time_ns)
     for name, function in functions.items():
         function.__name__ = function.__qualname__ = name
         function.__module__ = "time"
         setattr(time, name, function)
+    _patch_datetime(time_ns)
 
 
 def _patch_datetime(time_ns: Callable[[], int]) -> None:
