@@ -51,7 +51,7 @@ class Dispatch:
             self._recovery.succeeded(session_id, hook)
         elif hook == "idle" and not any(queued):
             # No step follows that could use the emergency prompt.
-            self._recovery.take_system(session_id)
+            self._recovery.take_system(session_id, [])
         await self._effects.carry_out(hook, session_id, outcome.answer, key=key, origin=origin)
 
     async def observe(self, hook: str, session_id: str, fields: wire.Plain, *, key: str) -> None:

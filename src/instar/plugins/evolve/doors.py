@@ -1,14 +1,18 @@
 """Doors: how actions reach sessions (`actions.Doors`)."""
 
-import difflib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from instar.plugin import Client, Invalid, PromptBody, SessionBody
 from instar.plugins.evolve.actions import SOURCE, ActionRequest, CreateSession, Send
 from instar.plugins.evolve.settings import EvolveSettings
 
 log = logging.getLogger("instar.evolve")
+
+
+def no_agent(wanted: str, agents: Sequence[str]) -> str:
+    """Say that the setting `heartbeat_agent` names an agent that is none of `agents`."""
+    return f"heartbeat_agent: there is no agent {wanted!r}; there are: {', '.join(agents)}"
 
 
 class SessionDoors:
@@ -39,8 +43,7 @@ class SessionDoors:
             return wanted
         if wanted == EvolveSettings().heartbeat_agent:
             return None
-        near = difflib.get_close_matches(wanted, agents) or agents
-        raise Invalid(f"heartbeat_agent: there is no agent {wanted!r}; there are: {', '.join(near)}")
+        raise Invalid(no_agent(wanted, agents))
 
     async def create_session(self, action: CreateSession, asking: ActionRequest) -> None:
         """Make a session of this title. Raises `Invalid`."""

@@ -271,9 +271,10 @@ class Evolver:
         )
         return Waits(
             entry.id,
-            f"{candidate.path} was not changed: it passed its trials, but it would reach more than it may:\n{raised}\n"
-            f"It waits for a person as {entry.id} (instar evolve approve {entry.id}). Propose it without that to have "
-            "it installed at once.",
+            f"{candidate.path} was not changed. It waits for a person as {entry.id} (instar evolve pending "
+            f"{entry.id}).\nIt passed its trials, but it would reach more than it may:\n{raised}\n"
+            f"A person lets it in by instar evolve approve {entry.id}. Propose it without that to have it installed at "
+            "once.",
         )
 
     def _proposal(self, candidate: Candidate, verdict: GateVerdict, cause: ChangeCause) -> pending.Proposal:

@@ -185,13 +185,35 @@ class _Judge:
         printed = []
         for name in names:
             # A copy of its own for each: what ran before must not have touched the test.
-            async with self._bench.trials.copy(gate_context.root, self._changed()) as trial:
-                printed.append(await testing.run(trial, gate_context.root, name, self._bench.timeout))
+            try:
+                printed.append(await self._run_test(name, self._changed()))
+            except CandidateRefused as error:
+                raise await self._explained(name, error) from None
         if not names:
             return ""
         self._test = "\n".join(printed)
         passed = f"{', '.join(f'tests/{name}' for name in names)} passed"
         return f"its test {passed}" if candidate.is_hook else passed
+
+    async def _run_test(self, name: str, changes: Changes) -> str:
+        root = self._gate_context.root
+        async with self._bench.trials.copy(root, changes) as trial:
+            return await testing.run(trial, root, name, self._bench.timeout)
+
+    async def _explained(self, name: str, refusal: CandidateRefused) -> CandidateRefused:
+        """Return the refusal by a test, which says so where the test fails without the candidate too."""
+        if f"tests/{name}" in self._candidate.changes:
+            return refusal
+        try:
+            await self._run_test(name, self._gate_context.restored)
+        except CandidateRefused as before:
+            why = str(before).partition("\n")[0]
+            return CandidateRefused(
+                refusal.stage,
+                f"the test failed before your change too, so no change can pass it: {why}. A person can mend "
+                f"tests/{name} and run instar evolve accept\n\nWith your change: {refusal}",
+            )
+        return refusal
 
     async def _run_replay(self) -> str:
         before, gate_context = self._candidate.before, self._gate_context

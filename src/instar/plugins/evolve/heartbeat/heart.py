@@ -21,6 +21,7 @@ import msgspec
 from instar.plugin import Client, Invalid, NotFound, Origin, PluginInput, PromptBody, event, ids, message
 from instar.plugins.evolve import protocol
 from instar.plugins.evolve.dispatch import Dispatch
+from instar.plugins.evolve.doors import no_agent
 from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.heartbeat import cleanup, memory, schedule, scheduler, words
 from instar.plugins.evolve.heartbeat.owner import Owner
@@ -139,8 +140,9 @@ class Beat:
         try:
             return await self._beat(begun, settings)
         except (Invalid, NotFound) as error:
-            about = "heartbeat_agent: " if "no agent" in str(error) else ""
-            return BeatOutcome(self._place.id, error=f"{about}{error}")
+            agents, wanted = await self._client.agents(), settings.heartbeat_agent
+            why = str(error) if wanted in agents else no_agent(wanted, agents)
+            return BeatOutcome(self._place.id, error=why)
 
     async def _beat(self, begun: Begun, settings: EvolveSettings) -> BeatOutcome:
         session = await self._place.find()
@@ -151,11 +153,11 @@ class Beat:
                 return BeatOutcome(skipped=_UNSAID if self._scripts.answers(HOOK) else _NOTHING)
             session = session or await self._place.make(settings)
             said = await self._words(begun, session.id, settings, answered)
-            if said is not None:
-                self._write_down()
-        failed = "; ".join(map(str, answered.failures))
+        failed = "; ".join(str(failure) for failure in answered.failures if not failure.recovered)
+        recovered = "; ".join(str(failure) for failure in answered.failures if failure.recovered)
         if said is None:
-            return BeatOutcome(session.id, skipped="" if failed else _UNSAID, error=failed)
+            why = f"{_UNSAID}; recovered from: {recovered}" if recovered else _UNSAID
+            return BeatOutcome(session.id, skipped="" if failed else why, error=failed)
         if said.problem:
             log.warning("heartbeat=%d problem=%r", begun.number, said.problem)
             return BeatOutcome(session.id, error="; ".join(filter(None, [failed, said.problem])))
@@ -175,6 +177,7 @@ class Beat:
             spent.tokens,
             spent.cost,
             error="; ".join(filter(None, [failed, spent.error])),
+            recovered=f"recovered from: {recovered}" if recovered else "",
             interrupted=spent.interrupted,
             cleaned=cleaned,
         )
@@ -266,13 +269,6 @@ class Beat:
         # With an id of its own: a beat that used up `limits.heartbeat` may be the one that needs a shorter session.
         origin = Origin(origin.name, f"{origin.id}/cleanup")
         return await self._place.clean(session_id, verdict, origin)
-
-    def _write_down(self) -> None:
-        """Write into the workspace which model was used last, with what the beat commits."""
-        try:
-            memory.write_down(self._engine.books, self._engine.real.root)
-        except (memory.Unusable, OSError) as error:
-            log.warning("heartbeat=model problem=%r", str(error))
 
     async def _last(self, settings: EvolveSettings) -> ModelName | None:
         """The model that was used last; None where the agent has one of its own, or it is not known."""
@@ -430,7 +426,7 @@ class Heart:
         with contextlib.suppress(NotFound):
             if (await self._client.session.get(info.session_id)).parent_id is None:
                 self._last = model
-                memory.note(self._engine.books, model)
+                memory.note(self._engine.books, self._engine.real.root, model)
 
     async def _live(self) -> None:
         every = self._every()
