@@ -59,7 +59,7 @@ def deck(chance: random.Random, without: frozenset[str] = frozenset()) -> Iterat
 
 def written(text: str, **more: Any) -> tuple[str, dict[str, Any]]:
     """Return a whole new text of the script."""
-    return "hook_write", {"file": FILE, "content": text, **more}
+    return "hook_write", {"hook": FILE, "content": text, **more}
 
 
 def put(*places: str, code: Callable[[Case], str]) -> Make:
@@ -233,7 +233,7 @@ def _elsewhere(case: Case) -> tuple[str, dict[str, Any]]:
         "../.git/hooks/post-commit",
         ".git/config",
     )
-    return "hook_write", {"file": case.chance.choice(names), "content": case.bot.text()}
+    return "hook_write", {"hook": case.chance.choice(names), "content": case.bot.text()}
 
 
 def _costly(case: Case) -> tuple[str, dict[str, Any]]:
@@ -352,23 +352,23 @@ def _bad_prompt(case: Case) -> tuple[str, dict[str, Any]]:
     text = case.prompts["chat.md"]
     return case.chance.choice(
         (
-            ("prompt_write", {"file": "chat.md", "content": text.replace("Be brief", word(case.chance))}),
-            ("prompt_edit", {"file": "chat.md", "oldString": "Be brief", "newString": "Be long"}),
-            ("prompt_write", {"file": "chat.md", "content": ""}),
-            ("prompt_write", {"file": "chat.md", "content": text + "\0"}),
-            ("prompt_write", {"file": "chat.md", "content": text + "x" * (1 << 20)}),
-            ("prompt_write", {"file": "chat.md", "content": text + "\udc80"}),
-            ("prompt_write", {"file": "../hooks/bot.py", "content": text}),
-            ("prompt_write", {"file": "../../outside/precious", "content": text}),
-            ("prompt_write", {"file": "../config/evolve.jsonc", "content": "{}"}),
-            ("prompt_edit", {"file": "gone.md", "oldString": "a", "newString": "b"}),
+            ("prompt_write", {"prompt": "chat.md", "content": text.replace("Be brief", word(case.chance))}),
+            ("prompt_edit", {"prompt": "chat.md", "oldString": "Be brief", "newString": "Be long"}),
+            ("prompt_write", {"prompt": "chat.md", "content": ""}),
+            ("prompt_write", {"prompt": "chat.md", "content": text + "\0"}),
+            ("prompt_write", {"prompt": "chat.md", "content": text + "x" * (1 << 20)}),
+            ("prompt_write", {"prompt": "chat.md", "content": text + "\udc80"}),
+            ("prompt_write", {"prompt": "../hooks/bot.py", "content": text}),
+            ("prompt_write", {"prompt": "../../outside/precious", "content": text}),
+            ("prompt_write", {"prompt": "../config/evolve.jsonc", "content": "{}"}),
+            ("prompt_edit", {"prompt": "gone.md", "oldString": "a", "newString": "b"}),
         )
     )
 
 
 def _long_prompt(case: Case) -> tuple[str, dict[str, Any]]:
     more = " ".join(word(case.chance) for _ in range(1000))
-    return "prompt_write", {"file": "chat.md", "content": f"{case.prompts['chat.md']}{more}\n"}
+    return "prompt_write", {"prompt": "chat.md", "content": f"{case.prompts['chat.md']}{more}\n"}
 
 
 TRIED = ("start", "discover", "execute_tool")

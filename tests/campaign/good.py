@@ -26,7 +26,7 @@ def good(chance: random.Random, kind: str, bot: Bot, prompts: Mapping[str, str])
     if kind == "a new script":
         return Good(kind, "hook_write", _script(chance), bot, prompts)
     after = _HOOKS[kind](chance, bot)
-    args: dict[str, Any] = {"file": FILE, "content": after.text()}
+    args: dict[str, Any] = {"hook": FILE, "content": after.text()}
     tool = "hook_write"
     if kind in ("comments", "another text") and chance.random() < 0.7:
         tool, args = "hook_edit", _edit(bot.text(), after.text())
@@ -148,14 +148,14 @@ def _prompt(chance: random.Random, kind: str, bot: Bot, prompts: Mapping[str, st
     if kind == "a prompt's edit":
         before = prompts[file].splitlines()[0]
         after = {**prompts, file: prompts[file].replace(before, f"{before.split(' -- ')[0]} -- {line}", 1)}
-        args = {"file": file, "oldString": before, "newString": after[file].splitlines()[0]}
+        args = {"prompt": file, "oldString": before, "newString": after[file].splitlines()[0]}
         return Good(kind, "prompt_edit", args, bot, after)
     if kind == "a new prompt":
         file, text = f"p-{word(chance)}.md", f"{line}\n"
     else:
         lines = prompts[file].splitlines()
         text = "\n".join([*lines[:2], *lines[2:][-4:], line]) + "\n"
-    return Good(kind, "prompt_write", {"file": file, "content": text}, bot, {**prompts, file: text})
+    return Good(kind, "prompt_write", {"prompt": file, "content": text}, bot, {**prompts, file: text})
 
 
 def _script(chance: random.Random) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def _script(chance: random.Random) -> dict[str, Any]:
     code = f'#!/bin/sh\ncase "$1" in\ndiscover) echo \'{said}\' ;;\nexecute_tool) echo \'{{"result": "hi"}}\' ;;\n'
     code += '*) echo "{\\"error\\": \\"unknown hook: $1\\"}"; exit 1 ;;\nesac\n'
     test = f'#!/bin/sh\ncd "$(dirname "$0")/.."\necho "{{}}" | hooks/{name}.sh execute_tool | grep -q hi\n'
-    return {"file": f"{name}.sh", "content": code, "test": test}
+    return {"hook": f"{name}.sh", "content": code, "test": test}
 
 
 def _edit(before: str, after: str) -> dict[str, Any]:
@@ -176,7 +176,7 @@ def _edit(before: str, after: str) -> dict[str, Any]:
     )
     first -= 1
     return {
-        "file": FILE,
+        "hook": FILE,
         "oldString": "\n".join(old[first : len(old) - last]) + "\n",
         "newString": "\n".join(new[first : len(new) - last]) + "\n",
     }

@@ -28,10 +28,10 @@ ANSWERS: dict[str, list[Plain]] = {
     ],
     "Say your name.": [{"tools": [("bot_hello", {})]}, {"text": ["Said."]}],
     "Change your greeting.": [
-        {"tools": [("evolve_hook_edit", {"file": "bot.sh", "oldString": "Hello!", "newString": "Bye!"})]},
+        {"tools": [("evolve_hook_edit", {"hook": "bot.sh", "oldString": "Hello!", "newString": "Bye!"})]},
         {
             "tools": [
-                ("evolve_hook_edit", {"file": "bot.sh", "oldString": "Hello!", "newString": "Hello, you!"})
+                ("evolve_hook_edit", {"hook": "bot.sh", "oldString": "Hello!", "newString": "Hello, you!"})
             ]
         },
         {"tools": [("bot_hello", {})]},

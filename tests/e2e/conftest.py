@@ -179,10 +179,15 @@ echo "{name} $1" >>"{kept}/order"
         return self.git("log", "--format=%s").splitlines()
 
     def files(self, folder: Path | None = None) -> dict[str, tuple[int, bytes]]:
-        """Every file with its mode and bytes, ``.git`` and all but for the mark that a first look leaves in it."""
+        """Every file with its mode and bytes, ``.git`` and all, but for what each first run leaves.
+
+        That is the mark in ``.git``, and ``state`` with the model that was used.
+        """
         folder = folder or self.root
         found: dict[str, tuple[int, bytes]] = {}
         for path in sorted(folder.rglob("*")):
+            if path.parent == self.root / "state" and path.name in ("evolve.json", ".gitignore"):
+                continue
             if path.is_symlink():
                 found[str(path.relative_to(folder))] = (0, os.readlink(path).encode())
             elif path.is_file() and not (path.name == "instar-epoch" and path.read_bytes() == b"1\n"):

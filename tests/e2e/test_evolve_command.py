@@ -103,7 +103,7 @@ def test_log_lists_the_commits_newest_first(workspace):
     workspace.write("prompts/chat.md", "")
     workspace.commit_all()
     workspace.run(
-        '== turn\ntool: evolve_prompt_write {"file": "chat.md", "content": "x"}\n== turn\ntext: done\n'
+        '== turn\ntool: evolve_prompt_write {"prompt": "chat.md", "content": "x"}\n== turn\ntext: done\n'
     )
     lines = workspace.instar("evolve", "log").stdout.splitlines()
     newest, first = (line for line in lines if line[:1].strip())

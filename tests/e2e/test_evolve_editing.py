@@ -54,8 +54,8 @@ def one(person, name: str, **args: object) -> str:
 
 @pytest.mark.slow
 def test_a_failing_candidate_is_refused_a_passing_one_is_installed_and_its_tool_called_in_the_next_step(bot):
-    story = tool("evolve_hook_edit", file="bot.py", oldString="says", newString="wrong")
-    story += tool("evolve_hook_write", file="bot.py", content=GROWN)
+    story = tool("evolve_hook_edit", hook="bot.py", oldString="says", newString="wrong")
+    story += tool("evolve_hook_write", hook="bot.py", content=GROWN)
     bot.run(story + "== turn\nexpect_tool: bot_bye\ntool: bot_bye {}\n== turn\ntext: done\n")
     refused, installed, bye = bot.results()
     assert "failed: exit code 7" in refused
@@ -73,9 +73,9 @@ def test_a_failing_candidate_is_refused_a_passing_one_is_installed_and_its_tool_
 
 @pytest.mark.slow
 def test_new_text_is_taken_literally_and_replace_all_replaces_all(bot):
-    story = tool("evolve_hook_edit", file="bot.py", oldString=" says $&", newString="$& $` $' $1 \\\\0")
-    story += tool("evolve_prompt_write", file="chat.md", content="a a\n")
-    story += tool("evolve_prompt_edit", file="chat.md", oldString="a", newString="$&", replaceAll=True)
+    story = tool("evolve_hook_edit", hook="bot.py", oldString=" says $&", newString="$& $` $' $1 \\\\0")
+    story += tool("evolve_prompt_write", prompt="chat.md", content="a a\n")
+    story += tool("evolve_prompt_edit", prompt="chat.md", oldString="a", newString="$&", replaceAll=True)
     bot.run(story + tool("bot_hello") + "== turn\ntext: done\n")
     assert bot.results()[-1].startswith("hello$& $` $' $1 ")
     text = (bot.root / "hooks" / "bot.py").read_text()
@@ -86,8 +86,8 @@ def test_new_text_is_taken_literally_and_replace_all_replaces_all(bot):
 @pytest.mark.slow
 def test_validating_installs_nothing(bot):
     before = bot.files()
-    story = tool("evolve_hook_validate", file="bot.py", content=GROWN)
-    story += tool("evolve_hook_validate", file="bot.py", content=SCRIPT + "# wrong\n")
+    story = tool("evolve_hook_validate", hook="bot.py", content=GROWN)
+    story += tool("evolve_hook_validate", hook="bot.py", content=SCRIPT + "# wrong\n")
     bot.run(story + "== turn\ntext: done\n")
     passed, refused = bot.results()
     assert "would be installed" in passed
@@ -101,7 +101,7 @@ def test_a_script_without_a_test_is_installed_when_it_can_be_discovered(person):
     person.shell("a.sh", discover='{"tools": [{"name": "t"}]}')
     person.commit_all()
     text = (person.root / "hooks" / "a.sh").read_text()
-    assert "registers no test" in one(person, "evolve_hook_write", file="a.sh", content=text + "# more\n")
+    assert "registers no test" in one(person, "evolve_hook_write", hook="a.sh", content=text + "# more\n")
     assert (person.root / "hooks" / "a.sh").read_text() == text + "# more\n"
     assert (person.root / "hooks" / "a.sh").stat().st_mode & 0o777 == 0o755
 
@@ -109,20 +109,53 @@ def test_a_script_without_a_test_is_installed_when_it_can_be_discovered(person):
 @pytest.mark.slow
 def test_reading_has_a_window_and_listing_shows_bare_names(bot):
     story = tool("evolve_hook_list") + tool("evolve_prompt_list")
-    story += tool("evolve_hook_read", file="bot.py", offset=4, limit=2)
-    story += tool("evolve_prompt_read", file="chat.md")
+    story += tool("evolve_hook_read", hook="bot.py", offset=4, limit=2)
+    story += tool("evolve_prompt_read", prompt="chat.md")
     bot.run(story + "== turn\ntext: done\n")
     hooks, prompts, window, prompt = bot.results()
     assert hooks == "bot.py"
-    assert prompts.splitlines()[:2] == ["preamble.md (empty)", "chat.md"]
+    assert prompts.startswith("chat.md\n(not there: preamble.md, heartbeat.md, ")
     assert window.startswith("\n".join(SCRIPT.splitlines()[3:5]) + "\n\n(lines 4 to 5 of ")
     assert prompt == "be kind\n"
+
+
+def test_an_empty_workspace_lists_what_is_there_and_says_what_can_be_written(person):
+    person.write("prompts/mood.md", "glad\n")
+    asked = tool("evolve_prompt_list")
+    asked += tool("evolve_prompt_edit", prompt="chat.md", oldString="a", newString="b")
+    person.run(asked + "== turn\ntext: done\n")
+    listed, edited = person.results()
+    missing = "preamble.md, chat.md, heartbeat.md, compaction.md, recover.md"
+    allowed = 'the agent may not create files here (a person allows it by "evolve": {"create": "allow"})'
+    assert listed == f"mood.md (not read: it serves no stage)\n(not there: {missing}; {allowed})"
+    assert edited == f"there is no prompts/chat.md: {allowed}"
+    person.config(evolve={"create": "allow"})
+    asked += tool("evolve_prompt_write", prompt="chat.md", content="Be kind.\n") + tool("evolve_prompt_list")
+    person.run(asked + "== turn\ntext: done\n")
+    listed, edited, written, again = person.results()
+    assert listed.endswith(f"\n(evolve_prompt_write can make {missing})")
+    assert edited == "there is no prompts/chat.md: write it whole with evolve_prompt_write"
+    assert written.startswith("Wrote prompts/chat.md")
+    assert again.startswith("chat.md\nmood.md (not read")
+
+
+def test_the_name_that_an_argument_had_before_is_still_taken(bot):
+    story = tool("evolve_hook_read", file="bot.py", limit=1) + tool("evolve_prompt_read", file="chat.md")
+    story += tool("evolve_prompt_read", file="mood.md") + tool(
+        "evolve_prompt_read", prompt="chat.md", file="x"
+    )
+    bot.run(story + "== turn\ntext: done\n")
+    script, prompt, other, both = bot.results()
+    assert script.startswith("#!/usr/bin/env python3\n")
+    assert prompt == "be kind\n"
+    assert "prompt: expected one of" in other
+    assert "file" in both
 
 
 @pytest.mark.slow
 def test_the_workspaces_own_prompt_change_is_committed_and_seen_by_the_next_call(bot):
     bot.shell("a.sh", discover='{"tools": [{"name": "t"}]}', execute_tool='{"result": "ran"}')
-    story = tool("evolve_prompt_edit", file="chat.md", oldString="kind", newString="brief")
+    story = tool("evolve_prompt_edit", prompt="chat.md", oldString="kind", newString="brief")
     bot.run(story + tool("a_t") + "== turn\ntext: done\n")
     assert bot.calls("a.sh", "execute_tool")[0]["prompts"]["chat"] == "be brief\n"
     assert bot.subjects()[0] == "evolve_prompt_edit chat.md"
@@ -146,7 +179,7 @@ NO_GOOD = [
 @pytest.mark.slow
 def test_a_candidate_that_is_no_good_changes_nothing_and_the_model_is_told_why(bot):
     before = bot.files()
-    bot.run("".join(tool(name, file="bot.py", **args) for name, args, _ in NO_GOOD) + "== turn\ntext: done\n")
+    bot.run("".join(tool(name, hook="bot.py", **args) for name, args, _ in NO_GOOD) + "== turn\ntext: done\n")
     for result, (_, _, said) in zip(bot.results(), NO_GOOD, strict=True):
         assert said in result
     assert bot.files() == before
@@ -168,7 +201,7 @@ def test_a_test_that_cannot_pass_changes_nothing(bot, spoil, said):
     spoil(bot.root / "tests" / "bot_test.py")
     before = bot.files()
     bot.environment["EVOLVE_HOOK_TIMEOUT"] = "3000"
-    result = one(bot, "evolve_hook_write", file="bot.py", content=GROWN)
+    result = one(bot, "evolve_hook_write", hook="bot.py", content=GROWN)
     assert said in result
     assert AS_IT_WAS in result
     assert bot.files() == before
@@ -179,7 +212,7 @@ def test_a_test_that_cannot_pass_changes_nothing(bot, spoil, said):
 def test_a_candidate_that_removes_all_it_is_told_of_reaches_only_the_copy(bot):
     evil = '#!/bin/sh\nrm -rf "$HOME"/* "$INSTAR_WORKSPACE"/* "$TMPDIR"/*; cd ..; rm -rf ws; echo "{}"\n'
     before = bot.files()
-    result = one(bot, "evolve_hook_write", file="bot.py", content=evil)
+    result = one(bot, "evolve_hook_write", hook="bot.py", content=evil)
     assert "must keep the test" in result
     assert bot.files() == before
     assert (bot.home / ".gitconfig").exists()
@@ -211,10 +244,10 @@ def test_a_path_that_leaves_its_folder_or_names_no_file_of_it_is_refused(bot, ki
     before = bot.files(bot.folder)
     lines = []
     for file in [*OUTSIDE, str(bot.root / "outside.md"), "bot.py\u0000"]:
-        edit = {"file": file, "oldString": "SECRET", "newString": "x"}
+        edit = {kind: file, "oldString": "SECRET", "newString": "x"}
         for verb, args in (
-            ("read", {"file": file}),
-            ("write", {"file": file, "content": "x"}),
+            ("read", {kind: file}),
+            ("write", {kind: file, "content": "x"}),
             ("edit", edit),
         ):
             lines.append(f"tool: evolve_{kind}_{verb} {json.dumps(args)}\n")
@@ -237,7 +270,7 @@ def test_a_path_that_leaves_its_folder_or_names_no_file_of_it_is_refused(bot, ki
 def test_hooks_that_are_themselves_a_link_are_not_changed(bot):
     (bot.root / "hooks").rename(bot.folder / "elsewhere")
     (bot.root / "hooks").symlink_to(bot.folder / "elsewhere")
-    story = tool("evolve_hook_list") + tool("evolve_hook_write", file="bot.py", content=GROWN)
+    story = tool("evolve_hook_list") + tool("evolve_hook_write", hook="bot.py", content=GROWN)
     ran = bot.run(story + "== turn\ntext: done\n")
     assert bot.results()[0] == "(no hook scripts)"
     assert bot.results()[1] == "hooks/bot.py is a symbolic link; evolve changes only real files"
@@ -254,7 +287,7 @@ def test_a_workspace_without_history_gets_one_that_shows_what_was_there_before(p
     person.script("bot.py", SCRIPT)
     person.write("tests/bot_test.py", TEST, 0o755)
     person.write("notes/a.md", "a")
-    one(person, "evolve_hook_write", file="bot.py", content=GROWN)
+    one(person, "evolve_hook_write", hook="bot.py", content=GROWN)
     assert person.subjects() == ["evolve_hook_write bot.py", "initial"]
     initial = person.git("show", "--format=%an", "--name-only", "HEAD~1").split()
     assert initial == ["Ada", "hooks/bot.py", "notes/a.md", "tests/bot_test.py"]
@@ -327,7 +360,7 @@ def test_a_workspace_inside_another_repository_leaves_that_one_alone(person):
     person.root = inner
     person.environment["INSTAR_WORKSPACE"] = str(inner)
     before = person.files(outer / ".git"), person.git("status", "--porcelain", cwd=outer)
-    assert "(commit " in one(person, "evolve_hook_write", file="bot.py", content=GROWN)
+    assert "(commit " in one(person, "evolve_hook_write", hook="bot.py", content=GROWN)
     assert (person.files(outer / ".git"), person.git("status", "--porcelain", cwd=outer)) == before
     assert person.subjects() == ["evolve_hook_write bot.py", "initial"]
 
@@ -338,7 +371,7 @@ def test_what_the_person_has_staged_or_left_uncommitted_stays_so(bot):
     bot.git("add", "staged.md")
     bot.write("prompts/chat.md", "edited by hand\n")
     bot.write("untracked.md", "u")
-    assert "(commit " in one(bot, "evolve_hook_write", file="bot.py", content=GROWN)
+    assert "(commit " in one(bot, "evolve_hook_write", hook="bot.py", content=GROWN)
     status = sorted(bot.git("status", "--porcelain").splitlines())
     assert status == [" M prompts/chat.md", "?? untracked.md", "A  staged.md"]
     assert bot.git("show", "--format=", "--name-only", "HEAD").split() == ["hooks/bot.py"]
@@ -348,7 +381,7 @@ def test_what_the_person_has_staged_or_left_uncommitted_stays_so(bot):
 def test_a_git_hook_of_the_workspace_that_fails_is_not_run(bot):
     for name in ("pre-commit", "commit-msg", "post-commit"):
         bot.write(f".git/hooks/{name}", "#!/bin/sh\ntouch ../ran\nexit 1\n", 0o755)
-    assert "(commit " in one(bot, "evolve_hook_write", file="bot.py", content=GROWN)
+    assert "(commit " in one(bot, "evolve_hook_write", hook="bot.py", content=GROWN)
     assert bot.subjects()[0] == "evolve_hook_write bot.py"
     assert not (bot.folder / "ran").exists()
 
@@ -358,7 +391,7 @@ def test_without_a_git_identity_instar_signs(person):
     (person.home / ".gitconfig").unlink()
     person.script("bot.py", SCRIPT)
     person.write("tests/bot_test.py", TEST, 0o755)
-    assert "(commit " in one(person, "evolve_hook_write", file="bot.py", content=GROWN)
+    assert "(commit " in one(person, "evolve_hook_write", hook="bot.py", content=GROWN)
     assert set(person.git("log", "--format=%an").split()) == {"instar"}
 
 
@@ -366,11 +399,11 @@ def test_without_a_git_identity_instar_signs(person):
 def test_when_git_fails_the_change_stays_and_its_commit_is_made_later(bot):
     lock = bot.root / ".git" / "index.lock"
     lock.touch()
-    story = tool("evolve_hook_write", file="bot.py", content=GROWN)
+    story = tool("evolve_hook_write", hook="bot.py", content=GROWN)
     # A script of the person's own reaches what no child of the model does.
     bot.shell("own.sh", discover='{"tools": [{"name": "unlock"}]}', execute_tool=f"$ rm {lock}")
     story += tool("own_unlock")
-    story += tool("evolve_prompt_write", file="chat.md", content="new\n")
+    story += tool("evolve_prompt_write", prompt="chat.md", content="new\n")
     ran = bot.run(story + "== turn\ntext: done\n", "--auto")
     first, _, last = bot.results()
     assert "not committed: git failed" in first
@@ -389,7 +422,7 @@ def test_when_git_fails_the_change_stays_and_its_commit_is_made_later(bot):
 def test_a_commit_that_could_not_be_made_is_made_by_the_next_run_with_the_session_that_it_was_of(bot):
     lock = bot.root / ".git" / "index.lock"
     lock.touch()
-    assert "not committed: git failed" in one(bot, "evolve_hook_write", file="bot.py", content=GROWN)
+    assert "not committed: git failed" in one(bot, "evolve_hook_write", hook="bot.py", content=GROWN)
     session = bot.requests()[0]["session"]
     lock.unlink()
     bot.run("== turn\ntext: done\n")
@@ -408,7 +441,7 @@ def test_in_the_middle_of_a_persons_merge_nothing_is_committed_and_status_says_s
         bot.git("commit", "--quiet", "--message", branch)
     bot.git("merge", "--no-commit", "--no-ff", "-s", "ours", "theirs")
     assert (bot.root / ".git" / "MERGE_HEAD").exists()
-    assert "not committed: git failed" in one(bot, "evolve_prompt_write", file="chat.md", content="new\n")
+    assert "not committed: git failed" in one(bot, "evolve_prompt_write", prompt="chat.md", content="new\n")
     assert bot.subjects()[0] == "mine"
     bot.git("commit", "--quiet", "--message", "merged")
     bot.run("== turn\ntext: done\n")

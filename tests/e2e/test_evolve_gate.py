@@ -38,7 +38,7 @@ async def test_a_late_crasher_is_rolled_back_and_the_session_that_goes_on_reads_
     bot.config(evolve={"probation_failures": 1})
     bot.tell(
         tool("bot_greet")
-        + tool("evolve_hook_write", file="bot.sh", content=broken)
+        + tool("evolve_hook_write", hook="bot.sh", content=broken)
         + "== turn\ntext: done\n"
         + tool("bot_greet") * 2
         + tool("bot_greet")
@@ -65,8 +65,8 @@ async def test_a_late_crasher_is_rolled_back_and_the_session_that_goes_on_reads_
 @pytest.mark.slow
 def test_what_would_reach_more_waits_also_with_auto_and_is_installed_by_the_persons_command(bot):
     held = script(sandbox={"write": ["state"]})
-    bot.run(tool("evolve_hook_write", file="bot.sh", content=held) + "== turn\ntext: done\n", "--auto")
-    bot.run(tool("evolve_hook_write", file="bot.sh", content=script()) + "== turn\ntext: done\n", "--auto")
+    bot.run(tool("evolve_hook_write", hook="bot.sh", content=held) + "== turn\ntext: done\n", "--auto")
+    bot.run(tool("evolve_hook_write", hook="bot.sh", content=script()) + "== turn\ntext: done\n", "--auto")
     said = bot.results()[-1]
     found = re.search(r"instar evolve approve ([0-9a-f]{8})", said)
     assert found is not None, said
@@ -94,9 +94,9 @@ async def test_an_install_changes_what_a_running_session_sends_before_its_messag
     grown = script(tools=[{"name": "greet"}, {"name": "wave"}])
     bot.tell(
         tool("bot_greet")
-        + tool("evolve_hook_write", file="bot.sh", content=grown)
+        + tool("evolve_hook_write", hook="bot.sh", content=grown)
         + tool("bot_wave")
-        + tool("evolve_prompt_write", file="chat.md", content="Be brief.\n")
+        + tool("evolve_prompt_write", prompt="chat.md", content="Be brief.\n")
         + tool("bot_greet")
         + "== turn\ntext: done\n"
     )
@@ -116,7 +116,7 @@ async def test_an_install_changes_what_a_running_session_sends_before_its_messag
 @pytest.mark.slow
 def test_new_scripts_come_only_where_the_person_allows_it_in_their_own_settings(bot):
     fresh = script(name="fresh", test="fresh_test.sh")
-    call = tool("evolve_hook_write", file="fresh.sh", content=fresh, test=TEST) + "== turn\ntext: done\n"
+    call = tool("evolve_hook_write", hook="fresh.sh", content=fresh, test=TEST) + "== turn\ntext: done\n"
     bot.run(call)
     assert not (bot.root / "hooks" / "fresh.sh").exists()
     bot.config(evolve={"create": "allow"})
@@ -128,7 +128,7 @@ def test_new_scripts_come_only_where_the_person_allows_it_in_their_own_settings(
 def test_a_project_that_nobody_trusts_cannot_loosen_the_gate(bot):
     (bot.project / "instar.json").write_text(json.dumps({"evolve": {"create": "allow", "unsafe": True}}))
     fresh = script(name="fresh", test="fresh_test.sh")
-    call = tool("evolve_hook_write", file="fresh.sh", content=fresh, test=TEST) + "== turn\ntext: done\n"
+    call = tool("evolve_hook_write", hook="fresh.sh", content=fresh, test=TEST) + "== turn\ntext: done\n"
     bot.run(call)
     assert not (bot.root / "hooks" / "fresh.sh").exists()
 
@@ -150,8 +150,8 @@ async def test_another_plugin_may_refuse_a_candidate_that_passed_its_trials(bot,
     wanted = script("""echo '{"result": "forbidden"}'""")
     fine = script("""echo '{"result": "allowed"}'""")
     bot.tell(
-        tool("evolve_hook_write", file="bot.sh", content=wanted)
-        + tool("evolve_hook_write", file="bot.sh", content=fine)
+        tool("evolve_hook_write", hook="bot.sh", content=wanted)
+        + tool("evolve_hook_write", hook="bot.sh", content=fine)
         + "== turn\ntext: done\n"
     )
     door = await bot.open()

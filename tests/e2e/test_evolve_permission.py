@@ -142,7 +142,7 @@ def test_each_argument_that_permission_arg_names_counts(person, old, new):
 def test_a_rule_and_a_call_under_a_scripts_prefix_mean_evolves_own_tool(person, ruled):
     scripts(person)
     person.config(permission={ruled: {"other.py": "deny", "*": "allow"}})
-    calls = "".join(f'tool: {prefix}_hook_read {{"file": "other.py"}}\n' for prefix in ("persona", "evolve"))
+    calls = "".join(f'tool: {prefix}_hook_read {{"hook": "other.py"}}\n' for prefix in ("persona", "evolve"))
     person.run(f"== turn\n{calls}== turn\ntext: done\n")
     assert [PREVENTED in result for result in person.results()] == [True, True]
 

@@ -108,7 +108,7 @@ def test_observe_message_gets_thinking_calls_and_answer_after_each_answer_and_id
         reasoning: let me see
         text: I look.
         tool: evolve_datetime {}
-        tool: evolve_hook_read {"file": "none.sh"}
+        tool: evolve_hook_read {"hook": "none.sh"}
 
         == turn
         text: It is late.

@@ -79,8 +79,8 @@ async def test_two_sessions_that_edit_at_once_are_serialised_and_nothing_is_lost
     person.tell(
         "".join(
             f'== when "{text}" once\n'
-            + call("evolve_hook_edit", file=f"{name}.sh", oldString='"t"', newString=f'"{text}"')
-            + call("evolve_prompt_edit", file="chat.md", oldString=old, newString=text)
+            + call("evolve_hook_edit", hook=f"{name}.sh", oldString='"t"', newString=f'"{text}"')
+            + call("evolve_prompt_edit", prompt="chat.md", oldString=old, newString=text)
             for name, text, old in (("one", "first", "A"), ("two", "second", "B"))
         )
         + "== turn\ntext: done\n"
@@ -113,7 +113,7 @@ async def test_an_abort_in_the_middle_of_a_validation_installs_nothing_and_leave
     person.commit_all()
     before = person.files()
     content = path.read_text() + "# more\n" if at == "the test" else hang
-    person.tell("== turn\n" + call("evolve_hook_write", file="a.sh", content=content) + "== turn\ntext: no\n")
+    person.tell("== turn\n" + call("evolve_hook_write", hook="a.sh", content=content) + "== turn\ntext: no\n")
     door = await person.open()
     session = await door.session()
     await door.runtime.session.prompt_async(session, PromptBody.text("hi"))
@@ -128,7 +128,7 @@ async def test_an_abort_in_the_middle_of_a_validation_installs_nothing_and_leave
     person.write("tests/a_test.sh", "#!/bin/sh\nexit 0\n", 0o755)
     person.accept("tests/a_test.sh")
     other = await door.session()
-    person.tell("== turn\n" + call("evolve_hook_validate", file="a.sh", content=path.read_text() + "#\n")
+    person.tell("== turn\n" + call("evolve_hook_validate", hook="a.sh", content=path.read_text() + "#\n")
                 + "== turn\ntext: yes\n")  # fmt: skip
     assert await door.ask(other) == "yes"
     assert "would be installed" in person.results()[-1]
@@ -148,7 +148,7 @@ async def test_what_an_aborted_tool_had_changed_is_committed(person):
     await until(lambda: (person.root / "own.md").exists() and (person.root / "bash.md").exists())
     await door.runtime.session.abort(session)
     person.tell(
-        "== turn\n" + call("evolve_prompt_write", file="chat.md", content="y") + "== turn\ntext: yes\n"
+        "== turn\n" + call("evolve_prompt_write", prompt="chat.md", content="y") + "== turn\ntext: yes\n"
     )
     await door.ask(await door.session())
     committed = person.git("log", "--format=", "--name-only").split()

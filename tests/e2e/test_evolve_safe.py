@@ -19,7 +19,7 @@ ASK = "== turn\ntool: bot_who {}\n== turn\ntext: {{tool}}\n"
 
 
 def edit(tool: str, file: str, old: str, new: str) -> str:
-    arguments = json.dumps({"file": file, "oldString": old, "newString": new, "replaceAll": True})
+    arguments = json.dumps({tool.split("_")[1]: file, "oldString": old, "newString": new, "replaceAll": True})
     return f"== turn\ntool: {tool} {arguments}\n"
 
 
@@ -105,7 +105,7 @@ def test_a_safe_run_answers_though_workspace_and_repository_are_broken(changed):
 def test_a_file_that_the_agent_made_is_left_out(changed):
     changed.config(permission="allow", evolve={"create": "allow"})
     text = SCRIPT.replace('"bot"', '"own"').replace("bot_test", "own_test")
-    made = json.dumps({"file": "own.sh", "content": text, "test": "#!/bin/sh\nexit 0\n"})
+    made = json.dumps({"hook": "own.sh", "content": text, "test": "#!/bin/sh\nexit 0\n"})
     changed.run(f"== turn\ntool: evolve_hook_write {made}\n== turn\ntext: done\n")
     changed.run("== turn\ntext: done\n")
     assert "own_who" in changed.tools()

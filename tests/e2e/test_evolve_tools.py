@@ -43,7 +43,7 @@ def grow(path) -> str:
     """A call that adds the tool bot_shout to the script."""
     return call(
         "evolve_hook_write",
-        file="bot.sh",
+        hook="bot.sh",
         content=path.read_text().replace(json.dumps(BOT), json.dumps(GROWN)),
     )
 
@@ -230,7 +230,7 @@ def test_the_log_shows_what_happened_and_the_newest_change_is_rolled_back(person
     person.run(
         story(
             grow(path),
-            call("evolve_prompt_write", file="chat.md", content="Be brief.\n"),
+            call("evolve_prompt_write", prompt="chat.md", content="Be brief.\n"),
             call("evolve_log")
             + call("bot_log", limit=1)
             + call("evolve_log", file="chat.md")
@@ -264,7 +264,7 @@ def test_the_log_shows_what_happened_and_the_newest_change_is_rolled_back(person
 def two_changes(person):
     path = bot(person)
     for text in ("# one", "# two"):
-        person.run(story(call("evolve_hook_write", file="bot.sh", content=path.read_text() + f"{text}\n")))
+        person.run(story(call("evolve_hook_write", hook="bot.sh", content=path.read_text() + f"{text}\n")))
     return path
 
 
@@ -361,7 +361,7 @@ def test_what_a_person_accepted_while_git_could_not_commit_survives_a_rollback(p
     path.write_text(path.read_text() + "# mine\n")
     person.accept()
     if then != "nothing":
-        person.run(story(call("evolve_hook_write", file="bot.sh", content=path.read_text() + "# three\n")))
+        person.run(story(call("evolve_hook_write", hook="bot.sh", content=path.read_text() + "# three\n")))
         lock.unlink()
         person.run(story(call("evolve_hook_list")))
         assert "Makes-up: accept by hand" in person.git("log", "-1", "--format=%b")
@@ -375,7 +375,7 @@ def test_what_a_person_had_not_committed_when_evolve_first_saw_it_survives_a_rol
     person.git("init", "-q")
     person.commit_all()
     path.write_text(path.read_text() + "# mine\n")
-    person.run(story(call("evolve_hook_write", file="bot.sh", content=path.read_text() + "# one\n")))
+    person.run(story(call("evolve_hook_write", hook="bot.sh", content=path.read_text() + "# one\n")))
     assert "git never had hooks/bot.sh as a person left it" in refused(person)
     assert "# mine\n" in path.read_text()
 
@@ -408,7 +408,7 @@ def test_a_rollback_that_would_reach_more_is_refused(person):
         ],
     }
     content = path.read_text().replace(json.dumps(BOT), json.dumps(asking))
-    person.run(story(call("evolve_hook_write", file="bot.sh", content=content)))
+    person.run(story(call("evolve_hook_write", hook="bot.sh", content=content)))
     assert "Installed" in person.results()[-1]
     read = refused(person)
     assert "would reach more than it may now: its tool bot_hello would no longer ask about who" in read
@@ -418,7 +418,7 @@ def test_a_rollback_that_would_reach_more_is_refused(person):
 def test_a_file_that_the_agent_made_stays_since_deleting_is_a_persons(person):
     bot(person)
     person.config(evolve={"create": "allow"})
-    person.run(story(call("evolve_prompt_write", file="new.md", content="New.\n")))
+    person.run(story(call("evolve_prompt_write", prompt="recover.md", content="New.\n")))
     assert "deleting is for a person alone" in refused(person)
 
 
@@ -430,7 +430,7 @@ def test_what_waits_for_a_person_is_listed_with_what_it_raises_and_shown_with_it
     person.run(
         story(
             call("evolve_pending"),
-            call("evolve_hook_write", file="bot.sh", content=silent),
+            call("evolve_hook_write", hook="bot.sh", content=silent),
             call("bot_pending"),
         )
     )
@@ -449,43 +449,47 @@ def test_what_waits_for_a_person_is_listed_with_what_it_raises_and_shown_with_it
 
 
 BAD = {
-    "a hook that is not there": (call("evolve_hook_read", file="nope.sh"), "file: expected one of"),
+    "a hook that is not there": (call("evolve_hook_read", hook="nope.sh"), "hook: expected one of"),
     "a path that leaves the folder": (
-        call("evolve_hook_write", file="../x", content="x"),
-        "file: expected one of",
+        call("evolve_hook_write", hook="../x", content="x"),
+        "hook: expected one of",
     ),
-    "no file": (call("evolve_hook_edit", oldString="a", newString="b"), "file"),
+    "no file": (call("evolve_hook_edit", oldString="a", newString="b"), "hook"),
+    "a prompt outside the contract": (
+        call("evolve_prompt_write", prompt="mood.md", content="x"),
+        'prompt: expected one of "preamble.md", "chat.md", "heartbeat.md", "compaction.md", "recover.md", got',
+    ),
     "a line past the end": (
-        call("evolve_hook_read", file="bot.sh", offset=999),
+        call("evolve_hook_read", hook="bot.sh", offset=999),
         "offset 999 is past the end",
     ),
-    "line 0": (call("evolve_hook_read", file="bot.sh", offset=0), "offset: "),
-    "no lines": (call("evolve_prompt_read", file="chat.md", limit=0), "limit: "),
+    "line 0": (call("evolve_hook_read", hook="bot.sh", offset=0), "offset: "),
+    "no lines": (call("evolve_prompt_read", prompt="chat.md", limit=0), "limit: "),
     "a text that is not there": (
-        call("evolve_hook_edit", file="bot.sh", oldString="nowhere", newString="x"),
+        call("evolve_hook_edit", hook="bot.sh", oldString="nowhere", newString="x"),
         "oldString was not found: read the file and copy the text exactly",
     ),
     "a text that is there twice": (
-        call("evolve_hook_edit", file="bot.sh", oldString="cat", newString="x"),
+        call("evolve_hook_edit", hook="bot.sh", oldString="cat", newString="x"),
         " times: give more lines around it, or set replaceAll",
     ),
     "no change": (
-        call("evolve_prompt_edit", file="chat.md", oldString="Be", newString="Be"),
+        call("evolve_prompt_edit", prompt="chat.md", oldString="Be", newString="Be"),
         "nothing to change",
     ),
     "an empty text": (
-        call("evolve_prompt_edit", file="chat.md", oldString="", newString="Be"),
+        call("evolve_prompt_edit", prompt="chat.md", oldString="", newString="Be"),
         "oldString is empty",
     ),
     "the same text": (
-        call("evolve_prompt_write", file="chat.md", content="Be kind.\n"),
+        call("evolve_prompt_write", prompt="chat.md", content="Be kind.\n"),
         "already says exactly that",
     ),
     "a prediction of nothing": (
-        call("evolve_prompt_write", file="chat.md", content="x", expect={}),
+        call("evolve_prompt_write", prompt="chat.md", content="x", expect={}),
         "expect",
     ),
-    "a script that is none": (call("evolve_hook_validate", file="bot.sh", content="x"), "would be refused: "),
+    "a script that is none": (call("evolve_hook_validate", hook="bot.sh", content="x"), "would be refused: "),
     "a property too many": (call("evolve_hook_list", all=True), "all: "),
     "a change of no name": (call("evolve_rollback", ref="main"), "'main' names no change of "),
     "an id of nothing": (call("evolve_pending", id="12345678"), "nothing waits under the id '12345678'"),

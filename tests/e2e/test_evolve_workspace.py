@@ -164,12 +164,16 @@ def references(value) -> list[str]:
 
 
 def test_evolves_own_tools_are_shown_once_and_also_answer_to_a_scripts_prefix(theirs):
+    tools = theirs.tools()
     names = [tool["function"]["name"] for tool in theirs.requests()[0]["tools"]]
     assert len(names) == len(set(names))
     assert [name for name in names if name.endswith(("_datetime", "_hook_write"))] == [
         "evolve_datetime",
         "evolve_hook_write",
     ]
+    assert tools["evolve_datetime"]["description"].endswith(
+        "It is also called mybot_datetime, persona_datetime."
+    )
     form, date = theirs.results()
     assert json.loads(form) == ARGS
     assert date.startswith("20")
@@ -179,15 +183,18 @@ def test_evolves_own_tools_are_shown_once_and_also_answer_to_a_scripts_prefix(th
 def test_the_file_arguments_name_what_they_may_touch(theirs):
     tools = theirs.tools()
 
-    def files(name):
-        return tools[name]["parameters"]["properties"]["file"]["enum"]
+    def properties(name):
+        return tools[name]["parameters"]["properties"]
 
-    assert files("evolve_hook_edit") == ["mybot.py", "persona.py"]
+    assert properties("evolve_hook_edit")["hook"]["enum"] == ["mybot.py", "persona.py"]
     stages = [f"{stage}.md" for stage in ("preamble", "chat", "heartbeat", "compaction", "recover")]
-    assert files("evolve_prompt_edit") == [*stages, "mood.md"]
-    edit = tools["evolve_prompt_edit"]["parameters"]["properties"]
-    assert list(edit) == ["file", "oldString", "newString", "replaceAll", "expect"]
-    assert list(tools["evolve_hook_read"]["parameters"]["properties"]) == ["file", "offset", "limit"]
+    for verb in ("read", "write", "edit"):
+        prompt = properties(f"evolve_prompt_{verb}")["prompt"]
+        assert prompt["enum"] == stages
+        assert "contract" in prompt["description"]
+    edit = properties("evolve_prompt_edit")
+    assert list(edit) == ["prompt", "oldString", "newString", "replaceAll", "expect"]
+    assert list(properties("evolve_hook_read")) == ["hook", "offset", "limit"]
 
 
 @pytest.mark.slow

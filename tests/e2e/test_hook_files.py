@@ -234,7 +234,7 @@ def test_a_rule_of_evolve_refuses_a_candidate_before_it_is_installed(person: Any
     person.run(
         f"""
         == turn
-        tool: evolve_hook_write {{"file": "bot.sh", "content": {content}}}
+        tool: evolve_hook_write {{"hook": "bot.sh", "content": {content}}}
 
         == turn
         text: done

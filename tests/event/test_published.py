@@ -50,12 +50,12 @@ SCRIPT = """
     error: 400 no such model
 
     == when "evolve" once
-    tool: evolve_hook_write {"file": "a.sh"}
+    tool: evolve_hook_write {"hook": "a.sh"}
     arg: content <<END
     #!/bin/sh
     echo '[]'
     END
-    tool: evolve_hook_write {"file": "a.sh"}
+    tool: evolve_hook_write {"hook": "a.sh"}
     arg: content <<END
     #!/bin/sh
     if test -e FLAG; then exit 3; fi

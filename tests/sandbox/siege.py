@@ -84,7 +84,7 @@ def by_candidate(variables: Mapping[str, str]) -> Call:
     register = f'if [ "$1" = discover ]; then printf "%s\\n" {shlex.quote(json.dumps(REGISTERED))}; exit; fi'
     begin = f"#!/bin/bash\n# ATTACK\n{register}\n"
     return lambda script: _call(
-        "evolve_hook_write", {"file": "siege.sh"}, content=f"{begin}{exports}{script}\n"
+        "evolve_hook_write", {"hook": "siege.sh"}, content=f"{begin}{exports}{script}\n"
     )
 
 

@@ -27,7 +27,7 @@ async def house(tmp_path: Path, clean_environment: Mapping[str, str]) -> AsyncIt
     await made.close()
 
 
-WRITE = '== turn\ntool: evolve_hook_write {"file": "siege.sh"}\narg: content <<MADE\n' + MADE + "MADE\n"
+WRITE = '== turn\ntool: evolve_hook_write {"hook": "siege.sh"}\narg: content <<MADE\n' + MADE + "MADE\n"
 
 
 @pytest.mark.slow

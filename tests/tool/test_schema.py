@@ -74,7 +74,7 @@ def test_arguments_that_satisfy_the_schema_have_no_problem() -> None:
 def test_the_text_names_every_mistake_and_ends_with_what_to_do() -> None:
     assert validate({"file_path": "a", "offset": "3", "mode": "bet"}, READ) == (
         '\n- offset: expected integer, got string "3"'
-        '\n- mode: expected one of "beta", "alpha", "gamma", got string "bet"'
+        '\n- mode: expected one of "alpha", "beta", "gamma", got string "bet"'
         '\n- filePath: missing, expected string (is it what you gave as "file_path"?)'
         "\nPlease rewrite the input so it satisfies the expected schema."
     )

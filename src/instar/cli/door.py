@@ -374,12 +374,20 @@ class LogFile(RotatingFileHandler):
         """Drop the line."""
 
 
+class _Waiting(logging.Handler):
+    """Shows a person what is waited for while nothing else is on the screen."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        note(record.getMessage())
+
+
 def start_log(path: Path, level: str, *, printed: bool) -> None:
     """Send every log line of `level` and above to stderr (`printed`) or to the file at `path`."""
     handler: logging.Handler = logging.StreamHandler() if printed else LogFile(path)
     handler.setFormatter(Logfmt(tracebacks=not printed or level == "DEBUG"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("instar").setLevel(LEVELS[level])
+    logging.getLogger("instar.waiting").handlers = [] if printed else [_Waiting()]
 
 
 def _logfmt_value(text: str) -> str:

@@ -1,6 +1,5 @@
 """``instar init``: make a folder with settings and an evolve workspace."""
 
-import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ _SETTINGS: Final = """\
 // The settings of this folder. What opencode.json can say, this file can say too.
 {
   // "model": "openai/gpt-5-mini",
-  "plugin": [["evolve", { "workspace": %s }]]
+  "plugin": [["evolve", { "workspace": "./workspace" }]]
 }
 """
 
@@ -48,9 +47,7 @@ def command(context: Context, folder: str) -> None:
     # First: a list of trusted folders that cannot be written must not leave a half-made folder behind.
     trusted = [context.trust.add(path) for path in folders]
     for path, text, mode in wanted:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, "utf-8")
-        path.chmod(mode)
+        write(path, text, mode)
         click.echo(f"made: {path.relative_to(root)}")
     for path in trusted:
         context.trust.add(path, code=code_in(path, context.paths, context.environment))
@@ -61,10 +58,21 @@ def command(context: Context, folder: str) -> None:
     )
 
 
+def write(path: Path, text: str, mode: int) -> None:
+    """Write a file of a skeleton, with its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+    path.chmod(mode)
+
+
 def _files(root: Path) -> Iterator[tuple[Path, str, int]]:
     """Each file to make: its path, its text, its mode."""
-    workspace = root / "workspace"
-    yield root / "instar.json", _SETTINGS % json.dumps(str(workspace), ensure_ascii=False), 0o644
+    yield root / "instar.json", _SETTINGS, 0o644
+    yield from workspace_files(root / "workspace")
+
+
+def workspace_files(workspace: Path) -> Iterator[tuple[Path, str, int]]:
+    """Return each file of a new workspace: its path, its text, its mode."""
     yield workspace / "config" / "evolve.jsonc", _EVOLVE, 0o644
     yield workspace / "hooks" / "own.py", (_SKELETON / "hook.txt").read_text("utf-8"), 0o755
     yield workspace / "tests" / "own_test.py", (_SKELETON / "test.txt").read_text("utf-8"), 0o755

@@ -82,7 +82,7 @@ async def command(
                 raise click.UsageError(f"--{name} is an option of the server: leave it out beside --attach")
     directory = context.directory if url is not None else context.folder(folder)
     if asked["workspace"]:
-        asked["workspace"] = str(context.path(asked["workspace"]))
+        asked["workspace"] = str(await _workspace(context.path(asked["workspace"])))
     asked["title"] = _readable(asked["title"] or "") or None
     parts = _parts(message, files, context.directory, needed=asked["command"] is None)
     request = RunRequest(directory=directory, parts=parts, words=" ".join(message), **asked)
@@ -98,6 +98,22 @@ async def command(
             if not interrupts.count:
                 raise
             return INTERRUPTED
+
+
+async def _workspace(path: Path) -> Path:
+    """Return the folder of the workspace that was named. Where there is none, a person may have it made."""
+    if await asyncio.to_thread(path.is_dir):
+        return path
+    if person.is_there() and await person.yes(f"There is no folder {path}. Make an evolve workspace there?"):
+        # Start-up time: few runs make a workspace.
+        from instar.cli.init import workspace_files, write
+
+        for file, text, mode in workspace_files(path):
+            write(file, text, mode)
+        return path
+    raise click.UsageError(
+        f"there is no workspace at {path}: name one that is there, or make one with instar init"
+    )
 
 
 async def _run(context: Context, request: RunRequest, interrupts: Interrupts) -> int:

@@ -18,8 +18,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from instar.event import Event, PluginError, for_plugins, make
+from instar.event import Event, PluginError, make
 from instar.event.bus import Bus
+from instar.event.renamed import for_plugins
 from instar.plugin.interface import Hooks
 from instar.plugin.outcome import detached, fill, json_copy, taken
 from instar.plugin.points import NOT_POINTS, HookPoint, HookPoints, Refused

@@ -99,7 +99,7 @@ class Runtime(InProcessClient):
         self._server = RuntimeServer(options, self)
         self.mcp: Servers | None = None
         self.untrusted = list(reading.settings.dropped)
-        self.notices = list(reading.problems)
+        self.notices = [*reading.settings.notices, *reading.problems]
 
     @classmethod
     async def open(cls, options: Options) -> "Runtime":

@@ -52,6 +52,9 @@ _TOOLS: Final = "tools"
 _SELF_EVOLUTION: Final = "self_evolution"
 
 
+_IDLE: Final = "{} names self_evolution, and switches nothing on: write it as tools: {{self_evolution: true}}"
+
+
 class _Switch(NamedTuple):
     """What the file says, in the form of the settings, and the keys that nobody reads, with line and column."""
 
@@ -105,6 +108,7 @@ class Settings(msgspec.Struct, frozen=True):
     run, in loading order: the config's, then files. `held` are those of trusted folders that nobody accepted as they
     are now (`instar.settings.trust`). `plugin_files` are all the files that were found.
     `folders` are the configuration folders that exist, home ones first. `unknown` are the keys that nobody reads.
+    `notices` are sentences for the person on what has no effect.
     """
 
     config: Config
@@ -116,6 +120,7 @@ class Settings(msgspec.Struct, frozen=True):
     folders: list[Path]
     unknown: list[Unknown] = []
     held: list[str] = []
+    notices: list[str] = []
 
 
 class SettingsSource(msgspec.Struct, frozen=True):
@@ -150,6 +155,7 @@ def read_settings(
     ]
     layers = [layer_of(source, environment, trust) for source in sources]
     strange = [one for source, layer in zip(sources, layers, strict=True) for one in _unknown(source, layer)]
+    notices = [_IDLE.format(layer.origin) for layer in layers if _is_idle(layer)]
     judge = Acceptance(trust)
     pairs = zip(sources, layers, strict=True)
     layers = [judge.layer(layer, source.owner, partial(_entries, source)) for source, layer in pairs]
@@ -165,7 +171,7 @@ def read_settings(
     plugins += [one for file in files if file.trusted and (one := judge.file(file)) is not None]
     dropped += judge.problems()
     existing = list(dict.fromkeys(folder for folder, _ in folders if folder.is_dir()))
-    return Settings(config, layers, origins, dropped, plugins, files, existing, strange, judge.held)
+    return Settings(config, layers, origins, dropped, plugins, files, existing, strange, judge.held, notices)
 
 
 # -- sources -----------------------------------------------------------------------------------------
@@ -283,6 +289,10 @@ def _written(source: SettingsSource) -> Any:
     return parse_jsonc(source.text, source.origin) if source.text.strip() else {}
 
 
+def _is_idle(layer: Layer) -> bool:
+    return Path(layer.origin).name == SWITCH_FILE and not layer.data
+
+
 def _is_switch(source: SettingsSource) -> bool:
     return Path(source.origin).name == SWITCH_FILE
 
@@ -333,14 +343,24 @@ def _path_of(data: Any, text: str) -> tuple[str | int, ...] | None:
 
 
 def _resolved(data: Plain, folder: Path) -> Plain:
-    """`data` with its relative plugin paths made absolute: they are meant from the file that names them."""
+    """`data` with the relative paths of plugins, and of their `workspace`, made absolute.
+
+    They are meant from the file that names them.
+    """
     if not data.get("plugin"):
         return data
     entries = [
-        [_spec(entry[0], folder), *entry[1:]] if isinstance(entry, list) else _spec(entry, folder)
+        [_spec(entry[0], folder), *(_options(one, folder) for one in entry[1:])]
+        if isinstance(entry, list)
+        else _spec(entry, folder)
         for entry in data["plugin"]
     ]
     return {**data, "plugin": entries}
+
+
+def _options(options: Plain, folder: Path) -> Plain:
+    named = options.get("workspace")
+    return {**options, "workspace": _spec(named, folder)} if isinstance(named, str) else options
 
 
 def _spec(spec: str, folder: Path) -> str:

@@ -139,12 +139,12 @@ def _form(schema: Any) -> str:
 
 
 def _choices(allowed: Sequence[Any], value: Any = None) -> str:
-    """Return the allowed values as JSON, those nearest to `value` first."""
-    ordered = (
-        sorted(allowed, key=lambda choice: -_likeness(choice, value)) if isinstance(value, str) else allowed
-    )
-    text = ", ".join(_literal(choice) for choice in ordered[:MAX_CHOICES])
-    return text + (f" … ({len(allowed)} in all)" if len(allowed) > MAX_CHOICES else "")
+    """Return the allowed values as JSON, in the schema's order; of more than `MAX_CHOICES` those nearest to `value`."""
+    if len(allowed) <= MAX_CHOICES:
+        return ", ".join(map(_literal, allowed))
+    if isinstance(value, str):
+        allowed = sorted(allowed, key=lambda choice: -_likeness(choice, value))
+    return f"{', '.join(map(_literal, allowed[:MAX_CHOICES]))} … ({len(allowed)} in all)"
 
 
 def _nearest(name: str, names: Sequence[str]) -> str | None:

@@ -308,6 +308,9 @@ async def prepare(instance: Instance, running: ToolRun, tools: Mapping[str, Tool
             return None
         running.name = name
         running.args = _parse(running.part)
+        for former, current in running.tool.former.items():
+            if former in running.args and current not in running.args:
+                running.args[current] = running.args.pop(former)
         _check(running, name)
         running.args, wanted = await _before(instance, running)
         _check(running, name)

@@ -86,7 +86,7 @@ class Life:
 
     async def _evolve(self, door: Door, number: int) -> None:
         """Change the script or a prompt; before that try a change that must be refused."""
-        bad = {"file": "persona.py", "oldString": "def main():", "newString": "def main(:"}
+        bad = {"hook": "persona.py", "oldString": "def main():", "newString": "def main(:"}
         said = await self._say(door, f"spoil {number}", [("evolve_hook_edit", bad)], "no")
         if "refused" not in said[-1]:
             raise Wrong(f"a change that breaks the script was not refused: {said}")
@@ -94,22 +94,22 @@ class Life:
         said = await self._say(door, f"evolve {number}", [(tool, args)], "yes")
         if "(commit " not in said[-1]:
             raise Wrong(f"evolution {number} was not installed: {said}")
-        self.installed.append(f"{tool} {args['file']}")
+        self.installed.append(f"{tool} {next(iter(args.values()))}")
 
     def _change(self, number: int) -> tuple[str, dict[str, Any]]:
         if number % 3 == 0:
             before, self._greeting = self._greeting, f"Hello, {number}."
             old, new = f'GREETING = "{before}"', f'GREETING = "{self._greeting}"'
-            return "evolve_hook_edit", {"file": "persona.py", "oldString": old, "newString": new}
+            return "evolve_hook_edit", {"hook": "persona.py", "oldString": old, "newString": new}
         if number % 3 == 1:
             new = f"Answer briefly ({number}). "
             old = "Answer briefly. " if number == 1 else f"Answer briefly ({number - 3}). "
-            return "evolve_prompt_edit", {"file": "chat.md", "oldString": old, "newString": new}
+            return "evolve_prompt_edit", {"prompt": "chat.md", "oldString": old, "newString": new}
         name = f"extra_{number}"
         self._extra.append(name)
         head = "@hook\ndef discover(ctx):"
         body = f'@tool("Say {number}.")\ndef {name}(args):\n    return "extra {number}"\n\n\n'
-        return "evolve_hook_edit", {"file": "persona.py", "oldString": head, "newString": body + head}
+        return "evolve_hook_edit", {"hook": "persona.py", "oldString": head, "newString": body + head}
 
     async def _beat(self) -> None:
         command = [sys.executable, "-m", "instar", "heartbeat", "now", "--json"]

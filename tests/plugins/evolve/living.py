@@ -139,7 +139,7 @@ class Living:
 
     async def write(self, content: str, file: str = "bot.sh", **more: Any) -> str:
         """Propose a new text of a script that is installed, and return what the model reads."""
-        result = await self.call("evolve_hook_write", file=file, content=content, **more)
+        result = await self.call("evolve_hook_write", hook=file, content=content, **more)
         assert (self.root / "hooks" / file).read_text() == content
         return result.output
 
@@ -150,7 +150,7 @@ class Living:
         before, head = files(self.root), git(self.root, "rev-parse", "HEAD")
         epoch = self.engine.books.ledger.epoch
         with pytest.raises(ToolFailure) as error:
-            await self.call(tool, file=file, content=content, **more)
+            await self.call(tool, **{tool.split("_")[1]: file}, content=content, **more)
         assert files(self.root) == before
         assert git(self.root, "rev-parse", "HEAD") == head
         assert self.engine.books.ledger.epoch == epoch

@@ -34,7 +34,7 @@ async def refusal(kit, running, root: Path, file: str, content: str) -> str:
     """The refusal's text; nothing in the workspace may have changed."""
     before = kit.files(root)
     with pytest.raises(ToolFailure) as error:
-        await running.call("evolve_hook_write", file=file, content=content)
+        await running.call("evolve_hook_write", hook=file, content=content)
     assert kit.files(root) == before
     assert str(error.value).endswith("The workspace is as it was.")
     return str(error.value)
@@ -42,7 +42,7 @@ async def refusal(kit, running, root: Path, file: str, content: str) -> str:
 
 async def passes(running, file: str, content: str):
     """What validation tells of a candidate that would be installed."""
-    result = await running.call("evolve_hook_validate", file=file, content=content)
+    result = await running.call("evolve_hook_validate", hook=file, content=content)
     assert result.title == f"hooks/{file}: passed"
     return result
 
@@ -53,7 +53,7 @@ async def test_validation_tries_a_candidate_as_an_install_does_and_changes_nothi
     before = kit.files(hello)
     text = (hello / "hooks" / "hello.py").read_text()
     broken = text.replace("def note_list", "def note_names")
-    said = await running.call("evolve_hook_validate", file="hello.py", content=broken)
+    said = await running.call("evolve_hook_validate", hook="hello.py", content=broken)
     assert "its test tests/hello_test.py failed: exit code 1" in said.output
     assert "note_list" in said.output
     good = text.replace("There are no notes yet.", "No notes.")

@@ -248,8 +248,8 @@ async def test_a_new_script_comes_with_its_test_both_through_the_gate_in_one_com
         assert files == ["hooks/fresh.sh", "tests/fresh_test.sh"]
         assert (root / "tests" / "fresh_test.sh").stat().st_mode & 0o111
         assert await live.said("fresh_hi") == "hello"
-        await live.call("evolve_prompt_write", file="tone.md", content="x\n")
-        assert (root / "prompts" / "tone.md").read_text() == "x\n"
+        await live.call("evolve_prompt_write", prompt="recover.md", content="x\n")
+        assert (root / "prompts" / "recover.md").read_text() == "x\n"
 
 
 @pytest.mark.slow

@@ -55,14 +55,14 @@ async def test_the_registered_test_guards_a_script_that_was_broken_by_hand_also_
     (hello / "hooks" / "hello.py").write_text("#!/usr/bin/env python3\noops(\n")
     again = await start(hello, values=running.values)
     untested = text.replace('"test": "hello_test.py"', '"test": None')
-    said = await refused(kit, again, hello, "evolve_hook_write", file="hello.py", content=untested)
+    said = await refused(kit, again, hello, "evolve_hook_write", hook="hello.py", content=untested)
     assert "hooks/hello.py was changed, behind the gate" in said
     assert "a person must accept or restore it first" in said
     await again.accept()
     assert "hello_note_list" not in again.tools
-    said = await refused(kit, again, hello, "evolve_hook_write", file="hello.py", content=untested)
+    said = await refused(kit, again, hello, "evolve_hook_write", hook="hello.py", content=untested)
     assert "must keep the test 'hello_test.py'" in said
-    await again.call("evolve_hook_write", file="hello.py", content=text)
+    await again.call("evolve_hook_write", hook="hello.py", content=text)
     assert "hello_note_list" in again.tools
 
 
@@ -72,7 +72,7 @@ async def test_a_name_that_another_script_has_is_refused(kit, start, root):
     kit.script(root / "hooks", "b.sh", "#!/bin/sh\nexit 3\n")
     running = await start(root)
     said = await refused(
-        kit, running, root, "evolve_hook_write", file="b.sh", content='#!/bin/sh\necho \'{"name": "a"}\'\n'
+        kit, running, root, "evolve_hook_write", hook="b.sh", content='#!/bin/sh\necho \'{"name": "a"}\'\n'
     )
     assert "a.sh and b.sh both register the name 'a'" in said
 
@@ -86,7 +86,7 @@ async def test_a_file_that_somebody_changes_while_its_candidate_is_tested_is_not
     test = hello / "tests" / "hello_test.py"
     test.write_text("#!/bin/sh\nsleep 1471.1\nexit 0\n")
     running = await start(hello)
-    change = running.call("evolve_hook_edit", file="hello.py", oldString=HEAD, newString=ADDED)
+    change = running.call("evolve_hook_edit", hook="hello.py", oldString=HEAD, newString=ADDED)
     changing = asyncio.create_task(change)
     while not (naps := await asyncio.to_thread(having, "sleep", "1471.1")):
         await asyncio.sleep(0.02)
@@ -110,9 +110,9 @@ async def test_changes_at_the_same_time_are_made_one_after_another(kit, start, h
     running = await start(hello)
     results = await asyncio.gather(
         running.call(
-            "evolve_hook_edit", file="hello.py", oldString="There are no notes yet.", newString="No notes."
+            "evolve_hook_edit", hook="hello.py", oldString="There are no notes yet.", newString="No notes."
         ),
-        running.call("evolve_prompt_write", file="chat.md", content="x"),
+        running.call("evolve_prompt_write", prompt="chat.md", content="x"),
         running.call("hello_note_write", name="n", text="t"),
     )
     assert len(results) == 3
@@ -124,7 +124,7 @@ async def test_changes_at_the_same_time_are_made_one_after_another(kit, start, h
 async def test_a_change_is_installed_also_when_git_cannot_commit_it(kit, start, hello):
     running = await start(hello)
     (hello / ".git" / "index.lock").write_text("")
-    result = await running.call("evolve_prompt_write", file="chat.md", content="x")
+    result = await running.call("evolve_prompt_write", prompt="chat.md", content="x")
     assert "not committed: git failed" in result.output
     assert (hello / "prompts" / "chat.md").read_text() == "x"
     assert any("index.lock" in problem for problem in running.problems)
@@ -135,7 +135,7 @@ async def test_what_somebody_changed_while_its_commit_was_owed_is_not_committed(
     running = await start(hello)
     lock, prompt = hello / ".git" / "index.lock", hello / "prompts" / "chat.md"
     lock.write_text("")
-    await running.call("evolve_prompt_write", file="chat.md", content="by the gate")
+    await running.call("evolve_prompt_write", prompt="chat.md", content="by the gate")
     lock.unlink()
     prompt.write_text("by hand")
     await running.call("hello_note_write", name="n", text="t")
@@ -188,6 +188,6 @@ async def test_what_the_person_staged_before_an_evolution_stays_staged(kit, star
     (hello / "mine.md").write_text("mine")
     (hello / "hooks" / "hello.py").write_text((hello / "hooks" / "hello.py").read_text() + "\n# mine\n")
     kit.git(hello, "add", "mine.md")
-    await running.call("evolve_prompt_write", file="chat.md", content="x")
+    await running.call("evolve_prompt_write", prompt="chat.md", content="x")
     assert kit.git(hello, "show", "--name-only", "--format=").split() == ["prompts/chat.md"]
     assert kit.git(hello, "status", "--porcelain").splitlines() == [" M hooks/hello.py", "A  mine.md"]

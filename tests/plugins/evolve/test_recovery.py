@@ -30,12 +30,12 @@ def failing(kit, root, tmp_path) -> Path:
 
 
 @pytest.mark.slow
-async def test_recover_replaces_the_prompt_of_this_step_without_freezing_it_and_queues_its_message_once(
+async def test_recover_speaks_for_its_script_beside_the_others_in_this_step_and_queues_its_message_once(
     kit, start, root, failing
 ):
     running = await start(root)
-    assert await running.system() == ["emergency"]
-    assert await running.system() == ["emergency"]
+    assert await running.system() == ["emergency", "works"]
+    assert await running.system() == ["emergency", "works"]
     ((session, body, source),) = running.client.session.follow_ups
     assert (session, source, body.agent) == ("ses_1", "evolve.recover", None)
     assert body.parts == [{"type": "text", "text": "mend it", "synthetic": True}]

@@ -349,9 +349,10 @@ async def test_every_tool_call_is_observed_before_and_after_also_one_that_failed
     await running.hooks["tool.execute.after"](
         after, points.ToolAfterOutput(title="t", output="o", metadata={})
     )
+    await running.hooks["tool.execute.before"](points.ToolCallInput(**call), points.ArgsOutput(args={"a": 1}))
     await running.hooks["tool.execute.failure"](after, points.ToolFailureOutput(error="no"))
     common = {"session": {"id": "ses_1"}, "tool": "bash", "callID": "call_1"}
-    (before,) = kit.calls(root, "a.sh", "tool_before")
+    before, _ = kit.calls(root, "a.sh", "tool_before")
     assert {key: before[key] for key in ("hook", "args")} == {"hook": "tool_before", "args": {"a": 1}}
     assert before.items() >= common.items()
     first, second = kit.calls(root, "a.sh", "tool_after")

@@ -1,6 +1,5 @@
 """evolve's own tools, on a real workspace with real git."""
 
-import re
 from datetime import UTC, datetime, timedelta
 
 import jsonschema
@@ -49,7 +48,7 @@ async def test_the_story_a_failing_change_is_refused_a_passing_one_is_installed_
         running,
         hello,
         "evolve_hook_edit",
-        file="hello.py",
+        hook="hello.py",
         oldString='    """List the notes."""\n',
         newString="",
     )
@@ -57,7 +56,7 @@ async def test_the_story_a_failing_change_is_refused_a_passing_one_is_installed_
     assert "note_list has no description" in said
     assert said.endswith("The workspace is as it was.")
 
-    result = await running.call("evolve_hook_edit", file="hello.py", oldString=HEAD, newString=ADDED)
+    result = await running.call("evolve_hook_edit", hook="hello.py", oldString=HEAD, newString=ADDED)
     commit = kit.git(hello, "rev-parse", "--short", "HEAD").strip()
     assert result.output == (
         f"Installed hooks/hello.py (commit {commit}): its test tests/hello_test.py passed.\n"
@@ -85,7 +84,7 @@ async def test_the_story_a_failing_change_is_refused_a_passing_one_is_installed_
 async def test_a_tool_that_is_gone_is_said(kit, start, root):
     kit.script(root / "hooks", "a.sh", NEW_BOT % "one")
     running = await start(root)
-    result = await running.call("evolve_hook_write", file="a.sh", content=NEW_BOT % "two")
+    result = await running.call("evolve_hook_write", hook="a.sh", content=NEW_BOT % "two")
     assert "it registers no test, so only its discover was tried." in result.output
     assert "New tools, from the next step on: a_two" in result.output
     assert "Tools that are gone: a_one" in result.output
@@ -102,19 +101,19 @@ async def test_every_own_tool_has_a_schema_that_holds_and_describes_every_proper
         jsonschema.Draft202012Validator.check_schema(tool.parameters)
         assert all(found["description"] for found in tool.parameters["properties"].values())
         assert tool.description
-    assert own["evolve_hook_edit"].parameters["required"] == ["file", "oldString", "newString"]
-    assert own["evolve_hook_read"].parameters["properties"]["file"]["enum"] == ["hello.py"]
+    assert own["evolve_hook_edit"].parameters["required"] == ["hook", "oldString", "newString"]
+    assert own["evolve_hook_read"].parameters["properties"]["hook"]["enum"] == ["hello.py"]
     stages = ["preamble.md", "chat.md", "heartbeat.md", "compaction.md", "recover.md"]
-    assert own["evolve_prompt_write"].parameters["properties"]["file"]["enum"] == stages
+    assert own["evolve_prompt_write"].parameters["properties"]["prompt"]["enum"] == stages
 
 
 async def test_all_tools_are_there_while_there_is_no_script_and_say_so(start, root):
     running = await start(root)
     assert set(running.tools) == discovery.OWN
-    assert "enum" not in running.tools["evolve_hook_read"].parameters["properties"]["file"]
+    assert "enum" not in running.tools["evolve_hook_read"].parameters["properties"]["hook"]
     assert (await running.call("evolve_hook_list")).output == "(no hook scripts)"
     with pytest.raises(ToolFailure, match=r"there is no hooks/x\.py"):
-        await running.call("evolve_hook_read", file="x.py")
+        await running.call("evolve_hook_read", hook="x.py")
 
 
 @pytest.mark.slow
@@ -122,7 +121,7 @@ async def test_all_tools_are_there_when_the_only_script_is_broken(kit, start, ro
     kit.script(root / "hooks", "a.sh", "#!/bin/sh\nexit 3\n")
     running = await start(root)
     assert set(running.tools) == discovery.OWN
-    assert running.tools["evolve_hook_write"].parameters["properties"]["file"]["enum"] == ["a.sh"]
+    assert running.tools["evolve_hook_write"].parameters["properties"]["hook"]["enum"] == ["a.sh"]
 
 
 @pytest.mark.slow
@@ -133,7 +132,7 @@ async def test_own_tools_go_by_each_scripts_prefix_unless_a_script_has_a_tool_of
     assert running.tools["evolve_datetime"].aliases == ()
     assert running.tools["evolve_hook_write"].aliases == ("persona_hook_write",)
     assert "persona_datetime" in running.tools
-    ask = running.asks("evolve_hook_write", file="persona.sh", content="x")
+    ask = running.asks("evolve_hook_write", hook="persona.sh", content="x")
     assert (ask.permission, list(ask.patterns)) == ("evolve_hook_write", ["persona.sh"])
     assert list(ask.always) == ["persona.sh"]
     assert ask.aliases == ("persona_hook_write",)
@@ -160,28 +159,30 @@ async def test_hooks_and_prompts_are_listed_and_read_by_lines(kit, start, hello)
     kit.script(hello / "hooks", "later.py", "x", mode=0o644)
     (hello / "prompts" / "recover.md").unlink()
     running = await start(hello)
-    assert re.fullmatch(
-        r"hello\.py\nlater\.py is missing its run bit: chmod \+x .*",
-        (await running.call("evolve_hook_list")).output,
+    listed = (await running.call("evolve_hook_list")).output
+    assert listed == "hello.py\nlater.py (not run: no run bit)"
+    assert (
+        (await running.call("evolve_prompt_list"))
+        .output.splitlines()[-1]
+        .startswith("(not there: recover.md; ")
     )
-    assert (await running.call("evolve_prompt_list")).output.splitlines()[-1] == "recover.md (empty)"
     text = (hello / "hooks" / "hello.py").read_text()
-    assert (await running.call("evolve_hook_read", file="hello.py")).output == text
-    second = (await running.call("evolve_hook_read", file="hello.py", offset=2, limit=1)).output
+    assert (await running.call("evolve_hook_read", hook="hello.py")).output == text
+    second = (await running.call("evolve_hook_read", hook="hello.py", offset=2, limit=1)).output
     assert second.startswith(text.splitlines()[1] + "\n\n(lines 2 to 2 of ")
-    assert (await running.call("evolve_prompt_read", file="recover.md")).output == "(empty)"
+    assert (await running.call("evolve_prompt_read", prompt="recover.md")).output == "(empty)"
     with pytest.raises(ToolFailure, match="past the end"):
-        await running.call("evolve_prompt_read", file="chat.md", offset=99)
+        await running.call("evolve_prompt_read", prompt="chat.md", offset=99)
 
 
 @pytest.mark.slow
 async def test_a_prompt_is_edited_literally_committed_and_given_to_the_scripts_at_once(kit, start, hello):
     running = await start(hello)
     await running.call(
-        "evolve_prompt_edit", file="chat.md", oldString="sentence", newString="$& \\1", replaceAll=True
+        "evolve_prompt_edit", prompt="chat.md", oldString="sentence", newString="$& \\1", replaceAll=True
     )
     assert "$& \\1" in (hello / "prompts" / "chat.md").read_text()
-    result = await running.call("evolve_prompt_write", file="chat.md", content="Be $&.")
+    result = await running.call("evolve_prompt_write", prompt="chat.md", content="Be $&.")
     assert result.metadata["diff"].endswith("+Be $&.\n\\ No newline at end of file\n")
     assert kit.git(hello, "log", "--format=%s").splitlines() == [
         "evolve_prompt_write chat.md",
@@ -195,9 +196,11 @@ async def test_a_prompt_is_edited_literally_committed_and_given_to_the_scripts_a
 async def test_no_new_file_is_created(kit, start, hello):
     (hello / "prompts" / "recover.md").unlink()
     running = await start(hello)
-    for tool, file in [("evolve_prompt_write", "recover.md"), ("evolve_hook_write", "new.py")]:
-        said = await refused(kit, running, hello, tool, file=file, content="#!/bin/sh\n")
-        assert said.startswith(f"there is no {'prompts' if file == 'recover.md' else 'hooks'}/{file};")
+    for kind, file in [("prompt", "recover.md"), ("hook", "new.py")]:
+        said = await refused(
+            kit, running, hello, f"evolve_{kind}_write", **{kind: file}, content="#!/bin/sh\n"
+        )
+        assert said.startswith(f"there is no {kind}s/{file};")
         assert said.endswith('(a person allows it by "evolve": {"create": "allow"})')
 
 
@@ -211,8 +214,8 @@ async def test_a_path_that_leaves_the_folder_is_refused_also_when_the_schema_was
     (hello / "prompts" / "link.md").symlink_to(tmp_path / "outside")
     (hello / "hooks" / "link.md").symlink_to(tmp_path / "outside")
     running = await start(hello)
-    await refused(kit, running, hello, f"evolve_{kind}_write", file=file, content="x")
-    await refused(kit, running, hello, f"evolve_{kind}_read", file=file)
+    await refused(kit, running, hello, f"evolve_{kind}_write", **{kind: file}, content="x")
+    await refused(kit, running, hello, f"evolve_{kind}_read", **{kind: file})
     assert (tmp_path / "outside").read_text() == "outside"
 
 
@@ -222,7 +225,7 @@ async def test_a_hook_with_crlf_lines_is_edited_and_keeps_its_mode(kit, start, r
     path.write_bytes(b"#!/usr/bin/env -S python3 -u\nimport sys\r\nprint('{}')\r\n")
     path.chmod(0o750)
     running = await start(root)
-    await running.call("evolve_hook_edit", file="a.py", oldString="sys\nprint", newString="os\nprint")
+    await running.call("evolve_hook_edit", hook="a.py", oldString="sys\nprint", newString="os\nprint")
     assert path.read_bytes() == b"#!/usr/bin/env -S python3 -u\nimport os\r\nprint('{}')\r\n"
     assert path.stat().st_mode & 0o777 == 0o750
 
@@ -233,11 +236,11 @@ async def test_an_edit_that_cannot_be_made_tells_the_model_why(kit, start, hello
     edits = [("nowhere", "x", "was not found"), ("def ", "x", "was found"), (HEAD, HEAD, "the same")]
     for old, new, says in edits:
         said = await refused(
-            kit, running, hello, "evolve_hook_edit", file="hello.py", oldString=old, newString=new
+            kit, running, hello, "evolve_hook_edit", hook="hello.py", oldString=old, newString=new
         )
         assert says in said
     text = (hello / "hooks" / "hello.py").read_text()
-    said = await refused(kit, running, hello, "evolve_hook_write", file="hello.py", content=text)
+    said = await refused(kit, running, hello, "evolve_hook_write", hook="hello.py", content=text)
     assert "already says exactly that" in said
 
 
@@ -246,10 +249,10 @@ async def test_validate_installs_nothing(kit, start, hello):
     running = await start(hello)
     text = (hello / "hooks" / "hello.py").read_text()
     before = kit.files(hello)
-    good = await running.call("evolve_hook_validate", file="hello.py", content=text.replace(HEAD, ADDED))
+    good = await running.call("evolve_hook_validate", hook="hello.py", content=text.replace(HEAD, ADDED))
     assert good.output == "hooks/hello.py would be installed: its test tests/hello_test.py passed."
     bad = await running.call(
-        "evolve_hook_validate", file="hello.py", content=text.replace("Wrote", "Lost") + "oops("
+        "evolve_hook_validate", hook="hello.py", content=text.replace("Wrote", "Lost") + "oops("
     )
     assert bad.output.startswith("hooks/hello.py would be refused: it does not answer discover")
     assert "SyntaxError" in bad.output

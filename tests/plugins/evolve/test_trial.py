@@ -49,7 +49,7 @@ async def test_what_a_candidate_changes_where_it_is_tried_stays_there(root, tmp_
     code = deed.format(root=root, home=home)
     async with living(root, level=level) as live:
         said = await live.said(
-            "evolve_hook_validate", file="bot.sh", content=bot(discover=f"({code}) 2>/dev/null\n{DISCOVER}")
+            "evolve_hook_validate", hook="bot.sh", content=bot(discover=f"({code}) 2>/dev/null\n{DISCOVER}")
         )
         assert "would be" in said
         await live.refused(bot(f"# wrong\n({code}) >/dev/null 2>&1"))
@@ -76,7 +76,7 @@ async def test_nothing_that_a_candidate_starts_runs_on(root, level):
     workspace(root)
     async with living(root, level=level) as live:
         code = f"setsid sleep {nap} >/dev/null 2>&1 </dev/null &\n(sleep {nap} >/dev/null 2>&1 &)\n{DISCOVER}"
-        await live.said("evolve_hook_validate", file="bot.sh", content=bot(discover=code))
+        await live.said("evolve_hook_validate", hook="bot.sh", content=bot(discover=code))
         while having(nap):
             await asyncio.sleep(0.01)
 

@@ -57,9 +57,8 @@ def test_hook_files_are_listed_in_order_without_hidden_ones_and_say_a_missing_ru
     assert "missing its run bit: chmod +x" in found[2].problem
 
 
-def test_the_prompts_are_the_stages_and_what_else_stands_there(root: Path):
+def test_the_prompts_are_those_of_the_stages_and_what_else_stands_there(root: Path):
     (root / "prompts").mkdir()
-    for name in ("chat.md", "style.md", ".x.md"):
+    for name in ("style.md", "heartbeat.md", "chat.md", ".x.md", "a.md"):
         (root / "prompts" / name).write_text("x")
-    stages = [f"{stage}.md" for stage in workspace.STAGES]
-    assert Workspace(root).prompt_files() == [*stages, "style.md"]
+    assert Workspace(root).prompt_files() == ["chat.md", "heartbeat.md", "a.md", "style.md"]

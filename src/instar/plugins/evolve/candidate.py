@@ -29,6 +29,10 @@ from instar.plugins.evolve.workspace import visible
 Change = Callable[[str], str]
 """From a file's text to its new text; may raise `edit.NoEdit`."""
 
+MAY_NOT_CREATE: Final = (
+    'the agent may not create files here (a person allows it by "evolve": {"create": "allow"})'
+)
+
 PROFILES: Final = "config/profiles/"
 """Where profiles stand: settings that a run may start with. Scripts do not get them."""
 
@@ -125,10 +129,7 @@ class Candidates:
             raise NotChanged(f"no copy of the accepted version of {path} is left")
         before = None if accepted is None or content is None else TrialFile(content, accepted.mode)
         if before is None and not self._may_create(path):
-            raise NotChanged(
-                f"there is no {path}; the agent may not create files here (a person allows it by "
-                '"evolve": {"create": "allow"})'
-            )
+            raise NotChanged(f"there is no {path}; {MAY_NOT_CREATE}")
         self._refuse_known(path, before, also or {})
         after = _changed(path, before, change)
         new = 0o755 if path.startswith("hooks/") else 0o644

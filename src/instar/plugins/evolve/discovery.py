@@ -19,6 +19,9 @@ NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What providers accept as a tool's name."""
 
 
+KEYS: Final = ("name", "test", "tools", "sandbox")
+"""What the answer of `discover` may hold."""
+
 PREFIX: Final = "evolve"
 OWN: Final = frozenset(
     f"{PREFIX}_{name}"
@@ -49,13 +52,17 @@ class ScriptTool(msgspec.Struct, frozen=True):
 
 
 class Registration(msgspec.Struct, frozen=True):
-    """What one script's `discover` said. `problems` are sentences about what was left out."""
+    """What one script's `discover` said. `problems` are sentences about what was left out.
+
+    `note` says which of its keys have no effect, "" where all have.
+    """
 
     file: str
     name: str
     test: str | None = None
     tools: tuple[ScriptTool, ...] = ()
     problems: tuple[str, ...] = ()
+    note: str = ""
 
 
 def register(file: str, answer: protocol.Answer) -> Registration:
@@ -76,7 +83,11 @@ def register(file: str, answer: protocol.Answer) -> Registration:
             problems.append(f"{file}: tool {_called(definition)} is left out: {error}")
         else:
             tools[tool.full] = tool
-    return Registration(file, name, test or None, tuple(tools.values()), tuple(problems))
+    unknown = ", ".join(repr(key) for key in answer if key not in KEYS)
+    note = f"{file}: discover answers {unknown}, which has no effect: it knows {', '.join(KEYS)}"
+    return Registration(
+        file, name, test or None, tuple(tools.values()), tuple(problems), note if unknown else ""
+    )
 
 
 def collisions(registrations: Sequence[Registration]) -> tuple[set[str], list[str]]:

@@ -28,7 +28,7 @@ class Dispatch:
         self._scripts = scripts
         self._client = client
         self._effects = effects
-        self._system: dict[str, list[str]] = {}
+        self._system: dict[str, dict[str, list[str]]] = {}
         self._said: dict[str, dict[tuple[str, str], str]] = {}
 
     async def ask(
@@ -59,7 +59,7 @@ class Dispatch:
             self.succeeded(session_id, hook)
         elif hook == "idle" and not any(queued):
             # No step follows that could use the emergency prompt.
-            self.take_system(session_id)
+            self.take_system(session_id, [])
         await self._effects.carry_out(hook, session_id, outcome.answer, key=key, origin=origin)
 
     async def observe(self, hook: str, session_id: str, fields: wire.Plain, *, key: str) -> None:
@@ -75,9 +75,15 @@ class Dispatch:
             return []
         return [_told(found) for found in messages if not _is_begun(found.info)]
 
-    def take_system(self, session_id: str) -> list[str]:
-        """Return the system prompt that replaces this step's, once; empty when nothing failed."""
-        return self._system.pop(session_id, [])
+    def take_system(self, session_id: str, managed: list[str]) -> list[str]:
+        """Return this step's system prompt: `managed`, the session's own, unless something failed; that counts once.
+
+        A script's emergency prompt stands in the place of its own, and before what other scripts say.
+        """
+        kept = self._system.pop(session_id, {})
+        others = [entry for entry in self._scripts.runnable() if entry.name not in kept]
+        texts = [text for texts in kept.values() for text in texts]
+        return list(dict.fromkeys(texts + (managed if others else []))) if texts else managed
 
     async def failed(
         self,
@@ -98,10 +104,10 @@ class Dispatch:
         key = ids.new("evt")
         await self._effects.carry_out("recover", session_id, answer, key=key, source=failure.script)
         system = protocol.texts(answer, "system") or self._scripts.prompts.default("recover")
-        kept = self._system.get(session_id, [])
         if system:
-            self._system[session_id] = kept + [text for text in system if text not in kept]
+            self._system.setdefault(session_id, {})[failure.script] = system
         user = protocol.text(answer, "user") or self._scripts.prompts.text("recover")
+        failure.recovered = bool(system or user)
         said = self._said.setdefault(session_id, {})
         mark = (failure.script, failure.hook)
         known = mark in said or any(text == user and file == mark[0] for (file, _), text in said.items())
@@ -125,6 +131,8 @@ class Dispatch:
 
     async def _recover(self, failure: script.ScriptFailure) -> protocol.Answer:
         entry = self._scripts.find(failure.script)
+        if (failure.hook, failure.kind) == ("discover", "timeout"):
+            return {}  # it would most likely hang again, for as long as hook_timeout
         if entry is None or entry not in self._scripts.answers("recover"):
             return {}
         try:

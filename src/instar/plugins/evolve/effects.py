@@ -8,9 +8,8 @@ the origin of the turn that asked for it, one action further from its root (`Ori
 Past `DEEPEST` none is carried out, whoever asks for it.
 """
 
-import difflib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple
 
@@ -231,6 +230,11 @@ def _show(value: Any) -> str:
     return protocol.clip(msgspec.json.encode(value).decode(), 100)
 
 
+def no_agent(wanted: str, agents: Sequence[str]) -> str:
+    """Say that the setting `heartbeat_agent` names an agent that is none of `agents`."""
+    return f"heartbeat_agent: there is no agent {wanted!r}; there are: {', '.join(agents)}"
+
+
 class SessionDoors:
     """Carries actions out on the client's sessions, with the agent that `settings` name."""
 
@@ -259,8 +263,7 @@ class SessionDoors:
             return wanted
         if wanted == EvolveSettings().heartbeat_agent:
             return None
-        near = difflib.get_close_matches(wanted, agents) or agents
-        raise Invalid(f"heartbeat_agent: there is no agent {wanted!r}; there are: {', '.join(near)}")
+        raise Invalid(no_agent(wanted, agents))
 
     async def create_session(self, action: CreateSession, asking: ActionRequest) -> None:
         """Make a session of this title. Raises `Invalid`."""

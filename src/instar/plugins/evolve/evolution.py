@@ -45,7 +45,7 @@ from instar.plugins.evolve.points import CandidateInput
 from instar.plugins.evolve.probation import prediction
 from instar.plugins.evolve.probation.observer import Observer
 from instar.plugins.evolve.probation.prediction import Prediction
-from instar.plugins.evolve.trial import Bench, NoTrial, TrialFile
+from instar.plugins.evolve.trial import Bench, Changes, NoTrial, TrialFile
 from instar.plugins.evolve.workspace import visible
 
 Gate = Literal["parse", "test", "replay", "score", "authority"]
@@ -409,9 +409,10 @@ class Evolver:
         )
         return Waits(
             entry.id,
-            f"{path} was not changed: it passed its trials, but it would reach more than it may:\n{raised}\n"
-            f"It waits for a person as {entry.id} (instar evolve approve {entry.id}). Propose it without that to have "
-            "it installed at once.",
+            f"{path} was not changed. It waits for a person as {entry.id} (instar evolve pending {entry.id}).\n"
+            f"It passed its trials, but it would reach more than it may:\n{raised}\n"
+            f"A person lets it in by instar evolve approve {entry.id}. Propose it without that to have it installed at "
+            "once.",
         )
 
     def _proposal(self, attempt: ChangeAttempt) -> pending.Proposal:
@@ -475,13 +476,37 @@ async def _test(attempt: ChangeAttempt) -> str:
     printed = []
     for name in names:
         # A copy of its own for each: what ran before must not have touched the test.
-        async with attempt.bench.trials.copy(context.root, attempt.changed) as trial:
-            printed.append(await stages.test(trial, context.root, name, attempt.bench.timeout))
+        try:
+            printed.append(await _run_test(attempt, name, attempt.changed))
+        except CandidateRefused as error:
+            raise await _explained(attempt, name, error) from None
     if not names:
         return ""
     attempt.verdict.test = "\n".join(printed)
     passed = f"{', '.join(f'tests/{name}' for name in names)} passed"
     return f"its test {passed}" if attempt.candidate.is_hook else passed
+
+
+async def _run_test(attempt: ChangeAttempt, name: str, changes: Changes) -> str:
+    root = attempt.context.root
+    async with attempt.bench.trials.copy(root, changes) as trial:
+        return await stages.test(trial, root, name, attempt.bench.timeout)
+
+
+async def _explained(attempt: ChangeAttempt, name: str, refusal: CandidateRefused) -> CandidateRefused:
+    """Return the refusal by a test, which says so where the test fails without the candidate too."""
+    if f"tests/{name}" in attempt.candidate.changes:
+        return refusal
+    try:
+        await _run_test(attempt, name, attempt.context.restored)
+    except CandidateRefused as before:
+        why = str(before).partition("\n")[0]
+        return CandidateRefused(
+            refusal.stage,
+            f"the test failed before your change too, so no change can pass it: {why}. A person can mend "
+            f"tests/{name} and run instar evolve accept\n\nWith your change: {refusal}",
+        )
+    return refusal
 
 
 async def _replay(attempt: ChangeAttempt) -> str:

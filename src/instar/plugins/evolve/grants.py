@@ -51,7 +51,7 @@ class GrantedVersion(msgspec.Struct, frozen=True):
                 )
             else:
                 kept.append(tool)
-        return Registration(said.file, said.name, self.test, tuple(kept), tuple(problems))
+        return Registration(said.file, said.name, self.test, tuple(kept), tuple(problems), said.note)
 
     def _asked(self, tool: str, grants: Iterable[Authority]) -> frozenset[str]:
         judged = self.authority.tools.get(tool)

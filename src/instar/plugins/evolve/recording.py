@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from pathlib import Path
 
 import msgspec
 
@@ -24,15 +25,23 @@ class RecordedChange(msgspec.Struct):
 
 
 class _Call:
-    """A call that runs, and what hooks named in it. Ids of calls are the provider's: two sessions may have the same."""
+    """A call that runs, and what hooks named in it. Ids of calls are the provider's: two sessions may have the same.
 
-    def __init__(self, tool: str, session_id: str, call_id: str) -> None:
+    `args` are its arguments as text.
+    """
+
+    def __init__(self, tool: str, session_id: str, call_id: str, args: str = "") -> None:
         self.tool = tool
+        self.args = args
         self.session_id = session_id
         self.call_id = call_id
         self.named: dict[str, None] = {}
         self.before: tree.Scan = {}
         self.told: set[str] = set()
+
+    def names(self, file: str) -> bool:
+        """Whether a hook named the file in this call, or its arguments hold the file's name."""
+        return file in self.named or Path(file).name in self.args
 
 
 class ChangeRecorder:
@@ -49,9 +58,11 @@ class ChangeRecorder:
         self._within: ContextVar[_Call | None] = ContextVar("within", default=None)
 
     @asynccontextmanager
-    async def recording(self, tool: str, session_id: str, call_id: str) -> AsyncIterator[RecordedChange]:
+    async def recording(
+        self, tool: str, session_id: str, call_id: str, args: str = ""
+    ) -> AsyncIterator[RecordedChange]:
         """Commit what the body changes in the workspace, also when it fails."""
-        call = _Call(tool, session_id, call_id)
+        call = _Call(tool, session_id, call_id, args)
         self._running.append(call)
         around = self._within.get()
         self._within.set(call)
@@ -72,9 +83,9 @@ class ChangeRecorder:
             self._within.set(around)
             self._running.remove(call)
 
-    async def watch(self, tool: str, session_id: str, call_id: str) -> None:
+    async def watch(self, tool: str, session_id: str, call_id: str, args: str = "") -> None:
         """Remember what stands in the workspace before a call of a tool that is not evolve's own."""
-        call = _Call(tool, session_id, call_id)
+        call = _Call(tool, session_id, call_id, args)
         self._running.append(call)
         try:
             call.before = await asyncio.to_thread(self._history.scan)
@@ -141,17 +152,26 @@ class ChangeRecorder:
             recorded.named = list(call.named)
             recorded.files = found
             if recorded.files:
-                recorded.commit = await self._history.commit(recorded.files, self._message(call))
+                recorded.commit = await self._history.commit(recorded.files, self._message(call, found))
             else:
                 await self._history.settle()
 
     def _owe(self, call: _Call) -> None:
-        self._history.owe(self._history.changed(call.before), self._message(call))
+        found = self._history.changed(call.before)
+        self._history.owe(found, self._message(call, found))
 
-    def _message(self, call: _Call) -> str:
-        """The message of a call's commit; a change that is found may as well be that of a call beside it."""
-        others = [one for one in self._running if one is not call]
-        tools = dict.fromkeys([call.tool, *(one.tool for one in others)])
+    def _message(self, call: _Call, files: list[str]) -> str:
+        """The message of a call's commit of these files.
+
+        A change that is found may as well be that of a call beside it: those count that name the files, where some name
+        them all, else all that run.
+        """
+        calls = [call, *(one for one in self._running if one is not call)]
+        naming = [one for one in calls if any(map(one.names, files))]
+        if naming and all(any(one.names(file) for one in naming) for file in files):
+            calls = naming
+        first, *others = calls
+        tools = dict.fromkeys(one.tool for one in calls)
         beside = [f"{one.tool} {one.call_id}" for one in others]
-        said = trailers.Trailers(session=call.session_id, call=call.call_id, beside=beside)
+        said = trailers.Trailers(session=first.session_id, call=first.call_id, beside=beside)
         return trailers.write(", ".join(tools), said)

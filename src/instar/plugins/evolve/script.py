@@ -21,6 +21,8 @@ log = logging.getLogger("instar.evolve")
 
 OUTPUT_LIMIT: Final = 10_000_000
 """Bytes that one call may print; more is a failure."""
+DISCOVER: Final = 5.0
+"""Seconds that a call of `discover` may take at most: every start waits for it."""
 _STDERR_LINES = 50
 _TAIL = 2000
 
@@ -30,7 +32,10 @@ Kind = Literal["crash", "signal", "timeout", "malformed", "flood", "unstarted"]
 
 
 class ScriptFailure(Exception):
-    """A call that failed. The text says which script, which hook, how long, why and what it printed."""
+    """A call that failed. The text says which script, which hook, how long, why and what it printed.
+
+    `recovered`: a `recover` hook or prompts/recover.md had something to say to it.
+    """
 
     def __init__(
         self,
@@ -46,6 +51,7 @@ class ScriptFailure(Exception):
         super().__init__(f"{script} {hook}: {why} after {seconds * 1000:.0f} ms{said}")
         self.script, self.hook, self.why = script, hook, why
         self.kind, self.printed, self.seconds = kind, printed, seconds
+        self.recovered = False
 
 
 class UnknownHook(Exception):
@@ -124,6 +130,8 @@ async def ask(
         payload = msgspec.json.encode({"hook": hook, **fields})
     except (ValueError, TypeError) as error:
         raise _fail(path.name, hook, f"its input could not be written as JSON ({error})") from None
+    if hook == "discover":
+        timeout = min(timeout, DISCOVER)
     at = int(time.time() * 1000)
     try:
         output = await run([str(path), hook], stdin=payload, timeout=timeout, limit=OUTPUT_LIMIT + 1)
@@ -167,7 +175,8 @@ def _answer(path: Path, hook: str, output: process.Output, timeout: float) -> pr
 
 def _ended_badly(output: process.Output, timeout: float) -> str | None:
     if output.timed_out:
-        return f"was ended, since it took longer than hook_timeout ({timeout * 1000:.0f} ms)"
+        limit = "a discover may take" if timeout == DISCOVER else "hook_timeout"
+        return f"was ended, since it took longer than {limit} ({timeout * 1000:.0f} ms)"
     if output.signal is not None:
         return f"died by signal {output.signal} ({_signal_name(output.signal)})"
     if len(output.stdout) > OUTPUT_LIMIT:

@@ -63,7 +63,9 @@ class _Call:
 
     async def execute(self, args: wire.Plain, context: ToolContext) -> ToolResult:
         full = self._tool.full
-        async with self._engine.recording.recording(full, context.session_id, context.call_id) as recorded:
+        said = wire.encode(args).decode()
+        recording = self._engine.recording.recording(full, context.session_id, context.call_id, said)
+        async with recording as recorded:
             answer = await self._ask(args, context)
             key, source = context.call_id, self._file
             await self._effects.carry_out("execute_tool", context.session_id, answer, key=key, source=source)

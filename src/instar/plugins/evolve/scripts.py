@@ -3,11 +3,12 @@
 Scripts run one after another in alphabetical order.
 """
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -17,6 +18,15 @@ from instar.plugins.evolve.prompts import WorkspacePrompts
 from instar.plugins.evolve.workspace import HookFile, Workspace
 
 log = logging.getLogger("instar.evolve")
+waiting = logging.getLogger("instar.waiting")
+
+_PATIENCE: Final = 2.0
+"""Seconds of a `discover` after which the person is told who is waited for."""
+_UNPROVEN: Final = (
+    "it has never answered discover here, so what stands there was taken over untested, and only its recover is "
+    "called until discover works"
+)
+_HUNG: Final = "hung, and is not asked again until its file changes (touch it); it was ended"
 
 
 class HookAnswer(msgspec.Struct, frozen=True):
@@ -73,6 +83,8 @@ class Scripts:
         self._known: dict[str, tuple[tuple[int, int, int, int], discovery.Registration]] = {}
         self._failed: dict[str, script.ScriptFailure] = {}
         self._unrecovered: list[script.ScriptFailure] = []
+        self._unproven: set[str] = set()
+        self._news: set[str] = set()
         self._stopped = ""
         self.entries: list[HookFile] = []
         self.workspace = start
@@ -92,10 +104,21 @@ class Scripts:
     def problems(self) -> list[str]:
         """What is wrong with the scripts, a sentence each."""
         said = [self._stopped] if self._stopped else []
-        said += [entry.problem for entry in self.entries if entry.problem]
-        failed = [self._failed[entry.name] for entry in self.entries if entry.name in self._failed]
-        said += [f"{failure}; its tools are left out" for failure in failed]
+        for failure in [self._failed[entry.name] for entry in self.entries if entry.name in self._failed]:
+            untested = f"; {_UNPROVEN}" if failure.script in self._unproven else ""
+            said.append(f"{failure}; its tools are left out{untested}")
         return said + [problem for one in self.registrations for problem in one.problems]
+
+    @property
+    def notes(self) -> list[str]:
+        """What a person may want to know of the scripts that is no fault of theirs, a sentence each."""
+        unrunnable = [entry.problem for entry in self.entries if entry.problem]
+        return unrunnable + [one.note for one in self.registrations if one.note]
+
+    @property
+    def news(self) -> list[str]:
+        """Those of the notes that no earlier start had."""
+        return [note for note in self.notes if note in self._news]
 
     def runnable(self) -> list[HookFile]:
         """Return the scripts that are called."""
@@ -115,9 +138,6 @@ class Scripts:
         entries = [] if self._stopped else self.workspace.hook_files()
         if entries == self.entries:
             return False
-        for entry in entries:
-            if entry.problem and entry not in self.entries:
-                log.warning("script=%s problem=%s", entry.name, script.show(entry.problem))
         self.entries = entries
         for entry in self.runnable():
             if self._version(entry.name) != entry.signature:
@@ -127,6 +147,7 @@ class Scripts:
             del self._known[file]
             self._failed.pop(file, None)
         self._silent = {mark for mark in self._silent if any(e.signature == mark[1] for e in entries)}
+        await self._note()
         return True
 
     async def live(self, file: str) -> discovery.Registration | None:
@@ -145,12 +166,16 @@ class Scripts:
         return taken
 
     def answers(self, hook: str) -> list[HookFile]:
-        """Return the scripts that may answer `hook`: all but those that said they do not know it."""
+        """Return the scripts that may answer `hook`.
+
+        Left out are those that said they do not know it, those that failed too often, and those that never registered.
+        """
         return [
             entry
             for entry in self.runnable()
             if (entry.name, entry.signature, hook) not in self._silent
             and not self._stage.resting(entry.name, hook)
+            and (entry.name not in self._unproven or hook == "recover")
         ]
 
     async def call(self, entry: HookFile, hook: str, fields: wire.Plain) -> protocol.Answer:
@@ -207,15 +232,19 @@ class Scripts:
 
     async def _discover(self, entry: HookFile) -> None:
         self._failed.pop(entry.name, None)
+        self._unproven.discard(entry.name)
         answer: protocol.Answer = {}
         try:
-            answer = await self.call(entry, "discover", {})
+            answer = await self._ask(entry)
         except script.UnknownHook:
             log.debug("script=%s hook=discover unknown", entry.name)
         except script.ScriptFailure as error:
             # Its tools are gone, rather than offered as they were: nobody knows what the script does now.
             self._failed[entry.name] = error
             self._unrecovered.append(error)
+            if await self._kv.get(f"registered:{entry.name}") is None:
+                self._unproven.add(entry.name)
+                log.error("script=%s problem=%s", entry.name, script.show(_UNPROVEN))
         registration = discovery.register(entry.name, answer)
         if entry.name not in self._failed:
             registration = self._stage.registered(registration)
@@ -224,6 +253,33 @@ class Scripts:
             log.warning("script=%s problem=%s", entry.name, script.show(problem))
         if entry.name not in self._failed:
             await self._remember(registration)
+
+    async def _ask(self, entry: HookFile) -> protocol.Answer:
+        """Call `discover`. A version that hung is not called again, also after a restart. Raises as `call`."""
+        key, version = f"hung:{entry.name}", list(entry.signature)
+        if await self._kv.get(key) == version:
+            raise script.ScriptFailure(entry.name, "discover", _HUNG, kind="timeout", seconds=script.DISCOVER)
+        said = f"hooks/{entry.name} has not answered discover yet; it may take {script.DISCOVER:g} s"
+        patience = asyncio.get_running_loop().call_later(_PATIENCE, waiting.warning, said)
+        try:
+            return await self.call(entry, "discover", {})
+        except script.ScriptFailure as error:
+            if error.kind == "timeout":
+                await self._kv.set(key, version)
+            raise
+        finally:
+            patience.cancel()
+
+    async def _note(self) -> None:
+        """Keep the notes, so that none is told again, and log those that are new."""
+        notes = self.notes
+        known = await self._kv.get("notes") or []
+        new = [note for note in notes if note not in known]
+        for note in new:
+            log.warning("scripts=note note=%s", script.show(note))
+        self._news.update(new)
+        if notes != known:
+            await self._kv.set("notes", notes)
 
     async def _remember(self, registration: discovery.Registration) -> None:
         key = f"registered:{registration.file}"

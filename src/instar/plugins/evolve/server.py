@@ -10,6 +10,7 @@ from instar.plugins.evolve.dispatch import Dispatch
 from instar.plugins.evolve.effects import HookEffects, SessionDoors
 from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.heartbeat.heart import Heart
+from instar.plugins.evolve.history.trailers import counted
 from instar.plugins.evolve.notices import Notices
 from instar.plugins.evolve.notifications import Notifications
 from instar.plugins.evolve.profiles import Profiles
@@ -42,7 +43,10 @@ async def server(input: PluginInput, options: wire.Plain | None = None) -> Hooks
 
 def _inactive(input: PluginInput, located: LocatedWorkspace) -> str | None:  # noqa: A002 - as above
     if not located.root.is_dir():
-        return f"there is no workspace at {located.root} ({located.source}): make it, or set INSTAR_WORKSPACE"
+        return (
+            f"there is no workspace at {located.root} ({located.source}): make one with instar init, or set "
+            "INSTAR_WORKSPACE"
+        )
     if not located.by_person and not input.trusted(located.root):
         return f"the workspace {located.root} ({located.source}) is not trusted: instar trust {located.root}"
     return None
@@ -61,7 +65,6 @@ class Evolve:
         self._problems: list[str] = []
         self._prepared = False
         self._frozen_for = ""
-        self._names: list[str] = []
         self._refreshing = asyncio.Lock()
         self.tools: dict[str, Tool] = {}
         safe = bool(given.flags.get("safe"))
@@ -140,10 +143,7 @@ class Evolve:
             if self._settings is None:
                 return
             self._frozen_for = await self.engine.evolution.frozen()
-            changed = await self.scripts.discover() or changed
-            names = self.scripts.workspace.prompt_files()
-            if changed or names != self._names:
-                self._names = names
+            if await self.scripts.discover() or changed:
                 self._rebuild()
 
     def _rebuild(self) -> None:
@@ -183,7 +183,13 @@ class Evolve:
     def problems(self) -> list[str]:
         """Return what is wrong now, a sentence each."""
         own = [self._setting_problem, self._frozen_for, *self.engine.problems]
-        return [text for text in own if text] + self._warnings + self.scripts.problems + self._problems
+        scripts = self.scripts.problems + self.scripts.news + self._problems
+        return [text for text in own if text] + self._warnings + scripts + self._waiting()
+
+    def _waiting(self) -> list[str]:
+        waiting = [one for one in self.engine.books.pending.list().entries if one.state == "waiting"]
+        wait = "waits" if len(waiting) == 1 else "wait"
+        return [f"{counted(len(waiting), 'change')} {wait}: instar evolve pending"] if waiting else []
 
     def _is_own(self, tool: str) -> bool:
         return tool in self.tools or any(tool in one.aliases for one in self.tools.values())

@@ -38,6 +38,7 @@ class ScriptSessions:
         self._is_own = is_own
         self._refresh = refresh
         self._frozen: dict[str, list[str]] = {}
+        self._begun: set[tuple[str, str]] = set()
 
     def hooks(self) -> Hooks:
         """Return what is done at which hook point."""
@@ -70,7 +71,7 @@ class ScriptSessions:
         if not self._ready() or session_id is None or given.purpose != "turn":
             return
         managed = await self._managed(session_id)
-        system = self._dispatch.take_system(session_id) or managed
+        system = self._dispatch.take_system(session_id, managed)
         if system:
             output.system[:] = system
 
@@ -142,7 +143,9 @@ class ScriptSessions:
 
     async def _tool_before(self, given: points.ToolCallInput, output: points.ArgsOutput) -> None:
         if self._ready() and not self._is_own(given.tool):
-            await self._engine.recording.watch(given.tool, given.session_id, given.call_id)
+            args = wire.encode(output.args).decode()
+            await self._engine.recording.watch(given.tool, given.session_id, given.call_id, args)
+        self._begun.add((given.session_id, given.call_id))
         await self._observe_call("tool_before", given, {"args": output.args})
 
     async def _tool_after(self, given: points.ToolAfterInput, output: points.ToolAfterOutput) -> None:
@@ -152,7 +155,10 @@ class ScriptSessions:
         await self._ended(given, {"title": "", "output": output.error})
 
     async def _ended(self, given: points.ToolAfterInput, said: wire.Plain) -> None:
-        await self._observe_call("tool_after", given, said)
+        # A call that was refused before it began, by the schema of its tool for one, had no `tool_before`.
+        if (given.session_id, given.call_id) in self._begun:
+            self._begun.remove((given.session_id, given.call_id))
+            await self._observe_call("tool_after", given, said)
         await self._engine.recording.watched(given.tool, given.session_id, given.call_id)
 
     async def _observe_call(
@@ -188,6 +194,7 @@ class ScriptSessions:
         """Take note of what happened in sessions."""
         if event.type == "session.idle":
             await self._engine.recording.unwatch(event.session_id)
+            self._begun = {call for call in self._begun if call[0] != event.session_id}
             self._engine.observer.flush()
         if event.type == "session.deleted":
             self._dispatch.forget(event.session_id)

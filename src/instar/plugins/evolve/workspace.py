@@ -11,6 +11,9 @@ import msgspec
 STAGES: Final = ("preamble", "chat", "heartbeat", "compaction", "recover")
 """The prompts that the protocol knows, each ``prompts/<stage>.md``."""
 
+PROMPTS: Final = tuple(f"{stage}.md" for stage in STAGES)
+"""The files of the stages."""
+
 GUARDED: Final = ("hooks", "prompts", "tests", "evals", "config", ".git")
 """The folders of a workspace that no child for the model may change."""
 
@@ -84,9 +87,9 @@ class Workspace:
         return self._entries(self.hooks)
 
     def prompt_files(self) -> list[str]:
-        """Return the names that a prompt may have: the stages, then what else stands in ``prompts/``."""
-        stages = [f"{stage}.md" for stage in STAGES]
-        return stages + [entry.name for entry in self._entries(self.prompts) if entry.name not in stages]
+        """Return the names of the files in ``prompts/``: those of the stages, then others."""
+        there = [entry.name for entry in self._entries(self.prompts)]
+        return [name for name in PROMPTS if name in there] + [name for name in there if name not in PROMPTS]
 
     def holds(self, path: str) -> bool:
         """Whether the file at `path` may be looked at."""

@@ -9,7 +9,7 @@ from instar.plugins.evolve.candidate import CandidateRefused
 
 STORY = """\
 == turn
-tool: evolve_hook_edit {"file": "bot.sh", "oldString": "Hello!", "newString": "Hello, you!"}
+tool: evolve_hook_edit {"hook": "bot.sh", "oldString": "Hello!", "newString": "Hello, you!"}
 == turn
 text: done
 """

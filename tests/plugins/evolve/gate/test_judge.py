@@ -135,7 +135,7 @@ async def test_prompts_are_tested_too_by_the_tests_of_the_scripts(root):
         said = await live.refused("Be rude.\n", "chat.md", "evolve_prompt_write")
         assert "not kind" in said
         assert "(refused at the stage test)" in said
-        result = await live.call("evolve_prompt_edit", file="chat.md", oldString="Be", newString="Be very")
+        result = await live.call("evolve_prompt_edit", prompt="chat.md", oldString="Be", newString="Be very")
         assert "tests/bot_test.sh passed." in result.output
         assert (root / "prompts" / "chat.md").read_text() == "Be very kind.\n"
 
@@ -265,7 +265,7 @@ async def test_a_candidate_that_scores_worse_than_what_is_live_is_refused(root, 
         assert "(refused at the stage score)" in said
         await live.write(bot("# point\n# point\n# point"))
         assert "(refused at the stage score)" in await live.refused(bot("# point\n# point"))
-        said = await live.said("evolve_prompt_write", file="chat.md", content="Be kind, point by point.\n")
+        said = await live.said("evolve_prompt_write", prompt="chat.md", content="Be kind, point by point.\n")
         assert "1 eval no worse" in said
 
 
@@ -311,10 +311,10 @@ async def test_nothing_of_a_trial_stays_behind(live, tmp_path, monkeypatch):
 async def test_validating_goes_through_the_stages_and_changes_nothing(live, kit):
     await live.call("bot_greet")
     before = kit.files(live.root)
-    passed = await live.said("evolve_hook_validate", file="bot.sh", content=bot("# better"))
+    passed = await live.said("evolve_hook_validate", hook="bot.sh", content=bot("# better"))
     assert "would be installed" in passed
     assert "tests/bot_test.sh passed" in passed
-    refused = await live.said("evolve_hook_validate", file="bot.sh", content=bot(execute_tool="exit 3"))
+    refused = await live.said("evolve_hook_validate", hook="bot.sh", content=bot(execute_tool="exit 3"))
     assert "would be refused" in refused
     assert "it fails on a recorded call" in refused
     assert kit.files(live.root) == before

@@ -30,7 +30,7 @@ def test_the_model_is_remembered_and_other_keys_stay(root, file):
         "model": {"providerID": "anthropic", "modelID": "claude-x"},
     }
     assert not memory.remember(root, LAST)
-    assert os.listdir(file.parent) == ["evolve.json"]
+    assert sorted(os.listdir(file.parent)) == [".gitignore", "evolve.json"]
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ async def test_a_change_that_a_tool_made_in_a_workspace_is_found_by_its_call(
     running = await start(hello)
     text = (hello / "hooks" / "hello.py").read_text()
     old = "There are no notes yet."
-    await running.call("evolve_hook_edit", file="hello.py", oldString=old, newString="No notes so far.")
+    await running.call("evolve_hook_edit", hook="hello.py", oldString=old, newString="No notes so far.")
     line = next(n for n, row in enumerate(text.split("\n"), 1) if old in row)
 
     async def fetch(session):

@@ -98,7 +98,7 @@ def test_a_commit_gives_back_what_was_written(kit, root):
 @pytest.mark.slow
 async def test_the_messages_of_commits_that_are_made_today_are_read(kit, start, hello):
     running = await start(hello)
-    await running.call("evolve_prompt_write", file="chat.md", content="x")
+    await running.call("evolve_prompt_write", prompt="chat.md", content="x")
     subject, said = read(kit.git(hello, "log", "-1", "--format=%B"))
     assert subject == "evolve_prompt_write chat.md"
     assert (said.session, said.call, said.agent, said.epoch) == ("ses_1", "call_1", "build", 2)

@@ -132,7 +132,7 @@ async def test_a_prompt_is_on_probation_by_the_calls_that_read_it(root):
     workspace(root, bot(mutate_request=code))
     async with living(root, config={"probation_failures": 0}) as live:
         assert await live.system("ses_1") == ["x"]
-        await live.call("evolve_prompt_write", file="chat.md", content="Be rude.\n")
+        await live.call("evolve_prompt_write", prompt="chat.md", content="Be rude.\n")
         (root / "late").write_text("")
         await live.system("ses_2")
         await live.step()
@@ -286,7 +286,7 @@ async def test_the_epoch_rises_by_one_with_each_change_and_is_seen(root, caplog)
         seen = live.registry.views["evolve"].children["epoch"]
         first = seen.read("")
         await live.write(bot("# 1"))
-        await live.call("evolve_prompt_write", file="chat.md", content="x\n")
+        await live.call("evolve_prompt_write", prompt="chat.md", content="x\n")
         await live.refused(bot("# wrong"))
         assert seen.read("") == first + 2
         assert [one.epoch for one in live.events("installed")] == [first + 1, first + 2]

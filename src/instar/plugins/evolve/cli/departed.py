@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import click
@@ -67,15 +68,16 @@ def restore(ctx: click.Context, files: tuple[str, ...], yes: bool, as_json: bool
 def _order(ctx: click.Context, order: Order, files: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
     found = named.find_for_order(ctx)
     paths = [found.path(file) for file in files]
-    if not yes and not sys.stdin.isatty():
-        raise click.UsageError(
-            f"there is no terminal to ask on: look with instar evolve status, then {order} --yes"
-        )
-    made = output.play(_carry(found, order, paths, None if yes else click.confirm, quiet=as_json))
+    ask = None if yes else click.confirm if sys.stdin.isatty() else partial(_refuse, order)
+    made = output.play(_carry(found, order, paths, ask, quiet=as_json))
     if made is None:
         output.emit(NothingToDo(), f"there is nothing to {order}", json=as_json)
         return
     output.emit(made, made.text("accepted" if order == "accept" else "restored"), json=as_json)
+
+
+def _refuse(order: Order, _question: str, *, err: bool) -> bool:
+    raise click.UsageError(f"there is no terminal to ask on: look at what is shown, then {order} --yes")
 
 
 async def _carry(

@@ -20,7 +20,7 @@ from instar.plugins.evolve.history.revision import INITIAL
 from instar.plugins.evolve.history.trailers import plain
 from instar.plugins.evolve.install import NotChanged
 from instar.plugins.evolve.trial import TrialFile
-from instar.plugins.evolve.workspace import STAGES, visible
+from instar.plugins.evolve.workspace import PROMPTS, visible
 
 _SHOWN = 1000
 """Changed answers that ``replay`` shows at most."""
@@ -174,8 +174,7 @@ async def _set(at: OpenedEngine, path: str, file: TrialFile, *, stands: bool) ->
 
 
 def _may_be_new(at: OpenedEngine, path: str) -> bool:
-    stages = [f"prompts/{stage}.md" for stage in STAGES]
-    return path in stages or at.engine.config.create == "allow"
+    return path in [f"prompts/{name}" for name in PROMPTS] or at.engine.config.create == "allow"
 
 
 def _place(found: NamedWorkspace, file: Path) -> tuple[str, bool]:
@@ -216,6 +215,7 @@ def _passed(path: str, verdict: GateVerdict) -> str:
     if verdict.registration is not None:
         test = verdict.registration.test
         how = f"tests/{test} passed" if test else "no test is registered, so only discover was tried"
+        lines += [verdict.registration.note] if verdict.registration.note else []
     how = how or "there was no test to try it with"
     if verdict.raised:
         lines += [f"{path} would wait for a person ({how}):", *(f"- {one}" for one in verdict.raised)]

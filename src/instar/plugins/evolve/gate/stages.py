@@ -137,5 +137,6 @@ def tail(output: bytes, limit: int = SHOWN) -> str:
 
 def _ended(output: process.Output, timeout: float) -> str:
     if output.timed_out:
-        return f"it took longer than hook_timeout ({timeout * 1000:.0f} ms)"
+        limit = f"hook_timeout ({timeout * 1000:.0f} ms), which a person sets in config/evolve.jsonc"
+        return f"it timed out: it took longer than {limit}"
     return f"signal {output.signal}" if output.signal is not None else f"exit code {output.code}"

@@ -18,6 +18,7 @@ import msgspec
 from instar.plugin import Invalid, NotFound, Origin, PluginInput, PromptBody, event, ids, message
 from instar.plugins.evolve import protocol
 from instar.plugins.evolve.dispatch import Dispatch
+from instar.plugins.evolve.effects import no_agent
 from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.heartbeat import memory, schedule, scheduler
 from instar.plugins.evolve.heartbeat.owner import Activity, Owner
@@ -131,7 +132,7 @@ class Heart:
         with contextlib.suppress(NotFound):
             if (await self._client.session.get(info.session_id)).parent_id is None:
                 self._model = model
-                memory.note(self._engine.books, model)
+                memory.note(self._engine.books, self._engine.real.root, model)
 
     async def _live(self) -> None:
         every = self._every()
@@ -181,8 +182,9 @@ class Heart:
         try:
             return await self._beat(begun, settings)
         except (Invalid, NotFound) as error:
-            about = "heartbeat_agent: " if "no agent" in str(error) else ""
-            return BeatOutcome(self._place.id, error=f"{about}{error}")
+            agents, wanted = await self._client.agents(), settings.heartbeat_agent
+            why = str(error) if wanted in agents else no_agent(wanted, agents)
+            return BeatOutcome(self._place.id, error=why)
 
     async def _beat(self, begun: Begun, settings: EvolveSettings) -> BeatOutcome:
         session = await self._place.find()
@@ -193,11 +195,11 @@ class Heart:
                 return BeatOutcome(skipped=_UNSAID if self._scripts.answers(HOOK) else _NOTHING)
             session = session or await self._place.make(settings)
             said = await self._words(begun, session.id, settings, answered)
-            if said is not None:
-                self._write_down()
-        failed = "; ".join(map(str, answered.failures))
+        failed = "; ".join(str(failure) for failure in answered.failures if not failure.recovered)
+        recovered = "; ".join(str(failure) for failure in answered.failures if failure.recovered)
         if said is None:
-            return BeatOutcome(session.id, skipped="" if failed else _UNSAID, error=failed)
+            why = f"{_UNSAID}; recovered from: {recovered}" if recovered else _UNSAID
+            return BeatOutcome(session.id, skipped="" if failed else why, error=failed)
         if said.problem:
             log.warning("heartbeat=%d problem=%r", begun.number, said.problem)
             return BeatOutcome(session.id, error="; ".join(filter(None, [failed, said.problem])))
@@ -212,8 +214,12 @@ class Heart:
             await self._keep_system(session.id, said.system)
         spent = await self._prompt(session.id, said.user, settings, self._origin(begun))
         cleaned = await self._clean(begun, session.id, settings, spent.tokens)
-        error = "; ".join(filter(None, [failed, spent.error]))
-        return msgspec.structs.replace(spent, error=error, cleaned=cleaned)
+        return msgspec.structs.replace(
+            spent,
+            error="; ".join(filter(None, [failed, spent.error])),
+            recovered=f"recovered from: {recovered}" if recovered else "",
+            cleaned=cleaned,
+        )
 
     async def _input(self, own: str) -> dict[str, Any]:
         """What the hook is given: the sessions that are open, and the heartbeat's own history."""
@@ -308,13 +314,6 @@ class Heart:
         # With an id of its own: a beat that used up `limits.heartbeat` may be the one that needs a shorter session.
         origin = Origin(origin.name, f"{origin.id}/cleanup")
         return await self._place.clean(session_id, verdict, origin)
-
-    def _write_down(self) -> None:
-        """Write into the workspace which model was used last, with what the beat commits."""
-        try:
-            memory.write_down(self._engine.books, self._engine.real.root)
-        except (memory.Unusable, OSError) as error:
-            log.warning("heartbeat=model problem=%r", str(error))
 
     async def _last(self, settings: EvolveSettings) -> ModelName | None:
         """The model that was used last; None where the agent has one of its own, or it is not known."""

@@ -23,6 +23,7 @@ FILE: Final = "state/evolve.json"
 LARGEST: Final = 1 << 20
 """Bytes of the file; a larger one is left alone."""
 
+_IGNORE: Final = "state/.gitignore"
 _KEY: Final = "model"
 _NOTE: Final = "model"
 """The note in the books."""
@@ -47,40 +48,38 @@ def last_model(root: Path) -> ModelName | None:
     return ModelName(*map(str, names))
 
 
-def note(books: Books, model: ModelName) -> None:
-    """Keep in mind which model a person used, until the next beat writes it down.
+def note(books: Books, root: Path, model: ModelName) -> None:
+    """Write down which model a person used, once: what a script writes there afterwards stands.
 
-    A workspace that never beats gets no file of ours. What cannot be kept is logged.
+    What cannot be written is logged.
     """
-    said = _plain(model)
-    kept = books.note(_NOTE)
-    if isinstance(kept, dict) and kept.get(_KEY) == said:
+    kept = {_KEY: _plain(model)}
+    if books.note(_NOTE) == kept:
         return
     try:
-        books.keep(_NOTE, {_KEY: said, "written": False})
-    except OSError as error:
+        remember(root, model)
+        books.keep(_NOTE, kept)
+    except (Unusable, OSError) as error:
         log.warning("heartbeat=model problem=%r", str(error))
 
 
-def write_down(books: Books, root: Path) -> None:
-    """Write down what `note` has kept, once: what a script writes there afterwards stands. Raises as `remember`."""
-    kept = books.note(_NOTE)
-    if not isinstance(kept, dict) or kept.get("written") is not False:
-        return
-    said = kept[_KEY]
-    remember(root, ModelName(said["providerID"], said["modelID"]))
-    books.keep(_NOTE, {**kept, "written": True})
-
-
 def remember(root: Path, model: ModelName) -> bool:
-    """Write down the model that was used; False where it stood there already. Raises `Unusable` and `OSError`."""
+    """Write down the model that was used; False where it stood there already. Raises `Unusable` and `OSError`.
+
+    A file that is made here is told to git as one to ignore: each turn would leave the workspace changed.
+    """
     data = _read(root)
     said = _plain(model)
     if data.get(_KEY) == said:
         return False
-    content = msgspec.json.format(msgspec.json.encode({**data, _KEY: said}), indent=2) + b"\n"
-    place.put(root, JournalPiece(FILE, None, Version(vault.sha256(content), 0o644, len(content))), content)
+    if not any((root / path).exists() for path in (FILE, _IGNORE)):
+        _put(root, _IGNORE, b"evolve.json\n.gitignore\n")
+    _put(root, FILE, msgspec.json.format(msgspec.json.encode({**data, _KEY: said}), indent=2) + b"\n")
     return True
+
+
+def _put(root: Path, path: str, content: bytes) -> None:
+    place.put(root, JournalPiece(path, None, Version(vault.sha256(content), 0o644, len(content))), content)
 
 
 def _plain(model: ModelName) -> dict[str, str]:

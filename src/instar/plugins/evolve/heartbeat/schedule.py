@@ -64,12 +64,14 @@ class BeatOutcome(msgspec.Struct, frozen=True):
 
     `session` is the session that it ran in, `cleaned` what was done with that: summarised, its count begins again; put
     away or left (`archive`, `new`), the next beat needs another one. `interrupted` says what cut it short.
+    `recovered` says which scripts failed whose recover spoke in their place.
     """
 
     session: str = ""
     tokens: int = 0
     cost: float = 0.0
     error: str = ""
+    recovered: str = ""
     skipped: str = ""
     interrupted: str = ""
     cleaned: Decision = "none"
@@ -301,7 +303,9 @@ def _close(state: State, now: int, kind: Kind, outcome: BeatOutcome) -> Turned:
         beat.at,
         due=beat.due,
         end=now,
-        why=protocol.clip(outcome.error or outcome.skipped or outcome.interrupted, _LONGEST),
+        why=protocol.clip(
+            outcome.error or outcome.skipped or outcome.interrupted or outcome.recovered, _LONGEST
+        ),
         session=outcome.session,
         tokens=outcome.tokens,
         cost=outcome.cost,

@@ -1,6 +1,6 @@
 """How evolve's own tools are put together: schema, names and what is asked before a call."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
@@ -20,6 +20,7 @@ class ToolDefinition(msgspec.Struct, frozen=True):
     execute: Execute
     about: str = ""
     repeatable: bool = False
+    former: Mapping[str, str] = {}
 
 
 def tool(
@@ -30,6 +31,7 @@ def tool(
     optional: Sequence[str] = (),
     about: str = "",
     repeatable: bool = False,
+    former: Mapping[str, str] | None = None,
 ) -> ToolDefinition:
     """Return a tool with these properties, all of them required but the `optional` ones."""
     schema: wire.Plain = {
@@ -38,20 +40,22 @@ def tool(
         "required": [name for name in properties if name not in optional],
         "additionalProperties": False,
     }
-    return ToolDefinition(description, schema, execute, about, repeatable)
+    return ToolDefinition(description, schema, execute, about, repeatable, former or {})
 
 
 def named(name: str, made: ToolDefinition, aliases: tuple[str, ...]) -> Tool:
     """Return the tool under its full name and its other ones."""
     full = f"{PREFIX}_{name}"
+    also = f" It is also called {', '.join(aliases)}." if aliases else ""
     return Tool(
-        description=made.description,
+        description=f"{made.description}{also}",
         parameters=made.parameters,
         execute=made.execute,
         permissions=_permissions(full, made.about, aliases),
         aliases=aliases,
         exact_first=True,
         repeatable=made.repeatable,
+        former=made.former,
     )
 
 

@@ -1,6 +1,6 @@
 """What the tools on hook scripts and on prompts share: reading by lines, and changing through the gate."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.evolution import GateVerdict, Installed
 from instar.plugins.evolve.install import NotChanged
 from instar.plugins.evolve.probation import prediction
-from instar.plugins.evolve.tools.definition import cause_of
+from instar.plugins.evolve.tools.definition import Execute, ToolDefinition, cause_of, tool
 from instar.plugins.evolve.trial import TrialFile
 from instar.plugins.evolve.workspace import OutsideWorkspace
 
@@ -31,22 +31,31 @@ EDIT: Final = {
 }
 OPTIONAL: Final = ("offset", "limit", "replaceAll", "expect", "test")
 """Properties of these tools that may be left out."""
-NEW_FILE: Final = {"type": "string", "description": "The file's name; a new name makes a new file."}
 
 
 class Files:
-    """What the tools on one folder share; the core has validated the arguments."""
+    """What the tools on one folder share; the core has validated the arguments.
 
-    folder = ""
+    `kind` is the name of the argument that names the file; with an s it is the folder.
+    """
+
+    kind = ""
 
     def __init__(self, engine: EvolveEngine) -> None:
         self._engine = engine
+        self._creates = engine.config.create == "allow"
+
+    def tool(self, description: str, properties: wire.Plain, execute: Execute) -> ToolDefinition:
+        """Return a tool on one file, which its first property names. Earlier versions called that `file`."""
+        return tool(
+            description, properties, execute, optional=OPTIONAL, about=self.kind, former={"file": self.kind}
+        )
 
     async def read(self, args: wire.Plain, context: ToolContext) -> ToolResult:
         """Read a file by lines. Raises `ToolFailure`."""
         path = self._path(args)
         if not self._engine.version(path):
-            if self.folder == "prompts":
+            if self.kind == "prompt":
                 return ToolResult("(empty)", title=path)
             raise ToolFailure(f"there is no {path}")
         return window(self._engine.scripts.workspace.root / path, args)
@@ -68,18 +77,12 @@ class Files:
 
     def _path(self, args: wire.Plain) -> str:
         real = self._engine.real
-        name = str(args["file"])
+        folder, name = f"{self.kind}s", str(args[self.kind])
         try:
-            real.resolve(real.root / self.folder, name)
+            real.resolve(real.root / folder, name)
         except OutsideWorkspace as error:
             raise ToolFailure(str(error)) from None
-        return f"{self.folder}/{name}"
-
-
-def named(description: str, files: Sequence[str]) -> wire.Plain:
-    """Return the schema of a file's name: one of `files`, any where there is none (providers refuse an empty list)."""
-    only: wire.Plain = {"enum": list(files)} if files else {}
-    return {"type": "string", **only, "description": description}
+        return f"{folder}/{name}"
 
 
 def window(path: Path, args: wire.Plain) -> ToolResult:
@@ -105,6 +108,8 @@ def verdict_text(verdict: GateVerdict) -> str:
     said = []
     if verdict.registration is not None and verdict.registration.test is None:
         said.append("it registers no test, so only its discover was tried.")
+    if verdict.registration is not None and verdict.registration.note:
+        said.append(f"{verdict.registration.note}.")
     said += [f"{stage.found}." for stage in verdict.stages if stage.name in ("test", "score")]
     if verdict.replay is not None and verdict.replay.total:
         said.append(verdict.replay.text())
@@ -116,7 +121,7 @@ def _also(args: Mapping[str, Any]) -> dict[str, TrialFile]:
     """The test that a new script brings, under the script's own stem."""
     if args.get("test") is None:
         return {}
-    stem, _, suffix = str(args["file"]).rpartition(".")
+    stem, _, suffix = str(args["hook"]).rpartition(".")
     name = f"{stem}_test.{suffix}" if stem else f"{suffix}_test"
     return {f"tests/{name}": TrialFile(str(args["test"]).encode(), 0o755)}
 

@@ -11,17 +11,15 @@ from instar.plugins.evolve.tools.definition import ToolDefinition, tool
 from instar.plugins.evolve.tools.files import (
     CONTENT,
     EDIT,
-    NEW_FILE,
-    OPTIONAL,
     WINDOW,
     Files,
     commit_text,
     editing,
     metadata,
-    named,
     verdict_text,
 )
 
+_NEW: Final = {"type": "string", "description": "The script's file name; a new name makes a new script."}
 _TEST: Final = {
     "type": "string",
     "description": "For a new script: the text of its test, which its discover registers as STEM_test.SUFFIX.",
@@ -38,33 +36,28 @@ def tools(engine: EvolveEngine) -> dict[str, ToolDefinition]:
     own = _Hooks(engine)
     files = [entry.name for entry in engine.scripts.runnable()]
     creates = engine.config.create == "allow"
-    file = named("Which hook script.", files)
-    written = NEW_FILE if creates else file
+    # Providers refuse an empty list.
+    only: wire.Plain = {"enum": files} if files else {}
+    hook: wire.Plain = {"type": "string", **only, "description": "Which hook script."}
+    written = _NEW if creates else hook
     test: wire.Plain = {"test": _TEST} if creates else {}
     return {
         "hook_list": tool("List the hook scripts of the workspace.", {}, own.list),
-        "hook_read": tool(
-            "Read a hook script.", {"file": file, **WINDOW}, own.read, optional=OPTIONAL, about="file"
-        ),
-        "hook_write": tool(
+        "hook_read": own.tool("Read a hook script.", {"hook": hook, **WINDOW}, own.read),
+        "hook_write": own.tool(
             f"Replace a hook script by a new whole text. {_GATE}{_CREATES if creates else ''}",
-            {"file": written, "content": CONTENT, **test, "expect": prediction.SCHEMA},
+            {"hook": written, "content": CONTENT, **test, "expect": prediction.SCHEMA},
             own.write,
-            optional=OPTIONAL,
-            about="file",
         ),
-        "hook_edit": tool(
+        "hook_edit": own.tool(
             f"Replace a text in a hook script by another. {_GATE}",
-            {"file": file, **EDIT, "expect": prediction.SCHEMA},
+            {"hook": hook, **EDIT, "expect": prediction.SCHEMA},
             own.edit,
-            optional=OPTIONAL,
-            about="file",
         ),
-        "hook_validate": tool(
+        "hook_validate": own.tool(
             "Take a new whole text of a hook script through the gate, without installing it.",
-            {"file": file, "content": CONTENT},
+            {"hook": hook, "content": CONTENT},
             own.validate,
-            about="file",
         ),
     }
 
@@ -72,10 +65,11 @@ def tools(engine: EvolveEngine) -> dict[str, ToolDefinition]:
 class _Hooks(Files):
     """The hook tools' code."""
 
-    folder = "hooks"
+    kind = "hook"
 
     async def list(self, args: wire.Plain, context: ToolContext) -> ToolResult:
-        lines = [entry.problem or entry.name for entry in self._engine.scripts.entries]
+        entries = self._engine.scripts.entries
+        lines = [one.name if one.executable else f"{one.name} (not run: no run bit)" for one in entries]
         return ToolResult("\n".join(lines) or "(no hook scripts)", title="hooks/")
 
     async def write(self, args: wire.Plain, context: ToolContext) -> ToolResult:
@@ -90,12 +84,12 @@ class _Hooks(Files):
             verdict = await self._engine.evolution.validate(path, str(args["content"]))
         except (CandidateRefused, NotChanged) as error:
             return ToolResult(f"{path} would be refused: {error}", title=f"{path}: refused")
-        metadata = {"file": str(args["file"]), "test_output": verdict.test, "raises": list(verdict.raised)}
+        metadata = {"file": str(args["hook"]), "test_output": verdict.test, "raises": list(verdict.raised)}
         would = "would wait for a person" if verdict.raised else "would be installed"
         return ToolResult(f"{path} {would}: {verdict_text(verdict)}", f"{path}: passed", metadata)
 
     async def _told(self, args: wire.Plain, name: str, change: Change, context: ToolContext) -> ToolResult:
-        file = str(args["file"])
+        file = str(args["hook"])
         known = {
             tool.full for one in self._engine.scripts.registrations if one.file == file for tool in one.tools
         }

@@ -109,9 +109,9 @@ class _Past:
             folder, name = f"{kind}s/", f"{kind}_write"
             files = [path.removeprefix(folder) for path in revision.files if path.startswith(folder)]
             if files:
-                shown = {"file": ", ".join(files), "rollback": revision.short}
+                shown = {kind: ", ".join(files), "rollback": revision.short}
                 await context.ask(
-                    Ask(f"{PREFIX}_{name}", files, remembered(["file"], files), shown, self._aliases(name))
+                    Ask(f"{PREFIX}_{name}", files, remembered([kind], files), shown, self._aliases(name))
                 )
 
 

@@ -1,49 +1,51 @@
 """Listing, reading, writing and editing prompts."""
 
+from typing import Final
+
 from instar.plugin import ToolContext, ToolFailure, ToolResult, wire
-from instar.plugins.evolve.candidate import Change
+from instar.plugins.evolve.candidate import MAY_NOT_CREATE, Change
 from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.probation import prediction
 from instar.plugins.evolve.tools.definition import ToolDefinition, tool
 from instar.plugins.evolve.tools.files import (
     CONTENT,
     EDIT,
-    NEW_FILE,
-    OPTIONAL,
     WINDOW,
     Files,
     commit_text,
     editing,
     metadata,
-    named,
     verdict_text,
 )
+from instar.plugins.evolve.workspace import PROMPTS
+
+_CONTRACT: Final = (
+    "The contract says which file serves which stage: preamble.md goes before heartbeat.md and recover.md, chat.md is "
+    "for sessions, heartbeat.md for heartbeats, compaction.md for summaries, recover.md for failures of hook scripts. "
+    "Files outside the contract are not read."
+)
+_PROMPT: Final[wire.Plain] = {
+    "type": "string",
+    "enum": list(PROMPTS),
+    "description": f"Which prompt. {_CONTRACT}",
+}
 
 
 def tools(engine: EvolveEngine) -> dict[str, ToolDefinition]:
     """Return the tools by name."""
     own = _Prompts(engine)
-    names = engine.scripts.workspace.prompt_files()
-    file = named("Which prompt.", names)
-    written = NEW_FILE if engine.config.create == "allow" else file
     return {
         "prompt_list": tool("List the prompts of the workspace.", {}, own.list),
-        "prompt_read": tool(
-            "Read a prompt.", {"file": file, **WINDOW}, own.read, optional=OPTIONAL, about="file"
-        ),
-        "prompt_write": tool(
+        "prompt_read": own.tool("Read a prompt.", {"prompt": _PROMPT, **WINDOW}, own.read),
+        "prompt_write": own.tool(
             "Replace a prompt by a new whole text. It is tried like a hook script first.",
-            {"file": written, "content": CONTENT, "expect": prediction.SCHEMA},
+            {"prompt": _PROMPT, "content": CONTENT, "expect": prediction.SCHEMA},
             own.write,
-            optional=OPTIONAL,
-            about="file",
         ),
-        "prompt_edit": tool(
+        "prompt_edit": own.tool(
             "Replace a text in a prompt that exists by another. It is tried like a hook script first.",
-            {"file": file, **EDIT, "expect": prediction.SCHEMA},
+            {"prompt": _PROMPT, **EDIT, "expect": prediction.SCHEMA},
             own.edit,
-            optional=OPTIONAL,
-            about="file",
         ),
     }
 
@@ -51,19 +53,26 @@ def tools(engine: EvolveEngine) -> dict[str, ToolDefinition]:
 class _Prompts(Files):
     """The prompt tools' code."""
 
-    folder = "prompts"
+    kind = "prompt"
 
     async def list(self, args: wire.Plain, context: ToolContext) -> ToolResult:
-        names = self._engine.scripts.workspace.prompt_files()
-        lines = [name if self._engine.version(f"prompts/{name}") else f"{name} (empty)" for name in names]
+        there = self._engine.scripts.workspace.prompt_files()
+        lines = [name if name in PROMPTS else f"{name} (not read: it serves no stage)" for name in there]
+        missing = ", ".join(name for name in PROMPTS if name not in there)
+        if missing and self._creates:
+            lines.append(f"(evolve_prompt_write can make {missing})")
+        elif missing:
+            lines.append(f"(not there: {missing}; {MAY_NOT_CREATE})")
         return ToolResult("\n".join(lines), title="prompts/")
 
     async def write(self, args: wire.Plain, context: ToolContext) -> ToolResult:
         return await self._told(args, "prompt_write", lambda text: str(args["content"]), context)
 
     async def edit(self, args: wire.Plain, context: ToolContext) -> ToolResult:
-        if not self._engine.version(self._path(args)):
-            raise ToolFailure(f"there is no {self._path(args)}: write it whole")
+        path = self._path(args)
+        if not self._engine.version(path):
+            todo = "write it whole with evolve_prompt_write" if self._creates else MAY_NOT_CREATE
+            raise ToolFailure(f"there is no {path}: {todo}")
         return await self._told(args, "prompt_edit", editing(args), context)
 
     async def _told(self, args: wire.Plain, name: str, change: Change, context: ToolContext) -> ToolResult:
