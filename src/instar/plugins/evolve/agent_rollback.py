@@ -17,9 +17,8 @@ from instar.plugins.evolve.evolution import Evolver
 from instar.plugins.evolve.gate import authority
 from instar.plugins.evolve.history.revision import NoSuchChange, Revision, is_start
 from instar.plugins.evolve.install import NotChanged
-from instar.plugins.evolve.ledger import vault
 from instar.plugins.evolve.ledger.own import RESTORED, is_agents
-from instar.plugins.evolve.ledger.standing import Version
+from instar.plugins.evolve.ledger.standing import Version, sha256
 from instar.plugins.evolve.trial import TrialFile
 
 _FOLDERS: Final = ("hooks", "prompts")
@@ -73,7 +72,7 @@ class AgentRollback:
         found = self._books.ledger.files.get(path)
         if found is None or file is None:
             return found is None and file is None
-        return found.sha == vault.sha256(file.content)
+        return found.sha == sha256(file.content)
 
     async def _check_kept(self, change: Revision, before: Mapping[str, TrialFile | None]) -> None:
         """Look after what a person left there that git never had: its commit is owed, or went into one of the agent's.
@@ -84,12 +83,10 @@ class AgentRollback:
         live = {path: version for path, version in self._books.ledger.files.items() if path in before}
         told = await own.told(live)
         for path, file in before.items():
-            left = own.changed.get(path)
+            left = self._books.ledger.left.get(path)
             at_git = told.get(path)
-            stands = path not in own.changed
-            same = _sha(left) == _sha(at_git) or (
-                file is not None and vault.sha256(file.content) == _sha(left)
-            )
+            stands = not own.is_changed(path) and path not in told
+            same = _sha(left) == _sha(at_git) or (file is not None and sha256(file.content) == _sha(left))
             if stands or not same:
                 raise NotChanged(
                     f"git never had {path} as a person left it, and it would be lost: {_ASK} {change.short}"
@@ -120,7 +117,7 @@ class AgentRollback:
             others = self._books.grants.others(script)
         except (document.DocumentError, OSError) as error:
             raise NotChanged(f"it cannot be told what {path} may reach: {error}") from None
-        held = None if known is None else known.versions.get(vault.sha256(file.content))
+        held = None if known is None else known.versions.get(sha256(file.content))
         if known is not None and held is not None:
             return authority.raises(known.grant, held.authority, others)
         return await self._tried(path, file)

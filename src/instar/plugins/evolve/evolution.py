@@ -25,10 +25,9 @@ from instar.plugins.evolve.install import (
     NotChanged,
     called_by,
     commit_of,
-    explained,
 )
-from instar.plugins.evolve.ledger import vault
 from instar.plugins.evolve.ledger.install import whole
+from instar.plugins.evolve.ledger.standing import sha256
 from instar.plugins.evolve.points import CandidateInput
 from instar.plugins.evolve.probation import prediction
 from instar.plugins.evolve.probation.observer import Observer
@@ -225,7 +224,7 @@ class Evolver:
     async def _install(self, candidate: Candidate, verdict: GateVerdict, cause: ChangeCause) -> Installed:
         """Make a candidate live that may be."""
         books, path = self._books, candidate.path
-        old, new = self._change_installer.sha(path), vault.sha256(candidate.after.content)
+        old, new = self._change_installer.sha(path), sha256(candidate.after.content)
         if verdict.held is not None and verdict.settled is not None:
             # First, so that no crash leaves a version of the agent's that runs as the person's own.
             books.grants.expect(candidate.file, new, verdict.held, old, verdict.settled)
@@ -238,11 +237,9 @@ class Evolver:
         )
         tool = cause.tool or "instar evolve"
         try:
-            with explained():
-                books.own.leave(candidate.changes)
             with self._observer.trying(path, old, new, candidate.expect):
                 changed = await self._change_installer.make(
-                    candidate.changes, f"{tool} {candidate.file}", called_by(cause, said), "install"
+                    candidate.changes, f"{tool} {candidate.file}", called_by(cause, said)
                 )
         except NotChanged as error:
             await self._change_installer.refused(path, cause, "install", str(error))

@@ -14,10 +14,9 @@ from instar.plugins.evolve.install import (
     commit_of,
     explained,
 )
-from instar.plugins.evolve.ledger import vault
+from instar.plugins.evolve.ledger.install import Changed
 from instar.plugins.evolve.ledger.own import RESTORED
-from instar.plugins.evolve.ledger.standing import Version
-from instar.plugins.evolve.ledger.transaction import Changed
+from instar.plugins.evolve.ledger.standing import Version, sha256
 from instar.plugins.evolve.probation.observer import Observer
 from instar.plugins.evolve.probation.state import RollBack
 from instar.plugins.evolve.trial import TrialFile
@@ -64,7 +63,7 @@ class Rollback:
             epoch = self._books.ledger.next_epoch
             said = trailers.Trailers(by=cause.by, epoch=epoch, rolls_back=revision.id)
             subject = f"roll back {revision.subject}"
-            changed = await self._change_installer.make(before, subject, called_by(cause, said), "rollback")
+            changed = await self._change_installer.make(before, subject, called_by(cause, said))
             for path in changed.files:
                 self._settle(path, old[path], cause)
             if commit_of(changed) is not None:
@@ -88,9 +87,9 @@ class Rollback:
             if _sha(version) in (_sha(told.get(path)), _sha_of(before[path])):
                 continue
             set_by = (await self._books.repository.files(change.id, [path])).get(path)
-            if set_by is not None and version is not None and vault.sha256(set_by[0]) == version.sha:
+            if set_by is not None and version is not None and sha256(set_by[0]) == version.sha:
                 continue  # it is their own change that they take back, and git has it
-            since = own.since.get(path, 0)
+            since = own.since(path)
             earlier = _before(path, change, await self._books.revisions.touching())
             if earlier is not None and (earlier.trailers.epoch or -1) >= since:
                 continue  # git's version is the agent's, from after that
@@ -134,7 +133,6 @@ class Rollback:
                 changed = await self._books.installer.accept(trailers.write("accept by hand", said), paths)
             for path in changed.files:
                 self._observer.placed(path, self._change_installer.sha(path) or None)
-            self._books.own.take(changed.files)
             self._change_installer.happened("accepted", ChangeCause(by="person"), changed.files, "", changed)
             await self._change_installer.live(changed)
             return changed
@@ -171,7 +169,7 @@ class Rollback:
         said = trailers.Trailers(by="instar", epoch=self._books.ledger.next_epoch, cause=one.why)
         try:
             changed = await self._change_installer.make(
-                {one.file: TrialFile(content, version.mode)}, f"roll back {one.file}", said, "rollback"
+                {one.file: TrialFile(content, version.mode)}, f"roll back {one.file}", said
             )
         except NotChanged as error:
             return f"{one.file} was to be rolled back ({one.why}), which failed: {error}"
@@ -185,7 +183,7 @@ def _sha(version: Version | None) -> str:
 
 
 def _sha_of(file: TrialFile | None) -> str:
-    return "" if file is None else vault.sha256(file.content)
+    return "" if file is None else sha256(file.content)
 
 
 def _before(path: str, change: Revision, commits: Sequence[Revision]) -> Revision | None:

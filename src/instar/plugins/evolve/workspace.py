@@ -11,7 +11,10 @@ import msgspec
 STAGES: Final = ("preamble", "chat", "heartbeat", "compaction", "recover")
 """The prompts that the protocol knows, each ``prompts/<stage>.md``."""
 
-GUARDED: Final = ("hooks", "prompts", "tests", "evals", "config", ".git")
+FOLDERS: Final = ("hooks", "prompts", "tests", "evals", "config")
+"""The folders whose files are code or decide how code is judged; all that is in them is guarded."""
+
+GUARDED: Final = (*FOLDERS, ".git")
 """The folders of a workspace that no child for the model may change."""
 
 SCRIPTS_OWN: Final = ("traits", "notes", "state")

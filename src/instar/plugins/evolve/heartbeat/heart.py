@@ -18,7 +18,18 @@ from typing import Any, Final
 
 import msgspec
 
-from instar.plugin import Client, Invalid, NotFound, Origin, PluginInput, PromptBody, event, ids, message
+from instar.plugin import (
+    Client,
+    Invalid,
+    NotFound,
+    Origin,
+    PluginInput,
+    PromptBody,
+    accepted,
+    event,
+    ids,
+    message,
+)
 from instar.plugins.evolve import protocol
 from instar.plugins.evolve.dispatch import Dispatch
 from instar.plugins.evolve.engine import EvolveEngine
@@ -27,7 +38,6 @@ from instar.plugins.evolve.heartbeat.owner import Owner
 from instar.plugins.evolve.heartbeat.place import HeartbeatSession
 from instar.plugins.evolve.heartbeat.schedule import BeatOutcome, Begun
 from instar.plugins.evolve.heartbeat.words import Words
-from instar.plugins.evolve.ledger import vault
 from instar.plugins.evolve.points import HEARTBEAT, HeartbeatInput, asker
 from instar.plugins.evolve.scripts import HookAnswer as Answered
 from instar.plugins.evolve.settings import EvolveSettings, ModelName
@@ -73,7 +83,7 @@ class Activity:
 
     def _open(self) -> int:
         if self._handle is None:
-            vault.make_folder(self._path.parent)
+            accepted.make_folder(self._path.parent)
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             self._handle = os.open(self._path, flags, 0o600)
         return self._handle

@@ -12,9 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from instar.plugins.evolve.books import Books
-from instar.plugins.evolve.ledger import place, standing, vault
-from instar.plugins.evolve.ledger.journal import JournalPiece
-from instar.plugins.evolve.ledger.standing import Version
+from instar.plugins.evolve.ledger import place, standing
 from instar.plugins.evolve.settings import ModelName
 
 log = logging.getLogger("instar.evolve")
@@ -79,7 +77,7 @@ def remember(root: Path, model: ModelName) -> bool:
     if data.get(_KEY) == said:
         return False
     content = msgspec.json.format(msgspec.json.encode({**data, _KEY: said}), indent=2) + b"\n"
-    place.put(root, JournalPiece(FILE, None, Version(vault.sha256(content), 0o644, len(content))), content)
+    place.put(root, FILE, content, 0o644)
     return True
 
 

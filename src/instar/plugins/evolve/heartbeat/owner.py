@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from instar.plugins.evolve.ledger import vault
+from instar.plugin import accepted
 
 FILE: Final = "owner"
 
@@ -31,7 +31,7 @@ class Owner:
         """Take it if nobody has it; whether this one holds it now. Raises `OSError`."""
         if self._handle is not None:
             return True
-        vault.make_folder(self._path.parent)
+        accepted.make_folder(self._path.parent)
         handle = os.open(
             self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600
         )

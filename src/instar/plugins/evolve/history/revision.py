@@ -14,7 +14,7 @@ import msgspec
 from instar.plugin import git, process
 from instar.plugins.evolve.history import trailers
 from instar.plugins.evolve.history.trailers import Trailers
-from instar.plugins.evolve.ledger.standing import FOLDERS
+from instar.plugins.evolve.workspace import FOLDERS
 
 INITIAL: Final = "initial"
 

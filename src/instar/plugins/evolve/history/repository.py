@@ -8,13 +8,12 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from instar.plugin import git, process
-from instar.plugins.evolve.ledger.standing import FOLDERS, LARGEST
-from instar.plugins.evolve.ledger.vault import sha256
+from instar.plugins.evolve.workspace import FOLDERS
 
 FAILED: Final = (git.GitError, process.ProcessError)
 """What git's failing raises."""
@@ -62,30 +61,14 @@ class WorkspaceRepository:
             blobs = await self._blobs([f"{commit}:{path}" for commit in ["HEAD", *commits]])
         except FAILED:
             return None
-        return next((data for data in blobs.values() if sha256(data) == sha), None)
+        return next((data for data in blobs.values() if hashlib.sha256(data).hexdigest() == sha), None)
 
-    async def holds(self, wanted: Mapping[str, tuple[bytes, int] | None], standing: Iterable[str]) -> bool:
-        """Whether HEAD has just these contents and modes at these paths (None: no file). Not, where git fails.
-
-        `standing`: paths at which the workspace has what is wanted. There git's own comparison counts too: attributes
-        of the repository made a commit by hand store other bytes.
-        """
+    async def blob(self, blob: str) -> bytes | None:
+        """Return the content with this id; None where git has none, or fails."""
         try:
-            listed = await self._listed(list(wanted))
-            if any((path in listed) != (file is not None) for path, file in wanted.items()):
-                return False
-            other = [
-                path
-                for path, file in wanted.items()
-                if file is not None and not _is_blob(listed[path], *file)
-            ]
-            if not other:
-                return True
-            differing = await self._git("diff", "--name-only", "-z", "HEAD", "--", *other)
+            return (await self._blobs([blob])).get(blob)
         except FAILED:
-            return False
-        clean = set(standing) - {os.fsdecode(name) for name in differing.split(b"\0")}
-        return clean.issuperset(other)
+            return None
 
     async def settle(self, paths: Sequence[str]) -> None:
         """Make the index say of these paths what HEAD says; where git fails, its next commit meets that failure."""
@@ -124,7 +107,7 @@ class WorkspaceRepository:
         return found
 
     async def _blobs(self, names: Sequence[str]) -> dict[str, bytes]:
-        """The contents of these objects, by their ids; one that is missing or too large is left out."""
+        """The contents of these objects, by their ids; one that is missing is left out."""
         if not names:
             return {}
         asked = "".join(f"{name}\n" for name in dict.fromkeys(names))
@@ -137,8 +120,7 @@ class WorkspaceRepository:
             if kind != "blob" or len(rest) != 1:  # "… missing"
                 continue
             size = int(rest[0])
-            if size <= LARGEST:
-                found[name] = printed[at : at + size]
+            found[name] = printed[at : at + size]
             at += size + 1
         return found
 
@@ -152,14 +134,6 @@ class WorkspaceRepository:
         return await git.git_bytes(
             self._processes, self._root, *args, stdin=stdin, env=kept, timeout=_SECONDS
         )
-
-
-def _is_blob(listed: tuple[int, str], content: bytes, mode: int) -> bool:
-    """Whether HEAD's entry is this content, named as git names it (SHA-1, or SHA-256 by its length)."""
-    found, blob = listed
-    digest = hashlib.sha256 if len(blob) == 64 else hashlib.sha1
-    name = digest(b"blob %d\0" % len(content) + content).hexdigest()
-    return name == blob and bool(found & 0o111) == bool(mode & 0o111)
 
 
 def git_at_work(root: Path) -> list[bool]:
