@@ -19,7 +19,6 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
-from pathlib import PurePath
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -195,15 +194,13 @@ class Installer:
     ) -> Changed:
         _demand(pieces)
         root, files = self._ledger.root, [piece.path for piece in pieces]
-        made = place.missing(root, files)
         try:
             await asyncio.to_thread(self._write, pieces)
             self._step(BESIDE)
             self._ledger.record(message, {piece.path: piece.new for piece in pieces}, before=before)
         except (OSError, LedgerError) as error:
             for path in files:
-                place.clear(root, place.beside(path))
-            place.remove_empty(root, made)
+                place.clear_beside(root, path)
             if isinstance(error, LedgerError):
                 raise
             raise ChangeRefused(
@@ -278,11 +275,10 @@ class Installer:
 
     def _sweep(self) -> None:
         """Remove what a crash before the decision left beside its place."""
-        root = self._ledger.root
         for one in self._ledger.check():
             if one.kind == "installing" and place.is_beside(one.path):
-                place.clear(root, one.path)
-                place.remove_empty(root, [str(path) for path in reversed(PurePath(one.path).parents[:-1])])
+                place.clear(self._ledger.root, one.path)
+                place.clear_beside(self._ledger.root, one.path)
 
     # -- the files of a change -------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePath
 
 from instar.plugins.evolve.ledger import standing
 from instar.plugins.evolve.ledger.standing import Version
@@ -24,15 +24,6 @@ def is_beside(path: str) -> bool:
     """Whether a path is one that `beside` gives."""
     name = path.rpartition("/")[2]
     return name.startswith(".") and name.endswith(".instar")
-
-
-def missing(root: Path, paths: Iterable[str]) -> list[str]:
-    """Return the folders that do not exist and that files at `paths` need, outer ones first."""
-    found = dict[str, None]()
-    for path in paths:
-        folders = [str(folder) for folder in Path(path).parents][:-1]
-        found.update((folder, None) for folder in reversed(folders) if not os.path.lexists(root / folder))
-    return list(found)
 
 
 def write(root: Path, path: str, data: bytes, mode: int) -> None:
@@ -84,10 +75,11 @@ def clear(root: Path, path: str) -> None:
         os.fsync(folder)
 
 
-def remove_empty(root: Path, folders: Sequence[str]) -> None:
-    """Remove those of these folders that are empty, inner ones first."""
-    for path in reversed(folders):
-        with contextlib.suppress(OSError), _folder(root, path) as (folder, name):
+def clear_beside(root: Path, path: str) -> None:
+    """Delete what stands beside a file, and the folders on the way to it that are empty then."""
+    clear(root, beside(path))
+    for parent in PurePath(path).parents[:-1]:
+        with contextlib.suppress(OSError), _folder(root, str(parent)) as (folder, name):
             os.rmdir(name, dir_fd=folder)
 
 
