@@ -362,8 +362,11 @@ class Installer:
     async def _fill(self) -> None:
         """Keep again what the ledger has lost, from wherever a copy is left."""
         ledger = self._ledger
-        for path, version in [*ledger.left.items(), *ledger.files.items()]:
-            if not ledger.kept.holds(version.blob):
+        versions = {
+            one.blob: (path, one) for side in (ledger.left, ledger.files) for path, one in side.items()
+        }
+        for blob, (path, version) in versions.items():
+            if not ledger.kept.holds(blob):
                 await find(ledger, self._repository, path, version)
         if not all(version.sha for version in ledger.files.values()):
             ledger.load(anew=True)

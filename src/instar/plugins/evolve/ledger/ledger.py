@@ -28,7 +28,7 @@ import msgspec
 
 from instar.plugin import accepted, git
 from instar.plugins.evolve.ledger import place, standing
-from instar.plugins.evolve.ledger.standing import GuardedFile, Signature, Version
+from instar.plugins.evolve.ledger.standing import Content, GuardedFile, Signature, Version
 
 Kind = Literal["changed", "mode", "missing", "new", "link", "special", "unreadable", "installing"]
 
@@ -84,6 +84,7 @@ class Ledger:
         self.notices: list[str] = []
         self._tips = ("", "")
         self._known: dict[str, tuple[str, int]] = {}
+        self._hashed: dict[str, Content] = {}
         self._seen: dict[str, tuple[Signature, Version, Departure | None]] = {}
 
     @property
@@ -120,7 +121,8 @@ class Ledger:
         if not tip and self._tips[0]:
             raise accepted.Damaged(f"{self.kept.place} is gone")
         if tip and (anew or (tip, placed) != self._tips):
-            self._take(self.kept.read(tip), self.kept.read(placed or tip))
+            now = self.kept.read(tip)
+            self._take(now, self.kept.read(placed) if placed not in ("", tip) else now)
             self._tips = tip, placed
         return bool(tip)
 
@@ -134,7 +136,7 @@ class Ledger:
     def _take(self, now: accepted.AcceptedTree, before: accepted.AcceptedTree) -> None:
         files = self._versions(now, ACCEPTED)
         self.left = self._versions(now, _LEFT)
-        placed = self._versions(before, ACCEPTED)
+        placed = files if before is now else self._versions(before, ACCEPTED)
         both = files.keys() | placed.keys()
         self.in_flight = {path: placed.get(path) for path in both if placed.get(path) != files.get(path)}
         self.files, self.is_told = files, _TOLD in now.files
@@ -160,6 +162,8 @@ class Ledger:
                 found = standing.read(self.root, path, follow=follow)
             except (OSError, standing.NotPlain):
                 found = None
+            if found is not None and not follow:
+                self._hashed[path] = found
             if found is not None and found.blob == blob:
                 self._known[blob] = found.sha, found.size
             elif (data := self.kept.content(blob)) is not None:
@@ -382,7 +386,7 @@ class Ledger:
         if at.kind == "file" and version.size >= 0 and at.signature[1] != version.size:
             return _departed(path, "changed", "was changed")
         try:
-            found = standing.read(self.root, path, follow=at.kind == "link")
+            found = self._read(path, at)
         except FileNotFoundError:
             return _departed(path, "missing", "is gone")
         except OSError as error:
@@ -394,6 +398,13 @@ class Ledger:
         if not version.same_mode(found.mode):
             return _departed(path, "mode", f"has the mode {found.mode:o} and had {version.mode:o}")
         return None
+
+    def _read(self, path: str, at: GuardedFile) -> Content:
+        """Hash a file, if it was not hashed when the ledger was read. Raises as `standing.read`."""
+        found = self._hashed.pop(path, None)
+        if found is not None and found.signature == at.signature and standing.settled(at.signature):
+            return found
+        return standing.read(self.root, path, follow=at.kind == "link")
 
     def _excused(self, one: Departure) -> Departure:
         """Say of what a change is at work on that it is no person's departure."""
