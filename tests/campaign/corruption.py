@@ -2,7 +2,7 @@
 
 Each round damages files in one to four ways, of the workspace, of the ledger, of the last good tree or of git's folder.
 A running instar and one that starts anew must then both answer within two seconds, with an accepted version of every
-file, and say what departed. At most one copy of a content can be wrong for each way, and there are three besides git's.
+file, and say what departed. At most one copy of a content can be wrong for each way, and there are two besides git's.
 """
 
 import argparse
@@ -21,11 +21,11 @@ from typing import NamedTuple
 import msgspec
 
 from instar.plugins.evolve.history.commits import History
+from instar.plugins.evolve.history.repository import WorkspaceRepository
 from instar.plugins.evolve.ledger import standing
 from instar.plugins.evolve.ledger.goodtree import GoodTree, Served
 from instar.plugins.evolve.ledger.install import Installer
 from instar.plugins.evolve.ledger.ledger import Ledger
-from instar.plugins.evolve.ledger.repository import WorkspaceRepository
 from instar.process import Processes
 
 FILES = {
@@ -84,7 +84,7 @@ class World:
         self.accepted: dict[str, set[tuple[bytes, bool]]] = {path: set() for path in FILES}
 
     async def make(self) -> None:
-        """Make the workspace; two installs, so that the ledger's two generations differ."""
+        """Make the workspace; two installs, so that the ledger has a past."""
         for path, mode in FILES.items():
             (self.root / path).parent.mkdir(parents=True, exist_ok=True)
             self._write(path, b"the first version of " + path.encode() + b"\n", mode)

@@ -51,7 +51,7 @@ from instar.plugin.shell import Background, Shell, ShellError, ShellResult
 from instar.plugin.tool import Ask, PermissionDenied, Tool, ToolContext, ToolFailure, ToolResult
 from instar.plugin.view import Branch, Method, Node, Value, View
 from instar.sandbox.model_process import Children
-from instar.settings import permission
+from instar.settings import accepted, permission
 from instar.wire import document, ids, secret
 
 __all__ = [
@@ -115,6 +115,7 @@ __all__ = [
     "WorkspaceAdapter",
     "WorkspaceClient",
     "WorkspaceInfo",
+    "accepted",
     "document",
     "event",
     "git",

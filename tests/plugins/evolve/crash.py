@@ -1,4 +1,4 @@
-"""Processes that change a workspace and are killed on the way: `python -m tests.plugins.evolve.crash`.
+"""Changes of a workspace that end on the way; as a program, `python -m tests.plugins.evolve.crash`, killed ones.
 
 A line of JSON on standard input is one case (`root`, `home`, `operation`, `step`, `nth`); it is played in a fork that
 ends itself by SIGKILL when the step is named for the nth time. The line in answer is how the fork ended.
@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 
 from instar.plugins.evolve.history.commits import History
+from instar.plugins.evolve.history.repository import WorkspaceRepository
 from instar.plugins.evolve.ledger.install import Installer
 from instar.plugins.evolve.ledger.ledger import Ledger
-from instar.plugins.evolve.ledger.repository import WorkspaceRepository
 from instar.process import Processes
 
 
@@ -34,12 +34,27 @@ NEW = File(b"#!/bin/sh\necho new\n", 0o755)
 OLD = File(b"#!/bin/sh\necho older\n", 0o700)
 
 
-class Half:
-    """A commit whose git is killed in the middle."""
+class Killed(BaseException):
+    """Ends a change as a kill does: nothing catches it."""
 
-    def __init__(self, root: Path, updated: bool) -> None:
+
+def kill() -> None:
+    """End this process."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fail() -> None:
+    """End what is done here."""
+    raise Killed
+
+
+class Half:
+    """A commit whose git ends in the middle."""
+
+    def __init__(self, root: Path, updated: bool, end: Callable[[], None]) -> None:
         self._root = root
         self._updated = updated
+        self._end = end
 
     async def commit(self, files: Any, message: str) -> None:
         """Move HEAD, if `updated`, but not the index; leave the locks of a git that is gone."""
@@ -52,7 +67,7 @@ class Half:
         else:
             (self._root / ".git" / "HEAD.lock").touch()
         (self._root / ".git" / "index.lock").touch()
-        os.kill(os.getpid(), signal.SIGKILL)
+        self._end()
 
     def _git(self, *args: str, **how: Any) -> str:
         given = ["git", "-c", "user.name=x", "-c", "user.email=x@x", *args]
@@ -61,21 +76,21 @@ class Half:
         ).stdout.strip()
 
 
-async def play(case: dict[str, Any]) -> None:
-    """Play one case; raises what the operation raises."""
+async def play(case: dict[str, Any], end: Callable[[], None] = kill) -> None:
+    """Play one case, with `end` at its step; raises what the operation raises."""
     root, left = Path(case["root"]), [case["nth"]]
 
     def step(name: str) -> None:
         if name == case["step"]:
             left[0] -= 1
             if left[0] == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+                end()
 
     processes = Processes()
     ledger, repository = Ledger(Path(case["home"]), root), WorkspaceRepository(processes, root)
     commit = History(processes, root).commit
     if case["step"] in ("git before", "git after"):
-        commit = Half(root, case["step"] == "git after").commit  # type: ignore[assignment]
+        commit = Half(root, case["step"] == "git after", end).commit  # type: ignore[assignment]
     installer = Installer(ledger, repository, commit, step=step)
     try:
         await installer.open()
@@ -90,7 +105,7 @@ OPERATIONS: dict[str, Any] = {
     "create": lambda it: it.install({"hooks/new.sh": NEW, "tests/deep/new.sh": NEW}, "create"),
     "replace two": lambda it: it.install({"hooks/bot.sh": NEW, "prompts/chat.md": File(b"new")}, "two"),
     "delete": lambda it: it.install({"hooks/bot.sh": None}, "delete"),
-    "rollback": lambda it: it.install({"hooks/bot.sh": OLD}, "rollback", "rollback"),
+    "rollback": lambda it: it.install({"hooks/bot.sh": OLD}, "rollback"),
     "refuse": lambda it: it.install({"hooks/bot.sh": NEW, "hooks/../state/x": NEW}, "refuse"),
     "accept": lambda it: it.accept("accept"),
     "restore": lambda it: it.restore("restore"),

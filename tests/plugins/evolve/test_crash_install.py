@@ -15,12 +15,12 @@ from tests.plugins.evolve.crash_install import FILE, HIGH, LOW, opened, text
 
 from instar.plugins.evolve.gate.authority import HOLDS, Authority
 from instar.plugins.evolve.install import NotChanged
-from instar.plugins.evolve.ledger import transaction
+from instar.plugins.evolve.ledger import install
 from instar.plugins.evolve.ledger.standing import LARGEST
 from instar.process import Processes
 
-STEPS = list(transaction.STEPS)
-LATE = [transaction.PLACED, transaction.COMMITTED, transaction.RECORDED]
+STEPS = list(install.STEPS)
+LATE = [install.DECIDED, install.PLACED, install.COMMITTED]
 KEPT = ["keep probation begun", "keep probation ended"]
 GRANTED = ["expect begun", "expect ended", "settle begun", "settle ended"]
 TOLD = ["chronicle begun", "chronicle ended"]

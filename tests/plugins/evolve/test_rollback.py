@@ -190,7 +190,8 @@ async def test_what_no_copy_is_left_of_is_said_and_nothing_is_taken_back(root, k
     async with living(root) as live:
         await live.write(bot("# one"))
         left = live.engine.books.own.changed["hooks/bot.sh"]
-        live.engine.books.ledger.vault._path(left.sha).unlink()
+        objects = live.engine.books.ledger.kept.place / "objects"
+        (objects / left.blob[:2] / left.blob[2:]).unlink()
         with pytest.raises(NotChanged, match=r"no copy of hooks/bot\.sh as you left it"):
             await live.engine.rollback.roll_back("", PERSON)
         assert (root / "hooks" / "bot.sh").read_text() == bot("# one")

@@ -18,12 +18,12 @@ from instar.plugins.evolve.history.audit_log import AuditLog
 from instar.plugins.evolve.history.checkout import ReplayCheckouts
 from instar.plugins.evolve.history.commits import History
 from instar.plugins.evolve.history.pins import Pins
+from instar.plugins.evolve.history.repository import WorkspaceRepository
 from instar.plugins.evolve.history.revision import Revisions
 from instar.plugins.evolve.ledger.goodtree import GoodTree
 from instar.plugins.evolve.ledger.install import Installer
 from instar.plugins.evolve.ledger.ledger import Ledger
 from instar.plugins.evolve.ledger.own import Own
-from instar.plugins.evolve.ledger.repository import WorkspaceRepository
 from instar.plugins.evolve.safe import Safe
 
 
@@ -45,7 +45,7 @@ class Books:
         self.folder = folder
         good, safe = folder / "good", folder / "safe"
         self.shown = (good, safe)
-        self.ledger = Ledger(folder / "ledger", root)
+        self.ledger = Ledger(folder, root)
         self.repository = WorkspaceRepository(processes, root)
         self.installer = Installer(self.ledger, self.repository, history.commit)
         self.tree = GoodTree(self.ledger, self.repository, good)
@@ -54,7 +54,7 @@ class Books:
         self.audit_log = AuditLog(folder)
         self.pins = Pins(folder, config.pins)
         self.revisions = Revisions(processes, root)
-        self.own = Own(folder / "own" / "own.json", self.ledger, self.repository, self.revisions)
+        self.own = Own(self.ledger, self.repository, self.revisions)
         self.safe: Safe | None = None
         self._safe_tree = GoodTree(self.ledger, self.repository, safe)
         self.checkouts = ReplayCheckouts(processes, root, folder / "checkouts")
@@ -72,8 +72,8 @@ class Books:
         return self.safe
 
     async def content(self, path: str, sha: str) -> bytes | None:
-        """Return a version of a file by its hash, from the vault or from git; None where no copy is left."""
-        return self.ledger.vault.get(sha) or await self.repository.content(path, sha)
+        """Return a version of a file by its SHA-256, from the ledger or from git; None where no copy is left."""
+        return self.ledger.earlier(path, sha) or await self.repository.content(path, sha)
 
     def note(self, name: str) -> Any:
         """Return the JSON value that was kept under `name`; None when there is none, or it is damaged."""

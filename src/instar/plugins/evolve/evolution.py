@@ -37,10 +37,9 @@ from instar.plugins.evolve.install import (
     NotChanged,
     called_by,
     commit_of,
-    explained,
 )
-from instar.plugins.evolve.ledger import vault
 from instar.plugins.evolve.ledger.install import whole
+from instar.plugins.evolve.ledger.standing import sha256
 from instar.plugins.evolve.points import CandidateInput
 from instar.plugins.evolve.probation import prediction
 from instar.plugins.evolve.probation.observer import Observer
@@ -365,7 +364,7 @@ class Evolver:
     async def _made_live(self, attempt: ChangeAttempt) -> None:
         books, path, cause = self._books, attempt.path, attempt.cause
         candidate, verdict = attempt.candidate, attempt.verdict
-        old, new = self._change_installer.sha(path), vault.sha256(candidate.after.content)
+        old, new = self._change_installer.sha(path), sha256(candidate.after.content)
         if verdict.held is not None and verdict.settled is not None:
             # First, so that no crash leaves a version of the agent's that runs as the person's own.
             books.grants.expect(candidate.file, new, verdict.held, old, verdict.settled)
@@ -378,11 +377,9 @@ class Evolver:
         )
         subject = f"{cause.tool or 'instar evolve'} {candidate.file}"
         try:
-            with explained():
-                books.own.leave(candidate.changes)
             with self._observer.trying(path, old, new, candidate.expect):
                 changed = await self._change_installer.make(
-                    candidate.changes, subject, called_by(cause, said), "install"
+                    candidate.changes, subject, called_by(cause, said)
                 )
         except NotChanged as error:
             await self._change_installer.refused(path, cause, "install", str(error))

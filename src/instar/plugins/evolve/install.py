@@ -3,7 +3,7 @@
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -14,9 +14,9 @@ from instar.plugins.evolve.history import trailers
 from instar.plugins.evolve.history.audit_log import AuditEntry, By
 from instar.plugins.evolve.history.audit_log import Kind as Happened
 from instar.plugins.evolve.history.commits import WorkspaceCommit
-from instar.plugins.evolve.ledger.book import LedgerError
+from instar.plugins.evolve.ledger.install import Changed, ChangeRefused
+from instar.plugins.evolve.ledger.ledger import LedgerError
 from instar.plugins.evolve.ledger.lock import WorkspaceBusy
-from instar.plugins.evolve.ledger.transaction import Changed, ChangeRefused
 from instar.plugins.evolve.trial import TrialFile
 
 log = logging.getLogger("instar.evolve")
@@ -58,11 +58,10 @@ class ChangeInstaller:
         changes: Mapping[str, TrialFile | None],
         subject: str,
         said: trailers.Trailers,
-        kind: Literal["install", "rollback"],
     ) -> Changed:
         """Put files in place (None deletes) as one commit. Raises `NotChanged`."""
         with explained():
-            return await self._books.installer.install(changes, trailers.write(subject, said), kind)
+            return await self._books.installer.install(changes, trailers.write(subject, said))
 
     def sha(self, path: str) -> str:
         """Return the hash of the accepted version of a file; "" for none."""

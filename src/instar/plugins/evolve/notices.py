@@ -18,9 +18,9 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from instar.plugin import Origin, document, ids
+from instar.plugin import Origin, accepted, document, ids
 from instar.plugins.evolve.history.trailers import one_line
-from instar.plugins.evolve.ledger import sealed, vault
+from instar.plugins.evolve.ledger import sealed
 from instar.plugins.evolve.ledger.lock import WorkspaceBusy, held
 
 log = logging.getLogger("instar.evolve")
@@ -263,7 +263,7 @@ class Notices:
             self.problem = ""
             before = self._read()
             if self.problem:
-                log.error("notices=broken problem=%r aside=%s", self.problem, vault.put_aside(self._path))
+                log.error("notices=broken problem=%r aside=%s", self.problem, accepted.put_aside(self._path))
             after = turn(before)
             if after != before:
                 sealed.write(self._path, after)

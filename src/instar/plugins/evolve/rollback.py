@@ -26,10 +26,9 @@ from instar.plugins.evolve.install import (
     commit_of,
     explained,
 )
-from instar.plugins.evolve.ledger import vault
+from instar.plugins.evolve.ledger.install import Changed
 from instar.plugins.evolve.ledger.own import RESTORED, is_agents
-from instar.plugins.evolve.ledger.standing import Version
-from instar.plugins.evolve.ledger.transaction import Changed
+from instar.plugins.evolve.ledger.standing import Version, sha256
 from instar.plugins.evolve.probation.observer import Observer
 from instar.plugins.evolve.probation.state import RollBack
 from instar.plugins.evolve.trial import TrialFile
@@ -76,7 +75,7 @@ class Rollback:
             epoch = self._books.ledger.next_epoch
             said = trailers.Trailers(by=cause.by, epoch=epoch, rolls_back=revision.id)
             subject = f"roll back {revision.subject}"
-            changed = await self._change_installer.make(before, subject, called_by(cause, said), "rollback")
+            changed = await self._change_installer.make(before, subject, called_by(cause, said))
             for path in changed.files:
                 self._settle(path, old[path], cause)
             if commit_of(changed) is not None:
@@ -100,9 +99,9 @@ class Rollback:
             if _sha(version) in (_sha(told.get(path)), _sha_of(before[path])):
                 continue
             set_by = (await self._books.repository.files(change.id, [path])).get(path)
-            if set_by is not None and version is not None and vault.sha256(set_by[0]) == version.sha:
+            if set_by is not None and version is not None and sha256(set_by[0]) == version.sha:
                 continue  # it is their own change that they take back, and git has it
-            since = own.since.get(path, 0)
+            since = own.since(path)
             earlier = _before(path, change, await self._books.revisions.touching())
             if earlier is not None and (earlier.trailers.epoch or -1) >= since:
                 continue  # git's version is the agent's, from after that
@@ -146,7 +145,6 @@ class Rollback:
                 changed = await self._books.installer.accept(trailers.write("accept by hand", said), paths)
             for path in changed.files:
                 self._observer.placed(path, self._change_installer.sha(path) or None)
-            self._books.own.take(changed.files)
             self._change_installer.happened("accepted", ChangeCause(by="person"), changed.files, "", changed)
             await self._change_installer.live(changed)
             return changed
@@ -183,7 +181,7 @@ class Rollback:
         said = trailers.Trailers(by="instar", epoch=self._books.ledger.next_epoch, cause=one.why)
         try:
             changed = await self._change_installer.make(
-                {one.file: TrialFile(content, version.mode)}, f"roll back {one.file}", said, "rollback"
+                {one.file: TrialFile(content, version.mode)}, f"roll back {one.file}", said
             )
         except NotChanged as error:
             return f"{one.file} was to be rolled back ({one.why}), which failed: {error}"
@@ -197,7 +195,7 @@ def _sha(version: Version | None) -> str:
 
 
 def _sha_of(file: TrialFile | None) -> str:
-    return "" if file is None else vault.sha256(file.content)
+    return "" if file is None else sha256(file.content)
 
 
 def _before(path: str, change: Revision, commits: Sequence[Revision]) -> Revision | None:
@@ -258,7 +256,7 @@ class AgentRollback:
         found = self._books.ledger.files.get(path)
         if found is None or file is None:
             return found is None and file is None
-        return found.sha == vault.sha256(file.content)
+        return found.sha == sha256(file.content)
 
     async def _check_kept(self, change: Revision, before: Mapping[str, TrialFile | None]) -> None:
         """Look after what a person left there that git never had: its commit is owed, or went into one of the agent's.
@@ -269,12 +267,10 @@ class AgentRollback:
         live = {path: version for path, version in self._books.ledger.files.items() if path in before}
         told = await own.told(live)
         for path, file in before.items():
-            left = own.changed.get(path)
+            left = self._books.ledger.left.get(path)
             at_git = told.get(path)
-            stands = path not in own.changed
-            same = _sha(left) == _sha(at_git) or (
-                file is not None and vault.sha256(file.content) == _sha(left)
-            )
+            stands = not own.is_changed(path) and path not in told
+            same = _sha(left) == _sha(at_git) or (file is not None and sha256(file.content) == _sha(left))
             if stands or not same:
                 raise NotChanged(
                     f"git never had {path} as a person left it, and it would be lost: {_ASK} {change.short}"
@@ -305,7 +301,7 @@ class AgentRollback:
             others = self._books.grants.others(script)
         except (document.DocumentError, OSError) as error:
             raise NotChanged(f"it cannot be told what {path} may reach: {error}") from None
-        held = None if known is None else known.versions.get(vault.sha256(file.content))
+        held = None if known is None else known.versions.get(sha256(file.content))
         if known is not None and held is not None:
             return authority.raises(known.grant, held.authority, others)
         return await self._tried(path, file)

@@ -23,9 +23,8 @@ class Safe:
     @property
     def files(self) -> dict[str, Version]:
         """Return what a person left, by path in the workspace. What they deleted since is not in it."""
-        files, changed = self._ledger.files, self._own.changed
-        left = {path: changed.get(path, version) for path, version in files.items()}
-        return {path: version for path, version in left.items() if version is not None}
+        left = self._ledger.left
+        return {path: left[path] for path in self._ledger.files if path in left}
 
     @property
     def changed(self) -> list[str]:

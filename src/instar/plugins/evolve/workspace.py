@@ -14,7 +14,10 @@ STAGES: Final = ("preamble", "chat", "heartbeat", "compaction", "recover")
 PROMPTS: Final = tuple(f"{stage}.md" for stage in STAGES)
 """The files of the stages."""
 
-GUARDED: Final = ("hooks", "prompts", "tests", "evals", "config", ".git")
+FOLDERS: Final = ("hooks", "prompts", "tests", "evals", "config")
+"""The folders whose files are code or decide how code is judged; all that is in them is guarded."""
+
+GUARDED: Final = (*FOLDERS, ".git")
 """The folders of a workspace that no child for the model may change."""
 
 SCRIPTS_OWN: Final = ("traits", "notes", "state")

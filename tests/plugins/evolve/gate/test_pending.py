@@ -12,7 +12,7 @@ import pytest
 
 from instar.plugins.evolve.gate import pending
 from instar.plugins.evolve.gate.pending import Cause, NotPending, Pending, Proposal
-from instar.plugins.evolve.ledger.vault import sha256
+from instar.plugins.evolve.ledger.standing import sha256
 
 LIVE = sha256(b"live")
 ASKED = Proposal(

@@ -6,10 +6,10 @@ import subprocess
 import pytest
 
 from instar.plugins.evolve.history.commits import History
+from instar.plugins.evolve.history.repository import WorkspaceRepository
 from instar.plugins.evolve.ledger.goodtree import GoodTree, NotServed
 from instar.plugins.evolve.ledger.install import Installer
 from instar.plugins.evolve.ledger.ledger import Ledger
-from instar.plugins.evolve.ledger.repository import WorkspaceRepository
 
 SCRIPT = """\
 #!/usr/bin/env python3
@@ -121,7 +121,7 @@ async def test_what_a_script_makes_beside_the_links_is_moved_into_the_workspace(
 
 
 async def test_an_accepted_file_of_which_no_copy_is_left_is_not_served_and_named(tree, root, tmp_path):
-    for path in (tmp_path / "data" / "key" / "objects").rglob("*/*"):
+    for path in (tmp_path / "data" / "key" / "accepted.git" / "objects").rglob("*/*"):
         path.unlink()
     (root / "hooks" / "part.py").unlink()
     (root / ".git" / "HEAD").write_text("garbage")

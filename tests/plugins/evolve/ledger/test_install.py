@@ -2,18 +2,18 @@
 
 import asyncio
 import os
+import shutil
 
 import pytest
 from tests.plugins.evolve.crash import NEW, File
 
 from instar.plugins.evolve.history.commits import History
-from instar.plugins.evolve.ledger import transaction
-from instar.plugins.evolve.ledger.book import LedgerError
-from instar.plugins.evolve.ledger.install import Installer
-from instar.plugins.evolve.ledger.ledger import Ledger
+from instar.plugins.evolve.history.repository import WorkspaceRepository
+from instar.plugins.evolve.ledger import install
+from instar.plugins.evolve.ledger.install import ChangeRefused, Installer
+from instar.plugins.evolve.ledger.ledger import Ledger, LedgerError
 from instar.plugins.evolve.ledger.lock import WorkspaceBusy, held
-from instar.plugins.evolve.ledger.repository import WorkspaceRepository
-from instar.plugins.evolve.ledger.transaction import ChangeRefused
+from instar.plugins.evolve.ledger.standing import sha256
 
 OLD = "#!/bin/sh\necho old\n"
 
@@ -70,7 +70,7 @@ async def test_an_install_is_one_commit_one_epoch_and_accepted(made, kit):
 async def test_the_steps_of_an_install_are_named_in_their_order(made):
     steps = []
     await made.another(step=steps.append).install({"hooks/bot.sh": NEW}, "new")
-    assert tuple(steps) == transaction.STEPS
+    assert tuple(steps) == install.STEPS
 
 
 async def test_a_file_is_deleted_like_it_is_installed(made, kit):
@@ -120,7 +120,6 @@ async def test_a_link_on_the_way_is_not_followed(made, tmp_path):
         await made.installer.install({"prompts/chat.md": File(b"new"), "tests/x.sh": NEW}, "through it")
     assert os.listdir(tmp_path / "outside") == []
     assert (made.root / "prompts" / "chat.md").read_text() == "be good"
-    assert not (made.home / "journal").exists()
 
 
 async def test_a_file_that_cannot_be_placed_takes_the_others_back(made, kit):
@@ -179,8 +178,17 @@ async def test_restore_puts_the_accepted_version_back_whatever_stands_there(made
 
 
 async def test_a_version_that_only_gits_history_has_is_found_there(made):
-    for path in (made.home / "objects").rglob("*/*"):
-        path.unlink()
+    (made.root / "hooks" / "bot.sh").unlink()
+    shutil.rmtree(made.home / "accepted.git" / "objects")
+    await made.another(ledger := Ledger(made.home, made.root)).open()
+    assert "is missing" in ledger.notices[0]
+    assert "accepted.git.broken-1" in ledger.notices[1]
+    await made.another(ledger).restore("back")
+    assert (made.root / "hooks" / "bot.sh").read_text() == OLD
+
+
+async def test_a_content_that_was_lost_while_instar_runs_is_found_in_gits_history(made):
+    shutil.rmtree(made.home / "accepted.git" / "objects" / made.ledger.files["hooks/bot.sh"].blob[:2])
     (made.root / "hooks" / "bot.sh").unlink()
     await made.installer.restore("back")
     assert (made.root / "hooks" / "bot.sh").read_text() == OLD
@@ -222,7 +230,7 @@ async def test_a_change_that_has_begun_is_carried_to_its_end_when_its_caller_is_
     loop = asyncio.get_running_loop()
 
     def step(name):
-        if name == transaction.PLACED:
+        if name == install.PLACED:
             loop.call_soon_threadsafe(begun.set)
 
     task = asyncio.ensure_future(made.another(step=step).install({"hooks/bot.sh": NEW}, "new"))
@@ -243,14 +251,18 @@ async def test_a_ledger_that_cannot_be_written_refuses_and_still_answers(made, t
     assert {one.kind for one in ledger.check()} == {"new"}
 
 
-@pytest.mark.slow
-async def test_the_version_of_the_generation_before_is_found_in_an_older_commit(made):
+async def test_a_file_keeps_its_permission_bits_where_they_say_the_same(made):
+    (made.root / "hooks" / "bot.sh").chmod(0o700)
+    (made.root / "prompts" / "chat.md").chmod(0o600)
+    changes = {"hooks/bot.sh": NEW, "prompts/chat.md": File(b"be better")}
+    await made.installer.install(changes, "new")
+    modes = [(made.root / path).stat().st_mode & 0o777 for path in changes]
+    assert modes == [0o700, 0o600]
+
+
+async def test_what_went_live_before_is_kept_and_found_by_its_hash(made):
     await made.installer.install({"hooks/bot.sh": NEW}, "new")
-    (made.home / "ledger").unlink()
-    for path in (made.home / "objects").rglob("*/*"):
-        path.unlink()
-    again = made.another(ledger := Ledger(made.home, made.root))
-    await again.open()
-    assert [one.path for one in ledger.check()] == ["hooks/bot.sh"]
-    await again.restore("back")
-    assert (made.root / "hooks" / "bot.sh").read_text() == OLD
+    await made.installer.install({"hooks/bot.sh": None}, "away")
+    for content in (OLD.encode(), NEW.content):
+        assert made.ledger.earlier("hooks/bot.sh", sha256(content)) == content
+    assert made.ledger.earlier("prompts/chat.md", sha256(NEW.content)) is None

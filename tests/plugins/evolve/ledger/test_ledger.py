@@ -8,9 +8,9 @@ import pytest
 from tests.plugins.evolve.crash import File
 
 from instar.plugins.evolve.history.commits import History
-from instar.plugins.evolve.ledger.install import Installer
+from instar.plugins.evolve.history.repository import WorkspaceRepository
+from instar.plugins.evolve.ledger.install import ChangeRefused, Installer
 from instar.plugins.evolve.ledger.ledger import Ledger
-from instar.plugins.evolve.ledger.repository import WorkspaceRepository
 
 BOT = "#!/bin/sh\necho good\n"
 
@@ -19,7 +19,7 @@ class Kept:
     """A workspace with a ledger, of which instar can be started again and again."""
 
     def __init__(self, root, home, processes):
-        self.root, self.home = root, home
+        self.root, self.home, self.git = root, home, home / "accepted.git"
         self.history, self.repository = History(processes, root), WorkspaceRepository(processes, root)
 
     async def start(self):
@@ -144,19 +144,65 @@ async def test_two_thousand_files_are_checked_without_reading_them(kept):
     assert len(opened) < 100, opened[:100]
 
 
+async def test_a_set_id_bit_is_never_accepted(kept):
+    ledger, installer, _ = await kept.start()
+    (kept.root / "hooks" / "bot.sh").chmod(0o4755)
+    with pytest.raises(ChangeRefused, match="take the set-id bits away"):
+        await installer.accept("with its bits")
+    assert kinds(ledger) == {"hooks/bot.sh": "mode"}
+
+
+def lost(path):
+    path.unlink()
+
+
+def garbage(path):
+    path.write_bytes(b"garbage")
+
+
+def flipped(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def pipe(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+def commit_of(kept):
+    tip = (kept.git / "refs" / "heads" / "accepted").read_text().strip()
+    return kept.git / "objects" / tip[:2] / tip[2:]
+
+
 @pytest.mark.slow
-async def test_a_damaged_ledger_falls_back_to_the_generation_before_it_and_its_epoch_rises(kept):
+@pytest.mark.parametrize("damage", [lost, garbage, flipped, pipe])
+@pytest.mark.parametrize("what", ["branch", "commit"])
+async def test_a_ledger_that_cannot_be_read_is_set_aside_and_made_again_from_gits_head(kept, what, damage):
     _, installer, _ = await kept.start()
-    await installer.install({"hooks/bot.sh": File(b"#!/bin/sh\n", 0o755)}, "new")
-    book = kept.home / "ledger"
-    book.write_bytes(book.read_bytes().replace(b'"epoch":2', b'"epoch":3'))
+    await installer.install({"prompts/chat.md": File(b"be better")}, "new")
+    path = kept.git / "refs" / "heads" / "accepted" if what == "branch" else commit_of(kept)
+    damage(path)
+    change(kept.root)
     ledger, _, said = await kept.start()
-    assert "its checksum does not match" in said[0]
-    assert "the generation before it serves" in said[1]
+    if (what, damage) != ("branch", lost):
+        assert "accepted.git.broken-1" in said[1]
+    assert "git's HEAD are the accepted ones now" in said[-1]
     assert kinds(ledger) == {"hooks/bot.sh": "changed"}
     assert ledger.good("hooks/bot.sh") == BOT.encode()
+    assert ledger.good("prompts/chat.md") == b"be better"
     assert ledger.epoch == 3
     assert (await kept.start())[2] == []
+
+
+async def test_a_file_in_the_place_of_the_ledger_is_set_aside(kept):
+    await kept.start()
+    shutil.rmtree(kept.git)
+    kept.git.write_text("a file")
+    ledger, _, said = await kept.start()
+    assert "accepted.git.broken-1" in said[1]
+    assert ledger.check() == []
 
 
 async def test_a_lost_ledger_is_made_again_from_gits_head_not_from_what_stands(kept):
@@ -179,8 +225,7 @@ async def test_with_ledger_and_head_both_lost_nothing_is_accepted_until_a_person
         shutil.rmtree(kept.home)
         (kept.root / ".git" / "HEAD").write_text("ref: refs/heads/none\n")
     else:
-        for name in ("ledger", "ledger.previous"):
-            (kept.home / name).unlink(missing_ok=True)
+        (kept.git / "refs" / "heads" / "accepted").unlink()
         (kept.root / ".git" / "HEAD").write_text("garbage")
     ledger, installer, (said,) = await kept.start()
     assert "no script is run until `instar evolve accept`" in said
@@ -191,27 +236,42 @@ async def test_with_ledger_and_head_both_lost_nothing_is_accepted_until_a_person
     assert changed.epoch > 1
 
 
-async def test_a_ledger_that_is_lost_while_instar_runs_is_written_again_from_memory(kept):
-    ledger, _, _ = await kept.start()
+async def test_a_ledger_that_is_lost_while_instar_runs_is_remembered_and_made_again_by_the_next_change(kept):
+    ledger, installer, _ = await kept.start()
     shutil.rmtree(kept.home)
     change(kept.root)
     assert kinds(ledger) == {"hooks/bot.sh": "changed"}
-    assert "written again from memory" in ledger.notices[0]
-    assert (kept.home / "ledger").exists()
+    assert "is remembered until instar starts again" in ledger.notices[0]
+    await installer.restore("back")
+    assert (kept.root / "hooks" / "bot.sh").read_text() == BOT
+    assert (kept.git / "refs" / "heads" / "accepted").exists()
+    assert (await kept.start())[0].check() == []
 
 
-async def test_contents_that_the_vault_lost_are_kept_again_at_the_next_start(kept):
-    await kept.start()
-    shutil.rmtree(kept.home / "objects")
+async def test_contents_that_the_ledger_lost_are_kept_again_at_the_next_start(kept):
+    ledger, _, _ = await kept.start()
+    for version in ledger.files.values():
+        (kept.git / "objects" / version.blob[:2] / version.blob[2:]).unlink()
     await kept.start()
     change(kept.root)
     assert (await kept.start())[0].good("hooks/bot.sh") == BOT.encode()
 
 
-async def test_a_flipped_byte_in_the_vault_is_no_accepted_content(kept):
+async def test_a_flipped_byte_is_no_accepted_content(kept):
     ledger, _, _ = await kept.start()
-    for path in (kept.home / "objects").rglob("*/*"):
-        path.write_bytes(b"x" + path.read_bytes()[1:])
+    for version in ledger.files.values():
+        flipped(kept.git / "objects" / version.blob[:2] / version.blob[2:])
     assert ledger.good("hooks/bot.sh") == BOT.encode()  # from the workspace, which still has it
     change(kept.root)
     assert ledger.good("hooks/bot.sh") is None
+
+
+async def test_git_reads_the_ledger(kept, kit):
+    _, installer, _ = await kept.start()
+    await installer.install({"hooks/bot.sh": File(b"#!/bin/sh\n", 0o755)}, "new")
+    assert kit.git(kept.git, "fsck", "--strict") == ""
+    assert kit.git(kept.git, "log", "--format=%s", "accepted").split("\n") == ["@2 new", "@1 first sight", ""]
+    assert kit.git(kept.git, "diff", "--name-only", "accepted^", "accepted").split() == [
+        "accepted/hooks/bot.sh"
+    ]
+    assert kit.git(kept.git, "show", "accepted:left/hooks/bot.sh") == BOT

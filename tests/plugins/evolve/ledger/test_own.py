@@ -2,11 +2,11 @@
 
 import pytest
 
+from instar.plugins.evolve.history.repository import WorkspaceRepository
 from instar.plugins.evolve.history.revision import Revision, Revisions
 from instar.plugins.evolve.history.trailers import Trailers, write
 from instar.plugins.evolve.ledger.ledger import Ledger
 from instar.plugins.evolve.ledger.own import Left, Own, left
-from instar.plugins.evolve.ledger.repository import WorkspaceRepository
 
 AGENT = Trailers(session="ses_1", call="call_1", epoch=2)
 APPROVED = Trailers(session="ses_1", call="call_1", by="person")
@@ -72,37 +72,64 @@ async def test_a_clone_without_books_tells_the_agents_changes_by_the_trailers_of
     made("mine again", later="yours again")
     kit.script(root / "hooks", "uncommitted.sh", "yours, not committed")
 
-    ledger, repository = Ledger(tmp_path / "ledger", root), WorkspaceRepository(processes, root)
-    ledger.first_sight()
-    own = Own(tmp_path / "own" / "own.json", ledger, repository, Revisions(processes, root))
+    own = owned(root, tmp_path, processes)
+    ledger = own.ledger
     await own.open()
     changed = own.changed
     assert set(changed) == {"hooks/both.sh", "hooks/its.sh"}
     assert changed["hooks/its.sh"] is None
-    assert ledger.vault.get(changed["hooks/both.sh"].sha) == b"yours"
+    assert ledger.kept.content(changed["hooks/both.sh"].blob) == b"yours"
     assert changed["hooks/both.sh"].mode == 0o755
     assert own.problem == ""
 
 
-async def test_a_book_that_is_damaged_or_that_git_could_not_be_asked_for_says_so_and_is_told_again(
-    root, tmp_path, kit, processes
-):
+async def test_where_git_could_not_be_asked_it_says_so_and_asks_again(root, tmp_path, kit, processes):
     kit.script(root / "hooks", "bot.sh", "yours")
-    ledger = Ledger(tmp_path / "ledger", root)
-    ledger.first_sight()
-    file = tmp_path / "own" / "own.json"
-    own = Own(file, ledger, WorkspaceRepository(processes, root), Revisions(processes, root))
+    own = owned(root, tmp_path, processes)
+    ledger = own.ledger
     await own.open()  # the workspace is no repository
     assert "git could not be asked" in own.problem
-    own.leave(["hooks/bot.sh"])
-    assert own.changed["hooks/bot.sh"] == ledger.files["hooks/bot.sh"]
+    ledger.record("the agent's", {"hooks/bot.sh": ledger.keep(b"the agent's", 0o755)})
+    left = ledger.left["hooks/bot.sh"]
+    assert own.changed == {"hooks/bot.sh": left}
     kit.git(root, "init", "--quiet")
     kit.git(root, "add", "--all")
     kit.git(root, "commit", "--quiet", "--message", "initial")
     await own.open()
     assert own.problem == ""
-    assert own.changed["hooks/bot.sh"] == ledger.files["hooks/bot.sh"]
-    file.write_text("{")
-    assert own.changed == {}
-    await own.open()
-    assert own.problem == ""
+    assert own.changed == {"hooks/bot.sh": left}
+    again = Ledger(tmp_path / "data", root)
+    assert again.load()
+    assert again.is_told
+    assert again.left == ledger.left
+
+
+async def test_what_the_agent_changed_and_since_when_is_told_by_the_ledger(root, tmp_path, kit, processes):
+    kit.script(root / "hooks", "bot.sh", "yours")
+    own = owned(root, tmp_path, processes)
+    ledger = own.ledger
+    assert not own.is_changed("hooks/bot.sh")
+    for word in ("one", "two"):
+        ledger.record(word, {"hooks/bot.sh": ledger.keep(word.encode(), 0o755)})
+    ledger.record("new", {"hooks/new.sh": ledger.keep(b"new", 0o755)})
+    assert [own.since(path) for path in ("hooks/bot.sh", "hooks/new.sh")] == [2, 4]
+    assert own.has_made("hooks/")
+    (root / "hooks" / "bot.sh").write_text("yours again")
+    stands = {"hooks/bot.sh": ledger.stand("hooks/bot.sh")}
+    ledger.record("accept by hand", stands, stands)
+    assert set(own.changed) == {"hooks/new.sh"}
+    assert own.since("hooks/bot.sh") == 0
+
+
+class Owned(Own):
+    """With its ledger."""
+
+    ledger: Ledger
+
+
+def owned(root, tmp_path, processes) -> Owned:
+    ledger = Ledger(tmp_path / "data", root)
+    ledger.first_sight()
+    found = Owned(ledger, WorkspaceRepository(processes, root), Revisions(processes, root))
+    found.ledger = ledger
+    return found

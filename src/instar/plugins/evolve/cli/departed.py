@@ -126,7 +126,7 @@ def _look(engine: EvolveEngine, one: Departure) -> DepartureShown:
     except (NotPlain, OSError) as error:
         return DepartureShown(one, None, f"it cannot be accepted: {error}", readable=False)
     before = ledger.good(one.path) or b""
-    after = b"" if stands is None else ledger.vault.get(stands.sha) or b""
+    after = b"" if stands is None else ledger.kept.content(stands.blob) or b""
     if b"\0" in before or b"\0" in after:
         return DepartureShown(
             one, stands, f"no text: {len(before)} bytes were accepted, {len(after)} stand there"

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from instar.plugin import document
-from instar.plugins.evolve.ledger.vault import sha256
+from instar.plugins.evolve.ledger.standing import sha256
 
 MOST: Final = 32
 """Entries that wait, and rejected ones that are remembered."""

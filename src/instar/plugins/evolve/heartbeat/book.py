@@ -15,9 +15,8 @@ from typing import Final
 
 import msgspec
 
-from instar.plugin import document
+from instar.plugin import accepted, document
 from instar.plugins.evolve.heartbeat.schedule import BeatEntry, State, Turned
-from instar.plugins.evolve.ledger import vault
 
 FILE: Final = "beats.jsonl"
 log = logging.getLogger("instar.evolve")
@@ -130,7 +129,7 @@ class HeartbeatBook:
         finally:
             os.close(handle)
         if self._durable and not size:
-            vault.sync_folder(self.folder)
+            accepted.sync_folder(self.folder)
         if found.st_size > 2 * self._largest:
             self._shorten()
         else:
@@ -147,7 +146,7 @@ class HeartbeatBook:
             raise
 
     def _put_aside(self) -> None:
-        aside = vault.put_aside(self._path)
+        aside = accepted.put_aside(self._path)
         self.problem = (
             f"the heartbeat's book could not be read and was put aside as {aside}: its times are lost"
         )
@@ -157,7 +156,7 @@ class HeartbeatBook:
         self._known = None
         kept = self._read(self._largest) or b""
         try:
-            vault.replace(self._path, kept[kept.find(b"\n") + 1 :], durable=self._durable)
+            accepted.replace(self._path, kept[kept.find(b"\n") + 1 :], durable=self._durable)
         except OSError as error:
             # The change itself is written; the next one tries again.
             log.warning("heartbeat=book problem=%r", str(error))

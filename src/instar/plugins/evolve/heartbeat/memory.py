@@ -12,9 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from instar.plugins.evolve.books import Books
-from instar.plugins.evolve.ledger import place, standing, vault
-from instar.plugins.evolve.ledger.journal import JournalPiece
-from instar.plugins.evolve.ledger.standing import Version
+from instar.plugins.evolve.ledger import place, standing
 from instar.plugins.evolve.settings import ModelName
 
 log = logging.getLogger("instar.evolve")
@@ -73,13 +71,10 @@ def remember(root: Path, model: ModelName) -> bool:
     if data.get(_KEY) == said:
         return False
     if not any((root / path).exists() for path in (FILE, _IGNORE)):
-        _put(root, _IGNORE, b"evolve.json\n.gitignore\n")
-    _put(root, FILE, msgspec.json.format(msgspec.json.encode({**data, _KEY: said}), indent=2) + b"\n")
+        place.put(root, _IGNORE, b"evolve.json\n.gitignore\n", 0o644)
+    content = msgspec.json.format(msgspec.json.encode({**data, _KEY: said}), indent=2) + b"\n"
+    place.put(root, FILE, content, 0o644)
     return True
-
-
-def _put(root: Path, path: str, content: bytes) -> None:
-    place.put(root, JournalPiece(path, None, Version(vault.sha256(content), 0o644, len(content))), content)
 
 
 def _plain(model: ModelName) -> dict[str, str]:

@@ -8,7 +8,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from instar.plugins.evolve.ledger import vault
+from instar.plugin import accepted
 
 
 class _Lock:
@@ -21,7 +21,7 @@ class _Lock:
     def _locked(self, kind: int) -> bool:
         """Take or let go of the lock; False where another process has it."""
         if self._handle is None:
-            vault.make_folder(self._path.parent)
+            accepted.make_folder(self._path.parent)
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             self._handle = os.open(self._path, flags, 0o600)
         try:

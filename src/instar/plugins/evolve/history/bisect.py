@@ -19,10 +19,10 @@ import msgspec
 from instar.plugin import process
 from instar.plugins.evolve.history import timeline, tree
 from instar.plugins.evolve.history.checkout import ReplayCheckouts
+from instar.plugins.evolve.history.repository import FAILED
 from instar.plugins.evolve.history.revision import INITIAL, Revision, Revisions
 from instar.plugins.evolve.history.timeline import Change
 from instar.plugins.evolve.history.trailers import counted, one_line, plain
-from instar.plugins.evolve.ledger.repository import FAILED
 from instar.plugins.evolve.trial import Trials
 
 Verdict = Literal["good", "bad", "unknown"]

@@ -14,10 +14,10 @@ import msgspec
 from instar.plugin import Messages, NotFound, message
 from instar.plugins.evolve.history import timeline
 from instar.plugins.evolve.history.audit_log import AuditLog
+from instar.plugins.evolve.history.repository import FAILED
 from instar.plugins.evolve.history.revision import Revisions
 from instar.plugins.evolve.history.timeline import Change
 from instar.plugins.evolve.history.trailers import one_line, plain
-from instar.plugins.evolve.ledger.repository import FAILED
 
 Fetch = Callable[[str], Awaitable[Messages]]
 """Gives the messages of a session by its id, oldest first; raises `NotFound` where it is gone."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from instar.plugin import git
-from instar.plugins.evolve.ledger.repository import git_at_work
+from instar.plugins.evolve.history.repository import git_at_work
 
 ABANDONED: Final = 30.0
 """Seconds after which a lock may be one that a dead git left; git itself holds locks for moments."""

@@ -16,13 +16,12 @@ import msgspec
 
 from instar.plugin import git, process
 from instar.plugins.evolve.history.gitdir import GitFolder
+from instar.plugins.evolve.history.repository import WorkspaceRepository
 from instar.plugins.evolve.workspace import GUARDED
 
 log = logging.getLogger("instar.evolve")
 
 _NONE: Final = "0" * 40
-_SECONDS: Final = 20.0
-"""What one git command may take: changes wait for it."""
 _SETTINGS: Final = {
     "core.safecrlf": "false",
     "core.splitIndex": "false",
@@ -69,8 +68,8 @@ class Plumbing:
     """Git in the workspace `root`."""
 
     def __init__(self, processes: process.Processes, root: Path) -> None:
-        self._processes = processes
         self._root = root
+        self._repository = WorkspaceRepository(processes, root)
         self.folder = GitFolder(root)
 
     async def commit(
@@ -247,32 +246,18 @@ class Plumbing:
     async def _empty_tree(self) -> str:
         return (await self.text("hash-object", "-t", "tree", "--stdin")).strip()
 
-    async def text(self, *args: str, stdin: str = "", **how: Any) -> str:
+    async def text(self, *args: str, **how: Any) -> str:
         """Run git and return what it prints as text; all else as `bytes`."""
-        return (await self.bytes(*args, stdin=os.fsencode(stdin), **how)).decode(errors="replace")
+        return await self._repository.text(*args, **self._given(args, **how))
 
-    async def bytes(
-        self, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None, check: bool = True
-    ) -> bytes:
-        """Run git in the workspace's own repository. Raises `git.GitError` and `process.ProcessError`."""
-        for name in (".gitattributes", ".gitignore"):
-            with contextlib.suppress(FileNotFoundError):
-                if stat.S_ISFIFO((self._root / name).lstat().st_mode):
-                    # Git would wait for it until its time is over.
-                    raise git.GitError(f"{self._root / name} is a pipe, so git cannot be asked: delete it")
-        given = {
-            # Names are names: a file called ``:(top)x`` or ``*`` is not a pattern.
-            "GIT_LITERAL_PATHSPECS": "1",
-            "GIT_CEILING_DIRECTORIES": str(self._root.parent),
-            **_variables(_SETTINGS),
-            **(env or {}),
-        }
-        if args[0] != "init":
-            # Where a person's settings say that it has no files, or has them elsewhere.
-            given["GIT_WORK_TREE"] = str(self._root)
-        return await git.git_bytes(
-            self._processes, self._root, *args, env=given, stdin=stdin, check=check, timeout=_SECONDS
-        )
+    async def bytes(self, *args: str, **how: Any) -> bytes:
+        """Run git as `WorkspaceRepository.bytes`, with the settings that a commit needs."""
+        return await self._repository.bytes(*args, **self._given(args, **how))
+
+    def _given(self, args: Sequence[str], env: Mapping[str, str] | None = None, **how: Any) -> dict[str, Any]:
+        # Where a person's settings say that it has no files, or has them elsewhere.
+        tree = {"GIT_WORK_TREE": str(self._root)} if args[0] != "init" else {}
+        return how | {"env": _variables(_SETTINGS) | tree | dict(env or {})}
 
 
 def is_guarded(path: str) -> bool:

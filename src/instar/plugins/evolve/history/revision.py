@@ -11,10 +11,11 @@ from typing import Final
 
 import msgspec
 
-from instar.plugin import git, process
+from instar.plugin import process
 from instar.plugins.evolve.history import trailers
+from instar.plugins.evolve.history.repository import WorkspaceRepository
 from instar.plugins.evolve.history.trailers import Trailers
-from instar.plugins.evolve.ledger.standing import FOLDERS
+from instar.plugins.evolve.workspace import FOLDERS
 
 INITIAL: Final = "initial"
 
@@ -50,8 +51,8 @@ class Revisions:
     """The commits of the repository at `root`. Its methods raise `git.GitError` and `process.ProcessError`."""
 
     def __init__(self, processes: process.Processes, root: Path) -> None:
-        self._processes = processes
         self._root = root
+        self._repository = WorkspaceRepository(processes, root)
 
     async def newest(self, limit: int, ref: str = "HEAD") -> list[Revision]:
         """Return up to `limit` commits from `ref` (an id) back, newest first; none without commits."""
@@ -106,14 +107,7 @@ class Revisions:
         parent = f"{revision.id}^"
         if not await self._git("rev-parse", "--verify", "--quiet", parent, check=False):
             raise NoSuchChange(f"{revision.short} is the first commit: there is nothing before it")
-        listed = await self._git("ls-tree", "-r", "-z", parent, "--", *paths)
-        found: dict[str, tuple[bytes, int] | None] = dict.fromkeys(paths)
-        for line in listed.split("\0"):
-            head, _, path = line.partition("\t")
-            if path in found and not head.startswith("120000"):
-                mode, _, blob = head.split()
-                found[path] = (await self._blob(blob), int(mode, 8) & 0o777)
-        return found
+        return dict.fromkeys(paths) | await self._repository.files(parent, paths)
 
     async def diff(self, commit: str) -> str:
         """Return what a commit (an id) changed, as a unified diff; undecodable bytes are replaced."""
@@ -161,13 +155,8 @@ class Revisions:
         args = ("log", "-z", "--name-only", f"--format={_FIELDS}", "--encoding=UTF-8", *_SHOWN, *which, "--")
         return _parse(await self._git(*args, *paths))
 
-    async def _blob(self, blob: str) -> bytes:
-        return await git.git_bytes(self._processes, self._root, "cat-file", "blob", blob)
-
     async def _git(self, *args: str, check: bool = True) -> str:
-        # Names are names, and a repository around the workspace is not the workspace's.
-        env = {"GIT_LITERAL_PATHSPECS": "1", "GIT_CEILING_DIRECTORIES": str(self._root.resolve().parent)}
-        return await git.git(self._processes, self._root, *args, check=check, env=env)
+        return await self._repository.text(*args, check=check, timeout=60.0)
 
 
 def is_start(named: str, commit: str) -> bool:

@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 
 from instar.plugins.evolve.history.audit_log import AuditEntry, AuditLog
+from instar.plugins.evolve.history.repository import FAILED
 from instar.plugins.evolve.history.revision import Revision, Revisions, is_start
 from instar.plugins.evolve.history.trailers import counted, one_line, plain
-from instar.plugins.evolve.ledger.repository import FAILED
 
 SEARCHED: Final = 1000
 """Changes that are looked through for those of one file, or of one session."""

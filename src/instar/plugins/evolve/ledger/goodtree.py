@@ -20,12 +20,14 @@ from typing import Final
 
 import msgspec
 
+from instar.plugin import accepted
 from instar.plugins.evolve.history import tree
-from instar.plugins.evolve.ledger import standing, vault
+from instar.plugins.evolve.history.repository import WorkspaceRepository
+from instar.plugins.evolve.ledger import standing
+from instar.plugins.evolve.ledger.install import find
 from instar.plugins.evolve.ledger.ledger import Departure, Ledger
-from instar.plugins.evolve.ledger.repository import WorkspaceRepository
-from instar.plugins.evolve.ledger.standing import FOLDERS, Signature, Version
-from instar.plugins.evolve.ledger.transaction import find
+from instar.plugins.evolve.ledger.standing import Signature, Version
+from instar.plugins.evolve.workspace import FOLDERS
 
 log = logging.getLogger("instar.evolve")
 
@@ -99,31 +101,19 @@ class GoodTree:
 
     async def _make(self, wanted: dict[str, Version]) -> list[str]:
         """Make the tree, checking what stands there by hash; return the files of which no copy is left."""
-        wrong = await asyncio.to_thread(self._fill, wanted)
         lost = []
-        for path in wrong:
+        for path in await asyncio.to_thread(self._prepare, wanted):
             data = await find(self._ledger, self._repository, path, wanted[path])
             if data is None:
                 lost.append(path)
                 _remove(self._place / path)
-            else:
-                await asyncio.to_thread(self._write, path, wanted[path], data)
-        return lost
-
-    def _fill(self, wanted: dict[str, Version]) -> list[str]:
-        """Put the tree right from the vault, and return the files that the vault has lost."""
-        lost = []
-        for path in self._prepare(wanted):
-            data = self._ledger.vault.get(wanted[path].sha)
-            if data is None:
-                lost.append(path)
             else:
                 self._write(path, wanted[path], data)
         return lost
 
     def _prepare(self, wanted: dict[str, Version]) -> list[str]:
         """Make the folders and links, remove what does not belong, and return the files that are not as wanted."""
-        vault.make_folder(self._place.parent)
+        accepted.make_folder(self._place.parent)
         _solid(self._place)
         for folder in FOLDERS:
             _solid(self._place / folder)
@@ -144,7 +134,7 @@ class GoodTree:
             found = standing.read(self._place, path)
         except (OSError, standing.NotPlain):
             return False
-        good = found.sha == version.sha and found.mode == _mode(version)
+        good = found.blob == version.blob and found.mode == version.mode
         if good and standing.settled(found.signature):
             self._seen[path] = (found.signature, version)
         return good
@@ -161,7 +151,7 @@ class GoodTree:
         handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-            os.fchmod(file.fileno(), _mode(version))
+            os.fchmod(file.fileno(), version.mode)
         os.replace(beside, full)
 
     def _link(self) -> None:
@@ -186,10 +176,6 @@ class GoodTree:
             return os.readlink(self._place / name) == str(self._ledger.root / name)  # noqa: PTH115
         except OSError:
             return False
-
-
-def _mode(version: Version) -> int:
-    return version.mode & 0o777 | stat.S_IRUSR
 
 
 def _names(folder: Path) -> set[str]:

@@ -1,22 +1,64 @@
-"""Changing guarded files of a workspace: install, rollback, accept, restore, each one transaction.
+"""Changing guarded files of a workspace: install, rollback, accept, restore, whatever ends the process in between.
 
-A refusal writes nothing.
+The order: the new contents are kept, each is written beside its place and synced; then the ledger accepts them as the
+next epoch, which is one rename and decides the change. From there it only goes forward: each file is renamed into its
+place, git's commit is made, and the ledger says that the change is placed. What a crash cut short after the decision is
+ended by the next start or change; before it nothing has changed, and what was written beside is removed. What somebody
+changed in the meantime is left as it stands. A refusal writes nothing.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+)
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from instar.plugins.evolve.ledger.book import LedgerError
-from instar.plugins.evolve.ledger.journal import JournalPiece, Kind
-from instar.plugins.evolve.ledger.ledger import Departure, Ledger
+import msgspec
+
+from instar.plugin import accepted
+from instar.plugins.evolve.history.repository import FAILED, WorkspaceRepository
+from instar.plugins.evolve.ledger import place, takeover
+from instar.plugins.evolve.ledger.ledger import ACCEPTED, Departure, Ledger, LedgerError
 from instar.plugins.evolve.ledger.lock import held
-from instar.plugins.evolve.ledger.repository import FAILED, WorkspaceRepository
-from instar.plugins.evolve.ledger.standing import FOLDERS, LARGEST, NotPlain, Version
-from instar.plugins.evolve.ledger.transaction import Changed, ChangeRefused, Commit, Transaction, find
+from instar.plugins.evolve.ledger.standing import LARGEST, NotPlain, Version
+from instar.plugins.evolve.workspace import FOLDERS
 
 T = TypeVar("T")
+
+BEGUN: Final = "begun"
+BESIDE: Final = "beside"
+DECIDED: Final = "decided"
+PLACED: Final = "placed"
+COMMITTED: Final = "committed"
+ENDED: Final = "ended"
+STEPS: Final = (BEGUN, BESIDE, DECIDED, PLACED, COMMITTED, ENDED)
+"""The steps of a change, each named when it is done; `PLACED` once a file."""
+
+Commit = Callable[[Collection[str], str], Awaitable[object | None]]
+"""Commits just these paths as they stand, with this message; None where git failed or nothing differs.
+
+It may be called again for a change whose commit was cut short.
+"""
+
+
+class ChangeRefused(Exception):
+    """A change that is not made; the text says why and what to do. The workspace is as it was."""
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """A change that was made: its epoch, its files, and what `Commit` gave (None: git failed, or nothing differs)."""
+
+    epoch: int
+    files: list[str]
+    commit: object | None
 
 
 class NewContent(Protocol):
@@ -31,10 +73,18 @@ class NewContent(Protocol):
         """Return its permission bits."""
 
 
+class _Piece(NamedTuple):
+    """One file of a change: the version that it becomes, None where it is deleted, and its content."""
+
+    path: str
+    new: Version | None
+    data: bytes
+
+
 class Installer:
     """Makes the changes of one workspace. `wait`: seconds for another instar's change to end.
 
-    `step` is told each of `transaction.STEPS` as it is done.
+    `step` is told each of `STEPS` as it is done.
     """
 
     def __init__(
@@ -48,89 +98,189 @@ class Installer:
     ) -> None:
         self._ledger = ledger
         self._repository = repository
-        self._transaction = Transaction(ledger, repository, commit, step)
+        self._commit = commit
         self._wait = wait
+        self._step = step
 
     async def open(self) -> list[str]:
         """Load the ledger, or make it, and end a change that a crash cut short; return what was found and done.
 
-        To be called at start, once the workspace is a repository. See `ledger` for what serves when parts are broken.
-        Where the ledger cannot be written the last good versions are only read. Raises `lock.WorkspaceBusy`.
+        To be called at start, once the workspace is a repository. See `ledger` for what serves when it is damaged.
+        Where it cannot be written the last good versions are only read. Raises `lock.WorkspaceBusy`.
         """
         known = self._ledger.is_known()
         try:
             async with held(self._ledger.home, self._wait):
-                if not self._ledger.load():
-                    await self._rebuild(known)
-                await self._transaction.recover()
+                await self._load(known)
+                await self._fill()
+                await self._recover()
+                self._sweep()
         except (OSError, LedgerError) as error:
             self._ledger.notice(str(error))
-            self._ledger.load()
+            self._ledger.refresh()
         return self._ledger.notices
 
-    async def install(
-        self, changes: Mapping[str, NewContent | None], message: str, kind: Kind = "install"
-    ) -> Changed:
+    async def install(self, changes: Mapping[str, NewContent | None], message: str) -> Changed:
         """Put these files in place (None deletes) as one commit with this message and the next epoch.
 
-        `kind` is install or rollback. Raises `ChangeRefused` where a file has departed or cannot be written,
-        `LedgerError` where the ledger cannot, `lock.WorkspaceBusy`. Once begun it is carried to its end, also when
-        the caller is cancelled.
+        Raises `ChangeRefused` where a file has departed or cannot be written, `LedgerError` where the ledger cannot,
+        `lock.WorkspaceBusy`. Once begun it is carried to its end, also when the caller is cancelled.
         """
-        return await whole(self._install(changes, message, kind))
+        return await whole(self._install(changes, message))
 
     async def accept(self, message: str, paths: Collection[str] | None = None) -> Changed:
         """Accept departed files as they stand, all of them or `paths`, as a commit and with the next epoch.
 
-        A person's order. Raises as `install` does.
+        A person's order: they leave the files so. Raises as `install` does.
         """
         return await whole(self._accept(message, paths))
 
     async def restore(self, message: str, paths: Collection[str] | None = None) -> Changed:
         """Put the accepted version of departed files back, all of them or `paths`. Raises as `install` does.
 
-        What stood there stays in the vault. New files are left: deleting is a person's.
+        What stood there stays in the ledger. New files are left: deleting is a person's.
         """
         return await whole(self._restore(message, paths))
 
-    async def _install(self, changes: Mapping[str, NewContent | None], message: str, kind: Kind) -> Changed:
+    async def _install(self, changes: Mapping[str, NewContent | None], message: str) -> Changed:
         async with self._alone():
             self._refuse(changes)
-            with _refusing():
-                pieces = [
-                    piece for path in changes if (piece := self._piece(path, changes[path])) is not None
-                ]
-            return await self._transaction.carry(kind, pieces, message)
+            pieces = [one for path, file in changes.items() if (one := self._piece(path, file)) is not None]
+            return await self._carry(pieces, message, None)
 
     async def _accept(self, message: str, paths: Collection[str] | None) -> Changed:
         async with self._alone():
-            pieces = []
+            found = dict[str, Version | None]()
             for one in self._departures(paths):
                 with _refusing():
-                    new = self._ledger.stand(one.path)
-                pieces.append(JournalPiece(one.path, self._ledger.files.get(one.path), new))
-            return await self._transaction.carry("accept", pieces, message)
+                    found[one.path] = self._ledger.stand(one.path)
+            _demand(found)
+            self._ledger.record(message, found, found)
+            self._step(DECIDED)
+            return Changed(self._ledger.epoch, list(found), await self._end(list(found), message))
 
     async def _restore(self, message: str, paths: Collection[str] | None) -> Changed:
         async with self._alone():
-            pieces = []
+            pieces, before = [], dict[str, Version | None]()
             for one in self._departures(paths):
-                accepted = self._ledger.files.get(one.path)
-                if accepted is None and paths is None:
+                version = self._ledger.files.get(one.path)
+                if version is None and paths is None:
                     continue
-                pieces.append(await self._accepted(one, accepted))
-            return await self._transaction.carry("restore", pieces, message)
+                pieces.append(await self._back(one.path, version))
+                before[one.path] = None
+                with contextlib.suppress(OSError, NotPlain):
+                    before[one.path] = self._ledger.stand(one.path)
+            return await self._carry(pieces, message, before)
+
+    # -- the way of a change ---------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
         """Hold the ledger's lock, with no change of another unfinished."""
         try:
             async with held(self._ledger.home, self._wait):
-                self._ledger.refresh()
-                await self._transaction.begin()
+                await self._load(known=True)
+                if not await self._recover():
+                    raise ChangeRefused(
+                        "a change that was cut short is not ended yet: its git still runs; try again later"
+                    )
+                self._step(BEGUN)
                 yield
         except OSError as error:
             raise LedgerError(f"the ledger in {self._ledger.home} cannot be used: {error}") from None
+
+    async def _carry(
+        self, pieces: list[_Piece], message: str, before: Mapping[str, Version | None] | None
+    ) -> Changed:
+        _demand(pieces)
+        root, files = self._ledger.root, [piece.path for piece in pieces]
+        try:
+            await asyncio.to_thread(self._write, pieces)
+            self._step(BESIDE)
+            self._ledger.record(message, {piece.path: piece.new for piece in pieces}, before=before)
+        except (OSError, LedgerError) as error:
+            for path in files:
+                place.clear_beside(root, path)
+            if isinstance(error, LedgerError):
+                raise
+            raise ChangeRefused(
+                f"{', '.join(files)} could not be written: {error}; all is as it was"
+            ) from None
+        self._step(DECIDED)
+        try:
+            await asyncio.to_thread(self._swap, pieces)
+        except OSError as error:
+            self._ledger.notice(
+                f"{', '.join(files)} is accepted and not in its place: {error}; it is tried again"
+            )
+            return Changed(self._ledger.epoch, files, None)
+        return Changed(self._ledger.epoch, files, await self._end(files, message))
+
+    def _write(self, pieces: list[_Piece]) -> None:
+        for path, new, data in pieces:
+            if new is not None:
+                place.write(self._ledger.root, path, data, new.mode)
+                place.make_way(self._ledger.root, path)
+
+    def _swap(self, pieces: list[_Piece]) -> None:
+        for path, new, _ in pieces:
+            if new is None:
+                place.clear(self._ledger.root, path)
+            else:
+                place.swap(self._ledger.root, path)
+            self._step(PLACED)
+
+    async def _end(self, files: list[str], message: str) -> object | None:
+        commit = await self._commit(files, message)
+        self._step(COMMITTED)
+        self._ledger.settled()
+        self._step(ENDED)
+        return commit
+
+    async def _recover(self) -> bool:
+        """End a change that was cut short, if there is one; False while a git of it still runs."""
+        ledger = self._ledger
+        flight = dict(ledger.in_flight)
+        if not flight:
+            return True
+        if not await self._repository.unlock(ledger.kept.moved(ACCEPTED)):
+            ledger.notice(f"the change of {', '.join(flight)} is not ended yet: its git still runs")
+            return False
+        for path, old in flight.items():
+            new = ledger.files.get(path)
+            if place.stands(ledger.root, path, old) or (old is None and not place.is_file(ledger.root, path)):
+                await self._put(path, new)
+                self._step(PLACED)
+        departed = {one.path for one in ledger.check()}
+        await self._commit([path for path in flight if path not in departed], ledger.message)
+        await self._repository.settle(list(flight))
+        ledger.settled()
+        ledger.notice(f"the change of {', '.join(flight)} that was cut short has been finished")
+        return True
+
+    async def _put(self, path: str, version: Version | None) -> None:
+        """Bring a version into its place again."""
+        data = None if version is None else await find(self._ledger, self._repository, path, version)
+        try:
+            if version is None:
+                await asyncio.to_thread(place.clear, self._ledger.root, path)
+            elif data is None:
+                self._ledger.notice(
+                    f"{path}: no copy of the accepted version is left, so it stays as it stands"
+                )
+            else:
+                await asyncio.to_thread(place.put, self._ledger.root, path, data, version.mode)
+        except OSError as error:
+            self._ledger.notice(f"{path} is accepted and cannot be brought into its place: {error}")
+
+    def _sweep(self) -> None:
+        """Remove what a crash before the decision left beside its place."""
+        for one in self._ledger.check():
+            if one.kind == "installing" and place.is_beside(one.path):
+                place.clear(self._ledger.root, one.path)
+                place.clear_beside(self._ledger.root, one.path)
+
+    # -- the files of a change -------------------------------------------------------------------------
 
     def _refuse(self, changes: Iterable[str]) -> None:
         """Refuse names that mean no guarded file, and files that are not as accepted."""
@@ -143,40 +293,34 @@ class Installer:
             if path in departed:
                 raise ChangeRefused(departed[path].text)
 
-    def _piece(self, path: str, file: NewContent | None) -> JournalPiece | None:
-        """The change of one file, its contents in the vault; None where it changes nothing."""
+    def _piece(self, path: str, file: NewContent | None) -> _Piece | None:
+        """The change of one file, its content kept; None where it changes nothing."""
         old = self._ledger.files.get(path)
         if old is not None and old.link is not None:
             raise ChangeRefused(f"{path} is a symbolic link; evolve changes only real files")
-        if old is not None:
-            # What a crash would go back to must be at hand, whatever happened to the vault.
-            self._ledger.stand(path)
         if file is None:
-            return JournalPiece(path, old, None) if old is not None else None
+            return _Piece(path, None, b"") if old is not None else None
         if len(file.content) > LARGEST:
             raise ChangeRefused(f"{path} would be larger than {LARGEST >> 20} MiB")
-        new = Version(self._ledger.vault.put(file.content), file.mode & 0o777, len(file.content))
-        return JournalPiece(path, old, new) if new != old else None
+        new = self._ledger.keep(file.content, file.mode)
+        return _Piece(path, new, file.content) if new != old else None
 
-    async def _accepted(self, one: Departure, accepted: Version | None) -> JournalPiece:
+    async def _back(self, path: str, version: Version | None) -> _Piece:
         """The change that puts the accepted version of a departed file back."""
-        if accepted is None:
+        if version is None:
             raise ChangeRefused(
-                f"{one.path} was never accepted, so there is nothing to put back: delete it by hand"
+                f"{path} was never accepted, so there is nothing to put back: delete it by hand"
             )
-        if accepted.link is not None:
+        if version.link is not None:
             raise ChangeRefused(
-                f"{one.path} was a symbolic link to {accepted.link}: make it again by hand, or accept it"
+                f"{path} was a symbolic link to {version.link}: make it again by hand, or accept it"
             )
-        if await find(self._ledger, self._repository, one.path, accepted) is None:
+        data = await find(self._ledger, self._repository, path, version)
+        if data is None:
             raise ChangeRefused(
-                f"no copy of the accepted version of {one.path} is left: accept what stands, or mend it by hand"
+                f"no copy of the accepted version of {path} is left: accept what stands, or mend it by hand"
             )
-        try:
-            old = self._ledger.stand(one.path)
-        except (OSError, NotPlain):
-            old = None
-        return JournalPiece(one.path, old, accepted)
+        return _Piece(path, version, data)
 
     def _departures(self, paths: Collection[str] | None) -> list[Departure]:
         """The departures among `paths`; each path must be one."""
@@ -186,23 +330,61 @@ class Installer:
                 raise ChangeRefused(f"{path} has not departed: it is as accepted, or there is no such file")
         return [one for path, one in found.items() if paths is None or path in paths]
 
-    async def _rebuild(self, known: bool) -> None:
-        """Make the ledger: from what stands at first sight, else from git's HEAD, else none."""
-        if not known:
-            self._ledger.first_sight()
+    # -- making the ledger -----------------------------------------------------------------------------
+
+    async def _load(self, known: bool) -> None:
+        """Read the ledger; where it is damaged or there is none, make it."""
+        ledger = self._ledger
+        try:
+            if ledger.load():
+                return
+        except accepted.Damaged as error:
+            ledger.notice(str(error))
+            with contextlib.suppress(FileNotFoundError):
+                ledger.notice(f"the ledger that cannot be read stands as {ledger.kept.set_aside()} now")
+        if takeover.take_over(ledger):
             return
-        lost = f"the ledger of {self._ledger.root} was lost"
+        if not known:
+            ledger.first_sight()
+            return
+        lost = f"the ledger of {ledger.root} was lost"
         try:
             contents = await self._repository.files()
         except FAILED as error:
-            self._ledger.notice(
+            ledger.notice(
                 f"{lost}, and git's HEAD cannot be read ({error}): no script is run until `instar evolve accept`"
             )
             return
-        self._ledger.adopt(contents)
-        self._ledger.notice(
-            f"{lost}: the {len(contents)} guarded files of git's HEAD are the accepted ones now"
-        )
+        files = {path: ledger.keep(data, mode, durable=False) for path, (data, mode) in contents.items()}
+        ledger.begin(files, files, "what git's HEAD holds", ledger.next_epoch)
+        ledger.notice(f"{lost}: the {len(files)} guarded files of git's HEAD are the accepted ones now")
+
+    async def _fill(self) -> None:
+        """Keep again what the ledger has lost, from wherever a copy is left."""
+        ledger = self._ledger
+        versions = {
+            one.blob: (path, one) for side in (ledger.left, ledger.files) for path, one in side.items()
+        }
+        for blob, (path, version) in versions.items():
+            if not ledger.kept.holds(blob):
+                await find(ledger, self._repository, path, version)
+        if not all(version.sha for version in ledger.files.values()):
+            ledger.load(anew=True)
+
+
+async def find(ledger: Ledger, repository: WorkspaceRepository, path: str, version: Version) -> bytes | None:
+    """Return the content of a version of `path` from the ledger, the workspace or git's history; None: nowhere.
+
+    What was found elsewhere is kept in the ledger again.
+    """
+    data = ledger.kept.content(version.blob)
+    if data is None:
+        data = ledger.content(path, version)
+        data = await repository.blob(version.blob) if data is None else data
+        if data is not None:
+            with contextlib.suppress(LedgerError):  # it is found again the next time
+                ledger.keep(data, version.mode)
+    return data
 
 
 async def whole(change: Coroutine[Any, Any, T]) -> T:
@@ -215,6 +397,11 @@ async def whole(change: Coroutine[Any, Any, T]) -> T:
         if not task.cancelled():
             task.exception()  # nobody is left to be told
         raise
+
+
+def _demand(pieces: Collection[object]) -> None:
+    if not pieces:
+        raise ChangeRefused("there is nothing to change: every file is so already")
 
 
 @contextlib.contextmanager

@@ -1,40 +1,60 @@
-"""The ledger: which versions of a workspace's guarded files are accepted, and their contents.
+"""The ledger: which versions of a workspace's guarded files are accepted, and what a person left of them.
 
-It stands in instar's data, never in the workspace: the book of accepted versions, the
-generation before it, and the contents by hash, so that the last good version of each file is at hand though workspace
-and git are broken. What differs from it is a *departure*: reported, and not run until a person accepts it or puts the
-accepted version back.
+Both are one commit of accepted content (`instar.settings.accepted`) in instar's data, never in the workspace, so that
+the last good version of each file is at hand though workspace and git are broken. What differs from it is a
+*departure*: reported, and not run until a person accepts it or puts the accepted version back.
 
-What serves when parts of it are broken, in this order:
+The branch ``accepted`` has a commit for each change, the branch ``placed`` the one whose files were laid out in the
+workspace last: where they differ a change was cut short (`install`). A commit holds ``accepted/``, and ``left/``: the
+files as a person left them. A symbolic link is kept as the file that it leads to, and its text in ``accepted.links/``.
 
-1. The book; where it is damaged, the generation before it. A file that was installed in between is a departure then.
-2. Both gone or damaged: what git's HEAD holds is accepted (`install.Installer.open`).
-3. HEAD cannot be read either, but something says that this is no first sight (`VersionBook.is_known`): nothing is
-   accepted, so nothing is run, until a person accepts. Files as they stand are accepted by themselves only at first
-   sight.
+What serves when it is damaged:
+
+1. It is set aside, and what git's HEAD of the workspace holds is accepted (`install.Installer.open`).
+2. HEAD cannot be read either, but something says that this is no first sight (`Ledger.is_known`): nothing is accepted,
+   so nothing is run, until a person accepts. Files as they stand are accepted by themselves only at first sight.
 
 A file is hashed only when its stat signature, with ctime, is not the one under which it was found good by this process.
 """
 
 import contextlib
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
-from instar.plugins.evolve.ledger import journal, sealed, standing, vault
-from instar.plugins.evolve.ledger.book import VersionBook, explained
-from instar.plugins.evolve.ledger.standing import GuardedFile, Signature, Version
+from instar.plugin import accepted, git
+from instar.plugins.evolve.ledger import place, standing
+from instar.plugins.evolve.ledger.standing import Content, GuardedFile, Signature, Version
 
 Kind = Literal["changed", "mode", "missing", "new", "link", "special", "unreadable", "installing"]
+
+Versions = Mapping[str, Version | None]
+"""A version for each path in the workspace, None for no file."""
+
+ACCEPTED: Final = "accepted"
+PLACED: Final = "placed"
+MARK: Final = "instar-epoch"
+"""A file in the workspace's git folder with the epoch: it tells a lost ledger from a first sight."""
+
+_LEFT: Final = "left"
+_TOLD: Final = "told"
+"""An empty file of a commit: git was asked what a person left before instar saw the workspace."""
+_LINK: Final = 0o120000
+_FILE: Final = 0o100000
+
+
+class LedgerError(Exception):
+    """The ledger cannot be written; the text says where, why and what to do. Nothing was changed."""
 
 
 class Departure(msgspec.Struct, frozen=True):
     """A guarded file that is not as accepted. `text` is a sentence for people and the model.
 
-    `installing`: an instar is at work on it, or was and died (`transaction`); it is no person's change.
+    `installing`: an instar is at work on it, or was and died; it is no person's change.
     """
 
     path: str
@@ -43,58 +63,279 @@ class Departure(msgspec.Struct, frozen=True):
 
 
 class Ledger:
-    """The ledger of the workspace `root`, in the folder `home`.
+    """The ledger of the workspace `root`, in the folder `home`. `left` are all files as a person left them.
 
-    One writer at a time: who calls `record`, `first_sight` or `adopt` holds the lock of `home` (`lock.held`).
+    `epoch` rises with each change: install, rollback, accept, restore; it is 0 before the first sight. `in_flight` has
+    the versions before a change that is not in its place yet. `notices` say what was found broken and what was done.
+
+    One writer at a time: who calls what writes holds the lock of `home` (`lock.held`).
     """
 
     def __init__(self, home: Path, root: Path) -> None:
         self.home = home
         self.root = root.resolve()
-        self.vault = vault.Vault(home / "objects")
-        self.journal = journal.Journal(home)
-        self._book = VersionBook(home, self.root)
+        self.kept = accepted.AcceptedContent(home / "accepted.git")
+        self.files: Mapping[str, Version] = {}
+        self.left: Mapping[str, Version] = {}
+        self.is_told = False
+        self.epoch = 0
+        self.message = ""
+        self.in_flight: Versions = {}
+        self.notices: list[str] = []
+        self._tips = ("", "")
+        self._known: dict[str, tuple[str, int]] = {}
+        self._hashed: dict[str, Content] = {}
         self._seen: dict[str, tuple[Signature, Version, Departure | None]] = {}
 
     @property
-    def files(self) -> Mapping[str, Version]:
-        """Return what is accepted, by path in the workspace."""
-        return self._book.files
-
-    @property
-    def epoch(self) -> int:
-        """Return the number that rises with each change: install, rollback, accept. 0 before the first sight."""
-        return self._book.epoch
-
-    @property
     def next_epoch(self) -> int:
-        """Return the epoch that the next change makes."""
-        return self._book.next_epoch
+        """Return the epoch that the next change makes.
 
-    @property
-    def notices(self) -> list[str]:
-        """Return what was found broken and what was done about it, a sentence each."""
-        return self._book.notices
+        Without a ledger it goes on above the mark's, or, where that is lost as well, at the seconds since 1970.
+        """
+        return (self.epoch or self._marked() or int(time.time())) + 1
 
     def notice(self, text: str) -> None:
-        """Add a sentence to `notices`."""
-        self._book.notice(text)
+        """Add a sentence to `notices`, once."""
+        if text not in self.notices:
+            self.notices.append(text)
 
     def is_known(self) -> bool:
-        """Whether this workspace was seen before. Asked before anything is written."""
-        self._book.settle_home()
-        return self._book.is_known()
+        """Whether this workspace was seen before, by what is left of the ledger or its mark in the git folder."""
+        left = (self.kept.place, self.home / "ledger")
+        return any(os.path.lexists(path) for path in left) or self._marked() is not None
 
-    def load(self) -> bool:
-        """Read the book, the older generation where need be; whether there is one."""
-        found = self._book.load()
-        self._fill_vault()
-        return found
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def load(self, *, anew: bool = False) -> bool:
+        """Read what is accepted, where it was moved since or `anew`; False where nothing ever was.
+
+        Raises `accepted.Damaged`; then what was read before stays.
+        """
+        tip = self.kept.tip(ACCEPTED)
+        try:
+            placed = self.kept.tip(PLACED)
+        except accepted.Damaged as error:
+            self.notice(f"{error}; a change that was cut short has departed")
+            placed = tip
+        if not tip and self._tips[0]:
+            raise accepted.Damaged(f"{self.kept.place} is gone")
+        if tip and (anew or (tip, placed) != self._tips):
+            now = self.kept.read(tip)
+            self._take(now, self.kept.read(placed) if placed not in ("", tip) else now)
+            self._tips = tip, placed
+        return bool(tip)
 
     def refresh(self) -> None:
-        """Read the book again if somebody wrote it since."""
-        if self._book.is_stale:
+        """Read it again if somebody moved it since; what cannot be read is remembered until the next start."""
+        try:
             self.load()
+        except accepted.Damaged as error:
+            self.notice(f"{error}: what was accepted is remembered until instar starts again")
+
+    def _take(self, now: accepted.AcceptedTree, before: accepted.AcceptedTree) -> None:
+        files = self._versions(now, ACCEPTED)
+        self.left = self._versions(now, _LEFT)
+        placed = files if before is now else self._versions(before, ACCEPTED)
+        both = files.keys() | placed.keys()
+        self.in_flight = {path: placed.get(path) for path in both if placed.get(path) != files.get(path)}
+        self.files, self.is_told = files, _TOLD in now.files
+        epoch, _, self.message = now.message[1:].partition(" ")
+        self.epoch = int(epoch)
+
+    def _versions(self, commit: accepted.AcceptedTree, side: str) -> dict[str, Version]:
+        found = {}
+        for name, entry in commit.files.items():
+            top, _, path = name.partition("/")
+            if top != side:
+                continue
+            linked = commit.files.get(f"{side}.links/{path}")
+            link = None if linked is None else os.fsdecode(self.kept.content(linked.blob) or b"")
+            sha, size = self._identity(path, entry.blob, follow=link is not None)
+            found[path] = Version(sha, entry.mode & 0o777, size, entry.blob, link)
+        return found
+
+    def _identity(self, path: str, blob: str, *, follow: bool) -> tuple[str, int]:
+        """The SHA-256 and size of a content; "" where no copy of it is at hand."""
+        if blob not in self._known:
+            try:
+                found = standing.read(self.root, path, follow=follow)
+            except (OSError, standing.NotPlain):
+                found = None
+            if found is not None and not follow:
+                self._hashed[path] = found
+            if found is not None and found.blob == blob:
+                self._known[blob] = found.sha, found.size
+            elif (data := self.kept.content(blob)) is not None:
+                self._known[blob] = standing.sha256(data), len(data)
+        return self._known.get(blob, ("", -1))
+
+    def past(self, path: str) -> Iterator[tuple[int, str, str]]:
+        """Give the epoch of each change, newest first, with the ids of what it has at `path`: accepted, and left.
+
+        An id is "" for no file. Raises `accepted.Damaged`.
+        """
+        sides = [self.kept.past(ACCEPTED, f"{side}/{path}") for side in (ACCEPTED, _LEFT)]
+        for (message, live), (_, left) in zip(*sides, strict=True):
+            yield int(message[1:].partition(" ")[0]), live, left
+
+    def earlier(self, path: str, sha: str) -> bytes | None:
+        """Return the accepted version of a file with this SHA-256, the newest first; None: there was none."""
+        with contextlib.suppress(accepted.Damaged):
+            for blob in dict.fromkeys(blob for _, blob, _ in self.past(path) if blob):
+                data = self.kept.content(blob)
+                if data is not None and standing.sha256(data) == sha:
+                    return data
+        return None
+
+    def good(self, path: str) -> bytes | None:
+        """Return the accepted content of a file. None where the file is not accepted, or no copy of it is left."""
+        version = self.files.get(path)
+        return None if version is None else self.content(path, version)
+
+    def content(self, path: str, version: Version) -> bytes | None:
+        """Return the content of a version, also from the workspace if it still stands there; None: no copy is left."""
+        kept = self.kept.content(version.blob)
+        if kept is None:
+            with contextlib.suppress(OSError, standing.NotPlain):
+                found = standing.read(self.root, path, keep=True, follow=version.link is not None)
+                kept = found.data if found.blob == version.blob else None
+        return kept
+
+    # -- writing ---------------------------------------------------------------------------------------
+
+    def keep(self, data: bytes, mode: int, link: str | None = None, *, durable: bool = True) -> Version:
+        """Keep a content and return it as a version. Raises `LedgerError`."""
+        with self._explained():
+            blob = self.kept.put(data, durable=durable)
+        self._known[blob] = standing.sha256(data), len(data)
+        return Version(self._known[blob][0], standing.plain_mode(mode), len(data), blob, link)
+
+    def stand(self, path: str, *, durable: bool = True) -> Version | None:
+        """Return the version that stands in the workspace now, which is kept; None where nothing does.
+
+        Raises `standing.NotPlain` and `OSError`.
+        """
+        if not os.path.lexists(self.root / path):
+            return None
+        link = self._target(path)
+        found = standing.read(self.root, path, keep=True, follow=link is not None)
+        if found.mode & 0o7000:
+            raise standing.NotPlain(f"it has the mode {found.mode:o}: take the set-id bits away")
+        return self.keep(found.data or b"", found.mode, link, durable=durable)
+
+    def record(
+        self,
+        message: str,
+        changes: Versions,
+        left: Versions | None = None,
+        *,
+        before: Versions | None = None,
+        epoch: int | None = None,
+        durable: bool = True,
+    ) -> None:
+        """Accept these versions, which were kept, as the next epoch: from here on the change is decided.
+
+        `left`: what a person left changes too. `before`: what stands at these paths, where that is not the accepted
+        version; until `placed` says otherwise it is to be replaced. Raises `LedgerError`.
+        """
+        files = _merged(self.files, changes)
+        mine = _merged(self.left, left or {})
+        epoch = self.next_epoch if epoch is None else epoch
+        with self._explained():
+            if before is not None:
+                stood = self._entries(_merged(self.files, before), mine)
+                self.kept.commit(PLACED, stood, f"@{self.epoch} what stood", parent=self._tips[0])
+            tip = self.kept.commit(
+                ACCEPTED,
+                self._entries(files, mine),
+                f"@{epoch} {message}",
+                parent=self._tips[0],
+                durable=durable,
+            )
+        was = self.files if before is None else _merged(self.files, before)
+        self.in_flight = {path: was.get(path) for path in changes}
+        self.files, self.left, self.epoch, self.message = files, mine, epoch, message
+        self._tips = tip, self._tips[1]
+        self._mark(epoch)
+
+    def settled(self) -> None:
+        """Say that what is accepted stands in the workspace."""
+        self.in_flight = {}
+        # Else the next start says so: it finds everything in its place.
+        with contextlib.suppress(OSError):
+            self.kept.point(PLACED, self._tips[0])
+            self._tips = self._tips[0], self._tips[0]
+
+    def leave(self, left: Versions, *, told: bool) -> None:
+        """Let a person have left these versions, which were kept. `told`: git was asked. Raises `LedgerError`."""
+        self.is_told = told
+        flight = self.in_flight
+        self.record(self.message, {}, left, epoch=self.epoch)
+        self.in_flight = flight
+        if not flight:
+            self.settled()
+
+    def first_sight(self) -> None:
+        """Accept what stands, since nothing says that anything else was ever accepted. Raises `LedgerError`."""
+        files = dict[str, Version]()
+        for path, at in standing.scan(self.root).items():
+            try:
+                version = self.stand(path, durable=False) if at.kind in ("file", "link") else None
+            except (OSError, standing.NotPlain) as error:
+                self.notice(f"{path} is not accepted: {error}")
+                continue
+            if version is not None:
+                files[path] = version
+        self.begin(files, files, "first sight", 1)
+
+    def begin(self, files: Mapping[str, Version], left: Versions, message: str, epoch: int) -> None:
+        """Accept these versions, which were kept, where there is no ledger. Raises `LedgerError`."""
+        self.files, self.left, self._tips, self.is_told = {}, {}, ("", ""), False
+        self.record(message, files, left, epoch=epoch, durable=False)
+        self.settled()
+
+    def _entries(
+        self, files: Mapping[str, Version], left: Mapping[str, Version]
+    ) -> dict[str, accepted.AcceptedFile]:
+        found = dict[str, accepted.AcceptedFile]()
+        for side, versions in ((ACCEPTED, files), (_LEFT, left)):
+            for path, one in versions.items():
+                found[f"{side}/{path}"] = accepted.AcceptedFile(_FILE | one.mode, one.blob)
+                if one.link is not None:
+                    text = self.kept.put(os.fsencode(one.link))
+                    found[f"{side}.links/{path}"] = accepted.AcceptedFile(_LINK, text)
+        if self.is_told:
+            found[_TOLD] = accepted.AcceptedFile(_FILE | 0o644, self.kept.put(b""))
+        return found
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise LedgerError(
+                f"{self.kept.place} cannot be written: {error.strerror or error}; make room or mend its permissions"
+            ) from None
+
+    def _marked(self) -> int | None:
+        # Also in a git folder that has lost its HEAD, and is none to git.
+        folder = git.git_folder(self.root) or self.root / ".git"
+        if not os.path.lexists(folder / MARK):
+            return None
+        try:
+            return abs(int((standing.read(folder, MARK, keep=True).data or b"")[:15]))
+        except (OSError, ValueError, standing.NotPlain):
+            return int(time.time())
+
+    def _mark(self, epoch: int) -> None:
+        folder = git.git_folder(self.root)
+        # Only a hint for the day on which the ledger is lost: a git folder that cannot be written costs nothing now.
+        with contextlib.suppress(OSError):
+            if folder is not None:
+                accepted.replace(folder / MARK, f"{epoch}\n".encode(), durable=False)
+
+    # -- departures ------------------------------------------------------------------------------------
 
     def check(self) -> list[Departure]:
         """Return what is not as accepted, in order of the paths. What cannot be looked at has departed.
@@ -105,87 +346,15 @@ class Ledger:
         files, found = self.files, []
         here = standing.scan(self.root)
         for path, at in here.items():
-            accepted, seen = files.get(path), self._seen.get(path)
-            if seen is not None and seen[0] == at.signature and seen[1] is accepted:
+            version, seen = files.get(path), self._seen.get(path)
+            if seen is not None and seen[0] == at.signature and seen[1] == version:
                 departure = seen[2]
             else:
-                departure = self._look(path, at, accepted)
+                departure = self._look(path, at, version)
             if departure is not None:
                 found.append(departure)
         found += [_departed(path, "missing", "is gone") for path in files.keys() - here.keys()]
-        flight = self._in_flight() if found else {}
-        return sorted(
-            (self._excused(one, flight) if one.path in flight else one for one in found),
-            key=lambda one: one.path,
-        )
-
-    def good(self, path: str) -> bytes | None:
-        """Return the accepted content of a file: from the vault, else from the workspace if it is still that.
-
-        None where the file is not accepted, or no copy of it is left.
-        """
-        accepted = self.files.get(path)
-        if accepted is None:
-            return None
-        kept = self.vault.get(accepted.sha)
-        if kept is None:
-            found = self._stands(path, accepted, keep=True)
-            kept = found.data if found is not None and found.sha == accepted.sha else None
-        return kept
-
-    def stand(self, path: str) -> Version | None:
-        """Return the version that stands in the workspace now, kept in the vault; None where nothing does.
-
-        Raises `standing.NotPlain` and `OSError`.
-        """
-        return self._stand(path, durable=True)
-
-    def record(self, changes: Mapping[str, Version | None], epoch: int) -> None:
-        """Accept these versions (None: no longer any) and set the epoch, durably. Raises `LedgerError`."""
-        files = {**self.files, **{path: version for path, version in changes.items() if version is not None}}
-        for path, version in changes.items():
-            if version is None:
-                files.pop(path, None)
-        self._book.save(files, epoch)
-
-    def first_sight(self) -> None:
-        """Accept what stands, since nothing says that anything else was ever accepted. Raises `LedgerError`."""
-        files = dict[str, Version]()
-        for path, at in standing.scan(self.root).items():
-            try:
-                version = self._stand(path, durable=False) if at.kind in ("file", "link") else None
-            except (OSError, standing.NotPlain) as error:
-                self.notice(f"{path} is not accepted: {error}")
-                continue
-            if version is not None:
-                files[path] = version
-        self._book.save(files, 1)
-
-    def adopt(self, contents: Mapping[str, tuple[bytes, int]]) -> None:
-        """Accept these contents with their modes instead of a ledger that was lost. Raises `LedgerError`."""
-        files = dict[str, Version]()
-        with explained(self.home):
-            for path, (data, mode) in contents.items():
-                files[path] = Version(self.vault.put(data, durable=False), mode, len(data))
-        self._book.save(files, self.next_epoch)
-
-    def _fill_vault(self) -> None:
-        """Keep again, from the workspace, what the vault has lost."""
-        for path, version in self.files.items():
-            if self.vault.holds(version.sha, version.size):
-                continue
-            found = self._stands(path, version, keep=True)
-            if found is not None and found.sha == version.sha:
-                with contextlib.suppress(OSError):  # it is tried again at the next start
-                    self.vault.put(found.data or b"", durable=False)
-
-    def _stand(self, path: str, *, durable: bool) -> Version | None:
-        if not os.path.lexists(self.root / path):
-            return None
-        link = self._target(path)
-        found = standing.read(self.root, path, keep=True, follow=link is not None)
-        sha = self.vault.put(found.data or b"", durable=durable)
-        return Version(sha, found.mode, found.size, link)
+        return sorted(map(self._excused, found), key=lambda one: one.path)
 
     def _target(self, path: str) -> str | None:
         try:
@@ -193,69 +362,63 @@ class Ledger:
         except OSError:
             return None
 
-    def _stands(self, path: str, accepted: Version, *, keep: bool = False) -> standing.Content | None:
-        try:
-            return standing.read(self.root, path, keep=keep, follow=accepted.link is not None)
-        except (OSError, standing.NotPlain):
-            return None
-
-    def _look(self, path: str, at: GuardedFile, accepted: Version | None) -> Departure | None:
-        if accepted is None:
+    def _look(self, path: str, at: GuardedFile, version: Version | None) -> Departure | None:
+        if version is None:
             kind: Kind = "new" if at.kind in ("file", "link") else "special"
             return _departed(path, kind, "is new" if kind == "new" else f"cannot be used: {at.kind}")
-        departure = self._compare(path, at, accepted)
+        departure = self._compare(path, at, version)
         if at.kind == "file" and standing.settled(at.signature):
-            self._seen[path] = (at.signature, accepted, departure)
+            self._seen[path] = (at.signature, version, departure)
         return departure
 
-    def _compare(self, path: str, at: GuardedFile, accepted: Version) -> Departure | None:
+    def _compare(self, path: str, at: GuardedFile, version: Version) -> Departure | None:
         if at.kind not in ("file", "link"):
             return _departed(path, "special", f"cannot be used: {at.kind}; the accepted version serves")
-        if (at.kind == "link") != (accepted.link is not None):
+        if (at.kind == "link") != (version.link is not None):
             became = (
                 "became a symbolic link"
                 if at.kind == "link"
                 else "became a file; a symbolic link was accepted"
             )
             return _departed(path, "link", became)
-        if at.kind == "link" and self._target(path) != accepted.link:
-            return _departed(path, "link", f"leads elsewhere than to {accepted.link}")
-        if at.kind == "file" and at.signature[1] != accepted.size:
+        if at.kind == "link" and self._target(path) != version.link:
+            return _departed(path, "link", f"leads elsewhere than to {version.link}")
+        if at.kind == "file" and version.size >= 0 and at.signature[1] != version.size:
             return _departed(path, "changed", "was changed")
         try:
-            found = standing.read(self.root, path, follow=at.kind == "link")
+            found = self._read(path, at)
         except FileNotFoundError:
             return _departed(path, "missing", "is gone")
         except OSError as error:
             return _departed(path, "unreadable", f"cannot be read ({error.strerror})")
         except standing.NotPlain as error:
             return _departed(path, "special", f"cannot be used: {error}; the accepted version serves")
-        if found.sha != accepted.sha:
+        if found.blob != version.blob:
             return _departed(path, "changed", "was changed")
-        if not accepted.same_mode(found.mode):
-            return _departed(path, "mode", f"has the mode {found.mode:o} and had {accepted.mode:o}")
+        if not version.same_mode(found.mode):
+            return _departed(path, "mode", f"has the mode {found.mode:o} and had {version.mode:o}")
         return None
 
-    def _in_flight(self) -> dict[str, journal.JournalPiece]:
-        """The files of a change that has begun and not ended, with the names beside them."""
-        try:
-            entry = self.journal.read()
-        except sealed.Broken:
-            return {}
-        pieces = entry.pieces if entry is not None else []
-        return {name: piece for piece in pieces for name in (piece.path, piece.beside)}
+    def _read(self, path: str, at: GuardedFile) -> Content:
+        """Hash a file, if it was not hashed when the ledger was read. Raises as `standing.read`."""
+        found = self._hashed.pop(path, None)
+        if found is not None and found.signature == at.signature and standing.settled(at.signature):
+            return found
+        return standing.read(self.root, path, follow=at.kind == "link")
 
-    def _excused(self, one: Departure, flight: Mapping[str, journal.JournalPiece]) -> Departure:
-        piece = flight[one.path]
-        if one.path == piece.path and piece.new is not None:
-            found = self._stands(piece.path, piece.new)
-            if found is None or found.sha != piece.new.sha:
-                return one
-        elif one.path == piece.path and one.kind != "missing":
+    def _excused(self, one: Departure) -> Departure:
+        """Say of what a change is at work on that it is no person's departure."""
+        is_old = one.path in self.in_flight and place.stands(self.root, one.path, self.in_flight[one.path])
+        if not is_old and not (one.kind == "new" and place.is_beside(one.path)):
             return one
         return Departure(
-            one.path, "installing", f"{one.path} is being changed by instar; the version before it serves"
+            one.path, "installing", f"{one.path} is being changed by instar; the new version serves"
         )
+
+
+def _merged(files: Mapping[str, Version], changes: Versions) -> dict[str, Version]:
+    both = {**files, **changes}
+    return {path: version for path, version in both.items() if version is not None}
 
 
 def _departed(path: str, kind: Kind, what: str) -> Departure:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
-from instar.plugins.evolve.ledger import vault
+from instar.plugin import accepted
 
 _POLL: Final = 0.01
 
@@ -39,7 +39,7 @@ async def held(folder: Path, seconds: float) -> AsyncIterator[None]:
 
 
 def _lock(folder: Path) -> int | None:
-    vault.make_folder(folder)
+    accepted.make_folder(folder)
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

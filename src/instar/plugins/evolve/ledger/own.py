@@ -1,27 +1,22 @@
 """Own: which guarded files are as a person left them, and what they left where the agent has changed one since.
 
 What a person put there by hand and accepted is theirs; what went live through the gate is the agent's, whoever
-approved it. It is written down here when it happens. For a workspace that is new here (a clone) git's history tells it:
-a commit whose trailers name a session, a call or an agent is the agent's; one that rolls back or restores is nobody's.
+approved it. The ledger keeps it (`Ledger.left`). For a workspace that is new here (a clone) git's history tells it: a
+commit whose trailers name a session, a call or an agent is the agent's; one that rolls back or restores is nobody's.
 """
 
 import contextlib
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-import msgspec
-
-from instar.plugin import document
+from instar.plugin import accepted
 from instar.plugins.evolve import script
+from instar.plugins.evolve.history.repository import FAILED, WorkspaceRepository
 from instar.plugins.evolve.history.revision import Revision, Revisions, is_start
-from instar.plugins.evolve.ledger import vault
-from instar.plugins.evolve.ledger.book import LedgerError
-from instar.plugins.evolve.ledger.ledger import Ledger
-from instar.plugins.evolve.ledger.repository import FAILED, WorkspaceRepository
-from instar.plugins.evolve.ledger.standing import Version
+from instar.plugins.evolve.ledger.ledger import Ledger, LedgerError, Versions
+from instar.plugins.evolve.ledger.standing import Version, sha256
 
 log = logging.getLogger("instar.evolve")
 
@@ -32,21 +27,6 @@ _TOOL: Final = re.compile(r"(?:[a-z0-9_-]+, )*[a-z0-9_-]+_(?:hook|prompt)_(?:wri
 """The subject of a change by one of evolve's tools, also where its trailers were lost."""
 
 
-class _Book(msgspec.Struct, frozen=True):
-    """The file's content. `changed`: what a person left at each path that the agent changed, None: nothing.
-
-    `since`: the epoch of the agent's first change after that, where it is known. `asked`: whether git was asked about
-    what was there before this book.
-    """
-
-    changed: dict[str, Version | None] = {}
-    since: dict[str, int] = {}
-    asked: bool = False
-
-
-_Change = Callable[[dict[str, Version | None]], dict[str, Version | None]]
-
-
 class Left(NamedTuple):
     """What a person left of a file that the agent changed: the commit (an id) that has it, None for no file."""
 
@@ -54,71 +34,55 @@ class Left(NamedTuple):
 
 
 class Own:
-    """Whose the guarded files of one workspace are, kept in `file`, the only one in its folder."""
+    """Whose the guarded files of one workspace are."""
 
-    def __init__(
-        self, file: Path, ledger: Ledger, repository: WorkspaceRepository, revisions: Revisions
-    ) -> None:
-        self._file = file
+    def __init__(self, ledger: Ledger, repository: WorkspaceRepository, revisions: Revisions) -> None:
         self._ledger = ledger
         self._repository = repository
         self._revisions = revisions
-        self._read: tuple[tuple[int, int, int] | None, _Book] = (None, _Book())
 
     @property
-    def changed(self) -> Mapping[str, Version | None]:
-        """Return what a person left at each path where the agent's version may be live; None: the agent made it."""
-        return self._book().changed
-
-    @property
-    def since(self) -> Mapping[str, int]:
-        """Return the epoch of the agent's first change of a path after what `changed` has of it, where it is known."""
-        return self._book().since
+    def changed(self) -> Versions:
+        """Return what a person left at each path where the agent's version is live; None: the agent made it."""
+        left = self._ledger.left
+        return {path: left.get(path) for path in self._ledger.files if self.is_changed(path)}
 
     def is_changed(self, path: str) -> bool:
         """Whether the live version of a file is the agent's."""
-        changed = self.changed
-        return path in changed and changed[path] != self._ledger.files.get(path)
+        live = self._ledger.files.get(path)
+        return live is not None and live != self._ledger.left.get(path)
 
     def has_made(self, folder: str) -> bool:
         """Whether a live file below `folder` (with a slash at its end) is one that the agent made anew."""
-        made = [path for path, left in self.changed.items() if left is None and path.startswith(folder)]
-        return any(self.is_changed(path) for path in made)
+        left = self._ledger.left
+        return any(path.startswith(folder) and path not in left for path in self._ledger.files)
 
     @property
     def problem(self) -> str:
         """Why it is not known of every file whose it is; empty when it is."""
-        if self._book().asked:
+        if self._ledger.is_told:
             return ""
         return "git could not be asked which files the agent had changed before instar saw this workspace"
 
+    def since(self, path: str) -> int:
+        """Return the epoch of the agent's first change of a file after what a person left; 0: not known."""
+        left, since, is_known = self._ledger.left.get(path), 0, False
+        with contextlib.suppress(accepted.Damaged):
+            for epoch, live, mine in self._ledger.past(path):
+                if mine != ("" if left is None else left.blob):
+                    break
+                is_known = live == mine
+                since = since if is_known else epoch
+        return since if is_known else 0
+
     async def open(self) -> None:
         """Ask git about a workspace that is new here."""
-        if self._book().asked:
+        if self._ledger.is_told or not self._ledger.epoch:
             return
         with _logged():
+            changed = set(self.changed)
             told = await self.told(self._ledger.files)
-            self._save(lambda changed: {**told, **changed}, asked=True)
-
-    def leave(self, paths: Iterable[str]) -> None:
-        """Keep what stands accepted at these paths: the agent is about to change them. Raises `LedgerError`."""
-        files = self._ledger.files
-        fresh = {path: files.get(path) for path in paths if path not in self.changed}
-        if not fresh:
-            return
-        try:
-            self._save(
-                lambda changed: {**fresh, **changed}, since=dict.fromkeys(fresh, self._ledger.next_epoch)
-            )
-        except OSError as error:
-            raise LedgerError(f"{self._file} cannot be written: {error}") from None
-
-    def take(self, paths: Iterable[str]) -> None:
-        """Take what a person accepted at these paths for theirs."""
-        gone = set(paths)
-        if gone & self.changed.keys():
-            with _logged():
-                self._save(lambda changed: {path: one for path, one in changed.items() if path not in gone})
+            self._ledger.leave({path: one for path, one in told.items() if path not in changed}, told=True)
 
     async def taken_back(self, commit: Revision, paths: Collection[str]) -> None:
         """Ask git about these paths, where a person took back a change of their own: what they left was before it.
@@ -131,18 +95,14 @@ class Own:
         with _logged():
             told = await self.told({path: files[path] for path in paths if path in files})
             again = is_agents(_about(commit, await self._revisions.touching()))
-            self._save(
-                lambda changed: (
-                    {path: one for path, one in changed.items() if path not in paths}
-                    | told
-                    | {path: changed[path] for path in paths if again and path in changed}
-                )
-            )
+            kept = set(self.changed) if again else set()
+            left = {path: told.get(path, files.get(path)) for path in paths if path not in kept}
+            self._ledger.leave(left, told=self._ledger.is_told)
 
     async def told(self, files: Mapping[str, Version]) -> dict[str, Version | None]:
         """Return what git says a person left at those of `files` that the agent changed.
 
-        Raises `git.GitError` and `process.ProcessError`.
+        Raises `git.GitError`, `process.ProcessError` and `LedgerError`.
         """
         commits = await self._revisions.touching()
         said = {path: left([one for one in commits if path in one.files]) for path in files}
@@ -153,42 +113,17 @@ class Own:
         found: dict[str, Version | None] = {}
         for path, one in by_agent.items():
             at_head = head.get(path)
-            same = at_head is not None and vault.sha256(at_head[0]) == files[path].sha
+            same = at_head is not None and sha256(at_head[0]) == files[path].sha
             if same or path not in strange:  # else a person changed it since, and it was accepted
                 found[path] = None if one is None else await self._version(one, path)
         return found
 
     async def _version(self, commit: str, path: str) -> Version | None:
-        """The file as a commit has it, its content kept in the vault."""
+        """The file as a commit has it, its content kept."""
         found = (await self._repository.files(commit, [path])).get(path)
         if found is None:  # the commit removed it
             return None
-        content, mode = found
-        return Version(self._ledger.vault.put(content, durable=False), mode, len(content))
-
-    def _book(self) -> _Book:
-        try:
-            status = self._file.stat()
-            mark = (status.st_ino, status.st_size, status.st_mtime_ns)
-            if self._read[0] != mark:
-                self._read = (mark, msgspec.json.decode(self._file.read_bytes(), type=_Book))
-        except FileNotFoundError:
-            return _Book()
-        except (OSError, msgspec.MsgspecError) as error:
-            # What is lost with it git tells again.
-            log.warning("evolve=own file=%s problem=%s", self._file, script.show(str(error)))
-            return _Book()
-        return self._read[1]
-
-    def _save(
-        self, change: _Change, *, asked: bool | None = None, since: Mapping[str, int] | None = None
-    ) -> None:
-        with document.locked(self._file.parent):
-            book = self._book()
-            changed, known = change(book.changed), {**(since or {}), **book.since}
-            kept = {path: epoch for path, epoch in known.items() if path in changed}
-            made = _Book(changed, kept, book.asked if asked is None else asked)
-            document.atomic_write(self._file, msgspec.json.encode(made), mode=0o600)
+        return self._ledger.keep(*found, durable=False)
 
 
 def left(commits: Sequence[Revision]) -> Left | None:
@@ -235,5 +170,5 @@ def _logged() -> Iterator[None]:
     """Let git's or the disk's failing cost what was to be written down, and no more."""
     try:
         yield
-    except (*FAILED, OSError) as error:
+    except (*FAILED, LedgerError) as error:
         log.warning("evolve=own problem=%s", script.show(str(error)))

@@ -6,66 +6,80 @@ Each folder on the way is opened on its own, so that a link that was put in its 
 import contextlib
 import errno
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+import stat
+from collections.abc import Iterator
+from pathlib import Path, PurePath
 
 from instar.plugins.evolve.ledger import standing
-from instar.plugins.evolve.ledger.journal import JournalPiece
 from instar.plugins.evolve.ledger.standing import Version
 
 
-def missing(root: Path, paths: Iterable[str]) -> list[str]:
-    """Return the folders that do not exist and that files at `paths` need, outer ones first."""
-    found = dict[str, None]()
-    for path in paths:
-        folders = [str(folder) for folder in Path(path).parents][:-1]
-        found.update((folder, None) for folder in reversed(folders) if not os.path.lexists(root / folder))
-    return list(found)
+def beside(path: str) -> str:
+    """Return the path under which new content is written first, in the same folder."""
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/.{name[:200]}.instar"
 
 
-def write(root: Path, piece: JournalPiece, data: bytes) -> None:
-    """Write the new version of a piece beside its place, durably. Raises `OSError`."""
-    assert piece.new is not None
-    with _folder(root, piece.beside, make=True) as (folder, name):
+def is_beside(path: str) -> bool:
+    """Whether a path is one that `beside` gives."""
+    name = path.rpartition("/")[2]
+    return name.startswith(".") and name.endswith(".instar")
+
+
+def write(root: Path, path: str, data: bytes, mode: int) -> None:
+    """Write new content of a file beside its place, durably. Raises `OSError`.
+
+    Permission bits that say the same as `mode` stay: a private file stays private.
+    """
+    with _folder(root, beside(path), make=True) as (folder, name):
         _discard(folder, name)
+        with contextlib.suppress(OSError):
+            here = os.stat(path.rpartition("/")[2], dir_fd=folder, follow_symlinks=False).st_mode
+            if stat.S_ISREG(here) and standing.plain_mode(here) == mode:
+                mode = here & 0o777
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(name, flags, 0o600, dir_fd=folder), "wb") as file:
             file.write(data)
             file.flush()
-            os.fchmod(file.fileno(), piece.new.mode)
+            os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
 
 
-def swap(root: Path, piece: JournalPiece) -> None:
-    """Rename what `write` wrote into its place, or delete the file that the piece deletes. Raises `OSError`."""
-    with _folder(root, piece.path) as (folder, name):
-        if piece.new is None:
-            _discard(folder, name)
-        else:
-            with contextlib.suppress(OSError):  # only an empty folder goes; any other stops the rename
-                os.rmdir(name, dir_fd=folder)
-            _, _, beside = piece.beside.rpartition("/")
-            os.replace(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+def make_way(root: Path, path: str) -> None:
+    """Remove an empty folder that stands in a file's place. Raises `OSError` for one that is not empty."""
+    with _folder(root, path) as (folder, name):
+        try:
+            os.rmdir(name, dir_fd=folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+
+
+def swap(root: Path, path: str) -> None:
+    """Rename what `write` wrote into its place. Raises `OSError`."""
+    with _folder(root, path) as (folder, name):
+        os.replace(beside(path).rpartition("/")[2], name, src_dir_fd=folder, dst_dir_fd=folder)
         os.fsync(folder)
 
 
-def put(root: Path, piece: JournalPiece, data: bytes) -> None:
-    """Do both: bring the new version of a piece into place, or delete the file. Raises `OSError`."""
-    if piece.new is not None:
-        write(root, piece, data)
-    swap(root, piece)
+def put(root: Path, path: str, data: bytes, mode: int) -> None:
+    """Do all of it: bring new content of a file into its place. Raises `OSError`."""
+    write(root, path, data, mode)
+    make_way(root, path)
+    swap(root, path)
 
 
 def clear(root: Path, path: str) -> None:
-    """Delete a file that may be gone, or whose folder is gone or no folder any more."""
+    """Delete a file that may be gone, or whose folder is gone or no folder any more, durably."""
     with contextlib.suppress(OSError), _folder(root, path) as (folder, name):
         _discard(folder, name)
+        os.fsync(folder)
 
 
-def remove_empty(root: Path, folders: Sequence[str]) -> None:
-    """Remove those of these folders that are empty, inner ones first."""
-    for path in reversed(folders):
-        with contextlib.suppress(OSError), _folder(root, path) as (folder, name):
+def clear_beside(root: Path, path: str) -> None:
+    """Delete what stands beside a file, and the folders on the way to it that are empty then."""
+    clear(root, beside(path))
+    for parent in PurePath(path).parents[:-1]:
+        with contextlib.suppress(OSError), _folder(root, str(parent)) as (folder, name):
             os.rmdir(name, dir_fd=folder)
 
 
@@ -77,16 +91,15 @@ def stands(root: Path, path: str, version: Version | None) -> bool:
         return version is None
     except (OSError, standing.NotPlain):
         return False
-    return version is not None and found.sha == version.sha and version.same_mode(found.mode)
+    return version is not None and found.blob == version.blob and version.same_mode(found.mode)
 
 
-def read(root: Path, path: str, version: Version) -> bytes | None:
-    """Return the content at `path` if it is that of `version`."""
+def is_file(root: Path, path: str) -> bool:
+    """Whether a regular file stands at `path`."""
     try:
-        found = standing.read(root, path, keep=True, follow=version.link is not None)
-    except (OSError, standing.NotPlain):
-        return None
-    return found.data if found.sha == version.sha else None
+        return stat.S_ISREG((root / path).lstat().st_mode)
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager

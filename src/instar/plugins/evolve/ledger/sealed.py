@@ -5,7 +5,8 @@ from typing import TypeVar
 
 import msgspec
 
-from instar.plugins.evolve.ledger import standing, vault
+from instar.plugin import accepted
+from instar.plugins.evolve.ledger import standing
 
 T = TypeVar("T")
 
@@ -17,7 +18,7 @@ class Broken(Exception):
 def write(path: Path, value: msgspec.Struct) -> None:
     """Replace the file durably. Raises `OSError`."""
     body = msgspec.json.encode(value)
-    vault.replace(path, f"{vault.sha256(body)}\n".encode() + body)
+    accepted.replace(path, f"{standing.sha256(body)}\n".encode() + body)
 
 
 def read(path: Path, kind: type[T]) -> T | None:
@@ -31,7 +32,7 @@ def read(path: Path, kind: type[T]) -> T | None:
     except OSError as error:
         raise Broken(f"{path} cannot be read: {error.strerror}") from None
     seal, _, body = data.partition(b"\n")
-    if seal != vault.sha256(body).encode():
+    if seal != standing.sha256(body).encode():
         raise Broken(f"{path} is damaged: its checksum does not match")
     try:
         return msgspec.json.decode(body, type=kind)

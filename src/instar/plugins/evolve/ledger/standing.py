@@ -17,8 +17,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-FOLDERS: Final = ("hooks", "prompts", "tests", "evals", "config")
-"""The folders whose files are code or decide how code is judged; all that is in them is guarded."""
+from instar.plugins.evolve.workspace import FOLDERS
 
 LARGEST: Final = 64 << 20
 """Bytes of a file that may be accepted."""
@@ -47,29 +46,42 @@ class GuardedFile(NamedTuple):
 
 
 class Version(msgspec.Struct, frozen=True):
-    """One version of a guarded file: its hash (SHA-256, hexadecimal), permission bits and size in bytes.
+    """One version of a guarded file: SHA-256 of its content (hexadecimal), mode (0o755 or 0o644) and size in bytes.
 
-    `link`: the file is a symbolic link with this text, and the rest is about the file that it leads to.
+    `blob` is git's id of the content. `link`: the file is a symbolic link with this text, and the rest is about what it
+    leads to.
     """
 
     sha: str
     mode: int
     size: int
+    blob: str
     link: str | None = None
 
     def same_mode(self, mode: int) -> bool:
-        """Whether `mode` lets the same be run: its run bit and its set-id bits, as a checkout by git keeps them."""
-        return bool(self.mode & 0o111) == bool(mode & 0o111) and self.mode & 0o7000 == mode & 0o7000
+        """Whether `mode` lets the same be run: its run bit, as git keeps it, and no set-id bit."""
+        return plain_mode(mode) == self.mode and not mode & 0o7000
 
 
 class Content(NamedTuple):
-    """A file's bytes or, where they were not asked for, only their hash (SHA-256, hexadecimal)."""
+    """A file's bytes or, where they were not asked for, only their SHA-256 (hexadecimal) and git's id of them."""
 
     sha: str
+    blob: str
     mode: int
     size: int
     signature: Signature
     data: bytes | None
+
+
+def sha256(data: bytes) -> str:
+    """Return the hash by which versions are told apart."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def plain_mode(mode: int) -> int:
+    """Return what git keeps of permission bits."""
+    return 0o755 if mode & 0o111 else 0o644
 
 
 def scan(root: Path, *, caches: bool = False) -> dict[str, GuardedFile]:
@@ -134,23 +146,25 @@ def _read(full: str, keep: bool, follow: bool) -> Content | None:
             raise NotPlain(_kind(info, "it must be a file"))
         if info.st_size > LARGEST:
             raise NotPlain(f"it is larger than {LARGEST >> 20} MiB")
-        data, digest = _bytes(handle, info.st_size, keep)
+        data, sha, blob = _bytes(handle, info.st_size, keep)
         same = sign(os.fstat(handle)) == sign(info)
     finally:
         os.close(handle)
     if not same:
         return None
-    return Content(digest, stat.S_IMODE(info.st_mode), info.st_size, sign(info), data)
+    return Content(sha, blob, stat.S_IMODE(info.st_mode), info.st_size, sign(info), data)
 
 
-def _bytes(handle: int, size: int, keep: bool) -> tuple[bytes | None, str]:
-    digest, chunks, left = hashlib.sha256(), list[bytes](), size + 1
+def _bytes(handle: int, size: int, keep: bool) -> tuple[bytes | None, str, str]:
+    sha, blob = hashlib.sha256(), hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+    chunks, left = list[bytes](), size + 1
     while left > 0 and (data := os.read(handle, min(_CHUNK, left))):
-        digest.update(data)
+        sha.update(data)
+        blob.update(data)
         left -= len(data)
         if keep:
             chunks.append(data)
-    return b"".join(chunks) if keep else None, digest.hexdigest()
+    return b"".join(chunks) if keep else None, sha.hexdigest(), blob.hexdigest()
 
 
 def _list(root: str, folder: str, folders: list[str], found: dict[str, GuardedFile], caches: bool) -> None:

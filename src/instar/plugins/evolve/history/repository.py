@@ -1,6 +1,7 @@
-"""What git says about a workspace's files: what HEAD holds, and setting right what a killed git left behind.
+"""Git in a workspace: how it is run, what commits hold, and setting right what a killed git left behind.
 
-Git never looks above the workspace: with its own repository broken, it would find the one around it.
+Git never looks above the workspace: with its own repository broken, it would find the one around it. Names are names: a
+file called ``:(top)x`` or ``*`` is no pattern.
 """
 
 import asyncio
@@ -8,13 +9,12 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from instar.plugin import git, process
-from instar.plugins.evolve.ledger.standing import FOLDERS, LARGEST
-from instar.plugins.evolve.ledger.vault import sha256
+from instar.plugins.evolve.workspace import FOLDERS
 
 FAILED: Final = (git.GitError, process.ProcessError)
 """What git's failing raises."""
@@ -22,7 +22,8 @@ FAILED: Final = (git.GitError, process.ProcessError)
 _MARK: Final = b"INSTAR_RUN="
 _PATIENCE: Final = 10.0
 _DEEPEST: Final = 100
-_SECONDS: Final = 10.0
+_READ: Final = (".git/HEAD", ".git/config", ".git/index", ".git/packed-refs", ".gitattributes", ".gitignore")
+"""Files that git reads before it does anything else."""
 
 
 class WorkspaceRepository:
@@ -57,40 +58,24 @@ class WorkspaceRepository:
         """
         try:
             commits = (
-                (await self._git("rev-list", f"--max-count={_DEEPEST}", "HEAD", "--", path)).decode().split()
+                (await self.bytes("rev-list", f"--max-count={_DEEPEST}", "HEAD", "--", path)).decode().split()
             )
             blobs = await self._blobs([f"{commit}:{path}" for commit in ["HEAD", *commits]])
         except FAILED:
             return None
-        return next((data for data in blobs.values() if sha256(data) == sha), None)
+        return next((data for data in blobs.values() if hashlib.sha256(data).hexdigest() == sha), None)
 
-    async def holds(self, wanted: Mapping[str, tuple[bytes, int] | None], standing: Iterable[str]) -> bool:
-        """Whether HEAD has just these contents and modes at these paths (None: no file). Not, where git fails.
-
-        `standing`: paths at which the workspace has what is wanted. There git's own comparison counts too: attributes
-        of the repository made a commit by hand store other bytes.
-        """
+    async def blob(self, blob: str) -> bytes | None:
+        """Return the content with this id; None where git has none, or fails."""
         try:
-            listed = await self._listed(list(wanted))
-            if any((path in listed) != (file is not None) for path, file in wanted.items()):
-                return False
-            other = [
-                path
-                for path, file in wanted.items()
-                if file is not None and not _is_blob(listed[path], *file)
-            ]
-            if not other:
-                return True
-            differing = await self._git("diff", "--name-only", "-z", "HEAD", "--", *other)
+            return (await self._blobs([blob])).get(blob)
         except FAILED:
-            return False
-        clean = set(standing) - {os.fsdecode(name) for name in differing.split(b"\0")}
-        return clean.issuperset(other)
+            return None
 
     async def settle(self, paths: Sequence[str]) -> None:
         """Make the index say of these paths what HEAD says; where git fails, its next commit meets that failure."""
         with contextlib.suppress(*FAILED):
-            await self._git("reset", "--quiet", "--", *paths)
+            await self.bytes("reset", "--quiet", "--", *paths)
 
     async def unlock(self, since: float) -> bool:
         """Remove the locks that a git of ours left when it was killed; False while one is still at work.
@@ -114,7 +99,7 @@ class WorkspaceRepository:
         return True
 
     async def _listed(self, paths: Sequence[str], commit: str = "HEAD") -> dict[str, tuple[int, str]]:
-        printed = await self._git("ls-tree", "-r", "-z", commit, "--", *paths)
+        printed = await self.bytes("ls-tree", "-r", "-z", commit, "--", *paths)
         found = {}
         for line in printed.split(b"\0"):
             about, _, name = line.partition(b"\t")
@@ -124,11 +109,11 @@ class WorkspaceRepository:
         return found
 
     async def _blobs(self, names: Sequence[str]) -> dict[str, bytes]:
-        """The contents of these objects, by their ids; one that is missing or too large is left out."""
+        """The contents of these objects, by their ids; one that is missing is left out."""
         if not names:
             return {}
         asked = "".join(f"{name}\n" for name in dict.fromkeys(names))
-        printed = await self._git("cat-file", "--batch", stdin=asked.encode())
+        printed = await self.bytes("cat-file", "--batch", stdin=asked.encode())
         found, at = dict[str, bytes](), 0
         while at < len(printed):
             line = printed[at : printed.index(b"\n", at)]
@@ -137,29 +122,36 @@ class WorkspaceRepository:
             if kind != "blob" or len(rest) != 1:  # "… missing"
                 continue
             size = int(rest[0])
-            if size <= LARGEST:
-                found[name] = printed[at : at + size]
+            found[name] = printed[at : at + size]
             at += size + 1
         return found
 
-    async def _git(self, *args: str, stdin: bytes = b"") -> bytes:
-        for name in ("HEAD", "config", "index", "packed-refs"):
-            path = self._root / ".git" / name
+    async def text(self, *args: str, stdin: str = "", **how: Any) -> str:
+        """Run git and return what it prints as text; all else as `bytes`."""
+        return (await self.bytes(*args, stdin=os.fsencode(stdin), **how)).decode(errors="replace")
+
+    async def bytes(
+        self,
+        *args: str,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        check: bool = True,
+        timeout: float = 20.0,
+    ) -> bytes:
+        """Run git in the workspace's own repository. Raises `git.GitError` and `process.ProcessError`."""
+        for name in _READ:
+            path = self._root / name
             if path.exists() and not path.is_file():
                 # Git would wait for a pipe until its time is over.
-                raise git.GitError(f"{path} is no file, so git cannot read the repository")
-        kept = {"GIT_LITERAL_PATHSPECS": "1", "GIT_CEILING_DIRECTORIES": str(self._root.parent)}
+                raise git.GitError(f"{path} is no file, so git cannot be asked: delete it")
+        given = {
+            "GIT_LITERAL_PATHSPECS": "1",
+            "GIT_CEILING_DIRECTORIES": str(self._root.parent),
+            **(env or {}),
+        }
         return await git.git_bytes(
-            self._processes, self._root, *args, stdin=stdin, env=kept, timeout=_SECONDS
+            self._processes, self._root, *args, env=given, stdin=stdin, check=check, timeout=timeout
         )
-
-
-def _is_blob(listed: tuple[int, str], content: bytes, mode: int) -> bool:
-    """Whether HEAD's entry is this content, named as git names it (SHA-1, or SHA-256 by its length)."""
-    found, blob = listed
-    digest = hashlib.sha256 if len(blob) == 64 else hashlib.sha1
-    name = digest(b"blob %d\0" % len(content) + content).hexdigest()
-    return name == blob and bool(found & 0o111) == bool(mode & 0o111)
 
 
 def git_at_work(root: Path) -> list[bool]:
