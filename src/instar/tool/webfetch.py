@@ -25,7 +25,10 @@ Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 
 class _Target(NamedTuple):
-    """What to fetch: the `url` as given, its ``scheme://host:port``, the `address` that was checked; is it `private`?"""
+    """What to fetch: the `url` as given, its ``scheme://host:port``, and the `address` to connect to.
+
+    `private`: that is anything but the public internet.
+    """
 
     url: str
     origin: str
