@@ -139,15 +139,9 @@ class Snapshot:
         A file that did not exist then is deleted. What stands there now is in the snapshot `Restored.before`;
         a file that this one does not hold (ignored, too large) is left alone and named in `Restored.kept`.
         """
-        shadow = self._shadow
-        if shadow is None or self.off is not None:
+        if self.off is not None:
             return None
-        try:
-            async with shadow.held():
-                return await self._revert(shadow, patches)
-        except (ShadowBusy, *_FAULTS) as error:
-            log.warning("files not put back worktree=%s: %s", shadow.worktree, error)
-            return None
+        return await self._held("files not put back", lambda shadow: self._revert(shadow, patches))
 
     async def cleanup(self) -> None:
         """Drop what is older than `KEPT_DAYS`, at most once a day. What fails is tried again a day later."""
@@ -267,14 +261,19 @@ class Snapshot:
     async def _asked(
         self, before: str, after: str, question: Callable[[Shadow], Awaitable[_Answer]]
     ) -> _Answer | None:
-        shadow = self._shadow
-        if shadow is None or not (_HASH.fullmatch(before) and _HASH.fullmatch(after)):
+        if not (_HASH.fullmatch(before) and _HASH.fullmatch(after)):
+            return None
+        return await self._held("snapshots not compared", question)
+
+    async def _held(self, failure: str, work: Callable[[Shadow], Awaitable[_Answer]]) -> _Answer | None:
+        """Do `work` while nobody else uses the repository; None without one, and when it fails, which is logged."""
+        if self._shadow is None:
             return None
         try:
-            async with shadow.held():
-                return await question(shadow)
+            async with self._shadow.held():
+                return await work(self._shadow)
         except (ShadowBusy, *_FAULTS) as error:
-            log.warning("snapshots not compared worktree=%s: %s", shadow.worktree, error)
+            log.warning("%s worktree=%s: %s", failure, self._worktree, error)
             return None
 
 

@@ -25,7 +25,9 @@ class UnknownProject(NotFound):
 
 def project_updated(project: Project) -> ProjectUpdated:
     """Return the event that tells clients of a project whose fields changed: it holds all of them."""
-    return wire.decode(wire.to_plain(project), ProjectUpdated)
+    plain = wire.to_plain(project)
+    changed = {"icon": plain.get("icon"), "commands": plain.get("commands")}
+    return ProjectUpdated(**{**msgspec.structs.asdict(project), **changed})
 
 
 class Projects:

@@ -54,9 +54,12 @@ class Repository(msgspec.Struct, frozen=True):
 
     async def commit(self, name: str) -> str | None:
         """Return the hash of the commit that `name` means; None if there is none."""
-        args = ("rev-parse", "--quiet", "--verify", "--end-of-options", f"{name}^{{commit}}")
-        found = await git(self.processes, self.worktree, *args, check=False, env=self.environment)
-        return found.strip() or None
+        return await self.ask("rev-parse", "--quiet", "--verify", "--end-of-options", f"{name}^{{commit}}")
+
+    async def ask(self, *args: str) -> str | None:
+        """Run ``git args`` and return the line that it printed; None if it printed none, also as it failed."""
+        printed = await git(self.processes, self.worktree, *args, check=False, env=self.environment)
+        return printed.strip() or None
 
 
 async def repository(processes: Processes, project: Project) -> Repository | None:
@@ -112,13 +115,7 @@ async def default_branch(repository: Repository) -> str | None:
 async def left_at(repository: Repository, default: str) -> str | None:
     """Return the commit at which HEAD left the default branch; None where they have none in common."""
     tip = await repository.commit(f"{_ORIGIN}{default}") or await repository.commit(f"{_LOCAL}{default}")
-    if tip is None:
-        return None
-    args = ("merge-base", tip, "HEAD")
-    found = await git(
-        repository.processes, repository.worktree, *args, check=False, env=repository.environment
-    )
-    return found.strip() or None
+    return None if tip is None else await repository.ask("merge-base", tip, "HEAD")
 
 
 async def start(repository: Repository) -> str | None:

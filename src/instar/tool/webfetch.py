@@ -25,20 +25,15 @@ Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 
 class _Target(NamedTuple):
-    """What to fetch: the `url` as given, the `address` to connect to, and whether that is `private`."""
+    """What to fetch: the `url` as given, its ``scheme://host:port``, and the `address` to connect to.
+
+    `private`: that is anything but the public internet.
+    """
 
     url: str
-    scheme: str
-    host: str
-    port: int
+    origin: str
     address: str
     private: bool
-
-    @property
-    def origin(self) -> str:
-        """``scheme://host:port``."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}"
 
 
 async def resolve(host: str, port: int) -> list[str]:
@@ -77,7 +72,8 @@ async def locate(url: str, resolve: Resolve = resolve) -> _Target:
     if not addresses:
         raise ToolFailure(f"The host {host} has no address.")
     private = any(is_private(address) for address in addresses)
-    return _Target(url, found.scheme, host, port, addresses[0], private)
+    origin = f"{found.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+    return _Target(url, origin, addresses[0], private)
 
 
 def is_private(address: str) -> bool:
@@ -206,7 +202,7 @@ async def _fetch(url: str, form: str, seconds: float, resolve: Resolve, ctx: Too
         if isinstance(found, _Page):
             return found
         url = urljoin(url, found)
-        if target.scheme == "https" and url.startswith("http://"):
+        if target.origin.startswith("https:") and url.startswith("http://"):
             raise ToolFailure(
                 f"{target.url} leads from https to http ({url}); fetch that URL if you want to."
             )
