@@ -12,12 +12,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.settings.unread import NO_EFFECT, PARTLY
 
 from instar.plugin import Ask
 from instar.process import Processes
 from instar.sandbox.model_process import Children
 from instar.settings.config import kind_of
-from instar.settings.known import NO_EFFECT, OPENCODE_KEYS, PARTLY
+from instar.settings.known import OPENCODE_KEYS
 from instar.settings.paths import Paths
 from instar.settings.permission import DEFAULTS
 from instar.settings.rules import ALLOWED, DENIALS

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.settings.unread import NO_EFFECT, PARTLY
 
 import instar
 from instar.settings.builtin_plugins import sections
@@ -21,7 +22,7 @@ from instar.settings.config import (
     ModelConfig,
     ProviderConfig,
 )
-from instar.settings.known import NO_EFFECT, OPENCODE_KEYS, PARTLY, misspelt, unknown
+from instar.settings.known import OPENCODE_KEYS, misspelt, unknown
 
 SOURCE = Path(instar.__file__).parent
 BLOCKS: dict[str, tuple[type[Any], tuple[str, ...], tuple[str, ...]]] = {
@@ -84,7 +85,7 @@ def called(node: ast.AST) -> str:
 @pytest.mark.parametrize("place", list(fields()))
 def test_each_setting_has_an_effect_or_is_listed_as_one_without(place: str) -> None:
     assert is_read(place) is (place not in NO_EFFECT), (
-        "add it to NO_EFFECT in settings/known.py, or take it from there"
+        "add it to NO_EFFECT in tests/settings/unread.py, or take it from there"
     )
 
 

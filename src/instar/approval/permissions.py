@@ -289,11 +289,7 @@ def _sound(given: Reply | PermissionAnswer) -> PermissionAnswer:
     """Return a valid answer: anything but the three replies is a refusal, and a blank message counts as none."""
     verdict = given if isinstance(given, PermissionAnswer) else PermissionAnswer(given)
     words = (verdict.message or "").strip() or None
-    return (
-        PermissionAnswer(verdict.reply, words)
-        if verdict.reply in ("once", "always")
-        else PermissionAnswer("reject", words)
-    )
+    return PermissionAnswer(verdict.reply if verdict.reply in ("once", "always") else "reject", words)
 
 
 def _covers(approved: Sequence[Rule], names: Sequence[str], patterns: Sequence[str]) -> bool:

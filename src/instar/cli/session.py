@@ -1,7 +1,10 @@
 """``instar session``: list, show, revert, fork, archive, compact and delete the sessions of a folder's project."""
 
+import functools
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -48,6 +51,18 @@ def command() -> None:
 _folder = folder_option("The sessions of this folder's project.")
 
 
+def _on_session(function: Callable[..., Awaitable[None]]) -> Callable[..., Any]:
+    """Give a command the runtime of its ``--dir`` and the session that its ID names, as `door` gives it a context."""
+
+    @door
+    @functools.wraps(function)
+    async def opened(context: Context, id: str, folder: str | None, **given: Any) -> None:
+        async with context.runtime(folder) as runtime:
+            await function(runtime, await find(runtime, id), **given)
+
+    return opened
+
+
 @command.command("list")
 @_folder
 @json_option
@@ -71,13 +86,11 @@ async def list_(context: Context, folder: str | None, as_json: bool) -> None:
 @_folder
 @json_option
 @click.option("--reasoning", is_flag=True, help="Also what the model thought.")
-@door
-async def show(context: Context, id: str, folder: str | None, as_json: bool, reasoning: bool) -> None:
+@_on_session
+async def show(runtime: Runtime, session: Session, as_json: bool, reasoning: bool) -> None:
     """Print a session's transcript. ID may be shortened, or be a slug."""
-    async with context.runtime(folder) as runtime:
-        session = await find(runtime, id)
-        messages = await runtime.session.messages(session.id)
-        waiting = await runtime.instance.store.follow_ups(session.id)
+    messages = await runtime.session.messages(session.id)
+    waiting = await runtime.instance.store.follow_ups(session.id)
     if as_json:
         print_json({"info": wire.to_plain(session), "messages": [message.to_plain() for message in messages]})
         return
@@ -98,12 +111,10 @@ async def show(context: Context, id: str, folder: str | None, as_json: bool, rea
 @command.command()
 @click.argument("id")
 @_folder
-@door
-async def delete(context: Context, id: str, folder: str | None) -> None:
+@_on_session
+async def delete(runtime: Runtime, session: Session) -> None:
     """Delete a session with all that belongs to it. ID may be shortened, or be a slug."""
-    async with context.runtime(folder) as runtime:
-        session = await find(runtime, id)
-        await runtime.session.delete(session.id)
+    await runtime.session.delete(session.id)
     click.echo(f"deleted {session.id}  {short(session.title, 72)}")
 
 
@@ -112,10 +123,8 @@ async def delete(context: Context, id: str, folder: str | None) -> None:
 @click.argument("message", required=False)
 @click.option("--part", metavar="ID", help="Only from this part of MESSAGE on.")
 @_folder
-@door
-async def revert(
-    context: Context, id: str, message: str | None, folder: str | None, part: str | None
-) -> None:
+@_on_session
+async def revert(runtime: Runtime, session: Session, message: str | None, part: str | None) -> None:
     """Undo messages of a session, with their changes to files.
 
     MESSAGE and all after it are undone; without MESSAGE, your last message and all after it. The messages stay until
@@ -123,9 +132,7 @@ async def revert(
     """
     if part is not None and message is None:
         raise click.UsageError("--part needs the MESSAGE that it is a part of")
-    async with context.runtime(folder) as runtime:
-        session = await find(runtime, id)
-        done = await runtime.session.revert(session.id, message, part)
+    done = await runtime.session.revert(session.id, message, part)
     mark = done.session.revert
     click.echo(f"reverted {session.id}  to before {mark.message_id if mark else message}")
     _print_files(done)
@@ -134,12 +141,10 @@ async def revert(
 @command.command()
 @click.argument("id")
 @_folder
-@door
-async def unrevert(context: Context, id: str, folder: str | None) -> None:
+@_on_session
+async def unrevert(runtime: Runtime, session: Session) -> None:
     """Undo a revert: bring messages and files back. ID may be shortened, or be a slug."""
-    async with context.runtime(folder) as runtime:
-        session = await find(runtime, id)
-        done = await runtime.session.unrevert(session.id)
+    done = await runtime.session.unrevert(session.id)
     if session.revert is None:
         note(f"{session.id} is not reverted")
         return
@@ -151,12 +156,10 @@ async def unrevert(context: Context, id: str, folder: str | None) -> None:
 @click.argument("id")
 @click.argument("message", required=False)
 @_folder
-@door
-async def fork(context: Context, id: str, message: str | None, folder: str | None) -> None:
+@_on_session
+async def fork(runtime: Runtime, session: Session, message: str | None) -> None:
     """Copy a session and print the copy's id. The copy ends before MESSAGE. ID may be shortened, or be a slug."""
-    async with context.runtime(folder) as runtime:
-        session = await find(runtime, id)
-        made = await runtime.session.fork(session.id, message)
+    made = await runtime.session.fork(session.id, message)
     click.echo(f"{made.id}  {short(made.title, 72)}")
 
 
@@ -165,12 +168,10 @@ async def fork(context: Context, id: str, message: str | None, folder: str | Non
 @click.argument("message", required=False)
 @_folder
 @json_option
-@door
-async def diff(context: Context, id: str, message: str | None, folder: str | None, as_json: bool) -> None:
+@_on_session
+async def diff(runtime: Runtime, session: Session, message: str | None, as_json: bool) -> None:
     """Print what a session, or the turn of one MESSAGE, did to files. ID may be shortened, or be a slug."""
-    async with context.runtime(folder) as runtime:
-        session = await find(runtime, id)
-        found = await runtime.session.diff(session.id, message)
+    found = await runtime.session.diff(session.id, message)
     if as_json:
         print_json([wire.to_plain(one) for one in found])
         return
@@ -183,15 +184,13 @@ async def diff(context: Context, id: str, message: str | None, folder: str | Non
 @click.argument("id")
 @click.option("--undo", is_flag=True, help="Take it out of the archive.")
 @_folder
-@door
-async def archive(context: Context, id: str, folder: str | None, undo: bool) -> None:
+@_on_session
+async def archive(runtime: Runtime, session: Session, undo: bool) -> None:
     """Hide a session from lists; it is kept. ID may be shortened, or be a slug.
 
     With --undo, give the whole id.
     """
-    async with context.runtime(folder) as runtime:
-        session = await find(runtime, id)
-        await runtime.session.update(session.id, archived=0 if undo else int(time.time() * 1000))
+    await runtime.session.update(session.id, archived=0 if undo else int(time.time() * 1000))
     click.echo(f"{'unarchived' if undo else 'archived'} {session.id}  {short(session.title, 72)}")
 
 
@@ -199,17 +198,15 @@ async def archive(context: Context, id: str, folder: str | None, undo: bool) -> 
 @click.argument("id")
 @click.option("-m", "--model", metavar="PROVIDER/MODEL", help="The model that summarises.")
 @_folder
-@door
-async def compact(context: Context, id: str, folder: str | None, model: str | None) -> None:
+@_on_session
+async def compact(runtime: Runtime, session: Session, model: str | None) -> None:
     """Summarise a session's earlier messages for the model. ID may be shortened, or be a slug."""
     try:
         chosen = None if model is None else parse_model(model)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    async with context.runtime(folder) as runtime:
-        session = await find(runtime, id)
-        await runtime.session.summarize(session.id, chosen)
-        (last,) = await runtime.session.messages(session.id, limit=1)
+    await runtime.session.summarize(session.id, chosen)
+    (last,) = await runtime.session.messages(session.id, limit=1)
     if not isinstance(last.info, Assistant):
         raise Failure("no summary was written: a limit forbids the model call (`limits` in the settings)")
     if last.info.error is not None:

@@ -42,11 +42,6 @@ class SettingsContext(msgspec.Struct, frozen=True):
     is_trusted: Callable[[Path], bool]
     own: Sequence[Rule]
 
-    @property
-    def keys(self) -> Keys:
-        """The keys that the person keeps."""
-        return keys_of(self.paths)
-
 
 def keys_of(paths: Paths) -> Keys:
     """Return the keys that a person keeps."""
@@ -57,7 +52,7 @@ def secrets(config: Config, ground: SettingsContext) -> list[Secret]:
     """Return the secrets that no child may get: of the settings, the logins, and the server's password."""
     found = list(secrets_in(config.data))
     with contextlib.suppress(KeysError):  # a file that cannot be read gave nobody a key
-        found += ground.keys.secrets()
+        found += keys_of(ground.paths).secrets()
     with contextlib.suppress(OSError, UnicodeDecodeError):
         found.append(Secret(ground.paths.password_file.read_text("utf-8").strip()))
     return found
@@ -93,7 +88,7 @@ class ConfiguredRooms(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, read: Settings, ground: SettingsContext, models: Models | None = None) -> "ConfiguredRooms":
         """Make the rooms; `models` are those that plugins added to. Raises `LimitsError`."""
-        models = models or Models(read.config, ground.environment, keys=ground.keys)
+        models = models or Models(read.config, ground.environment, keys=keys_of(ground.paths))
         return cls(
             config=read.config,
             models=models,
@@ -148,8 +143,8 @@ async def asked(
 async def _made(
     plugins: Plugins, now: Settings, ground: SettingsContext
 ) -> "tuple[ConfiguredRooms, list[str]]":
-    models = Models(now.config, ground.environment, keys=ground.keys)
-    notices = await contribute(models, plugins, ground.keys)
+    models = Models(now.config, ground.environment, keys=keys_of(ground.paths))
+    notices = await contribute(models, plugins, keys_of(ground.paths))
     return ConfiguredRooms.of(now, ground, models), notices
 
 

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from typing import Final
 
 import msgspec
@@ -101,7 +102,7 @@ async def run(instance: Instance, aside: Aside) -> Apart:
     except (OSError, ProcessError, StoreError) as problem:
         ended = "failed", str(problem)
     finally:
-        await whole(asyncio.ensure_future(session.close()))
+        await whole(asyncio.ensure_future(session.closing.aclose()))
     return session.result(ended, time.monotonic() - began)
 
 
@@ -122,7 +123,7 @@ class _One(Agents):
 
 
 class _Session:
-    """The open session. `open` makes its rooms, `close` ends and removes them."""
+    """The open session. `open` makes its rooms, `closing` ends and removes them."""
 
     def __init__(
         self,
@@ -137,12 +138,9 @@ class _Session:
         asked = None if caller is None else last_user(caller.history)
         self._spending = EphemeralBudget(instance, aside, "" if asked is None else asked.id)
         self._decided = asyncio.Event()
-        self._place: ScratchFolder | None = None
-        self._store: Store | None = None
-        self._own: Instance | None = None
-        self._turns: Turns | None = None
-        self._stopping: StopListener | None = None
         self._live: SessionState | None = None
+        self.closing = AsyncExitStack()
+        """What closing it does: it ends everything within a second and leaves nothing behind."""
 
     async def open(self) -> None:
         """Make the rooms. Raises `OSError`, `ProcessError` and `StoreError`."""
@@ -154,17 +152,20 @@ class _Session:
         making.add_done_callback(self._made)
         place = await whole(making)
         bus = Bus()
-        self._store = store = await open_store(place.folder / "store.db", bus.publish)
+        store = await open_store(place.folder / "store.db", bus.publish)
+        self.closing.push_async_callback(store.close)
         own = self._own = self._rooms(place, bus, store)
-        self._turns = turns = Turns(own)
+        turns = self._turns = Turns(own)
+        self.closing.push_async_callback(self._end)
         own.client = EphemeralClient(own, turns)
-        self._stopping = StopListener(own, turns)
-        self._stopping.start()
+        stopping = StopListener(own, turns)
+        self.closing.push_async_callback(stopping.close)
+        stopping.start()
         self._live = await self._begun(own)
 
     def _made(self, making: "asyncio.Future[ScratchFolder]") -> None:
         if not making.cancelled() and making.exception() is None:
-            self._place = making.result()
+            self.closing.push_async_callback(_remove, making.result())
 
     def _rooms(self, place: ScratchFolder, bus: Bus, store: Store) -> Instance:
         real, aside = self._instance, self._aside
@@ -228,8 +229,6 @@ class _Session:
 
     async def _turn(self, text: str) -> None:
         own, turns, live = self._own, self._turns, self._live
-        assert own is not None
-        assert turns is not None
         assert live is not None
         await self._say(own, live, text)
         await turns.start(live)
@@ -261,26 +260,15 @@ class _Session:
             return False
         return aside.enough is None or not aside.enough(text_of(answer))
 
-    async def close(self) -> None:
-        """End everything within a second and leave nothing behind."""
-        own = self._own
-        if self._stopping is not None:
-            await self._stopping.close()
-        if own is not None and self._turns is not None:
-            ending = [self._turns.close(0)]
-            if own.children is not self._instance.children:
-                ending.append(own.children.close())
-            # One that cannot be ended must not keep the others, nor the store open.
-            for problem in await asyncio.gather(*ending, return_exceptions=True):
-                if problem is not None:
-                    log.error("an ephemeral session did not end whole", exc_info=problem)
-            own.bus.close()
-        if self._store is not None:
-            await self._store.close()
-        if self._place is not None:
-            removing = asyncio.ensure_future(asyncio.to_thread(self._place.remove))
-            removing.add_done_callback(lambda task: task.cancelled() or task.exception())
-            await asyncio.wait([removing], timeout=_GRACE)
+    async def _end(self) -> None:
+        ending = [self._turns.close(0)]
+        if self._own.children is not self._instance.children:
+            ending.append(self._own.children.close())
+        # One that cannot be ended must not keep the others, nor the store open.
+        for problem in await asyncio.gather(*ending, return_exceptions=True):
+            if problem is not None:
+                log.error("an ephemeral session did not end whole", exc_info=problem)
+        self._own.bus.close()
 
     def result(self, ended: tuple[Ended, str] | None, seconds: float) -> Apart:
         """Return the result; `ended` says how and why it was ended from outside, if it was."""
@@ -321,6 +309,12 @@ class _Session:
 
 def _calls(part: object, name: str) -> bool:
     return isinstance(part, ToolPart) and part.tool == name
+
+
+async def _remove(place: ScratchFolder) -> None:
+    removing = asyncio.ensure_future(asyncio.to_thread(place.remove))
+    removing.add_done_callback(lambda task: task.cancelled() or task.exception())
+    await asyncio.wait([removing], timeout=_GRACE)
 
 
 class EphemeralBudget(Budget):

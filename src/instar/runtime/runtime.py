@@ -7,7 +7,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from instar.approval.permissions import Approvals
@@ -230,9 +229,7 @@ class Runtime(InProcessClient):
     async def __aenter__(self) -> "Runtime":
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def _speaking_for(self, origin: Origin) -> InProcessClient:

@@ -49,21 +49,12 @@ class Instances:
         self.tickets = Tickets()
         self.logins: WeakKeyDictionary[Runtime, Logins] = WeakKeyDictionary()
         self._default = default.resolve()
-        self._environment = environment
+        self.environment = environment
+        self.paths = Paths.from_environment(environment)
         self._flags = flags or {}
         self._open: dict[Path, asyncio.Task[Runtime]] = {}
         self._ending: dict[Path, asyncio.Task[None]] = {}
         self._closing = False
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """The environment that the server was started with."""
-        return self._environment
-
-    @property
-    def paths(self) -> Paths:
-        """The person's folders."""
-        return Paths.from_environment(self._environment)
 
     def answer_at(self, url: str, password: str | None) -> None:
         """Tell the plugins of runtimes that are opened from now on where the server is, and how it lets them in."""
@@ -103,12 +94,12 @@ class Instances:
             log.error("instance not opened directory=%s: %s", self._default, error)
 
     async def _is_awaited(self) -> bool:
-        if stands_by((), self._environment, self._flags):
+        if stands_by((), self.environment, self._flags):
             return True
         project = await discover(self._default, Processes())
-        trust = Trust(self.paths, self._environment)
-        read = read_settings(self._default, project, self.paths, self._environment, {}, trust)
-        return stands_by([entry.target for entry in read.plugins], self._environment, self._flags)
+        trust = Trust(self.paths, self.environment)
+        read = read_settings(self._default, project, self.paths, self.environment, {}, trust)
+        return stands_by([entry.target for entry in read.plugins], self.environment, self._flags)
 
     async def of_session(self, session_id: str, directory: str | None) -> Runtime:
         """Return the runtime of a session's own directory, which may be another than the request's.
@@ -194,7 +185,7 @@ class Instances:
         asked = permissions.relayed, questions.relayed
         options = Options(
             path,
-            self._environment,
+            self.environment,
             self._flags,
             *asked,
             http=self._http,

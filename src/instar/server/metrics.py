@@ -134,7 +134,9 @@ def families(counters: Counters, opened: Sequence[Runtime], streams: int) -> Ite
     yield from _spent(counters)
     sessions = [runtime.instance.sessions for runtime in opened]
     yield _gauge("instar_instances", "Directories that are open.", len(opened))
-    yield _gauge("instar_sessions_open", "Sessions that are in use.", sum(one.opened for one in sessions))
+    yield _gauge(
+        "instar_sessions_open", "Sessions that are in use.", sum(len(one.present()) for one in sessions)
+    )
     yield _gauge(
         "instar_sessions_busy", "Sessions in which a turn runs.", sum(len(one.statuses()) for one in sessions)
     )

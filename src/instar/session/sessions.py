@@ -166,11 +166,6 @@ class Sessions:
                     live.load(session, fresh, origins)
             return live
 
-    @property
-    def opened(self) -> int:
-        """How many sessions are open here."""
-        return len(self._open)
-
     def known(self, session_id: str) -> SessionState | None:
         """Return a session that is open here, or None."""
         return self._open.get(session_id)

@@ -8,7 +8,6 @@ import sys
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 from instar.approval.permissions import Person
@@ -67,9 +66,7 @@ class Machine:
     async def __aenter__(self) -> "Machine":
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def says(self, script: str) -> None:

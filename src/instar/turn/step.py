@@ -500,7 +500,7 @@ async def run_subtasks(instance: Instance, turn: Turn, parts: list[SubtaskPart])
     """
     going_on = False
     async with answering(instance, turn) as writer:
-        asked = [_subtask_call(turn, writer.holder, part) for part in parts]
+        asked = [_subtask_call(writer.holder, part) for part in parts]
         for call in asked:
             await instance.sessions.save_part(writer.holder, call)
         going_on = await calls.run(instance, turn, writer.holder, asked, available(instance, turn))
@@ -508,7 +508,7 @@ async def run_subtasks(instance: Instance, turn: Turn, parts: list[SubtaskPart])
     return writer.outcome or ("calls" if going_on else "stopped")
 
 
-def _subtask_call(turn: Turn, holder: WithParts, part: SubtaskPart) -> ToolPart:
+def _subtask_call(holder: WithParts, part: SubtaskPart) -> ToolPart:
     given = {"description": part.description, "prompt": part.prompt, "subagent_type": part.agent}
     if part.command:
         given["command"] = part.command

@@ -37,7 +37,7 @@ from instar.provider.resolve import NoModel, UnknownModel
 from instar.session.instance import Instance
 from instar.session.sessions import place_in
 from instar.turn import step
-from instar.turn.compaction import conversation, file_size, is_media, usable, waiting
+from instar.turn.compaction import conversation, file_size, is_media, room, waiting
 from instar.turn.context import Turn, finish_request
 from instar.turn.model_call import CallMeter, metered
 from instar.turn.step import AnswerWriter
@@ -244,10 +244,8 @@ async def _repeat(instance: Instance, turn: Turn, message: WithParts) -> None:
     created = Created(created=live.next_time())
     user = msgspec.structs.replace(message.info, id=ids.new("msg"), time=created)
     model = instance.models.find(f"{user.model.provider_id}/{user.model.model_id}")
-    unknown = live.overrides.window or instance.config.context_window_tokens
-    room = usable(model, unknown, instance.config.compaction.reserved)
     media = [part for part in message.parts if isinstance(part, FilePart) and is_media(part)]
-    stripped = sum(map(file_size, media)) > room // 2
+    stripped = sum(map(file_size, media)) > room(instance, live, model) // 2
     parts = [_repeated(part, user, stripped=stripped) for part in message.parts]
     more = live.attribute(user.id, live.origin_of(message.info.id))
     await instance.sessions.save_message(live, user, parts, more)
@@ -299,9 +297,8 @@ async def request_for(instance: Instance, turn: Turn, task: SummaryTask, share: 
 
 
 def _conversation(instance: Instance, turn: Turn, task: SummaryTask, share: float) -> str:
-    unknown = turn.live.overrides.window or instance.config.context_window_tokens
-    room = usable(turn.model, unknown, instance.config.compaction.reserved)
-    longest = max(0, room * _CHARACTERS - len(_text(task, "")) - sum(map(len, task.system)))
+    free = room(instance, turn.live, turn.model)
+    longest = max(0, free * _CHARACTERS - len(_text(task, "")) - sum(map(len, task.system)))
     whole = transcript(task.messages)
     if share == 1 and len(whole) <= longest:
         return whole
