@@ -5,7 +5,6 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong usage, or rules that do not hol
 
 import asyncio
 import contextlib
-import difflib
 import json
 import signal
 import time
@@ -18,7 +17,7 @@ import msgspec
 
 from instar.plugin import Children, Client, SessionBody
 from instar.plugins.hooks.evaluate import EvaluationContext, evaluate
-from instar.plugins.hooks.event import EVENTS, SPELLINGS, HookEvent, ToolUse
+from instar.plugins.hooks.event import EVENTS, SPELLINGS, HookEvent, ToolUse, nearest
 from instar.plugins.hooks.match import RuleMatch, matched
 from instar.plugins.hooks.names import CLAUDE, OPENHANDS
 from instar.plugins.hooks.outcome import HookDecision, RuleOutcome, combine, settle
@@ -182,9 +181,7 @@ def _field(text: str) -> tuple[str, Any]:
 
 
 def _meant(event: str) -> str:
-    near = difflib.get_close_matches(event, SPELLINGS, n=1)
-    known = f"did you mean {near[0]}?" if near else f"known are {', '.join(EVENTS)}"
-    raise click.UsageError(f"there is no event {event!r}; {known}")
+    raise click.UsageError(f"there is no event {event!r}; {nearest(event)}")
 
 
 async def tried(opened: Any, options: EventOptions, here: FolderRules, children: Children) -> TestReport:

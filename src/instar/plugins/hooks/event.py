@@ -1,5 +1,6 @@
 """The events for rules: their names, and what a rule can decide for each."""
 
+import difflib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -56,6 +57,13 @@ SPELLINGS: Final[Mapping[str, str]] = {
     **{kind.snake: name for name, kind in EVENTS.items()},
 }
 """Both spellings of each event, to its name."""
+
+
+def nearest(name: str) -> str:
+    """Return what a person may have meant by the name of an event that there is not, as the end of a sentence."""
+    near = difflib.get_close_matches(name, SPELLINGS, n=1)
+    return f"did you mean {near[0]}?" if near else f"known are {', '.join(EVENTS)}"
+
 
 _NEVER_HERE: Final = (
     "Setup UserPromptExpansion PermissionDenied PostToolBatch MessageDisplay TaskCreated "

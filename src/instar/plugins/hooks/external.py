@@ -61,8 +61,8 @@ class Said(msgspec.Struct):
     reason: str = ""
     updated_input: dict[str, Any] | None = None
     updated_output: Any = None
-    contexts: list[str] = []
-    messages: list[str] = []
+    contexts: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
     stop: bool = False
     stop_reason: str = ""
     problem: str = ""
@@ -117,11 +117,7 @@ def read_http(
     if status is None:
         return _failed(said, detail or "there was no answer", passes=False)
     if not 200 <= status < 300:
-        return _failed(
-            said,
-            f"{rule.settings.url if hasattr(rule.settings, 'url') else 'it'} answered {status}",
-            passes=False,
-        )
+        return _failed(said, f"{getattr(rule.settings, 'url', 'it')} answered {status}", passes=False)
     return _succeeded(said, plain, rule, event)
 
 
@@ -129,7 +125,7 @@ def _succeeded(said: Said, plain: str, rule: HookRule, event: HookEvent) -> Rule
     if said.problem:
         return _failed(said, said.problem, passes=False)
     if plain and not said.decides and event.kind.text and rule.dialect != "openhands":
-        said.contexts.append(shortened(plain))
+        said.contexts += (shortened(plain),)
     return _outcome(said)
 
 
@@ -158,16 +154,8 @@ def _failed(said: Said, error: str, *, passes: bool) -> RuleOutcome:
 
 
 def _outcome(said: Said) -> RuleOutcome:
-    return RuleOutcome(
-        action=said.action,
-        reason=said.reason,
-        updated_input=said.updated_input,
-        updated_output=said.updated_output,
-        contexts=tuple(said.contexts),
-        messages=tuple(said.messages),
-        stop=said.stop,
-        stop_reason=said.stop_reason,
-    )
+    fields = msgspec.structs.asdict(said)
+    return RuleOutcome(**{name: fields[name] for name in fields if name not in ("problem", "decides")})
 
 
 def _said(text: str, rule: HookRule, event: HookEvent, view: names.DialectCall | None) -> tuple[Said, str]:
@@ -248,10 +236,8 @@ def _rewrite(
 
 
 def _gather(said: Said, one: dict[str, Any]) -> None:
-    for key, place in (("additionalContext", said.contexts), ("systemMessage", said.messages)):
-        text = _string(said, one, key)
-        if text:
-            place.append(text)
+    said.contexts += tuple(filter(None, [_string(said, one, "additionalContext")]))
+    said.messages += tuple(filter(None, [_string(said, one, "systemMessage")]))
 
 
 def _string(said: Said, one: dict[str, Any], key: str) -> str:

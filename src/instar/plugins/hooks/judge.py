@@ -23,13 +23,13 @@ from instar.plugins.hooks.event import HookEvent
 from instar.plugins.hooks.names import CLAUDE, OPENHANDS
 from instar.plugins.hooks.outcome import (
     DEEPEST,
-    SEVERITY,
     RuleOutcome,
     Trace,
     objects,
     read_verdict,
     shortened,
     undecided,
+    weightiest,
 )
 from instar.plugins.hooks.payload import payloads
 from instar.plugins.hooks.rule import AgentRule, HookRule, PromptRule
@@ -231,11 +231,7 @@ def judge(texts: Iterable[str], rule: HookRule, given: JudgeInput) -> RuleOutcom
     model to repeat, or the model repeats what it read.
     """
     found = [read_verdict(text, rule) for text in texts]
-    outcome = (
-        next((one for one in found if one.undecided), None) if found else undecided("it answered nothing")
-    )
-    denial = next((one for one in found if one.action == "deny"), None)
-    outcome = denial or outcome or max(found, key=lambda one: SEVERITY[one.action])
+    outcome = weightiest(found) or undecided("it answered nothing")
     if outcome.undecided or outcome.action not in ("allow", "none"):
         return outcome
     own = [one for text in texts for one in _verdicts([text]) if one not in given.verdicts]

@@ -14,58 +14,49 @@ import msgspec
 from instar.plugins.hooks.event import Dialect, ToolUse
 
 _EDITOR: Final = ("file_editor", "str_replace_editor")
-CLAUDE: Final[Mapping[str, tuple[str, ...]]] = {
-    "bash": ("Bash",),
-    "background": ("BashOutput", "KillShell", "TaskOutput", "TaskStop"),
-    "read": ("Read",),
-    "write": ("Write",),
-    "edit": ("Edit", "MultiEdit"),
-    "apply_patch": ("Edit", "Write", "MultiEdit"),
-    "list": ("LS",),
-    "glob": ("Glob",),
-    "grep": ("Grep",),
-    "webfetch": ("WebFetch",),
-    "todowrite": ("TodoWrite",),
-    "todoread": ("TodoRead",),
-    "task": ("Task", "Agent"),
-    "skill": ("Skill",),
-    "question": ("AskUserQuestion",),
+_NAMES: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "bash": (("Bash",), ("terminal", "execute_bash")),
+    "background": (("BashOutput", "KillShell", "TaskOutput", "TaskStop"), ()),
+    "read": (("Read",), _EDITOR),
+    "write": (("Write",), _EDITOR),
+    "edit": (("Edit", "MultiEdit"), _EDITOR),
+    "apply_patch": (("Edit", "Write", "MultiEdit"), (*_EDITOR, "apply_patch")),
+    "list": (("LS",), _EDITOR),
+    "glob": (("Glob",), ("glob",)),
+    "grep": (("Grep",), ("grep",)),
+    "webfetch": (("WebFetch",), ("fetch",)),
+    "todowrite": (("TodoWrite",), ("task_tracker",)),
+    "todoread": (("TodoRead",), ("task_tracker",)),
+    "task": (("Task", "Agent"), ("task", "delegate")),
+    "skill": (("Skill",), ("invoke_skill",)),
+    "question": (("AskUserQuestion",), ()),
 }
-"""Claude Code's names of our tools; a script is told the first."""
+"""Claude Code's and OpenHands' names of our tools; a script is told the first of its dialect."""
+CLAUDE: Final[Mapping[str, tuple[str, ...]]] = {ours: claude for ours, (claude, _) in _NAMES.items()}
 OPENHANDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "bash": ("terminal", "execute_bash"),
-    "read": _EDITOR,
-    "write": _EDITOR,
-    "edit": _EDITOR,
-    "apply_patch": (*_EDITOR, "apply_patch"),
-    "list": _EDITOR,
-    "glob": ("glob",),
-    "grep": ("grep",),
-    "webfetch": ("fetch",),
-    "todowrite": ("task_tracker",),
-    "todoread": ("task_tracker",),
-    "task": ("task", "delegate"),
-    "skill": ("invoke_skill",),
+    ours: theirs for ours, (_, theirs) in _NAMES.items() if theirs
 }
-"""OpenHands' names of our tools; a script is told the first."""
 
-_CLAUDE_KEYS: Final[Mapping[str, Mapping[str, str]]] = {
-    "read": {"filePath": "file_path"},
-    "write": {"filePath": "file_path"},
-    "edit": {
-        "filePath": "file_path",
-        "oldString": "old_string",
-        "newString": "new_string",
-        "replaceAll": "replace_all",
+_KEYS: Final[Mapping[str, Mapping[str, Mapping[str, str]]]] = {
+    "claude": {
+        "read": {"filePath": "file_path"},
+        "write": {"filePath": "file_path"},
+        "edit": {
+            "filePath": "file_path",
+            "oldString": "old_string",
+            "newString": "new_string",
+            "replaceAll": "replace_all",
+        },
+        "grep": {"include": "glob"},
+        "skill": {"name": "skill"},
     },
-    "grep": {"include": "glob"},
-    "skill": {"name": "skill"},
+    "openhands": {
+        "read": {"filePath": "path"},
+        "write": {"filePath": "path", "content": "file_text"},
+        "edit": {"filePath": "path", "oldString": "old_str", "newString": "new_str"},
+    },
 }
-_OPENHANDS_KEYS: Final[Mapping[str, Mapping[str, str]]] = {
-    "read": {"filePath": "path"},
-    "write": {"filePath": "path", "content": "file_text"},
-    "edit": {"filePath": "path", "oldString": "old_str", "newString": "new_str"},
-}
+"""The dialects' names of our tools' arguments, where they are others."""
 _VERBS: Final = {"read": "view", "list": "view", "write": "create", "edit": "str_replace"}
 """The ``command`` of a call of OpenHands' file editor, by our tool."""
 _PATHS: Final = ("file_path", "path")
@@ -109,7 +100,7 @@ def views(tool: ToolUse, dialect: Dialect, directory: Path) -> tuple[DialectCall
         found = _patched(tool.input["patchText"], dialect, directory)
         if found:
             return found
-    keys = (_CLAUDE_KEYS if dialect == "claude" else _OPENHANDS_KEYS).get(tool.name, {})
+    keys = _KEYS[dialect].get(tool.name, {})
     given = {keys.get(key, key): value for key, value in tool.input.items()}
     for key in _PATHS:
         if key in keys.values() and isinstance(given.get(key), str):
@@ -137,7 +128,7 @@ def rewritten(
                 f"a patch is rewritten in its patchText, not in {wrong[0] if wrong else 'nothing'}"
             )
         return {"patchText": updated["patchText"]}
-    keys = (_CLAUDE_KEYS if dialect == "claude" else _OPENHANDS_KEYS).get(tool.name, {})
+    keys = _KEYS[dialect].get(tool.name, {})
     back = {theirs: ours for ours, theirs in keys.items()}
     known = dict(updated)
     if dialect == "openhands" and tool.name in _VERBS:

@@ -41,40 +41,41 @@ class Trace(msgspec.Struct, frozen=True):
     session: str = ""
 
 
-class RuleOutcome(msgspec.Struct, frozen=True):
-    """What one evaluator answered.
+class Decision(msgspec.Struct, frozen=True):
+    """What one rule, or all rules of an event together, decide.
 
     `stop`: the turn is to end. `updated_input` and `updated_output` replace the whole input or output of a tool; the
-    input stands in our names. `error` says why the evaluator did not decide: then `undecided`, and after `settle`
-    `action` is what became of it. `passes`: a failure that stands in nobody's way unless a person said so (exit 1).
-    `trace` is for the record and decides nothing.
+    input stands in our names.
     """
 
     action: Action = "none"
-    reason: str = ""
     updated_input: Mapping[str, Any] | None = None
     updated_output: Any = None
     contexts: tuple[str, ...] = ()
     messages: tuple[str, ...] = ()
     stop: bool = False
     stop_reason: str = ""
+
+
+class RuleOutcome(Decision, frozen=True):
+    """What one evaluator answered.
+
+    `error` says why the evaluator did not decide: then `undecided`, and after `settle`
+    `action` is what became of it. `passes`: a failure that stands in nobody's way unless a person said so (exit 1).
+    `trace` is for the record and decides nothing.
+    """
+
+    reason: str = ""
     undecided: bool = False
     passes: bool = False
     error: str = ""
     trace: Trace = Trace()
 
 
-class HookDecision(msgspec.Struct, frozen=True):
+class HookDecision(Decision, frozen=True):
     """What all rules of an event decide together. `reasons` are those of the most severe action, in order."""
 
-    action: Action = "none"
     reasons: tuple[str, ...] = ()
-    updated_input: Mapping[str, Any] | None = None
-    updated_output: Any = None
-    contexts: tuple[str, ...] = ()
-    messages: tuple[str, ...] = ()
-    stop: bool = False
-    stop_reason: str = ""
 
     @property
     def refuses(self) -> bool:
@@ -85,6 +86,11 @@ class HookDecision(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """The reasons, a line each; without any the reason why the turn stops."""
         return "\n".join(self.reasons) or self.stop_reason
+
+
+def weightiest(outcomes: Sequence[RuleOutcome]) -> RuleOutcome | None:
+    """Return the one that counts of what one model said: a refusal, else an undecided one, else the most severe."""
+    return max(outcomes, key=lambda one: 2.5 if one.undecided else SEVERITY[one.action], default=None)
 
 
 def undecided(error: str) -> RuleOutcome:
@@ -221,19 +227,16 @@ def read_verdict(text: str, rule: HookRule) -> RuleOutcome:
     found, rest = objects(text, lines=False)
     verdicts = [verdict for one in found for verdict in _inside(one) if {"decision", "ok"} & verdict.keys()]
     outcomes = [outcome for verdict in verdicts for outcome in _judged(verdict, rule)]
-    denial = next((one for one in outcomes if one.action == "deny"), None)
-    if denial is not None:
-        return denial
-    problem = next((one for one in outcomes if one.undecided), None)
-    if problem is not None:
-        return problem
-    if not outcomes or _VERDICT.search(rest) or len(text) > LARGEST:
+    outcome = weightiest(outcomes)
+    if outcome is not None and (outcome.action == "deny" or outcome.undecided):
+        return outcome
+    if outcome is None or _VERDICT.search(rest) or len(text) > LARGEST:
         shown = " ".join(text.split())
         shown = f"{shown[:80]!r}" if shown else "nothing"
         return undecided(
             f'it was to answer {{"decision": "allow" or "deny", "reason": …}}, and answered {shown}'
         )
-    return max(outcomes, key=lambda one: SEVERITY[one.action])
+    return outcome
 
 
 def _begins(text: str, lines: bool) -> Iterator[int]:

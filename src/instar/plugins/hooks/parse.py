@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from instar.plugins.hooks import condition, match
-from instar.plugins.hooks.event import ELSEWHERE, EVENTS, SPELLINGS, Dialect
+from instar.plugins.hooks.event import ELSEWHERE, EVENTS, SPELLINGS, Dialect, nearest
 from instar.plugins.hooks.rule import AgentRule, CommandRule, Evaluator, HookRule, HttpRule, PromptRule
 
 MOST: Final = 200
@@ -121,13 +121,8 @@ class _Reading:
     def _event(self, keys: Keys, name: str, groups: Any) -> None:
         event = SPELLINGS.get(name)
         if event is None:
-            near = difflib.get_close_matches(name, SPELLINGS, n=1)
-            known = f"did you mean {near[0]}?" if near else f"known are {', '.join(EVENTS)}"
-            why = (
-                "this event never happens in instar"
-                if name in ELSEWHERE
-                else f"there is no such event; {known}"
-            )
+            unknown = f"there is no such event; {nearest(name)}"
+            why = "this event never happens in instar" if name in ELSEWHERE else unknown
             self._fault(keys, f"{why}; its rules are not armed")
             return
         if not isinstance(groups, list):

@@ -7,7 +7,7 @@ rules, and what a rule that is not among them allows or rewrites does not count;
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -73,25 +73,16 @@ class TrustedRules:
     def is_new(self, source: str) -> bool:
         """Return whether a project's file holds rules that no person approved as they are now."""
         if source not in self._new:
-            self._new[source] = source.startswith("/") and self._is_new(Path(source))
+            path = Path(source)
+            approved = list(self._approved(path)) if self._is_projects(path) else [None]
+            self._new[source] = None not in approved and (digest(path) or None) not in approved
         return self._new[source]
 
     def was_vouched(self, source: str) -> bool:
         """Return whether a person approved rules of a project's file, and it holds others now, or none."""
         path = Path(source)
-        if not source.startswith("/") or path in self._own:
-            return False
-        if not any(path.is_relative_to(folder) for folder in self._folders):
-            return False
-        now = digest(path)
-        for folder in path.parents:
-            known = self._known(folder)
-            if known is None:
-                return False
-            told = known.get(path.relative_to(folder).as_posix())
-            if told:
-                return told != now
-        return False
+        told = next(filter(None, self._approved(path)), "") if self._is_projects(path) else ""
+        return bool(told) and told != digest(path)
 
     def problems(self) -> list[str]:
         """Return a sentence for each file whose rules are not approved, or are gone."""
@@ -109,17 +100,19 @@ class TrustedRules:
         ]
         return [*new, *gone]
 
-    def _is_new(self, path: Path) -> bool:
-        if path in self._own or not any(path.is_relative_to(folder) for folder in self._folders):
-            return False
-        now = digest(path)
+    def _is_projects(self, path: Path) -> bool:
+        return path not in self._own and any(path.is_relative_to(folder) for folder in self._folders)
+
+    def _approved(self, path: Path) -> Iterator[str | None]:
+        """Yield the digests of a file that the folders around it keep, "" for none, innermost first.
+
+        None is the last one where a folder needs no approval.
+        """
         for folder in path.parents:
             known = self._known(folder)
+            yield None if known is None else known.get(path.relative_to(folder).as_posix(), "")
             if known is None:
-                return False
-            if now and known.get(path.relative_to(folder).as_posix()) == now:
-                return False
-        return True
+                return
 
 
 def own_files(home: Path, environment: Mapping[str, str], directory: Path) -> list[Path]:

@@ -1,6 +1,7 @@
 """The plugin function: subscribes the active rules to hook points, and only to those that they need."""
 
 import logging
+from collections.abc import Callable
 from typing import Any, Final
 
 from instar.plugin import Hooks, PluginInput, Value, View, event, points, wire
@@ -169,21 +170,16 @@ _POINTS: Final = {
 
 
 def _view(armed: ActiveRules) -> View:
+    def told(doc: str, read: Callable[[], list[str]]) -> Value:
+        return Value(doc=doc, read=lambda session_id: read(), kind=_TEXTS, scope="instance")
+
     return View(
         "hooks",
         "The rules of hooks that are in force, and what is wrong with their files.",
         {
-            "rules": Value(
-                doc="The rules in force, each with the event that it is for.",
-                read=lambda session_id: armed.labels,
-                kind=_TEXTS,
-                scope="instance",
-            ),
-            "problems": Value(
-                doc="What is wrong with files of rules, a sentence each.",
-                read=lambda session_id: list(armed.problems),
-                kind=_TEXTS,
-                scope="instance",
+            "rules": told("The rules in force, each with the event that it is for.", lambda: armed.labels),
+            "problems": told(
+                "What is wrong with files of rules, a sentence each.", lambda: list(armed.problems)
             ),
         },
     )

@@ -63,12 +63,8 @@ class HookSession:
             for key, one in self._calls.items()
             if one.tool == tool and (key == call_id or key.startswith(f"{call_id}."))
         ]
-        asked = next((one for one in found if one.decision.action == "ask"), None)
-        return (
-            asked
-            or next((one for one in found if one.decision.action != "allow"), None)
-            or next(iter(found), None)
-        )
+        rank = {"ask": 0, "allow": 2}
+        return min(found, key=lambda one: rank.get(one.decision.action, 1), default=None)
 
     def ended(self, call_id: str) -> AllowedCall | None:
         """Forget a call that is over. Return it if it was allowed."""
