@@ -268,11 +268,17 @@ def test_a_script_whose_discover_fails_is_recovered_in_the_next_step(person):
 
 
 def test_a_script_that_fails_at_everything_says_what_to_do_once(person):
-    person.script("a.sh", "#!/bin/sh\nexit 3\n")
+    person.script("a.sh", '#!/bin/sh\n[ "$1" = discover ] || exit 3\n')
     person.write("prompts/recover.md", "mend yourself")
     person.run("== turn\ntext: one\n== turn\ntext: two\n")
     assert person.said() == ["hi", "mend yourself"]
     assert person.systems() == [["mend yourself"], ["mend yourself"]]
+    # The same where its discover fails as well.
+    person.script("a.sh", "#!/bin/sh\nexit 3\n")
+    person.accept()
+    person.run("== turn\ntext: one\n== turn\ntext: two\n")
+    assert person.said() == ["hi", "mend yourself"]
+    assert person.systems()[2] == ["mend yourself"]
 
 
 def test_a_recover_that_fails_itself_ends_there(person):

@@ -1,7 +1,7 @@
 """``instar init``: make a folder with settings and an evolve workspace."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -46,8 +46,7 @@ def command(context: Context, folder: str) -> None:
         path.mkdir(parents=True, exist_ok=True)
     # First: a list of trusted folders that cannot be written must not leave a half-made folder behind.
     trusted = [context.trust.add(path) for path in folders]
-    for path, text, mode in wanted:
-        write(path, text, mode)
+    for path in make(wanted):
         click.echo(f"made: {path.relative_to(root)}")
     for path in trusted:
         context.trust.add(path, code=code_in(path, context.paths, context.environment))
@@ -58,11 +57,13 @@ def command(context: Context, folder: str) -> None:
     )
 
 
-def write(path: Path, text: str, mode: int) -> None:
-    """Write a file of a skeleton, with its folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, "utf-8")
-    path.chmod(mode)
+def make(files: Iterable[tuple[Path, str, int]]) -> Iterator[Path]:
+    """Make these files, and yield each."""
+    for path, text, mode in files:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+        path.chmod(mode)
+        yield path
 
 
 def _files(root: Path) -> Iterator[tuple[Path, str, int]]:

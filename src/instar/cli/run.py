@@ -106,10 +106,9 @@ async def _workspace(path: Path) -> Path:
         return path
     if person.is_there() and await person.yes(f"There is no folder {path}. Make an evolve workspace there?"):
         # Start-up time: few runs make a workspace.
-        from instar.cli.init import workspace_files, write
+        from instar.cli.init import make, workspace_files
 
-        for file, text, mode in workspace_files(path):
-            write(file, text, mode)
+        list(make(workspace_files(path)))
         return path
     raise click.UsageError(
         f"there is no workspace at {path}: name one that is there, or make one with instar init"

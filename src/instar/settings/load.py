@@ -349,18 +349,16 @@ def _resolved(data: Plain, folder: Path) -> Plain:
     """
     if not data.get("plugin"):
         return data
-    entries = [
-        [_spec(entry[0], folder), *(_options(one, folder) for one in entry[1:])]
-        if isinstance(entry, list)
-        else _spec(entry, folder)
-        for entry in data["plugin"]
-    ]
-    return {**data, "plugin": entries}
+    return {**data, "plugin": [_entry(entry, folder) for entry in data["plugin"]]}
 
 
-def _options(options: Plain, folder: Path) -> Plain:
-    named = options.get("workspace")
-    return {**options, "workspace": _spec(named, folder)} if isinstance(named, str) else options
+def _entry(entry: Any, folder: Path) -> Any:
+    if isinstance(entry, str):
+        return _spec(entry, folder)
+    spec, options = entry
+    if isinstance(options.get("workspace"), str):
+        options = {**options, "workspace": _spec(options["workspace"], folder)}
+    return [_spec(spec, folder), options]
 
 
 def _spec(spec: str, folder: Path) -> str:

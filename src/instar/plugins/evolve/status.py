@@ -93,7 +93,7 @@ async def read(engine: EvolveEngine, scripts: Scripts, source: str, problems: Se
     ledger = engine.books.ledger
     seen = ledger.is_known()
     frozen = await engine.evolution.frozen()
-    said = [frozen, *engine.problems, *scripts.problems, *scripts.notes, *_tests_missing(scripts)]
+    said = [frozen, *engine.problems, *scripts.notes, *scripts.problems, *_tests_missing(scripts)]
     collisions = discovery.collisions(scripts.registrations)[1]
     paths = sorted(ledger.files)
     waiting = engine.books.pending.list()

@@ -1,9 +1,10 @@
 """Reads and sets what the tree declares: values are copied, secrets masked, time limited, changes published."""
 
 import asyncio
+import contextlib
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from instar.plugin import Method, Value, secret
@@ -70,14 +71,9 @@ class Access:
     async def _fetch(
         self, path: str, read: Callable[[str], Any], session_id: str, convert: Callable[[Any], Any]
     ) -> Any:
-        try:
+        with self.explained(f"Error: {quoted(path)} cannot be read", READING):
             found = read(session_id)
             return convert(await within(found, READING) if inspect.isawaitable(found) else found)
-        except TimeoutError:
-            why = f"no answer within {READING:g} s"
-        except Exception as error:
-            why = self.said(error)
-        raise Refusal(cut(f"Error: {quoted(path)} cannot be read: {why}"))
 
     def write(self, path: str, value: Value, new: Any, session_id: str) -> None:
         """Set a value through its writer. Raises `Refusal` when the writer refuses it."""
@@ -124,6 +120,19 @@ class Access:
             if text
             else kind
         )
+
+    @contextlib.contextmanager
+    def explained(self, what: str, seconds: float) -> Iterator[None]:
+        """Turn what is raised inside into a `Refusal` that says `what` failed, and why."""
+        try:
+            yield
+        except TimeoutError:
+            why = f"no answer within {seconds:g} s"
+        except Exception as error:
+            why = self.said(error)
+        else:
+            return
+        raise Refusal(cut(f"{what}: {why}"))
 
     async def report(self, change: TreeChange) -> None:
         """Count, log and publish a change that was made."""

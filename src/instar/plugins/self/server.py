@@ -4,7 +4,7 @@ The watchdog resets restricted parameters that are out of range, before each ste
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from instar.plugin import Hooks, PluginInput, Value, View, event, points, secret, wire
@@ -14,7 +14,7 @@ from instar.plugins.self.messages import Refusal
 from instar.plugins.self.note import SessionNotes
 from instar.plugins.self.profile import ProfileStart
 from instar.plugins.self.routes import SelfRoutes
-from instar.plugins.self.state import SelfSessions
+from instar.plugins.self.state import SelfSession, SelfSessions
 from instar.plugins.self.tool import SelfTool
 from instar.plugins.self.tree import SelfTree
 
@@ -228,17 +228,16 @@ class Self:
             await self._notes.forget(happened.properties.info.id)
 
     def _view(self) -> View:
-        state = self._sessions.of
-        values: dict[str, Any] = {
-            "reads": Value(doc="How often the session looked.", read=lambda one: state(one).reads),
-            "calls": Value(doc="How often it called a method.", read=lambda one: state(one).calls),
-            "changes": Value(doc="How many changes were made in it.", read=lambda one: state(one).changes),
-            "unregistered": Value(
-                doc="The tools that it took away from itself.", read=lambda one: list(state(one).unregistered)
-            ),
-            "changed": Value(doc="The paths that it set.", read=lambda one: list(state(one).changed)),
-            "snapshots": Value(
-                doc="The names of its snapshots.", read=lambda one: state(one).snapshots.names
-            ),
+        told: dict[str, tuple[str, Callable[[SelfSession], Any]]] = {
+            "reads": ("How often the session looked.", lambda one: one.reads),
+            "calls": ("How often it called a method.", lambda one: one.calls),
+            "changes": ("How many changes were made in it.", lambda one: one.changes),
+            "unregistered": ("The tools that it took away from itself.", lambda one: list(one.unregistered)),
+            "changed": ("The paths that it set.", lambda one: list(one.changed)),
+            "snapshots": ("The names of its snapshots.", lambda one: one.snapshots.names),
         }
+        values = {name: Value(doc=doc, read=self._of(read)) for name, (doc, read) in told.items()}
         return View("self", "What was done with this tool in the session.", values)
+
+    def _of(self, read: Callable[[SelfSession], Any]) -> Callable[[str], Any]:
+        return lambda session_id: read(self._sessions.of(session_id))

@@ -286,18 +286,13 @@ async def call_method(call: SelfCall) -> str:
     whole, method = ".".join(names), found.node
     if not isinstance(method, Method):
         raise Refusal(f"Error: {quoted(whole)} is not callable")
-    try:
+    with call.access.explained(f"Error calling {whole}", method.timeout):
         given = _arguments(method, call.args.get("args"))
         if method.writes and call.access.shown(given) != given:
             raise Refusal("the arguments hold what looks like a secret, which is never written down")
         call.session.calls += 1
         answer = call.access.shown(await call.access.called(method, call.session_id, given), names[-1])
         return cut(answer if isinstance(answer, str) else repr(answer), ANSWER)
-    except TimeoutError:
-        why = f"no answer within {method.timeout:g} s"
-    except Exception as error:
-        why = call.access.said(error)
-    raise Refusal(cut(f"Error calling {whole}: {why}"))
 
 
 def _arguments(method: Method, args: Any) -> wire.Plain:
@@ -388,16 +383,12 @@ async def snapshot(call: SelfCall) -> str:
 async def _persisted(call: SelfCall, keep: Method, name: str) -> Any:
     held = call.session.snapshots.load(name)
     given = {"parameters": dict(held.values), "variables": dict(held.variables)}
-    try:
+    what = f"Error: snapshot {quoted(name)} was saved in memory, but not kept"
+    with call.access.explained(what, keep.timeout):
         if call.access.shown(given) != given:
             raise Refusal("it holds what looks like a secret, which is never written down")
         kept = await call.access.called(keep, call.session_id, {"name": name, "profile": given})
         return call.access.shown(kept)
-    except TimeoutError:
-        why = f"no answer within {keep.timeout:g} s"
-    except Exception as error:
-        why = call.access.said(error)
-    raise Refusal(cut(f"Error: snapshot {quoted(name)} was saved in memory, but not kept: {why}"))
 
 
 async def restore(call: SelfCall) -> str:
