@@ -12,6 +12,7 @@ import msgspec
 from instar.plugins.evolve import edit
 from instar.plugins.evolve.books import Books
 from instar.plugins.evolve.candidate import Candidate, CandidateRefused, text
+from instar.plugins.evolve.database import LOST
 from instar.plugins.evolve.execution_policy import ExecutionPolicy
 from instar.plugins.evolve.gate import judge, pending
 from instar.plugins.evolve.gate.judge import GateVerdict
@@ -170,6 +171,7 @@ class Evolver:
     async def thaw(self) -> None:
         """Let evolve change again what was frozen by a person, or by too many failures. Raises `OSError`."""
         self._books.keep(_FROZEN, None)
+        self._books.keep(LOST, "")
         self._observer.thaw()
         self._change_installer.happened("thawed", ChangeCause(by="person"), [], "")
 
@@ -180,6 +182,10 @@ class Evolver:
         kept = self._books.note(_FROZEN)
         if isinstance(kept, dict):
             return f"changes are frozen: {kept.get('why')}; a person can end it with: instar evolve thaw"
+        if doubt := self._books.database.doubt():
+            return (
+                f"changes are frozen: {doubt}; once a person has looked, they end it with: instar evolve thaw"
+            )
         return self._observer.frozen() or await self._policy.frozen()
 
     async def may_change(self, path: str, cause: ChangeCause) -> None:

@@ -4,7 +4,6 @@ import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
 
-from instar.plugin import document
 from instar.plugins.evolve import edit
 from instar.plugins.evolve.books import Books
 from instar.plugins.evolve.candidate import PROFILES, Candidate
@@ -81,10 +80,9 @@ class GateContexts:
         try:
             grant = self._grant(candidate, live, kept.records, terms) if file else None
             neighbours = books.grants.others(file) if file else []
-        except (document.DocumentError, OSError) as error:
+        except OSError as error:
             raise NotChanged(
-                f"{candidate.path} was not changed: what scripts were granted cannot be read ({error}). A person must "
-                "put that file back; without it every script counts as their own"
+                f"{candidate.path} was not changed: what scripts were granted cannot be read ({error})"
             ) from None
         return GateContext(
             root=books.ledger.root,

@@ -23,8 +23,8 @@ from instar.plugins.evolve import protocol
 from instar.plugins.evolve.dispatch import Dispatch
 from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.heartbeat import cleanup, memory, schedule, scheduler, words
+from instar.plugins.evolve.heartbeat.memory import HeartbeatSession
 from instar.plugins.evolve.heartbeat.owner import Owner
-from instar.plugins.evolve.heartbeat.place import HeartbeatSession
 from instar.plugins.evolve.heartbeat.schedule import BeatOutcome, Begun
 from instar.plugins.evolve.heartbeat.words import Words
 from instar.plugins.evolve.ledger import vault

@@ -120,7 +120,7 @@ def status(
         thresholds=None if chosen is None else _thresholds(chosen),
         last=beats[-1] if beats else None,
         log=log,
-        problems=[*filter(None, [book.problem]), *problems],
+        problems=[*engine.books.database.notices, *problems],
     )
 
 
