@@ -1,6 +1,7 @@
 """Notifications: what a hook says that others should know is told to every other live session, once."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ from tests.waiting import until
 
 from instar.message import User, text_of
 from instar.plugin import PromptBody
+from instar.plugins.evolve.database import Database
 
 TELLS = '{"tools": [{"name": "tell", "description": "Tells."}]}'
 CHANGED = {"type": "note_changed", "files": ["notes/a.md"]}
@@ -398,7 +400,7 @@ async def test_a_queue_that_cannot_be_read_keeps_no_prompt_out(person):
     door = await person.open()
     source, other = await prompted(door, 2)
     (folder,) = (person.home / ".local/share/instar/plugin/evolve/workspaces").iterdir()
-    (folder / "notices").mkdir(exist_ok=True)
-    (folder / "notices" / "queues").mkdir()
+    with contextlib.closing(Database(folder)) as database:
+        database.change(lambda connection: connection.execute("DROP TABLE waiting"))
     assert await door.ask(source, "tell the others") == "done"
     assert await door.ask(other, "well?") == "ok"

@@ -15,6 +15,7 @@ from tests.waiting import PATIENCE, SOON, until, wait_until
 from instar.limits.stop import StopFile, scope_of
 from instar.message import Assistant, ModelRef, User, WithParts, text_of
 from instar.plugin import PromptBody, SessionBody
+from instar.plugins.evolve.database import Database
 from instar.plugins.evolve.heartbeat import heart, schedule, scheduler
 from instar.plugins.evolve.heartbeat.book import HeartbeatBook
 from instar.plugins.evolve.heartbeat.schedule import BeatEntry
@@ -54,10 +55,10 @@ class Beats:
     def book(self) -> HeartbeatBook:
         data = self.person.home / ".local/share/instar/plugin/evolve/workspaces"
         (folder,) = data.iterdir()
-        return HeartbeatBook(folder / "heartbeat")
+        return HeartbeatBook(Database(folder))
 
     def noted(self, name: str) -> Any:
-        return json.loads((self.book.folder.parent / "notes" / f"{name}.json").read_text())
+        return json.loads(Database(self.book.folder.parent).note(name) or b"null")
 
     def used(self) -> str:
         """The model that was noted as the one used last; "" before any was: plugins hear of it a moment later."""
@@ -694,8 +695,8 @@ async def test_a_session_that_works_in_another_directory_is_not_beaten_in(beats)
     first = await beats.beat()
     person.project = elsewhere
     strange = await (await person.open()).session()
-    note = beats.book.folder.parent / "notes" / "heartbeat.json"
-    note.write_text(json.dumps({str(here): strange}))
+    note = json.dumps({str(here): strange}).encode()
+    Database(beats.book.folder.parent).keep("heartbeat", note)
     entry = await beats.beat()
     assert entry.kind == "ran"
     assert entry.session not in (strange, first.session)

@@ -52,6 +52,7 @@ from instar.plugin.tool import Ask, PermissionDenied, Tool, ToolContext, ToolFai
 from instar.plugin.view import Branch, Method, Node, Value, View
 from instar.sandbox.model_process import Children
 from instar.settings import accepted, permission
+from instar.store import StoreError, migrate
 from instar.wire import document, ids, secret
 
 __all__ = [
@@ -104,6 +105,7 @@ __all__ = [
     "Shell",
     "ShellError",
     "ShellResult",
+    "StoreError",
     "Target",
     "Task",
     "Tool",
@@ -121,6 +123,7 @@ __all__ = [
     "git",
     "ids",
     "message",
+    "migrate",
     "operation",
     "operations",
     "permission",

@@ -90,7 +90,7 @@ FLAGSHIPS: Final[dict[str, Flagship]] = {
             "instar.plugins.evolve.config:EvolveConfig",
             "How a change of the agent's own is judged before it goes live.",
         ),
-        changes="instar.plugins.evolve.spending:changes",
+        changes="instar.plugins.evolve.history.audit_log:changes",
         more={
             "heartbeat": FlagshipCommand(
                 "instar.plugins.evolve.cli.heartbeat:command",

@@ -38,9 +38,9 @@ class Migration(NamedTuple):
 
 
 @cache
-def migrations() -> tuple[Migration, ...]:
-    """Return the shipped migrations in order."""
-    return tuple(read_migration(path) for path in sorted(_SQL.glob("[0-9][0-9][0-9][0-9]_*.sql")))
+def migrations(folder: Path = _SQL) -> tuple[Migration, ...]:
+    """Return the migrations in `folder`, files named ``NNNN_name.sql``, in order; without it those of the store."""
+    return tuple(read_migration(path) for path in sorted(folder.glob("[0-9][0-9][0-9][0-9]_*.sql")))
 
 
 def read_migration(path: Path) -> Migration:
@@ -150,7 +150,9 @@ _ADVICE: Final = (
 def _make_private(path: Path) -> None:
     """Make an empty file that only its owner reads: conversations hold what tools printed."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    # Never one that is there: to close it would drop the locks that another connection of this process holds on it.
+    if not path.exists():
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
 
 
 def _missing(connection: sqlite3.Connection, path: Path, steps: tuple[Migration, ...]) -> list[Migration]:
@@ -187,7 +189,7 @@ def _missing(connection: sqlite3.Connection, path: Path, steps: tuple[Migration,
 def _apply(connection: sqlite3.Connection, missing: list[Migration]) -> None:
     for step in missing:
         connection.execute("BEGIN IMMEDIATE")
-        try:
+        with connection:
             connection.execute(_LEDGER)
             # Another process may have applied it between our look and our lock.
             if not connection.execute(
@@ -197,11 +199,6 @@ def _apply(connection: sqlite3.Connection, missing: list[Migration]) -> None:
                     connection.execute(statement)
                 row = (step.version, step.name, step.checksum, __version__, time.time_ns() // 1_000_000)
                 connection.execute("INSERT INTO instar_migration VALUES (?, ?, ?, ?, ?)", row)
-            connection.execute("COMMIT")
-        except sqlite3.Error:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
 
 
 def _split(script: str) -> Iterator[str]:

@@ -6,6 +6,7 @@ import pytest
 from tests.plugins.evolve.living import bot, discover, living, workspace
 
 from instar.plugins.evolve.candidate import CandidateRefused
+from instar.plugins.evolve.database import Database
 from instar.plugins.evolve.gate.authority import Authority
 from instar.plugins.evolve.grants import GrantedVersion, ScriptGrants
 from instar.plugins.evolve.install import ChangeCause
@@ -19,8 +20,7 @@ SANDBOXED = discover(sandbox={"write": ["state"]})
 
 @pytest.fixture
 def grants(tmp_path: Path) -> ScriptGrants:
-    (tmp_path / "grants").mkdir()
-    return ScriptGrants(tmp_path / "grants" / "grants.json")
+    return ScriptGrants(Database(tmp_path, durable=False))
 
 
 def test_a_script_is_a_persons_until_a_version_of_the_agents_has_gone_live(grants):

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from instar.plugin import NotFound, ids
-from instar.plugins.evolve.notifications import IdleMessage, IdleSessions
+from instar.plugins.evolve.notifications import IdleSessions, NotificationPoster
 
 OTHER = "ses_1"
 
@@ -105,7 +105,9 @@ class Slow:
 
 async def test_a_prompt_waits_while_a_message_is_put_into_a_session_that_rests():
     resting, slow = await rested(Client()), Slow()
-    putting = asyncio.create_task(IdleMessage(slow, resting).put(OTHER, "msg_1", "text"))
+    putting = asyncio.create_task(
+        NotificationPoster(None, None, slow, "", resting).put(OTHER, "msg_1", "text")
+    )
     await slow.began.wait()
     prompt = asyncio.create_task(resting.prompted(OTHER))
     done, _ = await asyncio.wait([prompt], timeout=0.05)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from instar.plugin import Origin
 from instar.plugins.evolve import notices
-from instar.plugins.evolve.notices import KEPT, LARGEST, MOST, SESSIONS, HookNotice, Notices, NotNow, Queues
+from instar.plugins.evolve.database import Database
+from instar.plugins.evolve.notices import KEPT, LARGEST, MOST, SESSIONS, HookNotice, Notices, NotNow
 
 CHANGED = {"type": "note_changed", "files": ["notes/a.md"]}
 
@@ -22,6 +23,7 @@ class Room:
 
     def __init__(self, folder) -> None:
         self.folder = folder
+        self.database = Database(folder, durable=False)
         self.messages = {}
         self.asked = []
         self.answer = None
@@ -50,7 +52,7 @@ class Room:
 
     async def deliver(self, *sessions):
         """What a new process does: nothing of an earlier one is in its memory."""
-        return await Notices(self.folder).deliver(sessions, self)
+        return await Notices(Database(self.folder, durable=False)).deliver(sessions, self)
 
     def told(self, session):
         return list(self.messages.get(session, {}).values())
@@ -62,12 +64,12 @@ def said(*values, **more):
 
 @pytest.fixture
 def room(tmp_path):
-    return Room(tmp_path / "notices")
+    return Room(tmp_path / "data")
 
 
 @pytest.fixture
 def queue(room):
-    return Notices(room.folder)
+    return Notices(room.database)
 
 
 async def test_each_other_session_is_told_once_in_one_message(room, queue):
@@ -98,7 +100,7 @@ async def test_what_the_scripts_fail_to_word_is_told_all_the_same(room, queue):
 
 async def test_an_answer_that_is_handed_in_twice_is_told_once(room, queue):
     queue.notify("call 1", said(CHANGED), ["s2"])
-    Notices(room.folder).notify("call 1", said(CHANGED), ["s2"])
+    Notices(Database(room.folder)).notify("call 1", said(CHANGED), ["s2"])
     await room.deliver("s2")
     queue.notify("call 1", said(CHANGED), ["s2"])
     assert not await room.deliver("s2")
@@ -112,7 +114,7 @@ async def test_a_crash_at_any_point_neither_loses_nor_doubles_a_notice(room, que
     room.fail[place] = killed
     with pytest.raises(type(killed)):
         await room.deliver("s2")
-    Notices(room.folder).notify("call 2", said({"type": "b", "files": ["b"]}), ["s2"])
+    Notices(Database(room.folder)).notify("call 2", said({"type": "b", "files": ["b"]}), ["s2"])
     while await room.deliver("s2"):
         pass
     assert room.told("s2") == [f"[update] modified: {name}. Read again what you need." for name in ("a", "b")]
@@ -150,30 +152,39 @@ async def test_of_too_many_notices_the_oldest_are_dropped_and_counted(room, queu
     assert "dropped" not in room.told("s2")[1]
 
 
-def test_only_the_batch_that_was_told_is_taken_away():
-    queues = notices.begin(notices.add(Queues(), "call 1", said(CHANGED), ["s2"]), "s2", "msg_1")
-    assert notices.begin(queues, "s2", "msg_2") == queues
-    assert notices.end(queues, "s2", "msg_2") == queues
-    after = notices.end(queues, "s2", "msg_1")
-    assert (after.by_session, after.notices) == ({}, {})
+async def test_what_comes_while_a_message_waits_is_told_in_the_next_one(room, queue):
+    queue.notify("call 1", said({"type": "a"}), ["s2"])
+    room.fail["before"] = NotNow("it is at work")
+    assert await room.deliver("s2") == []
+    queue.notify("call 2", said({"type": "b"}), ["s2"])
+    assert await room.deliver("s2") == ["s2"]
+    assert queue.waiting() == ["s2"]
+    assert await room.deliver("s2") == ["s2"]
+    assert room.told("s2") == ["[update] a.", "[update] b."]
+    assert kept(room) == {"notice": 0, "waiting": 0, "queue": 0, "answer": 2}
+
+
+def kept(room):
+    """How many rows each table has."""
+    tables = ("notice", "waiting", "queue", "answer")
+    return {table: room.database.rows(f"SELECT count(*) FROM {table}")[0][0] for table in tables}
 
 
 @pytest.mark.slow
-def test_the_queues_are_bounded_in_every_direction():
-    queues = Queues()
+async def test_the_queues_are_bounded_in_every_direction(room, queue):
     for number in range(SESSIONS + 5):
-        queues = notices.add(queues, f"c{number}", said(CHANGED), [f"s{number}"])
-    assert len(queues.by_session) == SESSIONS
-    assert "s0" not in queues.by_session
-    assert len(queues.notices) == KEPT
+        queue.notify(f"c{number}", said(CHANGED), [f"s{number}"])
+    assert len(queue.waiting()) == SESSIONS
+    assert "s0" not in queue.waiting()
+    assert kept(room)["notice"] == KEPT
     for number in range(3000):
-        queues = notices.add(queues, f"d{number}", said(1), ["s"])
-    assert len(queues.seen) == 2000
+        queue.notify(f"d{number}", said(1), ["s"])
+    assert kept(room)["answer"] == 2000
 
 
-def test_a_notice_is_kept_once_however_many_sessions_it_waits_for():
-    queues = notices.add(Queues(), "call 1", said(CHANGED), [f"s{number}" for number in range(50)])
-    assert len(queues.notices) == 1
+def test_a_notice_is_kept_once_however_many_sessions_it_waits_for(room, queue):
+    queue.notify("call 1", said(CHANGED), [f"s{number}" for number in range(50)])
+    assert kept(room)["notice"] == 1
 
 
 async def test_what_had_to_make_room_for_notices_of_other_sessions_is_counted(room, queue):
@@ -219,15 +230,14 @@ async def test_nothing_waits_for_a_session_that_is_gone(room, queue):
     assert queue.waiting() == ["s3"]
 
 
-async def test_damaged_queues_are_put_aside_and_named(room, queue):
-    queue.notify("call 1", said(CHANGED), ["s2"])
-    path = room.folder / notices.FILE
-    path.write_bytes(path.read_bytes()[:-3])
-    assert not await room.deliver("s2")
-    queue.notify("call 2", said(CHANGED), ["s2"])
-    assert "damaged" in queue.problem
+async def test_a_notice_that_is_damaged_is_left_out_and_the_log_says_so(room, queue, caplog):
+    queue.notify("call 1", said({"type": "a"}, {"type": "b"}), ["s2"])
+    room.database.change(
+        lambda connection: connection.execute("UPDATE notice SET value = x'FF' WHERE number = 1")
+    )
     assert await room.deliver("s2")
-    assert [one.name for one in room.folder.glob("*broken*")] == [f"{notices.FILE}.broken-1"]
+    assert room.told("s2") == ["[update] b."]
+    assert "damaged=HookNotice" in caplog.text
 
 
 @pytest.mark.parametrize(

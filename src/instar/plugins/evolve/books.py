@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
-from instar.plugin import Means, PluginInput, document, process, sandbox
+from instar.plugin import Means, PluginInput, process, sandbox
 from instar.plugins.evolve.config import EvolveConfig
+from instar.plugins.evolve.database import Database
 from instar.plugins.evolve.gate.pending import Pending
 from instar.plugins.evolve.gate.record import Bounds, Records
 from instar.plugins.evolve.grants import ScriptGrants
@@ -25,6 +26,7 @@ from instar.plugins.evolve.ledger.install import Installer
 from instar.plugins.evolve.ledger.ledger import Ledger
 from instar.plugins.evolve.ledger.own import Own
 from instar.plugins.evolve.safe import Safe
+from instar.plugins.evolve.takeover import take_over
 
 
 class Books:
@@ -49,22 +51,22 @@ class Books:
         self.repository = WorkspaceRepository(processes, root)
         self.installer = Installer(self.ledger, self.repository, history.commit)
         self.tree = GoodTree(self.ledger, self.repository, good)
-        self.grants = ScriptGrants(folder / "grants" / "grants.json")
-        self.pending = Pending(folder / "pending")
-        self.audit_log = AuditLog(folder)
-        self.pins = Pins(folder, config.pins)
+        self.database = Database(folder, take_over)
+        self.grants = ScriptGrants(self.database)
+        self.pending = Pending(self.database)
+        self.audit_log = AuditLog(self.database)
+        self.pins = Pins(self.database, config.pins)
         self.revisions = Revisions(processes, root)
         self.own = Own(self.ledger, self.repository, self.revisions)
         self.safe: Safe | None = None
         self._safe_tree = GoodTree(self.ledger, self.repository, safe)
         self.checkouts = ReplayCheckouts(processes, root, folder / "checkouts")
         self.records = Records(
-            folder / "records",
+            self.database,
             lambda: [*(secret.reveal() for secret in given.children.secrets()), *_secret(given.environment)],
             Bounds(calls=config.replay_records),
         )
-        self.heartbeat = Beats(folder / "heartbeat")
-        self._notes = folder / "notes"
+        self.heartbeat = Beats(self.database)
 
     def begin_safe(self) -> Safe:
         """Let only what a person left run from now on."""
@@ -76,26 +78,23 @@ class Books:
         return self.ledger.earlier(path, sha) or await self.repository.content(path, sha)
 
     def note(self, name: str) -> Any:
-        """Return the JSON value that was kept under `name`; None when there is none, or it is damaged."""
+        """Return the JSON value that was kept under `name`; None when there is none, or it cannot be read."""
         try:
-            return msgspec.json.decode(self._bytes(name) or b"")
-        except msgspec.DecodeError:
+            return msgspec.json.decode(self.database.note(name) or b"")
+        except (OSError, msgspec.DecodeError):
             return None
 
     def keep(self, name: str, value: Any) -> None:
         """Keep a JSON value under `name`. Raises `OSError`."""
         encoded = msgspec.json.encode(value)
-        with document.locked(self._notes):
-            # The state of calls is kept at each step, and most of its parts stay as they were: a write waits for
-            # the disk, twice.
-            if self._bytes(name) != encoded:
-                document.atomic_write(self._notes / f"{name}.json", encoded, mode=0o600)
+        # The state of calls is kept at each step, and most of its parts stay as they were: a write waits for the disk.
+        if self.database.note(name) != encoded:
+            self.database.keep(name, encoded)
 
-    def _bytes(self, name: str) -> bytes | None:
-        try:
-            return (self._notes / f"{name}.json").read_bytes()
-        except OSError:
-            return None
+    async def close(self) -> None:
+        """Write what waits to be written, and close the database."""
+        await self.records.close()
+        self.database.close()
 
 
 def _key(root: Path) -> str:

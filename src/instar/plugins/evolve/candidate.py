@@ -11,7 +11,6 @@ from typing import Final
 
 import msgspec
 
-from instar.plugin import document
 from instar.plugins.evolve import edit
 from instar.plugins.evolve.books import Books
 from instar.plugins.evolve.config import EvolveConfig
@@ -154,10 +153,9 @@ class Candidates:
         try:
             grant = self._grant(candidate, live, kept.records, terms) if file else None
             neighbours = books.grants.others(file) if file else []
-        except (document.DocumentError, OSError) as error:
+        except OSError as error:
             raise NotChanged(
-                f"{candidate.path} was not changed: what scripts were granted cannot be read ({error}). A person must "
-                "put that file back; without it every script counts as their own"
+                f"{candidate.path} was not changed: what scripts were granted cannot be read ({error})"
             ) from None
         return GateContext(
             root=books.ledger.root,

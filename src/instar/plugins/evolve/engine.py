@@ -85,7 +85,7 @@ class EvolveEngine:
             log.warning("evolve=ledger notice=%s", script.show(notice))
         self.history.guarded = self._guarded
         if self.safe is None:
-            await self.history.keep_in(self.books.folder / "owed" / "owed.json")
+            await self.history.keep_in(self.books.database)
         await self.books.own.open()
         if self.safe is not None:
             self._told_safe(self.safe)
@@ -94,14 +94,14 @@ class EvolveEngine:
     async def close(self) -> None:
         """Keep what is not kept yet."""
         self.observer.flush()
-        await self.books.records.close()
+        await self.books.close()
 
     @property
     def problems(self) -> list[str]:
         """What is wrong with the workspace, a sentence each."""
         departed = [] if self._served is None else [one.text for one in self._served.departures]
         lost = [] if self._served is None else [f"no copy of {path} is left" for path in self._served.lost]
-        own = [self.problem, self.history.problem]
+        own = [self.problem, self.history.problem, *self.books.database.notices]
         return [text for text in own if text] + departed + lost + self.books.ledger.notices
 
     # -- what scripts ask of their stage ---------------------------------------------------------------

@@ -21,6 +21,7 @@ from instar.plugins.evolve.candidate import (
     GateContext,
     text,
 )
+from instar.plugins.evolve.database import LOST
 from instar.plugins.evolve.discovery import Registration, collisions
 from instar.plugins.evolve.execution_policy import ExecutionPolicy
 from instar.plugins.evolve.gate import authority, pending, replay, score, stages
@@ -270,6 +271,7 @@ class Evolver:
     async def thaw(self) -> None:
         """Let evolve change again what was frozen by a person, or by too many failures. Raises `OSError`."""
         self._books.keep(_FROZEN, None)
+        self._books.keep(LOST, "")
         self._observer.thaw()
         self._change_installer.happened("thawed", ChangeCause(by="person"), [], "")
 
@@ -280,6 +282,10 @@ class Evolver:
         kept = self._books.note(_FROZEN)
         if isinstance(kept, dict):
             return f"changes are frozen: {kept.get('why')}; a person can end it with: instar evolve thaw"
+        if doubt := self._books.database.doubt():
+            return (
+                f"changes are frozen: {doubt}; once a person has looked, they end it with: instar evolve thaw"
+            )
         return self._observer.frozen() or await self._policy.frozen()
 
     async def may_change(self, path: str, cause: ChangeCause) -> None:

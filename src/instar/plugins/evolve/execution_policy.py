@@ -9,7 +9,7 @@ import contextlib
 import logging
 from pathlib import Path
 
-from instar.plugin import Means, PluginInput, document, process, sandbox
+from instar.plugin import Means, PluginInput, process, sandbox
 from instar.plugins.evolve import script, settings
 from instar.plugins.evolve.books import Books
 from instar.plugins.evolve.config import EvolveConfig
@@ -106,7 +106,7 @@ class ExecutionPolicy:
             # ``hooks/`` is where an interpreter looks for modules first: one that is called json.py runs in each script
             # that imports json, or anything that does. In a safe run none of the agent's is there.
             return _BESIDE if self._books.safe is None and own.has_made("hooks/") else None
-        except (document.DocumentError, OSError) as error:
+        except OSError as error:
             log.error("evolve=grants problem=%s", script.show(str(error)))
             return _CLOSED
 
@@ -114,7 +114,7 @@ class ExecutionPolicy:
         """Return whether a person put this version where less was granted: it runs behind the shield."""
         try:
             known = self._books.grants.of(file)
-        except (document.DocumentError, OSError):
+        except OSError:
             return False
         held = self.held(file, version)
         granted = known is not None and known.grant.hold == "sandbox"
@@ -124,7 +124,7 @@ class ExecutionPolicy:
         """Return the grants of the workspace's scripts, none where they cannot be read."""
         try:
             return self._books.grants.all()
-        except (document.DocumentError, OSError) as error:
+        except OSError as error:
             log.error("evolve=grants problem=%s", script.show(str(error)))
             return []
 

@@ -4,12 +4,12 @@ A version that the agent made is known here by its hash before it is installed; 
 """
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
+from sqlite3 import Connection
 from typing import Final
 
 import msgspec
 
-from instar.plugin import document
+from instar.plugins.evolve.database import Database
 from instar.plugins.evolve.discovery import Registration
 from instar.plugins.evolve.gate.authority import Authority
 from instar.plugins.evolve.gate.manifest import Manifest
@@ -73,26 +73,28 @@ class Granted(msgspec.Struct, frozen=True):
 
 
 class ScriptGrants:
-    """The grants of one workspace, in `file`. What it holds is read again when another process has changed it."""
+    """The grants of one workspace. Methods raise `OSError` when they cannot be read: nothing may be assumed then."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self._read: tuple[tuple[int, int, int] | None, dict[str, Granted]] = (None, {})
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def of(self, script: str) -> Granted | None:
-        """Return what is known of ``hooks/SCRIPT``; None: the agent never changed it.
-
-        Raises `document.DocumentError` and `OSError` when the file cannot be read: nothing may be assumed then.
-        """
-        return self._all().get(script)
+        """Return what is known of ``hooks/SCRIPT``; None: the agent never changed it."""
+        found = self._database.rows("SELECT value FROM granted WHERE script = ?", script)
+        if not found:
+            if doubt := self._database.doubt():
+                raise OSError(doubt)
+            return None
+        return self._granted(script, found[0][0])
 
     def others(self, script: str) -> list[Authority]:
         """Return the grants of the workspace's other scripts."""
-        return [known.grant for name, known in self._all().items() if name != script]
+        found = self._database.rows("SELECT script, value FROM granted WHERE script <> ?", script)
+        return [self._granted(name, value).grant for name, value in found]
 
     def all(self) -> list[Authority]:
         """Return the grants of all scripts."""
-        return [known.grant for known in self._all().values()]
+        return self.others("")
 
     def held(self, script: str, version: str) -> GrantedVersion | None:
         """Return how this version is held; None where it is a person's own and was never the agent's to change."""
@@ -126,21 +128,18 @@ class ScriptGrants:
         )
 
     def _change(self, script: str, change: Callable[[Granted | None], Granted]) -> None:
-        with document.locked(self._file.parent):
-            found = dict(self._all())
-            found[script] = change(found.get(script))
-            document.atomic_write(self._file, msgspec.json.encode(found), mode=0o600)
+        def turn(connection: Connection) -> None:
+            found = connection.execute("SELECT value FROM granted WHERE script = ?", (script,)).fetchone()
+            value = msgspec.json.encode(change(self._granted(script, found[0]) if found else None))
+            connection.execute("INSERT OR REPLACE INTO granted VALUES (?, ?)", (script, value))
 
-    def _all(self) -> dict[str, Granted]:
+        self._database.change(turn)
+
+    def _granted(self, script: str, value: bytes) -> Granted:
         try:
-            status = self._file.stat()
-        except FileNotFoundError:
-            return {}
-        mark = (status.st_ino, status.st_size, status.st_mtime_ns)
-        if self._read[0] != mark:
-            try:
-                found = msgspec.json.decode(self._file.read_bytes(), type=dict[str, Granted])
-            except msgspec.MsgspecError as error:
-                raise document.DocumentError(str(self._file), 1, 1, f"expected grants: {error}") from None
-            self._read = (mark, found)
-        return self._read[1]
+            return msgspec.json.decode(value, type=Granted)
+        except msgspec.MsgspecError as error:
+            raise OSError(
+                f"{self._database.path}: the grants of hooks/{script} are damaged ({error}): take the file away, "
+                "start instar and accept the scripts that you trust"
+            ) from None

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from instar.plugin import document, event
+from instar.plugin import event
 from instar.plugins.evolve.books import Books
 from instar.plugins.evolve.gate import authority
 from instar.plugins.evolve.history import trailers
@@ -99,7 +99,7 @@ class ChangeInstaller:
         for path in changed.files:
             try:
                 self._regrant(path)
-            except (document.DocumentError, OSError) as error:
+            except OSError as error:
                 # Its scripts run behind the shield then (`ExecutionPolicy.held`).
                 log.error("evolve=grants problem=%r", str(error))
         self.happened("rolled back", cause, changed.files, why, changed)

@@ -137,81 +137,43 @@ class PostedMessages:
     async def _body(self, session_id: str, text: str, message_id: str) -> PromptBody:
         """Return a message with the agent, model, tools and answer format of the last prompt."""
         asked = await self._asked(session_id, _NEAR) or await self._asked(session_id, None)
-        if asked is None:
-            return PromptBody.text(text, synthetic=True, no_reply=True, message_id=message_id)
-        return PromptBody.text(
-            text,
-            synthetic=True,
-            no_reply=True,
-            message_id=message_id,
-            agent=asked.agent,
-            model=asked.model,
-            variant=asked.model.variant,
-            tools=asked.tools,
-            format=asked.format,
-            system=asked.system,
-        )
+        body = PromptBody.text(text, synthetic=True, no_reply=True, message_id=message_id)
+        if asked is not None:
+            for name in ("agent", "model", "tools", "format", "system"):
+                setattr(body, name, getattr(asked, name))
+            body.variant = asked.model.variant
+        return body
 
     async def _asked(self, session_id: str, limit: int | None) -> message.User | None:
         history = await self._client.session.messages(session_id, limit)
         return next((one.info for one in reversed(history) if isinstance(one.info, message.User)), None)
 
 
-class PostedMessage:
-    """A message for a session between two steps, or before a prompt."""
+class NotificationPoster:
+    """Posts notices to sessions (`notices.Post`): the scripts format them.
 
-    def __init__(self, messages: PostedMessages) -> None:
+    `key` tells the scripts' answers from all others (`HookEffects`). The sessions are between two steps, or before a
+    prompt; with `resting` they are idle ones.
+    """
+
+    def __init__(
+        self,
+        scripts: Scripts,
+        effects: HookEffects,
+        messages: PostedMessages,
+        key: str,
+        resting: IdleSessions | None = None,
+    ) -> None:
+        self._scripts = scripts
+        self._effects = effects
         self._messages = messages
-
-    async def check(self, session_id: str) -> None:
-        """Raise `NotNow` where the session must not get a message now."""
-
-    async def put(self, session_id: str, message_id: str, text: str) -> None:
-        """Save the message. Raises `NotNow`, `NotFound` and `Invalid`."""
-        await self._messages.put(session_id, text, NOTICE, message_id)
+        self._key = key
+        self._resting = resting
 
     async def has(self, session_id: str, message_id: str) -> bool:
         """Return whether the message was saved. Raises `NotNow`."""
-        await self.check(session_id)
+        await self._check(session_id)
         return await self._messages.has(session_id, message_id)
-
-
-class IdleMessage(PostedMessage):
-    """A message for an idle session."""
-
-    def __init__(self, messages: PostedMessages, resting: IdleSessions) -> None:
-        super().__init__(messages)
-        self._resting = resting
-
-    async def check(self, session_id: str) -> None:
-        """Raise `NotNow` for a session that is not idle, or has too many unread messages."""
-        why_not = await self._resting.why_not(session_id)
-        if why_not:
-            raise NotNow(why_not)
-        if await self._messages.unread(session_id) >= UNREAD:
-            raise NotNow(
-                f"it was told {UNREAD} times since it last spoke: the rest waits for its next prompt"
-            )
-
-    async def put(self, session_id: str, message_id: str, text: str) -> None:
-        """Save the message while no prompt can be saved."""
-        async with self._resting.held(session_id):
-            await self.check(session_id)
-            await super().put(session_id, message_id, text)
-
-
-class NotificationPoster:
-    """Posts notices to sessions: the scripts format them, `letter` saves them (`notices.Post`).
-
-    `key` tells the scripts' answers from all others (`HookEffects`).
-    """
-
-    def __init__(self, scripts: Scripts, effects: HookEffects, letter: PostedMessage, key: str) -> None:
-        self._scripts = scripts
-        self._effects = effects
-        self._letter = letter
-        self._key = key
-        self.has = letter.has
 
     async def word(self, session_id: str, notices: Sequence[HookNotice]) -> str | None:
         """Let the scripts format the text, and carry out the actions of their answers."""
@@ -225,11 +187,25 @@ class NotificationPoster:
         return protocol.text(answer, "message") if "message" in answer else None
 
     async def put(self, session_id: str, message_id: str, text: str) -> None:
-        """Save the message. Raises `NotNow`."""
+        """Save the message, while no prompt of an idle session can be saved. Raises `NotNow`."""
+        held = self._resting.held(session_id) if self._resting else contextlib.nullcontext()
         try:
-            await self._letter.put(session_id, message_id, text)
+            async with held:
+                await self._check(session_id)
+                await self._messages.put(session_id, text, NOTICE, message_id)
         except (NotFound, Invalid) as error:
             raise NotNow(str(error)) from None
+
+    async def _check(self, session_id: str) -> None:
+        """Raise `NotNow` for a session that is not idle, or has too many unread messages."""
+        if self._resting is None:
+            return
+        if why_not := await self._resting.why_not(session_id):
+            raise NotNow(why_not)
+        if await self._messages.unread(session_id) >= UNREAD:
+            raise NotNow(
+                f"it was told {UNREAD} times since it last spoke: the rest waits for its next prompt"
+            )
 
 
 log = logging.getLogger("instar.evolve")
@@ -268,7 +244,7 @@ class Notifications:
                 log.warning("session=%s untold=%s reason=%s", session_id, script.show(said), error)
                 return
             self._untold.remove(said)
-        await self._deliver([session_id], PostedMessage(self._messages))
+        await self._deliver([session_id])
 
     async def prompted(self, given: points.ChatMessageInput, output: points.ChatMessageOutput) -> None:
         """Deliver what waits for a session before its next prompt is saved, unless a step runs there."""
@@ -277,7 +253,7 @@ class Notifications:
         try:
             await self._resting.prompted(given.session_id)
             if given.session_id not in await self._client.session.status():
-                await self._deliver([given.session_id], PostedMessage(self._messages))
+                await self._deliver([given.session_id])
         except Exception:
             # This hook point is a gate: a failed delivery must not refuse a person's prompt.
             log.exception("session=%s notices=untold", given.session_id)
@@ -304,10 +280,6 @@ class Notifications:
             self._awake.cancel()
             await asyncio.gather(self._awake, return_exceptions=True)
 
-    def waiting(self) -> list[str]:
-        """Return the idle sessions with waiting notices."""
-        return self._notices.waiting()
-
     def _resting_ones(self) -> list[str]:
         return [session for session in self._notices.waiting() if self._resting.rests(session)]
 
@@ -315,29 +287,22 @@ class Notifications:
         while self._again:
             self._again = False
             try:
-                await self._deliver(self._resting_ones(), IdleMessage(self._messages, self._resting))
+                await self._deliver(self._resting_ones(), self._resting)
             except Exception:
                 log.exception("notices=untold")
 
-    async def _deliver(self, sessions: Sequence[str], letter: PostedMessage) -> None:
+    async def _deliver(self, sessions: Sequence[str], resting: IdleSessions | None = None) -> None:
         waiting = self._notices.waiting()
         wanted = [session for session in sessions if session in waiting]
         if not wanted:
             return
-        async with self._recorded(wanted[0]) as key:
-            posting = NotificationPoster(self._engine.scripts, self._effects, letter, key)
+        key, scripts = ids.new("evt"), self._engine.scripts
+        # What scripts change while they format the text is committed.
+        recording = self._engine.recording.recording(HOOK, wanted[0], key)
+        async with recording if scripts.answers(HOOK) else contextlib.nullcontext():
+            posting = NotificationPoster(scripts, self._effects, self._messages, key, resting)
             told = await self._notices.deliver(wanted, posting)
             # Notices that came while an earlier batch waited.
             await self._notices.deliver(told, posting)
         if told:
             log.info("notices=told sessions=%s", ",".join(told))
-
-    @contextlib.asynccontextmanager
-    async def _recorded(self, session_id: str) -> AsyncIterator[str]:
-        """Commit what scripts change while they format the text. Yields the key of their answers."""
-        key = ids.new("evt")
-        if not self._engine.scripts.answers(HOOK):
-            yield key
-            return
-        async with self._engine.recording.recording(HOOK, session_id, key):
-            yield key

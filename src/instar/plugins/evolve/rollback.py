@@ -11,7 +11,6 @@ import itertools
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final
 
-from instar.plugin import document
 from instar.plugins.evolve.books import Books
 from instar.plugins.evolve.candidate import CandidateRefused
 from instar.plugins.evolve.evolution import Evolver
@@ -299,7 +298,7 @@ class AgentRollback:
         try:
             known = self._books.grants.of(script)
             others = self._books.grants.others(script)
-        except (document.DocumentError, OSError) as error:
+        except OSError as error:
             raise NotChanged(f"it cannot be told what {path} may reach: {error}") from None
         held = None if known is None else known.versions.get(sha256(file.content))
         if known is not None and held is not None:

@@ -74,10 +74,10 @@ class Evolve:
         # A prompt that the agent's version made is not met by a safe run, nor the other way round.
         kept = Unkept() if safe else given.kv
         self.scripts = self.engine.scripts
-        notices = Notices(self.engine.books.folder / "notices")
+        self.notices = Notices(self.engine.books.database)
         doors = SessionDoors(given.client, lambda: self._settings)
-        self.effects = HookEffects(self.engine, given.client, notices, doors)
-        self.notifications = Notifications(self.engine, given.client, self.effects, notices)
+        self.effects = HookEffects(self.engine, given.client, self.notices, doors)
+        self.notifications = Notifications(self.engine, given.client, self.effects, self.notices)
         self.dispatch = Dispatch(self.scripts, given.client, self.effects)
         self.sessions = ScriptSessions(
             self.engine,
@@ -99,7 +99,7 @@ class Evolve:
 
     async def start(self) -> None:
         """Read the settings, make the repository, and discover the scripts."""
-        told = views.workspace(self.engine, self.tools, self.notifications.waiting, self.problems)
+        told = views.workspace(self.engine, self.tools, self.notices.waiting, self.problems)
         for view in (told, views.heartbeat(self.engine)):
             self._input.registry.add_view(view)
         self._input.registry.add_view(Profiles(self.engine).view())

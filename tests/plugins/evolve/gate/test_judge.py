@@ -1,5 +1,6 @@
 """The gate's stages through the model's tools: each refuses by its name, and what is refused changes no byte."""
 
+import re
 import tempfile
 import zlib
 from collections.abc import AsyncIterator
@@ -193,11 +194,11 @@ async def test_a_record_that_cannot_be_read_is_named_and_the_others_are_replayed
     await live.call("bot_greet")
     await live.call("bot_greet")
     await live.engine.books.records.read()  # written by now
-    damaged, _ = sorted((live.engine.books.folder / "records").rglob("*.call"))
-    damaged.write_bytes(b"damaged")
+    damage = "UPDATE call SET value = x'00' WHERE number = (SELECT min(number) FROM call WHERE hook = 'execute_tool')"
+    live.engine.books.database.change(lambda connection: connection.execute(damage))
     said = await live.write(bot(execute_tool="""echo '{"result": "good day"}'"""))
     assert "It would have changed 1 of 1 past answers:" in said
-    assert f"the record {damaged} is left out, it cannot be read" in said
+    assert re.search(r"the record of bot.sh execute_tool at \d+ is left out, it cannot be read", said)
 
 
 @pytest.mark.slow
@@ -241,12 +242,12 @@ async def test_no_secret_that_a_call_was_given_or_answered_stands_in_its_record(
         said = await live.said("bot_greet", api_key="sk-another-secret-0815", text="the-secret-value-4711")
         assert said == "it is the-secret-value-4711"
         kept = await live.engine.books.records.read("bot.sh")
-        folder = live.engine.books.folder
+        folder, calls = live.engine.books.folder, live.engine.books.database.rows("SELECT value FROM call")
     (record,) = kept.records
     assert "SOME_TOKEN" in record.names
     assert record.answer == {"result": "it is ***"}
     files = [path.read_bytes() for path in folder.rglob("*") if path.is_file() and "good" not in path.parts]
-    held = [*files, *(zlib.decompress(path.read_bytes()) for path in folder.rglob("*.call"))]
+    held = [*files, *(zlib.decompress(value) for (value,) in calls)]
     assert not any(b"4711" in data or b"0815" in data for data in held)
 
 

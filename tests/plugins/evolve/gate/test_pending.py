@@ -1,4 +1,4 @@
-"""Candidates that wait for a person, in a real folder."""
+"""Candidates that wait for a person, in a real database."""
 
 import asyncio
 import json
@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from instar.plugins.evolve.database import Database
 from instar.plugins.evolve.gate import pending
 from instar.plugins.evolve.gate.pending import Cause, NotPending, Pending, Proposal
 from instar.plugins.evolve.ledger.standing import sha256
@@ -33,22 +34,26 @@ def changed(**fields: object) -> Proposal:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "data" / "pending"
+def database(tmp_path: Path) -> Database:
+    return Database(tmp_path / "data", durable=False)
 
 
 @pytest.fixture
-def store(folder: Path) -> Pending:
-    return Pending(folder)
+def store(database: Database) -> Pending:
+    return Pending(database)
 
 
-def test_what_waits_is_there_for_another_process_and_private(store: Pending, folder: Path, tmp_path: Path):
+def number(database: Database) -> int:
+    """Return how many entries are kept."""
+    return int(database.rows("SELECT count(*) FROM pending")[0][0])
+
+
+def test_what_waits_is_there_for_another_process_and_private(store: Pending, database: Database):
     entry = store.put(ASKED)
-    (path,) = sorted(folder.iterdir())
-    assert path.name == f"{entry.id}.json"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    again = Pending(path.parent)
+    for path in database.folder.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(database.folder.stat().st_mode) == 0o700
+    again = Pending(Database(database.folder))
     assert again.get(entry.id) == entry
     assert again.list() == pending.Listing([entry], [])
     assert (entry.proposal, entry.state) == (ASKED, "waiting")
@@ -60,8 +65,8 @@ def test_nothing_waits_where_nothing_was_put(store: Pending):
         store.get("abcdabcd")
 
 
-@pytest.mark.parametrize("name", ["", "../data", "a/b", "ABCDABCD", "0123456789", "*"])
-def test_an_id_is_never_a_path(store: Pending, name: str):
+@pytest.mark.parametrize("name", ["", "../data", "a/b", "ABCDABCD", "0123456789", "*", "%", "' OR 1 --"])
+def test_an_id_is_never_a_pattern(store: Pending, name: str):
     store.put(ASKED)
     with pytest.raises(NotPending, match="nothing waits"):
         store.get(name)
@@ -70,10 +75,10 @@ def test_an_id_is_never_a_path(store: Pending, name: str):
     assert store.remove(name) is False
 
 
-def test_the_same_candidate_twice_is_one_entry(store: Pending, folder: Path):
+def test_the_same_candidate_twice_is_one_entry(store: Pending, database: Database):
     entry = store.put(ASKED)
     assert store.put(changed(cause=Cause("ses_2"), test="again")) == entry
-    assert len(sorted(folder.iterdir())) == 1
+    assert number(database) == 1
 
 
 @pytest.mark.parametrize("fields", [{"base": sha256(b"newer")}, {"raised": ("it would write notes",)}])
@@ -128,16 +133,16 @@ def test_a_stale_entry_can_be_rejected_but_not_approved(store: Pending):
     assert store.decide(entry.id, False, "ada", now).state == "rejected"
 
 
-def test_an_entry_is_taken_away_once(store: Pending, folder: Path):
+def test_an_entry_is_taken_away_once(store: Pending, database: Database):
     entry = store.put(ASKED)
     assert store.remove(entry.id) is True
     assert store.remove(entry.id) is False
-    assert sorted(folder.iterdir()) == []
+    assert number(database) == 0
 
 
-def test_so_many_wait_and_no_more_until_a_person_decides(tmp_path: Path):
-    store = Pending(tmp_path / "pending", most=3)
-    entries = [store.put(changed(content=str(number))) for number in range(3)]
+def test_so_many_wait_and_no_more_until_a_person_decides(database: Database):
+    store = Pending(database, most=3)
+    entries = [store.put(changed(content=str(count))) for count in range(3)]
     store.decide(entries[0].id, True, "ada", LIVE)
     with pytest.raises(NotPending, match="3 candidates wait for a person already"):
         store.put(changed(content="one more"))
@@ -149,10 +154,10 @@ def test_so_many_wait_and_no_more_until_a_person_decides(tmp_path: Path):
     assert len(store.list().entries) == 4
 
 
-def test_of_rejected_ones_the_newest_are_kept(tmp_path: Path):
-    store = Pending(tmp_path / "pending", most=2)
-    for number in range(4):
-        decided = store.decide(store.put(changed(content=str(number))).id, False, "ada", LIVE).decision
+def test_of_rejected_ones_the_newest_are_kept(database: Database):
+    store = Pending(database, most=2)
+    for count in range(4):
+        decided = store.decide(store.put(changed(content=str(count))).id, False, "ada", LIVE).decision
         assert decided is not None
         while time.time_ns() // 1_000_000 <= decided.time:
             pass
@@ -172,36 +177,54 @@ def corrupt(text: str, kind: str) -> str:
     return {"torn": text[:100], "deep": "[" * 100_000}.get(kind) or json.dumps(value)
 
 
+def put_in(database: Database, name: str, value: bytes) -> None:
+    """Put these bytes in the place of an entry."""
+    row = (value, name)
+    database.change(lambda connection: connection.execute("UPDATE pending SET value = ? WHERE id = ?", row))
+
+
 @pytest.mark.parametrize("kind", ["content", "raised", "decision", "type", "torn", "deep"])
-def test_a_corrupt_file_is_named_and_the_others_are_served(store: Pending, folder: Path, kind: str):
+def test_a_damaged_entry_is_named_and_the_others_are_served(store: Pending, database: Database, kind: str):
     bad, good = store.put(ASKED), store.put(changed(content="good"))
-    path = folder / f"{bad.id}.json"
-    path.write_text(corrupt(path.read_text(), kind))
+    ((text,),) = database.rows("SELECT value FROM pending WHERE id = ?", bad.id)
+    put_in(database, bad.id, corrupt(text.decode(), kind).encode())
     found = store.list()
     assert found.entries == [good]
     (problem,) = found.problems
-    assert problem.startswith(f"{path} is corrupt and left out")
-    with pytest.raises(NotPending, match="is corrupt"):
+    assert problem.startswith(f"what waits as {bad.id} is damaged and left out")
+    with pytest.raises(NotPending, match="is damaged"):
         store.decide(bad.id, True, "ada", LIVE)
-    assert store.put(ASKED).id != bad.id
-    assert store.remove(bad.id) is True
+    # Its candidate takes its place when it is proposed again.
+    again = store.put(ASKED)
+    assert again.id != bad.id
+    assert {entry.id for entry in store.list().entries} == {good.id, again.id}
     assert store.list().problems == []
+    assert store.remove(bad.id) is False
 
 
-def test_a_file_under_another_entrys_id_is_corrupt(store: Pending, folder: Path):
+def test_an_entry_under_another_ones_id_is_damaged(store: Pending, database: Database):
     entry, other = store.put(ASKED), store.put(changed(content="other"))
-    (folder / f"{other.id}.json").write_bytes((folder / f"{entry.id}.json").read_bytes())
-    with pytest.raises(NotPending, match="is corrupt"):
+    put_in(database, other.id, msgspec.json.encode(entry))
+    with pytest.raises(NotPending, match="is damaged"):
         store.get(other.id)
 
 
-def test_what_is_no_text_or_too_large_does_not_wait(store: Pending, folder: Path):
+def test_a_database_that_cannot_be_used_is_said(tmp_path: Path):
+    (tmp_path / "data").write_text("in the way")
+    store = Pending(Database(tmp_path / "data"))
+    assert "data" in store.list().problems[0]
+    for act in (lambda: store.put(ASKED), lambda: store.get("abcdabcd"), lambda: store.remove("abcdabcd")):
+        with pytest.raises(NotPending, match="data"):
+            act()
+
+
+def test_what_is_no_text_or_too_large_does_not_wait(store: Pending, database: Database):
     for fields in ({"content": "\ud800"}, {"diff": "\ud800"}):
         with pytest.raises(NotPending, match=r"hooks/p\.py: .*"):
             store.put(changed(**fields))
     with pytest.raises(NotPending, match="more than may wait"):
         store.put(changed(content="x" * pending.LARGEST))
-    assert sorted(folder.iterdir()) == []
+    assert number(database) == 0
 
 
 def test_a_long_output_keeps_both_ends_and_the_diff_all_of_it(store: Pending):
@@ -217,7 +240,8 @@ def test_a_long_output_keeps_both_ends_and_the_diff_all_of_it(store: Pending):
 def test_two_processes_that_put_at_once_keep_to_the_number(tmp_path: Path):
     code = (
         "import sys; from pathlib import Path; from instar.plugins.evolve.gate.pending import *\n"
-        "store = Pending(Path(sys.argv[1]), most=10)\n"
+        "from instar.plugins.evolve.database import Database\n"
+        "store = Pending(Database(Path(sys.argv[1])), most=10)\n"
         "for n in range(10):\n"
         "    try: store.put(Proposal('hooks/p.py', '', sys.argv[2] + str(n), ()))\n"
         "    except NotPending: pass\n"
@@ -232,7 +256,7 @@ def test_two_processes_that_put_at_once_keep_to_the_number(tmp_path: Path):
         assert [await child.wait() for child in children] == [0, 0]
 
     asyncio.run(both())
-    found = Pending(tmp_path / "p").list()
+    found = Pending(Database(tmp_path / "p")).list()
     assert (len(found.entries), found.problems) == (10, [])
 
 

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from tests.waiting import wait_until
 
+from instar.plugins.evolve.database import Database
 from instar.plugins.evolve.heartbeat.book import HeartbeatBook
 from instar.plugins.evolve.heartbeat.owner import Owner
 
 PROCESS = """\
 import asyncio, os, pathlib, signal, sys
+from instar.plugins.evolve.database import Database
 from instar.plugins.evolve.heartbeat.book import HeartbeatBook
 from instar.plugins.evolve.heartbeat.owner import Owner
 from instar.plugins.evolve.heartbeat.schedule import BeatOutcome
@@ -33,7 +35,7 @@ async def beat(begun):
 async def free():
     return ""
 
-book = HeartbeatBook(folder, durable=False)
+book = HeartbeatBook(Database(folder, durable=False))
 asyncio.run(Scheduler(book, Owner(folder), beat, lambda: 5, free, SystemClock(), 0.02).run())
 """
 
@@ -81,10 +83,10 @@ def test_one_beats_another_takes_over_when_it_is_killed_and_no_beat_runs_twice(s
     wait_until(lambda: any(pid == last.pid for _, pid in runs(tmp_path)))
     last.send_signal(signal.SIGINT)
     last.wait(30)
-    entries = HeartbeatBook(tmp_path).entries()
+    entries = HeartbeatBook(Database(tmp_path)).entries()
     spans = [number for entry in entries for number in range(entry.number, entry.number + entry.times)]
     assert spans == list(range(spans[0], spans[-1] + 1))
     ran = {entry.number for entry in entries if entry.kind in ("ran", "interrupted", "failed")}
     assert {number for number, _ in runs(tmp_path) if number >= spans[0]} <= ran
-    assert HeartbeatBook(tmp_path).state.beat is None
+    assert HeartbeatBook(Database(tmp_path)).state.beat is None
     assert Owner(tmp_path).who() is None

@@ -13,6 +13,7 @@ from itertools import pairwise
 
 import pytest
 
+from instar.plugins.evolve.database import Database
 from instar.plugins.evolve.heartbeat import report, schedule
 from instar.plugins.evolve.heartbeat.book import HeartbeatBook
 from instar.plugins.evolve.heartbeat.owner import Owner
@@ -62,7 +63,8 @@ class House:
         self.busy = ""
         self.stopped = 0
         self.during = lambda begun: BeatOutcome("ses_1", 10, 0.5)
-        self.book = HeartbeatBook(folder, largest=1 << 40, durable=False)
+        self.written = folder.parent / "evolve.db-wal"
+        self.book = HeartbeatBook(Database(folder.parent, durable=False), most=1 << 40)
 
     async def beat(self, begun):
         self.runs[begun.number] += 1
@@ -78,7 +80,7 @@ class House:
         return self.busy
 
     def process(self, look=3600.0) -> Scheduler:
-        book = HeartbeatBook(self.folder, largest=1 << 40, durable=False)
+        book = HeartbeatBook(Database(self.folder.parent, durable=False), most=1 << 40)
         return Scheduler(
             book,
             Owner(self.folder),
@@ -138,7 +140,7 @@ class Weather:
         elif chance < 0.1:
             self.house.busy = self.dice.choice(("session ses_2 is busy", "", "", ""))
         elif chance < 0.105:
-            other = HeartbeatBook(self.house.folder, largest=1 << 40, durable=False)
+            other = HeartbeatBook(Database(self.house.folder.parent, durable=False), most=1 << 40)
             other.change(self.dice.choice((_pausing, _pausing, _asking)), time.now)
         if self.house.decided >= 100_000:
             raise Stop
@@ -363,7 +365,7 @@ async def test_cancelling_ends_a_beat_and_says_so(tmp_path):
         return ""
 
     owner = Owner(tmp_path)
-    book = HeartbeatBook(tmp_path)
+    book = HeartbeatBook(Database(tmp_path))
     scheduler = Scheduler(book, owner, beat, lambda: -1, free)
     report.change(book, schedule.ask)
     task = asyncio.create_task(scheduler.run())
@@ -387,7 +389,7 @@ async def test_asking_wakes_the_scheduler_even_where_the_timer_is_off(tmp_path):
     async def busy():
         return "session ses_2 is busy"
 
-    book = HeartbeatBook(tmp_path)
+    book = HeartbeatBook(Database(tmp_path))
     waits = asyncio.Event()
 
     class Watched(SystemClock):
@@ -477,15 +479,15 @@ def test_the_death_of_the_process_that_beats_makes_room(tmp_path):
 async def test_a_beat_that_cannot_be_written_down_does_not_begin(house):
     await house.until(lambda: True)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # From here on a write that makes the book longer is refused, as on a full disk.
-    resource.setrlimit(resource.RLIMIT_FSIZE, ((house.folder / "beats.jsonl").stat().st_size + 5, hard))
-    before = (house.folder / "beats.jsonl").read_bytes()
+    # From here on a write that makes the file longer is refused, as on a full disk.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (house.written.stat().st_size + 5, hard))
+    before = house.book.state, house.log
     try:
         await house.until(lambda: house.time.now > START + 3 * EVERY)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert not house.runs
-    assert (house.folder / "beats.jsonl").read_bytes() == before
+    assert (house.book.state, house.log) == before
     await house.until(lambda: house.runs)
     (skipped, first, times), ran = house.log
     assert (skipped, first, ran) == ("skipped", 0, ("ran", times, 1))
@@ -497,7 +499,7 @@ async def test_a_beat_whose_end_cannot_be_written_down_keeps_the_next_one_waitin
 
     def during(begun):
         if begun.number == 0:
-            size = (house.folder / "beats.jsonl").stat().st_size
+            size = house.written.stat().st_size
             resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
         return BeatOutcome("ses_1")
 

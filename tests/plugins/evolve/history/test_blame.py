@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from instar.plugin import NotFound
+from instar.plugins.evolve.database import Database
 from instar.plugins.evolve.history import blame
 from instar.plugins.evolve.history.audit_log import AuditEntry, AuditLog
 from instar.plugins.evolve.history.blame import NoLine, SourceLine, parse_place
@@ -16,7 +17,7 @@ SAID = Trailers(session="ses_1", call="call_7", agent="build", epoch=3, cause="t
 class Bench:
     def __init__(self, kit, root, processes, data):
         self.kit, self.root = kit, root
-        self.revisions, self.audit_log = Revisions(processes, root), AuditLog(data)
+        self.revisions, self.audit_log = Revisions(processes, root), AuditLog(Database(data))
         self.sessions = {}
         kit.git(root, "init", "--quiet")
 
@@ -149,7 +150,7 @@ async def test_a_change_that_a_tool_made_in_a_workspace_is_found_by_its_call(
         return [kit.user("say it shorter"), call(kit, "call_1")]
 
     place = parse_place(f"hooks/hello.py:{line}", hello)
-    found = await blame.why(Revisions(processes, hello), AuditLog(tmp_path), fetch, place)
+    found = await blame.why(Revisions(processes, hello), AuditLog(Database(tmp_path)), fetch, place)
     assert found.change is not None
     assert (found.change.tool, found.change.session, found.change.by) == (
         "evolve_hook_edit",

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from instar.plugins.evolve.database import Database
 from instar.plugins.evolve.history.commits import History
 from instar.plugins.evolve.history.gitdir import ABANDONED
 from instar.plugins.evolve.history.plumbing import LARGEST
@@ -470,7 +471,7 @@ async def test_each_change_whose_commit_failed_is_a_commit_of_its_own_later_also
     case.begin()
     first = history(case, patience=0.1)
     await first.prepare()
-    await first.keep_in(case.folder / "owed" / "owed.json")
+    await first.keep_in(Database(case.folder / "data"))
     lock = case.lock("index.lock", 0)
     for number in (1, 2):
         before = first.scan()
@@ -482,12 +483,12 @@ async def test_each_change_whose_commit_failed_is_a_commit_of_its_own_later_also
     lock.unlink()
     second = history(case)
     await second.prepare()
-    await second.keep_in(case.folder / "owed" / "owed.json")
+    await second.keep_in(Database(case.folder / "data"))
     assert subjects(case) == ["tool 3", "tool 2", "tool 1", "before"]
     assert [shown(case, f"HEAD~{back}") for back in range(3)] == [["cut.md"], ["n2.md"], ["n1.md"]]
     assert "Session: ses_1" in case.git("log", "-1", "--format=%B", "HEAD~2")
     third = history(case)
-    await third.keep_in(case.folder / "owed" / "owed.json")
+    await third.keep_in(Database(case.folder / "data"))
     assert len(subjects(case)) == 4
 
 
@@ -506,14 +507,15 @@ async def test_a_change_that_a_newer_one_went_over_is_named_in_the_newer_ones_co
     assert said[:2] == ["Session: ses_2", "Makes-up: first (session ses_1, call call_1)"]
 
 
-@pytest.mark.parametrize("text", ["", "{", '[{"files": 3}]', "[[[["])
-async def test_a_damaged_list_of_what_is_owed_is_none_and_the_log_says_so(case, history, caplog, text):
+@pytest.mark.parametrize("text", [b"", b"{", b'{"files": 3}', b"[[[["])
+async def test_what_is_owed_and_damaged_is_left_out_and_the_log_says_so(case, history, caplog, text):
     case.begin()
-    file = case.write("../owed/owed.json", text)
+    database = Database(case.folder / "data")
+    database.change(lambda connection: connection.execute("INSERT INTO debt VALUES (NULL, ?)", (text,)))
     made = history(case)
-    await made.keep_in(file)
+    await made.keep_in(database)
     assert (await run(case, made)).files == CHANGED
-    assert "git=owed" in caplog.text
+    assert "damaged=Debt" in caplog.text
 
 
 # -- a person at work ------------------------------------------------------------------------------------

@@ -5,8 +5,9 @@ import subprocess
 import msgspec
 import pytest
 
+from instar.plugins.evolve.database import Database
 from instar.plugins.evolve.history import timeline
-from instar.plugins.evolve.history.audit_log import FOLDER, NEWER, AuditEntry, AuditLog
+from instar.plugins.evolve.history.audit_log import AuditEntry, AuditLog
 from instar.plugins.evolve.history.revision import NoSuchChange, Revisions
 from instar.plugins.evolve.history.trailers import Trailers, write
 
@@ -19,7 +20,7 @@ class Bench:
 
     def __init__(self, kit, root, processes, data):
         self.kit, self.root, self.data = kit, root, data
-        self.audit_log = AuditLog(data)
+        self.audit_log = AuditLog(Database(data))
         self.revisions = Revisions(processes, root)
         kit.git(root, "init", "--quiet")
 
@@ -116,8 +117,8 @@ async def test_a_workspace_without_commits_or_repository_still_tells_its_chronic
 async def test_damaged_lines_of_the_chronicle_are_said(bench):
     bench.commit(0, "initial")
     bench.add(1, "frozen")
-    with (bench.data / FOLDER / NEWER).open("a") as file:
-        file.write("{\n")
+    damage = "INSERT INTO audit VALUES (NULL, CAST('{' AS BLOB))"
+    Database(bench.data).change(lambda connection: connection.execute(damage))
     found = await bench.newest()
     assert found.problems == ["left out of the chronicle: 1 damaged line"]
     assert found.text().startswith("problem: left out of the chronicle: 1 damaged")

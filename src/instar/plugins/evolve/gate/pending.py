@@ -1,21 +1,23 @@
-"""What waits for a person: candidates that would reach more than their live version, one file each.
+"""What waits for a person: candidates that would reach more than their live version.
 
-The folder lies outside the workspace, where nothing that runs for the model can write. A person
+They are kept outside the workspace, where nothing that runs for the model can write. A person
 decides on exactly what they were shown: an entry's digest covers the file, its new text, the live
 version that it was judged against and each sentence of what it raises, and an id is never of two of them.
 """
 
-import re
 import secrets
 import time
 import unicodedata
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Callable
+from sqlite3 import Connection
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from instar.plugin import document
+from instar.plugins.evolve.database import Database
 from instar.plugins.evolve.ledger.standing import sha256
+
+T = TypeVar("T")
 
 MOST: Final = 32
 """Entries that wait, and rejected ones that are remembered."""
@@ -23,7 +25,13 @@ LARGEST: Final = 4 << 20
 """Bytes of one entry as it is written. Nothing that a person decides on is cut."""
 SHOWN: Final = 1 << 16
 """Characters of a test's output and of a replay's report; of a longer one both ends are kept."""
-_ID: Final = re.compile(r"[0-9a-f]{8}")
+_ALL: Final = "SELECT id, value FROM pending ORDER BY time, id"
+_ONE: Final = "SELECT id, value FROM pending WHERE id = ?"
+_PUT: Final = "INSERT INTO pending VALUES (?, ?, NULL, ?)"
+_DECIDE: Final = "UPDATE pending SET rejected = ?, value = ? WHERE id = ?"
+_DELETE: Final = "DELETE FROM pending WHERE id = ?"
+_FORGET: Final = """DELETE FROM pending WHERE id IN
+  (SELECT id FROM pending WHERE rejected IS NOT NULL ORDER BY rejected DESC LIMIT -1 OFFSET ?)"""
 
 
 class NotPending(Exception):
@@ -100,56 +108,55 @@ class PendingEntry(msgspec.Struct, frozen=True):
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """All entries, the oldest first, and a sentence on each file that could not be read as one."""
+    """All entries, the oldest first, and a sentence on each that could not be read."""
 
     entries: list[PendingEntry]
     problems: list[str]
 
 
 class Pending:
-    """The entries of one workspace, in `folder`; it is made by the first one. Any process may use it.
+    """The entries of one workspace. Any process may use them.
 
     At most `most` wait or are approved, and of rejected ones the newest `most` are kept, so that the same
-    candidate is answered without asking again.
+    candidate is answered at once when it comes again. Methods raise `NotPending` where
+    they cannot be read or written.
     """
 
-    def __init__(self, folder: Path, most: int = MOST) -> None:
-        self._folder = folder
+    def __init__(self, database: Database, most: int = MOST) -> None:
+        self._database = database
         self._most = most
 
     def put(self, proposal: Proposal) -> PendingEntry:
         """Let a proposal wait and return its entry: the one that there is, decided or not, if it is the same.
 
-        It takes the place of one with the same new text that was judged otherwise and not rejected. Raises `NotPending`
-        when too many wait or it is too large.
+        It takes the place of one with the same new text that was judged otherwise and not rejected, and of all that
+        cannot be read. Raises `NotPending` when too many wait or it is too large.
         """
-        mark = digest(proposal)
-        proposal = _cut(proposal)
-        with document.locked(self._folder):
-            entries = self.list().entries
-            for entry in entries:
-                if entry.digest == mark:
-                    return entry
-            replaced = [
-                one for one in entries if one.state != "rejected" and _same_text(one.proposal, proposal)
-            ]
-            waiting = [one for one in entries if one.state != "rejected" and one not in replaced]
+        # An id is not made of the content: whoever writes that could let two of them meet in one short id.
+        entry = PendingEntry(secrets.token_hex(4), digest(proposal), _now(), _cut(proposal))
+
+        def turn(connection: Connection) -> PendingEntry:
+            found = [(row[0], _decoded(*row)) for row in connection.execute(_ALL)]
+            entries = [one for _, one in found if isinstance(one, PendingEntry)]
+            known = next((one for one in entries if one.digest == entry.digest), None)
+            if known is not None:
+                return known
+            gone = [name for name, one in found if isinstance(one, str) or _is_replaced(one, proposal)]
+            waiting = [one for one in entries if one.state != "rejected" and one.id not in gone]
             if len(waiting) >= self._most:
                 raise NotPending(
                     f"{len(waiting)} candidates wait for a person already, and no more may: decide on some with "
                     "`instar evolve approve` or `reject`, or ask the person to"
                 )
-            entry = PendingEntry(self._free(), mark, _now(), proposal)
-            self._write(entry)
-            for one in replaced:
-                self._path(one.id).unlink(missing_ok=True)
+            connection.execute(_PUT, (entry.id, entry.time, _encode(entry)))
+            connection.executemany(_DELETE, [(name,) for name in gone])
             return entry
 
+        return self._change(turn)
+
     def get(self, id: str) -> PendingEntry:  # noqa: A002 - the word that the person types
-        """Return the entry of this id. Raises `NotPending` when there is none, or its file is corrupt."""
-        if not _ID.fullmatch(id) or not self._path(id).exists():
-            raise NotPending(f"nothing waits under the id {id!r}: `instar evolve pending` lists what does")
-        return _read(self._path(id))
+        """Return the entry of this id. Raises `NotPending` when there is none, or it is damaged."""
+        return self._change(lambda connection: _entry(id, connection.execute(_ONE, (id,)).fetchone()))
 
     def decide(self, id: str, approved: bool, by: str, live: str) -> PendingEntry:  # noqa: A002
         """Keep what the person `by` said of an entry, and return it; the last word counts.
@@ -157,54 +164,39 @@ class Pending:
         `live` is the sha256 of the file that is live now. Raises `NotPending` as `get` does, and for the
         approval of a stale one.
         """
-        with document.locked(self._folder):
-            entry = self.get(id)
+
+        def turn(connection: Connection) -> PendingEntry:
+            entry = _entry(id, connection.execute(_ONE, (id,)).fetchone())
             why = entry.stale(live)
             if approved and why:
                 raise NotPending(why)
-            decided = msgspec.structs.replace(entry, decision=Decision(approved, by, _now(), entry.digest))
-            self._write(decided)
-            self._forget()
+            decision = Decision(approved, by, _now(), entry.digest)
+            decided = msgspec.structs.replace(entry, decision=decision)
+            rejected = None if approved else decision.time
+            connection.execute(_DECIDE, (rejected, _encode(decided), id))
+            connection.execute(_FORGET, (self._most,))
             return decided
 
+        return self._change(turn)
+
     def remove(self, id: str) -> bool:  # noqa: A002
-        """Take an entry away, also a corrupt one: after its installation. Returns whether there was one."""
-        with document.locked(self._folder):
-            there = _ID.fullmatch(id) is not None and self._path(id).exists()
-            if there:
-                self._path(id).unlink()
-            return there
+        """Take an entry away, also a damaged one: after its installation. Returns whether there was one."""
+        return self._change(lambda connection: connection.execute(_DELETE, (id,)).rowcount > 0)
 
     def list(self) -> Listing:
         """Return all entries; what cannot be read is named and left out."""
-        entries: list[PendingEntry] = []
-        problems: list[str] = []
-        for path in sorted(self._folder.glob("*.json")):
-            try:
-                entries.append(_read(path))
-            except FileNotFoundError:
-                continue  # taken away since the folder was listed
-            except NotPending as error:
-                problems.append(str(error))
-        return Listing(sorted(entries, key=lambda entry: (entry.time, entry.id)), problems)
+        try:
+            found = [_decoded(*row) for row in self._database.rows(_ALL)]
+        except OSError as error:
+            return Listing([], [str(error)])
+        entries = [one for one in found if isinstance(one, PendingEntry)]
+        return Listing(entries, [one for one in found if isinstance(one, str)])
 
-    def _forget(self) -> None:
-        rejected = [entry for entry in self.list().entries if entry.state == "rejected"]
-        by_age = sorted(rejected, key=lambda entry: entry.decision.time if entry.decision else 0)
-        for entry in by_age[: -self._most]:
-            self._path(entry.id).unlink(missing_ok=True)
-
-    def _free(self) -> str:
-        # Not made of the content: whoever writes that could let two of them meet in one short id.
-        while self._path(found := secrets.token_hex(4)).exists():
-            pass
-        return found
-
-    def _path(self, id: str) -> Path:  # noqa: A002
-        return self._folder / f"{id}.json"
-
-    def _write(self, entry: PendingEntry) -> None:
-        document.atomic_write(self._path(entry.id), _encode(entry), 0o600)
+    def _change(self, turn: Callable[[Connection], T]) -> T:
+        try:
+            return self._database.change(turn)
+        except OSError as error:
+            raise NotPending(str(error)) from None
 
 
 def digest(proposal: Proposal) -> str:
@@ -243,18 +235,28 @@ def report(entry: PendingEntry) -> str:
     return "\n".join([*said, *(f"\n{_visible(name)}:\n{_visible(text)}" for name, text in parts if text)])
 
 
-def _read(path: Path) -> PendingEntry:
+def _entry(id: str, row: tuple[str, bytes] | None) -> PendingEntry:  # noqa: A002
+    if row is None:
+        raise NotPending(f"nothing waits under the id {id!r}: `instar evolve pending` lists what does")
+    found = _decoded(*row)
+    if isinstance(found, str):
+        raise NotPending(found)
+    return found
+
+
+def _decoded(id: str, value: bytes) -> PendingEntry | str:  # noqa: A002
+    """Return an entry, or a sentence on what is wrong with it."""
     try:
-        entry = msgspec.json.decode(document.read_text(path), type=PendingEntry)
-    except FileNotFoundError:
-        raise
-    except (OSError, document.DocumentError, msgspec.DecodeError, RecursionError) as error:
-        raise _corrupt(path, str(error)) from None
-    if entry.id != path.stem or entry.digest != digest(entry.proposal):
-        raise _corrupt(path, "its text is not the one that it was made for")
-    if entry.decision is not None and entry.decision.digest != entry.digest:
-        raise _corrupt(path, "its decision was made on another text")
-    return entry
+        entry = msgspec.json.decode(value, type=PendingEntry)
+        if entry.id != id or entry.digest != digest(entry.proposal):
+            why = "its text is not the one that it was made for"
+        elif entry.decision is not None and entry.decision.digest != entry.digest:
+            why = "its decision was made on another text"
+        else:
+            return entry
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        why = str(error)
+    return f"what waits as {id} is damaged and left out ({why}): let its candidate be proposed again"
 
 
 def _encode(entry: PendingEntry) -> bytes:
@@ -268,14 +270,10 @@ def _encode(entry: PendingEntry) -> bytes:
     return data
 
 
-def _corrupt(path: Path, why: str) -> NotPending:
-    return NotPending(
-        f"{path} is corrupt and left out ({why}): delete it, and let its candidate be proposed again"
-    )
-
-
-def _same_text(one: Proposal, other: Proposal) -> bool:
-    return (one.file, one.content, one.also) == (other.file, other.content, other.also)
+def _is_replaced(one: PendingEntry, proposal: Proposal) -> bool:
+    old = one.proposal
+    same = (old.file, old.content, old.also) == (proposal.file, proposal.content, proposal.also)
+    return same and one.state != "rejected"
 
 
 def _cut(proposal: Proposal) -> Proposal:

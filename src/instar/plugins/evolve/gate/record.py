@@ -1,29 +1,26 @@
 """Records of real calls of hook scripts, for the replay of candidates.
 
-A ring of the newest calls for each script and hook, a compressed file each, in a folder that no script can write to.
+The newest calls for each script and hook are kept, where no script can write.
 Writing happens in a thread of its own: a call never waits for its record. Secrets are taken out by their values, and by
 the names of their keys; one that instar does not know, under a harmless name, is not found.
 """
 
 import asyncio
-import contextlib
-import itertools
 import logging
-import os
 import re
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
-from pathlib import Path
+from sqlite3 import Connection
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
 from instar.plugin import process, sandbox
 from instar.plugins.evolve import protocol
-from instar.plugins.evolve.workspace import visible
+from instar.plugins.evolve.database import Database, append
 
 MASK: Final = "***"
 _SHORTEST: Final = 6
@@ -131,10 +128,10 @@ log = logging.getLogger("instar.evolve")
 LARGEST: Final = process.MIB
 """Bytes of input, and of answer, beyond which a call is not recorded."""
 _WAITING: Final = 32 * process.MIB
-_SUFFIX: Final = ".call"
-_UNPACKED: Final = 4 * process.MIB
-_HOOK: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-_COUNTED_EVERY: Final = 32
+_NEWEST_FIRST: Final = """SELECT script, hook, at, value FROM call WHERE ?1 IS NULL OR script = ?1
+  ORDER BY at DESC, number DESC"""
+_KEEP_NEWEST: Final = """DELETE FROM call WHERE script = ? AND hook = ? AND number NOT IN
+  (SELECT number FROM call WHERE script = ? AND hook = ? ORDER BY at DESC, number DESC LIMIT ?)"""
 
 Failure = Literal["crash", "timeout", "malformed", "unknown"]
 """How a call failed: it ended badly, took too long, printed what is no answer, or does not know the hook."""
@@ -162,36 +159,34 @@ class HookCallRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """How much is kept: `calls` for each script and hook, and `size` bytes of files in all."""
+    """How much is kept: `calls` for each script and hook, and `size` bytes in all."""
 
     calls: int = 50
     size: int = 64 * process.MIB
 
 
 class RecordsRead(msgspec.Struct, frozen=True):
-    """What was read: records, newest first, and a sentence for each file that could not be."""
+    """What was read: records, newest first, and a sentence for each that could not be."""
 
     records: tuple[HookCallRecord, ...]
     problems: tuple[str, ...]
 
 
 class Records:
-    """The records of one workspace, in `folder`, which is made when it is needed.
+    """The records of one workspace.
 
-    `secrets` gives the values that must not be written. Several processes may share the folder. `too_large` and
-    `dropped` count the calls of this process that were not kept: for their size, and because they came faster
-    than they could be written. `problem` is what the last write failed with, None when it did not.
+    `secrets` gives the values that must not be written. `too_large` and `dropped` count the calls of this process that
+    were not kept: for their size, and because they came faster than they could be written. `problem` is what the last
+    write failed with, None when it did not.
     """
 
-    def __init__(self, folder: Path, secrets: Secrets = tuple, bounds: Bounds | None = None) -> None:
-        self._folder = folder
+    def __init__(self, database: Database, secrets: Secrets = tuple, bounds: Bounds | None = None) -> None:
+        self._database = database
         self._secrets = secrets
         self._bounds = bounds or Bounds()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="instar-records")
         self._lock = threading.Lock()
         self._waiting = 0
-        self._numbers = itertools.count()
-        self._since_counted = 0
         self._closed = False
         self.too_large = 0
         self.dropped = 0
@@ -199,8 +194,7 @@ class Records:
 
     def add(self, record: HookCallRecord) -> None:
         """Keep a call, soon. ``discover`` is not kept: the gate's first stage asks for it anyway."""
-        odd = not visible(record.script) or "/" in record.script or not _HOOK.fullmatch(record.hook)
-        if self._closed or odd or record.hook == "discover":
+        if self._closed or record.hook == "discover":
             return
         size = len(record.stdin)
         if size > LARGEST:
@@ -230,21 +224,13 @@ class Records:
         if packed is None:
             self.too_large += 1
             return
-        ring = self._folder / record.script / record.hook
-        ring.mkdir(mode=0o700, parents=True, exist_ok=True)
-        name = f"{record.at:015d}-{os.getpid()}-{next(self._numbers):06d}"
-        beside = ring / f".{name}.new"
-        try:
-            beside.write_bytes(packed)
-            beside.replace(ring / f"{name}{_SUFFIX}")
-        finally:
-            beside.unlink(missing_ok=True)
-        for path in _newest(ring)[self._bounds.calls :]:
-            path.unlink(missing_ok=True)
-        self._since_counted -= 1
-        if self._since_counted < 0:
-            self._since_counted = _COUNTED_EVERY
-            self._shrink()
+        ring = record.script, record.hook
+
+        def turn(connection: Connection) -> None:
+            append(connection, "call", self._bounds.size, *ring, record.at, packed)
+            connection.execute(_KEEP_NEWEST, (*ring, *ring, self._bounds.calls))
+
+        self._database.change(turn, durable=False)
 
     def _pack(self, record: HookCallRecord) -> bytes | None:
         """The record without secrets, as bytes; None when it may not be kept."""
@@ -256,34 +242,20 @@ class Records:
         clean = msgspec.structs.replace(record, stdin=stdin, answer=msgspec.json.decode(answer))
         return zlib.compress(msgspec.msgpack.encode(clean), 1)
 
-    def _shrink(self) -> None:
-        """Remove the oldest until the rest fits."""
-        found = sorted(self._files(), key=lambda path: path.name, reverse=True)
-        total = 0
-        for path in found:
-            with contextlib.suppress(FileNotFoundError):
-                total += path.stat().st_size
-                if total > self._bounds.size:
-                    path.unlink()
-
     def _read(self, script: str | None) -> RecordsRead:
+        try:
+            found = self._database.rows(_NEWEST_FIRST, script)
+        except OSError as error:
+            return RecordsRead((), (str(error),))
         records, problems = [], []
-        for path in sorted(self._files(script), key=lambda path: path.name, reverse=True):
+        for name, hook, at, value in found:
             try:
-                record = _unpack(path)
-            except FileNotFoundError:
-                continue  # another process has dropped it
-            except (OSError, ValueError, zlib.error) as error:
-                problems.append(f"the record {path} is left out, it cannot be read: {error}")
-                continue
-            records.append(record)
+                records.append(msgspec.msgpack.decode(zlib.decompress(value), type=HookCallRecord))
+            except (ValueError, zlib.error) as error:
+                problems.append(
+                    f"the record of {name} {hook} at {at} is left out, it cannot be read: {error}"
+                )
         return RecordsRead(tuple(records), tuple(problems))
-
-    def _files(self, script: str | None = None) -> Iterator[Path]:
-        return self._folder.glob(f"*/*/*{_SUFFIX}") if script is None else self._of(script)
-
-    def _of(self, script: str) -> Iterator[Path]:
-        return (self._folder / script).glob(f"*/*{_SUFFIX}")
 
     def _written(self, done: "Future[None]", size: int) -> None:
         with self._lock:
@@ -293,20 +265,3 @@ class Records:
         if said is not None and said != self.problem:
             log.warning("evolve=records problem=%r", said)
         self.problem = said
-
-
-def _newest(ring: Path) -> list[Path]:
-    names = sorted((name for name in os.listdir(ring) if name.endswith(_SUFFIX)), reverse=True)  # noqa: PTH208
-    return [ring / name for name in names]
-
-
-def _unpack(path: Path) -> HookCallRecord:
-    """Return the record of a file. Raises `OSError`, `zlib.error` and `ValueError`."""
-    unpacking = zlib.decompressobj()
-    data = unpacking.decompress(path.read_bytes(), _UNPACKED)
-    if not unpacking.eof:
-        raise ValueError("it is cut short or too large")
-    record = msgspec.msgpack.decode(data, type=HookCallRecord)
-    if (record.script, record.hook) != (path.parent.parent.name, path.parent.name):
-        raise ValueError(f"it is of {record.script} {record.hook}")
-    return record

@@ -123,7 +123,7 @@ def status(
         ),
         last=beats[-1] if beats else None,
         log=log,
-        problems=[*filter(None, [book.problem]), *problems],
+        problems=[*engine.books.database.notices, *problems],
     )
 
 

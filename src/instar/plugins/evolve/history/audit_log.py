@@ -1,28 +1,23 @@
 """The audit log: what happened to a workspace without a commit, or beyond what its commit says.
 
-A log in a folder of instar's data, outside the workspace: a line of JSON an entry, only ever added to. Two files of at
-most `largest` bytes each are kept, the older one goes when the newer is full.
+It is only ever added to.
 """
 
 import contextlib
-import os
-import stat
 import time
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from instar.plugin import document
+from instar.plugins.evolve.database import FILE, Database, append, decoded
 from instar.plugins.evolve.history.trailers import one_line, plain
-
-FOLDER: Final = "chronicle"
-NEWER: Final = "log.jsonl"
-OLDER: Final = "log.1.jsonl"
 
 _LONGEST: Final = 4000
 _MOST_FILES: Final = 100
-_FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+_CHANGES: Final = frozenset(("installed", "refused", "rolled back"))
+"""What the agent does to itself."""
 
 Kind = Literal[
     "installed",
@@ -74,7 +69,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AuditReading(msgspec.Struct, frozen=True):
-    """The content of the audit log: its entries, newest first; `broken` lines were left out; `problem` if
+    """The content of the audit log: its entries, newest first; `broken` ones were left out; `problem` if
     unreadable.
     """
 
@@ -84,74 +79,29 @@ class AuditReading(msgspec.Struct, frozen=True):
 
 
 class AuditLog:
-    """The audit log in a folder of its own in `folder`. Several processes may add at once."""
+    """The audit log; its oldest entries go when it holds more than `largest` bytes."""
 
-    def __init__(self, folder: Path, largest: int = 1 << 20) -> None:
-        self._folder = folder / FOLDER
+    def __init__(self, database: Database, largest: int = 2 << 20) -> None:
+        self._database = database
         self._largest = largest
 
     def add(self, entry: AuditEntry) -> AuditEntry:
         """Add an entry, its texts made plain and bounded, and return it so. Raises `OSError`."""
         clean = _clean(entry)
-        line = msgspec.json.encode(clean) + b"\n"
-        with document.locked(self._folder):
-            self._rotate(len(line))
-            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | _FLAGS
-            handle = os.open(self._folder / NEWER, flags, 0o600)
-            with os.fdopen(handle, "r+b", buffering=0) as file:
-                _demand_file(file.fileno())
-                size = os.fstat(file.fileno()).st_size
-                # A line that a crash cut short must not swallow this one.
-                torn = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"
-                file.write(b"\n" + line if torn else line)
+        value = msgspec.json.encode(clean)
+        self._database.change(
+            lambda connection: append(connection, "audit", self._largest, value), durable=False
+        )
         return clean
 
     def read(self) -> AuditReading:
         """Return all entries. A failed read is in the result, never raised."""
-        entries: list[AuditEntry] = []
-        broken, problems = 0, []
-        for name in (OLDER, NEWER):
-            try:
-                lines = self._lines(name)
-            except OSError as error:
-                problems.append(f"{self._folder / name} cannot be read: {error.strerror or error}")
-                continue
-            for line in lines:
-                entry = _decode(line)
-                if entry is None:
-                    broken += 1
-                else:
-                    entries.append(entry)
-        return AuditReading(entries[::-1], broken, "; ".join(problems))
-
-    def _lines(self, name: str) -> list[bytes]:
         try:
-            handle = os.open(self._folder / name, os.O_RDONLY | _FLAGS)
-        except FileNotFoundError:
-            return []
-        with os.fdopen(handle, "rb") as file:
-            _demand_file(handle)
-            # Never more than one line above the limit, unless somebody else wrote it.
-            data = file.read(self._largest + (1 << 20))
-        return [line for line in data.split(b"\n") if line]
-
-    def _rotate(self, more: int) -> None:
-        newer = self._folder / NEWER
-        with contextlib.suppress(FileNotFoundError):
-            if newer.lstat().st_size + more > self._largest:
-                newer.replace(self._folder / OLDER)
-
-
-def _demand_file(handle: int) -> None:
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        raise OSError("it is no regular file")
-
-
-def _decode(line: bytes) -> AuditEntry | None:
-    try:
-        return msgspec.json.decode(line, type=AuditEntry)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
+            found = self._database.rows("SELECT value FROM audit ORDER BY number DESC")
+        except OSError as error:
+            return AuditReading([], problem=str(error))
+        read = decoded(found, AuditEntry)
+        return AuditReading(read, len(found) - len(read))
 
 
 def _clean(entry: AuditEntry) -> AuditEntry:
@@ -168,3 +118,34 @@ def _clean(entry: AuditEntry) -> AuditEntry:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+class EvolveCall(NamedTuple):
+    """A tool call by which the agent changed itself, or tried to; `kind` is the chronicle's.
+
+    `message` is the message that made it, "" in what older versions wrote.
+    """
+
+    session: str
+    call: str
+    kind: str
+    message: str
+
+
+def changes(data: Path) -> list[EvolveCall]:
+    """Return the agent's own changes of every workspace whose books lie in `data`, the plugin's folder.
+
+    What cannot be read is left out: what it costs is only told, nothing is decided by it.
+    """
+    found = [
+        EvolveCall(entry.session, entry.call, entry.kind, entry.message)
+        for file in sorted((data / "workspaces").glob(f"*/{FILE}"))
+        for entry in _entries(file.parent)
+        if entry.by == "agent" and entry.kind in _CHANGES and entry.session and entry.call
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _entries(folder: Path) -> list[AuditEntry]:
+    with contextlib.closing(Database(folder)) as database:
+        return AuditLog(database).read().entries

@@ -5,7 +5,7 @@ Git missing or failing costs the commit, never the tool run: it becomes a debt, 
 
 The law of debts: a change is one commit of its own, also a late one. A file that a newer change claims belongs to that
 one; a debt that has lost all its files this way is named in the newer one's message (``Makes-up``). Debts outlive the
-process where a folder was named for them.
+process where a database was named for them.
 """
 
 import asyncio
@@ -14,11 +14,13 @@ import tempfile
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
+from sqlite3 import Connection
 from typing import Final
 
 import msgspec
 
-from instar.plugin import document, git, process
+from instar.plugin import git, process
+from instar.plugins.evolve.database import Database, decoded
 from instar.plugins.evolve.history import trailers, tree
 from instar.plugins.evolve.history.gitdir import Locked
 from instar.plugins.evolve.history.plumbing import CommitResult, Moved, Plumbing, WorkspaceCommit
@@ -39,7 +41,7 @@ class Debts:
 
     def __init__(self) -> None:
         self._all: list[Debt] = []
-        self._file: Path | None = None
+        self._database: Database | None = None
         self._kept: list[Debt] = []
 
     def __bool__(self) -> bool:
@@ -49,10 +51,10 @@ class Debts:
         """Return every debt."""
         return list(self._all)
 
-    def keep_in(self, file: Path) -> None:
-        """Keep debts in `file` from now on, and take up those that an earlier process left there."""
-        self._file = file
-        left = _read(file)
+    def keep_in(self, database: Database) -> None:
+        """Keep debts in `database` from now on, and take up those that an earlier process left there."""
+        self._database = database
+        left = _read(database)
         newer, self._all = self._all, left
         self._kept = list(left)
         for debt in newer:
@@ -79,24 +81,27 @@ class Debts:
 
     def save(self) -> None:
         """Write down what is owed, where that has changed; a disk that refuses is logged."""
-        if self._file is None or self._kept == self._all:
+        if self._database is None or self._kept == self._all:
             return
         try:
-            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            document.atomic_write(self._file, msgspec.json.encode(self._all), mode=0o600)
+            rows = [(msgspec.json.encode(debt),) for debt in self._all]
+            self._database.change(lambda connection: _replace(connection, rows))
         except (OSError, UnicodeEncodeError) as error:
             log.warning("git=owed problem=%r", str(error))
         else:
             self._kept = list(self._all)
 
 
-def _read(file: Path) -> list[Debt]:
+def _replace(connection: Connection, rows: list[tuple[bytes]]) -> None:
+    connection.execute("DELETE FROM debt")
+    connection.executemany("INSERT INTO debt VALUES (NULL, ?)", rows)
+
+
+def _read(database: Database) -> list[Debt]:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=list[Debt])
-    except FileNotFoundError:
-        return []
-    except (OSError, msgspec.MsgspecError) as error:
-        log.warning("git=owed file=%s problem=%r", file, str(error))
+        return decoded(database.rows("SELECT value FROM debt ORDER BY number"), Debt)
+    except OSError as error:
+        log.warning("git=owed problem=%r", str(error))
         return []
 
 
@@ -160,9 +165,9 @@ class History:
         except (git.GitError, process.ProcessError, OSError) as error:
             self._failed("make the workspace a git repository", error)
 
-    async def keep_in(self, file: Path) -> None:
-        """Keep what is owed in `file`, and pay what an earlier process owed there."""
-        self._debts.keep_in(file)
+    async def keep_in(self, database: Database) -> None:
+        """Keep what is owed in `database`, and pay what an earlier process owed there."""
+        self._debts.keep_in(database)
         await self.settle()
 
     def scan(self) -> tree.Scan:

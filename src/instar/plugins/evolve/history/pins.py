@@ -7,21 +7,15 @@ composed, case folded): on some file systems two spellings are one file, so a pi
 import time
 import unicodedata
 from collections.abc import Collection
-from pathlib import Path
-from typing import Final
+from sqlite3 import Connection
 
 import msgspec
 
-from instar.plugin import document
-
-FOLDER: Final = "pins"
-FILE: Final = "pins.json"
-
-_LARGEST: Final = 1 << 20
+from instar.plugins.evolve.database import Database
 
 
 class BadPin(Exception):
-    """A name that no file of a workspace can have, or a list of pins that cannot be used; the text says what to do."""
+    """A name that no file of a workspace can have, or pins that cannot be read; the text says what to do."""
 
 
 class Pin(msgspec.Struct, frozen=True):
@@ -33,62 +27,49 @@ class Pin(msgspec.Struct, frozen=True):
 
 
 class Pins:
-    """The pins of one workspace in `folder`, where it makes a folder of its own; `also` are pinned by settings."""
+    """The pins of one workspace; `also` are pinned by settings. Methods raise `BadPin` where they cannot be read."""
 
-    def __init__(self, folder: Path, also: Collection[str] = ()) -> None:
-        self._folder = folder / FOLDER
-        self._path = self._folder / FILE
+    def __init__(self, database: Database, also: Collection[str] = ()) -> None:
+        self._database = database
         self._also = also
 
     def all(self) -> list[Pin]:
-        """Return the pins, those of the settings last. Raises `BadPin`."""
-        return [*self._load(), *(Pin(normal(file), "settings") for file in self._also)]
+        """Return the pins, those of the settings last."""
+        try:
+            found = self._database.rows("SELECT file, by, time FROM pin ORDER BY rowid")
+        except OSError as error:
+            raise BadPin(f"the pins cannot be read, so every file counts as pinned: {error}") from None
+        return [*(Pin(*row) for row in found), *(Pin(normal(file), "settings") for file in self._also)]
 
     def find(self, file: str) -> Pin | None:
-        """Return the pin that holds `file`: its own or that of a folder above it. Raises `BadPin`.
+        """Return the pin that holds `file`: its own or that of a folder above it.
 
-        The caller refuses what it is asked for when this raises: a broken list of pins pins everything. Links are not
-        followed here; ask for what a path resolves to.
+        The caller refuses what it is asked for when this raises. Links are not followed here; ask for what a path
+        resolves to.
         """
-        key = _key(normal(file))
-        return next((pin for pin in self.all() if f"{key}/".startswith(f"{_key(pin.file)}/")), None)
+        wanted = key(normal(file))
+        return next((pin for pin in self.all() if f"{wanted}/".startswith(f"{key(pin.file)}/")), None)
 
     def add(self, file: str, by: str = "person") -> Pin:
-        """Pin a file, which need not exist; one that is pinned stays so. Raises `BadPin`, `OSError`."""
+        """Pin a file, which need not exist; one that is pinned stays so. Raises `OSError`."""
         pin = Pin(normal(file), by, int(time.time() * 1000))
-        with document.locked(self._folder):
-            known = self._load()
-            standing = next((one for one in known if _key(one.file) == _key(pin.file)), None)
-            if standing is not None:
-                return standing
-            self._save([*known, pin])
-        return pin
+        row = (key(pin.file), pin.file, pin.by, pin.time)
+        self._database.change(
+            lambda connection: connection.execute("INSERT OR IGNORE INTO pin VALUES (?, ?, ?, ?)", row)
+        )
+        return Pin(*self._database.rows("SELECT file, by, time FROM pin WHERE key = ?", row[0])[0])
 
     def remove(self, file: str) -> Pin | None:
-        """Take the pin of just this file away and return it; None where it has none. Raises `BadPin`, `OSError`."""
-        key = _key(normal(file))
-        with document.locked(self._folder):
-            known = self._load()
-            found = next((pin for pin in known if _key(pin.file) == key), None)
-            if found is not None:
-                self._save([pin for pin in known if pin is not found])
-        return found
+        """Take the pin of just this file away and return it; None where it has none. Raises `OSError`."""
+        wanted = key(normal(file))
 
-    def _load(self) -> list[Pin]:
-        try:
-            with self._path.open("rb") as file:
-                found = msgspec.json.decode(file.read(_LARGEST), type=list[Pin])
-            return [msgspec.structs.replace(pin, file=normal(pin.file)) for pin in found]
-        except FileNotFoundError:
-            return []
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, BadPin) as error:
-            raise BadPin(
-                f"the list of pins {self._path} cannot be used ({error}), so every file counts as pinned: mend it, "
-                "or delete it and pin again"
-            ) from None
+        def turn(connection: Connection) -> Pin | None:
+            found = connection.execute(
+                "DELETE FROM pin WHERE key = ? RETURNING file, by, time", (wanted,)
+            ).fetchone()
+            return Pin(*found) if found else None
 
-    def _save(self, pins: list[Pin]) -> None:
-        document.atomic_write(self._path, msgspec.json.format(msgspec.json.encode(pins)) + b"\n", 0o600)
+        return self._database.change(turn)
 
 
 def normal(file: str) -> str:
@@ -106,5 +87,6 @@ def normal(file: str) -> str:
     return "/".join(parts)
 
 
-def _key(file: str) -> str:
+def key(file: str) -> str:
+    """Return the form in which a normal name is compared."""
     return unicodedata.normalize("NFC", file.casefold())
