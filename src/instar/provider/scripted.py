@@ -18,6 +18,7 @@ import msgspec
 
 from instar.message import (
     Assistant,
+    CacheTokens,
     CompactionPart,
     MessageAbortedError,
     Tokens,
@@ -414,4 +415,5 @@ def _counted(usage: Mapping[str, int] | None, characters: int) -> Tokens:
     """Return the counts that the script gives, else 100 in and a token for four characters out."""
     counts = usage if usage is not None else {"input": _INPUT_TOKENS, "output": max(1, characters // 4)}
     given, made, thought, read, write = (counts.get(name, 0) for name in COUNTS)
-    return Tokens.of(given, made, reasoning=thought, read=read, write=write, total=sum(counts.values()))
+    cache = CacheTokens(read=read, write=write)
+    return Tokens(total=sum(counts.values()), input=given, output=made, reasoning=thought, cache=cache)
