@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -35,7 +35,8 @@ class EvolveEngine:
     """evolve on the workspace `root`; `real` is that folder, where scripts run may be its last good tree.
 
     `publish` sends the properties of an event. `refresh` is called when something was installed; it calls
-    `scripts.refresh`. `safe`: what a person left runs, none of the agent's changes, and nothing is changed.
+    `scripts.refresh`. `safe`: what a person left runs, none of the agent's changes, and nothing is changed. `look` is
+    set for a look only: what calls tell counts for nothing; at an unaccepted workspace all is run as the person's own.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class EvolveEngine:
         lock, may_change = self.evolution.lock, self.evolution.may_change
         self.rollback = Rollback(self.books, self.change_installer, self.observer, lock, may_change)
         self.recording = ChangeRecorder(self.history, lock, self._announcing(publish))
+        self.look: Literal["", "accepted", "unaccepted"] = ""
         self._served: Served | None = None
         self._told: list[str] = []
 
@@ -108,6 +110,8 @@ class EvolveEngine:
 
     async def stand(self) -> Workspace:
         """Look at the workspace, and return it or its last good tree. Raises `NoScripts`."""
+        if self.look == "unaccepted":
+            return self.real
         try:
             served = await (self.safe or self.books.tree).serve()
         except NotServed as error:
@@ -129,7 +133,8 @@ class EvolveEngine:
 
     async def place(self, file: str, root: Path) -> script.ScriptEnvironment:
         """Return how ``hooks/FILE`` is started in `root`."""
-        return await self.policy.place(file, self.version(f"hooks/{file}"), root)
+        version = "" if self.look == "unaccepted" else self.version(f"hooks/{file}")
+        return await self.policy.place(file, version, root)
 
     def resting(self, file: str, hook: str) -> bool:
         """Whether the script is not asked for this hook now, since it failed too often."""
@@ -137,6 +142,10 @@ class EvolveEngine:
 
     def told(self, file: str, called: script.ScriptCall) -> None:
         """Hear of a call that came to its end."""
+        if self.look:
+            if called.kind is not None:
+                log.info("script=%s hook=%s why=%s", file, called.hook, script.show(called.why))
+            return
         if self._standing.root != self.real.root:
             (self.safe or self.books.tree).gather()
         if self.safe is not None:

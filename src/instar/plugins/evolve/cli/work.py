@@ -1,23 +1,16 @@
 """The engine at work on a workspace for the time of one command."""
 
 import contextlib
-import logging
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from instar.plugin import Means
-from instar.plugins.evolve import protocol, script, settings
+from instar.plugins.evolve import settings
 from instar.plugins.evolve.cli.named import NamedWorkspace
-from instar.plugins.evolve.discovery import Registration
 from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.install import NotChanged
 from instar.plugins.evolve.ledger.lock import WorkspaceBusy
-from instar.plugins.evolve.safe import Unkept
 from instar.plugins.evolve.scripts import Scripts
-from instar.plugins.evolve.workspace import Workspace
-
-log = logging.getLogger("instar.evolve")
 
 
 class OpenedEngine(NamedTuple):
@@ -76,7 +69,7 @@ async def scripts(named: NamedWorkspace) -> AsyncIterator[OpenedEngine]:
         try:
             engine.policy.begin()
             await engine.open()
-            work = await _discovered(engine, means, engine.scripts, named)
+            work = await _discovered(engine, means, named)
             if work.chosen is None:
                 raise NotChanged(work.problems[0])
             yield work
@@ -107,15 +100,13 @@ async def look(named: NamedWorkspace, *, safe: bool = False) -> AsyncIterator[Op
                 engine.books.ledger.notice(str(error))
         if safe:
             await engine.books.own.open()
-        stage = _Looked(engine) if seen else _AsItStands(engine)
-        found = Scripts(means.processes, Unkept() if safe else means.kv, stage, engine.real)
-        yield await _discovered(engine, means, found, named)
+        engine.look = "accepted" if seen else "unaccepted"
+        yield await _discovered(engine, means, named)
 
 
-async def _discovered(
-    engine: EvolveEngine, means: Means, found: Scripts, named: NamedWorkspace
-) -> OpenedEngine:
+async def _discovered(engine: EvolveEngine, means: Means, named: NamedWorkspace) -> OpenedEngine:
     """Read the settings where scripts run now, and discover the scripts if they can be used."""
+    found = engine.scripts
     await found.look()
     problems: list[str] = []
     chosen = None
@@ -128,45 +119,6 @@ async def _discovered(
         engine.policy.take(chosen)
         await found.discover()
     return OpenedEngine(engine, means, found, chosen, problems)
-
-
-class _Looked:
-    """Where scripts run for a look: as always, but what their calls tell counts for nothing, and not on probation."""
-
-    def __init__(self, engine: EvolveEngine) -> None:
-        self._engine = engine
-
-    async def stand(self) -> Workspace:
-        return await self._engine.stand()
-
-    def version(self, path: str) -> str:
-        return self._engine.version(path)
-
-    async def place(self, file: str, root: Path) -> script.ScriptEnvironment:
-        return await self._engine.place(file, root)
-
-    def resting(self, file: str, hook: str) -> bool:
-        return self._engine.resting(file, hook)
-
-    def told(self, file: str, called: script.ScriptCall) -> None:
-        if called.kind is not None:
-            log.info("script=%s hook=%s why=%s", file, called.hook, script.show(called.why))
-
-    def registered(self, said: Registration) -> Registration:
-        return self._engine.registered(said)
-
-    def allowed(self, file: str, answer: protocol.Answer) -> protocol.Answer:
-        return self._engine.allowed(file, answer)
-
-
-class _AsItStands(_Looked):
-    """Where the scripts of a workspace run for a look that has no books yet: as the person's own, all of them."""
-
-    async def stand(self) -> Workspace:
-        return self._engine.real
-
-    async def place(self, file: str, root: Path) -> script.ScriptEnvironment:
-        return await self._engine.policy.place(file, "", root)
 
 
 async def _publish(_event: Any) -> None:
