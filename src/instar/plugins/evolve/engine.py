@@ -50,6 +50,7 @@ class EvolveEngine:
         safe: bool = False,
     ) -> None:
         self.problem = ""
+        self._publish = publish
         self.config = self._config(given)
         self.real = self._standing = Workspace(root)
         root = self.real.root
@@ -71,7 +72,7 @@ class EvolveEngine:
         )
         lock, may_change = self.evolution.lock, self.evolution.may_change
         self.rollback = Rollback(self.books, self.change_installer, self.observer, lock, may_change)
-        self.recording = ChangeRecorder(self.history, lock, self._announcing(publish))
+        self.recording = ChangeRecorder(self.history, lock, self._announce)
         self.look: Literal["", "accepted", "unaccepted"] = ""
         self._served: Served | None = None
         self._told: list[str] = []
@@ -189,11 +190,6 @@ class EvolveEngine:
         """The files that no tool run commits: those that somebody changed behind the gate's back."""
         return {one.path for one in self.books.ledger.check()}
 
-    def _announcing(
-        self, publish: Callable[[Any], Awaitable[None]]
-    ) -> Callable[[list[str]], Awaitable[None]]:
-        async def announce(files: list[str]) -> None:
-            for file in files:
-                await publish(event.FileEdited(file=str(self.real.root / file)))
-
-        return announce
+    async def _announce(self, files: list[str]) -> None:
+        for file in files:
+            await self._publish(event.FileEdited(file=str(self.real.root / file)))

@@ -7,6 +7,7 @@ import asyncio
 import stat
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 import msgspec
@@ -42,7 +43,6 @@ from instar.plugins.evolve.install import (
 from instar.plugins.evolve.ledger.install import whole
 from instar.plugins.evolve.ledger.standing import sha256
 from instar.plugins.evolve.points import CandidateInput
-from instar.plugins.evolve.probation import prediction
 from instar.plugins.evolve.probation.observer import Observer
 from instar.plugins.evolve.probation.prediction import Prediction
 from instar.plugins.evolve.trial import Bench, Changes, NoTrial, TrialFile
@@ -114,27 +114,27 @@ class Installed(msgspec.Struct, frozen=True):
     commit: WorkspaceCommit | None = None
 
 
+@dataclass
 class ChangeAttempt:
-    """A change on its way. Each step adds what it found; what a step has not come to yet is not there."""
+    """A change on its way. Each step adds what it found; what a step has not come to yet is not there.
 
-    candidate: Candidate
-    context: GateContext
-    bench: Bench
+    `approval` is what a person, `who`, has allowed.
+    """
+
+    path: str
+    change: Change
+    cause: ChangeCause
+    said: Progress = lambda stage: None
+    expect: Prediction | None = None
+    also: Mapping[str, TrialFile] = field(default_factory=dict)
+    approval: pending.PendingEntry | None = None
+    who: str = ""
+    verdict: GateVerdict = field(default_factory=GateVerdict)
+    candidate: Candidate = field(init=False)
+    context: GateContext = field(init=False)
+    bench: Bench = field(init=False)
     registered: stages.Registered | None = None
-    installed: Installed
-
-    def __init__(
-        self, path: str, change: Change, cause: ChangeCause, said: Progress = lambda stage: None
-    ) -> None:
-        self.path = path
-        self.change = change
-        self.cause = cause
-        self.said = said
-        self.expect: Prediction | None = None
-        self.also: Mapping[str, TrialFile] = {}
-        self.approval: pending.PendingEntry | None = None
-        self.who = ""
-        self.verdict = GateVerdict()
+    installed: Installed = field(init=False)
 
     @property
     def changed(self) -> dict[str, TrialFile | None]:
@@ -223,8 +223,7 @@ class Evolver:
         Raises `CandidateRefused`, `Waits` when a person must allow it first, and `NotChanged`.
         """
         async with self.lock:
-            attempt = ChangeAttempt(path, change, cause)
-            attempt.expect, attempt.also = expect, also or {}
+            attempt = ChangeAttempt(path, change, cause, expect=expect, also=also or {})
             try:
                 await self._go(attempt, "read")
             except CandidateRefused as error:
@@ -245,10 +244,10 @@ class Evolver:
         async with self.lock:
             entry = await asyncio.to_thread(self._books.pending.get, id)
             proposal = entry.proposal
+            cause = _cause(proposal.cause)
             attempt = ChangeAttempt(
-                proposal.file, lambda before: proposal.content, _cause(proposal.cause), said
+                proposal.file, lambda before: proposal.content, cause, said, approval=entry, who=who
             )
-            attempt.approval, attempt.who = entry, who
             await self._go(attempt, "waiting")
             await asyncio.to_thread(self._books.pending.remove, id)
             return attempt.installed
@@ -360,7 +359,7 @@ class Evolver:
         proposal = attempt.approval.proposal
         attempt.also = {name: TrialFile(new.encode(), 0o755) for name, new in proposal.also.items()}
         if proposal.prediction is not None:  # it was valid when it was made
-            attempt.expect = prediction.restore(proposal.prediction)
+            attempt.expect = msgspec.convert(proposal.prediction, Prediction)
         return "candidate"
 
     async def _install(self, attempt: ChangeAttempt) -> Step:

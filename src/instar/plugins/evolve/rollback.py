@@ -252,10 +252,7 @@ class AgentRollback:
         await self._check_kept(change, before)
 
     def _stands(self, path: str, file: TrialFile | None) -> bool:
-        found = self._books.ledger.files.get(path)
-        if found is None or file is None:
-            return found is None and file is None
-        return found.sha == sha256(file.content)
+        return _sha(self._books.ledger.files.get(path)) == _sha_of(file)
 
     async def _check_kept(self, change: Revision, before: Mapping[str, TrialFile | None]) -> None:
         """Look after what a person left there that git never had: its commit is owed, or went into one of the agent's.
@@ -266,11 +263,9 @@ class AgentRollback:
         live = {path: version for path, version in self._books.ledger.files.items() if path in before}
         told = await own.told(live)
         for path, file in before.items():
-            left = self._books.ledger.left.get(path)
-            at_git = told.get(path)
-            stands = not own.is_changed(path) and path not in told
-            same = _sha(left) == _sha(at_git) or (file is not None and sha256(file.content) == _sha(left))
-            if stands or not same:
+            left = _sha(self._books.ledger.left.get(path))
+            same = left == _sha(told.get(path)) or (file is not None and left == _sha_of(file))
+            if (not own.is_changed(path) and path not in told) or not same:
                 raise NotChanged(
                     f"git never had {path} as a person left it, and it would be lost: {_ASK} {change.short}"
                 )

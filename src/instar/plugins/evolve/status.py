@@ -8,7 +8,6 @@ import msgspec
 from instar.plugin import git, process
 from instar.plugins.evolve import discovery
 from instar.plugins.evolve.engine import EvolveEngine
-from instar.plugins.evolve.gate.pending import PendingEntry
 from instar.plugins.evolve.history.commits import is_repository
 from instar.plugins.evolve.history.trailers import one_line
 from instar.plugins.evolve.ledger.ledger import Departure
@@ -101,7 +100,15 @@ async def read(engine: EvolveEngine, scripts: Scripts, source: str, problems: Se
         workspace=str(engine.real.root),
         source=source,
         active=True,
-        scripts=[_script(one) for one in scripts.registrations],
+        scripts=[
+            HookScript(
+                f"hooks/{one.file}",
+                one.name,
+                f"tests/{one.test}" if one.test else None,
+                [tool.full for tool in one.tools],
+            )
+            for one in scripts.registrations
+        ],
         history=await _newest(engine),
         problems=list(
             dict.fromkeys([*problems, *(text for text in said if text), *collisions, *waiting.problems])
@@ -111,17 +118,12 @@ async def read(engine: EvolveEngine, scripts: Scripts, source: str, problems: Se
         frozen=frozen,
         departures=ledger.check() if seen else [],
         probation={path: trial for path in paths if (trial := engine.observer.describe(path)) is not None},
-        waiting=[_waiting(one) for one in waiting.entries if one.state == "waiting"],
+        waiting=[
+            WaitingChange(one.id, one.proposal.file, one.proposal.raised)
+            for one in waiting.entries
+            if one.state == "waiting"
+        ],
     )
-
-
-def _script(one: discovery.Registration) -> HookScript:
-    test = f"tests/{one.test}" if one.test else None
-    return HookScript(f"hooks/{one.file}", one.name, test, [tool.full for tool in one.tools])
-
-
-def _waiting(one: PendingEntry) -> WaitingChange:
-    return WaitingChange(one.id, one.proposal.file, one.proposal.raised)
 
 
 def _tests_missing(scripts: Scripts) -> list[str]:

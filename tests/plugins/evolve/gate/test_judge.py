@@ -248,7 +248,7 @@ async def test_no_secret_that_a_call_was_given_or_answered_stands_in_its_record(
     assert record.answer == {"result": "it is ***"}
     files = [path.read_bytes() for path in folder.rglob("*") if path.is_file() and "good" not in path.parts]
     held = [*files, *(zlib.decompress(value) for (value,) in calls)]
-    assert not any(b"4711" in data or b"0815" in data for data in held)
+    assert not any(b"value-4711" in data or b"secret-0815" in data for data in held)
 
 
 # -- score ----------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 Pure functions over one value. Only what instar holds counts, never what a script says of itself.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Literal
 
 import msgspec
@@ -67,7 +67,7 @@ class Authority(msgspec.Struct, frozen=True):
     tools: dict[str, frozenset[str]] = {}
 
     def __le__(self, other: "Authority") -> bool:
-        return not _more(other, self)
+        return not any(_more(other, self))
 
     def now(self, seen: Iterable[str], terms: Terms) -> "Authority":
         """Return what a successor that the agent makes inherits from this live version, as things are today.
@@ -152,9 +152,8 @@ def raises(grant: Authority, candidate: Authority, others: Iterable[Authority] =
     if grant.actions is None:
         grant = msgspec.structs.replace(grant, actions=_NONE)
     moved = _moved(grant, candidate, others)
-    return _more(grant, settled(grant, candidate)) + [
-        _dropped(name, asked_before, candidate.tools[name]) for name, asked_before in moved.items()
-    ]
+    dropped = [_dropped(name, before, candidate.tools[name]) for name, before in moved.items()]
+    return [*_more(grant, settled(grant, candidate)), *dropped]
 
 
 def after(
@@ -184,9 +183,8 @@ def describe(authority: Authority) -> list[str]:
         folders = "everywhere" if authority.write is None else _list(authority.write) or "nowhere"
         said.append(f"it uses {'the' if authority.network else 'no'} network")
         said.append(f"it writes {folders} in the workspace")
-        said += [
-            f"its limit for {name} is {value}{_UNITS[name]}" for name, value in _limits(authority) if value
-        ]
+        limits = [(name, getattr(authority.limits, name), unit) for name, unit in _UNITS.items()]
+        said += [f"its limit for {name} is {value}{unit}" for name, value, unit in limits if value]
     if authority.env:
         said.append(f"it is given the variables {_list(authority.env)}")
     actions = "every action" if authority.actions is None else _list(authority.actions)
@@ -196,60 +194,39 @@ def describe(authority: Authority) -> list[str]:
     return said + [f"its tool {_plain(name)} asks about {_list(asks[name])}" for name in sorted(asks)]
 
 
-def _more(grant: Authority, candidate: Authority) -> list[str]:
-    rising = HOLDS.index(candidate.hold) > HOLDS.index(grant.hold)
-    said = [f"it {_REACHES[candidate.hold]} (granted: it {_REACHES[grant.hold]})"] if rising else []
-    if not rising:  # that says it all
-        said += [*_more_places(grant, candidate), *_more_limits(grant, candidate)]
-    return [*said, *_more_names(grant, candidate), *_more_tools(grant, candidate)]
+def _more(grant: Authority, candidate: Authority) -> Iterator[str]:
+    """Yield a sentence on each thing in which `candidate` reaches more."""
+    if HOLDS.index(candidate.hold) > HOLDS.index(grant.hold):
+        yield f"it {_REACHES[candidate.hold]} (granted: it {_REACHES[grant.hold]})"
+    else:  # that says it all
+        yield from _more_places(grant, candidate)
+    if candidate.env - grant.env:
+        yield f"it would be given the variables {_list(candidate.env - grant.env)}"
+    if grant.actions is not None and candidate.actions is None:
+        yield "it would be able to use every action"
+    elif grant.actions is not None and candidate.actions is not None and candidate.actions - grant.actions:
+        yield f"it would use the actions {_list(candidate.actions - grant.actions)}"
+    for name, args in sorted(grant.tools.items()):
+        if args - candidate.tools.get(name, _NONE):
+            yield _dropped(name, args, candidate.tools.get(name, _NONE))
 
 
-def _more_places(grant: Authority, candidate: Authority) -> list[str]:
-    said = []
+def _more_places(grant: Authority, candidate: Authority) -> Iterator[str]:
     if candidate.network and not grant.network:
-        said.append("it would use the network")
-    if grant.write is not None:
-        more = _uncovered(candidate.write, grant.write)
-        if more:
-            said.append(
-                f"it would write {more} in the workspace (granted: {_list(grant.write) or 'nowhere'})"
-            )
-    return said
+        yield "it would use the network"
+    if grant.write is not None and (more := _uncovered(candidate.write, grant.write)):
+        yield f"it would write {more} in the workspace (granted: {_list(grant.write) or 'nowhere'})"
+    for name, unit in _UNITS.items():
+        granted, wanted = getattr(grant.limits, name), getattr(candidate.limits, name)
+        if granted is not None and (wanted is None or wanted > granted):
+            now = "no limit" if wanted is None else f"{wanted}{unit}"
+            yield f"its limit for {name} would become {now} (granted: {granted}{unit})"
 
 
 def _uncovered(wanted: frozenset[str] | None, granted: frozenset[str]) -> str:
     if wanted is None:
         return "everywhere but in the guarded folders"
     return _list(inner for inner in wanted if not any(covers(outer, inner) for outer in granted))
-
-
-def _more_names(grant: Authority, candidate: Authority) -> list[str]:
-    said = []
-    if candidate.env - grant.env:
-        said.append(f"it would be given the variables {_list(candidate.env - grant.env)}")
-    if grant.actions is not None:
-        if candidate.actions is None:
-            said.append("it would be able to use every action")
-        elif candidate.actions - grant.actions:
-            said.append(f"it would use the actions {_list(candidate.actions - grant.actions)}")
-    return said
-
-
-def _more_limits(grant: Authority, candidate: Authority) -> list[str]:
-    said = []
-    for (name, granted), (_, wanted) in zip(_limits(grant), _limits(candidate), strict=True):
-        if granted is not None and (wanted is None or wanted > granted):
-            now = "no limit" if wanted is None else f"{wanted}{_UNITS[name]}"
-            said.append(f"its limit for {name} would become {now} (granted: {granted}{_UNITS[name]})")
-    return said
-
-
-def _more_tools(grant: Authority, candidate: Authority) -> list[str]:
-    return [
-        _dropped(name, args, candidate.tools.get(name, _NONE))
-        for name, args in sorted(grant.tools.items())
-        if args - candidate.tools.get(name, _NONE)
-    ]
 
 
 def _moved(grant: Authority, candidate: Authority, others: Iterable[Authority]) -> dict[str, frozenset[str]]:
@@ -264,10 +241,6 @@ def _moved(grant: Authority, candidate: Authority, others: Iterable[Authority]) 
 
 def _dropped(name: str, before: frozenset[str], kept: frozenset[str]) -> str:
     return f"its tool {_plain(name)} would no longer ask about {_list(before - kept)}"
-
-
-def _limits(authority: Authority) -> list[tuple[str, int | None]]:
-    return [(name, getattr(authority.limits, name)) for name in _UNITS]
 
 
 def _list(names: Iterable[str]) -> str:

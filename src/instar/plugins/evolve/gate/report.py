@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -183,7 +183,7 @@ class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def text(self) -> str:
         """Return the report as the model reads it."""
-        return "\n".join([*_head(self), *_changes(self), *_rest(self)])
+        return "\n".join(_lines(self))
 
     def plain(self) -> dict[str, Any]:
         """Return the report as JSON values, for a person's ``--json``."""
@@ -210,47 +210,46 @@ class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def _head(report: ReplayReport) -> list[str]:
+def _lines(report: ReplayReport) -> Iterator[str]:
     if report.total == 0:
-        return ["No call has been recorded yet, so there was nothing to replay."]
-    how = f"Replayed {report.replayed} of {_calls(report.total)}"
-    if report.stopped:
-        how += ", and stopped at the first that fails"
-    elif report.replayed < report.total:
-        how += f" in {report.limit:g} s, the newest of each hook"
-    refused = [f"Refused: {report.refusal}"] if report.refusal else []
-    return [f"{how}.", *refused]
-
-
-def _changes(report: ReplayReport) -> list[str]:
-    changed = report.changed
-    if not changed:
-        kept = report.count("same")
-        return [f"It answers {_calls(kept)} as the live version does."] if kept else []
-    lines = [f"It would have changed {_past(report)}:"]
-    for one in changed[: report.shown]:
-        when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(one.record.at / 1000))
-        lines += ["", f"{one.record.script} {one.record.hook}, recorded {when} UTC:", _diff(one)]
-    left = len(changed) - report.shown
-    return [*lines, f"({left} more)"] if left > 0 else lines
-
-
-def _rest(report: ReplayReport) -> list[str]:
+        yield "No call has been recorded yet, so there was nothing to replay."
+    else:
+        how = f"Replayed {report.replayed} of {_calls(report.total)}"
+        if report.stopped:
+            how += ", and stopped at the first that fails"
+        elif report.replayed < report.total:
+            how += f" in {report.limit:g} s, the newest of each hook"
+        yield f"{how}."
+        if report.refusal:
+            yield f"Refused: {report.refusal}"
+    yield from _changes(report)
     hollow = sum(bool(one.record.answer) and one.live.silent for one in report.judged)
-    said = [
+    for count, text in (
         (report.count("noise"), "left out: the live version does not answer the same way twice"),
         (report.count("both"), "left out: the live version fails in the replay too"),
         (report.count("mended"), "on which the live version fails now succeeded"),
         (hollow, "had an answer then, and none from the live version here: what it reads is not in git"),
         (report.real_clock, "ran with the real clock, since the script is not Python"),
-    ]
-    lines = [f"{_calls(count)} {text}." for count, text in said if count]
+    ):
+        if count:
+            yield f"{_calls(count)} {text}."
     for name, kinds in (("actions", report.new.actions), ("notify", report.new.notify)):
         if kinds:
-            lines.append(
-                f"Its answers hold {name} that the live version's do not: {', '.join(sorted(kinds))}."
-            )
-    return lines + [f"{note}." for note in report.notes]
+            yield f"Its answers hold {name} that the live version's do not: {', '.join(sorted(kinds))}."
+    yield from (f"{note}." for note in report.notes)
+
+
+def _changes(report: ReplayReport) -> Iterator[str]:
+    changed, kept = report.changed, report.count("same")
+    if changed:
+        yield f"It would have changed {_past(report)}:"
+    elif kept:
+        yield f"It answers {_calls(kept)} as the live version does."
+    for one in changed[: report.shown]:
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(one.record.at / 1000))
+        yield f"\n{one.record.script} {one.record.hook}, recorded {when} UTC:\n{_diff(one)}"
+    if len(changed) > report.shown:
+        yield f"({len(changed) - report.shown} more)"
 
 
 def _past(report: ReplayReport) -> str:

@@ -99,7 +99,8 @@ class ScoreReport(msgspec.Struct, frozen=True):
     @property
     def refusal(self) -> str | None:
         """Why the candidate may not be installed, for the model; None when it may."""
-        return next((_refused(line) for line in self.lines if line.refused is not None), None)
+        refusing = (line for line in self.lines if line.refused is not None)
+        return next((f"the eval evals/{line.name} refuses it. {_shown(line)}" for line in refusing), None)
 
     def text(self) -> str:
         """Return the report for the model and for a person: a line for each eval."""
@@ -174,22 +175,19 @@ class _Late(Exception):
     """The time for all evals is over."""
 
 
-class _Judge:
+class _Judge(msgspec.Struct, frozen=True):
     """One contest being decided. `until` is on the monotonic clock, `seconds` what it allows in all."""
 
-    def __init__(
-        self, trials: Trials, contest: Contest, timeout: float, until: float, seconds: float
-    ) -> None:
-        self._trials = trials
-        self._contest = contest
-        self._timeout = timeout
-        self._until = until
-        self._seconds = seconds
+    trials: Trials
+    contest: Contest
+    timeout: float
+    until: float
+    seconds: float
 
     async def line(self, name: str) -> EvalLine:
         """Run one eval to its verdict."""
-        live = self._contest.live.items()
-        touched = [path for path, _ in self._contest.candidate.items() - live if _in_evals(path)]
+        live = self.contest.live.items()
+        touched = [path for path, _ in self.contest.candidate.items() - live if _in_evals(path)]
         if touched:
             return EvalLine(name, refused=f"a candidate may not change {touched[0]}: evals are a person's")
         try:
@@ -197,55 +195,50 @@ class _Judge:
         except NoTrial as error:
             return EvalLine(name, refused=str(error))
         except _Late:
-            why = (
-                f"the evals did not finish within {self._seconds:g} s: make them quicker, or ask a person to"
-            )
+            why = f"the evals did not finish within {self.seconds:g} s: make them quicker, or ask a person to"
             return EvalLine(name, refused=why)
 
     async def _contested(self, name: str) -> EvalLine:
         try:
-            first = await self._run(name, self._contest.live)
+            first = await self._run(name, self.contest.live)
         except Failed as error:
             return await self._without_live(name, error)
         live, candidate = [first.score], list[float]()
+        sides = {"l": (live, self.contest.live), "c": (candidate, self.contest.candidate)}
         turns = [turn for run in range(first.runs) for turn in ("lc" if run % 2 == 0 else "cl")][1:]
         for turn in turns:
+            scores, changes = sides[turn]
             try:
-                if turn == "l":
-                    live.append((await self._run(name, self._contest.live)).score)
-                else:
-                    candidate.append((await self._run(name, self._contest.candidate)).score)
+                scores.append((await self._run(name, changes)).score)
             except Failed as error:
-                return await self._broken(name, turn, error)
+                # See whether the other version fails in the same way.
+                return await (self._without_live if turn == "l" else self._against_live)(name, error)
         return _compared(name, first, live, candidate)
 
     async def _without_live(self, name: str, live: Failed) -> EvalLine:
         """There is nothing to compare with: the candidate must not fail in another way."""
         try:
-            said = await self._run(name, self._contest.candidate)
+            said = await self._run(name, self.contest.candidate)
         except Failed as error:
             return _failed_both(name, live, error)
         ignored = f"with the live file {live.kind}, so there is nothing to compare with"
         return EvalLine(name, candidate=(said.score,), better=said.better, ignored=ignored)
 
-    async def _broken(self, name: str, turn: str, error: Failed) -> EvalLine:
-        """One run of several failed: see whether the other version fails in the same way, once more."""
-        if turn == "l":
-            return await self._without_live(name, error)
+    async def _against_live(self, name: str, candidate: Failed) -> EvalLine:
         try:
-            await self._run(name, self._contest.live)
+            await self._run(name, self.contest.live)
         except Failed as live:
-            return _failed_both(name, live, error)
-        return EvalLine(name, refused=f"with the candidate {error}")
+            return _failed_both(name, live, candidate)
+        return EvalLine(name, refused=f"with the candidate {candidate}")
 
     async def _run(self, name: str, changes: Changes) -> Statement:
         """One run in a copy of its own: what a run leaves behind must not reach the next one."""
-        async with self._trials.copy(self._contest.source, changes) as trial:
-            left = self._until - time.monotonic()
+        async with self.trials.copy(self.contest.source, changes) as trial:
+            left = self.until - time.monotonic()
             if left < _ALMOST:
                 raise _Late
-            timeout = min(self._timeout, left)
-            stdin = msgspec.json.encode({"file": self._contest.file})
+            timeout = min(self.timeout, left)
+            stdin = msgspec.json.encode({"file": self.contest.file})
             changed = trial.watch()
             try:
                 output = await trial.run([str(trial.root / FOLDER / name)], stdin=stdin, timeout=timeout)
@@ -253,9 +246,9 @@ class _Judge:
                 raise Failed("it could not be started", str(error)) from None
             if touched := changed():
                 raise Failed(f"{', '.join(touched[:5])} was changed while it ran, so it proves nothing")
-        if output.timed_out and timeout < self._timeout:
+        if output.timed_out and timeout < self.timeout:
             raise _Late
-        return read(output, self._timeout)
+        return read(output, self.timeout)
 
 
 def _compared(name: str, said: Statement, live: Sequence[float], candidate: Sequence[float]) -> EvalLine:
@@ -274,10 +267,6 @@ def _failed_both(name: str, live: Failed, candidate: Failed) -> EvalLine:
     if live.kind == candidate.kind:
         return EvalLine(name, ignored=f"{live.kind}, with the live file too")
     return EvalLine(name, refused=f"with the candidate {candidate}\n(with the live file {live.kind})")
-
-
-def _refused(line: EvalLine) -> str:
-    return f"the eval evals/{line.name} refuses it. {_shown(line)}"
 
 
 def _shown(line: EvalLine) -> str:

@@ -108,20 +108,15 @@ class Heart:
         """Take note of which sessions work, of what ends a beat's turn, and of the model that a person used."""
         given = happened.properties
         if isinstance(given, event.SessionStatusChanged):
+            work = self._activity
             with contextlib.suppress(OSError):
-                self._at_work(given)
+                (work.ended if isinstance(given.status, event.Idle) else work.began)(given.session_id)
         elif isinstance(given, event.LimitReached) and given.ends and given.session_id == self._place.id:
             self._limited = given.message
         elif isinstance(given, event.SessionIdle) and given.session_id == self._place.id:
             self._idle.set()
         elif isinstance(given, event.MessageUpdated) and isinstance(given.info, message.Assistant):
             await self._answered(given.info)
-
-    def _at_work(self, given: event.SessionStatusChanged) -> None:
-        if isinstance(given.status, event.Idle):
-            self._activity.ended(given.session_id)
-        else:
-            self._activity.began(given.session_id)
 
     async def _answered(self, info: message.Assistant) -> None:
         model = ModelName(info.provider_id, info.model_id)
@@ -291,13 +286,18 @@ class Heart:
         answers = [one.info for one in history[begin:] if isinstance(one.info, message.Assistant)]
         if not answers:
             return BeatOutcome(session_id, error="the model was not asked")
-        tokens, cost = sum(_all(one.tokens) for one in answers), sum(one.cost for one in answers)
+        used, cost = [one.tokens for one in answers], sum(one.cost for one in answers)
+        tokens = sum(
+            one.input + one.output + one.reasoning + one.cache.read + one.cache.write for one in used
+        )
+        spent = BeatOutcome(session_id, tokens, cost)
         error = answers[-1].error
+        if error is None:
+            return spent
         if isinstance(error, message.MessageAbortedError):
-            return BeatOutcome(
-                session_id, tokens, cost, interrupted=f"its turn was ended: {error.data.message}"
-            )
-        return BeatOutcome(session_id, tokens, cost, error="" if error is None else _told(error))
+            return msgspec.structs.replace(spent, interrupted=f"its turn was ended: {error.data.message}")
+        said = getattr(error.data, "message", "") or error.name
+        return msgspec.structs.replace(spent, error=str(said))
 
     async def _clean(
         self, begun: Begun, session_id: str, settings: EvolveSettings, tokens: int
@@ -337,14 +337,6 @@ class Heart:
 
 def _ref(model: ModelName | None) -> message.ModelRef | None:
     return None if model is None else message.ModelRef(provider_id=model.provider_id, model_id=model.model_id)
-
-
-def _all(tokens: message.Tokens) -> int:
-    return tokens.input + tokens.output + tokens.reasoning + tokens.cache.read + tokens.cache.write
-
-
-def _told(error: message.MessageError) -> str:
-    return str(getattr(error.data, "message", "") or error.name)
 
 
 async def _logged(work: Callable[[], Awaitable[None]]) -> None:

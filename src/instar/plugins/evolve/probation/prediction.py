@@ -135,11 +135,6 @@ def parse(given: Mapping[str, Any]) -> Prediction:
     return Prediction(given["hook"], field, bounds[0], value, within.get("calls"), within.get("minutes"))
 
 
-def restore(kept: Any) -> Prediction:
-    """Return a prediction from its JSON form (`msgspec.to_builtins`). Raises `ValueError` for another value."""
-    return msgspec.convert(kept, Prediction)
-
-
 def observe(prediction: Prediction, course: Course, call: MeasuredCall) -> Course:
     """Return the course after one more call of the script."""
     if call.hook != prediction.hook or course.calls >= (prediction.calls or math.inf):
