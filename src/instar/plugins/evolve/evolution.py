@@ -1,6 +1,6 @@
 """Evolving: a candidate that has passed the gate is installed, one that would reach more waits for a person.
 
-One change of a workspace at a time. Whoever makes it, it is one transaction (`install`): one commit, one epoch.
+One change of a workspace at a time. Whoever makes it, it is one commit and one epoch (`ledger.install`).
 """
 
 import asyncio
