@@ -1,6 +1,6 @@
 """How a change of the workspace goes: a machine of the steps that docs/evolve.md shows in its picture.
 
-One change at a time. Whoever makes it, it is one transaction (`install`): one commit, one epoch.
+One change at a time. Whoever makes it, it is one commit and one epoch (`ledger.install`).
 """
 
 import asyncio

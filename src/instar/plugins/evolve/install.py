@@ -1,4 +1,4 @@
-"""Installs a change of a workspace in one transaction, and reports it to the log, subscribers and the audit log."""
+"""Makes one change of a workspace, and reports it to the log, subscribers and the audit log."""
 
 import contextlib
 import logging
@@ -161,7 +161,7 @@ def called_by(cause: ChangeCause, said: trailers.Trailers) -> trailers.Trailers:
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """Turn the errors of a transaction into `NotChanged`."""
+    """Turn the errors of a change into `NotChanged`."""
     try:
         yield
     except (ChangeRefused, LedgerError, WorkspaceBusy) as error:
