@@ -123,7 +123,7 @@ class HeartbeatSession:
     @property
     def id(self) -> str:
         """The session's id as it was last; "" where there is none."""
-        return str(self._kept().get(self._directory, ""))
+        return self._kept().get(self._directory, "")
 
     async def find(self) -> message.Session | None:
         """Return the session; None where there is none, or it was deleted or put away."""
@@ -182,6 +182,5 @@ class HeartbeatSession:
             _SESSION_NOTE, {key: value for key, value in self._kept().items() if key != self._directory}
         )
 
-    def _kept(self) -> dict[str, object]:
-        kept = self._books.note(_SESSION_NOTE)
-        return kept if isinstance(kept, dict) else {}
+    def _kept(self) -> dict[str, str]:
+        return self._books.note(_SESSION_NOTE) or {}
