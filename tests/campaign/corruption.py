@@ -141,11 +141,7 @@ class World:
 
     def damage(self, one: Damage) -> str:
         """Do it, and say what was done."""
-        targets = self._targets()
-        path, other = targets[one.target % len(targets)], targets[one.other % len(targets)]
-        with contextlib.suppress(OSError):  # it was done, or made impossible, by the damage before
-            _damage(path, other, one)
-        return f"{one.action} {path} ({other}, {one.at})"
+        return damage(self._targets(), one)
 
     def _targets(self) -> list[Path]:
         """What may be damaged: all files and folders, of git's folder only HEAD, the index and our mark."""
@@ -190,6 +186,14 @@ class World:
         (self.root / path).write_bytes(content)
         (self.root / path).chmod(mode)
         self.accepted[path].add((content, bool(mode & 0o111)))
+
+
+def damage(targets: list[Path], one: Damage) -> str:
+    """Damage one of `targets`, and say what was done."""
+    path, other = targets[one.target % len(targets)], targets[one.other % len(targets)]
+    with contextlib.suppress(OSError):  # it was done, or made impossible, by the damage before
+        _damage(path, other, one)
+    return f"{one.action} {path} ({other}, {one.at})"
 
 
 def _damage(path: Path, other: Path, one: Damage) -> None:

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tests.campaign import corruption
 from tests.campaign.corruption import Damage
+from tests.campaign.stores import StoresWorld
 from tests.waiting import take_quickest
 
 from instar.process import Processes
@@ -65,3 +66,18 @@ def test_the_campaign_sees_a_version_that_was_never_accepted(stage):
     stage.world.accepted["hooks/bot.sh"].clear()
     with pytest.raises(AssertionError, match=r"hooks/bot\.sh"):
         stage.play([Damage("append", 0, 0, 0)])
+
+
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(damages=DAMAGES)
+def test_whatever_is_damaged_of_the_database_a_start_works_or_says_why_in_one_line(stores, damages):
+    stores.play(damages)
+
+
+@pytest.fixture
+def stores():
+    with tempfile.TemporaryDirectory(dir=corruption.MEMORY) as folder:
+        world = StoresWorld(corruption.Path(folder))
+        world.make()
+        yield world

@@ -81,7 +81,7 @@ class Books:
         """Return the JSON value that was kept under `name`; None when there is none, or it cannot be read."""
         try:
             return msgspec.json.decode(self.database.note(name) or b"")
-        except (OSError, msgspec.DecodeError):
+        except (OSError, ValueError, TypeError):
             return None
 
     def keep(self, name: str, value: Any) -> None:

@@ -36,6 +36,7 @@ _TABLES: Final = (*BINDING, "audit", "debt", "beat", "call", "notice", "waiting"
 _DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 """Results that only damage has: our own SQL fits our tables."""
 _COUNTED_EVERY: Final = 32
+_PAGE: Final = 4096
 
 
 class Database:
@@ -127,15 +128,17 @@ class Database:
             raise migrate.explain(error, self.path) from error
 
     def _open(self) -> sqlite3.Connection:
-        if _irregular(self.path):
-            self._set_aside("something else stands in the place of a file")
+        if _irregular(self.path) or _is_cut(self.path):
+            self._set_aside("it was cut short, or something else stands in the place of a file")
         for path in _files(self.path):
             path.chmod(0o600)
         self._file = _identity(self.path)
         connection = migrate.prepare(self.path, "NORMAL", migrate.migrations(_SQL))
         self._file = _identity(self.path)
-        said = self._begin(self.folder, connection)
-        if said:
+        if not all(_is_whole(connection, table) for table in BINDING):
+            connection.close()
+            raise sqlite3.DatabaseError("a table and its index differ")
+        if said := self._begin(self.folder, connection):
             self._notice(said)
         return connection
 
@@ -174,15 +177,13 @@ def put_note(connection: sqlite3.Connection, name: str, value: bytes) -> None:
 
 def append(connection: sqlite3.Connection, table: str, size: int, *values: Any) -> None:
     """Add a row to a table whose rows are numbered, and drop the oldest of those that hold more than `size` bytes."""
-    marks = ", ".join("?" * len(values))
-    number = connection.execute(f"INSERT INTO {table} VALUES (NULL, {marks})", values).lastrowid or 0
+    insert = f"INSERT INTO {table} VALUES (NULL{', ?' * len(values)})"
+    number = connection.execute(insert, values).lastrowid or 0
     # All rows are looked at for that, so not each time.
     if number % _COUNTED_EVERY == 0:
-        connection.execute(
-            f"""DELETE FROM {table} WHERE number <= (SELECT max(number) FROM (SELECT number, sum(length(value))
-            OVER (ORDER BY number DESC) AS held FROM {table}) WHERE held > ?)""",
-            (size,),
-        )
+        held = f"SELECT number, sum(length(value)) OVER (ORDER BY number DESC) AS held FROM {table}"
+        over = f"SELECT number FROM ({held}) WHERE held > ?"
+        connection.execute(f"DELETE FROM {table} WHERE number IN ({over})", (size,))
 
 
 def decoded(rows: Iterable[tuple[bytes]], kind: type[T]) -> list[T]:
@@ -191,7 +192,7 @@ def decoded(rows: Iterable[tuple[bytes]], kind: type[T]) -> list[T]:
     for (value,) in rows:
         try:
             found.append(msgspec.json.decode(value, type=kind))
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError) as error:
             log.warning("evolve=database damaged=%s problem=%r", kind.__name__, str(error))
     return found
 
@@ -211,10 +212,16 @@ def _copy_rows(old: Path, new: sqlite3.Connection) -> list[str]:
         try:
             for row in source.execute(f"SELECT * FROM {table} ORDER BY rowid {order}"):
                 new.execute(f"INSERT OR IGNORE INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+            whole = _is_whole(source, table)
         except sqlite3.Error:
-            lost.append(table)
+            whole = False
+        lost += [] if whole else [table]
     source.close()
     return list(dict.fromkeys(lost))
+
+
+def _is_whole(connection: sqlite3.Connection, table: str) -> bool:
+    return connection.execute(f"PRAGMA integrity_check({table})").fetchall() == [("ok",)]
 
 
 def _is_damage(error: Exception) -> bool:
@@ -232,6 +239,12 @@ def _files(path: Path) -> list[Path]:
 
 def _irregular(path: Path) -> list[Path]:
     return [one for one in _files(path) if not stat.S_ISREG(one.lstat().st_mode)]
+
+
+def _is_cut(path: Path) -> bool:
+    """Whether SQLite would take the file for a new one, although something was written."""
+    sizes = [one.stat().st_size for one in _files(path)]
+    return path.exists() and path.stat().st_size < _PAGE and sum(sizes) > 0
 
 
 def _identity(path: Path) -> int | None:

@@ -138,7 +138,7 @@ class ScriptGrants:
     def _granted(self, script: str, value: bytes) -> Granted:
         try:
             return msgspec.json.decode(value, type=Granted)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError) as error:
             raise OSError(
                 f"{self._database.path}: the grants of hooks/{script} are damaged ({error}): take the file away, "
                 "start instar and accept the scripts that you trust"

@@ -6,25 +6,21 @@ A part that cannot be read is named and left out. The old files stay, under name
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
 from instar.plugins.evolve.database import BINDING, LOST, decoded, put_note
+from instar.plugins.evolve.gate.pending import PendingEntry
 from instar.plugins.evolve.heartbeat.book import SCHEDULE
 from instar.plugins.evolve.history.pins import Pin, key
 
-T = TypeVar("T")
 Rows = Sequence[tuple[Any, ...]]
 
 
 class _Line(msgspec.Struct):
     state: msgspec.Raw
     entries: list[msgspec.Raw] = []
-
-
-class _Waiting(msgspec.Struct):
-    time: int
 
 
 def take_over(folder: Path, connection: sqlite3.Connection) -> str:
@@ -52,7 +48,7 @@ def take_over(folder: Path, connection: sqlite3.Connection) -> str:
     return f"taken over from the version before: {', '.join(taken) or 'nothing'}; not: {', '.join(left) or 'nothing'}"
 
 
-def _read(path: Path, kind: type[T]) -> T:
+def _read(path: Path, kind: Any) -> Any:
     return msgspec.json.decode(path.read_bytes(), type=kind)
 
 
@@ -62,7 +58,7 @@ def _grants(path: Path) -> Rows:
 
 def _pending(path: Path) -> Rows:
     files = path.glob("*.json")
-    return [(file.stem, _read(file, _Waiting).time, None, file.read_bytes()) for file in files]
+    return [(file.stem, _read(file, PendingEntry).time, None, file.read_bytes()) for file in files]
 
 
 def _pins(path: Path) -> Rows:

@@ -100,12 +100,11 @@ async def test_the_oldest_go_when_all_together_are_too_large(make: Make, tmp_pat
     assert len(kept) < 66
 
 
-async def test_a_call_that_is_too_large_is_counted_and_not_kept(make: Make) -> None:
+async def test_a_call_that_is_too_large_is_not_kept(make: Make) -> None:
     records = make()
     records.add(call(1, text="x" * LARGEST))
     records.add(call(2))
     assert [one.at for one in (await records.read()).records] == [2]
-    assert records.too_large == 1
 
 
 async def test_discover_is_not_kept(make: Make) -> None:

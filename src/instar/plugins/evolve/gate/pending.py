@@ -254,7 +254,7 @@ def _decoded(id: str, value: bytes) -> PendingEntry | str:  # noqa: A002
             why = "its decision was made on another text"
         else:
             return entry
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError) as error:
         why = str(error)
     return f"what waits as {id} is damaged and left out ({why}): let its candidate be proposed again"
 

@@ -175,9 +175,8 @@ class RecordsRead(msgspec.Struct, frozen=True):
 class Records:
     """The records of one workspace.
 
-    `secrets` gives the values that must not be written. `too_large` and `dropped` count the calls of this process that
-    were not kept: for their size, and because they came faster than they could be written. `problem` is what the last
-    write failed with, None when it did not.
+    `secrets` gives the values that must not be written. A call that is too large is not kept, nor are calls that come
+    faster than they can be written. `problem` is what the last write failed with, None when it did not.
     """
 
     def __init__(self, database: Database, secrets: Secrets = tuple, bounds: Bounds | None = None) -> None:
@@ -188,21 +187,15 @@ class Records:
         self._lock = threading.Lock()
         self._waiting = 0
         self._closed = False
-        self.too_large = 0
-        self.dropped = 0
         self.problem: str | None = None
 
     def add(self, record: HookCallRecord) -> None:
         """Keep a call, soon. ``discover`` is not kept: the gate's first stage asks for it anyway."""
-        if self._closed or record.hook == "discover":
-            return
         size = len(record.stdin)
-        if size > LARGEST:
-            self.too_large += 1
+        if self._closed or record.hook == "discover" or size > LARGEST:
             return
         with self._lock:
             if self._waiting + size > _WAITING:
-                self.dropped += 1
                 return
             self._waiting += size
         written = self._thread.submit(self._write, record)
@@ -222,7 +215,6 @@ class Records:
     def _write(self, record: HookCallRecord) -> None:
         packed = self._pack(record)
         if packed is None:
-            self.too_large += 1
             return
         ring = record.script, record.hook
 
@@ -251,7 +243,7 @@ class Records:
         for name, hook, at, value in found:
             try:
                 records.append(msgspec.msgpack.decode(zlib.decompress(value), type=HookCallRecord))
-            except (ValueError, zlib.error) as error:
+            except (ValueError, TypeError, zlib.error) as error:
                 problems.append(
                     f"the record of {name} {hook} at {at} is left out, it cannot be read: {error}"
                 )

@@ -67,6 +67,6 @@ class HeartbeatBook:
 def _state(value: bytes | None) -> State:
     try:
         return State() if value is None else msgspec.json.decode(value, type=State)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, TypeError) as error:
         log.error("heartbeat=book problem=%r", f"the schedule is damaged, its times are lost: {error}")
         return State()

@@ -37,9 +37,13 @@ class Pins:
         """Return the pins, those of the settings last."""
         try:
             found = self._database.rows("SELECT file, by, time FROM pin ORDER BY rowid")
-        except OSError as error:
-            raise BadPin(f"the pins cannot be read, so every file counts as pinned: {error}") from None
-        return [*(Pin(*row) for row in found), *(Pin(normal(file), "settings") for file in self._also)]
+            kept = [Pin(normal(file), by, time) for file, by, time in found]
+        except (OSError, TypeError, BadPin) as error:
+            path = self._database.path
+            raise BadPin(
+                f"{path}: the pins cannot be read, so every file counts as pinned: {error}"
+            ) from None
+        return [*kept, *(Pin(normal(file), "settings") for file in self._also)]
 
     def find(self, file: str) -> Pin | None:
         """Return the pin that holds `file`: its own or that of a folder above it.
