@@ -89,7 +89,7 @@ async def test_a_pipe_in_the_place_of_gits_attributes_holds_nothing_up(tmp_path)
         os.mkfifo(root / ".gitattributes")
         said = await on.write(bot("# two"))
         assert "not committed" in said
-        assert any(".gitattributes is a pipe" in problem for problem in on.problems)
+        assert any(".gitattributes is no file" in problem for problem in on.problems)
         (root / ".gitattributes").unlink()
         await on.write(bot("# three"))
         assert on.subjects()[0] == "evolve_hook_write bot.sh"

@@ -6,7 +6,9 @@ import shutil
 
 import pytest
 from tests.plugins.evolve.crash import NEW, File
+from tests.waiting import SOON
 
+from instar.plugins.evolve.database import Database
 from instar.plugins.evolve.history.commits import History
 from instar.plugins.evolve.history.repository import WorkspaceRepository
 from instar.plugins.evolve.ledger import install
@@ -101,6 +103,18 @@ async def test_a_name_that_means_no_guarded_file_is_refused_and_nothing_is_writt
     with pytest.raises(ChangeRefused):
         await made.installer.install({"hooks/bot.sh": NEW, path: NEW}, "bad")
     assert made.everything() == before
+
+
+async def test_the_database_can_be_opened_while_a_change_is_made(made):
+    found = []
+
+    async def commit(files, message):
+        found.append(await asyncio.to_thread(Database(made.home).doubt))
+        return await made.history.commit(files, message)
+
+    changer = Installer(made.ledger, made.repository, commit)
+    await asyncio.wait_for(changer.install({"hooks/bot.sh": NEW}, "new"), SOON)
+    assert found == [""]
 
 
 async def test_a_departed_file_is_neither_changed_nor_committed(made, kit):
@@ -218,7 +232,7 @@ async def test_two_instars_change_one_workspace_one_after_the_other(made, kit):
 
 
 async def test_who_waits_too_long_for_another_instar_is_told_so(made):
-    async with held(made.home, 1):
+    async with held(made.ledger.lock, 1):
         with pytest.raises(WorkspaceBusy, match="another instar"):
             await made.another(wait=0.05).install({"hooks/bot.sh": NEW}, "new")
     assert (made.root / "hooks" / "bot.sh").read_text() == OLD

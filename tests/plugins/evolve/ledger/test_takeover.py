@@ -68,6 +68,7 @@ async def test_what_was_accepted_and_what_a_person_left_are_taken_over_with_the_
     assert ledger.is_told
     assert sorted(path.name for path in before.home.iterdir()) == [
         "accepted.git",
+        "change",
         "ledger.before",
         "own.before",
     ]

@@ -110,7 +110,7 @@ class Installer:
         """
         known = self._ledger.is_known()
         try:
-            async with held(self._ledger.home, self._wait):
+            async with held(self._ledger.lock, self._wait):
                 await self._load(known)
                 await self._fill()
                 await self._recover()
@@ -178,7 +178,7 @@ class Installer:
     async def _alone(self) -> AsyncIterator[None]:
         """Hold the ledger's lock, with no change of another unfinished."""
         try:
-            async with held(self._ledger.home, self._wait):
+            async with held(self._ledger.lock, self._wait):
                 await self._load(known=True)
                 if not await self._recover():
                     raise ChangeRefused(

@@ -73,6 +73,8 @@ class Ledger:
 
     def __init__(self, home: Path, root: Path) -> None:
         self.home = home
+        # Not the folder itself: the database that stands in it locks that for its own files.
+        self.lock = home / "change"
         self.root = root.resolve()
         self.kept = accepted.AcceptedContent(home / "accepted.git")
         self.files: Mapping[str, Version] = {}
