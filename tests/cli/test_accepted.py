@@ -256,5 +256,5 @@ def test_a_folder_that_init_made_runs_what_its_settings_name(machine):
     done = machine.run("--dir", "mine", "hi")
     assert "not what you trusted" not in done.stderr
     settings = machine.project / "mine" / "instar.json"
-    settings.write_text(settings.read_text().replace("/mine/workspace", "/other"))
+    settings.write_text(settings.read_text().replace("./workspace", "./other"))
     assert 'instar.json: plugin "evolve" (changed)' in machine.run("--dir", "mine", "hi").stderr

@@ -28,11 +28,19 @@ BAD = {
 def test_a_script_that_misbehaves_stops_nothing_and_the_log_says_which_hook_how_long_and_what(person, how):
     code, why, printed = BAD[how]
     hooks = ("discover", "idle", "tool_before") if how == "hangs" else HOOKS
-    person.shell("bad.sh", **dict.fromkeys(hooks, f"$ {code}"))
+    answers_once = (
+        f"[ -e state/asked ] || {{ mkdir -p state; touch state/asked; echo '{{}}'; exit; }}; {code}"
+    )
+    person.shell("bad.sh", **{**dict.fromkeys(hooks, f"$ {code}"), "discover": f"$ {answers_once}"})
     person.shell(
         "good.sh", discover='{"tools": [{"name": "t"}]}', tool_after="{}", execute_tool='{"result": "ran"}'
     )
-    ran = person.run(STORY, EVOLVE_HOOK_TIMEOUT="2000" if how == "hangs" else "20000")
+    limit = "2000" if how == "hangs" else "20000"
+    person.run(
+        "== turn\ntext: a script that never answered discover would not be called\n",
+        EVOLVE_HOOK_TIMEOUT=limit,
+    )
+    ran = person.run(STORY, EVOLVE_HOOK_TIMEOUT=limit)
     assert ran.stdout == "done\n"
     assert person.results() == ["out\n", "ran"]
     for hook in hooks:

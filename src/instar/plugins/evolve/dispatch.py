@@ -78,7 +78,7 @@ class Dispatch:
     def take_system(self, session_id: str, managed: list[str]) -> list[str]:
         """Return this step's system prompt: `managed`, the session's own, unless something failed; that counts once.
 
-        A script's emergency prompt stands in the place of its own, and before what other scripts say.
+        A script's emergency prompt stands before what scripts said for the session, alone where no other one runs.
         """
         kept = self._system.pop(session_id, {})
         others = [entry for entry in self._scripts.runnable() if entry.name not in kept]
