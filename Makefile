@@ -66,6 +66,7 @@ beside: $(VENV)/.dev $(VENV)/.opencode ## measure the budgets beside the real op
 campaign: $(VENV)/.dev ## 620 candidates for the gate; evolve's files damaged in 10,000 ways; a life of a large workspace
 	@$(BIN)/python -m tests.campaign.gate
 	@$(BIN)/python -m tests.campaign.corruption
+	@$(BIN)/python -m tests.campaign.stores
 	@$(BIN)/python -m tests.campaign.production
 
 fuzz: $(VENV)/.dev $(VENV)/.schemathesis ## ask the server what schemathesis makes up: MINUTES=10, SEED=n; OPENCODE=1: by opencode's document

@@ -197,7 +197,9 @@ def damage(targets: list[Path], one: Damage) -> str:
 
 
 def _damage(path: Path, other: Path, one: Damage) -> None:
-    if one.action == "mode":
+    # A link is never followed: it may lead out of the world, and a campaign may run as root.
+    is_link = path.is_symlink()
+    if one.action == "mode" and not is_link:
         path.chmod((0o000, 0o444, 0o644, 0o755)[one.at % 4])
     elif one.action == "swap":
         between = path.with_name("between")
@@ -209,14 +211,16 @@ def _damage(path: Path, other: Path, one: Damage) -> None:
         (path.parent / f"json{one.at % 3}.py").write_bytes(b"planted")
     elif one.action == "without folder":
         _remove(path.parent if path.parent.name not in ("data", "ws", ".git") else path)
-    elif one.action in ("flip", "truncate", "append") and path.is_file():
+    elif one.action in ("flip", "truncate", "append") and path.is_file() and not is_link:
         _overwrite(path, one)
     else:
         _remove(path)
         if one.action == "folder":
             path.mkdir()
         elif one.action == "link":
-            path.symlink_to(other if one.at % 2 else "/etc/passwd")
+            outside = Path(tempfile.gettempdir(), "instar-campaign-outside")
+            outside.write_text("what a link leads to, outside of all that is damaged\n")
+            path.symlink_to(other if one.at % 2 else outside)
         elif one.action == "pipe":
             os.mkfifo(path)
 

@@ -5,12 +5,15 @@ what is pinned stays so, unless the file is gone: the ledger then still tells th
 """
 
 import contextlib
+import random
 import shutil
+import sys
+import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from tests.campaign.corruption import Damage, damage
+from tests.campaign.corruption import MEMORY, Damage, damage, some
 
 from instar.plugins.evolve.database import BESIDE, FILE, Database
 from instar.plugins.evolve.gate.authority import Authority
@@ -96,3 +99,25 @@ def _said(database: Database, act: Callable[[], Any]) -> Any:
     assert str(database.folder) in said, f"{said!r} does not say where"
     assert "\n" not in said, f"{said!r} is more than a line"
     return said
+
+
+def main(number: int = 2_500, seed: int = 5) -> None:
+    """Make at least `number` damages; exit code 1 where a round was not survived. Each is printed."""
+    chance, made, failed = random.Random(seed), 0, 0
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        world = StoresWorld(Path(folder))
+        world.make()
+        while made < number:
+            damages = some(chance)
+            try:
+                world.play(damages)
+            except AssertionError as error:
+                failed += 1
+                print(error, file=sys.stderr)
+            made += len(damages)
+    print(f"stores: {made} damages, {failed} not survived (seed {seed})")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,7 @@
 """A sample of the campaign against corruption, which `python -m tests.campaign.corruption` runs at length."""
 
 import asyncio
+import shutil
 import tempfile
 
 import pytest
@@ -66,6 +67,18 @@ def test_the_campaign_sees_a_version_that_was_never_accepted(stage):
     stage.world.accepted["hooks/bot.sh"].clear()
     with pytest.raises(AssertionError, match=r"hooks/bot\.sh"):
         stage.play([Damage("append", 0, 0, 0)])
+
+
+def test_damage_never_follows_a_link_out_of_the_world(tmp_path):
+    outside, link = tmp_path / "outside", tmp_path / "world" / "link"
+    outside.write_text("as it was")
+    for action in corruption.ACTIONS:
+        shutil.rmtree(link.parent, ignore_errors=True)
+        link.parent.mkdir()
+        link.symlink_to(outside)
+        for at in range(8):
+            corruption.damage([link], Damage(action, 0, 0, at))
+    assert (outside.read_text(), outside.stat().st_mode & 0o777) == ("as it was", 0o644)
 
 
 @pytest.mark.slow
