@@ -209,7 +209,7 @@ class World:
         """Everything that a refusal may not change: the workspace with git's folder, the home, what lies outside."""
         found = {**snapshot(self.root), **snapshot(self.lures.home), **snapshot(self.lures.outside)}
         found |= {str(path): "made" for path in self.lures.data.rglob("*") if self.lures.mark in path.name}
-        granted = self.engine.books.database.rows("SELECT * FROM granted ORDER BY script")
+        granted = self.engine.storage.database.rows("SELECT * FROM granted ORDER BY script")
         found |= {"grants": str(granted)}
         beside = {"ws", "home", "outside", "data", "tmp", "agent.sock"}
         found |= {str(path): "beside" for path in self._folder.iterdir() if path.name not in beside}

@@ -131,18 +131,18 @@ async def opened(folder: Path, processes: Processes, step: Step | None = None) -
 
 
 def _name_steps(engine: EvolveEngine, step: Step) -> None:
-    books = engine.books
-    books.installer = Installer(books.ledger, books.repository, engine.history.commit, step=step)
-    keep = books.keep
+    storage = engine.storage
+    storage.installer = Installer(storage.ledger, storage.repository, engine.history.commit, step=step)
+    keep = storage.keep
 
     def kept(name: str, value: Any) -> None:
         step(f"keep {name} begun")
         keep(name, value)
         step(f"keep {name} ended")
 
-    books.keep = kept  # type: ignore[method-assign]
+    storage.keep = kept  # type: ignore[method-assign]
     for name, kind in (("audit_log", _Chronicle), ("grants", _Grants), ("pending", _Pending)):
-        found = getattr(books, name)
+        found = getattr(storage, name)
         found.__class__ = kind
         found.step = step
 
@@ -169,7 +169,7 @@ async def _waits(engine: EvolveEngine) -> None:
 
 
 async def _approve(engine: EvolveEngine) -> None:
-    (entry,) = engine.books.pending.list().entries
+    (entry,) = engine.storage.pending.list().entries
     await engine.evolution.approve(entry.id, "ada")
 
 

@@ -96,7 +96,7 @@ class Living:
 
     def audit_log(self, kind: str) -> list[AuditEntry]:
         """The entries of a kind in the chronicle, newest first."""
-        return [one for one in self.engine.books.audit_log.read().entries if one.kind == kind]
+        return [one for one in self.engine.storage.audit_log.read().entries if one.kind == kind]
 
     def subjects(self) -> list[str]:
         """The subjects of the workspace's commits, newest first."""
@@ -148,12 +148,12 @@ class Living:
     ) -> str:
         """Propose a new text that is not installed; not one byte may have changed. Return what the model reads."""
         before, head = files(self.root), git(self.root, "rev-parse", "HEAD")
-        epoch = self.engine.books.ledger.epoch
+        epoch = self.engine.storage.ledger.epoch
         with pytest.raises(ToolFailure) as error:
             await self.call(tool, **{tool.split("_")[1]: file}, content=content, **more)
         assert files(self.root) == before
         assert git(self.root, "rev-parse", "HEAD") == head
-        assert self.engine.books.ledger.epoch == epoch
+        assert self.engine.storage.ledger.epoch == epoch
         return str(error.value)
 
 

@@ -57,7 +57,7 @@ def killer():
 
 
 class Scene:
-    """One workspace with its data, always at the same path: where its books are kept goes by it."""
+    """One workspace with its data, always at the same path: where its data is kept goes by it."""
 
     def __init__(self, folder: Path, killer: Any) -> None:
         self.folder, self.root = folder / "case", folder / "case" / "ws"
@@ -159,9 +159,9 @@ async def test_an_engine_that_is_killed_is_at_one_of_the_two_versions_and_grants
 
     engine = await engine_on(made)
     assert made.state() in (before, after)
-    assert engine.problems == engine.books.ledger.notices  # nothing but what was ended
+    assert engine.problems == engine.storage.ledger.notices  # nothing but what was ended
     live = (made.root / "hooks" / FILE).read_text()
-    known = engine.books.grants.of(FILE)
+    known = engine.storage.grants.of(FILE)
     assert known is None or known.grant <= granted
     # What the agent made is held, whatever was not written any more.
     held = engine.policy.held(FILE, engine.version(f"hooks/{FILE}"))
@@ -199,8 +199,8 @@ def most(engine: Any, operation: str) -> Any:
     """Return the most that the script may have been granted: what it was, or what a person approves."""
     if operation in ("first install",):
         return Authority("unbounded", actions=None)
-    known = engine.books.grants.of(FILE)
-    (*_, entry) = engine.books.pending.list().entries or (None,)
+    known = engine.storage.grants.of(FILE)
+    (*_, entry) = engine.storage.pending.list().entries or (None,)
     if operation != "approve" or entry is None:
         highest = [one.authority for one in known.versions.values()] if known is not None else []
         return (

@@ -152,7 +152,7 @@ async def test_a_workspace_whose_database_is_lost_runs_at_its_accepted_version_a
     root = workspace(tmp_path / "ws")
     async with living(root) as live:
         await live.write(bot("# one", discover=discover(sandbox={"write": ["state"]})))
-    live.engine.books.database.path.write_bytes(b"nonsense" * 1000)
+    live.engine.storage.database.path.write_bytes(b"nonsense" * 1000)
     async with living(root, values=live.values) as again:
         assert await again.said("bot_greet") == "hello"
         said = await again.refused(bot("# two", discover=discover(sandbox={"write": ["state"]})))

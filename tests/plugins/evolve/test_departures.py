@@ -170,9 +170,9 @@ async def test_a_pinned_file_is_not_changed_by_the_agent_and_others_are(root):
         said = await live.refused("Be rude.\n", "chat.md", "evolve_prompt_write")
         assert "it is pinned by settings" in said
         await live.write(bot("# more"))
-        live.engine.books.pins.add("./hooks/bot.sh", "ada")
+        live.engine.storage.pins.add("./hooks/bot.sh", "ada")
         assert "it is pinned by ada" in await live.refused(bot("# again"))
-        live.engine.books.pins.remove("hooks/bot.sh")
+        live.engine.storage.pins.remove("hooks/bot.sh")
         await live.write(bot("# again"))
 
 

@@ -98,7 +98,7 @@ async def test_a_file_that_somebody_changes_while_its_candidate_is_tested_is_not
     ):
         await changing
     assert path.read_text() == text + "# by hand\n"
-    last, *_ = running.engine.books.audit_log.read().entries
+    last, *_ = running.engine.storage.audit_log.read().entries
     assert (last.kind, last.by, last.stage, last.files) == ("refused", "agent", "install", ["hooks/hello.py"])
     assert "hooks/hello.py was changed, behind the gate" in last.text
     (told,) = [one.properties for one in running.client.published if one.type == "evolve.refused"]

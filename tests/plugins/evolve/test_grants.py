@@ -80,7 +80,7 @@ async def waits(live: Living, content: str, file: str = "bot.sh", **more: Any) -
 
 
 async def wait_id(live: Living) -> str:
-    (entry,) = [one for one in live.engine.books.pending.list().entries if one.state == "waiting"]
+    (entry,) = [one for one in live.engine.storage.pending.list().entries if one.state == "waiting"]
     return entry.id
 
 
@@ -174,7 +174,7 @@ async def test_a_script_that_never_left_its_manifest_may_grow_inside_it(root):
         tools = [{"name": "do", "parameters": {"what": "x", "where": "y"}}, {"name": "more"}]
         said = await live.write(probe(sandbox={"write": ["state/a"]}, tools=tools))
         assert "New tools, from the next step on: bot_more" in said
-        assert live.engine.books.pending.list().entries == []
+        assert live.engine.storage.pending.list().entries == []
 
 
 # -- what raises waits ----------------------------------------------------------------------------------
@@ -191,14 +191,14 @@ async def test_a_candidate_that_drops_its_manifest_waits_for_a_person_and_is_ins
         assert re.search(r"instar evolve approve [0-9a-f]{8}", said)
         (event,) = live.events("refused")
         assert (event.stage, event.file) == ("authority", "hooks/bot.sh")
-        (entry,) = live.engine.books.pending.list().entries
+        (entry,) = live.engine.storage.pending.list().entries
         asked = entry.proposal
         assert (asked.content, asked.cause.session, asked.cause.tool) == (free, "ses_1", "evolve_hook_write")
         assert "+# free" in asked.diff
         installed = await live.engine.evolution.approve(entry.id, "ada")
         assert (root / "hooks" / "bot.sh").read_text() == free
-        assert installed.epoch == live.engine.books.ledger.epoch
-        assert live.engine.books.pending.list().entries == []
+        assert installed.epoch == live.engine.storage.ledger.epoch
+        assert live.engine.storage.pending.list().entries == []
         (approved,) = live.audit_log("approved")
         assert (approved.by, "ada" in approved.text) == ("person", True)
         await live.write(bot("# free, and another"))  # what was granted stays granted
@@ -225,7 +225,7 @@ async def test_the_same_candidate_waits_once_however_often_it_is_proposed(root):
     async with living(root) as live:
         await live.write(bot(discover=discover(sandbox={})))
         assert await waits(live, bot()) == await waits(live, bot())
-        assert len(live.engine.books.pending.list().entries) == 1
+        assert len(live.engine.storage.pending.list().entries) == 1
 
 
 @pytest.mark.slow
@@ -350,11 +350,13 @@ async def test_nothing_that_the_model_can_reach_holds_what_waits_or_was_granted(
         await live.write(probe("agent"))
         await live.write(probe(sandbox={"write": ["state"]}))
         await waits(live, probe())
-        books = live.engine.books
-        assert not books.folder.is_relative_to(root)
-        shown = set(books.shown)
-        kept = [path for path in books.folder.rglob("*") if path.is_file() and not shown & set(path.parents)]
-        assert books.database.path in kept
+        storage = live.engine.storage
+        assert not storage.folder.is_relative_to(root)
+        shown = set(storage.shown)
+        kept = [
+            path for path in storage.folder.rglob("*") if path.is_file() and not shown & set(path.parents)
+        ]
+        assert storage.database.path in kept
         await live.engine.evolution.approve(await wait_id(live), "ada")
         for path in kept:
             if path.exists():
@@ -368,8 +370,8 @@ async def test_a_damaged_book_of_grants_holds_every_script_behind_the_shield(roo
     async with living(root) as live:
         await live.write(probe("agent"))
         damage = ("UPDATE granted SET value = ?", (b"{",))
-        live.engine.books.database.change(lambda connection: connection.execute(*damage))
+        live.engine.storage.database.change(lambda connection: connection.execute(*damage))
         assert "failed" in await live.said("bot_do", what="write", where="hooks/x.py")
         said = await live.refused(probe("more"))
         assert "what scripts were granted cannot be read" in said
-        assert str(live.engine.books.database.path) in said
+        assert str(live.engine.storage.database.path) in said

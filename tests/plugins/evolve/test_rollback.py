@@ -28,7 +28,7 @@ async def test_the_newest_change_is_taken_back_by_a_commit_that_names_it_and_the
         assert live.problems == []
         assert await live.said("bot_greet") == "hello"
         (event,) = live.events("rolledback")
-        assert event.epoch == live.engine.books.ledger.epoch
+        assert event.epoch == live.engine.storage.ledger.epoch
         await live.engine.rollback.roll_back(kit.git(root, "rev-parse", "HEAD~2").strip()[:9], PERSON)
         assert (root / "hooks" / "bot.sh").read_text() == bot()
 
@@ -102,21 +102,21 @@ async def test_after_a_persons_version_is_live_again_its_successor_is_held_by_th
 async def test_a_change_whose_caller_goes_away_meanwhile_is_told_and_granted_all_the_same(root):
     workspace(root)
     async with living(root) as live:
-        make = live.engine.books.installer.install
+        make = live.engine.storage.installer.install
         begun = asyncio.Event()
 
         async def slowly(*args, **named):
             begun.set()
             return await make(*args, **named)
 
-        live.engine.books.installer.install = slowly
+        live.engine.storage.installer.install = slowly
         changing = asyncio.create_task(live.write(bot("# 1")))
         await begun.wait()
         changing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await changing
         assert (root / "hooks" / "bot.sh").read_text() == bot("# 1")
-        assert live.engine.books.grants.of("bot.sh").touched
+        assert live.engine.storage.grants.of("bot.sh").touched
         assert live.audit_log("installed")
         assert live.events("installed")
 
@@ -140,13 +140,13 @@ async def test_what_a_person_had_not_committed_when_evolve_first_saw_it_comes_ba
         await live.write(bot("# one"))
         await live.engine.rollback.roll_back("", PERSON)
         assert (root / "hooks" / "bot.sh").read_text() == MINE
-        assert not live.engine.books.own.is_changed("hooks/bot.sh")
+        assert not live.engine.storage.own.is_changed("hooks/bot.sh")
         assert kit.git(root, "show", "HEAD:hooks/bot.sh") == MINE
         # The same again, once that itself was taken back.
         change = kit.git(root, "rev-parse", "HEAD^").strip()
         await live.engine.rollback.roll_back("HEAD", PERSON)
         assert (root / "hooks" / "bot.sh").read_text() == bot("# one")
-        assert live.engine.books.own.is_changed("hooks/bot.sh")
+        assert live.engine.storage.own.is_changed("hooks/bot.sh")
         await live.engine.rollback.roll_back(change, PERSON)
         assert (root / "hooks" / "bot.sh").read_text() == MINE
 
@@ -189,8 +189,8 @@ async def test_what_no_copy_is_left_of_is_said_and_nothing_is_taken_back(root, k
     change_by_hand(root, kit)
     async with living(root) as live:
         await live.write(bot("# one"))
-        left = live.engine.books.own.changed["hooks/bot.sh"]
-        objects = live.engine.books.ledger.kept.place / "objects"
+        left = live.engine.storage.own.changed["hooks/bot.sh"]
+        objects = live.engine.storage.ledger.kept.place / "objects"
         (objects / left.blob[:2] / left.blob[2:]).unlink()
         with pytest.raises(NotChanged, match=r"no copy of hooks/bot\.sh as you left it"):
             await live.engine.rollback.roll_back("", PERSON)

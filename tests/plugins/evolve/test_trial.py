@@ -98,7 +98,7 @@ async def test_without_a_sandbox_the_person_may_say_that_candidates_run_as_them_
     async with living(root, level="none", config={"unsafe": True}) as live:
         assert "(refused at the stage test)" in await live.refused(bot("# wrong"))
         await live.write(bot(discover=discover(sandbox={"write": ["state"]})))
-        held = live.engine.books.grants.of("bot.sh")
+        held = live.engine.storage.grants.of("bot.sh")
         assert held is not None
         assert held.grant.hold == "unbounded"
         assert await live.said("bot_greet") == "hello"

@@ -34,7 +34,7 @@ async def test_the_heartbeat_is_shown_with_its_last_results(root):
     workspace(root)
     async with living(root) as live:
         off = shown(live, "dream")
-        book = live.engine.books.heartbeat
+        book = live.engine.storage.heartbeat
         book.change(lambda state: schedule.set_every(state, 60_000, 1_000), 1_000)
         book.change(lambda state: schedule.moved(state, 61_000, 0), 61_000)
         begun = book.change(lambda state: schedule.passed(state, 61_000), 61_000)

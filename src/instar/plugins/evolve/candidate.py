@@ -12,7 +12,6 @@ from typing import Final
 import msgspec
 
 from instar.plugins.evolve import edit
-from instar.plugins.evolve.books import Books
 from instar.plugins.evolve.config import EvolveConfig
 from instar.plugins.evolve.discovery import Registration
 from instar.plugins.evolve.execution_policy import ExecutionPolicy
@@ -22,6 +21,7 @@ from instar.plugins.evolve.gate.record import HookCallRecord
 from instar.plugins.evolve.install import NotChanged
 from instar.plugins.evolve.probation.prediction import Prediction
 from instar.plugins.evolve.scripts import Scripts
+from instar.plugins.evolve.storage import Storage
 from instar.plugins.evolve.trial import Changes, TrialFile
 from instar.plugins.evolve.workspace import visible
 
@@ -102,8 +102,10 @@ class GateContext(msgspec.Struct, frozen=True):
 class Candidates:
     """Makes candidates of one workspace, and tells what is live around them."""
 
-    def __init__(self, books: Books, policy: ExecutionPolicy, scripts: Scripts, config: EvolveConfig) -> None:
-        self._books = books
+    def __init__(
+        self, storage: Storage, policy: ExecutionPolicy, scripts: Scripts, config: EvolveConfig
+    ) -> None:
+        self._storage = storage
         self._policy = policy
         self._scripts = scripts
         self._config = config
@@ -119,11 +121,11 @@ class Candidates:
 
         Raises `NotChanged`.
         """
-        accepted = self._books.ledger.files.get(path)
-        departed = {one.path: one for one in self._books.ledger.check()}
+        accepted = self._storage.ledger.files.get(path)
+        departed = {one.path: one for one in self._storage.ledger.check()}
         if path in departed:
             raise NotChanged(f"{departed[path].text}: a person must accept or restore it first")
-        content = self._books.ledger.good(path)
+        content = self._storage.ledger.good(path)
         if accepted is not None and content is None:
             raise NotChanged(f"no copy of the accepted version of {path} is left")
         before = None if accepted is None or content is None else TrialFile(content, accepted.mode)
@@ -139,33 +141,33 @@ class Candidates:
 
     async def context(self, candidate: Candidate) -> GateContext:
         """Return the live state around a candidate."""
-        books, scripts = self._books, self._scripts
+        storage, scripts = self._storage, self._scripts
         restored: dict[str, TrialFile | None] = {}
-        for one in books.ledger.check():
-            version, good = books.ledger.files.get(one.path), books.ledger.good(one.path)
+        for one in storage.ledger.check():
+            version, good = storage.ledger.files.get(one.path), storage.ledger.good(one.path)
             restored[one.path] = (
                 TrialFile(good, version.mode) if version is not None and good is not None else None
             )
         file = candidate.file if candidate.is_hook else ""
-        kept = await books.records.read(file or None)
+        kept = await storage.records.read(file or None)
         terms = await self._policy.terms()
         live = await scripts.live(file) if file else None
         try:
             grant = self._grant(candidate, live, kept.records, terms) if file else None
-            neighbours = books.grants.others(file) if file else []
+            neighbours = storage.grants.others(file) if file else []
         except OSError as error:
             raise NotChanged(
                 f"{candidate.path} was not changed: what scripts were granted cannot be read ({error})"
             ) from None
         return GateContext(
-            root=books.ledger.root,
+            root=storage.ledger.root,
             restored=restored,
             live=live,
             others=[one for one in scripts.registrations if one.file != file],
             hooks={
                 entry.name: TrialFile(content, 0o755)
                 for entry in scripts.runnable()
-                if (content := books.ledger.good(f"hooks/{entry.name}")) is not None
+                if (content := storage.ledger.good(f"hooks/{entry.name}")) is not None
             },
             prompts=scripts.prompts.all(),
             records=kept.records,
@@ -183,7 +185,7 @@ class Candidates:
         terms: Terms,
     ) -> Authority:
         """Return what the live version of a script is granted now."""
-        known = self._books.grants.of(candidate.file)
+        known = self._storage.grants.of(candidate.file)
         if known is not None:
             grant = known.grant
         elif candidate.before is None:
@@ -195,7 +197,7 @@ class Candidates:
 
     def _refuse_known(self, path: str, before: TrialFile | None, also: Mapping[str, TrialFile]) -> None:
         """Check that a new script's test changes no existing one. Raises `NotChanged`."""
-        root, files = self._books.ledger.root, self._books.ledger.files
+        root, files = self._storage.ledger.root, self._storage.ledger.files
         if also and before is not None:
             raise NotChanged(f"{path} was not changed: only a new script brings a test; leave `test` out")
         known = [name for name in also if name in files or os.path.lexists(root / name)]

@@ -9,7 +9,6 @@ import msgspec
 
 from instar.plugin import Means, PluginInput, event, process
 from instar.plugins.evolve import config, protocol, script
-from instar.plugins.evolve.books import Books
 from instar.plugins.evolve.candidate import Candidates
 from instar.plugins.evolve.config import EvolveConfig
 from instar.plugins.evolve.discovery import Registration
@@ -26,6 +25,7 @@ from instar.plugins.evolve.recording import ChangeRecorder
 from instar.plugins.evolve.rollback import Rollback
 from instar.plugins.evolve.safe import Safe, Unkept
 from instar.plugins.evolve.scripts import NoScripts, Scripts
+from instar.plugins.evolve.storage import Storage
 from instar.plugins.evolve.workspace import Workspace
 
 log = logging.getLogger("instar.evolve")
@@ -55,15 +55,15 @@ class EvolveEngine:
         self.real = self._standing = Workspace(root)
         root = self.real.root
         self.history = History(processes, root)
-        self.books = Books(given, processes, root, self.history, self.config)
-        self.policy = ExecutionPolicy(given, root, processes, self.books, self.config)
-        self.observer = Observer(self.books, self.config, self.version)
-        self.safe = self.books.begin_safe() if safe else None
+        self.storage = Storage(given, processes, root, self.history, self.config)
+        self.policy = ExecutionPolicy(given, root, processes, self.storage, self.config)
+        self.observer = Observer(self.storage, self.config, self.version)
+        self.safe = self.storage.begin_safe() if safe else None
         self.scripts = Scripts(processes, Unkept() if safe else given.kv, self, self.real)
-        self.change_installer = ChangeInstaller(self.books, publish, refresh)
-        candidates = Candidates(self.books, self.policy, self.scripts, self.config)
+        self.change_installer = ChangeInstaller(self.storage, publish, refresh)
+        candidates = Candidates(self.storage, self.policy, self.scripts, self.config)
         self.evolution = Evolver(
-            self.books,
+            self.storage,
             self.policy,
             candidates,
             self.change_installer,
@@ -71,7 +71,7 @@ class EvolveEngine:
             asker(given, CANDIDATE),
         )
         lock, may_change = self.evolution.lock, self.evolution.may_change
-        self.rollback = Rollback(self.books, self.change_installer, self.observer, lock, may_change)
+        self.rollback = Rollback(self.storage, self.change_installer, self.observer, lock, may_change)
         self.recording = ChangeRecorder(self.history, lock, self._announce)
         self.look: Literal["", "accepted", "unaccepted"] = ""
         self._served: Served | None = None
@@ -81,15 +81,15 @@ class EvolveEngine:
         """Make the repository, load the ledger, and end what a crash cut short; return what was found and done."""
         await self.history.prepare()
         try:
-            notices = await self.books.installer.open()
+            notices = await self.storage.installer.open()
         except WorkspaceBusy as error:
             notices = [str(error)]
         for notice in notices:
             log.warning("evolve=ledger notice=%s", script.show(notice))
         self.history.guarded = self._guarded
         if self.safe is None:
-            await self.history.keep_in(self.books.database)
-        await self.books.own.open()
+            await self.history.keep_in(self.storage.database)
+        await self.storage.own.open()
         if self.safe is not None:
             self._told_safe(self.safe)
         return notices
@@ -97,15 +97,15 @@ class EvolveEngine:
     async def close(self) -> None:
         """Keep what is not kept yet."""
         self.observer.flush()
-        await self.books.close()
+        await self.storage.close()
 
     @property
     def problems(self) -> list[str]:
         """What is wrong with the workspace, a sentence each."""
         departed = [] if self._served is None else [one.text for one in self._served.departures]
         lost = [] if self._served is None else [f"no copy of {path} is left" for path in self._served.lost]
-        own = [self.problem, self.history.problem, *self.books.database.notices]
-        return [text for text in own if text] + departed + lost + self.books.ledger.notices
+        own = [self.problem, self.history.problem, *self.storage.database.notices]
+        return [text for text in own if text] + departed + lost + self.storage.ledger.notices
 
     # -- what scripts ask of their stage ---------------------------------------------------------------
 
@@ -114,7 +114,7 @@ class EvolveEngine:
         if self.look == "unaccepted":
             return self.real
         try:
-            served = await (self.safe or self.books.tree).serve()
+            served = await (self.safe or self.storage.tree).serve()
         except NotServed as error:
             raise NoScripts(str(error)) from None
         before, self._served = self._served, served
@@ -129,7 +129,7 @@ class EvolveEngine:
 
     def version(self, path: str) -> str:
         """Return the hash of the version of a file that runs; "" for none."""
-        found = (self.books.ledger if self.safe is None else self.safe).files.get(path)
+        found = (self.storage.ledger if self.safe is None else self.safe).files.get(path)
         return "" if found is None else found.sha
 
     async def place(self, file: str, root: Path) -> script.ScriptEnvironment:
@@ -148,7 +148,7 @@ class EvolveEngine:
                 log.info("script=%s hook=%s why=%s", file, called.hook, script.show(called.why))
             return
         if self._standing.root != self.real.root:
-            (self.safe or self.books.tree).gather()
+            (self.safe or self.storage.tree).gather()
         if self.safe is not None:
             return
         version = self.version(f"hooks/{file}")
@@ -188,7 +188,7 @@ class EvolveEngine:
 
     def _guarded(self) -> set[str]:
         """The files that no tool run commits: those that somebody changed behind the gate's back."""
-        return {one.path for one in self.books.ledger.check()}
+        return {one.path for one in self.storage.ledger.check()}
 
     async def _announce(self, files: list[str]) -> None:
         for file in files:

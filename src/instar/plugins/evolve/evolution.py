@@ -13,7 +13,6 @@ from typing import Final, Literal
 import msgspec
 
 from instar.plugins.evolve import edit
-from instar.plugins.evolve.books import Books
 from instar.plugins.evolve.candidate import (
     Candidate,
     CandidateRefused,
@@ -45,6 +44,7 @@ from instar.plugins.evolve.ledger.standing import sha256
 from instar.plugins.evolve.points import CandidateInput
 from instar.plugins.evolve.probation.observer import Observer
 from instar.plugins.evolve.probation.prediction import Prediction
+from instar.plugins.evolve.storage import Storage
 from instar.plugins.evolve.trial import Bench, Changes, NoTrial, TrialFile
 from instar.plugins.evolve.workspace import visible
 
@@ -160,14 +160,14 @@ class Evolver:
 
     def __init__(
         self,
-        books: Books,
+        storage: Storage,
         policy: ExecutionPolicy,
         candidates: Candidates,
         change_installer: ChangeInstaller,
         observer: Observer,
         object: Callable[[CandidateInput], Awaitable[str]],  # noqa: A002 - the verb
     ) -> None:
-        self._books = books
+        self._storage = storage
         self._policy = policy
         self.candidates = candidates
         self._change_installer = change_installer
@@ -242,21 +242,21 @@ class Evolver:
         Raises `pending.NotPending`, `CandidateRefused` and `NotChanged`.
         """
         async with self.lock:
-            entry = await asyncio.to_thread(self._books.pending.get, id)
+            entry = await asyncio.to_thread(self._storage.pending.get, id)
             proposal = entry.proposal
             cause = _cause(proposal.cause)
             attempt = ChangeAttempt(
                 proposal.file, lambda before: proposal.content, cause, said, approval=entry, who=who
             )
             await self._go(attempt, "waiting")
-            await asyncio.to_thread(self._books.pending.remove, id)
+            await asyncio.to_thread(self._storage.pending.remove, id)
             return attempt.installed
 
     async def reject(self, id: str, who: str, why: str = "") -> pending.PendingEntry:  # noqa: A002 - as above
         """Refuse what waits under `id` for good. Raises `pending.NotPending`."""
-        path = (await asyncio.to_thread(self._books.pending.get, id)).proposal.file
+        path = (await asyncio.to_thread(self._storage.pending.get, id)).proposal.file
         live = self._change_installer.sha(path)
-        entry = await asyncio.to_thread(self._books.pending.decide, id, False, who, live)
+        entry = await asyncio.to_thread(self._storage.pending.decide, id, False, who, live)
         self._change_installer.happened("rejected", ChangeCause(by="person"), [path], why or f"{id} by {who}")
         return entry
 
@@ -264,24 +264,24 @@ class Evolver:
 
     async def freeze(self, why: str = "") -> None:
         """Change nothing until a person thaws it. Raises `OSError`."""
-        self._books.keep(_FROZEN, {"why": why or "a person froze it"})
+        self._storage.keep(_FROZEN, {"why": why or "a person froze it"})
         self._change_installer.happened("frozen", ChangeCause(by="person"), [], why)
 
     async def thaw(self) -> None:
         """Let evolve change again what was frozen by a person, or by too many failures. Raises `OSError`."""
-        self._books.keep(_FROZEN, None)
-        self._books.keep(LOST, "")
+        self._storage.keep(_FROZEN, None)
+        self._storage.keep(LOST, "")
         self._observer.thaw()
         self._change_installer.happened("thawed", ChangeCause(by="person"), [], "")
 
     async def frozen(self) -> str:
         """Return why nothing may change now; empty when it may."""
-        if self._books.safe is not None:
-            return self._books.safe.why
-        kept = self._books.note(_FROZEN)
+        if self._storage.safe is not None:
+            return self._storage.safe.why
+        kept = self._storage.note(_FROZEN)
         if isinstance(kept, dict):
             return f"changes are frozen: {kept.get('why')}; a person can end it with: instar evolve thaw"
-        if doubt := self._books.database.doubt():
+        if doubt := self._storage.database.doubt():
             return (
                 f"changes are frozen: {doubt}; once a person has looked, they end it with: instar evolve thaw"
             )
@@ -295,7 +295,7 @@ class Evolver:
         if why:
             raise NotChanged(f"{path} was not changed: {why}")
         try:
-            pin = self._books.pins.find(path)
+            pin = self._storage.pins.find(path)
         except BadPin as error:
             raise NotChanged(f"{path} was not changed: {error}") from None
         if pin is not None:
@@ -345,7 +345,7 @@ class Evolver:
                 f"{'; '.join(attempt.verdict.raised) or 'nothing'}; let it be proposed again"
             )
         live = self._change_installer.sha(attempt.path)
-        await asyncio.to_thread(self._books.pending.decide, entry.id, True, attempt.who, live)
+        await asyncio.to_thread(self._storage.pending.decide, entry.id, True, attempt.who, live)
         attempt.cause = msgspec.structs.replace(attempt.cause, by="person")
         self._change_installer.happened(
             "approved", attempt.cause, [attempt.path], f"{entry.id} by {attempt.who}"
@@ -367,15 +367,15 @@ class Evolver:
         return "probation"
 
     async def _made_live(self, attempt: ChangeAttempt) -> None:
-        books, path, cause = self._books, attempt.path, attempt.cause
+        storage, path, cause = self._storage, attempt.path, attempt.cause
         candidate, verdict = attempt.candidate, attempt.verdict
         old, new = self._change_installer.sha(path), sha256(candidate.after.content)
         if verdict.held is not None and verdict.settled is not None:
             # First, so that no crash leaves a version of the agent's that runs as the person's own.
-            books.grants.expect(candidate.file, new, verdict.held, old, verdict.settled)
+            storage.grants.expect(candidate.file, new, verdict.held, old, verdict.settled)
         said = trailers.Trailers(
             by="person" if cause.by == "person" else "",
-            epoch=books.ledger.next_epoch,
+            epoch=storage.ledger.next_epoch,
             gate=[f"{stage.name}: {stage.found} ({stage.ms} ms)" for stage in verdict.stages],
             cost=verdict.ms,
             expect="" if candidate.expect is None else msgspec.json.encode(candidate.expect).decode(),
@@ -390,7 +390,7 @@ class Evolver:
             await self._change_installer.refused(path, cause, "install", str(error))
             raise
         if verdict.settled is not None:
-            books.grants.settle(candidate.file, verdict.settled)
+            storage.grants.settle(candidate.file, verdict.settled)
         await self._change_installer.installed(changed, cause, verdict.ms)
         attempt.installed = Installed(path, attempt.diff, changed.epoch, verdict, commit_of(changed))
 
@@ -398,7 +398,7 @@ class Evolver:
         """Let a candidate wait for a person."""
         path = attempt.path
         try:
-            entry = await asyncio.to_thread(self._books.pending.put, self._proposal(attempt))
+            entry = await asyncio.to_thread(self._storage.pending.put, self._proposal(attempt))
         except pending.NotPending as error:
             return NotChanged(f"{path} was not changed: {error}")
         raised = "\n".join(f"- {sentence}" for sentence in attempt.verdict.raised)

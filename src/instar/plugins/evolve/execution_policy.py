@@ -11,10 +11,10 @@ from pathlib import Path
 
 from instar.plugin import Means, PluginInput, process, sandbox
 from instar.plugins.evolve import script, settings
-from instar.plugins.evolve.books import Books
 from instar.plugins.evolve.config import EvolveConfig
 from instar.plugins.evolve.gate.authority import Authority, Terms
 from instar.plugins.evolve.grants import GrantedVersion
+from instar.plugins.evolve.storage import Storage
 from instar.plugins.evolve.trial import Bench, Trials
 from instar.plugins.evolve.workspace import GUARDED, SCRIPTS_OWN, VARIABLES
 
@@ -34,13 +34,13 @@ class ExecutionPolicy:
         given: PluginInput | Means,
         root: Path,
         processes: process.Processes,
-        books: Books,
+        storage: Storage,
         config: EvolveConfig,
     ) -> None:
         self._input = given
         self._root = root
         self._processes = processes
-        self._books = books
+        self._storage = storage
         self._config = config
         self._settings = settings.EvolveSettings()
         self._environment: dict[str, str] = {}
@@ -49,7 +49,7 @@ class ExecutionPolicy:
     def begin(self) -> None:
         """Guard the workspace in every child from now on, and begin to detect the sandbox level."""
         guarded = [self._root / name for name in GUARDED]
-        self._input.children.guard(readonly=[*guarded, *self._books.shown])
+        self._input.children.guard(readonly=[*guarded, *self._storage.shown])
         self._level = asyncio.create_task(self._input.children.level())
 
     def take(self, chosen: settings.EvolveSettings) -> None:
@@ -96,16 +96,16 @@ class ExecutionPolicy:
     def held(self, file: str, version: str) -> GrantedVersion | None:
         """Return the restriction of a version, None for a person's own. An unreadable one is behind the shield."""
         try:
-            found = self._books.grants.held(file, version)
+            found = self._storage.grants.held(file, version)
             if found is not None:
                 return found
             # In a clone nothing is granted yet; git's history shows that the agent changed it.
-            own = self._books.own
+            own = self._storage.own
             if own.is_changed(f"hooks/{file}"):
                 return _CLOSED
             # ``hooks/`` is where an interpreter looks for modules first: one that is called json.py runs in each script
             # that imports json, or anything that does. In a safe run none of the agent's is there.
-            return _BESIDE if self._books.safe is None and own.has_made("hooks/") else None
+            return _BESIDE if self._storage.safe is None and own.has_made("hooks/") else None
         except OSError as error:
             log.error("evolve=grants problem=%s", script.show(str(error)))
             return _CLOSED
@@ -113,7 +113,7 @@ class ExecutionPolicy:
     def loose(self, file: str, version: str) -> bool:
         """Return whether a person put this version where less was granted: it runs behind the shield."""
         try:
-            known = self._books.grants.of(file)
+            known = self._storage.grants.of(file)
         except OSError:
             return False
         held = self.held(file, version)
@@ -123,7 +123,7 @@ class ExecutionPolicy:
     def granted(self) -> list[Authority]:
         """Return the grants of the workspace's scripts, none where they cannot be read."""
         try:
-            return self._books.grants.all()
+            return self._storage.grants.all()
         except OSError as error:
             log.error("evolve=grants problem=%s", script.show(str(error)))
             return []
@@ -135,7 +135,7 @@ class ExecutionPolicy:
         trials = Trials(self._processes, level, self._input.environment, unsafe=unsafe)
         return Bench(
             trials,
-            self._books.checkouts,
+            self._storage.checkouts,
             self._settings.timeout,
             float(self._config.replay_seconds),
             self._config.replay == "strict",

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from instar.plugin import event
-from instar.plugins.evolve.books import Books
 from instar.plugins.evolve.gate import authority
 from instar.plugins.evolve.history import trailers
 from instar.plugins.evolve.history.audit_log import AuditEntry, By
@@ -17,6 +16,7 @@ from instar.plugins.evolve.history.commits import WorkspaceCommit
 from instar.plugins.evolve.ledger.install import Changed, ChangeRefused
 from instar.plugins.evolve.ledger.ledger import LedgerError
 from instar.plugins.evolve.ledger.lock import WorkspaceBusy
+from instar.plugins.evolve.storage import Storage
 from instar.plugins.evolve.trial import TrialFile
 
 log = logging.getLogger("instar.evolve")
@@ -45,11 +45,11 @@ class ChangeInstaller:
 
     def __init__(
         self,
-        books: Books,
+        storage: Storage,
         publish: Callable[[Any], Awaitable[None]],
         refresh: Callable[[], Awaitable[None]],
     ) -> None:
-        self._books = books
+        self._storage = storage
         self._publish = publish
         self._refresh = refresh
 
@@ -61,11 +61,11 @@ class ChangeInstaller:
     ) -> Changed:
         """Put files in place (None deletes) as one commit. Raises `NotChanged`."""
         with explained():
-            return await self._books.installer.install(changes, trailers.write(subject, said))
+            return await self._storage.installer.install(changes, trailers.write(subject, said))
 
     def sha(self, path: str) -> str:
         """Return the hash of the accepted version of a file; "" for none."""
-        version = self._books.ledger.files.get(path)
+        version = self._storage.ledger.files.get(path)
         return "" if version is None else version.sha
 
     async def installed(self, changed: Changed, cause: ChangeCause, cost: int) -> None:
@@ -109,7 +109,7 @@ class ChangeInstaller:
     async def live(self, changed: Changed) -> None:
         """Tell all subscribers what is live now."""
         for file in changed.files:
-            await self._publish(event.FileEdited(file=str(self._books.ledger.root / file)))
+            await self._publish(event.FileEdited(file=str(self._storage.ledger.root / file)))
         await self._refresh()
 
     def happened(
@@ -128,7 +128,7 @@ class ChangeInstaller:
             commit = commit_of(changed)
             made |= {"epoch": changed.epoch, "commit": "" if commit is None else commit.id}
         try:
-            self._books.audit_log.add(
+            self._storage.audit_log.add(
                 AuditEntry(kind=kind, files=files, text=why, stage=stage, cost=cost, **made)
             )
         except OSError as error:
@@ -137,16 +137,16 @@ class ChangeInstaller:
     def _regrant(self, path: str) -> None:
         """Restore the grant of the version that is live again."""
         folder, _, file = path.partition("/")
-        known = self._books.grants.of(file) if folder == "hooks" else None
+        known = self._storage.grants.of(file) if folder == "hooks" else None
         if known is None:
             return
         held = known.versions.get(self.sha(path))
         if held is not None:
-            grant = authority.after(known.grant, held.authority, True, self._books.grants.others(file))
-            self._books.grants.settle(file, grant)
+            grant = authority.after(known.grant, held.authority, True, self._storage.grants.others(file))
+            self._storage.grants.settle(file, grant)
         elif self.sha(path) == known.own:
             # A person's own version had no restriction: its successors may run behind the shield again.
-            self._books.grants.settle(file, authority.shielded(known.grant))
+            self._storage.grants.settle(file, authority.shielded(known.grant))
 
 
 def commit_of(changed: Changed) -> WorkspaceCommit | None:

@@ -104,14 +104,14 @@ async def roll_back(engine: EvolveEngine, ref: str) -> Made:
 
 def pin(engine: EvolveEngine, file: str) -> Pin:
     """Keep the agent from changing a file, or what is in a folder. Raises `BadPin`, `OSError`."""
-    done = engine.books.pins.add(file, who())
+    done = engine.storage.pins.add(file, who())
     engine.change_installer.happened("pinned", PERSON, [done.file], f"by {done.by}")
     return done
 
 
 def unpin(engine: EvolveEngine, file: str) -> Pin:
     """Let the agent change a file again. Raises `NotChanged` where it has no pin of its own, `BadPin`, `OSError`."""
-    done = engine.books.pins.remove(file)
+    done = engine.storage.pins.remove(file)
     if done is None:
         raise NotChanged(_unpinned(engine, file))
     engine.change_installer.happened("unpinned", PERSON, [done.file], f"by {who()}")
@@ -120,7 +120,7 @@ def unpin(engine: EvolveEngine, file: str) -> Pin:
 
 def pending(engine: EvolveEngine, *, rejected: bool) -> Listing:
     """Return what waits for a person, with what was rejected or without."""
-    listed = engine.books.pending.list()
+    listed = engine.storage.pending.list()
     shown = [one for one in listed.entries if rejected or one.state != "rejected"]
     return Listing(shown, listed.problems)
 
@@ -145,7 +145,7 @@ def demand_live(engine: EvolveEngine) -> None:
 
 def _unpinned(engine: EvolveEngine, file: str) -> str:
     """Why there is no pin of this file to take away."""
-    standing = engine.books.pins.find(file)
+    standing = engine.storage.pins.find(file)
     if standing is None:
         return f"{file} is not pinned"
     if standing.by == "settings":

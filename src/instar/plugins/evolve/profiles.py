@@ -51,7 +51,7 @@ class Profiles:
 
     def names(self) -> list[str]:
         """Return the names of the accepted ones, in order."""
-        found = self._engine.books.ledger.files
+        found = self._engine.storage.ledger.files
         return sorted(
             path.removeprefix(PROFILES).removesuffix(".json") for path in found if path.startswith(PROFILES)
         )
@@ -61,10 +61,10 @@ class Profiles:
         path = path_of(name)
         if self._engine.safe is not None:
             raise ValueError(f"{path} is not read: a safe run starts with none of the agent's changes")
-        if path not in self._engine.books.ledger.files:
+        if path not in self._engine.storage.ledger.files:
             known = ", ".join(self.names()) or "none yet"
             raise ValueError(f"there is no profile {name!r} in {self._engine.real.root} (there are: {known})")
-        content = self._engine.books.ledger.good(path)
+        content = self._engine.storage.ledger.good(path)
         if content is None:
             raise ValueError(f"no copy of the accepted version of {path} is left")
         try:
@@ -80,7 +80,7 @@ class Profiles:
         path, real = path_of(args["name"]), self._engine.real
         encoded = msgspec.json.encode(args["profile"], order="sorted")
         text = msgspec.json.format(encoded, indent=2).decode() + "\n"
-        if self._engine.books.ledger.good(path) == text.encode():
+        if self._engine.storage.ledger.good(path) == text.encode():
             return f"{path} (it says so already)"
         try:
             real.resolve(real.root / PROFILES.rstrip("/"), f"{args['name']}.json")

@@ -11,7 +11,6 @@ import itertools
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final
 
-from instar.plugins.evolve.books import Books
 from instar.plugins.evolve.candidate import CandidateRefused
 from instar.plugins.evolve.evolution import Evolver
 from instar.plugins.evolve.gate import authority
@@ -30,6 +29,7 @@ from instar.plugins.evolve.ledger.own import RESTORED, is_agents
 from instar.plugins.evolve.ledger.standing import Version, sha256
 from instar.plugins.evolve.probation.observer import Observer
 from instar.plugins.evolve.probation.state import RollBack
+from instar.plugins.evolve.storage import Storage
 from instar.plugins.evolve.trial import TrialFile
 
 Check = Callable[[Revision, Mapping[str, TrialFile | None]], Awaitable[None]]
@@ -41,13 +41,13 @@ class Rollback:
 
     def __init__(
         self,
-        books: Books,
+        storage: Storage,
         change_installer: ChangeInstaller,
         observer: Observer,
         lock: asyncio.Lock,
         may_change: Callable[[str, ChangeCause], Awaitable[None]],
     ) -> None:
-        self._books = books
+        self._storage = storage
         self._change_installer = change_installer
         self._observer = observer
         self._lock = lock
@@ -62,8 +62,8 @@ class Rollback:
         it. Raises `NotChanged` and `revision.NoSuchChange`.
         """
         async with self._lock:
-            revision = await self._books.revisions.last(ref)
-            found = await self._books.revisions.before(revision)
+            revision = await self._storage.revisions.last(ref)
+            found = await self._storage.revisions.before(revision)
             before = {path: None if one is None else TrialFile(*one) for path, one in found.items()}
             for path in before:
                 await self._may_change(path, cause)
@@ -71,14 +71,14 @@ class Rollback:
                 await check(revision, before)
             before |= await self._left(revision, before)
             old = {path: self._change_installer.sha(path) for path in before}
-            epoch = self._books.ledger.next_epoch
+            epoch = self._storage.ledger.next_epoch
             said = trailers.Trailers(by=cause.by, epoch=epoch, rolls_back=revision.id)
             subject = f"roll back {revision.subject}"
             changed = await self._change_installer.make(before, subject, called_by(cause, said))
             for path in changed.files:
                 self._settle(path, old[path], cause)
             if commit_of(changed) is not None:
-                await self._books.own.taken_back(revision, changed.files)
+                await self._storage.own.taken_back(revision, changed.files)
             await self._change_installer.rolled_back(changed, cause, f"{revision.id[:12]} {revision.subject}")
             return changed
 
@@ -90,18 +90,18 @@ class Rollback:
         They had changed one without a commit when instar first saw it, or their commit is owed, or went into one of the
         agent's. Raises `NotChanged` where that would be lost.
         """
-        own, files = self._books.own, self._books.ledger.files
+        own, files = self._storage.own, self._storage.ledger.files
         left = {path: version for path, version in own.changed.items() if path in before}
         told = await own.told({path: files[path] for path in left if path in files})
         found: dict[str, TrialFile | None] = {}
         for path, version in left.items():
             if _sha(version) in (_sha(told.get(path)), _sha_of(before[path])):
                 continue
-            set_by = (await self._books.repository.files(change.id, [path])).get(path)
+            set_by = (await self._storage.repository.files(change.id, [path])).get(path)
             if set_by is not None and version is not None and sha256(set_by[0]) == version.sha:
                 continue  # it is their own change that they take back, and git has it
             since = own.since(path)
-            earlier = _before(path, change, await self._books.revisions.touching())
+            earlier = _before(path, change, await self._storage.revisions.touching())
             if earlier is not None and (earlier.trailers.epoch or -1) >= since:
                 continue  # git's version is the agent's, from after that
             if change.trailers.epoch is not None and change.trailers.epoch < since:
@@ -113,7 +113,7 @@ class Rollback:
         return found
 
     async def _kept(self, path: str, version: Version, change: Revision) -> TrialFile:
-        content = await self._books.content(path, version.sha)
+        content = await self._storage.content(path, version.sha)
         if content is None:
             raise NotChanged(
                 f"there is no copy of {path} as you left it before {change.short}, and git never had it: for what git "
@@ -139,9 +139,9 @@ class Rollback:
     async def accept(self, paths: Collection[str] | None) -> Changed:
         """Accept files that were changed outside of the gate, by a person's order. Raises `NotChanged`."""
         async with self._lock:
-            said = trailers.Trailers(by="person", epoch=self._books.ledger.next_epoch)
+            said = trailers.Trailers(by="person", epoch=self._storage.ledger.next_epoch)
             with explained():
-                changed = await self._books.installer.accept(trailers.write("accept by hand", said), paths)
+                changed = await self._storage.installer.accept(trailers.write("accept by hand", said), paths)
             for path in changed.files:
                 self._observer.placed(path, self._change_installer.sha(path) or None)
             self._change_installer.happened("accepted", ChangeCause(by="person"), changed.files, "", changed)
@@ -153,9 +153,9 @@ class Rollback:
         `NotChanged`.
         """
         async with self._lock:
-            said = trailers.Trailers(by="person", epoch=self._books.ledger.next_epoch)
+            said = trailers.Trailers(by="person", epoch=self._storage.ledger.next_epoch)
             with explained():
-                changed = await self._books.installer.restore(trailers.write(RESTORED, said), paths)
+                changed = await self._storage.installer.restore(trailers.write(RESTORED, said), paths)
             self._change_installer.happened(
                 "rolled back", ChangeCause(by="person"), changed.files, "what stood was put back", changed
             )
@@ -172,12 +172,12 @@ class Rollback:
 
     async def _taken_back(self, one: RollBack) -> str:
         """Restore the kept version of a file. The reason is in the audit log."""
-        version = self._books.ledger.files.get(one.file)
-        content = await self._books.content(one.file, one.to)
+        version = self._storage.ledger.files.get(one.file)
+        content = await self._storage.content(one.file, one.to)
         if version is None or version.sha != one.version or content is None:
             self._observer.rolled_back(one)
             return f"{one.file}: the version on probation is gone already"
-        said = trailers.Trailers(by="instar", epoch=self._books.ledger.next_epoch, cause=one.why)
+        said = trailers.Trailers(by="instar", epoch=self._storage.ledger.next_epoch, cause=one.why)
         try:
             changed = await self._change_installer.make(
                 {one.file: TrialFile(content, version.mode)}, f"roll back {one.file}", said
@@ -211,8 +211,8 @@ _ASK: Final = "a person can do it with: instar evolve rollback"
 class AgentRollback:
     """Decides whether the agent may roll a change back."""
 
-    def __init__(self, books: Books, evolution: Evolver) -> None:
-        self._books = books
+    def __init__(self, storage: Storage, evolution: Evolver) -> None:
+        self._storage = storage
         self._evolution = evolution
 
     async def find(self, ref: str) -> Revision:
@@ -221,10 +221,10 @@ class AgentRollback:
         Raises `NotChanged` for one that is not the agent's, and `NoSuchChange`.
         """
         if ref:
-            found = await self._books.revisions.find(ref)
+            found = await self._storage.revisions.find(ref)
             self._demand_own(found)
             return found
-        commits = await self._books.revisions.touching()
+        commits = await self._storage.revisions.touching()
         for one in commits:
             if is_agents(one) and not one.trailers.rolls_back and not _taken_back(one, commits):
                 return one
@@ -233,7 +233,7 @@ class AgentRollback:
     async def check(self, change: Revision, before: Mapping[str, TrialFile | None]) -> None:
         """Return if the files of `change` may become what they were `before` it. Raises `NotChanged`."""
         self._demand_own(change)
-        commits = await self._books.revisions.touching()
+        commits = await self._storage.revisions.touching()
         if _taken_back(change, commits):
             raise NotChanged(f"{change.short} was taken back already")
         since = list(itertools.takewhile(lambda one: one.id != change.id, commits))
@@ -252,18 +252,18 @@ class AgentRollback:
         await self._check_kept(change, before)
 
     def _stands(self, path: str, file: TrialFile | None) -> bool:
-        return _sha(self._books.ledger.files.get(path)) == _sha_of(file)
+        return _sha(self._storage.ledger.files.get(path)) == _sha_of(file)
 
     async def _check_kept(self, change: Revision, before: Mapping[str, TrialFile | None]) -> None:
         """Look after what a person left there that git never had: its commit is owed, or went into one of the agent's.
 
         Raises `NotChanged` where that stands, or was not what git would put back.
         """
-        own = self._books.own
-        live = {path: version for path, version in self._books.ledger.files.items() if path in before}
+        own = self._storage.own
+        live = {path: version for path, version in self._storage.ledger.files.items() if path in before}
         told = await own.told(live)
         for path, file in before.items():
-            left = _sha(self._books.ledger.left.get(path))
+            left = _sha(self._storage.ledger.left.get(path))
             same = left == _sha(told.get(path)) or (file is not None and left == _sha_of(file))
             if (not own.is_changed(path) and path not in told) or not same:
                 raise NotChanged(
@@ -291,8 +291,8 @@ class AgentRollback:
     async def _raised(self, script: str, path: str, file: TrialFile) -> list[str]:
         """Return what the version needs and its script is not granted now. Raises `NotChanged`."""
         try:
-            known = self._books.grants.of(script)
-            others = self._books.grants.others(script)
+            known = self._storage.grants.of(script)
+            others = self._storage.grants.others(script)
         except OSError as error:
             raise NotChanged(f"it cannot be told what {path} may reach: {error}") from None
         held = None if known is None else known.versions.get(sha256(file.content))

@@ -113,9 +113,9 @@ class EvolveRoutes:
     async def log(self, query: LogQuery) -> Timeline:
         """List changes, refusals and orders, newest first."""
         self._demand_history()
-        books = self._engine.books
+        storage = self._engine.storage
         wanted = TimelinePage(query.limit, query.offset, query.file, query.session)
-        return await timeline.page(books.revisions, books.audit_log, wanted)
+        return await timeline.page(storage.revisions, storage.audit_log, wanted)
 
     @operation("GET", "/instar/evolve/log/{ref}", "instar.evolve.show", errors=(404,))
     async def show(self, ref: str) -> Shown:
@@ -125,13 +125,13 @@ class EvolveRoutes:
         """
         self._demand_history()
         with _answered():
-            return await timeline.show(self._engine.books.revisions, self._engine.books.audit_log, ref)
+            return await timeline.show(self._engine.storage.revisions, self._engine.storage.audit_log, ref)
 
     @operation("GET", "/instar/evolve/pin", "instar.evolve.pins", errors=(404,))
     async def pins(self) -> list[Pin]:
         """List the files that the agent may not change."""
         with _answered():
-            return self._engine.books.pins.all()
+            return self._engine.storage.pins.all()
 
     @operation("GET", "/instar/evolve/candidate", "instar.evolve.candidates", errors=(404,))
     async def candidates(self, query: CandidateQuery) -> Listing:
@@ -207,19 +207,19 @@ class EvolveRoutes:
             person.demand_live(self._engine)
             chosen, problems = report.chosen(self._engine, self._config, self._environment)
             report.demand_on(chosen, problems, self._config)
-            return await report.ask(self._engine.books.heartbeat)
+            return await report.ask(self._engine.storage.heartbeat)
 
     @operation("POST", "/instar/heartbeat/pause", "instar.heartbeat.pause", errors=(404,), order=True)
     async def pause(self, body: ReasonBody | None = None) -> Paused:
         """Let no heartbeat begin until they are resumed; one that runs goes on."""
-        return report.pause(self._engine.books.heartbeat, (body or ReasonBody()).reason)
+        return report.pause(self._engine.storage.heartbeat, (body or ReasonBody()).reason)
 
     @operation("POST", "/instar/heartbeat/resume", "instar.heartbeat.resume", errors=(404,), order=True)
     async def resume(self) -> Paused:
         """Let heartbeats go on; what came due meanwhile is skipped. A stop must have been resumed before."""
         if self._halted():
             raise Invalid(_STOPPED)
-        return report.resume(self._engine.books.heartbeat, 0, lambda: None)
+        return report.resume(self._engine.storage.heartbeat, 0, lambda: None)
 
     @property
     def _config(self) -> Path:
@@ -227,7 +227,7 @@ class EvolveRoutes:
 
     def _pending(self, candidate_id: str) -> PendingEntry:
         try:
-            return self._engine.books.pending.get(candidate_id)
+            return self._engine.storage.pending.get(candidate_id)
         except NotPending as error:
             raise NotFound(str(error)) from None
 

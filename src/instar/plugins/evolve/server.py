@@ -74,7 +74,7 @@ class Evolve:
         # A prompt that the agent's version made is not met by a safe run, nor the other way round.
         kept = Unkept() if safe else given.kv
         self.scripts = self.engine.scripts
-        self.notices = Notices(self.engine.books.database)
+        self.notices = Notices(self.engine.storage.database)
         doors = SessionDoors(given.client, lambda: self._settings)
         self.effects = HookEffects(self.engine, given.client, self.notices, doors)
         self.notifications = Notifications(self.engine, given.client, self.effects, self.notices)
@@ -187,7 +187,7 @@ class Evolve:
         return [text for text in own if text] + self._warnings + scripts + self._waiting()
 
     def _waiting(self) -> list[str]:
-        waiting = [one for one in self.engine.books.pending.list().entries if one.state == "waiting"]
+        waiting = [one for one in self.engine.storage.pending.list().entries if one.state == "waiting"]
         wait = "waits" if len(waiting) == 1 else "wait"
         return [f"{counted(len(waiting), 'change')} {wait}: instar evolve pending"] if waiting else []
 

@@ -78,7 +78,7 @@ class ScriptSessions:
     async def keep_system(self, session_id: str, system: list[str]) -> None:
         """Make these texts the session's own system prompt; the same ones again leave its bytes as they are."""
         if self._frozen.get(session_id) != system:
-            kept = {"system": system, "epoch": self._engine.books.ledger.epoch}
+            kept = {"system": system, "epoch": self._engine.storage.ledger.epoch}
             await self._kept.set(f"system:{session_id}", kept)
             self._frozen[session_id] = system
 
@@ -95,7 +95,7 @@ class ScriptSessions:
         agent = next((said["agent"] for said in reversed(history) if said["role"] == "user"), None)
         session = {"id": session_id} | ({"agent": agent} if agent else {})
         fields = {"session": session, "history": protocol.once(history)}
-        ledger, epoch = self._engine.books.ledger, -1
+        ledger, epoch = self._engine.storage.ledger, -1
         while epoch != ledger.epoch:
             # What was installed while it was asked for counts: no older version's answer is kept for good.
             epoch = ledger.epoch

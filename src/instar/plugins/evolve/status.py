@@ -83,19 +83,19 @@ def unread(workspace: Workspace, source: str, problems: Sequence[str]) -> Evolve
 
 def departed(engine: EvolveEngine) -> list[str]:
     """Return a sentence on each file that was changed behind the gate's back."""
-    ledger = engine.books.ledger
+    ledger = engine.storage.ledger
     return [one.text for one in ledger.check()] if ledger.is_known() else []
 
 
 async def read(engine: EvolveEngine, scripts: Scripts, source: str, problems: Sequence[str]) -> EvolveStatus:
     """Return how a workspace stands whose `scripts` are discovered; `problems` are those of its settings."""
-    ledger = engine.books.ledger
+    ledger = engine.storage.ledger
     seen = ledger.is_known()
     frozen = await engine.evolution.frozen()
     said = [frozen, *engine.problems, *scripts.notes, *scripts.problems, *_tests_missing(scripts)]
     collisions = discovery.collisions(scripts.registrations)[1]
     paths = sorted(ledger.files)
-    waiting = engine.books.pending.list()
+    waiting = engine.storage.pending.list()
     return EvolveStatus(
         workspace=str(engine.real.root),
         source=source,

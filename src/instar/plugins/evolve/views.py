@@ -25,7 +25,9 @@ def workspace(
                 "Whether this run goes by the last version a person stood behind.",
                 lambda: engine.safe is not None,
             ),
-            "epoch": _value("The number of the version that is in force.", lambda: engine.books.ledger.epoch),
+            "epoch": _value(
+                "The number of the version that is in force.", lambda: engine.storage.ledger.epoch
+            ),
             "scripts": _value(
                 "Its hook scripts.", lambda: [one.file for one in engine.scripts.registrations]
             ),
@@ -38,7 +40,7 @@ def workspace(
 
 def heartbeat(engine: EvolveEngine) -> View:
     """Return the view of the heartbeat and its last results, which nanobot calls `dream`."""
-    book = engine.books.heartbeat
+    book = engine.storage.heartbeat
     return View(
         "dream",
         "The heartbeat: prompts that nobody types, on a timer.",

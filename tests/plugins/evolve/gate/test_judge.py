@@ -193,9 +193,9 @@ async def test_a_changed_answer_is_told_with_its_difference_and_installed(live):
 async def test_a_record_that_cannot_be_read_is_named_and_the_others_are_replayed(live):
     await live.call("bot_greet")
     await live.call("bot_greet")
-    await live.engine.books.records.read()  # written by now
+    await live.engine.storage.records.read()  # written by now
     damage = "UPDATE call SET value = x'00' WHERE number = (SELECT min(number) FROM call WHERE hook = 'execute_tool')"
-    live.engine.books.database.change(lambda connection: connection.execute(damage))
+    live.engine.storage.database.change(lambda connection: connection.execute(damage))
     said = await live.write(bot(execute_tool="""echo '{"result": "good day"}'"""))
     assert "It would have changed 1 of 1 past answers:" in said
     assert re.search(r"the record of bot.sh execute_tool at \d+ is left out, it cannot be read", said)
@@ -241,8 +241,11 @@ async def test_no_secret_that_a_call_was_given_or_answered_stands_in_its_record(
     async with living(root, config={"env": ["SOME_TOKEN"]}, SOME_TOKEN="the-secret-value-4711") as live:
         said = await live.said("bot_greet", api_key="sk-another-secret-0815", text="the-secret-value-4711")
         assert said == "it is the-secret-value-4711"
-        kept = await live.engine.books.records.read("bot.sh")
-        folder, calls = live.engine.books.folder, live.engine.books.database.rows("SELECT value FROM call")
+        kept = await live.engine.storage.records.read("bot.sh")
+        folder, calls = (
+            live.engine.storage.folder,
+            live.engine.storage.database.rows("SELECT value FROM call"),
+        )
     (record,) = kept.records
     assert "SOME_TOKEN" in record.names
     assert record.answer == {"result": "it is ***"}
@@ -283,7 +286,7 @@ async def test_an_eval_that_a_candidate_makes_fail_refuses_it(root, kit):
 
 @pytest.mark.slow
 async def test_a_candidate_that_passes_is_one_commit_with_its_cause_one_event_and_one_epoch(live, root, kit):
-    epoch = live.engine.books.ledger.epoch
+    epoch = live.engine.storage.ledger.epoch
     await live.call("bot_greet")
     await live.write(bot("# better"))
     assert live.subjects() == ["evolve_hook_write bot.sh", "initial"]

@@ -25,7 +25,7 @@ async def test_a_late_crasher_is_taken_back_by_a_new_commit_the_session_is_told_
     async with living(root) as live:
         await live.call("bot_greet")
         await live.write(bot(execute_tool=LATE))
-        epoch = live.engine.books.ledger.epoch
+        epoch = live.engine.storage.ledger.epoch
         await fail(live, 3)
         await live.step()
         assert live.told == []

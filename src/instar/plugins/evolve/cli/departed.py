@@ -92,7 +92,7 @@ async def _carry(
         if shown and not quiet:
             click.echo("\n".join(_lines(one) for one in shown))
         if not paths:
-            known = engine.books.ledger.files
+            known = engine.storage.ledger.files
             shown = [
                 one for one in shown if (one.readable if order == "accept" else one.departure.path in known)
             ]
@@ -110,7 +110,7 @@ async def _carry(
 
 def _shown(engine: EvolveEngine, paths: list[str]) -> list[DepartureShown]:
     """What departed of `paths`, or at all. Raises `NotChanged` for a path that has not."""
-    departed = {one.path: one for one in engine.books.ledger.check() if one.kind != "installing"}
+    departed = {one.path: one for one in engine.storage.ledger.check() if one.kind != "installing"}
     for path in paths:
         if path not in departed:
             raise NotChanged(
@@ -120,7 +120,7 @@ def _shown(engine: EvolveEngine, paths: list[str]) -> list[DepartureShown]:
 
 
 def _look(engine: EvolveEngine, one: Departure) -> DepartureShown:
-    ledger = engine.books.ledger
+    ledger = engine.storage.ledger
     try:
         stands = ledger.stand(one.path)
     except (NotPlain, OSError) as error:

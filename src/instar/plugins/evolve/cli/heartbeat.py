@@ -68,7 +68,7 @@ def resume(ctx: click.Context, as_json: bool) -> None:
 
 
 async def _status(found: NamedWorkspace) -> HeartbeatStatus:
-    async with work.books(found) as (engine, means):
+    async with work.opened(found) as (engine, means):
         chosen, problems = report.chosen(engine, found.workspace.config, found.environment)
         distrust = [found.distrust] if found.distrust else []
         return report.status(engine, chosen, [*distrust, *problems], means.halted())
@@ -77,8 +77,8 @@ async def _status(found: NamedWorkspace) -> HeartbeatStatus:
 async def _now(ctx: click.Context, found: NamedWorkspace) -> BeatEntry:
     if not found.trusted:
         raise NotChanged(found.distrust)
-    async with work.books(found) as (engine, _):
-        path, book = found.workspace.config, engine.books.heartbeat
+    async with work.opened(found) as (engine, _):
+        path, book = found.workspace.config, engine.storage.heartbeat
         report.demand_on(*report.chosen(engine, path, found.environment), path)
         flags = {"workspace": str(found.root)}
         beats = Owner(book.folder).who() is not None
@@ -112,10 +112,10 @@ async def _at_rest(client: Client) -> None:
 
 
 async def _pause(found: NamedWorkspace, reason: str) -> Paused:
-    async with work.books(found) as (engine, _):
-        return report.pause(engine.books.heartbeat, reason)
+    async with work.opened(found) as (engine, _):
+        return report.pause(engine.storage.heartbeat, reason)
 
 
 async def _resume(found: NamedWorkspace) -> Paused:
-    async with work.books(found) as (engine, means):
-        return report.resume(engine.books.heartbeat, means.halted(), means.resume)
+    async with work.opened(found) as (engine, means):
+        return report.resume(engine.storage.heartbeat, means.halted(), means.resume)

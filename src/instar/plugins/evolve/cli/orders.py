@@ -93,27 +93,27 @@ async def _rollback(found: NamedWorkspace, ref: str) -> Made:
 
 
 async def _pin(found: NamedWorkspace, file: str) -> Pin:
-    async with work.books(found) as (engine, _):
+    async with work.opened(found) as (engine, _):
         return person.pin(engine, file)
 
 
 async def _unpin(found: NamedWorkspace, file: str) -> Pin:
-    async with work.books(found) as (engine, _):
+    async with work.opened(found) as (engine, _):
         return person.unpin(engine, file)
 
 
 async def _pins(found: NamedWorkspace) -> list[Pin]:
-    async with work.books(found) as (engine, _):
-        return engine.books.pins.all()
+    async with work.opened(found) as (engine, _):
+        return engine.storage.pins.all()
 
 
 async def _freeze(found: NamedWorkspace, why: str) -> Frozen:
-    async with work.books(found) as (engine, _):
+    async with work.opened(found) as (engine, _):
         await engine.evolution.freeze(why)
         return Frozen(await engine.evolution.frozen())
 
 
 async def _thaw(found: NamedWorkspace) -> Frozen:
-    async with work.books(found) as (engine, _):
+    async with work.opened(found) as (engine, _):
         await engine.evolution.thaw()
         return Frozen(await engine.evolution.frozen())

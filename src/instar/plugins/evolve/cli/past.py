@@ -68,16 +68,16 @@ def _with_history(ctx: click.Context) -> NamedWorkspace:
 
 
 async def _timeline(found: NamedWorkspace, limit: int) -> Timeline:
-    async with work.books(found) as (engine, _):
-        return await timeline.newest(engine.books.revisions, engine.books.audit_log, limit)
+    async with work.opened(found) as (engine, _):
+        return await timeline.newest(engine.storage.revisions, engine.storage.audit_log, limit)
 
 
 async def _shown(found: NamedWorkspace, ref: str) -> Shown:
-    async with work.books(found) as (engine, _):
-        return await timeline.show(engine.books.revisions, engine.books.audit_log, ref)
+    async with work.opened(found) as (engine, _):
+        return await timeline.show(engine.storage.revisions, engine.storage.audit_log, ref)
 
 
 async def _why(found: NamedWorkspace, text: str) -> Why:
     place = blame.parse_place(text, found.root, found.cwd)
-    async with work.books(found) as (engine, means):
-        return await blame.why(engine.books.revisions, engine.books.audit_log, means.messages, place)
+    async with work.opened(found) as (engine, means):
+        return await blame.why(engine.storage.revisions, engine.storage.audit_log, means.messages, place)

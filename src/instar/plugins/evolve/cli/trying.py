@@ -159,8 +159,8 @@ async def _bisect(found: NamedWorkspace, command: str, good: str, bad: str, time
 
 async def _set(at: OpenedEngine, path: str, file: TrialFile, *, stands: bool) -> _Set:
     """The candidate and its scene. Raises `NotChanged` for a file that the workspace does not have."""
-    books = at.engine.books
-    accepted, content = books.ledger.files.get(path), books.ledger.good(path)
+    storage = at.engine.storage
+    accepted, content = storage.ledger.files.get(path), storage.ledger.good(path)
     before = None if accepted is None or content is None else TrialFile(content, accepted.mode)
     if before is None and not stands and not _may_be_new(at, path):
         kind = "hook script" if path.startswith("hooks/") else "prompt"

@@ -54,24 +54,24 @@ def reject(ctx: click.Context, id: str, reason: str, as_json: bool) -> None:  # 
 
 
 async def _entry(found: NamedWorkspace, id: str) -> PendingEntry:  # noqa: A002
-    async with work.books(found) as (engine, _):
-        return engine.books.pending.get(id)
+    async with work.opened(found) as (engine, _):
+        return engine.storage.pending.get(id)
 
 
 async def _listed(found: NamedWorkspace, *, rejected: bool) -> Listing:
-    async with work.books(found) as (engine, _):
+    async with work.opened(found) as (engine, _):
         return person.pending(engine, rejected=rejected)
 
 
 async def _approve(found: NamedWorkspace, id: str) -> Made:  # noqa: A002
-    async with work.books(found) as (engine, _):
-        engine.books.pending.get(id)  # nothing is run for an id that is none
+    async with work.opened(found) as (engine, _):
+        engine.storage.pending.get(id)  # nothing is run for an id that is none
     async with work.scripts(found) as at:
         return await person.approve(at.engine, id, output.stage)
 
 
 async def _reject(found: NamedWorkspace, id: str, why: str) -> PendingEntry:  # noqa: A002
-    async with work.books(found) as (engine, _):
+    async with work.opened(found) as (engine, _):
         return await person.reject(engine, id, why)
 
 

@@ -27,7 +27,7 @@ class OpenedEngine(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def books(named: NamedWorkspace, *, safe: bool = False) -> AsyncIterator[tuple[EvolveEngine, Means]]:
+async def opened(named: NamedWorkspace, *, safe: bool = False) -> AsyncIterator[tuple[EvolveEngine, Means]]:
     """Open what is kept on a workspace. Nothing of the workspace is run, and nothing is made or mended."""
     async with named.means() as means:
 
@@ -49,7 +49,7 @@ async def ledger(named: NamedWorkspace) -> AsyncIterator[tuple[EvolveEngine, Mea
     """
     if not named.trusted:
         raise NotChanged(named.distrust)
-    async with books(named) as (engine, means):
+    async with opened(named) as (engine, means):
         engine.policy.begin()
         await engine.open()
         yield engine, means
@@ -86,20 +86,20 @@ async def look(named: NamedWorkspace, *, safe: bool = False) -> AsyncIterator[Op
     One that evolve has not worked on yet is looked at as it stands, so that what stands there is accepted by the first
     run and not by a look.
     """
-    async with books(named, safe=safe) as (engine, means):
+    async with opened(named, safe=safe) as (engine, means):
         engine.policy.begin()
-        seen = engine.books.ledger.is_known()
+        seen = engine.storage.ledger.is_known()
         if safe and not seen:
             raise NotChanged(
                 f"instar has not run on {named.root} yet: a first run tells what the agent changed"
             )
         if seen:
             try:
-                await engine.books.installer.open()
+                await engine.storage.installer.open()
             except WorkspaceBusy as error:
-                engine.books.ledger.notice(str(error))
+                engine.storage.ledger.notice(str(error))
         if safe:
-            await engine.books.own.open()
+            await engine.storage.own.open()
         engine.look = "accepted" if seen else "unaccepted"
         yield await _discovered(engine, means, named)
 
@@ -122,4 +122,4 @@ async def _discovered(engine: EvolveEngine, means: Means, named: NamedWorkspace)
 
 
 async def _publish(_event: Any) -> None:
-    """A command has no listeners; a run on the same workspace looks at the books before each step."""
+    """A command has no listeners; a run on the same workspace looks at the data before each step."""

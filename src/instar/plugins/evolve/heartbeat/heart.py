@@ -69,11 +69,11 @@ class Heart:
         self._refresh = refresh
         self._keep_system = keep_system
         self._object = asker(given, HEARTBEAT)
-        self._place = HeartbeatSession(given.client, engine.books, str(given.directory))
-        folder = engine.books.heartbeat.folder
+        self._place = HeartbeatSession(given.client, engine.storage, str(given.directory))
+        folder = engine.storage.heartbeat.folder
         self._activity = Activity(folder)
         self._scheduler = scheduler.Scheduler(
-            engine.books.heartbeat,
+            engine.storage.heartbeat,
             Owner(folder),
             self._run,
             self._every,
@@ -127,7 +127,7 @@ class Heart:
         with contextlib.suppress(NotFound):
             if (await self._client.session.get(info.session_id)).parent_id is None:
                 self._model = model
-                memory.note(self._engine.books, self._engine.real.root, model)
+                memory.note(self._engine.storage, self._engine.real.root, model)
 
     async def _live(self) -> None:
         every = self._every()
@@ -136,14 +136,14 @@ class Heart:
 
     def _every(self) -> int:
         """The interval as it is now. Settings that cannot be used leave it as it was: the time that is due stays."""
-        ledger = self._engine.books.ledger
+        ledger = self._engine.storage.ledger
         ledger.refresh()
         version = self._engine.version(_SETTINGS)
         if version != self._version:
             self._version = version
             self._spawn(self._take_up)
         settings = self._settings()
-        return self._engine.books.heartbeat.state.every if settings is None else settings.heartbeat_ms
+        return self._engine.storage.heartbeat.state.every if settings is None else settings.heartbeat_ms
 
     async def _take_up(self) -> None:
         await self._refresh()
@@ -302,7 +302,7 @@ class Heart:
     async def _clean(
         self, begun: Begun, session_id: str, settings: EvolveSettings, tokens: int
     ) -> schedule.Decision:
-        tally = schedule.tallied(self._engine.books.heartbeat.state.tally, session_id, tokens)
+        tally = schedule.tallied(self._engine.storage.heartbeat.state.tally, session_id, tokens)
         verdict = schedule.clean(
             settings.heartbeat_cleanup,
             settings.heartbeat_cleanup_count,
@@ -332,7 +332,7 @@ class Heart:
 
     def _origin(self, begun: Begun) -> Origin:
         # Other workspaces count their beats too.
-        return Origin(HOOK, f"{self._engine.books.folder.name}/{begun.number}")
+        return Origin(HOOK, f"{self._engine.storage.folder.name}/{begun.number}")
 
 
 def _ref(model: ModelName | None) -> message.ModelRef | None:

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from instar.plugins.evolve.books import Books
 from instar.plugins.evolve.ledger import place, standing
 from instar.plugins.evolve.settings import ModelName
+from instar.plugins.evolve.storage import Storage
 
 log = logging.getLogger("instar.evolve")
 
@@ -24,7 +24,7 @@ LARGEST: Final = 1 << 20
 _IGNORE: Final = "state/.gitignore"
 _KEY: Final = "model"
 _NOTE: Final = "model"
-"""The note in the books."""
+"""The note in the storage."""
 _NAME: Final = re.compile(r"[\w.:/@+~-]{1,200}")
 
 
@@ -46,17 +46,17 @@ def last_model(root: Path) -> ModelName | None:
     return ModelName(*map(str, names))
 
 
-def note(books: Books, root: Path, model: ModelName) -> None:
+def note(storage: Storage, root: Path, model: ModelName) -> None:
     """Write down which model a person used, once: what a script writes there afterwards stands.
 
     What cannot be written is logged.
     """
     kept = {_KEY: _plain(model)}
-    if books.note(_NOTE) == kept:
+    if storage.note(_NOTE) == kept:
         return
     try:
         remember(root, model)
-        books.keep(_NOTE, kept)
+        storage.keep(_NOTE, kept)
     except (Unusable, OSError) as error:
         log.warning("heartbeat=model problem=%r", str(error))
 

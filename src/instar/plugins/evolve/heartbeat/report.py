@@ -102,7 +102,7 @@ def status(
     engine: EvolveEngine, chosen: settings.EvolveSettings | None, problems: list[str], stopped: int
 ) -> HeartbeatStatus:
     """Return how the heartbeat stands; `stopped` is when `instar stop` was, in ms, that still holds (0: none does)."""
-    book = engine.books.heartbeat
+    book = engine.storage.heartbeat
     state, log = book.state, book.entries(_SHOWN)
     beats = [one for one in book.entries() if one.kind in ("ran", "failed", "interrupted")]
     paused = state.paused
@@ -123,7 +123,7 @@ def status(
         ),
         last=beats[-1] if beats else None,
         log=log,
-        problems=[*engine.books.database.notices, *problems],
+        problems=[*engine.storage.database.notices, *problems],
     )
 
 
@@ -131,7 +131,7 @@ def chosen(
     engine: EvolveEngine, path: Path, environment: Mapping[str, str]
 ) -> tuple[settings.EvolveSettings | None, list[str]]:
     """Return the settings as they stand in the file `path`, and what is wrong with them."""
-    ledger = engine.books.ledger
+    ledger = engine.storage.ledger
     departed = [one.text for one in ledger.check() if one.path == "config/evolve.jsonc"]
     if not ledger.is_known():
         departed = []

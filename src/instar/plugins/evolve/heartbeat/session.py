@@ -9,10 +9,10 @@ import msgspec
 
 from instar.plugin import Client, Invalid, NotFound, Origin, SessionBody, event, message, wire
 from instar.plugins.evolve import protocol
-from instar.plugins.evolve.books import Books
 from instar.plugins.evolve.heartbeat.schedule import CleanupDecision, Decision
 from instar.plugins.evolve.protocol import Answer
 from instar.plugins.evolve.settings import EvolveSettings
+from instar.plugins.evolve.storage import Storage
 
 PREFIX: Final = "[heartbeat]"
 DEFAULT: Final = (
@@ -92,15 +92,15 @@ def busy(doing: Iterable[str], titles: Mapping[str, str], own: str = "", *, othe
 log = logging.getLogger("instar.evolve")
 
 _NOTE = "heartbeat"
-"""The note in the books that says which session it is, by the directory that instar runs in."""
+"""The note in the storage that says which session it is, by the directory that instar runs in."""
 
 
 class HeartbeatSession:
     """The heartbeat's session in `directory`: a session works in one directory, a workspace is used from several."""
 
-    def __init__(self, client: Client, books: Books, directory: str) -> None:
+    def __init__(self, client: Client, storage: Storage, directory: str) -> None:
         self._client = client
-        self._books = books
+        self._storage = storage
         self._directory = directory
 
     @property
@@ -123,7 +123,7 @@ class HeartbeatSession:
         """Make a new session and keep in mind that it is this one. Raises `Invalid` and `OSError`."""
         body = SessionBody(title=settings.heartbeat_title, agent=settings.heartbeat_agent)
         made = await self._client.session.create(body)
-        self._books.keep(_NOTE, {**self._kept(), self._directory: made.id})
+        self._storage.keep(_NOTE, {**self._kept(), self._directory: made.id})
         return made
 
     async def clean(self, session_id: str, verdict: CleanupDecision, origin: Origin) -> Decision:
@@ -162,8 +162,10 @@ class HeartbeatSession:
         raise Invalid("the session could not be summarised")
 
     def _leave(self) -> None:
-        self._books.keep(_NOTE, {key: value for key, value in self._kept().items() if key != self._directory})
+        self._storage.keep(
+            _NOTE, {key: value for key, value in self._kept().items() if key != self._directory}
+        )
 
     def _kept(self) -> dict[str, object]:
-        kept = self._books.note(_NOTE)
+        kept = self._storage.note(_NOTE)
         return kept if isinstance(kept, dict) else {}

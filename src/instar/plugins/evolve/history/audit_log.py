@@ -133,7 +133,7 @@ class EvolveCall(NamedTuple):
 
 
 def changes(data: Path) -> list[EvolveCall]:
-    """Return the agent's own changes of every workspace whose books lie in `data`, the plugin's folder.
+    """Return the agent's own changes of every workspace whose data lies in `data`, the plugin's folder.
 
     What cannot be read is left out: what it costs is only told, nothing is decided by it.
     """

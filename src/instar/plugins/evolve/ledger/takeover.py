@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from instar.plugins.evolve.ledger import sealed, standing
+from instar.plugins.evolve.ledger import standing
 from instar.plugins.evolve.ledger.ledger import Ledger
 from instar.plugins.evolve.ledger.standing import Version
 
@@ -82,8 +82,11 @@ def _content(folder: Path, sha: str, path: str = "") -> bytes | None:
 
 
 def _page(path: Path) -> _Page | None:
-    with contextlib.suppress(sealed.Broken):
-        return sealed.read(path, _Page)
+    """Return what a file of the old ledger holds: a line with the hash of the rest, then JSON."""
+    with contextlib.suppress(OSError, standing.NotPlain, msgspec.MsgspecError, UnicodeDecodeError):
+        seal, _, body = (standing.read(path.parent, path.name, keep=True).data or b"").partition(b"\n")
+        if seal == standing.sha256(body).encode():
+            return msgspec.json.decode(body, type=_Page)
     return None
 
 

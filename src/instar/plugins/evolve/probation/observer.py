@@ -12,12 +12,12 @@ from typing import Final, TypeVar
 import msgspec
 
 from instar.plugins.evolve import script
-from instar.plugins.evolve.books import Books
 from instar.plugins.evolve.config import EvolveConfig
 from instar.plugins.evolve.gate.record import Failure, HookCallRecord
 from instar.plugins.evolve.probation import state as probation
 from instar.plugins.evolve.probation import supervisor
 from instar.plugins.evolve.probation.prediction import Prediction
+from instar.plugins.evolve.storage import Storage
 
 log = logging.getLogger("instar.evolve")
 T = TypeVar("T")
@@ -42,13 +42,13 @@ _FAILURES: Final[dict[str, Failure]] = {
 class Observer:
     """Keeps what calls tell of one workspace. `version` gives the accepted hash of a path, None without one."""
 
-    def __init__(self, books: Books, config: EvolveConfig, version: Callable[[str], str | None]) -> None:
-        self._books = books
+    def __init__(self, storage: Storage, config: EvolveConfig, version: Callable[[str], str | None]) -> None:
+        self._storage = storage
         self._version = version
         self._limits = probation.ProbationLimits(config.probation_failures, config.probation_calls)
-        self._probation = _read(books, _PROBATION, probation.Probation)
-        self._attempts = supervisor.settled(_read(books, _ATTEMPTS, supervisor.Attempts), _now())
-        self._pauses = _read(books, _PAUSES, supervisor.Pauses)
+        self._probation = _read(storage, _PROBATION, probation.Probation)
+        self._attempts = supervisor.settled(_read(storage, _ATTEMPTS, supervisor.Attempts), _now())
+        self._pauses = _read(storage, _PAUSES, supervisor.Pauses)
         self._dirty = False
 
     # -- calls -----------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ class Observer:
             answer=called.answer if failure is None else None,
             failure=failure,
         )
-        self._books.records.add(record)
+        self._storage.records.add(record)
         self._rest(file, version, called)
         silent = called.kind is None and not called.answer
         ended = probation.CallEnd(
@@ -174,9 +174,9 @@ class Observer:
         """Keep the states. A disk that refuses costs them, never the call."""
         self._dirty = False
         try:
-            self._books.keep(_PROBATION, msgspec.to_builtins(self._probation))
-            self._books.keep(_ATTEMPTS, msgspec.to_builtins(self._attempts))
-            self._books.keep(_PAUSES, msgspec.to_builtins(self._pauses))
+            self._storage.keep(_PROBATION, msgspec.to_builtins(self._probation))
+            self._storage.keep(_ATTEMPTS, msgspec.to_builtins(self._attempts))
+            self._storage.keep(_PAUSES, msgspec.to_builtins(self._pauses))
         except OSError as error:
             log.warning("evolve=books problem=%s", script.show(str(error)))
 
@@ -186,9 +186,9 @@ class Observer:
             self.save()
 
 
-def _read(books: Books, name: str, kind: type[T]) -> T:
+def _read(storage: Storage, name: str, kind: type[T]) -> T:
     """Return the state that was kept under `name`; a new one where there is none, or it is damaged."""
-    kept = books.note(name)
+    kept = storage.note(name)
     try:
         return kind() if kept is None else msgspec.convert(kept, kind)
     except ValueError as error:

@@ -21,7 +21,7 @@ def tools(engine: EvolveEngine) -> dict[str, ToolDefinition]:
 
     async def heartbeat_time(args: wire.Plain, context: ToolContext) -> ToolResult:
         try:
-            last = engine.books.heartbeat.state.last
+            last = engine.storage.heartbeat.state.last
         except OSError as error:
             raise ToolFailure(f"the time of the last heartbeat cannot be read: {error}") from None
         return ToolResult(_said(datetime.fromtimestamp(last / 1000, UTC)) if last else "never")

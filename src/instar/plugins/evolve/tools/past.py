@@ -66,12 +66,12 @@ class _Past:
     def __init__(self, engine: EvolveEngine, aliases: Callable[[str], tuple[str, ...]]) -> None:
         self._engine = engine
         self._aliases = aliases
-        self._agent_rollback = AgentRollback(engine.books, engine.evolution)
+        self._agent_rollback = AgentRollback(engine.storage, engine.evolution)
 
     async def log(self, args: wire.Plain, context: ToolContext) -> ToolResult:
         file, limit = str(args.get("file", "")).removeprefix("./"), args.get("limit", _SHOWN)
-        books = self._engine.books
-        told = await timeline.page(books.revisions, books.audit_log, TimelinePage(limit, file=file))
+        storage = self._engine.storage
+        told = await timeline.page(storage.revisions, storage.audit_log, TimelinePage(limit, file=file))
         what = f"change of {file}" if file else "change"
         return ToolResult(told.text() or f"(no {what} is known)", counted(len(told.changes), "change"))
 
@@ -94,11 +94,11 @@ class _Past:
     async def pending(self, args: wire.Plain, context: ToolContext) -> ToolResult:
         if args.get("id") is not None:
             try:
-                entry = await asyncio.to_thread(self._engine.books.pending.get, str(args["id"]))
+                entry = await asyncio.to_thread(self._engine.storage.pending.get, str(args["id"]))
             except pending.NotPending as error:
                 raise ToolFailure(str(error)) from None
             return ToolResult(f"{_line(entry)}\n\n{entry.proposal.diff}", entry.proposal.file)
-        listed = await asyncio.to_thread(self._engine.books.pending.list)
+        listed = await asyncio.to_thread(self._engine.storage.pending.list)
         waiting = [one for one in listed.entries if one.state != "rejected"]
         lines = [*map(_line, waiting), *(f"problem: {one}" for one in listed.problems)]
         return ToolResult("\n".join(lines) or "(nothing waits)", f"{len(waiting)} waiting")

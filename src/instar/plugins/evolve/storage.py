@@ -1,4 +1,4 @@
-"""The books: all that evolve keeps on a workspace, in instar's own data folder, where no child can write or read."""
+"""The storage: all that evolve keeps on a workspace, in instar's own data folder, where no child can write or read."""
 
 import re
 from collections.abc import Mapping
@@ -29,8 +29,8 @@ from instar.plugins.evolve.safe import Safe
 from instar.plugins.evolve.takeover import take_over
 
 
-class Books:
-    """The books of the workspace `root`. `shown` are the folders of them that children may read.
+class Storage:
+    """The storage of the workspace `root`. `shown` are its folders that children may read.
 
     `safe` is set where only what a person left is to run.
     """
