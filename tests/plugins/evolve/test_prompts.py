@@ -2,8 +2,7 @@
 
 import pytest
 
-from instar.plugins.evolve.prompts import WorkspacePrompts
-from instar.plugins.evolve.workspace import Workspace
+from instar.plugins.evolve.workspace import Workspace, WorkspacePrompts
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ import msgspec
 
 from instar.plugin import KV, process, wire
 from instar.plugins.evolve import discovery, protocol, script
-from instar.plugins.evolve.prompts import WorkspacePrompts
-from instar.plugins.evolve.workspace import HookFile, Workspace
+from instar.plugins.evolve.workspace import HookFile, Workspace, WorkspacePrompts
 
 log = logging.getLogger("instar.evolve")
 waiting = logging.getLogger("instar.waiting")

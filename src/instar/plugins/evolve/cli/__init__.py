@@ -7,7 +7,7 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong usage.
 
 import click
 
-from instar.plugins.evolve.cli import departed, named, orders, past, status, trying, waiting
+from instar.plugins.evolve.cli import departed, named, orders, past, trying, waiting
 
 
 @click.group("evolve")
@@ -17,7 +17,7 @@ def command() -> None:
 
 
 for _one in (
-    *(status.status, past.log, past.show, past.diff, past.why),
+    *(waiting.status, past.log, past.show, past.diff, past.why),
     *(waiting.pending, waiting.approve, waiting.reject),
     *(orders.rollback, departed.accept, departed.restore),
     *(orders.pin, orders.unpin, orders.pins, orders.freeze, orders.thaw),

@@ -1,4 +1,4 @@
-"""``instar evolve pending``, ``approve`` and ``reject``: changes that would reach more, on which a person decides."""
+"""``instar evolve status``: how a workspace stands; ``pending``, ``approve``, ``reject``: what waits for a person."""
 
 import click
 
@@ -9,6 +9,34 @@ from instar.plugins.evolve.gate.pending import Listing, PendingEntry, report
 from instar.plugins.evolve.history import timeline
 from instar.plugins.evolve.history.trailers import one_line
 from instar.plugins.evolve.person import Made, Rejected
+from instar.plugins.evolve.status import EvolveStatus, departed, read, unread
+
+
+@click.command()
+@named.workspace
+@click.option("--safe", is_flag=True, help="As instar run --safe would start.")
+@output.as_json
+@click.pass_context
+def status(ctx: click.Context, safe: bool, as_json: bool) -> None:
+    """Show scripts, tools, history, what is on probation or waits, and problems.
+
+    Exit code 1 when evolve would be off.
+    """
+    report = output.play(_report(named.find(ctx), safe))
+    output.emit(report, report.text(), json=as_json)
+    if not report.active:
+        raise click.exceptions.Exit(1)
+
+
+async def _report(found: NamedWorkspace, safe: bool) -> EvolveStatus:
+    """Gather the report. Scripts are run where evolve would run them."""
+    workspace, source = found.workspace, found.located.source
+    if not found.trusted:
+        return unread(workspace, source, [found.distrust])
+    async with work.look(found, safe=safe) as at:
+        if at.chosen is None:
+            return unread(workspace, source, at.problems + departed(at.engine))
+        return await read(at.engine, at.scripts, source, at.problems)
 
 
 @click.command()
