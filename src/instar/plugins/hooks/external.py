@@ -26,7 +26,6 @@ from instar.plugins.hooks.outcome import (
     Trace,
     objects,
     shortened,
-    undecided,
     values,
     word,
 )
@@ -38,7 +37,7 @@ BLOCKS: Final = 2
 _BROKEN: Final = re.compile(r"^[ \t\ufeff]*\{\s*\"", re.MULTILINE)
 """The beginning of an object at the beginning of a line; ``{debug} loading`` is a line of log."""
 
-Failure = Literal["", "time-out", "missing program", "signal", "no answer"]
+Failure = Literal["", "time-out", "missing program", "closing"]
 
 
 class ProgramResult(msgspec.Struct, frozen=True):
@@ -54,198 +53,175 @@ class ProgramResult(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
-class Said(msgspec.Struct):
-    """What the JSON of one answer says, and the first problem in it."""
-
-    action: Action = "none"
-    reason: str = ""
-    updated_input: dict[str, Any] | None = None
-    updated_output: Any = None
-    contexts: tuple[str, ...] = ()
-    messages: tuple[str, ...] = ()
-    stop: bool = False
-    stop_reason: str = ""
-    problem: str = ""
-    decides: bool = False
-
-    def decide(self, action: Action, reason: str) -> None:
-        """Take a decision if it is more severe than the last."""
-        self.decides = True
-        if SEVERITY[action] > SEVERITY[self.action]:
-            self.action, self.reason = action, reason or self.reason
-
-    def fail(self, problem: str) -> None:
-        """Keep the first problem."""
-        self.problem = self.problem or problem
-
-
 def read_command(
-    ended: ProgramResult, rule: HookRule, event: HookEvent, view: names.DialectCall | None = None
+    ended: ProgramResult, rule: HookRule, event: HookEvent, view: DialectCall | None = None
 ) -> RuleOutcome:
     """Return what a program decided, before defaults apply. `view` is the call that it got."""
-    text = _text(ended.output)
-    said, plain = _said(text, rule, event, view)
-    # In bytes, not characters: the part beyond the limit may have refused.
-    if len(ended.output) >= LARGEST:
-        said.fail("its output is longer than can be read")
-    failure = _failure(ended, rule)
+    said = _Answer("output", ended.output, rule, event, view)
+    found = said.outcome
     if ended.code == BLOCKS and not ended.failure:
-        if said.action != "deny":  # the reason why something may pass is none why it may not
-            said.decide("deny", "")
-            said.reason = ""
-        said.reason = said.reason or shortened(_text(ended.errors).strip()) or f"{rule.label} exited with 2."
-        return _outcome(said)
+        if found.action != "deny":  # the reason why something may pass is none why it may not
+            found.action, found.reason = "deny", ""
+        found.reason = (
+            found.reason or shortened(_text(ended.errors).strip()) or f"{rule.label} exited with 2."
+        )
+        return found
+    failure = _failure(ended, rule)
     if failure:
-        return _failed(said, failure, passes=False)
+        return said.failed(failure)
     if ended.code:
-        error = shortened(_text(ended.errors).strip()[-1000:])
-        problem = f"it exited with {ended.code}{': ' + error if error else ''}"
         # Claude Code goes by valid JSON then (its hooks reference, "Exit code output").
-        if rule.dialect == "claude" and said.decides and not said.problem:
-            return _outcome(said)
-        return _failed(said, problem, passes=True)
-    return _succeeded(said, plain, rule, event)
+        if rule.dialect == "claude" and found.action != "none" and not said.problem:
+            return found
+        error = shortened(_text(ended.errors).strip()[-1000:])
+        return said.failed(f"it exited with {ended.code}{': ' + error if error else ''}", passes=True)
+    return said.succeeded()
 
 
 def read_http(
     status: int | None, body: bytes, rule: HookRule, event: HookEvent, detail: str = ""
 ) -> RuleOutcome:
     """Return what the answer to an `http` rule decided; not yet settled. `status` None: none came."""
-    said, plain = _said(_text(body), rule, event, None)
-    if len(body) >= LARGEST:
-        said.fail("its answer is longer than can be read")
+    said = _Answer("answer", body, rule, event)
     if status is None:
-        return _failed(said, detail or "there was no answer", passes=False)
+        return said.failed(detail or "there was no answer")
     if not 200 <= status < 300:
-        return _failed(said, f"{getattr(rule.settings, 'url', 'it')} answered {status}", passes=False)
-    return _succeeded(said, plain, rule, event)
-
-
-def _succeeded(said: Said, plain: str, rule: HookRule, event: HookEvent) -> RuleOutcome:
-    if said.problem:
-        return _failed(said, said.problem, passes=False)
-    if plain and not said.decides and event.kind.text and rule.dialect != "openhands":
-        said.contexts += (shortened(plain),)
-    return _outcome(said)
+        return said.failed(f"{getattr(rule.settings, 'url', 'it')} answered {status}")
+    return said.succeeded()
 
 
 def _failure(ended: ProgramResult, rule: HookRule) -> str:
     """Return why a program cannot have decided, "" where its exit code counts."""
+    if ended.failure == "time-out":
+        return f"it took longer than {rule.timeout:g} s"
     if ended.failure:
-        return ended.detail or {"time-out": f"it took longer than {rule.timeout:g} s"}.get(
-            ended.failure, ended.failure
-        )
+        return ended.detail or ended.failure
     if ended.code is None:
         return "it did not end"
     if ended.code < 0 or ended.code > 128:
         return f"it was ended by signal {-ended.code if ended.code < 0 else ended.code - 128}"
-    if ended.code in (126, 127) and isinstance(rule.settings, CommandRule):
+    if ended.code in (126, 127):
         why = _text(ended.errors).strip()[-300:]
         return f"its program is missing or may not be run{': ' + why if why else ''}; see {rule.place}"
     return ""
 
 
-def _failed(said: Said, error: str, *, passes: bool) -> RuleOutcome:
-    """Return the outcome of a failure: undecided, except for what the JSON refused or asked."""
-    if said.action == "deny":
-        return _outcome(said)
-    outcome = msgspec.structs.replace(_outcome(said), undecided=True, error=error, passes=passes)
-    return msgspec.structs.replace(outcome, updated_input=None, updated_output=None)
+class _Answer:
+    """Reads one answer: `outcome` is what its JSON says, `problem` the first thing in it that cannot be read."""
 
+    def __init__(
+        self, what: str, raw: bytes, rule: HookRule, event: HookEvent, view: DialectCall | None = None
+    ) -> None:
+        self._rule, self._event, self._view = rule, event, view
+        self.outcome = RuleOutcome()
+        self.problem = ""
+        found, plain = objects(_text(raw), lines=True)
+        for one in found:
+            self._take(one)
+            inner = one.get("hookSpecificOutput")
+            if isinstance(inner, dict):
+                self._take_specific(inner)
+            elif inner is not None:
+                self._fail("its hookSpecificOutput is no object")
+        if _BROKEN.search(plain):
+            self._fail("its JSON is not whole")
+        # In bytes, not characters: the part beyond the limit may have refused.
+        if len(raw) >= LARGEST:
+            self._fail(f"its {what} is longer than can be read")
+        self._plain = plain.strip()
 
-def _outcome(said: Said) -> RuleOutcome:
-    fields = msgspec.structs.asdict(said)
-    return RuleOutcome(**{name: fields[name] for name in fields if name not in ("problem", "decides")})
+    def succeeded(self) -> RuleOutcome:
+        """Return the outcome of an evaluator that came to its end."""
+        found = self.outcome
+        if self.problem:
+            return self.failed(self.problem)
+        takes_text = self._event.kind.text and self._rule.dialect != "openhands"
+        if self._plain and found.action == "none" and takes_text:
+            found.contexts += (shortened(self._plain),)
+        return found
 
+    def failed(self, error: str, *, passes: bool = False) -> RuleOutcome:
+        """Return the outcome of a failure: undecided, except for what the JSON refused or asked."""
+        found = self.outcome
+        if found.action != "deny":
+            found.undecided, found.error, found.passes = True, error, passes
+            found.updated_input = found.updated_output = None
+        return found
 
-def _said(text: str, rule: HookRule, event: HookEvent, view: names.DialectCall | None) -> tuple[Said, str]:
-    """Return what a text's JSON says, and the rest of the text."""
-    found, plain = objects(text, lines=True)
-    said = Said()
-    for one in found:
-        _take(said, one, rule)
-        inner = one.get("hookSpecificOutput")
-        if isinstance(inner, dict):
-            _take_specific(said, inner, event, rule, view)
-        elif inner is not None:
-            said.fail("its hookSpecificOutput is no object")
-    if _BROKEN.search(plain):
-        said.fail("its JSON is not whole")
-    return said, plain.strip()
+    def _fail(self, problem: str) -> None:
+        self.problem = self.problem or problem
 
+    def _decide(self, action: Action, reason: str) -> None:
+        """Take a decision if it is more severe than the last."""
+        found = self.outcome
+        if SEVERITY[action] > SEVERITY[found.action]:
+            found.action, found.reason = action, reason or found.reason
 
-def _take(said: Said, one: dict[str, Any], rule: HookRule) -> None:
-    reason = _string(said, one, "reason")
-    for value in values(one, "decision"):
-        if value is not None:
-            _decided(said, value, reason, "decision")
-    for value in values(one, "continue"):
-        if value is False:
-            why = _string(said, one, "stopReason") or reason
-            said.stop, said.stop_reason = rule.dialect != "openhands", said.stop_reason or why
-            said.decide("deny", why)
-        elif value is not True and value is not None:
-            said.fail(f"its continue is {_shown(value)}, neither true nor false")
-    _gather(said, one)
+    def _take(self, one: dict[str, Any]) -> None:
+        found = self.outcome
+        reason = self._string(one, "reason")
+        for value in values(one, "decision"):
+            if value is not None:
+                self._decided(value, reason, "decision")
+        for value in values(one, "continue"):
+            if value is False:
+                why = self._string(one, "stopReason") or reason
+                found.stop, found.stop_reason = self._rule.dialect != "openhands", found.stop_reason or why
+                self._decide("deny", why)
+            elif value is not True and value is not None:
+                self._fail(f"its continue is {_shown(value)}, neither true nor false")
+        self._gather(one)
 
+    def _take_specific(self, inner: dict[str, Any]) -> None:
+        reason = self._string(inner, "permissionDecisionReason")
+        for value in values(inner, "permissionDecision"):
+            if value is not None:
+                # There is no host to defer to, so the person is asked.
+                self._decided("ask" if value == "defer" else value, reason, "permissionDecision")
+        request = inner.get("decision")
+        if isinstance(request, dict):
+            self._decided(request.get("behavior"), self._string(request, "message"), "decision.behavior")
+            self.outcome.stop = self.outcome.stop or request.get("interrupt") is True
+            self._rewrite(request.get("updatedInput"))
+        elif request is not None:
+            why = reason or self._string(inner, "reason")
+            self._decided(request, why, "hookSpecificOutput.decision")
+        self._rewrite(inner.get("updatedInput"))
+        if inner.get("updatedToolOutput") is not None:
+            self.outcome.updated_output = inner["updatedToolOutput"]
+        self._gather(inner)
 
-def _take_specific(
-    said: Said, inner: dict[str, Any], event: HookEvent, rule: HookRule, view: names.DialectCall | None
-) -> None:
-    reason = _string(said, inner, "permissionDecisionReason")
-    for value in values(inner, "permissionDecision"):
-        if value is not None:
-            # There is no host to defer to, so the person is asked.
-            _decided(said, "ask" if value == "defer" else value, reason, "permissionDecision")
-    request = inner.get("decision")
-    if isinstance(request, dict):
-        _decided(said, request.get("behavior"), _string(said, request, "message"), "decision.behavior")
-        said.stop = said.stop or request.get("interrupt") is True
-        _rewrite(said, request.get("updatedInput"), event, rule, view)
-    elif request is not None:
-        _decided(said, request, reason or _string(said, inner, "reason"), "hookSpecificOutput.decision")
-    _rewrite(said, inner.get("updatedInput"), event, rule, view)
-    if inner.get("updatedToolOutput") is not None:
-        said.updated_output = inner["updatedToolOutput"]
-    _gather(said, inner)
+    def _decided(self, value: Any, reason: str, key: str) -> None:
+        action = word(value)
+        if action is None:
+            self._fail(f"its {key} is {_shown(value)}, none of allow, deny, approve, block, ask")
+        else:
+            self._decide(action, reason)
 
+    def _rewrite(self, updated: Any) -> None:
+        rule, tool = self._rule, self._event.tool
+        if updated is None:
+            return
+        if not isinstance(updated, dict) or tool is None:
+            no_object = f"rewrote the input to {_shown(updated)}, which is no object for this tool"
+            self._decide("deny", f"{rule.label} {no_object}.")
+            return
+        try:
+            told = self._view or names.views(tool, rule.dialect, self._event.directory)[0]
+            self.outcome.updated_input = names.rewritten(tool, rule.dialect, told, updated)
+        except ValueError as error:
+            self._decide("deny", f"{rule.label}: {error}.")
 
-def _decided(said: Said, value: Any, reason: str, key: str) -> None:
-    action = word(value)
-    if action is None:
-        said.fail(f"its {key} is {_shown(value)}, none of allow, deny, approve, block, ask")
-    else:
-        said.decide(action, reason)
+    def _gather(self, one: dict[str, Any]) -> None:
+        self.outcome.contexts += tuple(filter(None, [self._string(one, "additionalContext")]))
+        self.outcome.messages += tuple(filter(None, [self._string(one, "systemMessage")]))
 
-
-def _rewrite(
-    said: Said, updated: Any, event: HookEvent, rule: HookRule, view: names.DialectCall | None
-) -> None:
-    if updated is None:
-        return
-    if not isinstance(updated, dict) or event.tool is None:
-        said.decide(
-            "deny", f"{rule.label} rewrote the input to {_shown(updated)}, which is no object for this tool."
-        )
-        return
-    try:
-        told = view or names.views(event.tool, rule.dialect, event.directory)[0]
-        said.updated_input = names.rewritten(event.tool, rule.dialect, told, updated)
-    except ValueError as error:
-        said.decide("deny", f"{rule.label}: {error}.")
-
-
-def _gather(said: Said, one: dict[str, Any]) -> None:
-    said.contexts += tuple(filter(None, [_string(said, one, "additionalContext")]))
-    said.messages += tuple(filter(None, [_string(said, one, "systemMessage")]))
-
-
-def _string(said: Said, one: dict[str, Any], key: str) -> str:
-    value = one.get(key)
-    if value is None or isinstance(value, str):
-        return shortened((value or "").strip())
-    said.fail(f"its {key} is {_shown(value)}, no text")
-    return ""
+    def _string(self, one: dict[str, Any], key: str) -> str:
+        value = one.get(key)
+        if value is None or isinstance(value, str):
+            return shortened((value or "").strip())
+        self._fail(f"its {key} is {_shown(value)}, no text")
+        return ""
 
 
 def _shown(value: Any) -> str:
@@ -265,16 +241,12 @@ _VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 async def run_command(rule: HookRule, event: HookEvent, context: EvaluationContext) -> RuleOutcome:
     """Run the program of a rule and return what it decided, not yet settled."""
-    settings = rule.settings
-    assert isinstance(settings, CommandRule)
 
     async def ask(view: DialectCall | None, stdin: bytes) -> RuleOutcome:
-        variables = payload.environment(event, view, context.project)
-        ended = await _run(rule, settings, event, context, stdin, variables)
-        if ended is None:
-            return undecided("instar is closing")
+        ended = await _run(rule, event, context, view, stdin)
         outcome = read_command(ended, rule, event, view)
-        return msgspec.structs.replace(outcome, trace=_trace(ended.code, ended.output, ended.errors))
+        outcome.trace = _trace(ended.code, ended.output, ended.errors)
+        return outcome
 
     return await _each(rule, event, ask)
 
@@ -287,7 +259,8 @@ async def post_http(rule: HookRule, event: HookEvent, context: EvaluationContext
     async def ask(_view: DialectCall | None, body: bytes) -> RuleOutcome:
         status, answer, detail = await _posted(settings, body, rule.timeout, context.environment)
         outcome = read_http(status, answer, rule, event, detail)
-        return msgspec.structs.replace(outcome, trace=_trace(status, answer))
+        outcome.trace = _trace(status, answer)
+        return outcome
 
     return await _each(rule, event, ask)
 
@@ -327,32 +300,28 @@ def _joined(outcomes: list[RuleOutcome]) -> RuleOutcome:
 
 
 async def _run(
-    rule: HookRule,
-    command: CommandRule,
-    event: HookEvent,
-    context: EvaluationContext,
-    stdin: bytes,
-    variables: Mapping[str, str],
-) -> ProgramResult | None:
-    """Run the program to its end. None: instar is closing and starts no more programs."""
-    environment = {**context.children.environment(context.environment), **variables}
-    argv = _argv(rule, command, environment)
+    rule: HookRule, event: HookEvent, context: EvaluationContext, view: DialectCall | None, stdin: bytes
+) -> ProgramResult:
+    environment = context.children.environment(context.environment)
+    environment = {**environment, **payload.environment(event, view, context.project)}
+    argv = _argv(rule, environment)
     try:
         done = await context.children.run(
             argv, cwd=event.directory, env=environment, stdin=stdin, timeout=rule.timeout, limit=LARGEST
         )
     except process.ProcessError as error:
         if error.closing:
-            return None
-        return ProgramResult(
-            None, failure="missing program", detail=f"its program cannot be run: {error}; see {rule.place}"
-        )
+            return ProgramResult(None, failure="closing", detail="instar is closing")
+        detail = f"its program cannot be run: {error}; see {rule.place}"
+        return ProgramResult(None, failure="missing program", detail=detail)
     if done.timed_out:
         return ProgramResult(None, done.stdout, done.stderr, "time-out")
     return ProgramResult(-done.signal if done.signal else done.code, done.stdout, done.stderr)
 
 
-def _argv(rule: HookRule, command: CommandRule, environment: Mapping[str, str]) -> list[str]:
+def _argv(rule: HookRule, environment: Mapping[str, str]) -> list[str]:
+    command = rule.settings
+    assert isinstance(command, CommandRule)
     if command.args is not None:
         # As in Claude Code without a shell: words may name the project's folder.
         return [_filled(word, environment) for word in (command.command, *command.args)]

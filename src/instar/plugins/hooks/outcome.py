@@ -41,7 +41,7 @@ class Trace(msgspec.Struct, frozen=True):
     session: str = ""
 
 
-class Ruling(msgspec.Struct, frozen=True):
+class Ruling(msgspec.Struct):
     """What one rule, or all rules of an event together, decide.
 
     `stop`: the turn is to end. `updated_input` and `updated_output` replace the whole input or output of a tool; the
@@ -57,7 +57,7 @@ class Ruling(msgspec.Struct, frozen=True):
     stop_reason: str = ""
 
 
-class RuleOutcome(Ruling, frozen=True):
+class RuleOutcome(Ruling):
     """What one evaluator answered.
 
     `error` says why the evaluator did not decide: then `undecided`, and after `settle`
@@ -72,7 +72,7 @@ class RuleOutcome(Ruling, frozen=True):
     trace: Trace = Trace()
 
 
-class HookDecision(Ruling, frozen=True):
+class HookDecision(Ruling):
     """What all rules of an event decide together. `reasons` are those of the most severe action, in order."""
 
     reasons: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ a guard that runs too often is better than none. Each mistake is a `RuleProblem`
 """
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -59,11 +59,11 @@ class RuleProblem(msgspec.Struct, frozen=True):
 
 
 class ParsedRules(msgspec.Struct):
-    """The rules of a source in order, and what was not understood. `off`: the source disables its rules."""
+    """Rules in order, what was not understood of their sources, and notices for a person, a sentence each."""
 
     rules: list[HookRule] = []
     faults: list[RuleProblem] = []
-    off: bool = False
+    notices: list[str] = []
 
 
 def parse(
@@ -84,39 +84,39 @@ class _Reading:
         self._found = ParsedRules()
 
     def read(self, data: Any) -> ParsedRules:
-        if not isinstance(data, dict):
-            self._fault((), f"expected a map of events, found {_type_name(data)}")
+        if not self._is((), data, dict, "a map of events"):
             return self._found
         wrapped = "hooks" in data
         if data.get(_SWITCH) is True:
-            self._found.off = True
+            self._found.notices.append(f"{self._source}: {_SWITCH} is true: its rules are not armed")
             return self._found
         if self._dialect == "claude" and not wrapped and not self._agent:
-            loose = [key for key in data if key in SPELLINGS]
-            for key in loose:
+            for key in (key for key in data if key in SPELLINGS):
                 self._fault((key,), 'expected events inside "hooks": {…}; here they are not heard')
             return self._found
         if wrapped and self._dialect != "claude":
             self._unknown((), data, _BESIDE, "is not heard beside hooks")
         events = data["hooks"] if wrapped else {k: v for k, v in data.items() if k not in _BESIDE}
         at: Keys = ("hooks",) if wrapped else ()
-        if isinstance(events, dict):
+        if self._is(at, events, dict, "a map of events"):
             for name, groups in events.items():
                 self._event((*at, name), name, groups)
-        else:
-            self._fault(at, f"expected a map of events, found {_type_name(events)}")
         return self._found
 
     def _fault(self, keys: Keys, message: str) -> None:
         line, column = self._place(keys)
         self._found.faults.append(RuleProblem(self._source, line, column, ".".join(map(str, keys)), message))
 
-    def _unknown(self, keys: Keys, data: dict[str, Any], known: Iterable[str], why: str) -> None:
-        names = list(known)
-        for key in data:
-            if key not in names:
-                near = difflib.get_close_matches(str(key), names, n=1)
-                self._fault((*keys, key), f"{why}{f'; did you mean {near[0]}?' if near else ''}")
+    def _is(self, keys: Keys, value: Any, kind: type, expected: str, effect: str = "") -> bool:
+        """Return whether a value is of a type; that it is not is a problem."""
+        fits = isinstance(value, kind)
+        if not fits:
+            self._fault(keys, f"expected {expected}, found {_type_name(value)}{effect}")
+        return fits
+
+    def _unknown(self, keys: Keys, data: dict[str, Any], known: Sequence[str], why: str) -> None:
+        for key in (key for key in data if key not in known):
+            self._fault((*keys, key), f"{why}{_meant(key, known)}")
 
     def _event(self, keys: Keys, name: str, groups: Any) -> None:
         event = SPELLINGS.get(name)
@@ -124,76 +124,64 @@ class _Reading:
             unknown = f"there is no such event; {nearest(name)}"
             why = "this event never happens in instar" if name in ELSEWHERE else unknown
             self._fault(keys, f"{why}; its rules are not armed")
-            return
-        if not isinstance(groups, list):
-            self._fault(keys, f"expected a list of groups, found {_type_name(groups)}")
-            return
-        for index, group in enumerate(groups):
-            self._group((*keys, index), event, group)
+        elif self._is(keys, groups, list, "a list of groups"):
+            for index, group in enumerate(groups):
+                self._group((*keys, index), event, group)
 
     def _group(self, keys: Keys, event: str, group: Any) -> None:
-        if not isinstance(group, dict):
-            self._fault(keys, f'expected {{"matcher": …, "hooks": […]}}, found {_type_name(group)}')
+        if not self._is(keys, group, dict, '{"matcher": …, "hooks": […]}'):
             return
         if "hooks" not in group:
-            bare = "type" in group or "command" in group
-            why = 'expected "hooks": [rule, …] around the rule' if bare else 'expected "hooks": [rule, …]'
-            self._fault(keys, f"{why}; nothing of it is armed")
+            around = " around the rule" if "type" in group or "command" in group else ""
+            self._fault(keys, f'expected "hooks": [rule, …]{around}; nothing of it is armed')
             return
         self._unknown(keys, group, ("matcher", "hooks", "description"), "there is no such key in a group")
-        matcher = self._matcher(keys, group)
-        if not isinstance(group["hooks"], list):
-            self._fault((*keys, "hooks"), f"expected a list of rules, found {_type_name(group['hooks'])}")
-        elif matcher is not None:
+        matcher = self._matcher((*keys, "matcher"), group.get("matcher"))
+        if self._is((*keys, "hooks"), group["hooks"], list, "a list of rules") and matcher is not None:
             for index, rule in enumerate(group["hooks"]):
                 self._rule((*keys, "hooks", index), event, matcher, rule)
 
-    def _matcher(self, keys: Keys, group: dict[str, Any]) -> str | None:
-        matcher = group.get("matcher")
+    def _matcher(self, keys: Keys, matcher: Any) -> str | None:
+        """Return the matcher of a group, "" for none. None: its rules are not armed."""
+        effect = "; its rules are not armed"
         if matcher is None:
             return ""
-        if not isinstance(matcher, str):
-            self._fault(
-                (*keys, "matcher"), f"expected a text, found {_type_name(matcher)}; its rules are not armed"
-            )
+        if not self._is(keys, matcher, str, "a text", effect):
             return None
         try:
             match.check(matcher)
         except ValueError as error:
-            self._fault((*keys, "matcher"), f"{error}; its rules are not armed")
+            self._fault(keys, f"{error}{effect}")
             return None
-        return matcher
+        return str(matcher)
 
     def _rule(self, keys: Keys, event: str, matcher: str, data: Any) -> None:
         if len(self._found.rules) >= MOST:
             # One problem for all rules beyond the limit.
             if not any(fault.message.startswith("more than") for fault in self._found.faults):
-                self._fault(
-                    keys, f"more than {MOST} rules in one file: this one and those after it are not armed"
-                )
+                many = f"more than {MOST} rules in one file: this one and those after it are not armed"
+                self._fault(keys, many)
             return
-        if not isinstance(data, dict):
-            self._fault(keys, f"expected a rule (a map), found {_type_name(data)}")
+        if not self._is(keys, data, dict, "a rule (a map)"):
             return
-        one = _RuleData(self._fault, keys, data)
-        settings = one.settings()
-        where = one.condition(event)
-        if settings is None or where is None:
+        read = _RuleData(self._fault, keys, data).read(event, self._dialect)
+        if read is None:
             return
         if self._agent and event == "Stop":
             event = "SubagentStop"  # as in Claude Code: in an agent's own file it is that agent that stops
-        rule = HookRule(
-            event=event,
-            settings=settings,
-            dialect=self._dialect,
-            source=self._source,
-            timeout=0,
-            matcher=matcher,
-            condition=where,
-            agent=self._agent,
-        )
         line, column = self._place(keys)
-        self._found.rules.append(one.finished(rule, line, column))
+        self._found.rules.append(
+            HookRule(
+                event=event,
+                dialect=self._dialect,
+                source=self._source,
+                line=line,
+                column=column,
+                matcher=matcher,
+                agent=self._agent,
+                **read,
+            )
+        )
 
 
 class _RuleData:
@@ -202,9 +190,33 @@ class _RuleData:
     def __init__(self, fault: Callable[[Keys, str], None], keys: Keys, data: dict[str, Any]) -> None:
         self._report, self._keys, self._data = fault, keys, data
 
-    def settings(self) -> Settings | None:
-        """Return what the rule runs or asks. None: it is not armed."""
+    def read(self, event: str, dialect: Dialect) -> dict[str, Any] | None:
+        """Return the fields of `HookRule` that the data holds. None: the rule is not armed."""
         kind = self._data.get("type", "command")
+        settings = self._settings(kind)
+        condition = self._condition(event)
+        if settings is None or condition is None:
+            return None
+        usual = usual_timeout(kind, dialect, event)
+        name = self._text("name")
+        seconds = f"expected seconds above 0, at most {LONGEST:g}"
+        timeout = self._value("timeout", _is_seconds, seconds, f"; {usual:g} holds", quoted=True)
+        decisions = ("allow", "deny").__contains__
+        decision = self._value(
+            "on_error", decisions, "expected allow or deny", "; deny holds", "deny", quoted=True
+        )
+        return {
+            "settings": settings,
+            "condition": condition,
+            "name": name,
+            "timeout": float(timeout or usual),
+            "on_error": decision or "",
+            "once": self._flag("once"),
+            "background": (self._flag("async") or self._flag("asyncRewake")) and kind == "command",
+        }
+
+    def _settings(self, kind: Any) -> Settings | None:
+        """Return what the rule runs or asks. None: it is not armed."""
         if not isinstance(kind, str) or kind not in KEYS:
             known = f"expected one of {', '.join(KEYS)}"
             why = "this type is not run by instar" if kind == "mcp_tool" else known
@@ -213,9 +225,7 @@ class _RuleData:
         own = (*COMMON, *KEYS[kind])
         of_others = {key for keys in KEYS.values() for key in keys}
         for key in (key for key in self._data if key not in own):
-            near = difflib.get_close_matches(str(key), own, n=1)
-            meant = f"; did you mean {near[0]}?" if near else ""
-            unknown = f"there is no such key in a rule{meant}; the rule holds without it"
+            unknown = f"there is no such key in a rule{_meant(key, own)}; the rule holds without it"
             self._fault(key, f"means nothing for a rule of type {kind}" if key in of_others else unknown)
         readers: dict[str, Callable[[], Settings | None]] = {
             "command": self._command,
@@ -225,7 +235,7 @@ class _RuleData:
         }
         return readers[kind]()
 
-    def condition(self, event: str) -> str | None:
+    def _condition(self, event: str) -> str | None:
         """Return the rule's ``if``, "" for none. None: the rule is not armed."""
         text = self._text("if")
         if not text:
@@ -238,28 +248,6 @@ class _RuleData:
         if not EVENTS[event].tool:
             self._fault("if", f"{event} has no tool, so the rule never runs")
         return text
-
-    def finished(self, rule: HookRule, line: int, column: int) -> HookRule:
-        """Return the rule with what every type of rule may say."""
-        usual = usual_timeout(rule)
-        seconds = f"expected seconds above 0, at most {LONGEST:g}"
-        decision = self._data.get("on_error")
-        return msgspec.structs.replace(
-            rule,
-            line=line,
-            column=column,
-            name=self._text("name"),
-            timeout=float(
-                self._value("timeout", _is_seconds, seconds, usual, f"; {usual:g} holds", quoted=True)
-            ),
-            on_error=self._value(
-                *("on_error", lambda value: value in ("allow", "deny"), "expected allow or deny"),
-                *("" if decision is None else "deny", "; deny holds"),
-                quoted=True,
-            ),
-            once=self._flag("once"),
-            background=(self._flag("async") or self._flag("asyncRewake")) and rule.evaluator == "command",
-        )
 
     def _command(self) -> CommandRule | None:
         command = self._needed("command")
@@ -316,16 +304,14 @@ class _RuleData:
         return ""
 
     def _text(self, key: str) -> str:
-        return str(self._value(key, lambda value: isinstance(value, str), "expected a text", ""))
+        return self._value(key, lambda value: isinstance(value, str), "expected a text") or ""
 
     def _flag(self, key: str) -> bool:
         expected = "expected true or false"
-        return bool(
-            self._value(key, lambda value: isinstance(value, bool), expected, False, "; it counts as false")
-        )
+        return bool(self._value(key, lambda value: isinstance(value, bool), expected, "; it counts as false"))
 
     def _list(self, key: str) -> tuple[str, ...] | None:
-        value = self._value(key, _is_list_of_texts, "expected a list of texts", None)
+        value = self._value(key, _is_list_of_texts, "expected a list of texts")
         return None if value is None else tuple(value)
 
     def _count(self, key: str) -> int | None:
@@ -340,18 +326,18 @@ class _RuleData:
         key: str,
         fits: Callable[[Any], bool],
         expected: str,
-        instead: Any,
         effect: str = "",
+        unfit: Any = None,
         *,
         quoted: bool = False,
     ) -> Any:
-        """Return the value of a key, `instead` where there is none, or one that does not fit: that is a problem."""
+        """Return the value of a key, None where there is none, `unfit` for one that does not fit: a problem."""
         value = self._data.get(key)
         if value is None or fits(value):
-            return instead if value is None else value
+            return value
         found = repr(str(value)[:40]) if quoted else _type_name(value)
         self._fault(key, f"{expected}, found {found}{effect}")
-        return instead
+        return unfit
 
     def _fault(self, key: str, message: str) -> None:
         self._report((*self._keys, key), message)
@@ -365,23 +351,23 @@ def _is_list_of_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-def usual_timeout(rule: HookRule) -> float:
+def _meant(key: Any, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(str(key), known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def usual_timeout(kind: Evaluator, dialect: Dialect, event: str) -> float:
     """Return the timeout, in seconds, of a rule that sets none: ``docs/hooks.md``, "Dialects"."""
-    if rule.evaluator in ("prompt", "agent"):
-        return 30.0 if rule.evaluator == "prompt" else 60.0
-    if rule.dialect == "claude":
-        return 30.0 if rule.event == "UserPromptSubmit" else 600.0
+    if kind in ("prompt", "agent"):
+        return 30.0 if kind == "prompt" else 60.0
+    if dialect == "claude":
+        return 30.0 if event == "UserPromptSubmit" else 600.0
     return 60.0
 
 
 def _type_name(value: Any) -> str:
     """Return the JSON type of a value in words."""
-    kinds = {
-        str: "a text",
-        int: "a number",
-        float: "a number",
-        list: "a list",
-        dict: "a map",
-        bool: "true or false",
-    }
-    return "nothing" if value is None else kinds.get(type(value), type(value).__name__)
+    if value is None:
+        return "nothing"
+    kinds = {str: "a text", list: "a list", dict: "a map", bool: "true or false", float: "a number"}
+    return kinds.get(type(value), "a number" if isinstance(value, int) else type(value).__name__)

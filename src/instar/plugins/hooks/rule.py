@@ -1,6 +1,6 @@
 """A rule: its event, its matcher, and its evaluator with settings."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -13,6 +13,7 @@ OnError = Literal["", "allow", "deny"]
 class CommandRule(msgspec.Struct, frozen=True):
     """A program: `command` is for a shell; with `args` it is a program's name, and they are its arguments."""
 
+    kind: ClassVar[Evaluator] = "command"
     command: str
     args: tuple[str, ...] | None = None
     shell: str = ""
@@ -21,6 +22,7 @@ class CommandRule(msgspec.Struct, frozen=True):
 class HttpRule(msgspec.Struct, frozen=True):
     """A request to `url`. ``$NAME`` in a header stands for a variable, if `variables` names it."""
 
+    kind: ClassVar[Evaluator] = "http"
     url: str
     headers: tuple[tuple[str, str], ...] = ()
     variables: tuple[str, ...] = ()
@@ -29,6 +31,7 @@ class HttpRule(msgspec.Struct, frozen=True):
 class PromptRule(msgspec.Struct, frozen=True):
     """One model call with a policy. `model` empty: the small model. `goes_on`: a refusal does not end the turn."""
 
+    kind: ClassVar[Evaluator] = "prompt"
     prompt: str
     model: str = ""
     goes_on: bool = False
@@ -41,6 +44,7 @@ class AgentRule(msgspec.Struct, frozen=True):
     reach the `network` unless the rule says so.
     """
 
+    kind: ClassVar[Evaluator] = "agent"
     prompt: str
     model: str = ""
     tools: tuple[str, ...] | None = None
@@ -79,13 +83,7 @@ class HookRule(msgspec.Struct, frozen=True):
     @property
     def evaluator(self) -> Evaluator:
         """The type of its evaluator."""
-        kinds: dict[type, Evaluator] = {
-            CommandRule: "command",
-            HttpRule: "http",
-            PromptRule: "prompt",
-            AgentRule: "agent",
-        }
-        return kinds[type(self.settings)]
+        return self.settings.kind
 
     @property
     def place(self) -> str:
@@ -95,10 +93,8 @@ class HookRule(msgspec.Struct, frozen=True):
     @property
     def label(self) -> str:
         """Its name, else the beginning of what it runs or asks, and its place."""
-        settings = self.settings
-        text = settings.command if isinstance(settings, CommandRule) else ""
-        text = text or (settings.url if isinstance(settings, HttpRule) else "")
-        text = text or (settings.prompt if isinstance(settings, PromptRule | AgentRule) else "")
+        # The first field of each is the command, the address or the prompt.
+        text = str(msgspec.structs.astuple(self.settings)[0])
         short = " ".join((self.name or text).split())
         return f"{short if len(short) <= 60 else short[:59] + '…'} ({self.place})"
 

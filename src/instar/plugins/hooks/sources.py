@@ -21,7 +21,7 @@ from instar.plugin import Children, Means, PluginInput, document
 from instar.plugins.hooks import config
 from instar.plugins.hooks.config import HookSettings
 from instar.plugins.hooks.event import Dialect
-from instar.plugins.hooks.parse import Keys, Place, RuleProblem, parse
+from instar.plugins.hooks.parse import Keys, ParsedRules, Place, RuleProblem, parse
 from instar.plugins.hooks.programs import programs
 from instar.plugins.hooks.rule import HookRule
 from instar.plugins.hooks.seen import FILES as NAMES
@@ -83,25 +83,17 @@ def of_agents(config: Mapping[str, Any], origins: Mapping[str, str]) -> list[Rul
     return found
 
 
-class RulesFound(msgspec.Struct):
-    """The rules in order, the problems in their files, and notices for a person, a sentence each."""
-
-    rules: list[HookRule] = []
-    faults: list[RuleProblem] = []
-    notices: list[str] = []
-
-    def take(self, given: RuleSource) -> None:
-        """Add the rules and problems of one source."""
-        parsed = parse(given.data, given.source, given.dialect, given.place, given.agent)
-        if parsed.off:
-            self.notices.append(f"{given.source}: disableAllHooks is true: its rules are not armed")
-        self.faults += parsed.faults
-        seen = {rule.key for rule in self.rules if rule.dialect == "claude"}
-        for rule in parsed.rules:
-            # As in Claude Code: a rule that stands twice in its files runs once.
-            if rule.dialect != "claude" or rule.key not in seen:
-                self.rules.append(rule)
-                seen.add(rule.key)
+def _take(found: ParsedRules, given: RuleSource) -> None:
+    """Add the rules and problems of one source."""
+    parsed = parse(given.data, given.source, given.dialect, given.place, given.agent)
+    found.notices += parsed.notices
+    found.faults += parsed.faults
+    seen = {rule.key for rule in found.rules if rule.dialect == "claude"}
+    for rule in parsed.rules:
+        # As in Claude Code: a rule that stands twice in its files runs once.
+        if rule.dialect != "claude" or rule.key not in seen:
+            found.rules.append(rule)
+            seen.add(rule.key)
 
 
 def find(
@@ -111,16 +103,16 @@ def find(
     trusted: Callable[[Path], bool],
     more: Iterable[RuleSource] = (),
     origins: Mapping[str, str] = MappingProxyType({}),
-) -> RulesFound:
+) -> ParsedRules:
     """Return all rules for `folders` (the project's, outermost first) and `home`.
 
     `config` are the merged settings (`PluginInput.config`), from which the core has left out what no trusted file
     says; `origins` say which file each of them came from. `more` come last: agents' front matter. Reads files, changes
     none, and raises nothing: what cannot be read is a fault.
     """
-    found = RulesFound()
+    found = ParsedRules()
     for given in of_settings(config, origins):
-        found.take(given)
+        _take(found, given)
     projects = list(dict.fromkeys(folder for folder in folders if folder != home))
     for name, dialect in FILES:
         for folder in projects:
@@ -136,12 +128,12 @@ def find(
         if dialect == "claude":
             _read(home / name, dialect, found)
     for given in more:
-        found.take(given)
+        _take(found, given)
     found.notices += _crowded(found.rules)
     return found
 
 
-def _read(path: Path, dialect: Dialect, found: RulesFound) -> None:
+def _read(path: Path, dialect: Dialect, found: ParsedRules) -> None:
     if not _is_there(path):
         return
     try:
@@ -165,7 +157,7 @@ def _read(path: Path, dialect: Dialect, found: RulesFound) -> None:
     for key in document.repeated(text):
         why = "stands twice in one map: what stands under the last one counts alone"
         found.faults.append(RuleProblem(str(path), 0, 0, key, why))
-    found.take(RuleSource(data, str(path), dialect, place=place))
+    _take(found, RuleSource(data, str(path), dialect, place=place))
 
 
 def _placed(origin: str) -> Place | None:
@@ -265,7 +257,7 @@ def arm(given: PluginInput | Means) -> ActiveRules:
         # A plugin's config hook may have broken the settings. That must not disarm the rules.
         settings = HookSettings(on_error="deny")
         problems.append(f"hook_settings: {error}; its defaults hold, and what is undecided is refused")
-    found = RulesFound()
+    found = ParsedRules()
     if settings.enabled:
         agents = of_agents(given.config, given.origins)
         found = find(given.config, folders, home, given.trusted, agents, given.origins)
