@@ -11,24 +11,23 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from instar.plugin import Apart, Aside, OwnTool, message, wire
+from instar.plugin import Answer, Apart, Aside, OwnTool, message, wire
 from instar.plugins.hooks.evaluate import EvaluationContext
 from instar.plugins.hooks.event import HookEvent
 from instar.plugins.hooks.names import CLAUDE, OPENHANDS
 from instar.plugins.hooks.outcome import (
-    DEEPEST,
     RuleOutcome,
     Trace,
-    objects,
     read_verdict,
     shortened,
     undecided,
+    verdicts,
     weightiest,
 )
 from instar.plugins.hooks.payload import payloads
@@ -207,7 +206,7 @@ class JudgeInput(msgspec.Struct, frozen=True):
     policy: str
     text: str
     mark: str
-    verdicts: tuple[dict[str, Any], ...]
+    verdicts: list[dict[str, Any]]
     whole: bool = True
 
 
@@ -220,11 +219,11 @@ def _judge_input(
     mark = secrets.token_hex(12)
     blocks = [("event", data), *more]
     text = "\n".join(f"<{name} {mark}>\n{block}\n</{name} {mark}>" for name, block in blocks)
-    given = (*_verdicts(told), *(one for _, block in more for one in _verdicts([block])))
+    given = verdicts(*told, *(block for _, block in more), texts=True)
     return JudgeInput(policy.replace("$ARGUMENTS", _EVENT_PLACE), text, mark, given, len(data) <= LARGEST)
 
 
-def judge(texts: Iterable[str], rule: HookRule, given: JudgeInput) -> RuleOutcome:
+def judge(texts: Sequence[str], rule: HookRule, given: JudgeInput) -> RuleOutcome:
     """Return what a model's answers decide, not yet settled. Of several verdicts the most severe counts.
 
     A verdict that lets something pass does not count if it stood in what the model was shown: it was put there for the
@@ -234,8 +233,7 @@ def judge(texts: Iterable[str], rule: HookRule, given: JudgeInput) -> RuleOutcom
     outcome = weightiest(found) or undecided("it answered nothing")
     if outcome.undecided or outcome.action not in ("allow", "none"):
         return outcome
-    own = [one for text in texts for one in _verdicts([text]) if one not in given.verdicts]
-    if not own:
+    if all(one in given.verdicts for one in verdicts(*texts, texts=True)):
         return undecided("its answer only repeats a verdict that stands in what it was shown")
     return outcome
 
@@ -259,40 +257,37 @@ async def ask_model(rule: HookRule, event: HookEvent, context: EvaluationContext
     given = _judge_input(rule, event, settings.prompt)
     if (why := _why_not(given, context)) is not None:
         return why
+    assert context.client is not None
     trace = Trace()
     outcome = undecided(f"it took longer than {rule.timeout:g} s")
+    text = given.text
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(rule.timeout):
-            first, trace = await _asked(rule, event, context, given, given.text, trace)
-            if first.undecided:
-                text = given.text + _AGAIN.format(error=first.error)
-                first, trace = await _asked(rule, event, context, given, text, trace)
-            outcome = first
-    return msgspec.structs.replace(outcome, trace=trace)
+            for last in (False, True):
+                answer = await context.client.generate(
+                    system=[PROMPT_SYSTEM.format(policy=given.policy, mark=given.mark)],
+                    prompt=text,
+                    model=_model(settings.model or context.settings.model),
+                    cause=CAUSE,
+                    session_id=event.speaker,
+                )
+                trace = _added(trace, answer)
+                found = judge([answer.text], rule, given)
+                if last or not found.undecided:
+                    outcome = found
+                    break
+                text = given.text + _AGAIN.format(error=found.error)
+    outcome.trace = trace
+    return outcome
 
 
-async def _asked(
-    rule: HookRule, event: HookEvent, context: EvaluationContext, given: JudgeInput, text: str, before: Trace
-) -> tuple[RuleOutcome, Trace]:
-    settings = rule.settings
-    assert isinstance(settings, PromptRule)
-    assert context.client is not None
-    answer = await context.client.generate(
-        system=[PROMPT_SYSTEM.format(policy=given.policy, mark=given.mark)],
-        prompt=text,
-        model=_model(settings.model or context.settings.model),
-        cause=CAUSE,
-        session_id=event.speaker,
-    )
-    cost = (
-        None
-        if answer.cost is None or (before.cost is None and before.tokens)
-        else answer.cost + (before.cost or 0)
-    )
-    trace = Trace(
+def _added(before: Trace, answer: Answer) -> Trace:
+    """Return the trace of two calls. The cost is unknown if that of one of them is."""
+    unknown = answer.cost is None or (before.cost is None and before.tokens)
+    cost = None if unknown else (answer.cost or 0) + (before.cost or 0)
+    return Trace(
         output=answer.text[:_KEPT], tokens=before.tokens + answer.tokens, cost=cost, model=answer.model
     )
-    return judge([answer.text], rule, given), trace
 
 
 async def ask_agent(rule: HookRule, event: HookEvent, context: EvaluationContext) -> RuleOutcome:
@@ -305,17 +300,16 @@ async def ask_agent(rule: HookRule, event: HookEvent, context: EvaluationContext
         return why
     assert context.client is not None
     apart = await context.client.aside(_aside(rule, event, context, given))
-    output = "\n".join(
-        filter(None, [apart.text, *(json.dumps(call, ensure_ascii=False) for call in apart.calls)])
-    )
-    trace = Trace(
-        output=output[:_KEPT],
+    calls = [json.dumps(call, ensure_ascii=False) for call in apart.calls]
+    outcome = _read(apart, rule, given)
+    outcome.trace = Trace(
+        output="\n".join(filter(None, [apart.text, *calls]))[:_KEPT],
         tokens=apart.tokens,
         cost=apart.cost,
         model=apart.model,
         session=apart.session_id,
     )
-    return msgspec.structs.replace(_read(apart, rule, given), trace=trace)
+    return outcome
 
 
 def tools(names: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -368,7 +362,7 @@ def _read(apart: Apart, rule: HookRule, given: JudgeInput) -> RuleOutcome:
         said = [
             json.dumps({**call, "reason": shortened(str(call.get("reason", "")))}) for call in apart.calls
         ]
-        return judge(said, rule, msgspec.structs.replace(given, verdicts=()))
+        return judge(said, rule, msgspec.structs.replace(given, verdicts=[]))
     if apart.ended == "answered":
         return judge([apart.text], rule, given)
     return undecided(f"it did not come to a decision: {apart.error}")
@@ -380,20 +374,3 @@ def _model(name: str) -> message.ModelRef | None:
     if not name:
         return None
     return message.ModelRef(provider_id=provider if slash else "", model_id=model if slash else name)
-
-
-def _verdicts(values: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    """Yield every object with a verdict in values, nested or as JSON in a text."""
-    level: list[Any] = list(values)
-    for _ in range(DEEPEST):
-        inner: list[Any] = []
-        for value in level:
-            if isinstance(value, str):
-                inner += objects(value, lines=False)[0]
-            elif isinstance(value, list):
-                inner += value
-            elif isinstance(value, dict):
-                if {"decision", "ok"} & value.keys():
-                    yield dict(value)
-                inner += value.values()
-        level = inner

@@ -129,17 +129,14 @@ def combine(outcomes: Iterable[RuleOutcome], given: Mapping[str, Any] | None = N
     """
     found = list(outcomes)
     action: Action = max((one.action for one in found), key=SEVERITY.__getitem__, default="none")
-    reasons = tuple(one.reason for one in found if one.action == action and one.reason)
+    reasons = [one.reason for one in found if one.action == action]
     stops = [one for one in found if one.stop]
     if stops and action != "deny":
-        action, reasons = (
-            "deny",
-            tuple(one.stop_reason or one.reason for one in stops if one.stop_reason or one.reason),
-        )
+        action, reasons = "deny", [one.stop_reason or one.reason for one in stops]
     outputs = [one.updated_output for one in found if one.updated_output is not None]
     return HookDecision(
         action=action,
-        reasons=reasons,
+        reasons=tuple(filter(None, reasons)),
         updated_input=None if action == "deny" else _rewritten(found, given),
         updated_output=outputs[-1] if outputs else None,
         contexts=tuple(text for one in found for text in one.contexts),
@@ -201,7 +198,8 @@ def objects(text: str, *, lines: bool) -> tuple[list[dict[str, Any]], str]:
     found: list[dict[str, Any]] = []
     read, rest, at = decoder(), [], 0
     tries = 0
-    for start in _begins(text, lines):
+    for place in (_LINES if lines else _STARTS).finditer(text):
+        start = place.end() - 1
         if start < at:
             continue
         if tries >= MOST:
@@ -213,7 +211,7 @@ def objects(text: str, *, lines: bool) -> tuple[list[dict[str, Any]], str]:
             continue
         rest.append(text[at:start])
         at = end
-        found += [value] if isinstance(value, dict) else list(_inside(value)) if not lines else []
+        found += [value] if isinstance(value, dict) else list(inside(value)) if not lines else []
     return found, " ".join((*rest, text[at:]))
 
 
@@ -225,8 +223,7 @@ def read_verdict(text: str, rule: HookRule) -> RuleOutcome:
     Prose, words that are no decision and verdicts that break off are undecided.
     """
     found, rest = objects(text, lines=False)
-    verdicts = [verdict for one in found for verdict in _inside(one) if {"decision", "ok"} & verdict.keys()]
-    outcomes = [outcome for verdict in verdicts for outcome in _judged(verdict, rule)]
+    outcomes = [outcome for verdict in verdicts(*found) for outcome in _judged(verdict, rule)]
     outcome = weightiest(outcomes)
     if outcome is not None and (outcome.action == "deny" or outcome.undecided):
         return outcome
@@ -239,20 +236,25 @@ def read_verdict(text: str, rule: HookRule) -> RuleOutcome:
     return outcome
 
 
-def _begins(text: str, lines: bool) -> Iterator[int]:
-    for place in (_LINES if lines else _STARTS).finditer(text):
-        yield place.end() - 1
-
-
-def _inside(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield every object in a value, including itself, without recursion."""
-    level = [value]
+def inside(*values: Any, texts: bool = False) -> Iterator[dict[str, Any]]:
+    """Yield every object in values, including themselves, without recursion; with `texts` also those in texts."""
+    level: list[Any] = [*values]
     for _ in range(DEEPEST):
-        level = [item for item in level if isinstance(item, dict | list)]
-        yield from (item for item in level if isinstance(item, dict))
-        level = [inner for item in level for inner in (item.values() if isinstance(item, dict) else item)]
-        if not level:
-            return
+        inner: list[Any] = []
+        for value in level:
+            if isinstance(value, str) and texts:
+                inner += objects(value, lines=False)[0]
+            elif isinstance(value, list):
+                inner += value
+            elif isinstance(value, dict):
+                yield value
+                inner += value.values()
+        level = inner
+
+
+def verdicts(*values: Any, texts: bool = False) -> list[dict[str, Any]]:
+    """Return those objects in values that are verdicts."""
+    return [one for one in inside(*values, texts=texts) if {"decision", "ok"} & one.keys()]
 
 
 def _judged(verdict: dict[str, Any], rule: HookRule) -> Iterator[RuleOutcome]:

@@ -47,10 +47,10 @@ class RuleProblem(msgspec.Struct, frozen=True):
     """Something in a source that was not understood. `line` 0: the source has no lines, and `keys` say where."""
 
     source: str
-    line: int
-    column: int
-    keys: str
     message: str
+    line: int = 0
+    column: int = 0
+    keys: str = ""
 
     def __str__(self) -> str:
         """``file:line:column: keys: message``."""
@@ -105,7 +105,7 @@ class _Reading:
 
     def _fault(self, keys: Keys, message: str) -> None:
         line, column = self._place(keys)
-        self._found.faults.append(RuleProblem(self._source, line, column, ".".join(map(str, keys)), message))
+        self._found.faults.append(RuleProblem(self._source, message, line, column, ".".join(map(str, keys))))
 
     def _is(self, keys: Keys, value: Any, kind: type, expected: str, effect: str = "") -> bool:
         """Return whether a value is of a type; that it is not is a problem."""

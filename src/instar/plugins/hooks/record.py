@@ -11,6 +11,7 @@ import os
 import re
 import statistics
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -211,15 +212,12 @@ def summed(data: Path, session: str = "", since: int = 0) -> HookStats:
 def _line(found: Iterable[tuple[int, event.HooksRan]]) -> RuleFigures:
     times, runs = zip(*found, strict=True)
     durations = [ran.duration for ran in runs]
-    actions: dict[str, int] = {}
-    for ran in runs:
-        actions[ran.action] = actions.get(ran.action, 0) + 1
     return RuleFigures(
         rule=runs[-1].rule,
         event=runs[-1].event,
         evaluator=runs[-1].evaluator,
         runs=len(runs),
-        actions=actions,
+        actions=dict(Counter(ran.action for ran in runs)),
         undecided=sum(ran.undecided for ran in runs),
         p50=round(statistics.median(durations)),
         slowest=max(durations),

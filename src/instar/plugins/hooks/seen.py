@@ -14,19 +14,20 @@ from typing import Any, Final
 import msgspec
 
 from instar.plugin import document
+from instar.plugins.hooks.event import Dialect
 from instar.plugins.hooks.rule import AgentRule, HookRule, HttpRule
 
 LARGEST: Final = 4 << 20
 """Bytes of a file that is read."""
 MOST: Final = 1000
 """Agents' files of one folder that are read."""
-FILES: Final = (
-    ".instar/hooks.json",
-    ".openhands/hooks.json",
-    ".claude/settings.json",
-    ".claude/settings.local.json",
+FILES: Final[tuple[tuple[str, Dialect], ...]] = (
+    (".instar/hooks.json", "instar"),
+    (".openhands/hooks.json", "openhands"),
+    (".claude/settings.json", "claude"),
+    (".claude/settings.local.json", "claude"),
 )
-"""The files of rules of a folder."""
+"""The files of rules of a folder, in order, with the dialect of each."""
 
 _SETTINGS: Final = ("opencode.json", "opencode.jsonc", "instar.json", "instar.jsonc")
 _FOLDERS: Final = (".opencode", ".instar")
@@ -118,7 +119,7 @@ class TrustedRules:
 def own_files(home: Path, environment: Mapping[str, str], directory: Path) -> list[Path]:
     """Return the person's own files: those at home, and those that variables name."""
     named = [directory / Path(environment[name]).expanduser() for name in _VARIABLES if environment.get(name)]
-    return [*(home / name for name in FILES), *named]
+    return [*(home / name for name, _ in FILES), *named]
 
 
 def held_back(rule: HookRule) -> HookRule:
@@ -133,7 +134,7 @@ def held_back(rule: HookRule) -> HookRule:
 
 def _files(folder: Path) -> list[Path]:
     places = (folder, *(folder / name for name in _FOLDERS))
-    named = [*(folder / name for name in FILES), *(place / name for place in places for name in _SETTINGS)]
+    named = [*(folder / name for name, _ in FILES), *(place / name for place in places for name in _SETTINGS)]
     for place in (folder / name / kind for name in _FOLDERS for kind in _AGENTS):
         named += sorted(place.rglob("*.md"))[:MOST]
     return named

@@ -9,6 +9,7 @@ others have read. A project's file is read only where a person trusts its folder
 
 import logging
 import stat
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -24,18 +25,12 @@ from instar.plugins.hooks.event import Dialect
 from instar.plugins.hooks.parse import Keys, ParsedRules, Place, RuleProblem, parse
 from instar.plugins.hooks.programs import programs
 from instar.plugins.hooks.rule import HookRule
-from instar.plugins.hooks.seen import FILES as NAMES
-from instar.plugins.hooks.seen import TrustedRules, held_back, own_files
+from instar.plugins.hooks.seen import FILES, TrustedRules, held_back, own_files
 
 LARGEST: Final = 256 << 10
 """Characters of a file of rules."""
 MANY: Final = 50
 """Rules of one event from which on a notice says that they slow it down."""
-
-FILES: Final[tuple[tuple[str, Dialect], ...]] = tuple(
-    zip(NAMES, ("instar", "openhands", "claude", "claude"), strict=True)
-)
-"""The files of a folder, in order, with the dialect of each."""
 
 
 class RuleSource(msgspec.Struct, frozen=True):
@@ -142,21 +137,18 @@ def _read(path: Path, dialect: Dialect, found: ParsedRules) -> None:
         text = document.read_text(path)
         data = document.parse_jsonc(text, str(path))
     except document.DocumentError as error:
-        found.faults.append(
-            RuleProblem(
-                error.source, error.line, error.column, "", f"{error.message}; no rule of it is armed"
-            )
-        )
+        why = f"{error.message}; no rule of it is armed"
+        found.faults.append(RuleProblem(error.source, why, error.line, error.column))
         return
     except OSError as error:
         found.faults.append(
-            RuleProblem(str(path), 0, 0, "", f"it cannot be read: {error.strerror}; no rule of it is armed")
+            RuleProblem(str(path), f"it cannot be read: {error.strerror}; no rule of it is armed")
         )
         return
     place: Place = lambda keys: document.locate(text, keys)  # noqa: E731 - it closes over the text
     for key in document.repeated(text):
         why = "stands twice in one map: what stands under the last one counts alone"
-        found.faults.append(RuleProblem(str(path), 0, 0, key, why))
+        found.faults.append(RuleProblem(str(path), why, keys=key))
     _take(found, RuleSource(data, str(path), dialect, place=place))
 
 
@@ -181,12 +173,9 @@ def _is_there(path: Path) -> bool:
 
 
 def _crowded(rules: Iterable[HookRule]) -> list[str]:
-    counts: dict[str, int] = {}
-    for rule in rules:
-        counts[rule.event] = counts.get(rule.event, 0) + 1
     return [
         f"{count} rules wait for {event}: each makes it slower"
-        for event, count in counts.items()
+        for event, count in Counter(rule.event for rule in rules).items()
         if count >= MANY
     ]
 
@@ -275,8 +264,9 @@ def arm(given: PluginInput | Means) -> ActiveRules:
             rules[rule.event] = (*rules.get(rule.event, ()), rule)
     files = {path: _signature(path) for path in _files([*folders, home], found.rules)}
     guarded = [path for path, seen in files.items() if seen is not None]
-    running = [*guarded, *_programs(of_all, given, folders[0], home)]
-    given.children.guard(readonly=running, owner="hooks")
+    # The model must not write what rules start.
+    started = [path for rule in of_all for path in programs(rule, given.directory, folders[0], home)]
+    given.children.guard(readonly=[*guarded, *dict.fromkeys(started)], owner="hooks")
     for problem in problems:
         log.warning("hooks=problem %s", " ".join(problem.split()))
     return ActiveRules(settings, rules, problems, files)
@@ -296,12 +286,6 @@ def _is_new(rule: HookRule, seen: TrustedRules, origins: Mapping[str, str]) -> b
     begin = f"agent.{rule.agent}.hooks"
     more = [origin for place, origin in origins.items() if place.startswith(begin)] if rule.agent else []
     return any(seen.is_new(source) for source in dict.fromkeys((rule.source, *more)))
-
-
-def _programs(rules: Iterable[HookRule], given: PluginInput | Means, project: Path, home: Path) -> list[Path]:
-    """Return the files that rules start. The model must not write them."""
-    found = [path for rule in rules for path in programs(rule, given.directory, project, home)]
-    return list(dict.fromkeys(found))
 
 
 def _files(folders: Iterable[Path], rules: Iterable[HookRule]) -> list[Path]:
