@@ -13,7 +13,7 @@ from typing import Any, Final
 from instar.plugin import PluginInput, points
 from instar.plugins.hooks.event import ToolUse
 from instar.plugins.hooks.outcome import HookDecision
-from instar.plugins.hooks.runner import Runner
+from instar.plugins.hooks.runner import Denied, Runner
 from instar.plugins.hooks.sessions import HookSession, HookSessions
 
 _SHELLS: Final = ("bash", "background")
@@ -21,10 +21,6 @@ _ODD: Final = re.compile(r"[^A-Za-z0-9_-]")
 """Characters of a server's name that are replaced in the names of its tools."""
 _LOOPS: Final = "doom_loop"
 """The permission that is asked when a model repeats a call. A rule's allow does not answer it."""
-
-
-class Denied(Exception):
-    """A rule refused. The model or the person reads the text."""
 
 
 class CallHooks:

@@ -8,14 +8,14 @@ import contextlib
 import json
 import signal
 import time
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 import msgspec
 
-from instar.plugin import Children, Client, SessionBody
+from instar.plugin import Children, Client, Means, SessionBody
 from instar.plugins.hooks.evaluate import EvaluationContext, evaluate
 from instar.plugins.hooks.event import EVENTS, SPELLINGS, HookEvent, ToolUse, nearest
 from instar.plugins.hooks.match import RuleMatch, matched
@@ -119,7 +119,9 @@ def named(begun: str) -> list[str]:
 
 def event_of(given: EventOptions, directory: Path) -> HookEvent:
     """Return the event that the options describe. Raises `click.UsageError` where they describe none."""
-    name = SPELLINGS.get(given.event) or _meant(given.event)
+    name = SPELLINGS.get(given.event)
+    if name is None:
+        raise click.UsageError(f"there is no event {given.event!r}; {nearest(given.event)}")
     kind = EVENTS[name]
     if kind.tool and not given.tool:
         raise click.UsageError(f"{name} is about a tool: name one, as in --tool bash --input '{{…}}'")
@@ -180,10 +182,6 @@ def _field(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _meant(event: str) -> str:
-    raise click.UsageError(f"there is no event {event!r}; {nearest(event)}")
-
-
 async def tried(opened: Any, options: EventOptions, here: FolderRules, children: Children) -> TestReport:
     """Run the rules of a folder for an event. `opened` returns an instance, for rules that call a model."""
     event = event_of(options, here.directory)
@@ -191,7 +189,7 @@ async def tried(opened: Any, options: EventOptions, here: FolderRules, children:
     armed = here.armed.of(event.name)
     met = matched(armed, event, home)
     asks = any(one.rule.evaluator in ("prompt", "agent") for one in met)
-    async with _spoken_for(opened, event) if asks else _alone(event) as (client, event):
+    async with _session(opened if asks else None, event) as (client, event):
         context = EvaluationContext(
             children, here.environment, here.project, home, here.armed.settings, client
         )
@@ -207,8 +205,7 @@ async def _tried(one: RuleMatch, event: HookEvent, context: EvaluationContext) -
     outcome = await evaluate(one.rule, event, context)
     took = round((time.monotonic() - began) * 1000)
     if not one.rule.background:
-        strict = context.settings.on_error == "deny"
-        outcome = settle(outcome, one.rule, "deny" if strict else "", doubt=one.doubt)
+        outcome = settle(outcome, one.rule, context.settings.default, doubt=one.doubt)
     rule = one.rule
     return TestedRule(
         *(text_of(rule), rule.place, rule.dialect, rule.evaluator, one.doubt, rule.background),
@@ -217,8 +214,14 @@ async def _tried(one: RuleMatch, event: HookEvent, context: EvaluationContext) -
 
 
 @contextlib.asynccontextmanager
-async def _spoken_for(opened: Any, event: HookEvent) -> AsyncIterator[tuple[Client | None, HookEvent]]:
-    """Yield a client that calls models, and the event in a session: the named one, else a temporary one."""
+async def _session(opened: Any, event: HookEvent) -> AsyncIterator[tuple[Client | None, HookEvent]]:
+    """Yield a client that calls models, and the event in a session: the named one, else a temporary one.
+
+    Without `opened` there is no client.
+    """
+    if opened is None:
+        yield None, msgspec.structs.replace(event, session_id=event.session_id or "ses_test")
+        return
     async with opened({}) as client:
         if event.session_id:
             await client.session.get(event.session_id)
@@ -229,11 +232,6 @@ async def _spoken_for(opened: Any, event: HookEvent) -> AsyncIterator[tuple[Clie
             yield client, msgspec.structs.replace(event, session_id=session.id)
         finally:
             await client.session.delete(session.id)
-
-
-@contextlib.asynccontextmanager
-async def _alone(event: HookEvent) -> AsyncIterator[tuple[Client | None, HookEvent]]:
-    yield None, msgspec.structs.replace(event, session_id=event.session_id or "ses_test")
 
 
 T = TypeVar("T")
@@ -255,7 +253,7 @@ def check(ctx: click.Context, as_json: bool) -> None:
 
     No rule is run. Exit code 2: something does not hold as it is written.
     """
-    report = _run(_in_force(ctx))
+    report = _run(ctx, lambda means: asyncio.to_thread(in_force, place_of(arm(means), means)))
     _emit(report, as_json)
     for problem in [] if as_json else report.problems:
         click.echo(f"instar: {one_line(problem)}", err=True)
@@ -281,7 +279,9 @@ def test(ctx: click.Context, /, as_json: bool, fields: Sequence[str], **given: A
 
     Programs run and models are called as in a session; nothing else is done. Exit code 1: the event is refused.
     """
-    report = _run(_tested(ctx, EventOptions(fields=tuple(fields), **given)))
+    options = EventOptions(fields=tuple(fields), **given)
+    opened = ctx.obj.instance
+    report = _run(ctx, lambda means: tried(opened, options, place_of(arm(means), means), means.children))
     _emit(report, as_json)
     if report.decision.action == "deny":
         raise click.exceptions.Exit(1)
@@ -297,38 +297,25 @@ def stats(ctx: click.Context, days: int | None, session: str, as_json: bool) -> 
 
     Of all folders' sessions, as far as they still exist: a record goes with its session.
     """
-    _emit(_run(_summed(ctx, days, session)), as_json)
-
-
-async def _in_force(ctx: click.Context) -> RulesInForce:
-    async with ctx.obj.means("hooks") as means:
-        return in_force(place_of(arm(means), means))
-
-
-async def _tested(ctx: click.Context, options: EventOptions) -> TestReport:
-    async with ctx.obj.means("hooks") as means:
-        return await tried(ctx.obj.instance, options, place_of(arm(means), means), means.children)
-
-
-async def _summed(ctx: click.Context, days: int | None, session: str) -> HookStats:
-    async with ctx.obj.means("hooks") as means:
-        return summed(means.data, session, since(days))
+    report = _run(ctx, lambda means: asyncio.to_thread(summed, means.data, session, since(days)))
+    _emit(report, as_json)
 
 
 def _emit(report: RulesInForce | TestReport | HookStats, as_json: bool) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(report)) if as_json else report.text())
 
 
-def _run(work: Coroutine[Any, Any, T]) -> T:
+def _run(ctx: click.Context, work: Callable[[Means], Coroutine[Any, Any, T]]) -> T:
     """Run a command's work to its end. SIGTERM cancels it, as Ctrl-C does."""
+
+    async def run() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        async with ctx.obj.means("hooks") as means:
+            return await work(means)
+
     try:
-        return asyncio.run(_cancelled_by_signal(work))
+        return asyncio.run(run())
     except asyncio.CancelledError:
         raise click.exceptions.Exit(_ENDED) from None
-
-
-async def _cancelled_by_signal(work: Coroutine[Any, Any, T]) -> T:
-    task = asyncio.current_task()
-    assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    return await work

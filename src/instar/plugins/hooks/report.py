@@ -100,7 +100,6 @@ def in_force(here: FolderRules) -> RulesInForce:
 
 
 def _armed(rule: HookRule, here: FolderRules) -> ArmedRule:
-    settings = here.armed.settings
     return ArmedRule(
         event=rule.event,
         evaluator=rule.evaluator,
@@ -110,7 +109,7 @@ def _armed(rule: HookRule, here: FolderRules) -> ArmedRule:
         dialect=rule.dialect,
         place=rule.place,
         timeout=rule.timeout,
-        undecided=on_error(rule, "deny" if settings.on_error == "deny" else ""),
+        undecided=on_error(rule, here.armed.settings.default),
         options=list(_options(rule)),
         problem=missing(rule, here.directory, here.project, here.environment) or _unknown(rule),
     )

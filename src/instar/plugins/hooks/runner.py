@@ -18,9 +18,9 @@ from instar.plugin import KV, event
 from instar.plugins.hooks import match
 from instar.plugins.hooks.evaluate import EvaluationContext, evaluate
 from instar.plugins.hooks.event import HookEvent, ToolUse
-from instar.plugins.hooks.outcome import HookDecision, RuleOutcome, Trace, combine, settle, undecided
+from instar.plugins.hooks.outcome import HookDecision, RuleOutcome, combine, settle, undecided
 from instar.plugins.hooks.record import RunRecords
-from instar.plugins.hooks.rule import HookRule, OnError
+from instar.plugins.hooks.rule import HookRule
 from instar.plugins.hooks.sessions import HookSession
 from instar.plugins.hooks.sources import ActiveRules
 
@@ -39,6 +39,10 @@ _DECIDING: Final = frozenset(
 """Events for which a refusal is final, so that further rules need not run."""
 
 Publish = Callable[[event.HooksRan], Awaitable[None]]
+
+
+class Denied(Exception):
+    """A rule refused. The model or the person reads the text."""
 
 
 class Runner:
@@ -61,8 +65,6 @@ class Runner:
         self._publish = publish
         self._once: set[str] = set()
         self._behind: set[asyncio.Task[None]] = set()
-        strict = means.settings.on_error == "deny"
-        self._default: OnError = "deny" if strict else ""
 
     def hears(self, name: str) -> bool:
         """Return whether there is a rule for the event."""
@@ -106,6 +108,15 @@ class Runner:
                 break
         return combine(outcomes, None if happened.tool is None else happened.tool.input)
 
+    async def gate(
+        self, name: str, session: HookSession, fields: Mapping[str, Any], refused: str
+    ) -> HookDecision:
+        """Run the rules as `fire`. Raises `Denied` where they refuse, with `refused` if they give no reason."""
+        decision = await self.fire(name, session, fields)
+        if decision.refuses:
+            raise Denied(decision.text or refused)
+        return decision
+
     async def close(self) -> None:
         """Wait up to 3 seconds for ``async`` rules, then cancel them with their children."""
         if self._behind:
@@ -122,7 +133,7 @@ class Runner:
             except asyncio.CancelledError:
                 await self._note(met.rule, happened, undecided("it was interrupted"), started)
                 raise
-            outcome = settle(found, met.rule, self._default, doubt=met.doubt)
+            outcome = settle(found, met.rule, self._means.settings.default, doubt=met.doubt)
             await self._note(met.rule, happened, outcome, started)
             return outcome
 
@@ -139,7 +150,7 @@ class Runner:
         if free:
             outcome = await evaluate(met.rule, happened, self._means)
         else:
-            outcome = RuleOutcome(undecided=True, error=f"not started: {BEHIND} async rules run already")
+            outcome = undecided(f"not started: {BEHIND} async rules run already")
         await self._note(met.rule, happened, outcome, started)
 
     async def _is_due(self, rule: HookRule, happened: HookEvent) -> bool:
@@ -157,9 +168,31 @@ class Runner:
         return True
 
     async def _note(self, rule: HookRule, happened: HookEvent, outcome: RuleOutcome, started: float) -> None:
-        ran = _ran(rule, happened, outcome, round((time.monotonic() - started) * 1000))
         if outcome.undecided:
             log.warning("hook undecided rule=%s event=%s error=%s", rule.label, happened.name, outcome.error)
+        trace, tool = outcome.trace, happened.tool
+        ran = event.HooksRan(
+            session_id=happened.session_id,
+            event=happened.name,
+            rule=rule.label,
+            place=rule.place,
+            evaluator=rule.evaluator,
+            dialect=rule.dialect,
+            action=outcome.action,
+            undecided=outcome.undecided,
+            reason=outcome.reason,
+            error=outcome.error,
+            messages=list(outcome.messages),
+            duration=round((time.monotonic() - started) * 1000),
+            code=trace.code,
+            output=trace.output,
+            tool=tool.name if tool else "",
+            call_id=tool.call_id if tool else "",
+            tokens=trace.tokens,
+            cost=trace.cost,
+            model=trace.model,
+            child_id=trace.session,
+        )
         self._record.add(ran)
         await self._publish(ran)
 
@@ -175,30 +208,3 @@ def _batches(met: Iterable[match.RuleMatch]) -> Iterable[list[match.RuleMatch]]:
         enumerate(met), key=lambda pair: -1 if pair[1].rule.dialect == "claude" else pair[0]
     ):
         yield [one for _, one in group]
-
-
-def _ran(rule: HookRule, happened: HookEvent, outcome: RuleOutcome, duration: int) -> event.HooksRan:
-    trace: Trace = outcome.trace
-    tool = happened.tool
-    return event.HooksRan(
-        session_id=happened.session_id,
-        event=happened.name,
-        rule=rule.label,
-        place=rule.place,
-        evaluator=rule.evaluator,
-        dialect=rule.dialect,
-        action=outcome.action,
-        undecided=outcome.undecided,
-        reason=outcome.reason,
-        error=outcome.error,
-        messages=list(outcome.messages),
-        duration=duration,
-        code=trace.code,
-        output=trace.output,
-        tool=tool.name if tool else "",
-        call_id=tool.call_id if tool else "",
-        tokens=trace.tokens,
-        cost=trace.cost,
-        model=trace.model,
-        child_id=trace.session,
-    )

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from instar.plugin import Hooks, PluginInput, Value, View, event, points, wire
 from instar.plugins.hooks import record
-from instar.plugins.hooks.calls import CallHooks, Denied
+from instar.plugins.hooks.calls import CallHooks
 from instar.plugins.hooks.evaluate import EvaluationContext
 from instar.plugins.hooks.report import place_of
 from instar.plugins.hooks.routes import HooksRoutes
-from instar.plugins.hooks.runner import Runner
+from instar.plugins.hooks.runner import Denied, Runner
 from instar.plugins.hooks.sessions import HookSessions
 from instar.plugins.hooks.sources import ActiveRules, arm, home_of
 from instar.plugins.hooks.turns import TurnHooks
@@ -75,15 +75,14 @@ class HooksPlugin:
 
     def hooks(self) -> Hooks:
         """Return the callbacks that the rules need, and those that keep the state."""
-        wanted = {
-            "Stop": self._turns.stopped,
-            "PreCompact": self._turns.compacting,
-            "PostCompact": self._turns.compacted,
-            "Notification": self._noticed,
-            "Evolve": self._candidate,
-            "Heartbeat": self._beat,
+        of_events: dict[str, tuple[str, Any]] = {
+            "Stop": ("turn.end", self._turns.stopped),
+            "PreCompact": ("experimental.session.compacting", self._turns.compacting),
+            "PostCompact": ("compaction.after", self._turns.compacted),
+            "Notification": ("event", self._noticed),
+            "Evolve": ("evolve.candidate", self._candidate),
+            "Heartbeat": ("evolve.heartbeat", self._beat),
         }
-        of_events = {_POINTS[name]: one for name, one in wanted.items() if self._runner.hears(name)}
         return {
             "session.start": self._started,
             "session.end": self._turns.ended,
@@ -96,7 +95,7 @@ class HooksPlugin:
             "permission.ask": self._calls.ask,
             "tool.execute.after": self._calls.after,
             "tool.execute.failure": self._calls.failed,
-            **of_events,
+            **{point: one for name, (point, one) in of_events.items() if self._runner.hears(name)},
             # Each rule has its own timeout.
             "timeout": None,
             "dispose": self._dispose,
@@ -138,17 +137,13 @@ class HooksPlugin:
             **{name: getattr(given, name) for name in ("path", "before", "after", "diff", "raised")},
             "tool": given.tool,
         }
-        decision = await self._runner.fire("Evolve", session, fields)
-        if decision.refuses:
-            raise Denied(decision.text or "A hook refused the candidate.")
+        await self._runner.gate("Evolve", session, fields, "A hook refused the candidate.")
 
     async def _beat(self, given: Any, output: Any) -> None:
         """Run the Heartbeat rules, before the beat prompts."""
         session = await self._sessions.of(given.session_id)
         fields = {"title": f"heartbeat {given.number}", "number": given.number, "prompt": given.user}
-        decision = await self._runner.fire("Heartbeat", session, fields)
-        if decision.refuses:
-            raise Denied(decision.text or "A hook refused the heartbeat.")
+        await self._runner.gate("Heartbeat", session, fields, "A hook refused the heartbeat.")
 
     async def _dispose(self) -> None:
         await self._runner.close()
@@ -158,28 +153,11 @@ class HooksPlugin:
         await self._input.client.publish(event.make(ran))
 
 
-_POINTS: Final = {
-    "Stop": "turn.end",
-    "PreCompact": "experimental.session.compacting",
-    "PostCompact": "compaction.after",
-    "Notification": "event",
-    "Evolve": "evolve.candidate",
-    "Heartbeat": "evolve.heartbeat",
-}
-"""The hook point of each event, in the core or in another plugin."""
-
-
 def _view(armed: ActiveRules) -> View:
-    def told(doc: str, read: Callable[[], list[str]]) -> Value:
+    def texts(doc: str, read: Callable[[], list[str]]) -> Value:
         return Value(doc=doc, read=lambda session_id: read(), kind=_TEXTS, scope="instance")
 
-    return View(
-        "hooks",
-        "The rules of hooks that are in force, and what is wrong with their files.",
-        {
-            "rules": told("The rules in force, each with the event that it is for.", lambda: armed.labels),
-            "problems": told(
-                "What is wrong with files of rules, a sentence each.", lambda: list(armed.problems)
-            ),
-        },
-    )
+    doc = "The rules of hooks that are in force, and what is wrong with their files."
+    rules = texts("The rules in force, each with the event that it is for.", lambda: armed.labels)
+    problems = texts("What is wrong with files of rules, a sentence each.", lambda: list(armed.problems))
+    return View("hooks", doc, {"rules": rules, "problems": problems})

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from instar.plugin import Client, PluginInput, message, points, wire
-from instar.plugins.hooks.calls import Denied
 from instar.plugins.hooks.event import ToolUse
 from instar.plugins.hooks.names import views
 from instar.plugins.hooks.outcome import HookDecision
 from instar.plugins.hooks.record import RunRecords
-from instar.plugins.hooks.runner import Runner
+from instar.plugins.hooks.runner import Denied, Runner
 from instar.plugins.hooks.sessions import HookSessions
 
 log = logging.getLogger("instar.hooks")
@@ -154,9 +153,10 @@ class TurnHooks:
         contexts: list[str] = []
         if not session.is_expected(_texts(output.parts)):
             session.stops = 0
-            decision = await self._runner.fire("UserPromptSubmit", session, {"prompt": _text(output.parts)})
-            if decision.refuses:
-                raise Denied(decision.text or "A hook refused the prompt.")
+            fields = {"prompt": _text(output.parts)}
+            decision = await self._runner.gate(
+                "UserPromptSubmit", session, fields, "A hook refused the prompt."
+            )
             contexts = _contexts("UserPromptSubmit", decision)
         contexts, session.pending = [*session.pending, *contexts], []
         output.parts += [{"type": "text", "text": one, "synthetic": True} for one in contexts]
