@@ -22,8 +22,8 @@ from instar.plugins.hooks.match import RuleMatch, matched
 from instar.plugins.hooks.names import CLAUDE, OPENHANDS
 from instar.plugins.hooks.outcome import HookDecision, RuleOutcome, combine, settle
 from instar.plugins.hooks.record import HookStats, counted, near, one_line, since, summed
-from instar.plugins.hooks.report import FolderRules, RulesInForce, in_force, place_of, text_of
-from instar.plugins.hooks.sources import arm, home_of
+from instar.plugins.hooks.report import RulesInForce, in_force, text_of
+from instar.plugins.hooks.sources import ActiveRules, arm
 
 _USUAL: Final[dict[str, dict[str, Any]]] = {
     "SessionStart": {"source": "startup"},
@@ -182,22 +182,20 @@ def _field(text: str) -> tuple[str, Any]:
         return name, value
 
 
-async def tried(opened: Any, options: EventOptions, here: FolderRules, children: Children) -> TestReport:
+async def tried(opened: Any, options: EventOptions, armed: ActiveRules, children: Children) -> TestReport:
     """Run the rules of a folder for an event. `opened` returns an instance, for rules that call a model."""
-    event = event_of(options, here.directory)
-    home = home_of(here.environment)
-    armed = here.armed.of(event.name)
-    met = matched(armed, event, home)
+    event = event_of(options, armed.directory)
+    met = matched(armed.of(event.name), event, armed.home)
     asks = any(one.rule.evaluator in ("prompt", "agent") for one in met)
     async with _session(opened if asks else None, event) as (client, event):
         context = EvaluationContext(
-            children, here.environment, here.project, home, here.armed.settings, client
+            children, armed.environment, armed.project, armed.home, armed.settings, client
         )
         rules = [await _tried(one, event, context) for one in met]
     deciding = [one.outcome for one in rules if not one.background]
     decision = combine(deciding, event.tool.input if event.tool else None)
     tool = event.tool.name if event.tool else ""
-    return TestReport(event.name, tool, str(here.directory), len(armed), rules, decision)
+    return TestReport(event.name, tool, str(armed.directory), len(armed.of(event.name)), rules, decision)
 
 
 async def _tried(one: RuleMatch, event: HookEvent, context: EvaluationContext) -> TestedRule:
@@ -253,7 +251,7 @@ def check(ctx: click.Context, as_json: bool) -> None:
 
     No rule is run. Exit code 2: something does not hold as it is written.
     """
-    report = _run(ctx, lambda means: asyncio.to_thread(in_force, place_of(arm(means), means)))
+    report = _run(ctx, lambda means: asyncio.to_thread(in_force, arm(means)))
     _emit(report, as_json)
     for problem in [] if as_json else report.problems:
         click.echo(f"instar: {one_line(problem)}", err=True)
@@ -281,7 +279,7 @@ def test(ctx: click.Context, /, as_json: bool, fields: Sequence[str], **given: A
     """
     options = EventOptions(fields=tuple(fields), **given)
     opened = ctx.obj.instance
-    report = _run(ctx, lambda means: tried(opened, options, place_of(arm(means), means), means.children))
+    report = _run(ctx, lambda means: tried(opened, options, arm(means), means.children))
     _emit(report, as_json)
     if report.decision.action == "deny":
         raise click.exceptions.Exit(1)

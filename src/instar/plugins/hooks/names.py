@@ -149,14 +149,13 @@ def _absolute(directory: Path, path: str) -> str:
 
 def _patched(text: str, dialect: Dialect, directory: Path) -> tuple[DialectCall, ...]:
     """Return a call for each file that a patch names, including the targets of moves."""
-    found: list[DialectCall] = []
+    name, key = ("", "file_path") if dialect == "claude" else (_EDITOR[0], "path")
+    found: dict[str, DialectCall] = {}
     for head, path in _HEAD.findall(text):
         added = head in ("Add File", "Move to")
         where = _absolute(directory, path.strip())
-        if dialect == "claude":
-            found.append(DialectCall("Write" if added else "Edit", {"file_path": where, "patchText": text}))
-        else:
-            verb = "create" if added else "str_replace"
-            found.append(DialectCall(_EDITOR[0], {"command": verb, "path": where, "patchText": text}))
-    key = "file_path" if dialect == "claude" else "path"
-    return tuple({view.input[key]: view for view in found}.values())
+        given = {key: where, "patchText": text}
+        if dialect == "openhands":
+            given = {"command": "create" if added else "str_replace", **given}
+        found[where] = DialectCall(name or ("Write" if added else "Edit"), given)
+    return tuple(found.values())

@@ -121,12 +121,10 @@ def read(data: Path, session_id: str = "", since: int = 0) -> Iterator[RuleRun]:
 
 def _append(path: Path, line: bytes) -> None:
     """Append in one write, so that two processes' lines do not mix."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        if os.fstat(descriptor).st_size + len(line) <= LARGEST:
-            os.write(descriptor, line)
-    finally:
-        os.close(descriptor)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o600), "ab", buffering=0) as file:
+        if os.fstat(file.fileno()).st_size + len(line) <= LARGEST:
+            file.write(line)
 
 
 _DAY: Final = 86_400_000

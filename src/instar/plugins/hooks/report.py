@@ -1,12 +1,10 @@
 """The report on the active rules: ``instar hooks check`` prints it, the HTTP interface returns it."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from instar.plugin import Means, PluginInput
 from instar.plugins.hooks.config import HookSettings
 from instar.plugins.hooks.event import EVENTS
 from instar.plugins.hooks.judge import tools
@@ -77,29 +75,14 @@ class RulesInForce(msgspec.Struct, frozen=True):
         return f"{counted(len(self.rules), 'rule')} of {counted(files, 'source')} {armed} armed"
 
 
-class FolderRules(msgspec.Struct, frozen=True):
-    """A folder with the rules of its sessions. `project` is the folder that scripts get as the project's."""
-
-    armed: ActiveRules
-    directory: Path
-    project: Path
-    environment: Mapping[str, str]
-
-
-def place_of(armed: ActiveRules, given: PluginInput | Means) -> FolderRules:
-    """Return the folder of the plugin or of a command, with its active rules."""
-    project = given.worktree if given.project.vcs else given.directory
-    return FolderRules(armed, given.directory, project, given.environment)
-
-
-def in_force(here: FolderRules) -> RulesInForce:
-    """Return the report on a folder's rules. No rule is run."""
-    rules = [_armed(rule, here) for event in EVENTS for rule in here.armed.of(event)]
+def in_force(armed: ActiveRules) -> RulesInForce:
+    """Return the report on the active rules. No rule is run."""
+    rules = [_armed(rule, armed) for event in EVENTS for rule in armed.of(event)]
     broken = [f"{rule.place}: {rule.problem}" for rule in rules if rule.problem]
-    return RulesInForce(str(here.directory), here.armed.settings, rules, [*here.armed.problems, *broken])
+    return RulesInForce(str(armed.directory), armed.settings, rules, [*armed.problems, *broken])
 
 
-def _armed(rule: HookRule, here: FolderRules) -> ArmedRule:
+def _armed(rule: HookRule, armed: ActiveRules) -> ArmedRule:
     return ArmedRule(
         event=rule.event,
         evaluator=rule.evaluator,
@@ -109,9 +92,9 @@ def _armed(rule: HookRule, here: FolderRules) -> ArmedRule:
         dialect=rule.dialect,
         place=rule.place,
         timeout=rule.timeout,
-        undecided=on_error(rule, here.armed.settings.default),
+        undecided=on_error(rule, armed.settings.default),
         options=list(_options(rule)),
-        problem=missing(rule, here.directory, here.project, here.environment) or _unknown(rule),
+        problem=missing(rule, armed.directory, armed.project, armed.environment) or _unknown(rule),
     )
 
 

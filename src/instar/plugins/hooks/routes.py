@@ -14,7 +14,8 @@ import msgspec
 from instar.plugin import Client, ids, operation, wire
 from instar.plugins.hooks import record
 from instar.plugins.hooks.record import HookStats, RuleRun
-from instar.plugins.hooks.report import FolderRules, RulesInForce, in_force
+from instar.plugins.hooks.report import RulesInForce, in_force
+from instar.plugins.hooks.sources import ActiveRules
 
 _MOST: Final = 1000
 """Lines of a record in one answer."""
@@ -36,15 +37,15 @@ class RecordQuery(wire.Wire):
 class HooksRoutes:
     """What is asked of hooks. `data` is the plugin's own folder."""
 
-    def __init__(self, place: FolderRules, data: Path, client: Client) -> None:
-        self._place = place
+    def __init__(self, armed: ActiveRules, data: Path, client: Client) -> None:
+        self._armed = armed
         self._data = data
         self._client = client
 
     @operation("GET", "/instar/hooks", "instar.hooks.rules", errors=(404,))
     async def rules(self) -> RulesInForce:
         """Name every rule that is armed, with its file and dialect, and what is not, and why."""
-        return await asyncio.to_thread(in_force, self._place)
+        return await asyncio.to_thread(in_force, self._armed)
 
     @operation("GET", "/instar/hooks/stats", "instar.hooks.stats", errors=(404,))
     async def stats(self, query: HookStatsQuery) -> HookStats:

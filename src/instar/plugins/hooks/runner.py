@@ -10,7 +10,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from hashlib import sha256
 from itertools import groupby
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -51,14 +50,12 @@ class Runner:
     def __init__(
         self,
         armed: ActiveRules,
-        directory: Path,
         means: EvaluationContext,
         record: RunRecords,
         kv: KV,
         publish: Publish,
     ) -> None:
         self.armed = armed
-        self._directory = directory
         self._means = means
         self._record = record
         self._kv = kv
@@ -86,7 +83,7 @@ class Runner:
         happened = HookEvent(
             name=name,
             session_id=session.id,
-            directory=self._directory,
+            directory=self.armed.directory,
             tool=tool,
             agent=session.agent,
             agent_id=session.agent_id,
@@ -157,7 +154,9 @@ class Runner:
         """Return whether the rule may run. A ``once`` rule is marked as run before it starts."""
         if not rule.once:
             return True
-        key = f"once:{happened.session_id}:{rule.place}:{rule.event}:{hash_of(rule)}"
+        # A source without lines has all its rules at one place.
+        said = sha256(repr((rule.matcher, rule.condition, rule.settings)).encode()).hexdigest()
+        key = f"once:{happened.session_id}:{rule.place}:{rule.event}:{said}"
         # Marked before the first await: two calls at the same time must not both run it.
         if key in self._once:
             return False
@@ -195,11 +194,6 @@ class Runner:
         )
         self._record.add(ran)
         await self._publish(ran)
-
-
-def hash_of(rule: HookRule) -> str:
-    """Return a digest of what a rule says, for sources without line numbers."""
-    return sha256(repr((rule.matcher, rule.condition, rule.settings)).encode()).hexdigest()
 
 
 def _batches(met: Iterable[match.RuleMatch]) -> Iterable[list[match.RuleMatch]]:

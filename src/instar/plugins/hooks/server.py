@@ -8,11 +8,10 @@ from instar.plugin import Hooks, PluginInput, Value, View, event, points, wire
 from instar.plugins.hooks import record
 from instar.plugins.hooks.calls import CallHooks
 from instar.plugins.hooks.evaluate import EvaluationContext
-from instar.plugins.hooks.report import place_of
 from instar.plugins.hooks.routes import HooksRoutes
 from instar.plugins.hooks.runner import Denied, Runner
 from instar.plugins.hooks.sessions import HookSessions
-from instar.plugins.hooks.sources import ActiveRules, arm, home_of
+from instar.plugins.hooks.sources import ActiveRules, arm
 from instar.plugins.hooks.turns import TurnHooks
 
 log = logging.getLogger("instar.hooks")
@@ -36,7 +35,7 @@ async def server(input: PluginInput, options: wire.Plain | None = None) -> Hooks
         return _closed(f"{type(error).__name__}: {error}")
     try:
         input.registry.add_view(_view(armed))
-        input.registry.add_routes(HooksRoutes(place_of(armed, input), input.data, input.client))
+        input.registry.add_routes(HooksRoutes(armed, input.data, input.client))
     except Exception as error:
         # The rules must hold even if they cannot be shown.
         log.error("the rules of hooks cannot be shown", exc_info=error)
@@ -61,14 +60,9 @@ class HooksPlugin:
         self._armed = armed
         self._record = record.RunRecords(given.data)
         means = EvaluationContext(
-            children=given.children,
-            environment=given.environment,
-            project=place_of(armed, given).project,
-            home=home_of(given.environment),
-            settings=armed.settings,
-            client=given.client,
+            given.children, armed.environment, armed.project, armed.home, armed.settings, given.client
         )
-        self._runner = Runner(armed, given.directory, means, self._record, given.kv, self._publish)
+        self._runner = Runner(armed, means, self._record, given.kv, self._publish)
         self._sessions = HookSessions(given.client)
         self._calls = CallHooks(given, self._runner, self._sessions)
         self._turns = TurnHooks(given, self._runner, self._sessions, self._record)
@@ -147,7 +141,7 @@ class HooksPlugin:
 
     async def _dispose(self) -> None:
         await self._runner.close()
-        self._turns.close()
+        self._turns.transcripts.close()
 
     async def _publish(self, ran: event.HooksRan) -> None:
         await self._input.client.publish(event.make(ran))

@@ -40,14 +40,11 @@ class HookSession:
         self.ending = ""
         self._calls.clear()
 
-    def end(self, reason: str) -> None:
-        """End the turn before the next model call."""
-        self.ending = self.ending or reason or "A hook ended the turn."
-
     def end_by(self, decision: HookDecision) -> None:
-        """End the turn if a decision stops it."""
+        """End the turn before the next model call if a decision stops it."""
         if decision.stop:
-            self.end(decision.stop_reason or decision.text)
+            why = decision.stop_reason or decision.text or "A hook ended the turn."
+            self.ending = self.ending or why
 
     def call(self, call_id: str, tool: str, args: Mapping[str, Any], decision: HookDecision) -> None:
         """Remember an allowed call."""

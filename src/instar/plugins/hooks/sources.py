@@ -192,12 +192,19 @@ _LAST: Final[WeakKeyDictionary[Children, tuple[HookRule, ...]]] = WeakKeyDiction
 
 
 class ActiveRules(msgspec.Struct):
-    """The active rules by event, the problems in their files, and the signatures of the files."""
+    """The active rules of an instance by event, the problems in their files, and the signatures of the files.
+
+    `project` is the folder that scripts get as the project's, `home` what ``~`` means.
+    """
 
     settings: HookSettings
     rules: Mapping[str, tuple[HookRule, ...]]
     problems: list[str]
     files: Mapping[Path, object]
+    directory: Path
+    project: Path
+    home: Path
+    environment: Mapping[str, str]
     told: bool = False
 
     def of(self, event: str) -> tuple[HookRule, ...]:
@@ -219,23 +226,16 @@ class ActiveRules(msgspec.Struct):
         if self.told:
             return None
         different = [str(path) for path, seen in self.files.items() if _signature(path) != seen]
-        self.told = bool(different)
-        return (
-            f"{', '.join(different)} changed since they were read: "
-            "the rules that were read hold until instar reads them again"
-            if different
-            else None
-        )
-
-
-def home_of(environment: Mapping[str, str]) -> Path:
-    """Return the person's home folder."""
-    return Path(environment["HOME"]) if environment.get("HOME") else Path.home()
+        if not different:
+            return None
+        self.told = True
+        changed = f"{', '.join(different)} changed since they were read"
+        return f"{changed}: the rules that were read hold until instar reads them again"
 
 
 def arm(given: PluginInput | Means) -> ActiveRules:
     """Read the rules of an instance, guard their files, and log the problems. Changes no file."""
-    home = home_of(given.environment)
+    home = Path(given.environment["HOME"]) if given.environment.get("HOME") else Path.home()
     folders = list(
         dict.fromkeys((given.worktree, given.directory) if given.project.vcs else (given.directory,))
     )
@@ -269,7 +269,8 @@ def arm(given: PluginInput | Means) -> ActiveRules:
     given.children.guard(readonly=[*guarded, *dict.fromkeys(started)], owner="hooks")
     for problem in problems:
         log.warning("hooks=problem %s", " ".join(problem.split()))
-    return ActiveRules(settings, rules, problems, files)
+    where = (given.directory, folders[0], home, given.environment)
+    return ActiveRules(settings, rules, problems, files, *where)
 
 
 def _with_last(last: Iterable[HookRule], now: list[HookRule], seen: TrustedRules) -> list[HookRule]:

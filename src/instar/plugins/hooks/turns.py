@@ -91,13 +91,12 @@ class Transcripts:
 
 
 def _result(part: Any) -> wire.Plain | None:
-    if not isinstance(part, message.ToolPart):
-        return None
-    if isinstance(part.state, message.ToolCompleted):
-        return {"type": "tool_result", "tool_use_id": part.call_id, "content": part.state.output}
-    if isinstance(part.state, message.ToolError):
-        failed = {"content": part.state.error, "is_error": True}
-        return {"type": "tool_result", "tool_use_id": part.call_id, **failed}
+    match part:
+        case message.ToolPart(state=message.ToolCompleted() as state):
+            return {"type": "tool_result", "tool_use_id": part.call_id, "content": state.output}
+        case message.ToolPart(state=message.ToolError() as state):
+            failed = {"content": state.error, "is_error": True}
+            return {"type": "tool_result", "tool_use_id": part.call_id, **failed}
     return None
 
 
@@ -118,13 +117,13 @@ class TurnHooks:
         self._runner = runner
         self._sessions = sessions
         self._record = record
-        self._transcripts = Transcripts(given.client, given.directory)
+        self.transcripts = Transcripts(given.client, given.directory)
 
     async def started(self, given: points.SessionStartInput, output: points.Empty) -> None:
         """Run the SessionStart rules, except for sub-agents; the next prompt gets their context."""
         session = await self._sessions.of(given.session_id)
         if self._runner.armed.starts_programs:
-            session.transcript = await self._transcripts.begin(given.session_id)
+            session.transcript = await self.transcripts.begin(given.session_id)
         if session.agent_id:
             return
         decision = await self._runner.fire("SessionStart", session, {"source": _STARTS[given.source]})
@@ -160,12 +159,12 @@ class TurnHooks:
             contexts = _contexts("UserPromptSubmit", decision)
         contexts, session.pending = [*session.pending, *contexts], []
         output.parts += [{"type": "text", "text": one, "synthetic": True} for one in contexts]
-        self._transcripts.add(session.transcript, output.message, output.parts)
+        self.transcripts.add(session.transcript, output.message, output.parts)
 
     async def completed(self, given: points.CompletedInput, output: points.Empty) -> None:
         """Append a complete answer to the transcript."""
         session = await self._sessions.of(given.session_id)
-        self._transcripts.add(session.transcript, given.message, given.parts)
+        self.transcripts.add(session.transcript, given.message, given.parts)
 
     async def step(self, given: points.StepInput, output: points.StepOutput) -> None:
         """End the turn before the next model call, if a rule said so."""
@@ -226,10 +225,6 @@ class TurnHooks:
         session = await self._sessions.of(given.session_id)
         fields = {"trigger": "auto" if given.auto else "manual", "compact_summary": _text(given.parts)}
         await self._runner.fire("PostCompact", session, fields)
-
-    def close(self) -> None:
-        """Remove the transcripts."""
-        self._transcripts.close()
 
     async def _is_automatic(self, session_id: str) -> bool:
         """Return whether the summary is automatic, as the last compaction part says."""
