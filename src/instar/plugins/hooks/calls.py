@@ -14,7 +14,7 @@ from instar.plugin import PluginInput, points
 from instar.plugins.hooks.event import ToolUse
 from instar.plugins.hooks.outcome import HookDecision
 from instar.plugins.hooks.runner import Denied, Runner
-from instar.plugins.hooks.sessions import HookSession, HookSessions
+from instar.plugins.hooks.sessions import AllowedCall, HookSession, HookSessions
 
 _SHELLS: Final = ("bash", "background")
 _ODD: Final = re.compile(r"[^A-Za-z0-9_-]")
@@ -60,7 +60,11 @@ class CallHooks:
             output.status = "allow"
         if output.status != "ask":
             return
-        use = self._use(given.tool, called.args if called else given.metadata, given.call_id, given)
+        # The permission of a shell command has its simple commands.
+        is_shell = given.tool in _SHELLS and given.permission == "bash"
+        commands = tuple(given.patterns) if is_shell else None
+        args = called.args if called else given.metadata
+        use = self._use(given.tool, args, given.call_id, commands=commands)
         fields = {"permission": given.permission, "patterns": given.patterns}
         decision = await self._runner.fire("PermissionRequest", session, fields, use)
         session.end_by(decision)
@@ -77,8 +81,7 @@ class CallHooks:
         session = await self._sessions.of(given.session_id)
         called = session.ended(given.call_id)
         response = {"title": output.title, "output": output.output, "metadata": output.metadata}
-        since = called.since if called else None
-        use = self._use(given.tool, given.args, given.call_id, response=response, since=since)
+        use = self._use(given.tool, given.args, given.call_id, response=response, duration=_ms(called))
         decision = await self._runner.fire("PostToolUse", session, tool=use)
         if decision.updated_output is not None:
             output.output = _text(decision.updated_output)
@@ -90,35 +93,18 @@ class CallHooks:
         called = session.ended(given.call_id)
         if called is None:
             return
-        use = self._use(given.tool, given.args, given.call_id, error=output.error, since=called.since)
+        use = self._use(given.tool, given.args, given.call_id, error=output.error, duration=_ms(called))
         decision = await self._runner.fire("PostToolUseFailure", session, tool=use)
         output.error += _beside("PostToolUseFailure", session, called.decision, decision)
 
-    def _use(
-        self,
-        tool: str,
-        args: Mapping[str, Any],
-        call_id: str,
-        asking: points.PermissionInput | None = None,
-        *,
-        response: Mapping[str, Any] | None = None,
-        error: str | None = None,
-        since: float | None = None,
-    ) -> ToolUse:
-        """Return the call for rules. `asking` has the simple commands of a shell command."""
-        commands = None
-        if asking is not None and tool in _SHELLS and asking.permission == "bash":
-            commands = tuple(asking.patterns)
-        return ToolUse(
-            name=tool,
-            input=args,
-            call_id=call_id,
-            server=next((name for name in self._servers if tool.startswith(f"{name}_")), ""),
-            commands=commands,
-            response=response,
-            error=error,
-            duration=None if since is None else round((time.monotonic() - since) * 1000),
-        )
+    def _use(self, tool: str, args: Mapping[str, Any], call_id: str, **more: Any) -> ToolUse:
+        """Return the call for rules, with `more` fields of it."""
+        server = next((name for name in self._servers if tool.startswith(f"{name}_")), "")
+        return ToolUse(name=tool, input=args, call_id=call_id, server=server, **more)
+
+
+def _ms(called: AllowedCall | None) -> int | None:
+    return None if called is None else round((time.monotonic() - called.since) * 1000)
 
 
 def _beside(event: str, session: HookSession, before: HookDecision | None, decision: HookDecision) -> str:

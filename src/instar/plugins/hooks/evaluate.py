@@ -5,7 +5,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -18,14 +17,12 @@ from instar.plugins.hooks.rule import Evaluator, HookRule
 
 log = logging.getLogger("instar.hooks")
 
-EVALUATORS: Final[Mapping[Evaluator, tuple[str, str]]] = MappingProxyType(
-    {
-        "command": ("external", "run_command"),
-        "http": ("external", "post_http"),
-        "prompt": ("judge", "ask_model"),
-        "agent": ("judge", "ask_agent"),
-    }
-)
+EVALUATORS: Final[Mapping[Evaluator, tuple[str, str]]] = {
+    "command": ("external", "run_command"),
+    "http": ("external", "post_http"),
+    "prompt": ("judge", "ask_model"),
+    "agent": ("judge", "ask_agent"),
+}
 """The module and function of each type of rule. A module is imported when the first rule of its type runs."""
 GRACE: Final = 2.0
 """Seconds that an evaluator has, after the rule's timeout, to end what it started."""

@@ -267,9 +267,7 @@ def _judged(verdict: dict[str, Any], rule: HookRule) -> Iterator[RuleOutcome]:
                 messages=(f"The hook {rule.label} finds that this cannot be reached: {reason}",)
             )
         else:
-            said: Action | None = None
-            if isinstance(value, bool):
-                said = "allow" if value else "deny"
+            said: Action | None = ("allow" if value else "deny") if isinstance(value, bool) else None
             yield _outcome(said, reason, value, rule)
 
 
@@ -277,8 +275,8 @@ def _outcome(action: Action | None, reason: str, value: Any, rule: HookRule) -> 
     if action is None:
         return undecided(f"it was to decide allow or deny, and said {json.dumps(value)[:60]}")
     settings = rule.settings
-    ends = rule.dialect == "claude" and rule.event in _ENDING_TURNS and isinstance(settings, PromptRule)
-    stop = action == "deny" and ends and isinstance(settings, PromptRule) and not settings.goes_on
+    ends = rule.dialect == "claude" and rule.event in _ENDING_TURNS and action == "deny"
+    stop = ends and isinstance(settings, PromptRule) and not settings.goes_on
     return RuleOutcome(action=action, reason=reason, stop=stop, stop_reason=reason if stop else "")
 
 

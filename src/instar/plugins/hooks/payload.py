@@ -51,13 +51,8 @@ def environment(event: HookEvent, view: DialectCall | None, project: Path) -> di
     return {name: value.replace("\0", "") for name, value in found.items()}
 
 
-def cut(value: Any, longest: int = LONGEST) -> Any:
-    """Return a plain copy in which longer texts are cut in the middle, with a note of how much is missing."""
-    return _plain(value, longest, 0)
-
-
 def _payload(event: HookEvent, dialect: Dialect, view: DialectCall | None) -> dict[str, Any]:
-    fields = {key: _plain(value, None, 0) for key, value in event.fields.items()}
+    fields = {key: _plain(value) for key, value in event.fields.items()}
     told: dict[str, Any] = {
         "hook_event_name": event.name,
         "event_type": event.name,
@@ -80,11 +75,11 @@ def _payload(event: HookEvent, dialect: Dialect, view: DialectCall | None) -> di
     if event.agent:
         told.setdefault("agent_type", event.agent)
     if view is not None and event.tool is not None:
-        told |= {"tool_name": view.name, "tool_input": _plain(view.input, None, 0)}
+        told |= {"tool_name": view.name, "tool_input": _plain(view.input)}
         told["tool_use_id"] = event.tool.call_id
         told["tool_response"] = _response(event, dialect)
         if event.tool.error is not None:
-            told["error"] = cut(event.tool.error)
+            told["error"] = _plain(event.tool.error, LONGEST)
         if event.tool.duration is not None:
             told["duration_ms"] = event.tool.duration
     return told
@@ -95,9 +90,9 @@ def _response(event: HookEvent, dialect: Dialect) -> dict[str, Any] | None:
     tool = event.tool
     if tool is None or (tool.response is None and tool.error is None):
         return None
-    told: dict[str, Any] = cut(dict(tool.response or {}))
+    told: dict[str, Any] = _plain(dict(tool.response or {}), LONGEST)
     failed = tool.error is not None
-    text = str(told.get("output", "")) or cut(tool.error or "")
+    text = str(told.get("output", "")) or _plain(tool.error or "", LONGEST)
     if dialect == "openhands":
         told |= {"content": [{"type": "text", "text": text}], "is_error": failed}
     elif dialect == "claude" and tool.name == "bash":
@@ -105,7 +100,8 @@ def _response(event: HookEvent, dialect: Dialect) -> dict[str, Any] | None:
     return told
 
 
-def _plain(value: Any, longest: int | None, depth: int) -> Any:
+def _plain(value: Any, longest: int | None = None, depth: int = 0) -> Any:
+    """Return a plain copy in which longer texts are cut in the middle, with a note of how much is missing."""
     if isinstance(value, str):
         return _cut(value, longest)
     if depth >= DEEPEST:

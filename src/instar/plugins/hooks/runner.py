@@ -7,13 +7,13 @@ where one refusal decides (the hooks documentation of OpenHands and of Claude Co
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any, Final
 
-from instar.plugin import KV, event
+from instar.plugin import PluginInput, event
 from instar.plugins.hooks import match
 from instar.plugins.hooks.evaluate import EvaluationContext, evaluate
 from instar.plugins.hooks.event import HookEvent, ToolUse
@@ -37,8 +37,6 @@ _DECIDING: Final = frozenset(
 )
 """Events for which a refusal is final, so that further rules need not run."""
 
-Publish = Callable[[event.HooksRan], Awaitable[None]]
-
 
 class Denied(Exception):
     """A rule refused. The model or the person reads the text."""
@@ -47,19 +45,14 @@ class Denied(Exception):
 class Runner:
     """Runs the rules of one instance."""
 
-    def __init__(
-        self,
-        armed: ActiveRules,
-        means: EvaluationContext,
-        record: RunRecords,
-        kv: KV,
-        publish: Publish,
-    ) -> None:
+    def __init__(self, given: PluginInput, armed: ActiveRules, record: RunRecords) -> None:
         self.armed = armed
-        self._means = means
+        self._means = EvaluationContext(
+            given.children, armed.environment, armed.project, armed.home, armed.settings, given.client
+        )
         self._record = record
-        self._kv = kv
-        self._publish = publish
+        self._client = given.client
+        self._kv = given.kv
         self._once: set[str] = set()
         self._behind: set[asyncio.Task[None]] = set()
 
@@ -192,8 +185,12 @@ class Runner:
             model=trace.model,
             child_id=trace.session,
         )
-        self._record.add(ran)
-        await self._publish(ran)
+        await self.record(ran)
+
+    async def record(self, happened: event.HooksRan | event.HooksArmed) -> None:
+        """Add what happened to the record of its session, and publish it."""
+        self._record.add(happened)
+        await self._client.publish(event.make(happened))
 
 
 def _batches(met: Iterable[match.RuleMatch]) -> Iterable[list[match.RuleMatch]]:

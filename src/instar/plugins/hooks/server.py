@@ -5,9 +5,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from instar.plugin import Hooks, PluginInput, Value, View, event, points, wire
-from instar.plugins.hooks import record
 from instar.plugins.hooks.calls import CallHooks
-from instar.plugins.hooks.evaluate import EvaluationContext
+from instar.plugins.hooks.record import RunRecords
 from instar.plugins.hooks.routes import HooksRoutes
 from instar.plugins.hooks.runner import Denied, Runner
 from instar.plugins.hooks.sessions import HookSessions
@@ -56,16 +55,12 @@ class HooksPlugin:
     """The plugin on one instance."""
 
     def __init__(self, given: PluginInput, armed: ActiveRules) -> None:
-        self._input = given
         self._armed = armed
-        self._record = record.RunRecords(given.data)
-        means = EvaluationContext(
-            given.children, armed.environment, armed.project, armed.home, armed.settings, given.client
-        )
-        self._runner = Runner(armed, means, self._record, given.kv, self._publish)
+        runs = RunRecords(given.data)
+        self._runner = Runner(given, armed, runs)
         self._sessions = HookSessions(given.client)
         self._calls = CallHooks(given, self._runner, self._sessions)
-        self._turns = TurnHooks(given, self._runner, self._sessions, self._record)
+        self._turns = TurnHooks(given, self._runner, self._sessions, runs)
 
     def hooks(self) -> Hooks:
         """Return the callbacks that the rules need, and those that keep the state."""
@@ -103,8 +98,7 @@ class HooksPlugin:
         armed = event.HooksArmed(
             session_id=given.session_id, rules=self._armed.labels, problems=list(self._armed.problems)
         )
-        self._record.add(armed)
-        await self._input.client.publish(event.make(armed))
+        await self._runner.record(armed)
         await self._turns.started(given, output)
 
     async def _noticed(self, happened: event.Event) -> None:
@@ -142,9 +136,6 @@ class HooksPlugin:
     async def _dispose(self) -> None:
         await self._runner.close()
         self._turns.transcripts.close()
-
-    async def _publish(self, ran: event.HooksRan) -> None:
-        await self._input.client.publish(event.make(ran))
 
 
 def _view(armed: ActiveRules) -> View:
