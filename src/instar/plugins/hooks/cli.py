@@ -70,8 +70,8 @@ class TestedRule(msgspec.Struct, frozen=True):
         # An undecided rule without an action lets the event pass.
         stands = "allow" if one.action == "none" else one.action
         word = f"undecided, {stands}" if one.undecided else one.action
-        took = [f"exit {trace.code}"] if self.evaluator == "command" and trace.code is not None else []
-        took += [f"status {trace.code}"] if self.evaluator == "http" and trace.code is not None else []
+        code = "exit" if self.evaluator == "command" else "status"
+        took = [f"{code} {trace.code}"] if trace.code is not None else []
         took += [f"{trace.model}"] if trace.model else []
         took += [counted(trace.tokens, "token")] if trace.tokens else []
         took += [f"${trace.cost:.4f}"] if trace.cost else []
@@ -161,10 +161,8 @@ def _ours(name: str) -> str:
 
 
 def _arguments(text: str) -> dict[str, Any]:
-    if not text:
-        return {}
     try:
-        found = json.loads(text)
+        found = json.loads(text or "{}")
     except ValueError as error:
         raise click.UsageError(f"--input is no JSON: {error}") from None
     if not isinstance(found, dict):

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from instar.plugin import Answer, Apart, Aside, OwnTool, message, wire
+from instar.plugin import Answer, Apart, Aside, Client, Invalid, OwnTool, message, wire
 from instar.plugins.hooks.evaluate import EvaluationContext
 from instar.plugins.hooks.event import HookEvent
 from instar.plugins.hooks.names import CLAUDE, OPENHANDS
@@ -78,9 +78,7 @@ def file(name: str, directory: Path, context: EvaluationContext, most: int) -> s
 
 
 async def _history(event: HookEvent, context: EvaluationContext) -> str:
-    if context.client is None:
-        return "(there is none)"
-    history = await context.client.session.messages(event.speaker)
+    history = await _client(context).session.messages(event.speaker)
     return history_text(history, context.settings.history_tokens) or "(it is empty)"
 
 
@@ -207,20 +205,22 @@ class JudgeInput(msgspec.Struct, frozen=True):
     text: str
     mark: str
     verdicts: list[dict[str, Any]]
-    whole: bool = True
 
 
 def _judge_input(
     rule: HookRule, event: HookEvent, policy: str, more: Sequence[tuple[str, str]] = ()
 ) -> JudgeInput:
-    """Return the input for an event, with `more` texts by their names. If the event is too long, `whole` is false."""
+    """Return the input for an event, with `more` texts by their names. Raises `Invalid` if the event is too long."""
     told = [data for _, data in payloads(event, rule.dialect)]
     data = json.dumps(told[0] if len(told) == 1 else told, ensure_ascii=False)
+    if len(data) > LARGEST:
+        # Part of an event must not be judged as the whole.
+        raise Invalid(f"the event has more than {LARGEST} characters, which a model is not asked to judge")
     mark = secrets.token_hex(12)
     blocks = [("event", data), *more]
     text = "\n".join(f"<{name} {mark}>\n{block}\n</{name} {mark}>" for name, block in blocks)
     given = verdicts(*told, *(block for _, block in more), texts=True)
-    return JudgeInput(policy.replace("$ARGUMENTS", _EVENT_PLACE), text, mark, given, len(data) <= LARGEST)
+    return JudgeInput(policy.replace("$ARGUMENTS", _EVENT_PLACE), text, mark, given)
 
 
 def judge(texts: Sequence[str], rule: HookRule, given: JudgeInput) -> RuleOutcome:
@@ -238,13 +238,11 @@ def judge(texts: Sequence[str], rule: HookRule, given: JudgeInput) -> RuleOutcom
     return outcome
 
 
-def _why_not(given: JudgeInput, context: EvaluationContext) -> RuleOutcome | None:
-    """Return the outcome where no model can be asked, else None."""
+def _client(context: EvaluationContext) -> Client:
+    """Return the client that calls models. Raises `Invalid` where there is none."""
     if context.client is None:
-        return undecided("there is no model to ask here")
-    # Part of an event must not be judged as the whole.
-    too_long = f"the event has more than {LARGEST} characters, which a model is not asked to judge"
-    return None if given.whole else undecided(too_long)
+        raise Invalid("there is no model to ask here")
+    return context.client
 
 
 async def ask_model(rule: HookRule, event: HookEvent, context: EvaluationContext) -> RuleOutcome:
@@ -254,17 +252,15 @@ async def ask_model(rule: HookRule, event: HookEvent, context: EvaluationContext
     """
     settings = rule.settings
     assert isinstance(settings, PromptRule)
+    client = _client(context)
     given = _judge_input(rule, event, settings.prompt)
-    if (why := _why_not(given, context)) is not None:
-        return why
-    assert context.client is not None
     trace = Trace()
     outcome = undecided(f"it took longer than {rule.timeout:g} s")
     text = given.text
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(rule.timeout):
             for last in (False, True):
-                answer = await context.client.generate(
+                answer = await client.generate(
                     system=[PROMPT_SYSTEM.format(policy=given.policy, mark=given.mark)],
                     prompt=text,
                     model=_model(settings.model or context.settings.model),
@@ -294,12 +290,10 @@ async def ask_agent(rule: HookRule, event: HookEvent, context: EvaluationContext
     """Return what a model decides once it has looked around. Raises `Invalid` for a tool or model that is not there."""
     settings = rule.settings
     assert isinstance(settings, AgentRule)
+    client = _client(context)
     more = await gather(settings.context, event, context)
     given = _judge_input(rule, event, settings.prompt or "Judge the event.", more)
-    if (why := _why_not(given, context)) is not None:
-        return why
-    assert context.client is not None
-    apart = await context.client.aside(_aside(rule, event, context, given))
+    apart = await client.aside(_aside(rule, event, context, given))
     calls = [json.dumps(call, ensure_ascii=False) for call in apart.calls]
     outcome = _read(apart, rule, given)
     outcome.trace = Trace(

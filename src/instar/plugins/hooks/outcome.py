@@ -183,11 +183,6 @@ class Repeated(dict[str, Any]):
     all: dict[str, list[Any]]
 
 
-def decoder() -> json.JSONDecoder:
-    """Return a decoder that keeps all values of a repeated key."""
-    return json.JSONDecoder(object_pairs_hook=_paired)
-
-
 def objects(text: str, *, lines: bool) -> tuple[list[dict[str, Any]], str]:
     """Return the JSON objects of a text, outermost only, and the text between them.
 
@@ -196,8 +191,8 @@ def objects(text: str, *, lines: bool) -> tuple[list[dict[str, Any]], str]:
     """
     text = text[:LARGEST]
     found: list[dict[str, Any]] = []
-    read, rest, at = decoder(), [], 0
-    tries = 0
+    read = json.JSONDecoder(object_pairs_hook=_paired)
+    rest, at, tries = [], 0, 0
     for place in (_LINES if lines else _STARTS).finditer(text):
         start = place.end() - 1
         if start < at:

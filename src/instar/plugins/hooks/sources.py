@@ -114,9 +114,8 @@ def find(
             if trusted(folder):
                 _read(folder / name, dialect, found)
             elif _is_there(folder / name):
-                found.notices.append(
-                    f"{folder / name} was not read: nobody trusted the folder (instar trust {folder})"
-                )
+                why = f"nobody trusted the folder (instar trust {folder})"
+                found.notices.append(f"{folder / name} was not read: {why}")
         if dialect != "claude":
             _read(home / name, dialect, found)
     for name, dialect in FILES:
@@ -124,7 +123,9 @@ def find(
             _read(home / name, dialect, found)
     for given in more:
         _take(found, given)
-    found.notices += _crowded(found.rules)
+    counts = Counter(rule.event for rule in found.rules).items()
+    many = [f"{count} rules wait for {event}" for event, count in counts if count >= MANY]
+    found.notices += [f"{waiting}: each makes it slower" for waiting in many]
     return found
 
 
@@ -141,9 +142,8 @@ def _read(path: Path, dialect: Dialect, found: ParsedRules) -> None:
         found.faults.append(RuleProblem(error.source, why, error.line, error.column))
         return
     except OSError as error:
-        found.faults.append(
-            RuleProblem(str(path), f"it cannot be read: {error.strerror}; no rule of it is armed")
-        )
+        why = f"it cannot be read: {error.strerror}; no rule of it is armed"
+        found.faults.append(RuleProblem(str(path), why))
         return
     place: Place = lambda keys: document.locate(text, keys)  # noqa: E731 - it closes over the text
     for key in document.repeated(text):
@@ -170,14 +170,6 @@ def _is_there(path: Path) -> bool:
         return False
     except OSError:  # not readable: reading it says so
         return True
-
-
-def _crowded(rules: Iterable[HookRule]) -> list[str]:
-    return [
-        f"{count} rules wait for {event}: each makes it slower"
-        for event, count in Counter(rule.event for rule in rules).items()
-        if count >= MANY
-    ]
 
 
 log = logging.getLogger("instar.hooks")
@@ -236,9 +228,8 @@ class ActiveRules(msgspec.Struct):
 def arm(given: PluginInput | Means) -> ActiveRules:
     """Read the rules of an instance, guard their files, and log the problems. Changes no file."""
     home = Path(given.environment["HOME"]) if given.environment.get("HOME") else Path.home()
-    folders = list(
-        dict.fromkeys((given.worktree, given.directory) if given.project.vcs else (given.directory,))
-    )
+    project = given.worktree if given.project.vcs else given.directory
+    folders = list(dict.fromkeys((project, given.directory)))
     problems: list[str] = []
     try:
         settings = config.read(given.config)
@@ -246,16 +237,15 @@ def arm(given: PluginInput | Means) -> ActiveRules:
         # A plugin's config hook may have broken the settings. That must not disarm the rules.
         settings = HookSettings(on_error="deny")
         problems.append(f"hook_settings: {error}; its defaults hold, and what is undecided is refused")
-    found = ParsedRules()
+    found, of_all = ParsedRules(), []
     if settings.enabled:
         agents = of_agents(given.config, given.origins)
         found = find(given.config, folders, home, given.trusted, agents, given.origins)
-    problems += [*map(str, found.faults), *found.notices]
-    seen = TrustedRules(folders, given.seen, own_files(home, given.environment, given.directory))
-    of_all = [held_back(rule) if _is_new(rule, seen, given.origins) else rule for rule in found.rules]
-    of_all = _with_last(_LAST.get(given.children, ()), of_all, seen) if settings.enabled else of_all
+        seen = TrustedRules(folders, given.seen, own_files(home, given.environment, given.directory))
+        of_all = [held_back(rule) if _is_new(rule, seen, given.origins) else rule for rule in found.rules]
+        of_all = _with_last(_LAST.get(given.children, ()), of_all, seen)
+        problems += [*map(str, found.faults), *found.notices, *seen.problems()]
     _LAST[given.children] = tuple(of_all)
-    problems += seen.problems() if settings.enabled else []
     rules: dict[str, tuple[HookRule, ...]] = {}
     for rule in of_all:
         if rule.evaluator == "agent" and rule.event == "PreToolUse" and not settings.agent_pre_tool_use:
@@ -263,13 +253,13 @@ def arm(given: PluginInput | Means) -> ActiveRules:
         else:
             rules[rule.event] = (*rules.get(rule.event, ()), rule)
     files = {path: _signature(path) for path in _files([*folders, home], found.rules)}
-    guarded = [path for path, seen in files.items() if seen is not None]
+    guarded = [path for path, signature in files.items() if signature is not None]
     # The model must not write what rules start.
-    started = [path for rule in of_all for path in programs(rule, given.directory, folders[0], home)]
+    started = [path for rule in of_all for path in programs(rule, given.directory, project, home)]
     given.children.guard(readonly=[*guarded, *dict.fromkeys(started)], owner="hooks")
     for problem in problems:
         log.warning("hooks=problem %s", " ".join(problem.split()))
-    where = (given.directory, folders[0], home, given.environment)
+    where = (given.directory, project, home, given.environment)
     return ActiveRules(settings, rules, problems, files, *where)
 
 

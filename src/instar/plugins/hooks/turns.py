@@ -104,7 +104,6 @@ SOURCE: Final = "hooks"
 """The source of a Stop rule's follow-ups. The core accepts 8 in a row, and reports when it accepts no more."""
 
 _STARTS: Final = {"new": "startup", "resume": "resume"}
-_GOES_ON: Final = "A {event} hook does not let you end here:\n\n{text}"
 
 
 class TurnHooks:
@@ -238,7 +237,8 @@ def _end(parts: Iterable[Any], *, again: bool) -> dict[str, Any]:
 
 
 def _again(name: str, decision: HookDecision) -> str:
-    return _GOES_ON.format(event=name, text="\n".join([*decision.reasons, *decision.contexts]))
+    text = "\n".join([*decision.reasons, *decision.contexts])
+    return f"A {name} hook does not let you end here:\n\n{text}"
 
 
 def _contexts(name: str, decision: HookDecision) -> list[str]:
