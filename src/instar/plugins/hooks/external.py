@@ -235,7 +235,7 @@ def _text(raw: bytes) -> str:
 SHOWN: Final = 2000
 """Characters of an answer, or of one stream of a program, that are recorded."""
 
-_PLACE: Final = re.compile(r"\$\{(\w+)\}")
+_PLACE: Final = re.compile(r"\$\{(\w*_PROJECT_DIR)\}")
 _VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
@@ -324,18 +324,11 @@ def _argv(rule: HookRule, environment: Mapping[str, str]) -> list[str]:
     assert isinstance(command, CommandRule)
     if command.args is not None:
         # As in Claude Code without a shell: words may name the project's folder.
-        return [_filled(word, environment) for word in (command.command, *command.args)]
+        words = (command.command, *command.args)
+        return [_PLACE.sub(lambda found: environment.get(found[1], found[0]), word) for word in words]
     # Claude Code's commands are written for bash, OpenHands' for sh.
     wanted = command.shell or ("bash" if rule.dialect == "claude" else "sh")
     return [wanted if shutil.which(wanted, path=environment.get("PATH")) else "sh", "-c", command.command]
-
-
-def _filled(word: str, environment: Mapping[str, str]) -> str:
-    def value(found: re.Match[str]) -> str:
-        name = found[1]
-        return environment.get(name, found[0]) if name.endswith("_PROJECT_DIR") else found[0]
-
-    return _PLACE.sub(value, word)
 
 
 def _trace(code: int | None, *streams: bytes) -> Trace:
@@ -372,9 +365,8 @@ async def _posted(
 
 def headers_of(http: HttpRule, environment: Mapping[str, str]) -> dict[str, str]:
     """Return a rule's headers; a variable that it does not name in ``allowedEnvVars`` is empty."""
-
-    def value(found: re.Match[str]) -> str:
-        name = found[1] or found[2]
-        return environment.get(name, "") if name in http.variables else ""
-
-    return {name: _VARIABLE.sub(value, text) for name, text in http.headers}
+    known = {name: environment.get(name, "") for name in http.variables}
+    return {
+        name: _VARIABLE.sub(lambda found: known.get(found[1] or found[2], ""), text)
+        for name, text in http.headers
+    }

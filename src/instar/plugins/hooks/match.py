@@ -43,13 +43,6 @@ class RuleMatch(NamedTuple):
     doubt: bool
 
 
-def check(matcher: str) -> None:
-    """Raise `ValueError` for a matcher that cannot be used."""
-    pattern = _expression(matcher)
-    if pattern is not None:
-        _check_expression(pattern)
-
-
 def matched(rules: Iterable[HookRule], event: HookEvent, home: Path) -> list[RuleMatch]:
     """Return the rules that match an event, in order. `home` is what ``~`` means in an ``if``."""
     found = []
@@ -110,8 +103,11 @@ def _subjects(rule: HookRule, event: HookEvent, *, listed: bool) -> tuple[str, .
     return (*found, "other") if event.name == "SessionEnd" else found
 
 
-def _check_expression(pattern: str) -> None:
-    """Raise `ValueError` for an expression that cannot be used."""
+def check(matcher: str) -> None:
+    """Raise `ValueError` for a matcher that cannot be used."""
+    pattern = _expression(matcher)
+    if pattern is None:
+        return
     if len(pattern) > LONGEST_EXPRESSION:
         raise ValueError(f"expected at most {LONGEST_EXPRESSION} characters, found {len(pattern)}")
     if _BEYOND.search(pattern):
@@ -126,11 +122,7 @@ def _check_expression(pattern: str) -> None:
 
 
 def _fits(pattern: str, name: str, *, whole: bool) -> bool | None:
-    """Return whether `pattern` fits the `whole` name, or a part of it; None when the time is up.
-
-    Raises `ValueError`.
-    """
-    _check_expression(pattern)
+    """Return whether `pattern` fits the `whole` name, or a part of it; None when the time is up."""
     if pattern in _slow or len(name) > LONGEST_NAME:
         return None
     compiled = _compiled(pattern)

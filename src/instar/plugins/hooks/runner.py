@@ -45,12 +45,12 @@ class Denied(Exception):
 class Runner:
     """Runs the rules of one instance."""
 
-    def __init__(self, given: PluginInput, armed: ActiveRules, record: RunRecords) -> None:
+    def __init__(self, given: PluginInput, armed: ActiveRules) -> None:
         self.armed = armed
         self._means = EvaluationContext(
             given.children, armed.environment, armed.project, armed.home, armed.settings, given.client
         )
-        self._record = record
+        self.records = RunRecords(given.data)
         self._client = given.client
         self._kv = given.kv
         self._once: set[str] = set()
@@ -189,7 +189,7 @@ class Runner:
 
     async def record(self, happened: event.HooksRan | event.HooksArmed) -> None:
         """Add what happened to the record of its session, and publish it."""
-        self._record.add(happened)
+        self.records.add(happened)
         await self._client.publish(event.make(happened))
 
 

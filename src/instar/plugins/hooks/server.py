@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from instar.plugin import Hooks, PluginInput, Value, View, event, points, wire
 from instar.plugins.hooks.calls import CallHooks
-from instar.plugins.hooks.record import RunRecords
 from instar.plugins.hooks.routes import HooksRoutes
 from instar.plugins.hooks.runner import Denied, Runner
 from instar.plugins.hooks.sessions import HookSessions
@@ -56,11 +55,10 @@ class HooksPlugin:
 
     def __init__(self, given: PluginInput, armed: ActiveRules) -> None:
         self._armed = armed
-        runs = RunRecords(given.data)
-        self._runner = Runner(given, armed, runs)
+        self._runner = Runner(given, armed)
         self._sessions = HookSessions(given.client)
         self._calls = CallHooks(given, self._runner, self._sessions)
-        self._turns = TurnHooks(given, self._runner, self._sessions, runs)
+        self._turns = TurnHooks(given, self._runner, self._sessions)
 
     def hooks(self) -> Hooks:
         """Return the callbacks that the rules need, and those that keep the state."""

@@ -18,7 +18,6 @@ from instar.plugin import Client, PluginInput, message, points, wire
 from instar.plugins.hooks.event import ToolUse
 from instar.plugins.hooks.names import views
 from instar.plugins.hooks.outcome import HookDecision
-from instar.plugins.hooks.record import RunRecords
 from instar.plugins.hooks.runner import Denied, Runner
 from instar.plugins.hooks.sessions import HookSessions
 
@@ -109,13 +108,10 @@ _STARTS: Final = {"new": "startup", "resume": "resume"}
 class TurnHooks:
     """The callbacks for prompts, turns and sessions."""
 
-    def __init__(
-        self, given: PluginInput, runner: Runner, sessions: HookSessions, record: RunRecords
-    ) -> None:
+    def __init__(self, given: PluginInput, runner: Runner, sessions: HookSessions) -> None:
         self._client = given.client
         self._runner = runner
         self._sessions = sessions
-        self._record = record
         self.transcripts = Transcripts(given.client, given.directory)
 
     async def started(self, given: points.SessionStartInput, output: points.Empty) -> None:
@@ -128,9 +124,8 @@ class TurnHooks:
         decision = await self._runner.fire("SessionStart", session, {"source": _STARTS[given.source]})
         session.pending += _contexts("SessionStart", decision)
         if decision.stop:
-            session.refused = (
-                decision.stop_reason or decision.text or "A SessionStart hook ended the session."
-            )
+            why = decision.stop_reason or decision.text
+            session.refused = why or "A SessionStart hook ended the session."
 
     async def ended(self, given: points.SessionEndInput, output: points.Empty) -> None:
         """Run the SessionEnd rules, and forget the session."""
@@ -139,7 +134,7 @@ class TurnHooks:
             await self._runner.fire("SessionEnd", session, {"reason": given.reason})
         self._sessions.forget(given.session_id)
         if given.reason == "deleted":
-            self._record.forget(given.session_id)
+            self._runner.records.forget(given.session_id)
 
     async def prompted(self, given: points.ChatMessageInput, output: points.ChatMessageOutput) -> None:
         """Run the UserPromptSubmit rules. A refused prompt is not saved."""
