@@ -110,9 +110,8 @@ def _ms(called: AllowedCall | None) -> int | None:
 def _beside(event: str, session: HookSession, before: HookDecision | None, decision: HookDecision) -> str:
     """Return what the rules before and after a call add to its result."""
     session.end_by(decision)
-    reasons = decision.reasons if decision.refuses else ()
-    texts = [*reasons, *(before.contexts if before else ()), *decision.contexts]
-    return "".join(f"\n\n<hook event={json.dumps(event)}>\n{text}\n</hook>" for text in texts)
+    contexts = before.contexts if before else ()
+    return "".join(f"\n\n{text}" for text in decision.blocks(event, contexts))
 
 
 def _text(value: Any) -> str:

@@ -87,6 +87,12 @@ class HookDecision(Ruling):
         """The reasons, a line each; without any the reason why the turn stops."""
         return "\n".join(self.reasons) or self.stop_reason
 
+    def blocks(self, event: str, before: Sequence[str] = ()) -> list[str]:
+        """Return the texts for the model, marked with their event: the reasons of a refusal, `before`, the contexts."""
+        reasons = self.reasons if self.refuses else ()
+        texts = (*reasons, *before, *self.contexts)
+        return [f'<hook event="{event}">\n{text}\n</hook>' for text in texts]
+
 
 def weightiest(outcomes: Sequence[RuleOutcome]) -> RuleOutcome | None:
     """Return the one that counts of what one model said: a refusal, else an undecided one, else the most severe."""

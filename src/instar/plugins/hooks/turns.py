@@ -122,7 +122,7 @@ class TurnHooks:
         if session.agent_id:
             return
         decision = await self._runner.fire("SessionStart", session, {"source": _STARTS[given.source]})
-        session.pending += _contexts("SessionStart", decision)
+        session.pending += decision.blocks("SessionStart")
         if decision.stop:
             why = decision.stop_reason or decision.text
             session.refused = why or "A SessionStart hook ended the session."
@@ -150,7 +150,7 @@ class TurnHooks:
             decision = await self._runner.gate(
                 "UserPromptSubmit", session, fields, "A hook refused the prompt."
             )
-            contexts = _contexts("UserPromptSubmit", decision)
+            contexts = decision.blocks("UserPromptSubmit")
         contexts, session.pending = [*session.pending, *contexts], []
         output.parts += [{"type": "text", "text": one, "synthetic": True} for one in contexts]
         self.transcripts.add(session.transcript, output.message, output.parts)
@@ -189,7 +189,7 @@ class TurnHooks:
         session.agent, session.agent_id, session.in_task = given.agent, given.child_id, True
         fields = {"agent_type": given.agent, "prompt": output.prompt, "description": given.description}
         decision = await self._runner.fire("SubagentStart", session, fields)
-        output.context += _contexts("SubagentStart", decision)
+        output.context += decision.blocks("SubagentStart")
         session.expect(output.prompt)
 
     async def subagent_stopped(
@@ -234,12 +234,6 @@ def _end(parts: Iterable[Any], *, again: bool) -> dict[str, Any]:
 def _again(name: str, decision: HookDecision) -> str:
     text = "\n".join([*decision.reasons, *decision.contexts])
     return f"A {name} hook does not let you end here:\n\n{text}"
-
-
-def _contexts(name: str, decision: HookDecision) -> list[str]:
-    """Return the texts for the model: contexts, and the reasons of a refusal that this event ignores."""
-    texts = [*(decision.reasons if decision.refuses else ()), *decision.contexts]
-    return [f'<hook event="{name}">\n{text}\n</hook>' for text in texts]
 
 
 def _text(parts: Iterable[Any]) -> str:
