@@ -5,6 +5,7 @@ evolve declares the two methods that keep and load a profile. What they return i
 
 import contextlib
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from instar.plugin import Method
@@ -20,49 +21,40 @@ LOAD: Final = ("evolve", "profiles", "load")
 """evolve's method that returns one."""
 
 
+@dataclass
 class ProfileStart:
     """Sets the profile `name` once in each session, except sub-agents': they get a copy of what their caller has.
 
-    `is_child` returns whether a session is a sub-agent's. `chosen`: the person named a model for this run, which wins
-    over the profile's.
+    Without a name there is nothing to set. `is_child` returns whether a session is a sub-agent's. `chosen`: the person
+    named a model for this run, which wins over the profile's. `started` are the sessions in which it is set.
     """
 
-    def __init__(
-        self, name: str, access: Access, is_child: Callable[[str], Awaitable[bool]], chosen: bool
-    ) -> None:
-        self._name = name
-        self._access = access
-        self._is_child = is_child
-        self._chosen = chosen
-        self._started: set[str] = set()
+    name: str
+    access: Access
+    is_child: Callable[[str], Awaitable[bool]]
+    chosen: bool
+    started: set[str] = field(default_factory=set)
 
     async def begin(self, session_id: str) -> str:
         """Set what the profile holds. Return "" when it is set, else why it cannot be."""
-        if session_id in self._started or await self._is_child(session_id):
+        if not self.name or session_id in self.started or await self.is_child(session_id):
             return ""
         try:
-            await apply(self._access, await self._loaded(session_id), session_id)
-        except Refusal as why:
-            return f"the profile {self._name} cannot be used: {str(why).removeprefix('Error: ')}"
-        self._started.add(session_id)
+            await apply(self.access, await self._loaded(session_id), session_id)
+        except Exception as error:
+            why = self.access.said(error).removeprefix("Error: ")
+            return f"the profile {self.name} cannot be used: {why}"
+        self.started.add(session_id)
         return ""
 
-    def forget(self, session_id: str) -> None:
-        """Forget a session that is no longer used."""
-        self._started.discard(session_id)
-
     async def _loaded(self, session_id: str) -> SettingsSnapshot:
-        load = method(self._access.tree(), LOAD)
+        load = method(self.access.tree(), LOAD)
         if load is None:
             raise Refusal(
                 "profiles stand in an evolve workspace, and none is in use (instar run --workspace PATH)"
             )
-        try:
-            found = await self._access.called(load, session_id, {"name": self._name})
-        except Exception as error:
-            raise Refusal(self._access.said(error)) from None
-        held = _checked(found)
-        kept = {name: value for name, value in held.values.items() if not (self._chosen and name == "model")}
+        held = _checked(await self.access.called(load, session_id, {"name": self.name}))
+        kept = {name: value for name, value in held.values.items() if not (self.chosen and name == "model")}
         return SettingsSnapshot(kept, held.variables)
 
 

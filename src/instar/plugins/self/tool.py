@@ -286,7 +286,7 @@ async def call_method(call: SelfCall) -> str:
     whole, method = ".".join(names), found.node
     if not isinstance(method, Method):
         raise Refusal(f"Error: {quoted(whole)} is not callable")
-    with call.access.explained(f"Error calling {whole}", method.timeout):
+    with call.access.explained(f"Error calling {whole}"):
         given = _arguments(method, call.args.get("args"))
         if method.writes and call.access.shown(given) != given:
             raise Refusal("the arguments hold what looks like a secret, which is never written down")
@@ -384,7 +384,7 @@ async def _persisted(call: SelfCall, keep: Method, name: str) -> Any:
     held = call.session.snapshots.load(name)
     given = {"parameters": dict(held.values), "variables": dict(held.variables)}
     what = f"Error: snapshot {quoted(name)} was saved in memory, but not kept"
-    with call.access.explained(what, keep.timeout):
+    with call.access.explained(what):
         if call.access.shown(given) != given:
             raise Refusal("it holds what looks like a secret, which is never written down")
         kept = await call.access.called(keep, call.session_id, {"name": name, "profile": given})

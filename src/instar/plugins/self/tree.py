@@ -33,8 +33,10 @@ class SelfTree:
     def __init__(self, views: Iterable[View]) -> None:
         top: dict[str, Node] = {}
         for view in views:
-            if not (view.at and paths.is_blocked(view.at[0])):
-                _graft(top, view.at, view.children, view.doc)
+            children = view.children
+            for name in reversed(view.at):
+                children = {name: Branch(view.doc, children)}
+            top = _joined(top, children)
         self.top = {name: node for name, node in top.items() if not paths.is_blocked(name)}
 
     def find(self, names: Names) -> TreeNode | None:
@@ -83,24 +85,14 @@ class SelfTree:
         return _walk((), self.top)
 
 
-def _graft(top: dict[str, Node], at: Names, children: Mapping[str, Node], doc: str) -> None:
-    """Add the nodes of a view to the tree; what another view declared first stays."""
-    if not at:
-        for name, node in children.items():
-            held = top.get(name)
-            if isinstance(held, Branch) and isinstance(node, Branch):
-                joined = dict(held.children)
-                _graft(joined, (), node.children, node.doc)
-                top[name] = Branch(held.doc, joined)
-            else:
-                top.setdefault(name, node)
-        return
-    held = top.get(at[0])
-    if held is not None and not isinstance(held, Branch):
-        return
-    inner = dict(held.children) if held is not None else {}
-    _graft(inner, at[1:], children, doc)
-    top[at[0]] = Branch(held.doc if held is not None else doc, inner)
+def _joined(first: Mapping[str, Node], second: Mapping[str, Node]) -> dict[str, Node]:
+    """Return the nodes of both, branches of one name joined; any other name of `first` keeps its node."""
+    joined = dict(first)
+    for name, node in second.items():
+        held = joined.setdefault(name, node)
+        if held is not node and isinstance(held, Branch) and isinstance(node, Branch):
+            joined[name] = Branch(held.doc, _joined(held.children, node.children))
+    return joined
 
 
 def _walk(at: Names, children: Mapping[str, Node]) -> Iterable[TreeNode]:
