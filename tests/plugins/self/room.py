@@ -7,7 +7,7 @@ from typing import Any
 
 from instar.plugin import Ask, Branch, Method, Registry, Tool, Value, View
 from instar.plugins.self.access import Access, TreeChange
-from instar.plugins.self.state import SelfSessions
+from instar.plugins.self.state import SelfSession, SelfSessions
 from instar.plugins.self.tool import SelfTool
 from instar.plugins.self.tree import SelfTree
 from instar.wire.secret import Secret
@@ -210,7 +210,7 @@ class House:
 
     def __init__(self, room: Room | None = None) -> None:
         self.room = room or Room()
-        self.sessions = SelfSessions()
+        self.sessions = SelfSessions(SelfSession)
         self.told: list[TreeChange] = []
         self.views = self.room.views()
         one = Tool("Search the web.\nMore.", {}, self._never, aliases=("websearch",))

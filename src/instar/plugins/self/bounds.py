@@ -1,8 +1,7 @@
 """Which values may be set, kept and shown: the restricted parameters, JSON Schemas, bounds of plain data.
 
 Ranges and wording are those of nanobot's tool ``self``; docs/compatibility.md lists them. A value is never converted: a
-boolean is not a number, a number is not a text, ``80.0`` is not an integer. Where a value that is kept or shown is
-refused, the text comes without ``Error: ``; the caller puts it into the sentence of its action.
+boolean is not a number, a number is not a text, ``80.0`` is not an integer.
 """
 
 import copy
@@ -14,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from instar.plugin import secret, wire
-from instar.plugins.self.messages import Refusal
+from instar.plugins.self.messages import Unfit
 
 RESTRICTED: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     {
@@ -58,17 +57,17 @@ OUT_LEVELS: Final = 32
 """Maps and lists inside each other in what a reader or a method returned."""
 
 
-def check_parameter(name: str, value: Any) -> None:
-    """Raise `Refusal` when a restricted parameter cannot have a value. Other names may have any."""
-    if name in RESTRICTED:
-        check(name, value, dict(RESTRICTED[name]))
+def check_parameter(name: str, value: Any, schema: Mapping[str, Any] = MappingProxyType({})) -> None:
+    """Raise `Unfit` when a parameter cannot have a value, for its range or for the `schema` that it declares."""
+    check(name, value, RESTRICTED.get(name, {}))
+    check(name, value, schema)
 
 
 def is_sound(name: str, value: Any) -> bool:
     """Return whether a parameter can have a value."""
     try:
         check_parameter(name, value)
-    except Refusal:
+    except Unfit:
         return False
     return True
 
@@ -82,19 +81,19 @@ def default(name: str, given: Any) -> Any:
     return SAFE.get(name)
 
 
-def check(name: str, value: Any, schema: wire.Plain) -> None:
-    """Raise `Refusal`, with a sentence that names `name`, when plain data does not fit a JSON Schema."""
+def check(name: str, value: Any, schema: Mapping[str, Any]) -> None:
+    """Raise `Unfit`, with a sentence that names `name`, when plain data does not fit a JSON Schema."""
     allowed = schema.get("type", [])
     allowed = allowed if isinstance(allowed, list) else [allowed]
     if allowed and not any(type(value) in _TYPES[one] for one in allowed):
         expected = " or ".join(_TYPES[one][0].__name__ for one in allowed)
-        raise Refusal(f"{name!r} must be {expected}, got {type(value).__name__}")
+        raise Unfit(f"{name!r} must be {expected}, got {type(value).__name__}")
     choices = schema.get("enum")
     if choices is not None and not any(type(one) is type(value) and one == value for one in choices):
-        raise Refusal(f"{name!r} must be one of {list(choices)}")
+        raise Unfit(f"{name!r} must be one of {list(choices)}")
     for keyword, (types, holds, wording) in _LIMITS.items():
         if keyword in schema and type(value) in types and not holds(value, schema[keyword]):
-            raise Refusal(f"{name!r} must be {wording.format(schema[keyword])}")
+            raise Unfit(f"{name!r} must be {wording.format(schema[keyword])}")
     if type(value) is list:
         for index, item in enumerate(value):
             check(f"{name}[{index}]", item, schema.get("items", {}))
@@ -102,24 +101,24 @@ def check(name: str, value: Any, schema: wire.Plain) -> None:
         _check_keys(name, value, schema)
 
 
-def _check_keys(name: str, value: wire.Plain, schema: wire.Plain) -> None:
+def _check_keys(name: str, value: wire.Plain, schema: Mapping[str, Any]) -> None:
     properties = schema.get("properties", {})
     for key in schema.get("required", ()):
         if key not in value:
-            raise Refusal(f"{name!r} needs {key!r}")
+            raise Unfit(f"{name!r} needs {key!r}")
     for key, item in value.items():
         if key in properties:
             check(f"{name}.{key}", item, properties[key])
         elif schema.get("additionalProperties", True) is False:
             takes = ", ".join(map(repr, properties)) or "nothing"
-            raise Refusal(f"{name!r} has no {key[:80]!r}; it takes {takes}")
+            raise Unfit(f"{name!r} has no {key[:80]!r}; it takes {takes}")
 
 
 # -- what is kept -----------------------------------------------------------------------------------
 
 
 def kept(value: Any) -> Any:
-    """Return a detached copy of a value that may be kept. Raises `Refusal` with the reason."""
+    """Return a detached copy of a value that may be kept. Raises `Unfit` with the reason."""
     _count(value, 0, 0, "")
     return copy.deepcopy(value)
 
@@ -127,20 +126,20 @@ def kept(value: Any) -> Any:
 def _count(value: Any, levels: int, elements: int, where: str) -> int:
     """Return `elements` and those of a value, which stands inside `levels` maps and lists, in all.
 
-    A cyclic value ends at the limit of levels. Raises `Refusal`; `where` begins the reason, unless the whole value
+    A cyclic value ends at the limit of levels. Raises `Unfit`; `where` begins the reason, unless the whole value
     is at fault.
     """
     kind = type(value)
     if kind in (dict, list) and levels >= LEVELS:
-        raise Refusal(f"value nesting too deep (max {LEVELS} levels)")
+        raise Unfit(f"value nesting too deep (max {LEVELS} levels)")
     elements += not value if kind in (dict, list) else max(1, len(value)) if kind is str else 1
     if elements > ELEMENTS:
-        raise Refusal(f"value too large (max {ELEMENTS} total elements)")
+        raise Unfit(f"value too large (max {ELEMENTS} total elements)")
     if fault := _fault(value):
-        raise Refusal(where + fault)
+        raise Unfit(where + fault)
     for name, item in value.items() if kind is dict else enumerate(value) if kind is list else ():
         if kind is dict and (fault := _key_fault(name)):
-            raise Refusal(where + fault)
+            raise Unfit(where + fault)
         place = f"dict key {name!r}" if kind is dict else f"list[{name}]"
         elements = _count(item, levels + 1, elements, f"{where}{place} contains ")
     return elements
@@ -178,7 +177,7 @@ def _is_half(text: str) -> bool:
 
 
 def detached(value: Any) -> Any:
-    """Return a copy of plain data as it is. Raises `Refusal` for anything else, and for a `Secret` in it."""
+    """Return a copy of plain data as it is. Raises `Unfit` for anything else, and for a `Secret` in it."""
     return _copied(value, 0, itertools.count(1), None)
 
 
@@ -186,7 +185,7 @@ def shown(value: Any, secrets: Iterable[secret.Secret] = (), name: str = "") -> 
     """Return a detached copy of what a reader returned, with secrets masked.
 
     Masked are every `Secret`, values whose key (or `name`, the key of the whole value) names a secret, and each of
-    `secrets` inside of a text. Raises `Refusal` for anything but plain data, naming its type only.
+    `secrets` inside of a text. Raises `Unfit` for anything but plain data, naming its type only.
     """
     return secret.masked({name: _copied(value, 0, itertools.count(1), list(secrets))})[name]
 
@@ -194,12 +193,12 @@ def shown(value: Any, secrets: Iterable[secret.Secret] = (), name: str = "") -> 
 def _copied(value: Any, levels: int, elements: Iterator[int], secrets: Sequence[secret.Secret] | None) -> Any:
     """Return a copy of a value that stands inside `levels` maps and lists; `elements` counts all of them.
 
-    `secrets` and every `Secret` are masked; None masks nothing and refuses a `Secret`. Raises `Refusal`.
+    `secrets` and every `Secret` are masked; None masks nothing and refuses a `Secret`. Raises `Unfit`.
     """
     if levels > OUT_LEVELS:
-        raise Refusal(f"it is nested too deep (max {OUT_LEVELS} levels)")
+        raise Unfit(f"it is nested too deep (max {OUT_LEVELS} levels)")
     if next(elements) > OUT:
-        raise Refusal(f"it is too large (max {OUT:,} elements)")
+        raise Unfit(f"it is too large (max {OUT:,} elements)")
     kind = type(value)
     if kind is dict:
         return {
@@ -213,7 +212,7 @@ def _copied(value: Any, levels: int, elements: Iterator[int], secrets: Sequence[
 
 def _copied_key(key: Any, secrets: Sequence[secret.Secret] | None) -> str:
     if type(key) not in (str, int):
-        raise Refusal(f"it has a key of type {type(key).__name__}, which is not plain data")
+        raise Unfit(f"it has a key of type {type(key).__name__}, which is not plain data")
     return secret.redact(str(key), secrets or ())
 
 
@@ -229,4 +228,4 @@ def _copied_leaf(value: Any, secrets: Sequence[secret.Secret] | None) -> Any:
         return "an int of more than 64 bits"
     if kind in (int, float, bool) or value is None:
         return value
-    raise Refusal(f"it holds a {kind.__name__}, which is not plain data")
+    raise Unfit(f"it holds a {kind.__name__}, which is not plain data")

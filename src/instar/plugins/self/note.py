@@ -64,7 +64,7 @@ class SessionNotes:
     def record(self, change: TreeChange) -> None:
         """Add a change, whose values are masked, to the log of its session."""
         entry = {"time": int(time.time() * 1000), "path": change.path, "old": change.old, "new": change.new}
-        log = self._access.sessions.of(change.session_id).log
+        log = self._access.sessions[change.session_id].log
         log.append({**entry, "call": change.call_id})
         self.due(change.session_id)
         del log[:-CHANGES]
@@ -81,7 +81,7 @@ class SessionNotes:
         if session_id not in self._due:
             return
         self._due.discard(session_id)
-        state = self._access.sessions.of(session_id)
+        state = self._access.sessions[session_id]
         note = {
             "values": self._set(session_id) if over else await self._values(session_id),
             "variables": self._access.shown(state.variables.all()),
@@ -100,13 +100,13 @@ class SessionNotes:
         await self._kv.set(f"{PREFIX}{session_id}", None)
 
     def _set(self, session_id: str) -> dict[str, Any]:
-        changed = self._access.sessions.of(session_id).changed
+        changed = self._access.sessions[session_id].changed
         return {at: self._access.shown(value, at.rpartition(".")[2]) for at, value in changed.items()}
 
     async def _values(self, session_id: str) -> dict[str, Any]:
         tree = self._access.tree()
         found = {}
-        for at in self._access.sessions.of(session_id).changed:
+        for at in self._access.sessions[session_id].changed:
             with contextlib.suppress(Refusal):  # it can no longer be read
                 one = tree.find(tuple(at.split(".")))
                 if one is not None and isinstance(one.node, Value):

@@ -73,7 +73,7 @@ def _checked(found: Any) -> SettingsSnapshot:
 
 async def apply(access: Access, held: SettingsSnapshot, session_id: str, call_id: str = "") -> None:
     """Set parameters and variables, or nothing of them. Raises `Refusal`."""
-    session = access.sessions.of(session_id)
+    session = access.sessions[session_id]
     declared = access.settable()
     before = {one: await access.raw(one, value.read, session_id) for one, value in declared.items()}
     done: list[str] = []

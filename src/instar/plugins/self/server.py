@@ -56,7 +56,7 @@ async def watch(access: Access, session_id: str) -> list[str]:
     Never raises.
     """
     try:
-        async with access.sessions.of(session_id).changing:
+        async with access.sessions[session_id].changing:
             declared = access.settable()
             now = {one: await _raw(access, one, value.read, session_id) for one, value in declared.items()}
             wrong = [one for one, value in now.items() if not bounds.is_sound(one, value)]
@@ -85,7 +85,7 @@ async def _mend(access: Access, session_id: str, repair: Repair) -> str:
             warning = f"{warning}, which failed: {why}"
         else:
             await access.report(TreeChange(name, old, new, session_id))
-    warned, seen = access.sessions.of(session_id).warned, (name, repr(old)[:100])
+    warned, seen = access.sessions[session_id].warned, (name, repr(old)[:100])
     if seen in warned:
         return ""
     warned.add(seen)
@@ -114,7 +114,7 @@ class Self:
 
     def __init__(self, given: PluginInput) -> None:
         self._input = given
-        self._sessions = SelfSessions()
+        self._sessions = SelfSessions(SelfSession)
         self._from_environment = list(secret.secrets_in(dict(given.environment)))
         given.registry.add_view(self._view())
         self.access = Access(self._tree, self._sessions, self._secrets, self._publish)
@@ -156,7 +156,7 @@ class Self:
             return
         await watch(self.access, given.session_id)
         await self.notes.keep(given.session_id)
-        output.without += list(self._sessions.of(given.session_id).unregistered)
+        output.without += list(self._sessions[given.session_id].unregistered)
 
     async def _call(self, given: points.ToolCallInput, output: points.ArgsOutput) -> None:
         await watch(self.access, given.session_id)
@@ -174,30 +174,26 @@ class Self:
         A sub-agent that is resumed gets only the guards that its caller has tightened since.
         """
         if not given.resumed:
-            self._sessions.inherit(given.session_id, given.child_id)
+            self._sessions[given.child_id] = self._sessions[given.session_id].inherited()
         tree = self._tree()
-        for path in list(self._sessions.of(given.session_id).changed):
+        for path in list(self._sessions[given.session_id].changed):
             found = tree.find(tuple(path.split(".")))
-            if found is None or not isinstance(found.node, Value) or found.node.write is None:
+            if found is None or not isinstance(node := found.node, Value) or node.write is None:
                 continue
-            value = await self.access.raw(path, found.node.read, given.session_id)
-            if given.resumed and not await self._tightens(path, found.node, value, given.child_id):
+            value = await self.access.raw(path, node.read, given.session_id)
+            if given.resumed and not (
+                node.guard and is_tighter(node, await self.access.raw(path, node.read, given.child_id), value)
+            ):
                 continue
-            self.access.write(path, found.node, value, given.child_id)
-            self._sessions.of(given.child_id).changed[path] = value
-
-    async def _tightens(self, path: str, guard: Value, value: Any, session_id: str) -> bool:
-        """Return whether `guard` is a guard, and `value` tighter than what a session has."""
-        if guard.guard is None:
-            return False
-        return is_tighter(guard, await self.access.raw(path, guard.read, session_id), value)
+            self.access.write(path, node, value, given.child_id)
+            self._sessions[given.child_id].changed[path] = value
 
     async def _end(self, given: points.SessionEndInput, output: points.Empty) -> None:
         if given.reason == "deleted":
             await self.notes.forget(given.session_id)
         else:
             await self.notes.keep(given.session_id, over=True)
-        self._sessions.drop(given.session_id)
+        self._sessions.pop(given.session_id, None)
         self._start.started.discard(given.session_id)
 
     async def _heard(self, happened: event.Event) -> None:
@@ -216,7 +212,7 @@ class Self:
         }
 
         def reader(read: Callable[[SelfSession], Any]) -> Callable[[str], Any]:
-            return lambda session_id: read(self._sessions.of(session_id))
+            return lambda session_id: read(self._sessions[session_id])
 
         values = {name: Value(doc=doc, read=reader(read)) for name, (doc, read) in told.items()}
         return View("self", "What was done with this tool in the session.", values)

@@ -2,11 +2,12 @@
 
 import asyncio
 import copy
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from instar.plugins.self import bounds, paths
-from instar.plugins.self.messages import Refusal, quoted
+from instar.plugins.self.messages import Refusal, Unfit, quoted
 
 VARIABLES: Final = 64
 """Runtime variables of a session."""
@@ -41,13 +42,13 @@ class Variables:
         return copy.deepcopy(self._held)
 
     def set(self, name: str, value: Any) -> None:
-        """Keep a copy of a value. Raises `Refusal` with the reason."""
+        """Keep a copy of a value. Raises `Unfit` with the reason."""
         if not paths.NAME.fullmatch(name) or paths.is_blocked(name):
-            raise Refusal(
+            raise Unfit(
                 f"{name[:80]!r} is no name of a variable: letters, digits and underscores, 64 at most"
             )
         if name not in self._held and len(self._held) >= VARIABLES:
-            raise Refusal(f"_runtime_vars is full (max {VARIABLES} keys). Reset unused keys first.")
+            raise Unfit(f"_runtime_vars is full (max {VARIABLES} keys). Reset unused keys first.")
         self._held[name] = bounds.kept(value)
 
     def delete(self, name: str) -> Any:
@@ -81,7 +82,7 @@ class Snapshots:
     def save(self, name: str, values: Mapping[str, Any], held: Mapping[str, Any]) -> None:
         """Keep what is in force, in place of what had the name. Raises `Refusal`."""
         refused = f"Error: snapshot {quoted(name)}"
-        if not is_name(name):
+        if not (len(name) <= LONGEST and name.isprintable() and paths.folded(name)):
             raise Refusal(f"{refused} has no usable name: {LONGEST} printable characters at most")
         if name not in self._held and len(self._held) >= SNAPSHOTS:
             raise Refusal(f"{refused} is one too many (max {SNAPSHOTS}): save it under the name of one")
@@ -92,11 +93,6 @@ class Snapshots:
         if name not in self._held:
             raise Refusal(f"Error: snapshot {quoted(name)} not found")
         return _usable(name, self._held[name])
-
-
-def is_name(name: str) -> bool:
-    """Return whether a snapshot can have a name."""
-    return len(name) <= LONGEST and name.isprintable() and bool(paths.folded(name))
 
 
 def _usable(name: str, given: SettingsSnapshot) -> SettingsSnapshot:
@@ -126,24 +122,13 @@ class SelfSession:
         # One change at a time: of two calls side by side the later one must see what the first one set.
         self.changing = asyncio.Lock()
 
+    def inherited(self) -> "SelfSession":
+        """Return what a sub-agent's session begins with: a copy of the variables, and the same tools taken away."""
+        made = SelfSession()
+        made.variables.replace(self.variables.all())
+        made.unregistered = dict(self.unregistered)
+        return made
 
-class SelfSessions:
-    """What the agent set, by the id of the session."""
 
-    def __init__(self) -> None:
-        self._held: dict[str, SelfSession] = {}
-
-    def of(self, session_id: str) -> SelfSession:
-        """Return a session's state, a fresh one for a session that has none."""
-        return self._held.setdefault(session_id, SelfSession())
-
-    def drop(self, session_id: str) -> None:
-        """Forget a session that is no longer used."""
-        self._held.pop(session_id, None)
-
-    def inherit(self, parent: str, child: str) -> None:
-        """Give a sub-agent's session a copy of its caller's variables, and take the same tools away from it."""
-        given, made = self.of(parent), SelfSession()
-        made.variables.replace(given.variables.all())
-        made.unregistered = dict(given.unregistered)
-        self._held[child] = made
+SelfSessions = defaultdict[str, SelfSession]
+"""What the agent set, by the id of the session."""

@@ -19,6 +19,7 @@ from instar.plugins.self.messages import (
     HiddenName,
     PathNotFound,
     Refusal,
+    Unfit,
     cut,
     only_tighter,
     quoted,
@@ -52,11 +53,11 @@ class SelfCall:
     @property
     def session(self) -> SelfSession:
         """What the agent set in the session of the call."""
-        return self.access.sessions.of(self.context.session_id)
+        return self.access.sessions[self.session_id]
 
     async def changed(self, path: str, old: Any, new: Any) -> None:
         """Report a change that this call made."""
-        await self.access.report(TreeChange(path, old, new, self.context.session_id, self.context.call_id))
+        await self.access.report(TreeChange(path, old, new, self.session_id, self.context.call_id))
 
 
 # -- inspect and list_tools --------------------------------------------------------------------------
@@ -71,7 +72,10 @@ async def inspect(call: SelfCall) -> str:
     tree = call.access.tree()
     found = tree.find(names)
     if found is None:
-        return _variable(call, names, tree)
+        if names[0] not in call.session.variables:
+            raise tree.unknown(names)
+        data = call.access.shown(call.session.variables.get(names[0]), names[0])
+        return _inside(call, ".".join(names), data, names[1:])
     if isinstance(found.node, Method):
         note = " (it writes to disk, through the gate)" if found.node.writes else ""
         needed = ", ".join(found.node.parameters.get("required", ()))
@@ -123,22 +127,13 @@ async def _value(call: SelfCall, found: TreeNode, declared: Value) -> str:
     data = await call.access.read(".".join(found.at), declared, call.session_id)
     if declared.counted and not found.rest and len(found.at) > 1:
         return _counted(".".join(found.at[:-1]), declared.counted, data)
-    return f"{found.path}: {value(_inside(call, found.path, data, found.rest))}"
+    return _inside(call, found.path, data, found.rest)
 
 
-def _variable(call: SelfCall, names: paths.Names, tree: SelfTree) -> str:
-    if names[0] not in call.session.variables:
-        raise tree.unknown(names)
-    whole = ".".join(names)
-    data = call.access.shown(call.session.variables.get(names[0]), names[0])
-    return f"{whole}: {value(_inside(call, whole, data, names[1:]))}"
-
-
-def _inside(call: SelfCall, whole: str, data: Any, rest: paths.Names) -> Any:
-    try:
-        return call.access.shown(paths.inside(data, rest), whole.rpartition(".")[2])
-    except KeyError as why:
-        raise PathNotFound(whole, str(why.args[0])) from None
+def _inside(call: SelfCall, whole: str, data: Any, rest: paths.Names) -> str:
+    """Return what is at the path `whole`, which is `rest` in `data`."""
+    inner = paths.inside(whole, data, rest)
+    return f"{whole}: {value(call.access.shown(inner, whole.rpartition('.')[2]))}"
 
 
 def _counted(branch: str, word: str, data: Any) -> str:
@@ -213,9 +208,9 @@ async def _set_value(call: SelfCall, found: TreeNode, node: Value) -> str:
     old = await call.access.raw(at, node.read, call.session_id)
     if type(given) is int and not found.rest:
         # Before the size of the integer: a number out of range is answered with the range.
-        _check(at, given, node)
-    new = _replaced(found.path, old, found.rest, given)
-    _check(at, new, node)
+        bounds.check_parameter(at, given, node.kind)
+    new = bounds.kept(paths.replaced(found.path, old, found.rest, bounds.kept(given)))
+    bounds.check_parameter(at, new, node.kind)
     if node.guard is not None and not is_tighter(node, old, new):
         raise only_tighter(at, call.access.shown(old, found.at[-1]))
     call.access.write(at, node, new, call.session_id)
@@ -227,24 +222,6 @@ async def _set_value(call: SelfCall, found: TreeNode, node: Value) -> str:
     return f"Set {_from_to(call, at, old, new)}"
 
 
-def _check(at: str, new: Any, node: Value) -> None:
-    try:
-        bounds.check_parameter(at, new)
-        bounds.check(at, new, node.kind)
-    except Refusal as why:
-        raise Refusal(f"Error: {why}") from None
-
-
-def _replaced(whole: str, old: Any, rest: paths.Names, given: Any) -> Any:
-    """Return a bounded copy of `old` with `given` under `rest`."""
-    try:
-        return bounds.kept(paths.replaced(old, rest, bounds.kept(given)))
-    except KeyError as why:
-        raise PathNotFound(whole, str(why.args[0])) from None
-    except Refusal as why:
-        raise Refusal(f"Error: {why}") from None
-
-
 async def _set_variable(call: SelfCall, names: paths.Names, tree: SelfTree) -> str:
     variables, given = call.session.variables, call.args["value"]
     name, whole = names[0], ".".join(names)
@@ -254,11 +231,7 @@ async def _set_variable(call: SelfCall, names: paths.Names, tree: SelfTree) -> s
         # Kept as a variable it would look like the parameter, and change nothing.
         raise PathNotFound(whole, "nothing declares this parameter here")
     old = variables.get(name)
-    new = _replaced(whole, old, names[1:], given)
-    try:
-        variables.set(name, new)
-    except Refusal as why:
-        raise Refusal(f"Error: {why}") from None
+    variables.set(name, paths.replaced(whole, old, names[1:], bounds.kept(given)))
     await call.changed(f"_runtime_vars.{name}", old, variables.get(name))
     prefix = "" if len(names) > 1 else "_runtime_vars."
     return f"Set {prefix}{whole} = {value(call.access.shown(given, names[-1]))}"
@@ -460,22 +433,17 @@ SCHEMA: Final[wire.Plain] = {
 }
 
 
+@dataclass(frozen=True)
 class SelfTool:
     """The tool on one instance. `top` are the names at the top of the tree, which its description lists."""
 
-    def __init__(self, access: Access, top: Sequence[str]) -> None:
-        self._access = access
-        self._description = f"{DESCRIPTION}\n\nAt the top: {', '.join(top)}." if top else DESCRIPTION
+    access: Access
+    top: Sequence[str]
 
     def tool(self) -> Tool:
         """Return the tool as the model is offered it."""
-        return Tool(
-            description=self._description,
-            parameters=SCHEMA,
-            execute=self.execute,
-            permissions=permissions,
-            repeatable=True,
-        )
+        text = f"{DESCRIPTION}\n\nAt the top: {', '.join(self.top)}." if self.top else DESCRIPTION
+        return Tool(text, SCHEMA, self.execute, permissions, repeatable=True)
 
     async def execute(self, args: wire.Plain, context: ToolContext) -> ToolResult:
         """Return the answer to a call, also where it cannot be done. Raises `PermissionDenied`."""
@@ -485,16 +453,16 @@ class SelfTool:
         if known is None:
             return _result(action, f"Unknown action: {bare(action)}")
         try:
-            return _result(action, await known(SelfCall(self._access, context, given)))
+            return _result(action, await known(SelfCall(self.access, context, given)))
         except PermissionDenied:
             raise
-        except Refusal as refusal:
-            return _result(action, str(refusal))
+        except Refusal as why:
+            return _result(action, f"Error: {why}" if isinstance(why, Unfit) else str(why))
         except Exception as error:
             # Without a traceback, which might hold a secret.
-            why = self._access.said(error)
-            log.error("action failed action=%s session=%s error=%s", action, context.session_id, why)
-            return _result(action, cut(f"Error: {why}"))
+            text = self.access.said(error)
+            log.error("action failed action=%s session=%s error=%s", action, context.session_id, text)
+            return _result(action, cut(f"Error: {text}"))
 
 
 def _result(action: object, answer: str) -> ToolResult:

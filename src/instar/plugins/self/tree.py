@@ -44,7 +44,7 @@ class SelfTree:
         node = self.top.get(names[0])
         if node is None:
             # What follows is a runtime variable's data, where only Python's own names are refused.
-            hidden = names[0] if paths.is_blocked(names[0]) else _denied(names[1:])
+            hidden = names[0] if paths.is_blocked(names[0]) else paths.first(names[1:], paths.is_denied)
             if hidden:
                 raise HiddenName(hidden)
             return None
@@ -57,7 +57,8 @@ class SelfTree:
 
     def _beyond(self, node: Node, names: Names, count: int) -> TreeNode:
         rest = names[count:]
-        hidden = paths.first_blocked(rest) if isinstance(node, Branch | Method) else _denied(rest)
+        declared = isinstance(node, Branch | Method)
+        hidden = paths.first(rest, paths.is_blocked if declared else paths.is_denied)
         if hidden:
             raise HiddenName(hidden)
         if isinstance(node, Value):
@@ -100,7 +101,3 @@ def _walk(at: Names, children: Mapping[str, Node]) -> Iterable[TreeNode]:
         yield TreeNode(node, (*at, name))
         if isinstance(node, Branch):
             yield from _walk((*at, name), node.children)
-
-
-def _denied(names: Names) -> str | None:
-    return next((name for name in names if paths.is_denied(name)), None)
