@@ -5,11 +5,12 @@ from instar.plugins.self.state import Snapshots, Variables
 
 def test_a_variable_is_given_out_as_a_copy() -> None:
     variables = Variables()
-    variables.set("mine", {"a": [1]})
+    variables["mine"] = {"a": [1]}
     variables.get("mine")["a"].append(2)
-    variables.all()["mine"]["a"].append(2)
+    dict(variables)["mine"]["a"].append(2)
+    variables["mine"]["a"].append(2)
     assert variables.get("mine") == {"a": [1]}
-    assert variables.all() == {"mine": {"a": [1]}}
+    assert variables == {"mine": {"a": [1]}}
 
 
 def test_a_snapshot_is_loaded_as_a_copy() -> None:

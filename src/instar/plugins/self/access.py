@@ -68,12 +68,6 @@ class Access:
         with self.explained(f"Error: {quoted(path)} cannot be set"):
             value.write(session_id, new)
 
-    async def default(self, path: str, value: Value, session_id: str) -> Any:
-        """Return what a reset sets. Raises `Refusal`."""
-        assert value.default is not None
-        given = await self.raw(path, value.default, session_id)
-        return bounds.default(path, given) if path in bounds.RESTRICTED else given
-
     def settable(self) -> dict[str, Value]:
         """Return the restricted parameters that are declared and can be set."""
         top = self.tree().top

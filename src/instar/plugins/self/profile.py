@@ -9,16 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from instar.plugin import Method
-from instar.plugins.self import bounds, paths, state
+from instar.plugins.self import bounds
 from instar.plugins.self.access import Access, TreeChange
 from instar.plugins.self.messages import Refusal, quoted
-from instar.plugins.self.state import SettingsSnapshot
-from instar.plugins.self.tree import SelfTree
+from instar.plugins.self.state import SettingsSnapshot, Variables
 
-KEEP: Final = ("evolve", "profiles", "keep")
-"""evolve's method that keeps a profile."""
-LOAD: Final = ("evolve", "profiles", "load")
-"""evolve's method that returns one."""
+KEEP: Final = "evolve.profiles.keep"
+"""The path of evolve's method that keeps a profile."""
+LOAD: Final = "evolve.profiles.load"
+"""The path of the one that returns it."""
 
 
 @dataclass
@@ -48,8 +47,8 @@ class ProfileStart:
         return ""
 
     async def _loaded(self, session_id: str) -> SettingsSnapshot:
-        load = method(self.access.tree(), LOAD)
-        if load is None:
+        load = self.access.tree().at(LOAD)
+        if not isinstance(load, Method):
             raise Refusal(
                 "profiles stand in an evolve workspace, and none is in use (instar run --workspace PATH)"
             )
@@ -68,7 +67,7 @@ def _checked(found: Any) -> SettingsSnapshot:
         if name not in bounds.RESTRICTED:
             raise Refusal(f"{quoted(name)} is no parameter of a profile")
         bounds.check_parameter(name, value)
-    return SettingsSnapshot(values, state.checked(held))
+    return SettingsSnapshot(values, Variables(held))
 
 
 async def apply(access: Access, held: SettingsSnapshot, session_id: str, call_id: str = "") -> None:
@@ -87,8 +86,7 @@ async def apply(access: Access, held: SettingsSnapshot, session_id: str, call_id
             with contextlib.suppress(Refusal):  # the writer took this value a moment ago
                 access.write(one, declared[one], before[one], session_id)
         raise
-    variables = session.variables.all()
-    session.variables.replace(held.variables)
+    variables, session.variables = session.variables, Variables(held.variables)
     changes = {one: (before[one], held.values[one]) for one in done}
     for one in sorted({*variables, *held.variables}):
         changes[f"_runtime_vars.{one}"] = (variables.get(one), held.variables.get(one))
@@ -96,12 +94,3 @@ async def apply(access: Access, held: SettingsSnapshot, session_id: str, call_id
         if type(old) is not type(new) or old != new:
             await access.report(TreeChange(one, old, new, session_id, call_id))
     session.changed.update({one: held.values[one] for one in done})
-
-
-def method(tree: SelfTree, names: paths.Names) -> Method | None:
-    """Return the method at a path, None where nothing declares it."""
-    try:
-        found = tree.find(names)
-    except Refusal:
-        return None
-    return found.node if found is not None and isinstance(found.node, Method) else None

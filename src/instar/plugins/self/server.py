@@ -5,8 +5,8 @@ The watchdog resets restricted parameters that are out of range, before each ste
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final
 
 from instar.plugin import Hooks, PluginInput, Value, View, event, points, secret, wire
 from instar.plugins.self import bounds
@@ -22,34 +22,6 @@ from instar.plugins.self.tree import SelfTree
 log = logging.getLogger("instar.self")
 
 
-class Repair(NamedTuple):
-    """A parameter that is out of range: the old value, the new one (None: none can be set), and the warning."""
-
-    name: str
-    old: Any
-    new: Any
-    warning: str
-
-
-def look(now: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[Repair]:
-    """Return a repair for each parameter of `now` that is out of range."""
-    found = []
-    for name, value in now.items():
-        try:
-            bounds.check_parameter(name, value)
-        except Refusal as why:
-            given = defaults.get(name)
-            new = bounds.default(name, given)
-            if new is None:
-                done = "; there is no value that it could be reset to"
-            elif bounds.is_sound(name, given):
-                done = f"; it was reset to its default {new}"
-            else:
-                done = f", and its default is out of range too; it was reset to {new}"
-            found.append(Repair(name, value, new, f"{why}{done}"))
-    return found
-
-
 async def watch(access: Access, session_id: str) -> list[str]:
     """Reset a session's parameters that are out of range. Return a warning for each value not warned of before.
 
@@ -57,11 +29,8 @@ async def watch(access: Access, session_id: str) -> list[str]:
     """
     try:
         async with access.sessions[session_id].changing:
-            declared = access.settable()
-            now = {one: await _raw(access, one, value.read, session_id) for one, value in declared.items()}
-            wrong = [one for one, value in now.items() if not bounds.is_sound(one, value)]
-            defaults = {one: await _raw(access, one, declared[one].default, session_id) for one in wrong}
-            return [text for one in look(now, defaults) if (text := await _mend(access, session_id, one))]
+            settable = access.settable().items()
+            return [text for name, one in settable if (text := await _mend(access, session_id, name, one))]
     except Exception as error:
         # A watchdog that fails must not refuse the tool call that it looks at.
         log.error("watchdog failed session=%s error=%s", session_id, access.said(error))
@@ -75,14 +44,28 @@ async def _raw(access: Access, name: str, read: Any, session_id: str) -> Any:
     return None
 
 
-async def _mend(access: Access, session_id: str, repair: Repair) -> str:
-    """Make one repair. Return its warning, "" when this value was warned of before."""
-    name, old, new, warning = repair
+async def _mend(access: Access, session_id: str, name: str, declared: Value) -> str:
+    """Reset a parameter that is out of range. Return a warning, "" for none and when this value had one before."""
+    old = await _raw(access, name, declared.read, session_id)
+    try:
+        bounds.check_parameter(name, old)
+    except Refusal as why:
+        warning = str(why)
+    else:
+        return ""
+    default = await _raw(access, name, declared.default, session_id)
+    new = bounds.default(name, default)
+    if new is None:
+        warning += "; there is no value that it could be reset to"
+    elif bounds.is_sound(name, default):
+        warning += f"; it was reset to its default {new}"
+    else:
+        warning += f", and its default is out of range too; it was reset to {new}"
     if new is not None:
         try:
-            access.write(name, access.settable()[name], new, session_id)
+            access.write(name, declared, new, session_id)
         except Refusal as why:
-            warning = f"{warning}, which failed: {why}"
+            warning += f", which failed: {why}"
         else:
             await access.report(TreeChange(name, old, new, session_id))
     warned, seen = access.sessions[session_id].warned, (name, repr(old)[:100])
@@ -177,8 +160,8 @@ class Self:
             self._sessions[given.child_id] = self._sessions[given.session_id].inherited()
         tree = self._tree()
         for path in list(self._sessions[given.session_id].changed):
-            found = tree.find(tuple(path.split(".")))
-            if found is None or not isinstance(node := found.node, Value) or node.write is None:
+            node = tree.at(path)
+            if not isinstance(node, Value) or node.write is None:
                 continue
             value = await self.access.raw(path, node.read, given.session_id)
             if given.resumed and not (

@@ -2,7 +2,7 @@
 
 import asyncio
 import copy
-from collections import defaultdict
+from collections import UserDict, defaultdict
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -24,48 +24,22 @@ class SettingsSnapshot(NamedTuple):
     variables: Mapping[str, Any]
 
 
-class Variables:
+class Variables(UserDict[str, Any]):
     """The runtime variables of one session: plain data, checked when it comes in, given out in copies."""
 
-    def __init__(self) -> None:
-        self._held: dict[str, Any] = {}
+    def __getitem__(self, name: str) -> Any:
+        """Return a copy of a variable's value."""
+        return copy.deepcopy(self.data[name])
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._held
-
-    def get(self, name: str) -> Any:
-        """Return a copy of a variable's value, None when there is none."""
-        return copy.deepcopy(self._held.get(name))
-
-    def all(self) -> dict[str, Any]:
-        """Return a copy of all variables."""
-        return copy.deepcopy(self._held)
-
-    def set(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: Any) -> None:
         """Keep a copy of a value. Raises `Unfit` with the reason."""
         if not paths.NAME.fullmatch(name) or paths.is_blocked(name):
             raise Unfit(
                 f"{name[:80]!r} is no name of a variable: letters, digits and underscores, 64 at most"
             )
-        if name not in self._held and len(self._held) >= VARIABLES:
+        if name not in self.data and len(self.data) >= VARIABLES:
             raise Unfit(f"_runtime_vars is full (max {VARIABLES} keys). Reset unused keys first.")
-        self._held[name] = bounds.kept(value)
-
-    def delete(self, name: str) -> Any:
-        """Forget a variable and return its value."""
-        return self._held.pop(name)
-
-    def replace(self, held: Mapping[str, Any]) -> None:
-        """Take other variables in place of all these. Raises `Refusal`, and then these stay."""
-        self._held = checked(held)
-
-
-def checked(held: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a detached copy of variables, each of which could be set. Raises `Refusal`."""
-    variables = Variables()
-    for name, value in held.items():
-        variables.set(name, value)
-    return variables._held
+        self.data[name] = bounds.kept(value)
 
 
 class Snapshots:
@@ -99,7 +73,7 @@ def _usable(name: str, given: SettingsSnapshot) -> SettingsSnapshot:
     try:
         for parameter, value in given.values.items():
             bounds.check_parameter(parameter, value)
-        held = checked(given.variables)
+        held = dict(Variables(given.variables))
     except Refusal as why:
         raise Refusal(f"Error: snapshot {quoted(name)} cannot be used: {why}") from None
     # Restricted parameters are numbers and texts, which nobody can change in place.
@@ -125,7 +99,7 @@ class SelfSession:
     def inherited(self) -> "SelfSession":
         """Return what a sub-agent's session begins with: a copy of the variables, and the same tools taken away."""
         made = SelfSession()
-        made.variables.replace(self.variables.all())
+        made.variables = Variables(self.variables)
         made.unregistered = dict(self.unregistered)
         return made
 

@@ -3,6 +3,7 @@
 Whatever is wrong with a call is an answer that the model reads. Only a permission that is refused is raised.
 """
 
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ LINE: Final = 80
 """Characters of a tool's description in the list of tools."""
 _ABOUT: Final = {"inspect": "key", "modify": "key", "reset": "key", "call": "method", "manage_tool": "name"}
 """The argument that a permission of an action names."""
+_HIDDEN: Final = {"modify": "is protected and cannot be modified", "reset": "is protected"}
+"""What an action says of a name that it may not reach; the others say that it is not accessible."""
 _PERSIST: Final = "snapshot persist"
 
 
@@ -109,7 +112,7 @@ async def _summary(call: SelfCall) -> str:
     for name in bounds.RESTRICTED:
         if isinstance(declared := top.get(name), Value):
             lines.append(f"{name}: {value(await call.access.read(name, declared, call.session_id))}")
-    if held := call.session.variables.all():
+    if held := dict(call.session.variables):
         lines.append(f"_runtime_vars: {cut(repr(call.access.shown(held)))}")
     return "\n".join(lines) or "no parameters are declared"
 
@@ -147,13 +150,12 @@ def _counted(branch: str, word: str, data: Any) -> str:
 
 async def modify(call: SelfCall) -> str:
     """Set a value, a part of one, or a runtime variable."""
-    key = call.args.get("key")
+    names = paths.parse("key", call.args.get("key"))
     if "value" not in call.args:
-        paths.parse("key", key)
         raise Refusal("Error: 'value' is required to modify a key")
     async with call.session.changing:
         tree = call.access.tree()
-        names, found = _find(tree, key, "is protected and cannot be modified")
+        found = tree.find(names)
         if found is None:
             return await _set_variable(call, names, tree)
         refused, node = f"Error: {quoted(found.path)}", found.node
@@ -169,15 +171,13 @@ async def modify(call: SelfCall) -> str:
 
 async def reset(call: SelfCall) -> str:
     """Give a value its default again, or delete a runtime variable."""
-    key = call.args.get("key")
+    names = paths.parse("key", call.args.get("key"))
+    whole, found = ".".join(names), None
     async with call.session.changing:
-        try:
-            names, found = _find(call.access.tree(), key, "is protected")
-        except PathNotFound:
-            names, found = paths.parse("key", key), None
-        whole = ".".join(names)
+        with contextlib.suppress(PathNotFound):
+            found = call.access.tree().find(names)
         if found is None and whole in call.session.variables:
-            old = call.session.variables.delete(whole)
+            old = call.session.variables.pop(whole)
             await call.changed(f"_runtime_vars.{whole}", old, None)
             return f"Deleted _runtime_vars.{whole}"
         if found is None or not isinstance(found.node, Value) or found.rest:
@@ -191,7 +191,7 @@ async def _reset_value(call: SelfCall, whole: str, declared: Value) -> str:
     if declared.write is None or declared.default is None:
         raise Refusal(f"Error: {quoted(whole)} is read-only")
     old = await call.access.raw(whole, declared.read, call.session_id)
-    new = await call.access.default(whole, declared, call.session_id)
+    new = bounds.default(whole, await call.access.raw(whole, declared.default, call.session_id))
     call.access.write(whole, declared, new, call.session_id)
     call.session.changed.pop(whole, None)
     await call.changed(whole, old, new)
@@ -231,19 +231,10 @@ async def _set_variable(call: SelfCall, names: paths.Names, tree: SelfTree) -> s
         # Kept as a variable it would look like the parameter, and change nothing.
         raise PathNotFound(whole, "nothing declares this parameter here")
     old = variables.get(name)
-    variables.set(name, paths.replaced(whole, old, names[1:], bounds.kept(given)))
+    variables[name] = paths.replaced(whole, old, names[1:], bounds.kept(given))
     await call.changed(f"_runtime_vars.{name}", old, variables.get(name))
     prefix = "" if len(names) > 1 else "_runtime_vars."
     return f"Set {prefix}{whole} = {value(call.access.shown(given, names[-1]))}"
-
-
-def _find(tree: SelfTree, key: Any, refusal: str) -> tuple[paths.Names, TreeNode | None]:
-    """Return the names of a key and where they lead; a hidden name is refused with this action's words."""
-    try:
-        names = paths.parse("key", key)
-        return names, tree.find(names)
-    except HiddenName as why:
-        raise Refusal(f"Error: {quoted(why.name)} {refusal}") from None
 
 
 # -- call --------------------------------------------------------------------------------------------
@@ -292,12 +283,14 @@ async def manage_tool(call: SelfCall) -> str:
     """Take a tool away from the session, or give back one that was taken away."""
     offered = await call.context.tools()
     name, action = call.args.get("name"), call.args.get("manage_action")
-    registered = _registered(name, offered) if isinstance(name, str) else ""
-    if isinstance(name, str) and registered != name:
+    wanted = registered = name if isinstance(name, str) else ""
+    if wanted not in offered:
+        registered = next((one for one, tool in offered.items() if wanted in tool.aliases), wanted)
+    if registered != wanted:
         # Only here it is known which tool an alias means; a rule about that tool's name holds for this call too.
         for ask in permissions({**call.args, "name": registered}, call.context):
             await call.context.ask(ask)
-    wanted = paths.text("name", name)
+    paths.text("name", name)
     if action is None or (type(action) is str and not action.strip()):
         raise Refusal("Error: manage_action is required ('register' or 'unregister')")
     gone = call.session.unregistered
@@ -319,11 +312,6 @@ async def manage_tool(call: SelfCall) -> str:
     return f"Unregistered tool {registered!r}"
 
 
-def _registered(name: str, offered: Mapping[str, Tool]) -> str:
-    """Return the registered name of a tool that may be called by an alias; any other name as it is."""
-    return next((one for one, tool in offered.items() if name in tool.aliases and name not in offered), name)
-
-
 def bare(given: Any) -> str:
     """Return a text cut to 80 characters; of anything else the type."""
     return cut(given, KEY) if isinstance(given, str) else f"<{type(given).__name__}>"
@@ -338,8 +326,8 @@ async def snapshot(call: SelfCall) -> str:
     if persist is not None and type(persist) is not bool:
         raise Refusal(f"Error: 'persist' must be bool, got {type(persist).__name__}")
     name = paths.text("name", call.args.get("name"))
-    keep = profile.method(call.access.tree(), profile.KEEP) if persist else None
-    if persist and keep is None:
+    keep = call.access.tree().at(profile.KEEP) if persist else None
+    if persist and not isinstance(keep, Method):
         raise Refusal(
             f"Error: snapshot {quoted(name)} was not saved: persist needs an evolve workspace in use "
             "(instar run --workspace PATH, or INSTAR_WORKSPACE); without persist it is kept in memory"
@@ -348,9 +336,9 @@ async def snapshot(call: SelfCall) -> str:
         one: await call.access.raw(one, declared.read, call.session_id)
         for one, declared in call.access.settable().items()
     }
-    call.session.snapshots.save(name, values, call.session.variables.all())
+    call.session.snapshots.save(name, values, dict(call.session.variables))
     saved = f"Snapshot {name!r} saved"
-    return saved if keep is None else f"{saved} and kept: {await _persisted(call, keep, name)}"
+    return f"{saved} and kept: {await _persisted(call, keep, name)}" if isinstance(keep, Method) else saved
 
 
 async def _persisted(call: SelfCall, keep: Method, name: str) -> Any:
@@ -406,7 +394,7 @@ def permissions(args: wire.Plain, context: ToolContext) -> list[Ask]:
     # A name with a wildcard in it would allow others for always.
     always = [] if any(one in pattern for one in "*?") else [pattern]
     # The method that `persist` calls can be called too: a rule about it holds for both.
-    more = [_PERSIST] if action == "call" and about == ".".join(profile.KEEP) else []
+    more = [_PERSIST] if action == "call" and about == profile.KEEP else []
     return [Ask(paths.ITSELF, [pattern, *more], [*always, *more], {"action": action})]
 
 
@@ -456,6 +444,9 @@ class SelfTool:
             return _result(action, await known(SelfCall(self.access, context, given)))
         except PermissionDenied:
             raise
+        except HiddenName as why:
+            refused = _HIDDEN.get(str(action), "is not accessible")
+            return _result(action, f"Error: {quoted(why.name)} {refused}")
         except Refusal as why:
             return _result(action, f"Error: {why}" if isinstance(why, Unfit) else str(why))
         except Exception as error:

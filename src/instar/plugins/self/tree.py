@@ -41,32 +41,32 @@ class SelfTree:
 
     def find(self, names: Names) -> TreeNode | None:
         """Return where a path leads; None: no declared name begins it. Raises `PathNotFound`, `HiddenName`."""
-        node = self.top.get(names[0])
+        node: Node | None = None
+        children: Mapping[str, Node] = self.top
+        count = 0
+        while count < len(names) and names[count] in children:
+            node = children[names[count]]
+            children = node.children if isinstance(node, Branch) else {}
+            count += 1
+        at, rest = names[:count], names[count:]
+        # In the data of a value or of a runtime variable only Python's own names are refused.
         if node is None:
-            # What follows is a runtime variable's data, where only Python's own names are refused.
-            hidden = names[0] if paths.is_blocked(names[0]) else paths.first(names[1:], paths.is_denied)
-            if hidden:
-                raise HiddenName(hidden)
-            return None
-        for count, name in enumerate(names[1:], 1):
-            if isinstance(node, Branch) and name in node.children:
-                node = node.children[name]
-                continue
-            return self._beyond(node, names, count)
-        return TreeNode(node, names)
-
-    def _beyond(self, node: Node, names: Names, count: int) -> TreeNode:
-        rest = names[count:]
-        declared = isinstance(node, Branch | Method)
-        hidden = paths.first(rest, paths.is_blocked if declared else paths.is_denied)
+            hidden = paths.first(names[:1]) or paths.first(names[1:], paths.is_denied)
+        else:
+            hidden = paths.first(rest, paths.is_denied if isinstance(node, Value) else paths.is_blocked)
         if hidden:
             raise HiddenName(hidden)
-        if isinstance(node, Value):
-            return TreeNode(node, names[:count], rest)
-        holder = ".".join(names[:count])
+        if node is None:
+            return None
+        if not rest or isinstance(node, Value):
+            return TreeNode(node, at, rest)
         held = "is a method" if isinstance(node, Method) else f"has no {quoted(rest[0])}"
         whole = ".".join(names)
-        raise PathNotFound(whole, f"'{holder}' {held}", self.nearest(whole))
+        raise PathNotFound(whole, f"'{'.'.join(at)}' {held}", self.nearest(whole))
+
+    def at(self, path: str) -> Node | None:
+        """Return the node that is declared at a path, None where there is none."""
+        return next((found.node for found in self.walk() if found.path == path), None)
 
     def unknown(self, names: Names) -> PathNotFound:
         """Return the refusal of a path that begins with no declared name."""
