@@ -71,11 +71,8 @@ class Access:
     def settable(self) -> dict[str, Value]:
         """Return the restricted parameters that are declared and can be set."""
         top = self.tree().top
-        return {
-            name: value
-            for name in bounds.RESTRICTED
-            if isinstance(value := top.get(name), Value) and value.write is not None
-        }
+        found = {name: top.get(name) for name in bounds.RESTRICTED}
+        return {name: node for name, node in found.items() if isinstance(node, Value) and node.write}
 
     def shown(self, given: Any, name: str = "") -> Any:
         """Return plain data with secrets masked. Raises `Refusal`."""
@@ -144,7 +141,8 @@ async def within(found: Any, seconds: float) -> Any:
     if not inspect.isawaitable(found):
         return found
     task: asyncio.Future[Any] = asyncio.ensure_future(found)
-    task.add_done_callback(_forget)
+    # Fetches the error of work that takes too long; asyncio logs errors that nobody fetched.
+    task.add_done_callback(lambda over: over.cancelled() or over.exception())
     try:
         done, _ = await asyncio.wait([task], timeout=seconds)
     finally:
@@ -154,9 +152,3 @@ async def within(found: Any, seconds: float) -> Any:
     if task.cancelled():
         raise InterruptedError("it was cancelled from within")
     return task.result()
-
-
-def _forget(task: "asyncio.Future[Any]") -> None:
-    """Fetch the error of work that took too long; asyncio logs errors that nobody fetched."""
-    if not task.cancelled():
-        task.exception()

@@ -15,15 +15,13 @@ from typing import Any, Final
 from instar.plugin import secret, wire
 from instar.plugins.self.messages import Unfit
 
-RESTRICTED: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
-    {
-        "max_iterations": MappingProxyType({"type": "integer", "minimum": 1, "maximum": 100}),
-        "context_window_tokens": MappingProxyType({"type": "integer", "minimum": 4096, "maximum": 1_000_000}),
-        "model": MappingProxyType({"type": "string", "minLength": 1, "maxLength": 512}),
-    }
-)
+RESTRICTED: Final[Mapping[str, Mapping[str, Any]]] = {
+    "max_iterations": {"type": "integer", "minimum": 1, "maximum": 100},
+    "context_window_tokens": {"type": "integer", "minimum": 4096, "maximum": 1_000_000},
+    "model": {"type": "string", "minLength": 1, "maxLength": 512},
+}
 """Each with its JSON Schema. Nothing that the tree holds leads here."""
-SAFE: Final[Mapping[str, Any]] = MappingProxyType({"max_iterations": 40, "context_window_tokens": 65_536})
+SAFE: Final[Mapping[str, Any]] = {"max_iterations": 40, "context_window_tokens": 65_536}
 """What is set where neither the value nor its default is in range."""
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "boolean": (bool,),
@@ -63,22 +61,15 @@ def check_parameter(name: str, value: Any, schema: Mapping[str, Any] = MappingPr
     check(name, value, schema)
 
 
-def is_sound(name: str, value: Any) -> bool:
-    """Return whether a parameter can have a value."""
-    try:
-        check_parameter(name, value)
-    except Unfit:
-        return False
-    return True
-
-
 def default(name: str, given: Any) -> Any:
     """Return what a reset sets: the default, else the nearest end of the range, else a safe value, else None."""
-    if is_sound(name, given):
-        return given
-    if type(given) is int and "minimum" in RESTRICTED[name]:
-        return max(RESTRICTED[name]["minimum"], min(RESTRICTED[name]["maximum"], given))
-    return SAFE.get(name)
+    try:
+        check_parameter(name, given)
+    except Unfit:
+        if type(given) is int and "minimum" in RESTRICTED[name]:
+            return max(RESTRICTED[name]["minimum"], min(RESTRICTED[name]["maximum"], given))
+        return SAFE.get(name)
+    return given
 
 
 def check(name: str, value: Any, schema: Mapping[str, Any]) -> None:

@@ -30,11 +30,7 @@ class Unfit(Refusal):
 
 
 class HiddenName(Refusal):
-    """A path holds the name `name`, which no action may reach."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"Error: {quoted(name)} is not accessible")
-        self.name = name
+    """A path holds a name that no action may reach. The text is the name: each action has words of its own."""
 
 
 class PathNotFound(Refusal):
@@ -66,6 +62,5 @@ def value(given: Any) -> str:
 
 def only_tighter(path: str, old: Any) -> Refusal:
     """Return the refusal to loosen or reset a guard that is `old` now."""
-    return Refusal(
-        f"Error: {quoted(path)} guards this runtime and may only be tightened (it is {value(old)})"
-    )
+    why = f"guards this runtime and may only be tightened (it is {value(old)})"
+    return Refusal(f"Error: {quoted(path)} {why}")

@@ -63,9 +63,8 @@ class SessionNotes:
 
     def record(self, change: TreeChange) -> None:
         """Add a change, whose values are masked, to the log of its session."""
-        entry = {"time": int(time.time() * 1000), "path": change.path, "old": change.old, "new": change.new}
         log = self._access.sessions[change.session_id].log
-        log.append({**entry, "call": change.call_id})
+        log.append(SelfChange(int(time.time() * 1000), change.path, change.old, change.new, change.call_id))
         self.due(change.session_id)
         del log[:-CHANGES]
 
@@ -86,11 +85,11 @@ class SessionNotes:
             "values": await self._values(session_id, over),
             "variables": self._access.shown(dict(state.variables)),
             "unregistered": list(state.unregistered),
-            "snapshots": self._access.shown(state.snapshots.names),
+            "snapshots": self._access.shown(list(state.snapshots)),
             "reads": state.reads,
             "calls": state.calls,
             "changes": state.changes,
-            "log": list(state.log),
+            "log": msgspec.to_builtins(state.log),
         }
         await self._kv.set(f"{PREFIX}{session_id}", note)
 

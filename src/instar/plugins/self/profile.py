@@ -49,9 +49,8 @@ class ProfileStart:
     async def _loaded(self, session_id: str) -> SettingsSnapshot:
         load = self.access.tree().at(LOAD)
         if not isinstance(load, Method):
-            raise Refusal(
-                "profiles stand in an evolve workspace, and none is in use (instar run --workspace PATH)"
-            )
+            why = "profiles stand in an evolve workspace, and none is in use (instar run --workspace PATH)"
+            raise Refusal(why)
         held = _checked(await self.access.called(load, session_id, {"name": self.name}))
         kept = {name: value for name, value in held.values.items() if not (self.chosen and name == "model")}
         return SettingsSnapshot(kept, held.variables)

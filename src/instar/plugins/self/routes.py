@@ -50,8 +50,12 @@ class SelfRoutes:
     async def tree(self, query: SelfTreeQuery) -> Sequence[SelfNode]:
         """List what the agent can reach of its own runtime, branches before what they hold."""
         if query.session is not None:
-            await self._demand_here(query.session)
-        found = [one for one in self.access.tree().walk() if _is_below(one.path, query.path)]
+            session = await self.given.client.session.get(query.session)
+            if session.directory != str(self.given.directory):
+                # The values are in the other directory's runtime.
+                raise Invalid(f"{session.id} lives in {session.directory}: ask there (?directory=)")
+        top = f"{query.path}." if query.path else ""
+        found = [one for one in self.access.tree().walk() if f"{one.path}.".startswith(top)]
         if not found:
             raise NotFound(f"there is nothing at {query.path!r} in the tree")
         return [await self._node(one, query.session) for one in found]
@@ -87,13 +91,3 @@ class SelfRoutes:
             except Refusal as why:
                 problem = str(why)
         return SelfNode(found.path, "value", node.doc, node.scope, node.write is not None, value, problem)
-
-    async def _demand_here(self, session_id: str) -> None:
-        """Raise `NotFound`, and `Invalid` for a session of another directory: its values are in that one's runtime."""
-        session = await self.given.client.session.get(session_id)
-        if session.directory != str(self.given.directory):
-            raise Invalid(f"{session_id} lives in {session.directory}: ask there (?directory=)")
-
-
-def _is_below(path: str, top: str) -> bool:
-    return not top or path == top or path.startswith(f"{top}.")

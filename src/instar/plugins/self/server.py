@@ -16,7 +16,7 @@ from instar.plugins.self.note import SessionNotes
 from instar.plugins.self.profile import ProfileStart
 from instar.plugins.self.routes import SelfRoutes
 from instar.plugins.self.state import SelfSession, SelfSessions
-from instar.plugins.self.tool import SelfTool
+from instar.plugins.self.tool import self_tool
 from instar.plugins.self.tree import SelfTree
 
 log = logging.getLogger("instar.self")
@@ -57,7 +57,7 @@ async def _mend(access: Access, session_id: str, name: str, declared: Value) -> 
     new = bounds.default(name, default)
     if new is None:
         warning += "; there is no value that it could be reset to"
-    elif bounds.is_sound(name, default):
+    elif new is default:
         warning += f"; it was reset to its default {new}"
     else:
         warning += f", and its default is out of range too; it was reset to {new}"
@@ -104,7 +104,7 @@ class Self:
         self.notes = SessionNotes(given.kv, self.access)
         profile, chosen = str(given.flags.get("profile") or ""), bool(given.flags.get("model"))
         self._start = ProfileStart(profile, self.access, self._is_child, chosen)
-        self._tools = {"self": SelfTool(self.access, list(self._tree().top)).tool()}
+        self._tools = {"self": self_tool(self.access, list(self._tree().top))}
 
     def hooks(self) -> Hooks:
         """Return the callbacks by hook point."""
@@ -191,7 +191,7 @@ class Self:
             "changes": ("How many changes were made in it.", lambda one: one.changes),
             "unregistered": ("The tools that it took away from itself.", lambda one: list(one.unregistered)),
             "changed": ("The paths that it set.", lambda one: list(one.changed)),
-            "snapshots": ("The names of its snapshots.", lambda one: one.snapshots.names),
+            "snapshots": ("The names of its snapshots.", lambda one: list(one.snapshots)),
         }
 
         def reader(read: Callable[[SelfSession], Any]) -> Callable[[str], Any]:

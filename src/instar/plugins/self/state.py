@@ -42,31 +42,26 @@ class Variables(UserDict[str, Any]):
         self.data[name] = bounds.kept(value)
 
 
-class Snapshots:
-    """The snapshots of one session. What goes in and what comes out is checked and detached."""
+class Snapshots(UserDict[str, SettingsSnapshot]):
+    """The snapshots of one session, by name, in the order in which the names were first saved.
 
-    def __init__(self) -> None:
-        self._held: dict[str, SettingsSnapshot] = {}
+    What goes in and what comes out is checked and detached.
+    """
 
-    @property
-    def names(self) -> list[str]:
-        """The names, in the order in which they were first saved."""
-        return list(self._held)
-
-    def save(self, name: str, values: Mapping[str, Any], held: Mapping[str, Any]) -> None:
+    def __setitem__(self, name: str, given: SettingsSnapshot) -> None:
         """Keep what is in force, in place of what had the name. Raises `Refusal`."""
         refused = f"Error: snapshot {quoted(name)}"
         if not (len(name) <= LONGEST and name.isprintable() and paths.folded(name)):
             raise Refusal(f"{refused} has no usable name: {LONGEST} printable characters at most")
-        if name not in self._held and len(self._held) >= SNAPSHOTS:
+        if name not in self.data and len(self.data) >= SNAPSHOTS:
             raise Refusal(f"{refused} is one too many (max {SNAPSHOTS}): save it under the name of one")
-        self._held[name] = _usable(name, SettingsSnapshot(values, held))
+        self.data[name] = _usable(name, given)
 
-    def load(self, name: str) -> SettingsSnapshot:
+    def __getitem__(self, name: str) -> SettingsSnapshot:
         """Return a copy of a snapshot all of whose values could be set now. Raises `Refusal`."""
-        if name not in self._held:
+        if name not in self.data:
             raise Refusal(f"Error: snapshot {quoted(name)} not found")
-        return _usable(name, self._held[name])
+        return _usable(name, self.data[name])
 
 
 def _usable(name: str, given: SettingsSnapshot) -> SettingsSnapshot:
@@ -89,10 +84,8 @@ class SelfSession:
         self.unregistered: dict[str, None] = {}
         self.changed: dict[str, Any] = {}
         self.warned: set[tuple[str, str]] = set()
-        self.reads = 0
-        self.calls = 0
-        self.changes = 0
-        self.log: list[dict[str, Any]] = []
+        self.reads = self.calls = self.changes = 0
+        self.log: list[Any] = []
         # One change at a time: of two calls side by side the later one must see what the first one set.
         self.changing = asyncio.Lock()
 

@@ -4,6 +4,7 @@ Whatever is wrong with a call is an answer that the model reads. Only a permissi
 """
 
 import contextlib
+import functools
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from instar.plugins.self.messages import (
     quoted,
     value,
 )
-from instar.plugins.self.state import SelfSession
+from instar.plugins.self.state import SelfSession, SettingsSnapshot
 from instar.plugins.self.tree import SelfTree, TreeNode
 
 COUNTED: Final = 10
@@ -332,38 +333,35 @@ async def snapshot(call: SelfCall) -> str:
             f"Error: snapshot {quoted(name)} was not saved: persist needs an evolve workspace in use "
             "(instar run --workspace PATH, or INSTAR_WORKSPACE); without persist it is kept in memory"
         )
-    values = {
-        one: await call.access.raw(one, declared.read, call.session_id)
-        for one, declared in call.access.settable().items()
-    }
-    call.session.snapshots.save(name, values, dict(call.session.variables))
+    declared = call.access.settable()
+    values = {one: await call.access.raw(one, node.read, call.session_id) for one, node in declared.items()}
+    call.session.snapshots[name] = SettingsSnapshot(values, call.session.variables)
     saved = f"Snapshot {name!r} saved"
     return f"{saved} and kept: {await _persisted(call, keep, name)}" if isinstance(keep, Method) else saved
 
 
 async def _persisted(call: SelfCall, keep: Method, name: str) -> Any:
-    held = call.session.snapshots.load(name)
+    held = call.session.snapshots[name]
     given = {"parameters": dict(held.values), "variables": dict(held.variables)}
-    what = f"Error: snapshot {quoted(name)} was saved in memory, but not kept"
-    with call.access.explained(what):
+    with call.access.explained(f"Error: snapshot {quoted(name)} was saved in memory, but not kept"):
         if call.access.shown(given) != given:
             raise Refusal("it holds what looks like a secret, which is never written down")
-        kept = await call.access.called(keep, call.session_id, {"name": name, "profile": given})
-        return call.access.shown(kept)
+        args = {"name": name, "profile": given}
+        return call.access.shown(await call.access.called(keep, call.session_id, args))
 
 
 async def restore(call: SelfCall) -> str:
     """Set everything that a snapshot holds, or nothing of it."""
     name = paths.text("name", call.args.get("name"))
     async with call.session.changing:
-        held = call.session.snapshots.load(name)
+        held = call.session.snapshots[name]
         await profile.apply(call.access, held, call.session_id, call.context.call_id)
     return f"Restored snapshot {name!r}"
 
 
 async def list_snapshots(call: SelfCall) -> str:
     """Return the names of the session's snapshots."""
-    names = call.session.snapshots.names
+    names = list(call.session.snapshots)
     return f"Snapshots ({len(names)}): {names}" if names else "No snapshots saved"
 
 
@@ -400,6 +398,7 @@ def permissions(args: wire.Plain, context: ToolContext) -> list[Ask]:
 
 log = logging.getLogger("instar.self")
 
+_PERSIST_TEXT: Final = "Keep it in the evolve workspace too, for instar run --profile (snapshot)."
 SCHEMA: Final[wire.Plain] = {
     "type": "object",
     "properties": {
@@ -410,10 +409,7 @@ SCHEMA: Final[wire.Plain] = {
         "method": {"type": "string", "description": "The dot-path of a method (call)."},
         "args": {"type": "object", "description": "The method's arguments by name (call)."},
         "name": {"type": "string", "description": "A tool (manage_tool) or a snapshot (snapshot, restore)."},
-        "persist": {
-            "type": "boolean",
-            "description": "Keep it in the evolve workspace too, for instar run --profile (snapshot).",
-        },
+        "persist": {"type": "boolean", "description": _PERSIST_TEXT},
         "manage_action": {"type": "string", "description": "register or unregister (manage_tool)."},
     },
     "required": ["action"],
@@ -421,39 +417,33 @@ SCHEMA: Final[wire.Plain] = {
 }
 
 
-@dataclass(frozen=True)
-class SelfTool:
-    """The tool on one instance. `top` are the names at the top of the tree, which its description lists."""
+def self_tool(access: Access, top: Sequence[str]) -> Tool:
+    """Return the tool as the model is offered it. `top` are the names at the top of the tree, which it lists."""
+    text = f"{DESCRIPTION}\n\nAt the top: {', '.join(top)}." if top else DESCRIPTION
+    return Tool(text, SCHEMA, functools.partial(_execute, access), permissions, repeatable=True)
 
-    access: Access
-    top: Sequence[str]
 
-    def tool(self) -> Tool:
-        """Return the tool as the model is offered it."""
-        text = f"{DESCRIPTION}\n\nAt the top: {', '.join(self.top)}." if self.top else DESCRIPTION
-        return Tool(text, SCHEMA, self.execute, permissions, repeatable=True)
-
-    async def execute(self, args: wire.Plain, context: ToolContext) -> ToolResult:
-        """Return the answer to a call, also where it cannot be done. Raises `PermissionDenied`."""
-        given = args if isinstance(args, dict) else {}
-        action = given.get("action")
-        known = ACTIONS.get(action) if isinstance(action, str) else None
-        if known is None:
-            return _result(action, f"Unknown action: {bare(action)}")
-        try:
-            return _result(action, await known(SelfCall(self.access, context, given)))
-        except PermissionDenied:
-            raise
-        except HiddenName as why:
-            refused = _HIDDEN.get(str(action), "is not accessible")
-            return _result(action, f"Error: {quoted(why.name)} {refused}")
-        except Refusal as why:
-            return _result(action, f"Error: {why}" if isinstance(why, Unfit) else str(why))
-        except Exception as error:
-            # Without a traceback, which might hold a secret.
-            text = self.access.said(error)
-            log.error("action failed action=%s session=%s error=%s", action, context.session_id, text)
-            return _result(action, cut(f"Error: {text}"))
+async def _execute(access: Access, args: wire.Plain, context: ToolContext) -> ToolResult:
+    """Return the answer to a call, also where it cannot be done. Raises `PermissionDenied`."""
+    given = args if isinstance(args, dict) else {}
+    action = given.get("action")
+    known = ACTIONS.get(action) if isinstance(action, str) else None
+    if known is None:
+        return _result(action, f"Unknown action: {bare(action)}")
+    try:
+        return _result(action, await known(SelfCall(access, context, given)))
+    except PermissionDenied:
+        raise
+    except HiddenName as why:
+        refused = _HIDDEN.get(str(action), "is not accessible")
+        return _result(action, f"Error: {quoted(str(why))} {refused}")
+    except Refusal as why:
+        return _result(action, f"Error: {why}" if isinstance(why, Unfit) else str(why))
+    except Exception as error:
+        # Without a traceback, which might hold a secret.
+        text = access.said(error)
+        log.error("action failed action=%s session=%s error=%s", action, context.session_id, text)
+        return _result(action, cut(f"Error: {text}"))
 
 
 def _result(action: object, answer: str) -> ToolResult:
