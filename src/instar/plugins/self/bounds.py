@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from instar.plugin import secret, wire
-from instar.plugins.self.messages import Unfit
+from instar.plugins.self.messages import UnfitValue
 
 RESTRICTED: Final[Mapping[str, Mapping[str, Any]]] = {
     "max_iterations": {"type": "integer", "minimum": 1, "maximum": 100},
@@ -56,7 +56,7 @@ OUT_LEVELS: Final = 32
 
 
 def check_parameter(name: str, value: Any, schema: Mapping[str, Any] = MappingProxyType({})) -> None:
-    """Raise `Unfit` when a parameter cannot have a value, for its range or for the `schema` that it declares."""
+    """Raise `UnfitValue` when a parameter cannot have a value, for its range or for the `schema` that it declares."""
     check(name, value, RESTRICTED.get(name, {}))
     check(name, value, schema)
 
@@ -65,7 +65,7 @@ def default(name: str, given: Any) -> Any:
     """Return what a reset sets: the default, else the nearest end of the range, else a safe value, else None."""
     try:
         check_parameter(name, given)
-    except Unfit:
+    except UnfitValue:
         if type(given) is int and "minimum" in RESTRICTED[name]:
             return max(RESTRICTED[name]["minimum"], min(RESTRICTED[name]["maximum"], given))
         return SAFE.get(name)
@@ -73,18 +73,18 @@ def default(name: str, given: Any) -> Any:
 
 
 def check(name: str, value: Any, schema: Mapping[str, Any]) -> None:
-    """Raise `Unfit`, with a sentence that names `name`, when plain data does not fit a JSON Schema."""
+    """Raise `UnfitValue`, with a sentence that names `name`, when plain data does not fit a JSON Schema."""
     allowed = schema.get("type", [])
     allowed = allowed if isinstance(allowed, list) else [allowed]
     if allowed and not any(type(value) in _TYPES[one] for one in allowed):
         expected = " or ".join(_TYPES[one][0].__name__ for one in allowed)
-        raise Unfit(f"{name!r} must be {expected}, got {type(value).__name__}")
+        raise UnfitValue(f"{name!r} must be {expected}, got {type(value).__name__}")
     choices = schema.get("enum")
     if choices is not None and not any(type(one) is type(value) and one == value for one in choices):
-        raise Unfit(f"{name!r} must be one of {list(choices)}")
+        raise UnfitValue(f"{name!r} must be one of {list(choices)}")
     for keyword, (types, holds, wording) in _LIMITS.items():
         if keyword in schema and type(value) in types and not holds(value, schema[keyword]):
-            raise Unfit(f"{name!r} must be {wording.format(schema[keyword])}")
+            raise UnfitValue(f"{name!r} must be {wording.format(schema[keyword])}")
     if type(value) is list:
         for index, item in enumerate(value):
             check(f"{name}[{index}]", item, schema.get("items", {}))
@@ -96,20 +96,20 @@ def _check_keys(name: str, value: wire.Plain, schema: Mapping[str, Any]) -> None
     properties = schema.get("properties", {})
     for key in schema.get("required", ()):
         if key not in value:
-            raise Unfit(f"{name!r} needs {key!r}")
+            raise UnfitValue(f"{name!r} needs {key!r}")
     for key, item in value.items():
         if key in properties:
             check(f"{name}.{key}", item, properties[key])
         elif schema.get("additionalProperties", True) is False:
             takes = ", ".join(map(repr, properties)) or "nothing"
-            raise Unfit(f"{name!r} has no {key[:80]!r}; it takes {takes}")
+            raise UnfitValue(f"{name!r} has no {key[:80]!r}; it takes {takes}")
 
 
 # -- what is kept -----------------------------------------------------------------------------------
 
 
 def kept(value: Any) -> Any:
-    """Return a detached copy of a value that may be kept. Raises `Unfit` with the reason."""
+    """Return a detached copy of a value that may be kept. Raises `UnfitValue` with the reason."""
     _count(value, 0, 0, "")
     return copy.deepcopy(value)
 
@@ -117,20 +117,20 @@ def kept(value: Any) -> Any:
 def _count(value: Any, levels: int, elements: int, where: str) -> int:
     """Return `elements` and those of a value, which stands inside `levels` maps and lists, in all.
 
-    A cyclic value ends at the limit of levels. Raises `Unfit`; `where` begins the reason, unless the whole value
+    A cyclic value ends at the limit of levels. Raises `UnfitValue`; `where` begins the reason, unless the whole value
     is at fault.
     """
     kind = type(value)
     if kind in (dict, list) and levels >= LEVELS:
-        raise Unfit(f"value nesting too deep (max {LEVELS} levels)")
+        raise UnfitValue(f"value nesting too deep (max {LEVELS} levels)")
     elements += not value if kind in (dict, list) else max(1, len(value)) if kind is str else 1
     if elements > ELEMENTS:
-        raise Unfit(f"value too large (max {ELEMENTS} total elements)")
+        raise UnfitValue(f"value too large (max {ELEMENTS} total elements)")
     if fault := _fault(value):
-        raise Unfit(where + fault)
+        raise UnfitValue(where + fault)
     for name, item in value.items() if kind is dict else enumerate(value) if kind is list else ():
         if kind is dict and (fault := _key_fault(name)):
-            raise Unfit(where + fault)
+            raise UnfitValue(where + fault)
         place = f"dict key {name!r}" if kind is dict else f"list[{name}]"
         elements = _count(item, levels + 1, elements, f"{where}{place} contains ")
     return elements
@@ -168,7 +168,7 @@ def _is_half(text: str) -> bool:
 
 
 def detached(value: Any) -> Any:
-    """Return a copy of plain data as it is. Raises `Unfit` for anything else, and for a `Secret` in it."""
+    """Return a copy of plain data as it is. Raises `UnfitValue` for anything else, and for a `Secret` in it."""
     return _copied(value, 0, itertools.count(1), None)
 
 
@@ -176,7 +176,7 @@ def shown(value: Any, secrets: Iterable[secret.Secret] = (), name: str = "") -> 
     """Return a detached copy of what a reader returned, with secrets masked.
 
     Masked are every `Secret`, values whose key (or `name`, the key of the whole value) names a secret, and each of
-    `secrets` inside of a text. Raises `Unfit` for anything but plain data, naming its type only.
+    `secrets` inside of a text. Raises `UnfitValue` for anything but plain data, naming its type only.
     """
     return secret.masked({name: _copied(value, 0, itertools.count(1), list(secrets))})[name]
 
@@ -184,12 +184,12 @@ def shown(value: Any, secrets: Iterable[secret.Secret] = (), name: str = "") -> 
 def _copied(value: Any, levels: int, elements: Iterator[int], secrets: Sequence[secret.Secret] | None) -> Any:
     """Return a copy of a value that stands inside `levels` maps and lists; `elements` counts all of them.
 
-    `secrets` and every `Secret` are masked; None masks nothing and refuses a `Secret`. Raises `Unfit`.
+    `secrets` and every `Secret` are masked; None masks nothing and refuses a `Secret`. Raises `UnfitValue`.
     """
     if levels > OUT_LEVELS:
-        raise Unfit(f"it is nested too deep (max {OUT_LEVELS} levels)")
+        raise UnfitValue(f"it is nested too deep (max {OUT_LEVELS} levels)")
     if next(elements) > OUT:
-        raise Unfit(f"it is too large (max {OUT:,} elements)")
+        raise UnfitValue(f"it is too large (max {OUT:,} elements)")
     kind = type(value)
     if kind is dict:
         return {
@@ -203,7 +203,7 @@ def _copied(value: Any, levels: int, elements: Iterator[int], secrets: Sequence[
 
 def _copied_key(key: Any, secrets: Sequence[secret.Secret] | None) -> str:
     if type(key) not in (str, int):
-        raise Unfit(f"it has a key of type {type(key).__name__}, which is not plain data")
+        raise UnfitValue(f"it has a key of type {type(key).__name__}, which is not plain data")
     return secret.redact(str(key), secrets or ())
 
 
@@ -219,4 +219,4 @@ def _copied_leaf(value: Any, secrets: Sequence[secret.Secret] | None) -> Any:
         return "an int of more than 64 bits"
     if kind in (int, float, bool) or value is None:
         return value
-    raise Unfit(f"it holds a {kind.__name__}, which is not plain data")
+    raise UnfitValue(f"it holds a {kind.__name__}, which is not plain data")

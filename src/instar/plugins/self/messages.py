@@ -25,7 +25,7 @@ class Refusal(Exception):
     """What is asked for is not done. The text is the sentence that the model reads; it never leaves the tool."""
 
 
-class Unfit(Refusal):
+class UnfitValue(Refusal):
     """A value cannot be set or kept. The text says why, without ``Error: ``, for the sentence of an action."""
 
 

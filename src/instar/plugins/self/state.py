@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from instar.plugins.self import bounds, paths
-from instar.plugins.self.messages import Refusal, Unfit, quoted
+from instar.plugins.self.messages import Refusal, UnfitValue, quoted
 
 VARIABLES: Final = 64
 """Runtime variables of a session."""
@@ -32,13 +32,13 @@ class Variables(UserDict[str, Any]):
         return copy.deepcopy(self.data[name])
 
     def __setitem__(self, name: str, value: Any) -> None:
-        """Keep a copy of a value. Raises `Unfit` with the reason."""
+        """Keep a copy of a value. Raises `UnfitValue` with the reason."""
         if not paths.NAME.fullmatch(name) or paths.is_blocked(name):
-            raise Unfit(
+            raise UnfitValue(
                 f"{name[:80]!r} is no name of a variable: letters, digits and underscores, 64 at most"
             )
         if name not in self.data and len(self.data) >= VARIABLES:
-            raise Unfit(f"_runtime_vars is full (max {VARIABLES} keys). Reset unused keys first.")
+            raise UnfitValue(f"_runtime_vars is full (max {VARIABLES} keys). Reset unused keys first.")
         self.data[name] = bounds.kept(value)
 
 

@@ -21,7 +21,7 @@ from instar.plugins.self.messages import (
     HiddenName,
     PathNotFound,
     Refusal,
-    Unfit,
+    UnfitValue,
     cut,
     only_tighter,
     quoted,
@@ -438,7 +438,7 @@ async def _execute(access: Access, args: wire.Plain, context: ToolContext) -> To
         refused = _HIDDEN.get(str(action), "is not accessible")
         return _result(action, f"Error: {quoted(str(why))} {refused}")
     except Refusal as why:
-        return _result(action, f"Error: {why}" if isinstance(why, Unfit) else str(why))
+        return _result(action, f"Error: {why}" if isinstance(why, UnfitValue) else str(why))
     except Exception as error:
         # Without a traceback, which might hold a secret.
         text = access.said(error)
