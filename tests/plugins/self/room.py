@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from instar.plugin import Ask, Branch, Method, Registry, Tool, Value, View
+from instar.plugin import Ask, Branch, Method, Registry, Tool, ToolResult, Value, View
 from instar.plugins.self.access import Access, TreeChange
-from instar.plugins.self.state import SelfSessions
-from instar.plugins.self.tool import SelfTool
+from instar.plugins.self.state import SelfSession, SelfSessions
+from instar.plugins.self.tool import self_tool
 from instar.plugins.self.tree import SelfTree
 from instar.wire.secret import Secret
 
@@ -210,13 +210,13 @@ class House:
 
     def __init__(self, room: Room | None = None) -> None:
         self.room = room or Room()
-        self.sessions = SelfSessions()
+        self.sessions = SelfSessions(SelfSession)
         self.told: list[TreeChange] = []
         self.views = self.room.views()
         one = Tool("Search the web.\nMore.", {}, self._never, aliases=("websearch",))
         self.tools = {"read_file": Tool("Read a file " * 20, {}, self._never), "web_search": one}
         self.access = Access(self.tree, self.sessions, lambda: [Secret(PLANTED)], self._tell)
-        self.tool = SelfTool(self.access, ["model"])
+        self.tool = self_tool(self.access, ["model"])
 
     def tree(self) -> SelfTree:
         return SelfTree(self.views)
@@ -230,7 +230,9 @@ class House:
     async def says(self, session: str = "s", /, **args: Any) -> str:
         """What the tool answers."""
         context: Any = Asked(session, self.tools)
-        return (await self.tool.execute(args, context)).output
+        result = await self.tool.execute(args, context)
+        assert isinstance(result, ToolResult)
+        return result.output
 
 
 def nothing() -> SimpleNamespace:

@@ -553,7 +553,7 @@ async def test_a_restricted_parameter_that_nothing_declares_is_not_kept_as_a_var
     house.views = [view for view in house.views if view.name != "parameters"]
     answer = await house.says(action="modify", key=name, value=50)
     assert answer.startswith(f"Error: '{name}' not found: nothing declares this parameter here")
-    assert house.sessions.of("s").variables.all() == {}
+    assert house.sessions["s"].variables == {}
 
 
 async def test_a_snapshot_of_what_is_out_of_range_is_refused() -> None:
@@ -580,4 +580,4 @@ async def test_a_tool_that_was_given_back_is_the_same_one() -> None:
     before = house.tools["web_search"]
     await house.says(action="manage_tool", name="web_search", manage_action="register")
     assert house.tools["web_search"] is before
-    assert list(house.sessions.of("s").unregistered) == []
+    assert list(house.sessions["s"].unregistered) == []

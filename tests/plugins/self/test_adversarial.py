@@ -313,5 +313,5 @@ async def test_whatever_is_asked_is_answered_without_a_secret(
     )
     assert not any(secret in answer for secret in SECRETS)
     assert " object at 0x" not in answer
-    assert "self" not in house.sessions.of("s").unregistered
+    assert "self" not in house.sessions["s"].unregistered
     assert isinstance(house.room.value("s", "max_iterations"), int)

@@ -5,9 +5,7 @@ from typing import Any
 import pytest
 from tests.plugins.self.room import House
 
-from instar.plugins.self.server import Repair, look, watch
-
-DEFAULTS = {"max_iterations": 40, "context_window_tokens": 65536, "model": "a/b"}
+from instar.plugins.self.server import watch
 
 
 @pytest.mark.parametrize(
@@ -72,15 +70,25 @@ DEFAULTS = {"max_iterations": 40, "context_window_tokens": 65536, "model": "a/b"
         ),
     ],
 )
-def test_a_parameter_out_of_range_is_repaired(
+async def test_a_parameter_out_of_range_is_repaired(
     name: str, value: Any, default: Any, new: Any, warning: str
 ) -> None:
-    (repair,) = look(DEFAULTS | {name: value}, DEFAULTS | {name: default})
-    assert repair == Repair(name, value, new, warning)
+    house = House()
+    house.room.put("s", name, value)
+    house.room.defaults[name] = default
+    assert await watch(house.access, "s") == [warning]
+    assert house.room.value("s", name) == (value if new is None else new)
+    assert [(one.path, one.old, one.new) for one in house.told] == (
+        [] if new is None else [(name, value, new)]
+    )
 
 
-def test_what_is_in_range_is_left_alone() -> None:
-    assert look({"max_iterations": 1, "context_window_tokens": 1_000_000, "model": "x"}, {}) == []
+async def test_what_is_in_range_is_left_alone() -> None:
+    house = House()
+    house.room.set["s"] = {"max_iterations": 1, "context_window_tokens": 1_000_000, "model": "x"}
+    assert await watch(house.access, "s") == []
+    assert house.room.set["s"] == {"max_iterations": 1, "context_window_tokens": 1_000_000, "model": "x"}
+    assert house.told == []
 
 
 async def test_each_session_is_repaired_and_warned_once() -> None:

@@ -24,10 +24,7 @@ _SIMPLE: Final[dict[str, wire.Plain]] = {
 }
 _JSON: Final[wire.Plain] = {
     "anyOf": [
-        {"type": "string"},
-        {"type": "number"},
-        {"type": "boolean"},
-        {"type": "null"},
+        *({"type": kind} for kind in ("string", "number", "boolean", "null")),
         {"type": "array", "items": ANY},
         {"type": "object", "additionalProperties": ANY},
     ]
@@ -80,11 +77,8 @@ def json_type(text: str, depth: int = 0) -> wire.Plain:
     key, comma, value = nested[2].partition(",")
     if not comma or key.strip() not in _KEYS:
         raise BadParameter(f"unknown type {name!r}: an object's keys are string, number or any")
-    return {
-        "type": "object",
-        **_KEYS[key.strip()],
-        "additionalProperties": json_type(value, depth + 1),
-    }
+    values = json_type(value, depth + 1)
+    return {"type": "object", **_KEYS[key.strip()], "additionalProperties": values}
 
 
 def _property(tool: str, name: str, spec: Any) -> wire.Plain:

@@ -6,6 +6,7 @@ person's, and refused as there.
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -31,6 +32,7 @@ _MOST: Final = 1000
 """Changes of one answer."""
 _LONGEST: Final = 4000
 """Characters of a file's name, and of a reason."""
+_CANDIDATE: Final = "/instar/evolve/candidate/{candidateID}"
 _STOPPED: Final = (
     "an instar stop keeps heartbeats from beginning: resume that first (POST /instar/stop/resume)"
 )
@@ -75,45 +77,36 @@ class ReasonBody(wire.Wire):
     reason: Annotated[str, msgspec.Meta(max_length=_LONGEST)] = ""
 
 
+@dataclass
 class EvolveRoutes:
     """What is asked of evolve. `problems` are those of its settings, `source` names what chose the workspace.
 
     `ready`: whether the settings can be used; without that evolve is off. `halted` is that of `PluginInput`.
     """
 
-    def __init__(
-        self,
-        engine: EvolveEngine,
-        source: str,
-        environment: Mapping[str, str],
-        *,
-        ready: Callable[[], bool],
-        problems: Callable[[], list[str]],
-        halted: Callable[[], int],
-    ) -> None:
-        self._engine = engine
-        self._source = source
-        self._environment = environment
-        self._ready = ready
-        self._problems = problems
-        self._halted = halted
+    engine: EvolveEngine
+    source: str
+    environment: Mapping[str, str]
+    ready: Callable[[], bool]
+    problems: Callable[[], list[str]]
+    halted: Callable[[], int]
 
     # -- looking ---------------------------------------------------------------------------------------
 
     @operation("GET", "/instar/evolve", "instar.evolve.status", errors=(404,))
     async def status(self) -> EvolveStatus:
         """Tell how the workspace stands: scripts, history, what is on probation or waits, what is wrong."""
-        engine = self._engine
-        if not self._ready():
-            problems = [*self._problems(), *status.departed(engine)]
-            return status.unread(engine.real, self._source, list(dict.fromkeys(problems)))
-        return await status.read(engine, engine.scripts, self._source, self._problems())
+        engine = self.engine
+        if not self.ready():
+            problems = [*self.problems(), *status.departed(engine)]
+            return status.unread(engine.real, self.source, list(dict.fromkeys(problems)))
+        return await status.read(engine, engine.scripts, self.source, self.problems())
 
     @operation("GET", "/instar/evolve/log", "instar.evolve.log", errors=(404,))
     async def log(self, query: LogQuery) -> Timeline:
         """List changes, refusals and orders, newest first."""
         self._demand_history()
-        storage = self._engine.storage
+        storage = self.engine.storage
         wanted = TimelinePage(query.limit, query.offset, query.file, query.session)
         return await timeline.page(storage.revisions, storage.audit_log, wanted)
 
@@ -125,20 +118,20 @@ class EvolveRoutes:
         """
         self._demand_history()
         with _answered():
-            return await timeline.show(self._engine.storage.revisions, self._engine.storage.audit_log, ref)
+            return await timeline.show(self.engine.storage.revisions, self.engine.storage.audit_log, ref)
 
     @operation("GET", "/instar/evolve/pin", "instar.evolve.pins", errors=(404,))
     async def pins(self) -> list[Pin]:
         """List the files that the agent may not change."""
         with _answered():
-            return self._engine.storage.pins.all()
+            return self.engine.storage.pins.all()
 
     @operation("GET", "/instar/evolve/candidate", "instar.evolve.candidates", errors=(404,))
     async def candidates(self, query: CandidateQuery) -> Listing:
         """List the changes that wait for a person, since they would reach more, with their diffs and reasons."""
-        return person.pending(self._engine, rejected=query.all)
+        return person.pending(self.engine, rejected=query.all)
 
-    @operation("GET", "/instar/evolve/candidate/{candidateID}", "instar.evolve.candidate", errors=(404,))
+    @operation("GET", _CANDIDATE, "instar.evolve.candidate", errors=(404,))
     async def candidate(self, candidate_id: str) -> PendingEntry:
         """Show a change that waits: its diff, what it would reach, its test's output, its replay."""
         return self._pending(candidate_id)
@@ -149,47 +142,35 @@ class EvolveRoutes:
     async def rollback(self, body: RollbackBody | None = None) -> Made:
         """Take a change back, by a new commit."""
         with _answered():
-            return await person.roll_back(self._engine, (body or RollbackBody()).ref)
+            return await person.roll_back(self.engine, (body or RollbackBody()).ref)
 
     @operation("POST", "/instar/evolve/pin", "instar.evolve.pin", errors=(404,), order=True)
     async def pin(self, body: PinBody) -> Pin:
         """Keep the agent from changing a file, or what is in it if it is a folder."""
         with _answered():
-            return person.pin(self._engine, body.file)
+            return person.pin(self.engine, body.file)
 
     @operation("DELETE", "/instar/evolve/pin", "instar.evolve.unpin", errors=(404,), order=True)
     async def unpin(self, query: PinQuery) -> Pin:
         """Let the agent change a file again."""
         with _answered():
-            return person.unpin(self._engine, query.file)
+            return person.unpin(self.engine, query.file)
 
-    @operation(
-        "POST",
-        "/instar/evolve/candidate/{candidateID}/approve",
-        "instar.evolve.approve",
-        errors=(404,),
-        order=True,
-    )
+    @operation("POST", f"{_CANDIDATE}/approve", "instar.evolve.approve", errors=(404,), order=True)
     async def approve(self, candidate_id: str) -> Made:
         """Let a change reach what it asks for, and install it; it is tried once more before."""
         self._pending(candidate_id)
         with _answered():
-            if not self._ready():
-                raise Invalid(next(iter(self._problems()), "evolve's settings cannot be used"))
-            return await person.approve(self._engine, candidate_id)
+            if not self.ready():
+                raise Invalid(next(iter(self.problems()), "evolve's settings cannot be used"))
+            return await person.approve(self.engine, candidate_id)
 
-    @operation(
-        "POST",
-        "/instar/evolve/candidate/{candidateID}/reject",
-        "instar.evolve.reject",
-        errors=(404,),
-        order=True,
-    )
+    @operation("POST", f"{_CANDIDATE}/reject", "instar.evolve.reject", errors=(404,), order=True)
     async def reject(self, candidate_id: str, body: ReasonBody | None = None) -> Rejected:
         """Refuse a change for good: just this one is not asked about again."""
         self._pending(candidate_id)
         with _answered():
-            entry = await person.reject(self._engine, candidate_id, (body or ReasonBody()).reason)
+            entry = await person.reject(self.engine, candidate_id, (body or ReasonBody()).reason)
             return Rejected(entry.id, entry.proposal.file)
 
     # -- the heartbeat ---------------------------------------------------------------------------------
@@ -197,43 +178,43 @@ class EvolveRoutes:
     @operation("GET", "/instar/heartbeat", "instar.heartbeat.status", errors=(404,))
     async def heartbeat(self) -> HeartbeatStatus:
         """Tell of the next and the last heartbeats, their session, what was skipped and why."""
-        chosen, problems = report.chosen(self._engine, self._config, self._environment)
-        return report.status(self._engine, chosen, problems, self._halted())
+        chosen, problems = report.chosen(self.engine, self._config, self.environment)
+        return report.status(self.engine, chosen, problems, self.halted())
 
     @operation("POST", "/instar/heartbeat/now", "instar.heartbeat.now", errors=(404,), order=True)
     async def beat(self) -> BeatEntry:
         """Let the heart beat now; answers when the beat is over."""
         with _answered():
-            person.demand_live(self._engine)
-            chosen, problems = report.chosen(self._engine, self._config, self._environment)
+            person.demand_live(self.engine)
+            chosen, problems = report.chosen(self.engine, self._config, self.environment)
             report.demand_on(chosen, problems, self._config)
-            return await report.ask(self._engine.storage.heartbeat)
+            return await report.ask(self.engine.storage.heartbeat)
 
     @operation("POST", "/instar/heartbeat/pause", "instar.heartbeat.pause", errors=(404,), order=True)
     async def pause(self, body: ReasonBody | None = None) -> Paused:
         """Let no heartbeat begin until they are resumed; one that runs goes on."""
-        return report.pause(self._engine.storage.heartbeat, (body or ReasonBody()).reason)
+        return report.pause(self.engine.storage.heartbeat, (body or ReasonBody()).reason)
 
     @operation("POST", "/instar/heartbeat/resume", "instar.heartbeat.resume", errors=(404,), order=True)
     async def resume(self) -> Paused:
         """Let heartbeats go on; what came due meanwhile is skipped. A stop must have been resumed before."""
-        if self._halted():
+        if self.halted():
             raise Invalid(_STOPPED)
-        return report.resume(self._engine.storage.heartbeat, 0, lambda: None)
+        return report.resume(self.engine.storage.heartbeat, 0, lambda: None)
 
     @property
     def _config(self) -> Path:
-        return self._engine.real.config
+        return self.engine.real.config
 
     def _pending(self, candidate_id: str) -> PendingEntry:
         try:
-            return self._engine.storage.pending.get(candidate_id)
+            return self.engine.storage.pending.get(candidate_id)
         except NotPending as error:
             raise NotFound(str(error)) from None
 
     def _demand_history(self) -> None:
-        if not is_repository(self._engine.real.root):
-            raise NotFound(person.NO_REPOSITORY.format(self._engine.real.root))
+        if not is_repository(self.engine.real.root):
+            raise NotFound(person.NO_REPOSITORY.format(self.engine.real.root))
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ under the tool's unprefixed name.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from instar.plugin import Ask, Tool, ToolContext, ToolFailure, ToolResult, wire
 from instar.plugins.evolve import discovery, protocol, script
@@ -24,67 +25,50 @@ def build(
             if tool.full not in left:
                 call = _Call(engine, dispatch, effects, registration.file, tool)
                 found[tool.full] = Tool(
-                    description=tool.description,
-                    parameters=tool.parameters,
-                    execute=call.execute,
-                    permissions=call.permissions,
-                    exact_first=True,
+                    tool.description, tool.parameters, call.execute, call.permissions, exact_first=True
                 )
     return found
 
 
+@dataclass
 class _Call:
     """One tool of one script."""
 
-    def __init__(
-        self,
-        engine: EvolveEngine,
-        dispatch: Dispatch,
-        effects: HookEffects,
-        file: str,
-        tool: discovery.ScriptTool,
-    ) -> None:
-        self._engine = engine
-        self._dispatch = dispatch
-        self._effects = effects
-        self._file = file
-        self._tool = tool
+    engine: EvolveEngine
+    dispatch: Dispatch
+    effects: HookEffects
+    file: str
+    tool: discovery.ScriptTool
 
     def permissions(self, args: wire.Plain, context: ToolContext) -> list[Ask]:
-        patterns = discovery.patterns(self._tool, args)
-        return [
-            Ask(
-                self._tool.full,
-                patterns,
-                discovery.remembered(self._tool.patterns, patterns),
-                metadata=dict(args),
-            )
-        ]
+        patterns = discovery.patterns(self.tool, args)
+        always = discovery.remembered(self.tool.patterns, patterns)
+        return [Ask(self.tool.full, patterns, always, metadata=dict(args))]
 
     async def execute(self, args: wire.Plain, context: ToolContext) -> ToolResult:
-        full = self._tool.full
+        full = self.tool.full
         said = wire.encode(args).decode()
-        recording = self._engine.recording.recording(full, context.session_id, context.call_id, said)
+        recording = self.engine.recording.recording(full, context.session_id, context.call_id, said)
         async with recording as recorded:
             answer = await self._ask(args, context)
-            key, source = context.call_id, self._file
-            await self._effects.carry_out("execute_tool", context.session_id, answer, key=key, source=source)
+            key, source = context.call_id, self.file
+            await self.effects.carry_out("execute_tool", context.session_id, answer, key=key, source=source)
         if "result" not in answer and answer.get("error"):
             raise ToolFailure(protocol.text(answer, "error"))
         metadata: wire.Plain = {name: answer[name] for name in KEYS if name in answer}
         if recorded.files:
             metadata["commit"] = recorded.commit.id if recorded.commit else None
         output = protocol.text(answer, "result") if "result" in answer else "done"
-        return ToolResult(output, self._tool.name, metadata)
+        return ToolResult(output, self.tool.name, metadata)
 
     async def _ask(self, args: wire.Plain, context: ToolContext) -> protocol.Answer:
-        scripts = self._engine.scripts
-        entry = scripts.find(self._file)
+        scripts = self.engine.scripts
+        entry = scripts.find(self.file)
         if entry is None:
-            raise ToolFailure(f"hooks/{self._file}, which owns {self._tool.full}, is gone or not executable")
+            raise ToolFailure(f"hooks/{self.file}, which owns {self.tool.full}, is gone or not executable")
         fields: wire.Plain = {
             "session": {"id": context.session_id, "agent": context.agent},
-            "tool": self._tool.name,
+            "tool": self.tool.name,
             "args": args,
         }
         try:
@@ -92,7 +76,7 @@ class _Call:
         except script.UnknownHook as error:
             raise ToolFailure(str(error)) from None
         except script.ScriptFailure as error:
-            await self._dispatch.failed(context.session_id, context.agent, error)
+            await self.dispatch.failed(context.session_id, context.agent, error)
             raise ToolFailure(str(error)) from None
-        self._dispatch.succeeded(context.session_id, "execute_tool")
+        self.dispatch.succeeded(context.session_id, "execute_tool")
         return answer

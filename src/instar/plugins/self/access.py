@@ -5,6 +5,7 @@ import contextlib
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from instar.plugin import Method, Value, secret
@@ -34,113 +35,77 @@ class TreeChange(NamedTuple):
     call_id: str = ""
 
 
+@dataclass
 class Access:
     """Reads and sets the declared values. `tree` returns the tree as it is now, `secrets` all that must be masked.
 
     `publish` is called with each change; its values are masked and cut to the length of an answer.
     """
 
-    def __init__(
-        self,
-        tree: Callable[[], SelfTree],
-        sessions: SelfSessions,
-        secrets: Callable[[], Iterable[secret.Secret]],
-        publish: Callable[[TreeChange], Awaitable[None]],
-    ) -> None:
-        self.tree = tree
-        self.sessions = sessions
-        self._secrets = secrets
-        self._publish = publish
+    tree: Callable[[], SelfTree]
+    sessions: SelfSessions
+    secrets: Callable[[], Iterable[secret.Secret]]
+    publish: Callable[[TreeChange], Awaitable[None]]
 
     async def raw(self, path: str, read: Callable[[str], Any], session_id: str) -> Any:
         """Return what a reader returns, unmasked, to be set again. Raises `Refusal`, also for a `Secret` in it."""
-        return await self._fetch(path, read, session_id, bounds.detached)
+        with self.explained(f"Error: {quoted(path)} cannot be read"):
+            return bounds.detached(await within(read(session_id), READING))
 
     async def read(self, path: str, value: Value, session_id: str) -> Any:
         """Return a value with secrets masked. Raises `Refusal` with the sentence for the model."""
-
-        def visible(found: Any) -> Any:
+        with self.explained(f"Error: {quoted(path)} cannot be read"):
+            found = await within(value.read(session_id), READING)
             if path == TOOLS and isinstance(found, dict):
                 # A tool that was taken away in this step is in the core's table until the next one.
-                gone = self.sessions.of(session_id).unregistered
+                gone = self.sessions[session_id].unregistered
                 found = {name: tool for name, tool in found.items() if name not in gone}
             return self.shown(found, path.rpartition(".")[2])
-
-        return await self._fetch(path, value.read, session_id, visible)
-
-    async def _fetch(
-        self, path: str, read: Callable[[str], Any], session_id: str, convert: Callable[[Any], Any]
-    ) -> Any:
-        with self.explained(f"Error: {quoted(path)} cannot be read", READING):
-            found = read(session_id)
-            return convert(await within(found, READING) if inspect.isawaitable(found) else found)
 
     def write(self, path: str, value: Value, new: Any, session_id: str) -> None:
         """Set a value through its writer. Raises `Refusal` when the writer refuses it."""
         assert value.write is not None
-        try:
+        with self.explained(f"Error: {quoted(path)} cannot be set"):
             value.write(session_id, new)
-        except Exception as error:
-            raise Refusal(cut(f"Error: {quoted(path)} cannot be set: {self.said(error)}")) from None
-
-    async def default(self, path: str, value: Value, session_id: str) -> Any:
-        """Return what a reset sets. Raises `Refusal`."""
-        assert value.default is not None
-        given = await self.raw(path, value.default, session_id)
-        return bounds.default(path, given) if path in bounds.RESTRICTED else given
 
     def settable(self) -> dict[str, Value]:
         """Return the restricted parameters that are declared and can be set."""
         top = self.tree().top
-        return {
-            name: value
-            for name in bounds.RESTRICTED
-            if isinstance(value := top.get(name), Value) and value.write is not None
-        }
+        found = {name: top.get(name) for name in bounds.RESTRICTED}
+        return {name: node for name, node in found.items() if isinstance(node, Value) and node.write}
 
     def shown(self, given: Any, name: str = "") -> Any:
         """Return plain data with secrets masked. Raises `Refusal`."""
-        return bounds.shown(given, self._secrets(), name)
+        return bounds.shown(given, self.secrets(), name)
 
     def said(self, error: BaseException) -> str:
         """Return an exception's text with secrets masked; the type's name comes first unless it is a `ValueError`."""
-        try:
+        text = ""
+        with contextlib.suppress(Exception):
             text = str(error)
-        except Exception:
-            text = ""
-        held = list(self._secrets())
+        held = list(self.secrets())
         # A KeyError prints its key with `repr`, which escapes quotes and backslashes of a secret.
         written = [secret.Secret(repr(one.reveal())[1:-1]) for one in held]
-        text = secret.redact(text, [*held, *written])
-        kind = type(error).__name__
-        return (
-            text
-            if text and (type(error) is ValueError or isinstance(error, Refusal))
-            else f"{kind}: {text}"
-            if text
-            else kind
-        )
+        text, kind = secret.redact(text, [*held, *written]), type(error).__name__
+        if text and (type(error) is ValueError or isinstance(error, Refusal)):
+            return text
+        return f"{kind}: {text}" if text else kind
 
     @contextlib.contextmanager
-    def explained(self, what: str, seconds: float) -> Iterator[None]:
+    def explained(self, what: str) -> Iterator[None]:
         """Turn what is raised inside into a `Refusal` that says `what` failed, and why."""
         try:
             yield
-        except TimeoutError:
-            why = f"no answer within {seconds:g} s"
         except Exception as error:
-            why = self.said(error)
-        else:
-            return
-        raise Refusal(cut(f"{what}: {why}"))
+            raise Refusal(cut(f"{what}: {self.said(error)}")) from None
 
     async def report(self, change: TreeChange) -> None:
         """Count, log and publish a change that was made."""
         name = change.path.rpartition(".")[2]
         masked = change._replace(old=self._brief(change.old, name), new=self._brief(change.new, name))
-        self.sessions.of(change.session_id).changes += 1
+        self.sessions[change.session_id].changes += 1
         log.info("changed path=%s session=%s call=%s", change.path, change.session_id, change.call_id)
-        await self._publish(masked)
+        await self.publish(masked)
 
     def _brief(self, given: Any, name: str) -> Any:
         try:
@@ -151,40 +116,39 @@ class Access:
         return seen if len(text) <= SHOWN else cut(text)
 
     async def called(self, method: Method, session_id: str, args: Any) -> Any:
-        """Run a method and return what it returns. Raises what it raises, and `TimeoutError`."""
-        if method.blocking:
-            return await within(asyncio.to_thread(method.run, session_id, args), method.timeout)
-        found = method.run(session_id, args)
-        return await within(found, method.timeout) if inspect.isawaitable(found) else found
+        """Run a method and return what it returns. Raises what it raises, and `Refusal` after its time limit."""
+        found = (
+            asyncio.to_thread(method.run, session_id, args)
+            if method.blocking
+            else method.run(session_id, args)
+        )
+        return await within(found, method.timeout)
 
 
 def is_tighter(guard: Value, old: Any, new: Any) -> bool:
-    """Return whether a guard allows a change. A guard whose check fails allows none."""
-    assert guard.tighter is not None
+    """Return whether a value is a guard that allows a change. A guard whose check fails allows none."""
     try:
-        return guard.tighter(old, new) is True
+        return guard.tighter is not None and guard.tighter(old, new) is True
     except Exception:
         return False
 
 
-async def within(work: Awaitable[Any], seconds: float) -> Any:
-    """Return the result of `work`. Raises `TimeoutError` after `seconds`, also when `work` ignores being cancelled."""
-    task: asyncio.Future[Any] = asyncio.ensure_future(work)
+async def within(found: Any, seconds: float) -> Any:
+    """Return `found`, or the result of what can be awaited.
+
+    Raises `Refusal` after `seconds`, also when the work ignores being cancelled.
+    """
+    if not inspect.isawaitable(found):
+        return found
+    task: asyncio.Future[Any] = asyncio.ensure_future(found)
+    # Fetches the error of work that takes too long; asyncio logs errors that nobody fetched.
+    task.add_done_callback(lambda over: over.cancelled() or over.exception())
     try:
         done, _ = await asyncio.wait([task], timeout=seconds)
-    except asyncio.CancelledError:
+    finally:
         task.cancel()
-        raise
     if not done:
-        task.cancel()
-        task.add_done_callback(_forget)
-        raise TimeoutError
+        raise Refusal(f"no answer within {seconds:g} s")
     if task.cancelled():
         raise InterruptedError("it was cancelled from within")
     return task.result()
-
-
-def _forget(task: "asyncio.Future[Any]") -> None:
-    """Fetch the error of work that took too long; asyncio logs errors that nobody fetched."""
-    if not task.cancelled():
-        task.exception()

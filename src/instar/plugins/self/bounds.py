@@ -1,28 +1,27 @@
 """Which values may be set, kept and shown: the restricted parameters, JSON Schemas, bounds of plain data.
 
 Ranges and wording are those of nanobot's tool ``self``; docs/compatibility.md lists them. A value is never converted: a
-boolean is not a number, a number is not a text, ``80.0`` is not an integer. Where a value that is kept or shown is
-refused, the text comes without ``Error: ``; the caller puts it into the sentence of its action.
+boolean is not a number, a number is not a text, ``80.0`` is not an integer.
 """
 
 import copy
+import itertools
 import math
-from collections.abc import Iterable, Mapping
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
 from instar.plugin import secret, wire
-from instar.plugins.self.messages import Refusal
+from instar.plugins.self.messages import UnfitValue
 
-RESTRICTED: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
-    {
-        "max_iterations": MappingProxyType({"type": "integer", "minimum": 1, "maximum": 100}),
-        "context_window_tokens": MappingProxyType({"type": "integer", "minimum": 4096, "maximum": 1_000_000}),
-        "model": MappingProxyType({"type": "string", "minLength": 1, "maxLength": 512}),
-    }
-)
+RESTRICTED: Final[Mapping[str, Mapping[str, Any]]] = {
+    "max_iterations": {"type": "integer", "minimum": 1, "maximum": 100},
+    "context_window_tokens": {"type": "integer", "minimum": 4096, "maximum": 1_000_000},
+    "model": {"type": "string", "minLength": 1, "maxLength": 512},
+}
 """Each with its JSON Schema. Nothing that the tree holds leads here."""
-SAFE: Final[Mapping[str, Any]] = MappingProxyType({"max_iterations": 40, "context_window_tokens": 65_536})
+SAFE: Final[Mapping[str, Any]] = {"max_iterations": 40, "context_window_tokens": 65_536}
 """What is set where neither the value nor its default is in range."""
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "boolean": (bool,),
@@ -34,6 +33,14 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "null": (type(None),),
 }
 """The Python types of each JSON type; messages name the first."""
+_LIMITS: Final[Mapping[str, tuple[tuple[type, ...], Callable[[Any, Any], bool], str]]] = {
+    "minimum": ((int, float), operator.ge, ">= {}"),
+    "maximum": ((int, float), operator.le, "<= {}"),
+    # A text of blanks says nothing, however long it is.
+    "minLength": ((str,), lambda text, least: len(text.strip()) >= least, "at least {} characters"),
+    "maxLength": ((str,), lambda text, most: len(text) <= most, "at most {} characters"),
+}
+"""Each keyword with the types that it limits, what must hold, and how a message says it."""
 ELEMENTS: Final = 1024
 """Elements of a value, over the whole of it: a text counts by its length, anything else is one."""
 LEVELS: Final = 10
@@ -48,141 +55,94 @@ OUT_LEVELS: Final = 32
 """Maps and lists inside each other in what a reader or a method returned."""
 
 
-def check_parameter(name: str, value: Any) -> None:
-    """Raise `Refusal` when a restricted parameter cannot have a value. Other names may have any."""
-    if name in RESTRICTED:
-        check(name, value, dict(RESTRICTED[name]))
-
-
-def is_sound(name: str, value: Any) -> bool:
-    """Return whether a parameter can have a value."""
-    try:
-        check_parameter(name, value)
-    except Refusal:
-        return False
-    return True
+def check_parameter(name: str, value: Any, schema: Mapping[str, Any] = MappingProxyType({})) -> None:
+    """Raise `UnfitValue` when a parameter cannot have a value, for its range or for the `schema` that it declares."""
+    check(name, value, RESTRICTED.get(name, {}))
+    check(name, value, schema)
 
 
 def default(name: str, given: Any) -> Any:
     """Return what a reset sets: the default, else the nearest end of the range, else a safe value, else None."""
-    if is_sound(name, given):
-        return given
-    if type(given) is int and "minimum" in RESTRICTED[name]:
-        return max(RESTRICTED[name]["minimum"], min(RESTRICTED[name]["maximum"], given))
-    return SAFE.get(name)
+    try:
+        check_parameter(name, given)
+    except UnfitValue:
+        if type(given) is int and "minimum" in RESTRICTED[name]:
+            return max(RESTRICTED[name]["minimum"], min(RESTRICTED[name]["maximum"], given))
+        return SAFE.get(name)
+    return given
 
 
-def check(name: str, value: Any, schema: wire.Plain) -> None:
-    """Raise `Refusal`, with a sentence that names `name`, when plain data does not fit a JSON Schema."""
-    _check_type(name, value, schema)
+def check(name: str, value: Any, schema: Mapping[str, Any]) -> None:
+    """Raise `UnfitValue`, with a sentence that names `name`, when plain data does not fit a JSON Schema."""
+    allowed = schema.get("type", [])
+    allowed = allowed if isinstance(allowed, list) else [allowed]
+    if allowed and not any(type(value) in _TYPES[one] for one in allowed):
+        expected = " or ".join(_TYPES[one][0].__name__ for one in allowed)
+        raise UnfitValue(f"{name!r} must be {expected}, got {type(value).__name__}")
     choices = schema.get("enum")
     if choices is not None and not any(type(one) is type(value) and one == value for one in choices):
-        raise Refusal(f"{name!r} must be one of {list(choices)}")
-    if type(value) in (int, float):
-        if "minimum" in schema and value < schema["minimum"]:
-            raise Refusal(f"{name!r} must be >= {schema['minimum']}")
-        if "maximum" in schema and value > schema["maximum"]:
-            raise Refusal(f"{name!r} must be <= {schema['maximum']}")
-    elif type(value) is str:
-        _check_length(name, value, schema)
-    elif type(value) is list:
+        raise UnfitValue(f"{name!r} must be one of {list(choices)}")
+    for keyword, (types, holds, wording) in _LIMITS.items():
+        if keyword in schema and type(value) in types and not holds(value, schema[keyword]):
+            raise UnfitValue(f"{name!r} must be {wording.format(schema[keyword])}")
+    if type(value) is list:
         for index, item in enumerate(value):
             check(f"{name}[{index}]", item, schema.get("items", {}))
     elif type(value) is dict:
         _check_keys(name, value, schema)
 
 
-def _check_type(name: str, value: Any, schema: wire.Plain) -> None:
-    wanted = schema.get("type")
-    if wanted is None:
-        return
-    allowed = wanted if isinstance(wanted, list) else [wanted]
-    if not any(type(value) in _TYPES[one] for one in allowed):
-        expected = " or ".join(_TYPES[one][0].__name__ for one in allowed)
-        raise Refusal(f"{name!r} must be {expected}, got {type(value).__name__}")
-
-
-def _check_length(name: str, value: str, schema: wire.Plain) -> None:
-    # A text of blanks says nothing, however long it is.
-    if "minLength" in schema and len(value.strip()) < schema["minLength"]:
-        raise Refusal(f"{name!r} must be at least {schema['minLength']} characters")
-    if "maxLength" in schema and len(value) > schema["maxLength"]:
-        raise Refusal(f"{name!r} must be at most {schema['maxLength']} characters")
-
-
-def _check_keys(name: str, value: wire.Plain, schema: wire.Plain) -> None:
+def _check_keys(name: str, value: wire.Plain, schema: Mapping[str, Any]) -> None:
     properties = schema.get("properties", {})
     for key in schema.get("required", ()):
         if key not in value:
-            raise Refusal(f"{name!r} needs {key!r}")
+            raise UnfitValue(f"{name!r} needs {key!r}")
     for key, item in value.items():
         if key in properties:
             check(f"{name}.{key}", item, properties[key])
         elif schema.get("additionalProperties", True) is False:
             takes = ", ".join(map(repr, properties)) or "nothing"
-            raise Refusal(f"{name!r} has no {key[:80]!r}; it takes {takes}")
+            raise UnfitValue(f"{name!r} has no {key[:80]!r}; it takes {takes}")
 
 
 # -- what is kept -----------------------------------------------------------------------------------
 
 
 def kept(value: Any) -> Any:
-    """Return a detached copy of a value that may be kept. Raises `Refusal` with the reason."""
-    _Count().look(value, 0)
+    """Return a detached copy of a value that may be kept. Raises `UnfitValue` with the reason."""
+    _count(value, 0, 0, "")
     return copy.deepcopy(value)
 
 
-class _Count:
-    """Counts the elements of one value. A cyclic value ends at the limit of levels."""
+def _count(value: Any, levels: int, elements: int, where: str) -> int:
+    """Return `elements` and those of a value, which stands inside `levels` maps and lists, in all.
 
-    def __init__(self) -> None:
-        self.elements = 0
-
-    def look(self, value: Any, levels: int) -> None:
-        """Count a value that stands inside `levels` maps and lists. Raises `Refusal`."""
-        kind = type(value)
-        if kind in (dict, list):
-            if levels >= LEVELS:
-                raise _Whole(f"value nesting too deep (max {LEVELS} levels)")
-            self._add(0 if value else 1)
-            self._items(value, levels)
-        elif kind is str:
-            self._add(max(1, len(value)))
-        else:
-            self._add(1)
-        fault = _fault(value)
-        if fault:
-            raise Refusal(fault)
-
-    def _items(self, value: Any, levels: int) -> None:
-        named = value.items() if type(value) is dict else enumerate(value)
-        for name, item in named:
-            where = f"list[{name}]" if type(value) is list else _key(name)
-            try:
-                self.look(item, levels + 1)
-            except _Whole:
-                raise
-            except Refusal as inner:
-                raise Refusal(f"{where} contains {inner}") from None
-
-    def _add(self, elements: int) -> None:
-        self.elements += elements
-        if self.elements > ELEMENTS:
-            raise _Whole(f"value too large (max {ELEMENTS} total elements)")
+    A cyclic value ends at the limit of levels. Raises `UnfitValue`; `where` begins the reason, unless the whole value
+    is at fault.
+    """
+    kind = type(value)
+    if kind in (dict, list) and levels >= LEVELS:
+        raise UnfitValue(f"value nesting too deep (max {LEVELS} levels)")
+    elements += not value if kind in (dict, list) else max(1, len(value)) if kind is str else 1
+    if elements > ELEMENTS:
+        raise UnfitValue(f"value too large (max {ELEMENTS} total elements)")
+    if fault := _fault(value):
+        raise UnfitValue(where + fault)
+    for name, item in value.items() if kind is dict else enumerate(value) if kind is list else ():
+        if kind is dict and (fault := _key_fault(name)):
+            raise UnfitValue(where + fault)
+        place = f"dict key {name!r}" if kind is dict else f"list[{name}]"
+        elements = _count(item, levels + 1, elements, f"{where}{place} contains ")
+    return elements
 
 
-class _Whole(Refusal):
-    """Refuses the whole value, wherever in it the limit was reached."""
-
-
-def _key(name: Any) -> str:
+def _key_fault(name: Any) -> str | None:
+    """Return why a map cannot be kept with a key."""
     if type(name) is not str:
-        raise Refusal(f"dict key must be str, got {type(name).__name__}")
+        return f"dict key must be str, got {type(name).__name__}"
     if len(name) > KEY:
-        raise Refusal(f"dict key too long (max {KEY} characters)")
-    if _is_half(name):
-        raise Refusal("dict key is not text (half a surrogate pair)")
-    return f"dict key {name!r}"
+        return f"dict key too long (max {KEY} characters)"
+    return "dict key is not text (half a surrogate pair)" if _is_half(name) else None
 
 
 def _fault(value: Any) -> str | None:
@@ -208,57 +168,55 @@ def _is_half(text: str) -> bool:
 
 
 def detached(value: Any) -> Any:
-    """Return a copy of plain data as it is. Raises `Refusal` for anything else, and for a `Secret` in it."""
-    return _Out((), secret_too=False).plain(value, 0)
+    """Return a copy of plain data as it is. Raises `UnfitValue` for anything else, and for a `Secret` in it."""
+    return _copied(value, 0, itertools.count(1), None)
 
 
 def shown(value: Any, secrets: Iterable[secret.Secret] = (), name: str = "") -> Any:
     """Return a detached copy of what a reader returned, with secrets masked.
 
     Masked are every `Secret`, values whose key (or `name`, the key of the whole value) names a secret, and each of
-    `secrets` inside of a text. Raises `Refusal` for anything but plain data, naming its type only.
+    `secrets` inside of a text. Raises `UnfitValue` for anything but plain data, naming its type only.
     """
-    copied = _Out(tuple(secrets)).plain(value, 0)
-    return secret.masked({name: copied})[name]
+    return secret.masked({name: _copied(value, 0, itertools.count(1), list(secrets))})[name]
 
 
-class _Out:
-    """Copies one value for an answer."""
+def _copied(value: Any, levels: int, elements: Iterator[int], secrets: Sequence[secret.Secret] | None) -> Any:
+    """Return a copy of a value that stands inside `levels` maps and lists; `elements` counts all of them.
 
-    def __init__(self, secrets: tuple[secret.Secret, ...], *, secret_too: bool = True) -> None:
-        self._secrets = secrets
-        self._secret_too = secret_too
-        self._left = OUT
+    `secrets` and every `Secret` are masked; None masks nothing and refuses a `Secret`. Raises `UnfitValue`.
+    """
+    if levels > OUT_LEVELS:
+        raise UnfitValue(f"it is nested too deep (max {OUT_LEVELS} levels)")
+    if next(elements) > OUT:
+        raise UnfitValue(f"it is too large (max {OUT:,} elements)")
+    kind = type(value)
+    if kind is dict:
+        return {
+            _copied_key(key, secrets): _copied(item, levels + 1, elements, secrets)
+            for key, item in value.items()
+        }
+    if kind in (list, tuple):
+        return [_copied(item, levels + 1, elements, secrets) for item in value]
+    return _copied_leaf(value, secrets)
 
-    def plain(self, value: Any, levels: int) -> Any:
-        """Return a copy of a value that stands inside `levels` maps and lists. Raises `Refusal`."""
-        self._left -= 1
-        if levels > OUT_LEVELS:
-            raise Refusal(f"it is nested too deep (max {OUT_LEVELS} levels)")
-        if self._left < 0:
-            raise Refusal(f"it is too large (max {OUT:,} elements)")
-        kind = type(value)
-        if kind is dict:
-            return {self._name(name): self.plain(item, levels + 1) for name, item in value.items()}
-        if kind in (list, tuple):
-            return [self.plain(item, levels + 1) for item in value]
-        return self._single(value)
 
-    def _name(self, name: Any) -> str:
-        if type(name) not in (str, int):
-            raise Refusal(f"it has a key of type {type(name).__name__}, which is not plain data")
-        return secret.redact(str(name), self._secrets)
+def _copied_key(key: Any, secrets: Sequence[secret.Secret] | None) -> str:
+    if type(key) not in (str, int):
+        raise UnfitValue(f"it has a key of type {type(key).__name__}, which is not plain data")
+    return secret.redact(str(key), secrets or ())
 
-    def _single(self, value: Any) -> Any:
-        kind = type(value)
-        if kind is str:
-            return secret.redact(value, self._secrets)
-        if kind is secret.Secret and self._secret_too:
-            return secret.MASK
-        if kind is float and not math.isfinite(value):
-            return str(value)
-        if kind is int and abs(value) >= _INTEGER:
-            return "an int of more than 64 bits"
-        if kind in (int, float, bool) or value is None:
-            return value
-        raise Refusal(f"it holds a {kind.__name__}, which is not plain data")
+
+def _copied_leaf(value: Any, secrets: Sequence[secret.Secret] | None) -> Any:
+    kind = type(value)
+    if kind is str:
+        return secret.redact(value, secrets or ())
+    if kind is secret.Secret and secrets is not None:
+        return secret.MASK
+    if kind is float and not math.isfinite(value):
+        return str(value)
+    if kind is int and abs(value) >= _INTEGER:
+        return "an int of more than 64 bits"
+    if kind in (int, float, bool) or value is None:
+        return value
+    raise UnfitValue(f"it holds a {kind.__name__}, which is not plain data")

@@ -42,14 +42,12 @@ async def _found(context: Any, named: str) -> tuple[str, dict[str, Any]]:
 
 def lines(session_id: str, note: dict[str, Any]) -> list[str]:
     """Return the lines for a session. The values were masked when the note was written."""
-    values = [f"  {_plain(f'{name}: {shown(value)}')}" for name, value in note["values"].items()]
-    held = [f"  {_plain(f'{name}: {shown(value)}')}" for name, value in note["variables"].items()]
-    counts = f"{note['reads']} reads, {note['calls']} calls, {note['changes']} changes"
-    text = [f"{session_id}  {counts}"]
-    text += ["set:", *values] if values else []
-    text += ["variables:", *held] if held else []
-    text += [f"unregistered: {_plain(', '.join(note['unregistered']))}"] if note["unregistered"] else []
-    text += [f"snapshots: {_plain(', '.join(note['snapshots']))}"] if note["snapshots"] else []
+    text = [f"{session_id}  {note['reads']} reads, {note['calls']} calls, {note['changes']} changes"]
+    for title, held in (("set", note["values"]), ("variables", note["variables"])):
+        set_to = [f"  {_plain(f'{name}: {shown(value)}')}" for name, value in held.items()]
+        text += [f"{title}:", *set_to] if held else []
+    for title in ("unregistered", "snapshots"):
+        text += [f"{title}: {_plain(', '.join(note[title]))}"] if note[title] else []
     log = [f"  {_change(one)}" for one in note["log"]]
     return text + (["changes:", *log] if log else [])
 

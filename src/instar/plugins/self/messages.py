@@ -5,6 +5,8 @@ are masked before a value gets here.
 """
 
 from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
 from typing import Any, Final
 
 SHOWN: Final = 2000
@@ -15,16 +17,7 @@ ITEMS: Final = 20
 """Items of a map or a list that are shown."""
 KEY: Final = 80
 """Characters of a key that are repeated in an answer."""
-DESCRIPTION: Final = """\
-Look at your own runtime and tune it. Everything is in memory only and for this session.
-
-- inspect: without a key the parameters; with a dot-path as key (max_iterations, tools) what stands there.
-- modify: set key to value; a new key keeps a value of your own.
-- reset: give key its default again, or forget a value of your own.
-- call: call a method by its dot-path, with args.
-- list_tools: the tools that you have now.
-- manage_tool: manage_action unregister takes the tool called name away, register gives it back.
-- snapshot, restore, list_snapshots: keep the parameters and your own values under a name, and set them all again."""
+DESCRIPTION: Final = Path(__file__).with_name("self.md").read_text(encoding="utf-8").strip()
 """The description of the tool."""
 
 
@@ -32,12 +25,12 @@ class Refusal(Exception):
     """What is asked for is not done. The text is the sentence that the model reads; it never leaves the tool."""
 
 
-class HiddenName(Refusal):
-    """A path holds the name `name`, which no action may reach."""
+class UnfitValue(Refusal):
+    """A value cannot be set or kept. The text says why, without ``Error: ``, for the sentence of an action."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"Error: {quoted(name)} is not accessible")
-        self.name = name
+
+class HiddenName(Refusal):
+    """A path holds a name that no action may reach. The text is the name: each action has words of its own."""
 
 
 class PathNotFound(Refusal):
@@ -61,16 +54,13 @@ def quoted(name: Any) -> str:
 
 def value(given: Any) -> str:
     """Return a value as Python writes it; of a long map or list the first 20 items."""
-    if isinstance(given, dict) and len(given) > ITEMS:
-        first = ", ".join(f"{name!r}: {item!r}" for name, item in list(given.items())[:ITEMS])
-        return cut(f"{{{first}") + f", ...}} ({len(given)} items)"
-    if isinstance(given, list) and len(given) > ITEMS:
-        return cut(f"[{', '.join(map(repr, given[:ITEMS]))}") + f", ...] ({len(given)} items)"
-    return cut(repr(given))
+    if not isinstance(given, dict | list) or len(given) <= ITEMS:
+        return cut(repr(given))
+    first = repr(given[:ITEMS] if isinstance(given, list) else dict(islice(given.items(), ITEMS)))
+    return f"{cut(first[:-1])}, ...{first[-1]} ({len(given)} items)"
 
 
 def only_tighter(path: str, old: Any) -> Refusal:
     """Return the refusal to loosen or reset a guard that is `old` now."""
-    return Refusal(
-        f"Error: {quoted(path)} guards this runtime and may only be tightened (it is {value(old)})"
-    )
+    why = f"guards this runtime and may only be tightened (it is {value(old)})"
+    return Refusal(f"Error: {quoted(path)} {why}")

@@ -63,9 +63,8 @@ class SessionNotes:
 
     def record(self, change: TreeChange) -> None:
         """Add a change, whose values are masked, to the log of its session."""
-        entry = {"time": int(time.time() * 1000), "path": change.path, "old": change.old, "new": change.new}
-        log = self._access.sessions.of(change.session_id).log
-        log.append({**entry, "call": change.call_id})
+        log = self._access.sessions[change.session_id].log
+        log.append(SelfChange(int(time.time() * 1000), change.path, change.old, change.new, change.call_id))
         self.due(change.session_id)
         del log[:-CHANGES]
 
@@ -81,16 +80,16 @@ class SessionNotes:
         if session_id not in self._due:
             return
         self._due.discard(session_id)
-        state = self._access.sessions.of(session_id)
+        state = self._access.sessions[session_id]
         note = {
-            "values": self._set(session_id) if over else await self._values(session_id),
-            "variables": self._access.shown(state.variables.all()),
+            "values": await self._values(session_id, over),
+            "variables": self._access.shown(dict(state.variables)),
             "unregistered": list(state.unregistered),
-            "snapshots": self._access.shown(state.snapshots.names),
+            "snapshots": self._access.shown(list(state.snapshots)),
             "reads": state.reads,
             "calls": state.calls,
             "changes": state.changes,
-            "log": list(state.log),
+            "log": msgspec.to_builtins(state.log),
         }
         await self._kv.set(f"{PREFIX}{session_id}", note)
 
@@ -99,16 +98,13 @@ class SessionNotes:
         self._due.discard(session_id)
         await self._kv.set(f"{PREFIX}{session_id}", None)
 
-    def _set(self, session_id: str) -> dict[str, Any]:
-        changed = self._access.sessions.of(session_id).changed
-        return {at: self._access.shown(value, at.rpartition(".")[2]) for at, value in changed.items()}
-
-    async def _values(self, session_id: str) -> dict[str, Any]:
-        tree = self._access.tree()
-        found = {}
-        for at in self._access.sessions.of(session_id).changed:
+    async def _values(self, session_id: str, over: bool) -> dict[str, Any]:
+        tree, found = self._access.tree(), {}
+        for at, value in self._access.sessions[session_id].changed.items():
+            node = None if over else tree.at(at)
             with contextlib.suppress(Refusal):  # it can no longer be read
-                one = tree.find(tuple(at.split(".")))
-                if one is not None and isinstance(one.node, Value):
-                    found[at] = await self._access.read(at, one.node, session_id)
+                if isinstance(node, Value):
+                    found[at] = await self._access.read(at, node, session_id)
+                elif over:
+                    found[at] = self._access.shown(value, at.rpartition(".")[2])
         return found

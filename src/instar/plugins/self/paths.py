@@ -6,7 +6,7 @@ listed so that the answer is nanobot's refusal instead of "not found".
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from instar.plugins.self.messages import HiddenName, PathNotFound, Refusal, quoted
@@ -44,9 +44,9 @@ def is_blocked(name: str) -> bool:
     return is_denied(name) or folded(name) in BLOCKED
 
 
-def first_blocked(names: Iterable[str]) -> str | None:
+def first(names: Iterable[str], is_refused: Callable[[str], bool] = is_blocked) -> str | None:
     """Return the first of the names that is refused."""
-    return next((name for name in names if is_blocked(name)), None)
+    return next((name for name in names if is_refused(name)), None)
 
 
 def folded(name: str) -> str:
@@ -78,7 +78,7 @@ def parse(argument: str, given: Any) -> Names:
         raise PathNotFound(written, "one of its names is empty")
     if not is_plain(written):
         # A name that only looks like a blocked one is refused like that one.
-        if (hidden := first_blocked(names)) is not None:
+        if (hidden := first(names)) is not None:
             raise HiddenName(hidden)
         raise PathNotFound(written, "it holds characters that names cannot have")
     return names
@@ -89,40 +89,40 @@ def is_plain(written: str) -> bool:
     return written.isprintable() and unicodedata.normalize("NFKC", written) == written
 
 
-def inside(data: Any, names: Sequence[str]) -> Any:
+def inside(path: str, data: Any, names: Sequence[str]) -> Any:
     """Return what is in plain data under `names`, keys of maps and indexes of lists.
 
-    Raises `KeyError` with a reason.
+    Raises `PathNotFound`, which names the whole `path`.
     """
     for name in names:
-        data = data[_place(data, name)]
+        data = data[_place(path, data, name)]
     return data
 
 
-def replaced(data: Any, names: Sequence[str], new: Any) -> Any:
+def replaced(path: str, data: Any, names: Sequence[str], new: Any) -> Any:
     """Return plain data with `new` in place of what is under `names`; the rest is shared.
 
-    A map may get a new key, a list no new index. Raises `KeyError` with a reason.
+    A map may get a new key, a list no new index. Raises `PathNotFound`, which names the whole `path`.
     """
     if not names:
         return new
     name, rest = names[0], names[1:]
     if type(data) is dict and not rest:
         return {**data, name: new}
-    place = _place(data, name)
+    place = _place(path, data, name)
     copy = data.copy()
-    copy[place] = replaced(data[place], rest, new)
+    copy[place] = replaced(path, data[place], rest, new)
     return copy
 
 
-def _place(data: Any, name: str) -> Any:
-    """Return the key or the index that a name is in a map or a list. Raises `KeyError` with a reason."""
+def _place(path: str, data: Any, name: str) -> Any:
+    """Return the key or the index that a name is in a map or a list."""
     if type(data) is dict:
         if name not in data:
-            raise KeyError(f"there is no {quoted(name)} among {len(data)} keys")
+            raise PathNotFound(path, f"there is no {quoted(name)} among {len(data)} keys")
         return name
     if type(data) is not list:
-        raise KeyError(f"a value of type {type(data).__name__} holds no {quoted(name)}")
+        raise PathNotFound(path, f"a value of type {type(data).__name__} holds no {quoted(name)}")
     if not _INDEX.fullmatch(name) or int(name) >= len(data):
-        raise KeyError(f"there is no {quoted(name)} in a list of {len(data)}")
+        raise PathNotFound(path, f"there is no {quoted(name)} in a list of {len(data)}")
     return int(name)

@@ -5,64 +5,54 @@ evolve declares the two methods that keep and load a profile. What they return i
 
 import contextlib
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from instar.plugin import Method
-from instar.plugins.self import bounds, paths, state
+from instar.plugins.self import bounds
 from instar.plugins.self.access import Access, TreeChange
 from instar.plugins.self.messages import Refusal, quoted
-from instar.plugins.self.state import SettingsSnapshot
-from instar.plugins.self.tree import SelfTree
+from instar.plugins.self.state import SettingsSnapshot, Variables
 
-KEEP: Final = ("evolve", "profiles", "keep")
-"""evolve's method that keeps a profile."""
-LOAD: Final = ("evolve", "profiles", "load")
-"""evolve's method that returns one."""
+KEEP: Final = "evolve.profiles.keep"
+"""The path of evolve's method that keeps a profile."""
+LOAD: Final = "evolve.profiles.load"
+"""The path of the one that returns it."""
 
 
+@dataclass
 class ProfileStart:
     """Sets the profile `name` once in each session, except sub-agents': they get a copy of what their caller has.
 
-    `is_child` returns whether a session is a sub-agent's. `chosen`: the person named a model for this run, which wins
-    over the profile's.
+    Without a name there is nothing to set. `is_child` returns whether a session is a sub-agent's. `chosen`: the person
+    named a model for this run, which wins over the profile's. `started` are the sessions in which it is set.
     """
 
-    def __init__(
-        self, name: str, access: Access, is_child: Callable[[str], Awaitable[bool]], chosen: bool
-    ) -> None:
-        self._name = name
-        self._access = access
-        self._is_child = is_child
-        self._chosen = chosen
-        self._started: set[str] = set()
+    name: str
+    access: Access
+    is_child: Callable[[str], Awaitable[bool]]
+    chosen: bool
+    started: set[str] = field(default_factory=set)
 
     async def begin(self, session_id: str) -> str:
         """Set what the profile holds. Return "" when it is set, else why it cannot be."""
-        if session_id in self._started or await self._is_child(session_id):
+        if not self.name or session_id in self.started or await self.is_child(session_id):
             return ""
         try:
-            await apply(self._access, await self._loaded(session_id), session_id)
-        except Refusal as why:
-            return f"the profile {self._name} cannot be used: {str(why).removeprefix('Error: ')}"
-        self._started.add(session_id)
+            await apply(self.access, await self._loaded(session_id), session_id)
+        except Exception as error:
+            why = self.access.said(error).removeprefix("Error: ")
+            return f"the profile {self.name} cannot be used: {why}"
+        self.started.add(session_id)
         return ""
 
-    def forget(self, session_id: str) -> None:
-        """Forget a session that is no longer used."""
-        self._started.discard(session_id)
-
     async def _loaded(self, session_id: str) -> SettingsSnapshot:
-        load = method(self._access.tree(), LOAD)
-        if load is None:
-            raise Refusal(
-                "profiles stand in an evolve workspace, and none is in use (instar run --workspace PATH)"
-            )
-        try:
-            found = await self._access.called(load, session_id, {"name": self._name})
-        except Exception as error:
-            raise Refusal(self._access.said(error)) from None
-        held = _checked(found)
-        kept = {name: value for name, value in held.values.items() if not (self._chosen and name == "model")}
+        load = self.access.tree().at(LOAD)
+        if not isinstance(load, Method):
+            why = "profiles stand in an evolve workspace, and none is in use (instar run --workspace PATH)"
+            raise Refusal(why)
+        held = _checked(await self.access.called(load, session_id, {"name": self.name}))
+        kept = {name: value for name, value in held.values.items() if not (self.chosen and name == "model")}
         return SettingsSnapshot(kept, held.variables)
 
 
@@ -76,12 +66,12 @@ def _checked(found: Any) -> SettingsSnapshot:
         if name not in bounds.RESTRICTED:
             raise Refusal(f"{quoted(name)} is no parameter of a profile")
         bounds.check_parameter(name, value)
-    return SettingsSnapshot(values, state.checked(held))
+    return SettingsSnapshot(values, Variables(held))
 
 
 async def apply(access: Access, held: SettingsSnapshot, session_id: str, call_id: str = "") -> None:
     """Set parameters and variables, or nothing of them. Raises `Refusal`."""
-    session = access.sessions.of(session_id)
+    session = access.sessions[session_id]
     declared = access.settable()
     before = {one: await access.raw(one, value.read, session_id) for one, value in declared.items()}
     done: list[str] = []
@@ -95,8 +85,7 @@ async def apply(access: Access, held: SettingsSnapshot, session_id: str, call_id
             with contextlib.suppress(Refusal):  # the writer took this value a moment ago
                 access.write(one, declared[one], before[one], session_id)
         raise
-    variables = session.variables.all()
-    session.variables.replace(held.variables)
+    variables, session.variables = session.variables, Variables(held.variables)
     changes = {one: (before[one], held.values[one]) for one in done}
     for one in sorted({*variables, *held.variables}):
         changes[f"_runtime_vars.{one}"] = (variables.get(one), held.variables.get(one))
@@ -104,12 +93,3 @@ async def apply(access: Access, held: SettingsSnapshot, session_id: str, call_id
         if type(old) is not type(new) or old != new:
             await access.report(TreeChange(one, old, new, session_id, call_id))
     session.changed.update({one: held.values[one] for one in done})
-
-
-def method(tree: SelfTree, names: paths.Names) -> Method | None:
-    """Return the method at a path, None where nothing declares it."""
-    try:
-        found = tree.find(names)
-    except Refusal:
-        return None
-    return found.node if found is not None and isinstance(found.node, Method) else None

@@ -4,11 +4,12 @@ A session's state is what ``instar session self --json`` shows, with the same va
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
 
-from instar.plugin import KV, Branch, Client, Invalid, Method, NotFound, Value, ids, operation, wire
+from instar.plugin import Branch, Invalid, NotFound, PluginInput, Value, ids, operation, wire
 from instar.plugins.self.access import Access
 from instar.plugins.self.messages import Refusal
 from instar.plugins.self.note import NONE, PREFIX, SelfChange, SelfState, SessionNotes, restored
@@ -37,22 +38,24 @@ class SelfNode(msgspec.Struct, frozen=True, omit_defaults=True):
     problem: str = ""
 
 
+@dataclass
 class SelfRoutes:
-    """The operations on one instance, whose sessions live in `directory`."""
+    """The operations on the instance whose plugin was given `given`."""
 
-    def __init__(self, access: Access, notes: SessionNotes, kv: KV, client: Client, directory: str) -> None:
-        self._access = access
-        self._notes = notes
-        self._kv = kv
-        self._client = client
-        self._directory = directory
+    access: Access
+    notes: SessionNotes
+    given: PluginInput
 
     @operation("GET", "/instar/self/tree", "instar.self.tree", errors=(404,))
     async def tree(self, query: SelfTreeQuery) -> Sequence[SelfNode]:
         """List what the agent can reach of its own runtime, branches before what they hold."""
         if query.session is not None:
-            await self._demand_here(query.session)
-        found = [one for one in self._access.tree().walk() if _is_below(one.path, query.path)]
+            session = await self.given.client.session.get(query.session)
+            if session.directory != str(self.given.directory):
+                # The values are in the other directory's runtime.
+                raise Invalid(f"{session.id} lives in {session.directory}: ask there (?directory=)")
+        top = f"{query.path}." if query.path else ""
+        found = [one for one in self.access.tree().walk() if f"{one.path}.".startswith(top)]
         if not found:
             raise NotFound(f"there is nothing at {query.path!r} in the tree")
         return [await self._node(one, query.session) for one in found]
@@ -60,14 +63,14 @@ class SelfRoutes:
     @operation("GET", "/instar/self/session", "instar.self.sessions", errors=(404,))
     async def sessions(self) -> Sequence[SelfState]:
         """List the sessions in which the tool was called, as they stood last."""
-        notes = await self._kv.list(PREFIX)
+        notes = await self.given.kv.list(PREFIX)
         return [restored(key.removeprefix(PREFIX), note) for key, note in notes.items()]
 
     @operation("GET", "/instar/self/session/{sessionID}", "instar.self.session", errors=(404,))
     async def session(self, session_id: ids.SessionID) -> SelfState:
         """Show what the agent set of its own runtime in a session, as it stands, or stood last."""
-        await self._notes.keep(session_id)
-        note = await self._kv.get(f"{PREFIX}{session_id}")
+        await self.notes.keep(session_id)
+        note = await self.given.kv.get(f"{PREFIX}{session_id}")
         if note is None:
             raise NotFound(NONE.format(session_id))
         return restored(session_id, note)
@@ -79,26 +82,12 @@ class SelfRoutes:
 
     async def _node(self, found: TreeNode, session_id: str | None) -> SelfNode:
         node = found.node
-        if isinstance(node, Branch):
-            return SelfNode(found.path, "branch", node.doc)
-        if isinstance(node, Method):
-            return SelfNode(found.path, "method", node.doc)
-        shown = SelfNode(found.path, "value", node.doc, node.scope, node.write is not None)
-        return shown if session_id is None else await self._read(shown, node, session_id)
-
-    async def _read(self, shown: SelfNode, node: Value, session_id: str) -> SelfNode:
-        try:
-            value = await self._access.read(shown.path, node, session_id)
-        except Refusal as why:
-            return msgspec.structs.replace(shown, problem=str(why))
-        return msgspec.structs.replace(shown, value=value)
-
-    async def _demand_here(self, session_id: str) -> None:
-        """Raise `NotFound`, and `Invalid` for a session of another directory: its values are in that one's runtime."""
-        session = await self._client.session.get(session_id)
-        if session.directory != self._directory:
-            raise Invalid(f"{session_id} lives in {session.directory}: ask there (?directory=)")
-
-
-def _is_below(path: str, top: str) -> bool:
-    return not top or path == top or path.startswith(f"{top}.")
+        if not isinstance(node, Value):
+            return SelfNode(found.path, "branch" if isinstance(node, Branch) else "method", node.doc)
+        value, problem = msgspec.UNSET, ""
+        if session_id is not None:
+            try:
+                value = await self.access.read(found.path, node, session_id)
+            except Refusal as why:
+                problem = str(why)
+        return SelfNode(found.path, "value", node.doc, node.scope, node.write is not None, value, problem)

@@ -3,9 +3,10 @@
 The watchdog resets restricted parameters that are out of range, before each step and each tool call.
 """
 
+import contextlib
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final
 
 from instar.plugin import Hooks, PluginInput, Value, View, event, points, secret, wire
 from instar.plugins.self import bounds
@@ -15,39 +16,10 @@ from instar.plugins.self.note import SessionNotes
 from instar.plugins.self.profile import ProfileStart
 from instar.plugins.self.routes import SelfRoutes
 from instar.plugins.self.state import SelfSession, SelfSessions
-from instar.plugins.self.tool import SelfTool
+from instar.plugins.self.tool import self_tool
 from instar.plugins.self.tree import SelfTree
 
 log = logging.getLogger("instar.self")
-
-
-class Repair(NamedTuple):
-    """A parameter that is out of range: the old value, the new one (None: none can be set), and the warning."""
-
-    name: str
-    old: Any
-    new: Any
-    warning: str
-
-
-def look(now: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[Repair]:
-    """Return a repair for each parameter of `now` that is out of range."""
-    found = []
-    for name, value in now.items():
-        try:
-            bounds.check_parameter(name, value)
-        except Refusal as why:
-            new = bounds.default(name, defaults.get(name))
-            found.append(Repair(name, value, new, _warning(str(why), name, defaults.get(name), new)))
-    return found
-
-
-def _warning(why: str, name: str, default: Any, new: Any) -> str:
-    if new is None:
-        return f"{why}; there is no value that it could be reset to"
-    if bounds.is_sound(name, default):
-        return f"{why}; it was reset to its default {new}"
-    return f"{why}, and its default is out of range too; it was reset to {new}"
 
 
 async def watch(access: Access, session_id: str) -> list[str]:
@@ -56,43 +28,47 @@ async def watch(access: Access, session_id: str) -> list[str]:
     Never raises.
     """
     try:
-        async with access.sessions.of(session_id).changing:
-            repairs = await _repairs(access, session_id)
-            return [text for one in repairs if (text := await _mend(access, session_id, one))]
+        async with access.sessions[session_id].changing:
+            settable = access.settable().items()
+            return [text for name, one in settable if (text := await _mend(access, session_id, name, one))]
     except Exception as error:
         # A watchdog that fails must not refuse the tool call that it looks at.
         log.error("watchdog failed session=%s error=%s", session_id, access.said(error))
         return []
 
 
-async def _repairs(access: Access, session_id: str) -> list[Repair]:
-    declared = access.settable()
-    now = {name: await _raw(access, name, value.read, session_id) for name, value in declared.items()}
-    if all(bounds.is_sound(name, value) for name, value in now.items()):
-        return []
-    defaults = {name: await _raw(access, name, value.default, session_id) for name, value in declared.items()}
-    return look(now, defaults)
-
-
 async def _raw(access: Access, name: str, read: Any, session_id: str) -> Any:
     """Return what a reader returns; None without a reader, or if it fails."""
-    try:
+    with contextlib.suppress(Refusal):
         return None if read is None else await access.raw(name, read, session_id)
-    except Refusal:
-        return None
+    return None
 
 
-async def _mend(access: Access, session_id: str, repair: Repair) -> str:
-    """Make one repair. Return its warning, "" when this value was warned of before."""
-    warning = repair.warning
-    if repair.new is not None:
+async def _mend(access: Access, session_id: str, name: str, declared: Value) -> str:
+    """Reset a parameter that is out of range. Return a warning, "" for none and when this value had one before."""
+    old = await _raw(access, name, declared.read, session_id)
+    try:
+        bounds.check_parameter(name, old)
+    except Refusal as why:
+        warning = str(why)
+    else:
+        return ""
+    default = await _raw(access, name, declared.default, session_id)
+    new = bounds.default(name, default)
+    if new is None:
+        warning += "; there is no value that it could be reset to"
+    elif new is default:
+        warning += f"; it was reset to its default {new}"
+    else:
+        warning += f", and its default is out of range too; it was reset to {new}"
+    if new is not None:
         try:
-            access.write(repair.name, access.settable()[repair.name], repair.new, session_id)
+            access.write(name, declared, new, session_id)
         except Refusal as why:
-            warning = f"{warning}, which failed: {why}"
+            warning += f", which failed: {why}"
         else:
-            await access.report(TreeChange(repair.name, repair.old, repair.new, session_id))
-    warned, seen = access.sessions.of(session_id).warned, (repair.name, repr(repair.old)[:100])
+            await access.report(TreeChange(name, old, new, session_id))
+    warned, seen = access.sessions[session_id].warned, (name, repr(old)[:100])
     if seen in warned:
         return ""
     warned.add(seen)
@@ -112,7 +88,7 @@ async def server(input: PluginInput, options: wire.Plain | None = None) -> Hooks
         input.registry.stands_idle(f"the settings do not say {SWITCH}: true")
         return {}
     tuned = Self(input)
-    input.registry.add_routes(tuned.routes())
+    input.registry.add_routes(SelfRoutes(tuned.access, tuned.notes, input))
     return tuned.hooks()
 
 
@@ -121,15 +97,14 @@ class Self:
 
     def __init__(self, given: PluginInput) -> None:
         self._input = given
-        self._sessions = SelfSessions()
+        self._sessions = SelfSessions(SelfSession)
         self._from_environment = list(secret.secrets_in(dict(given.environment)))
         given.registry.add_view(self._view())
-        self._access = Access(self._tree, self._sessions, self._secrets, self._publish)
-        self._notes = SessionNotes(given.kv, self._access)
-        named = given.flags.get("profile")
-        chosen = bool(given.flags.get("model"))
-        self._start = ProfileStart(str(named), self._access, self._is_child, chosen) if named else None
-        self._tools = {"self": SelfTool(self._access, list(self._tree().top)).tool()}
+        self.access = Access(self._tree, self._sessions, self._secrets, self._publish)
+        self.notes = SessionNotes(given.kv, self.access)
+        profile, chosen = str(given.flags.get("profile") or ""), bool(given.flags.get("model"))
+        self._start = ProfileStart(profile, self.access, self._is_child, chosen)
+        self._tools = {"self": self_tool(self.access, list(self._tree().top))}
 
     def hooks(self) -> Hooks:
         """Return the callbacks by hook point."""
@@ -144,11 +119,6 @@ class Self:
             "event": self._heard,
         }
 
-    def routes(self) -> SelfRoutes:
-        """Return the operations for the HTTP interface."""
-        given = self._input
-        return SelfRoutes(self._access, self._notes, given.kv, given.client, str(given.directory))
-
     def _tree(self) -> SelfTree:
         return SelfTree(self._input.registry.views.values())
 
@@ -156,35 +126,27 @@ class Self:
         return [*self._from_environment, *self._input.children.secrets()]
 
     async def _publish(self, change: TreeChange) -> None:
-        modified = event.SelfModified(
-            session_id=change.session_id,
-            call_id=change.call_id,
-            path=change.path,
-            old=change.old,
-            new=change.new,
-        )
-        self._notes.record(change)
-        await self._input.client.publish(event.make(modified))
+        self.notes.record(change)
+        await self._input.client.publish(event.make(event.SelfModified(**change._asdict())))
 
     async def _prompted(self, given: points.ChatMessageInput, output: points.ChatMessageOutput) -> None:
         # The model is chosen before the first step. A profile that cannot be used ends that step, which says why.
-        if self._start is not None:
-            await self._start.begin(given.session_id)
+        await self._start.begin(given.session_id)
 
     async def _step(self, given: points.StepInput, output: points.StepOutput) -> None:
-        if self._start is not None and (why := await self._start.begin(given.session_id)):
+        if why := await self._start.begin(given.session_id):
             output.stop = why
             return
-        await watch(self._access, given.session_id)
-        await self._notes.keep(given.session_id)
-        output.without += list(self._sessions.of(given.session_id).unregistered)
+        await watch(self.access, given.session_id)
+        await self.notes.keep(given.session_id)
+        output.without += list(self._sessions[given.session_id].unregistered)
 
     async def _call(self, given: points.ToolCallInput, output: points.ArgsOutput) -> None:
-        await watch(self._access, given.session_id)
+        await watch(self.access, given.session_id)
 
     async def _called(self, given: points.ToolAfterInput, output: points.ToolAfterOutput) -> None:
         if given.tool in self._tools:
-            self._notes.due(given.session_id)
+            self.notes.due(given.session_id)
 
     async def _is_child(self, session_id: str) -> bool:
         return (await self._input.client.session.get(session_id)).parent_id is not None
@@ -195,37 +157,32 @@ class Self:
         A sub-agent that is resumed gets only the guards that its caller has tightened since.
         """
         if not given.resumed:
-            self._sessions.inherit(given.session_id, given.child_id)
+            self._sessions[given.child_id] = self._sessions[given.session_id].inherited()
         tree = self._tree()
-        for path in list(self._sessions.of(given.session_id).changed):
-            found = tree.find(tuple(path.split(".")))
-            if found is None or not isinstance(found.node, Value) or found.node.write is None:
+        for path in list(self._sessions[given.session_id].changed):
+            node = tree.at(path)
+            if not isinstance(node, Value) or node.write is None:
                 continue
-            value = await self._access.raw(path, found.node.read, given.session_id)
-            if given.resumed and not await self._tightens(path, found.node, value, given.child_id):
+            value = await self.access.raw(path, node.read, given.session_id)
+            if given.resumed and not (
+                node.guard and is_tighter(node, await self.access.raw(path, node.read, given.child_id), value)
+            ):
                 continue
-            self._access.write(path, found.node, value, given.child_id)
-            self._sessions.of(given.child_id).changed[path] = value
-
-    async def _tightens(self, path: str, guard: Value, value: Any, session_id: str) -> bool:
-        """Return whether `guard` is a guard, and `value` tighter than what a session has."""
-        if guard.guard is None:
-            return False
-        return is_tighter(guard, await self._access.raw(path, guard.read, session_id), value)
+            self.access.write(path, node, value, given.child_id)
+            self._sessions[given.child_id].changed[path] = value
 
     async def _end(self, given: points.SessionEndInput, output: points.Empty) -> None:
         if given.reason == "deleted":
-            await self._notes.forget(given.session_id)
+            await self.notes.forget(given.session_id)
         else:
-            await self._notes.keep(given.session_id, over=True)
-        self._sessions.drop(given.session_id)
-        if self._start is not None:
-            self._start.forget(given.session_id)
+            await self.notes.keep(given.session_id, over=True)
+        self._sessions.pop(given.session_id, None)
+        self._start.started.discard(given.session_id)
 
     async def _heard(self, happened: event.Event) -> None:
         # A session that was not used in this process gets no session.end.
         if isinstance(happened.properties, event.SessionDeleted):
-            await self._notes.forget(happened.properties.info.id)
+            await self.notes.forget(happened.properties.info.id)
 
     def _view(self) -> View:
         told: dict[str, tuple[str, Callable[[SelfSession], Any]]] = {
@@ -234,10 +191,11 @@ class Self:
             "changes": ("How many changes were made in it.", lambda one: one.changes),
             "unregistered": ("The tools that it took away from itself.", lambda one: list(one.unregistered)),
             "changed": ("The paths that it set.", lambda one: list(one.changed)),
-            "snapshots": ("The names of its snapshots.", lambda one: one.snapshots.names),
+            "snapshots": ("The names of its snapshots.", lambda one: list(one.snapshots)),
         }
-        values = {name: Value(doc=doc, read=self._of(read)) for name, (doc, read) in told.items()}
-        return View("self", "What was done with this tool in the session.", values)
 
-    def _of(self, read: Callable[[SelfSession], Any]) -> Callable[[str], Any]:
-        return lambda session_id: read(self._sessions.of(session_id))
+        def reader(read: Callable[[SelfSession], Any]) -> Callable[[str], Any]:
+            return lambda session_id: read(self._sessions[session_id])
+
+        values = {name: Value(doc=doc, read=reader(read)) for name, (doc, read) in told.items()}
+        return View("self", "What was done with this tool in the session.", values)

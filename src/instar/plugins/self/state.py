@@ -2,11 +2,12 @@
 
 import asyncio
 import copy
+from collections import UserDict, defaultdict
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from instar.plugins.self import bounds, paths
-from instar.plugins.self.messages import Refusal, quoted
+from instar.plugins.self.messages import Refusal, UnfitValue, quoted
 
 VARIABLES: Final = 64
 """Runtime variables of a session."""
@@ -23,87 +24,51 @@ class SettingsSnapshot(NamedTuple):
     variables: Mapping[str, Any]
 
 
-class Variables:
+class Variables(UserDict[str, Any]):
     """The runtime variables of one session: plain data, checked when it comes in, given out in copies."""
 
-    def __init__(self) -> None:
-        self._held: dict[str, Any] = {}
+    def __getitem__(self, name: str) -> Any:
+        """Return a copy of a variable's value."""
+        return copy.deepcopy(self.data[name])
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._held
-
-    def get(self, name: str) -> Any:
-        """Return a copy of a variable's value, None when there is none."""
-        return copy.deepcopy(self._held.get(name))
-
-    def all(self) -> dict[str, Any]:
-        """Return a copy of all variables."""
-        return copy.deepcopy(self._held)
-
-    def set(self, name: str, value: Any) -> None:
-        """Keep a copy of a value. Raises `Refusal` with the reason."""
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Keep a copy of a value. Raises `UnfitValue` with the reason."""
         if not paths.NAME.fullmatch(name) or paths.is_blocked(name):
-            raise Refusal(
+            raise UnfitValue(
                 f"{name[:80]!r} is no name of a variable: letters, digits and underscores, 64 at most"
             )
-        if name not in self._held and len(self._held) >= VARIABLES:
-            raise Refusal(f"_runtime_vars is full (max {VARIABLES} keys). Reset unused keys first.")
-        self._held[name] = bounds.kept(value)
-
-    def delete(self, name: str) -> Any:
-        """Forget a variable and return its value."""
-        return self._held.pop(name)
-
-    def replace(self, held: Mapping[str, Any]) -> None:
-        """Take other variables in place of all these. Raises `Refusal`, and then these stay."""
-        self._held = checked(held)
+        if name not in self.data and len(self.data) >= VARIABLES:
+            raise UnfitValue(f"_runtime_vars is full (max {VARIABLES} keys). Reset unused keys first.")
+        self.data[name] = bounds.kept(value)
 
 
-def checked(held: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a detached copy of variables, each of which could be set. Raises `Refusal`."""
-    variables = Variables()
-    for name, value in held.items():
-        variables.set(name, value)
-    return variables._held
+class Snapshots(UserDict[str, SettingsSnapshot]):
+    """The snapshots of one session, by name, in the order in which the names were first saved.
 
+    What goes in and what comes out is checked and detached.
+    """
 
-class Snapshots:
-    """The snapshots of one session. What goes in and what comes out is checked and detached."""
-
-    def __init__(self) -> None:
-        self._held: dict[str, SettingsSnapshot] = {}
-
-    @property
-    def names(self) -> list[str]:
-        """The names, in the order in which they were first saved."""
-        return list(self._held)
-
-    def save(self, name: str, values: Mapping[str, Any], held: Mapping[str, Any]) -> None:
+    def __setitem__(self, name: str, given: SettingsSnapshot) -> None:
         """Keep what is in force, in place of what had the name. Raises `Refusal`."""
         refused = f"Error: snapshot {quoted(name)}"
-        if not is_name(name):
+        if not (len(name) <= LONGEST and name.isprintable() and paths.folded(name)):
             raise Refusal(f"{refused} has no usable name: {LONGEST} printable characters at most")
-        if name not in self._held and len(self._held) >= SNAPSHOTS:
+        if name not in self.data and len(self.data) >= SNAPSHOTS:
             raise Refusal(f"{refused} is one too many (max {SNAPSHOTS}): save it under the name of one")
-        self._held[name] = _usable(name, SettingsSnapshot(values, held))
+        self.data[name] = _usable(name, given)
 
-    def load(self, name: str) -> SettingsSnapshot:
+    def __getitem__(self, name: str) -> SettingsSnapshot:
         """Return a copy of a snapshot all of whose values could be set now. Raises `Refusal`."""
-        if name not in self._held:
+        if name not in self.data:
             raise Refusal(f"Error: snapshot {quoted(name)} not found")
-        return _usable(name, self._held[name])
-
-
-def is_name(name: str) -> bool:
-    """Return whether a snapshot can have a name."""
-    return len(name) <= LONGEST and name.isprintable() and bool(paths.folded(name))
+        return _usable(name, self.data[name])
 
 
 def _usable(name: str, given: SettingsSnapshot) -> SettingsSnapshot:
     try:
         for parameter, value in given.values.items():
             bounds.check_parameter(parameter, value)
-        held = checked(given.variables)
+        held = dict(Variables(given.variables))
     except Refusal as why:
         raise Refusal(f"Error: snapshot {quoted(name)} cannot be used: {why}") from None
     # Restricted parameters are numbers and texts, which nobody can change in place.
@@ -119,31 +84,18 @@ class SelfSession:
         self.unregistered: dict[str, None] = {}
         self.changed: dict[str, Any] = {}
         self.warned: set[tuple[str, str]] = set()
-        self.reads = 0
-        self.calls = 0
-        self.changes = 0
-        self.log: list[dict[str, Any]] = []
+        self.reads = self.calls = self.changes = 0
+        self.log: list[Any] = []
         # One change at a time: of two calls side by side the later one must see what the first one set.
         self.changing = asyncio.Lock()
 
+    def inherited(self) -> "SelfSession":
+        """Return what a sub-agent's session begins with: a copy of the variables, and the same tools taken away."""
+        made = SelfSession()
+        made.variables = Variables(self.variables)
+        made.unregistered = dict(self.unregistered)
+        return made
 
-class SelfSessions:
-    """What the agent set, by the id of the session."""
 
-    def __init__(self) -> None:
-        self._held: dict[str, SelfSession] = {}
-
-    def of(self, session_id: str) -> SelfSession:
-        """Return a session's state, a fresh one for a session that has none."""
-        return self._held.setdefault(session_id, SelfSession())
-
-    def drop(self, session_id: str) -> None:
-        """Forget a session that is no longer used."""
-        self._held.pop(session_id, None)
-
-    def inherit(self, parent: str, child: str) -> None:
-        """Give a sub-agent's session a copy of its caller's variables, and take the same tools away from it."""
-        given, made = self.of(parent), SelfSession()
-        made.variables.replace(given.variables.all())
-        made.unregistered = dict(given.unregistered)
-        self._held[child] = made
+SelfSessions = defaultdict[str, SelfSession]
+"""What the agent set, by the id of the session."""

@@ -3,6 +3,8 @@
 Whatever is wrong with a call is an answer that the model reads. Only a permission that is refused is raised.
 """
 
+import contextlib
+import functools
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,12 +21,13 @@ from instar.plugins.self.messages import (
     HiddenName,
     PathNotFound,
     Refusal,
+    UnfitValue,
     cut,
     only_tighter,
     quoted,
     value,
 )
-from instar.plugins.self.state import SelfSession
+from instar.plugins.self.state import SelfSession, SettingsSnapshot
 from instar.plugins.self.tree import SelfTree, TreeNode
 
 COUNTED: Final = 10
@@ -33,6 +36,8 @@ LINE: Final = 80
 """Characters of a tool's description in the list of tools."""
 _ABOUT: Final = {"inspect": "key", "modify": "key", "reset": "key", "call": "method", "manage_tool": "name"}
 """The argument that a permission of an action names."""
+_HIDDEN: Final = {"modify": "is protected and cannot be modified", "reset": "is protected"}
+"""What an action says of a name that it may not reach; the others say that it is not accessible."""
 _PERSIST: Final = "snapshot persist"
 
 
@@ -52,11 +57,11 @@ class SelfCall:
     @property
     def session(self) -> SelfSession:
         """What the agent set in the session of the call."""
-        return self.access.sessions.of(self.context.session_id)
+        return self.access.sessions[self.session_id]
 
     async def changed(self, path: str, old: Any, new: Any) -> None:
         """Report a change that this call made."""
-        await self.access.report(TreeChange(path, old, new, self.context.session_id, self.context.call_id))
+        await self.access.report(TreeChange(path, old, new, self.session_id, self.context.call_id))
 
 
 # -- inspect and list_tools --------------------------------------------------------------------------
@@ -71,7 +76,10 @@ async def inspect(call: SelfCall) -> str:
     tree = call.access.tree()
     found = tree.find(names)
     if found is None:
-        return _variable(call, names, tree)
+        if names[0] not in call.session.variables:
+            raise tree.unknown(names)
+        data = call.access.shown(call.session.variables.get(names[0]), names[0])
+        return _inside(call, ".".join(names), data, names[1:])
     if isinstance(found.node, Method):
         note = " (it writes to disk, through the gate)" if found.node.writes else ""
         needed = ", ".join(found.node.parameters.get("required", ()))
@@ -105,7 +113,7 @@ async def _summary(call: SelfCall) -> str:
     for name in bounds.RESTRICTED:
         if isinstance(declared := top.get(name), Value):
             lines.append(f"{name}: {value(await call.access.read(name, declared, call.session_id))}")
-    if held := call.session.variables.all():
+    if held := dict(call.session.variables):
         lines.append(f"_runtime_vars: {cut(repr(call.access.shown(held)))}")
     return "\n".join(lines) or "no parameters are declared"
 
@@ -123,22 +131,13 @@ async def _value(call: SelfCall, found: TreeNode, declared: Value) -> str:
     data = await call.access.read(".".join(found.at), declared, call.session_id)
     if declared.counted and not found.rest and len(found.at) > 1:
         return _counted(".".join(found.at[:-1]), declared.counted, data)
-    return f"{found.path}: {value(_inside(call, found.path, data, found.rest))}"
+    return _inside(call, found.path, data, found.rest)
 
 
-def _variable(call: SelfCall, names: paths.Names, tree: SelfTree) -> str:
-    if names[0] not in call.session.variables:
-        raise tree.unknown(names)
-    whole = ".".join(names)
-    data = call.access.shown(call.session.variables.get(names[0]), names[0])
-    return f"{whole}: {value(_inside(call, whole, data, names[1:]))}"
-
-
-def _inside(call: SelfCall, whole: str, data: Any, rest: paths.Names) -> Any:
-    try:
-        return call.access.shown(paths.inside(data, rest), whole.rpartition(".")[2])
-    except KeyError as why:
-        raise PathNotFound(whole, str(why.args[0])) from None
+def _inside(call: SelfCall, whole: str, data: Any, rest: paths.Names) -> str:
+    """Return what is at the path `whole`, which is `rest` in `data`."""
+    inner = paths.inside(whole, data, rest)
+    return f"{whole}: {value(call.access.shown(inner, whole.rpartition('.')[2]))}"
 
 
 def _counted(branch: str, word: str, data: Any) -> str:
@@ -152,13 +151,12 @@ def _counted(branch: str, word: str, data: Any) -> str:
 
 async def modify(call: SelfCall) -> str:
     """Set a value, a part of one, or a runtime variable."""
-    key = call.args.get("key")
+    names = paths.parse("key", call.args.get("key"))
     if "value" not in call.args:
-        paths.parse("key", key)
         raise Refusal("Error: 'value' is required to modify a key")
     async with call.session.changing:
         tree = call.access.tree()
-        names, found = _find(tree, key, "is protected and cannot be modified")
+        found = tree.find(names)
         if found is None:
             return await _set_variable(call, names, tree)
         refused, node = f"Error: {quoted(found.path)}", found.node
@@ -174,15 +172,13 @@ async def modify(call: SelfCall) -> str:
 
 async def reset(call: SelfCall) -> str:
     """Give a value its default again, or delete a runtime variable."""
-    key = call.args.get("key")
+    names = paths.parse("key", call.args.get("key"))
+    whole, found = ".".join(names), None
     async with call.session.changing:
-        try:
-            names, found = _find(call.access.tree(), key, "is protected")
-        except PathNotFound:
-            names, found = paths.parse("key", key), None
-        whole = ".".join(names)
+        with contextlib.suppress(PathNotFound):
+            found = call.access.tree().find(names)
         if found is None and whole in call.session.variables:
-            old = call.session.variables.delete(whole)
+            old = call.session.variables.pop(whole)
             await call.changed(f"_runtime_vars.{whole}", old, None)
             return f"Deleted _runtime_vars.{whole}"
         if found is None or not isinstance(found.node, Value) or found.rest:
@@ -196,7 +192,7 @@ async def _reset_value(call: SelfCall, whole: str, declared: Value) -> str:
     if declared.write is None or declared.default is None:
         raise Refusal(f"Error: {quoted(whole)} is read-only")
     old = await call.access.raw(whole, declared.read, call.session_id)
-    new = await call.access.default(whole, declared, call.session_id)
+    new = bounds.default(whole, await call.access.raw(whole, declared.default, call.session_id))
     call.access.write(whole, declared, new, call.session_id)
     call.session.changed.pop(whole, None)
     await call.changed(whole, old, new)
@@ -213,9 +209,9 @@ async def _set_value(call: SelfCall, found: TreeNode, node: Value) -> str:
     old = await call.access.raw(at, node.read, call.session_id)
     if type(given) is int and not found.rest:
         # Before the size of the integer: a number out of range is answered with the range.
-        _check(at, given, node)
-    new = _replaced(found.path, old, found.rest, given)
-    _check(at, new, node)
+        bounds.check_parameter(at, given, node.kind)
+    new = bounds.kept(paths.replaced(found.path, old, found.rest, bounds.kept(given)))
+    bounds.check_parameter(at, new, node.kind)
     if node.guard is not None and not is_tighter(node, old, new):
         raise only_tighter(at, call.access.shown(old, found.at[-1]))
     call.access.write(at, node, new, call.session_id)
@@ -227,24 +223,6 @@ async def _set_value(call: SelfCall, found: TreeNode, node: Value) -> str:
     return f"Set {_from_to(call, at, old, new)}"
 
 
-def _check(at: str, new: Any, node: Value) -> None:
-    try:
-        bounds.check_parameter(at, new)
-        bounds.check(at, new, node.kind)
-    except Refusal as why:
-        raise Refusal(f"Error: {why}") from None
-
-
-def _replaced(whole: str, old: Any, rest: paths.Names, given: Any) -> Any:
-    """Return a bounded copy of `old` with `given` under `rest`."""
-    try:
-        return bounds.kept(paths.replaced(old, rest, bounds.kept(given)))
-    except KeyError as why:
-        raise PathNotFound(whole, str(why.args[0])) from None
-    except Refusal as why:
-        raise Refusal(f"Error: {why}") from None
-
-
 async def _set_variable(call: SelfCall, names: paths.Names, tree: SelfTree) -> str:
     variables, given = call.session.variables, call.args["value"]
     name, whole = names[0], ".".join(names)
@@ -254,23 +232,10 @@ async def _set_variable(call: SelfCall, names: paths.Names, tree: SelfTree) -> s
         # Kept as a variable it would look like the parameter, and change nothing.
         raise PathNotFound(whole, "nothing declares this parameter here")
     old = variables.get(name)
-    new = _replaced(whole, old, names[1:], given)
-    try:
-        variables.set(name, new)
-    except Refusal as why:
-        raise Refusal(f"Error: {why}") from None
+    variables[name] = paths.replaced(whole, old, names[1:], bounds.kept(given))
     await call.changed(f"_runtime_vars.{name}", old, variables.get(name))
     prefix = "" if len(names) > 1 else "_runtime_vars."
     return f"Set {prefix}{whole} = {value(call.access.shown(given, names[-1]))}"
-
-
-def _find(tree: SelfTree, key: Any, refusal: str) -> tuple[paths.Names, TreeNode | None]:
-    """Return the names of a key and where they lead; a hidden name is refused with this action's words."""
-    try:
-        names = paths.parse("key", key)
-        return names, tree.find(names)
-    except HiddenName as why:
-        raise Refusal(f"Error: {quoted(why.name)} {refusal}") from None
 
 
 # -- call --------------------------------------------------------------------------------------------
@@ -286,7 +251,7 @@ async def call_method(call: SelfCall) -> str:
     whole, method = ".".join(names), found.node
     if not isinstance(method, Method):
         raise Refusal(f"Error: {quoted(whole)} is not callable")
-    with call.access.explained(f"Error calling {whole}", method.timeout):
+    with call.access.explained(f"Error calling {whole}"):
         given = _arguments(method, call.args.get("args"))
         if method.writes and call.access.shown(given) != given:
             raise Refusal("the arguments hold what looks like a secret, which is never written down")
@@ -319,12 +284,14 @@ async def manage_tool(call: SelfCall) -> str:
     """Take a tool away from the session, or give back one that was taken away."""
     offered = await call.context.tools()
     name, action = call.args.get("name"), call.args.get("manage_action")
-    registered = _registered(name, offered) if isinstance(name, str) else ""
-    if isinstance(name, str) and registered != name:
+    wanted = registered = name if isinstance(name, str) else ""
+    if wanted not in offered:
+        registered = next((one for one, tool in offered.items() if wanted in tool.aliases), wanted)
+    if registered != wanted:
         # Only here it is known which tool an alias means; a rule about that tool's name holds for this call too.
         for ask in permissions({**call.args, "name": registered}, call.context):
             await call.context.ask(ask)
-    wanted = paths.text("name", name)
+    paths.text("name", name)
     if action is None or (type(action) is str and not action.strip()):
         raise Refusal("Error: manage_action is required ('register' or 'unregister')")
     gone = call.session.unregistered
@@ -346,11 +313,6 @@ async def manage_tool(call: SelfCall) -> str:
     return f"Unregistered tool {registered!r}"
 
 
-def _registered(name: str, offered: Mapping[str, Tool]) -> str:
-    """Return the registered name of a tool that may be called by an alias; any other name as it is."""
-    return next((one for one, tool in offered.items() if name in tool.aliases and name not in offered), name)
-
-
 def bare(given: Any) -> str:
     """Return a text cut to 80 characters; of anything else the type."""
     return cut(given, KEY) if isinstance(given, str) else f"<{type(given).__name__}>"
@@ -365,44 +327,41 @@ async def snapshot(call: SelfCall) -> str:
     if persist is not None and type(persist) is not bool:
         raise Refusal(f"Error: 'persist' must be bool, got {type(persist).__name__}")
     name = paths.text("name", call.args.get("name"))
-    keep = profile.method(call.access.tree(), profile.KEEP) if persist else None
-    if persist and keep is None:
+    keep = call.access.tree().at(profile.KEEP) if persist else None
+    if persist and not isinstance(keep, Method):
         raise Refusal(
             f"Error: snapshot {quoted(name)} was not saved: persist needs an evolve workspace in use "
             "(instar run --workspace PATH, or INSTAR_WORKSPACE); without persist it is kept in memory"
         )
-    values = {
-        one: await call.access.raw(one, declared.read, call.session_id)
-        for one, declared in call.access.settable().items()
-    }
-    call.session.snapshots.save(name, values, call.session.variables.all())
+    declared = call.access.settable()
+    values = {one: await call.access.raw(one, node.read, call.session_id) for one, node in declared.items()}
+    call.session.snapshots[name] = SettingsSnapshot(values, call.session.variables)
     saved = f"Snapshot {name!r} saved"
-    return saved if keep is None else f"{saved} and kept: {await _persisted(call, keep, name)}"
+    return f"{saved} and kept: {await _persisted(call, keep, name)}" if isinstance(keep, Method) else saved
 
 
 async def _persisted(call: SelfCall, keep: Method, name: str) -> Any:
-    held = call.session.snapshots.load(name)
+    held = call.session.snapshots[name]
     given = {"parameters": dict(held.values), "variables": dict(held.variables)}
-    what = f"Error: snapshot {quoted(name)} was saved in memory, but not kept"
-    with call.access.explained(what, keep.timeout):
+    with call.access.explained(f"Error: snapshot {quoted(name)} was saved in memory, but not kept"):
         if call.access.shown(given) != given:
             raise Refusal("it holds what looks like a secret, which is never written down")
-        kept = await call.access.called(keep, call.session_id, {"name": name, "profile": given})
-        return call.access.shown(kept)
+        args = {"name": name, "profile": given}
+        return call.access.shown(await call.access.called(keep, call.session_id, args))
 
 
 async def restore(call: SelfCall) -> str:
     """Set everything that a snapshot holds, or nothing of it."""
     name = paths.text("name", call.args.get("name"))
     async with call.session.changing:
-        held = call.session.snapshots.load(name)
+        held = call.session.snapshots[name]
         await profile.apply(call.access, held, call.session_id, call.context.call_id)
     return f"Restored snapshot {name!r}"
 
 
 async def list_snapshots(call: SelfCall) -> str:
     """Return the names of the session's snapshots."""
-    names = call.session.snapshots.names
+    names = list(call.session.snapshots)
     return f"Snapshots ({len(names)}): {names}" if names else "No snapshots saved"
 
 
@@ -433,12 +392,13 @@ def permissions(args: wire.Plain, context: ToolContext) -> list[Ask]:
     # A name with a wildcard in it would allow others for always.
     always = [] if any(one in pattern for one in "*?") else [pattern]
     # The method that `persist` calls can be called too: a rule about it holds for both.
-    more = [_PERSIST] if action == "call" and about == ".".join(profile.KEEP) else []
+    more = [_PERSIST] if action == "call" and about == profile.KEEP else []
     return [Ask(paths.ITSELF, [pattern, *more], [*always, *more], {"action": action})]
 
 
 log = logging.getLogger("instar.self")
 
+_PERSIST_TEXT: Final = "Keep it in the evolve workspace too, for instar run --profile (snapshot)."
 SCHEMA: Final[wire.Plain] = {
     "type": "object",
     "properties": {
@@ -449,10 +409,7 @@ SCHEMA: Final[wire.Plain] = {
         "method": {"type": "string", "description": "The dot-path of a method (call)."},
         "args": {"type": "object", "description": "The method's arguments by name (call)."},
         "name": {"type": "string", "description": "A tool (manage_tool) or a snapshot (snapshot, restore)."},
-        "persist": {
-            "type": "boolean",
-            "description": "Keep it in the evolve workspace too, for instar run --profile (snapshot).",
-        },
+        "persist": {"type": "boolean", "description": _PERSIST_TEXT},
         "manage_action": {"type": "string", "description": "register or unregister (manage_tool)."},
     },
     "required": ["action"],
@@ -460,41 +417,33 @@ SCHEMA: Final[wire.Plain] = {
 }
 
 
-class SelfTool:
-    """The tool on one instance. `top` are the names at the top of the tree, which its description lists."""
+def self_tool(access: Access, top: Sequence[str]) -> Tool:
+    """Return the tool as the model is offered it. `top` are the names at the top of the tree, which it lists."""
+    text = f"{DESCRIPTION}\n\nAt the top: {', '.join(top)}." if top else DESCRIPTION
+    return Tool(text, SCHEMA, functools.partial(_execute, access), permissions, repeatable=True)
 
-    def __init__(self, access: Access, top: Sequence[str]) -> None:
-        self._access = access
-        self._description = f"{DESCRIPTION}\n\nAt the top: {', '.join(top)}." if top else DESCRIPTION
 
-    def tool(self) -> Tool:
-        """Return the tool as the model is offered it."""
-        return Tool(
-            description=self._description,
-            parameters=SCHEMA,
-            execute=self.execute,
-            permissions=permissions,
-            repeatable=True,
-        )
-
-    async def execute(self, args: wire.Plain, context: ToolContext) -> ToolResult:
-        """Return the answer to a call, also where it cannot be done. Raises `PermissionDenied`."""
-        given = args if isinstance(args, dict) else {}
-        action = given.get("action")
-        known = ACTIONS.get(action) if isinstance(action, str) else None
-        if known is None:
-            return _result(action, f"Unknown action: {bare(action)}")
-        try:
-            return _result(action, await known(SelfCall(self._access, context, given)))
-        except PermissionDenied:
-            raise
-        except Refusal as refusal:
-            return _result(action, str(refusal))
-        except Exception as error:
-            # Without a traceback, which might hold a secret.
-            why = self._access.said(error)
-            log.error("action failed action=%s session=%s error=%s", action, context.session_id, why)
-            return _result(action, cut(f"Error: {why}"))
+async def _execute(access: Access, args: wire.Plain, context: ToolContext) -> ToolResult:
+    """Return the answer to a call, also where it cannot be done. Raises `PermissionDenied`."""
+    given = args if isinstance(args, dict) else {}
+    action = given.get("action")
+    known = ACTIONS.get(action) if isinstance(action, str) else None
+    if known is None:
+        return _result(action, f"Unknown action: {bare(action)}")
+    try:
+        return _result(action, await known(SelfCall(access, context, given)))
+    except PermissionDenied:
+        raise
+    except HiddenName as why:
+        refused = _HIDDEN.get(str(action), "is not accessible")
+        return _result(action, f"Error: {quoted(str(why))} {refused}")
+    except Refusal as why:
+        return _result(action, f"Error: {why}" if isinstance(why, UnfitValue) else str(why))
+    except Exception as error:
+        # Without a traceback, which might hold a secret.
+        text = access.said(error)
+        log.error("action failed action=%s session=%s error=%s", action, context.session_id, text)
+        return _result(action, cut(f"Error: {text}"))
 
 
 def _result(action: object, answer: str) -> ToolResult:

@@ -33,37 +33,40 @@ class SelfTree:
     def __init__(self, views: Iterable[View]) -> None:
         top: dict[str, Node] = {}
         for view in views:
-            if not (view.at and paths.is_blocked(view.at[0])):
-                _graft(top, view.at, view.children, view.doc)
+            children = view.children
+            for name in reversed(view.at):
+                children = {name: Branch(view.doc, children)}
+            top = _joined(top, children)
         self.top = {name: node for name, node in top.items() if not paths.is_blocked(name)}
 
     def find(self, names: Names) -> TreeNode | None:
         """Return where a path leads; None: no declared name begins it. Raises `PathNotFound`, `HiddenName`."""
-        node = self.top.get(names[0])
+        node: Node | None = None
+        children: Mapping[str, Node] = self.top
+        count = 0
+        while count < len(names) and names[count] in children:
+            node = children[names[count]]
+            children = node.children if isinstance(node, Branch) else {}
+            count += 1
+        at, rest = names[:count], names[count:]
+        # In the data of a value or of a runtime variable only Python's own names are refused.
         if node is None:
-            # What follows is a runtime variable's data, where only Python's own names are refused.
-            hidden = names[0] if paths.is_blocked(names[0]) else _denied(names[1:])
-            if hidden:
-                raise HiddenName(hidden)
-            return None
-        for count, name in enumerate(names[1:], 1):
-            if isinstance(node, Branch) and name in node.children:
-                node = node.children[name]
-                continue
-            return self._beyond(node, names, count)
-        return TreeNode(node, names)
-
-    def _beyond(self, node: Node, names: Names, count: int) -> TreeNode:
-        rest = names[count:]
-        hidden = paths.first_blocked(rest) if isinstance(node, Branch | Method) else _denied(rest)
+            hidden = paths.first(names[:1]) or paths.first(names[1:], paths.is_denied)
+        else:
+            hidden = paths.first(rest, paths.is_denied if isinstance(node, Value) else paths.is_blocked)
         if hidden:
             raise HiddenName(hidden)
-        if isinstance(node, Value):
-            return TreeNode(node, names[:count], rest)
-        holder = ".".join(names[:count])
+        if node is None:
+            return None
+        if not rest or isinstance(node, Value):
+            return TreeNode(node, at, rest)
         held = "is a method" if isinstance(node, Method) else f"has no {quoted(rest[0])}"
         whole = ".".join(names)
-        raise PathNotFound(whole, f"'{holder}' {held}", self.nearest(whole))
+        raise PathNotFound(whole, f"'{'.'.join(at)}' {held}", self.nearest(whole))
+
+    def at(self, path: str) -> Node | None:
+        """Return the node that is declared at a path, None where there is none."""
+        return next((found.node for found in self.walk() if found.path == path), None)
 
     def unknown(self, names: Names) -> PathNotFound:
         """Return the refusal of a path that begins with no declared name."""
@@ -83,24 +86,14 @@ class SelfTree:
         return _walk((), self.top)
 
 
-def _graft(top: dict[str, Node], at: Names, children: Mapping[str, Node], doc: str) -> None:
-    """Add the nodes of a view to the tree; what another view declared first stays."""
-    if not at:
-        for name, node in children.items():
-            held = top.get(name)
-            if isinstance(held, Branch) and isinstance(node, Branch):
-                joined = dict(held.children)
-                _graft(joined, (), node.children, node.doc)
-                top[name] = Branch(held.doc, joined)
-            else:
-                top.setdefault(name, node)
-        return
-    held = top.get(at[0])
-    if held is not None and not isinstance(held, Branch):
-        return
-    inner = dict(held.children) if held is not None else {}
-    _graft(inner, at[1:], children, doc)
-    top[at[0]] = Branch(held.doc if held is not None else doc, inner)
+def _joined(first: Mapping[str, Node], second: Mapping[str, Node]) -> dict[str, Node]:
+    """Return the nodes of both, branches of one name joined; any other name of `first` keeps its node."""
+    joined = dict(first)
+    for name, node in second.items():
+        held = joined.setdefault(name, node)
+        if held is not node and isinstance(held, Branch) and isinstance(node, Branch):
+            joined[name] = Branch(held.doc, _joined(held.children, node.children))
+    return joined
 
 
 def _walk(at: Names, children: Mapping[str, Node]) -> Iterable[TreeNode]:
@@ -108,7 +101,3 @@ def _walk(at: Names, children: Mapping[str, Node]) -> Iterable[TreeNode]:
         yield TreeNode(node, (*at, name))
         if isinstance(node, Branch):
             yield from _walk((*at, name), node.children)
-
-
-def _denied(names: Names) -> str | None:
-    return next((name for name in names if paths.is_denied(name)), None)

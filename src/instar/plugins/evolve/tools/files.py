@@ -29,6 +29,7 @@ EDIT: Final = {
     "newString": {"type": "string", "description": "The text to put in its place, taken literally."},
     "replaceAll": {"type": "boolean", "description": "Replace every occurrence (default false)."},
 }
+_NOT_COMMITTED: Final = " (not committed: git failed, see the log)"
 OPTIONAL: Final = ("offset", "limit", "replaceAll", "expect", "test")
 """Properties of these tools that may be left out."""
 
@@ -128,11 +129,7 @@ def _also(args: Mapping[str, Any]) -> dict[str, TrialFile]:
 
 def commit_text(installed: Installed) -> str:
     """Return the commit of a change in brackets, or that there is none."""
-    return (
-        f" (commit {installed.commit.id})"
-        if installed.commit
-        else " (not committed: git failed, see the log)"
-    )
+    return f" (commit {installed.commit.id})" if installed.commit else _NOT_COMMITTED
 
 
 def metadata(installed: Installed) -> wire.Plain:
