@@ -64,12 +64,11 @@ class CommitResult(msgspec.Struct, frozen=True):
     waiting: dict[str, str]
 
 
-class Plumbing:
-    """Git in the workspace `root`."""
+class Plumbing(WorkspaceRepository):
+    """The repository of the workspace `root`, with the settings that a commit needs."""
 
     def __init__(self, processes: process.Processes, root: Path) -> None:
-        self._root = root
-        self._repository = WorkspaceRepository(processes, root)
+        super().__init__(processes, root)
         self.folder = GitFolder(root)
 
     async def commit(
@@ -186,22 +185,19 @@ class Plumbing:
                 continue
             mode = 0o100755 if status.st_mode & stat.S_IXUSR else 0o100644
             if stat.S_ISLNK(status.st_mode):
-                found[path] = GitEntry(0o120000, await self._stored(os.fsencode(place.readlink())))
-            elif "\n" in path or path.startswith('"'):
-                found[path] = GitEntry(mode, await self._stored(place.read_bytes()))
+                text = os.fsencode(place.readlink())
+                blob = await self.bytes("hash-object", "-w", "--no-filters", "--stdin", stdin=text)
+                found[path] = GitEntry(0o120000, blob.decode().strip())
             else:
                 plain[path] = mode
         if plain:
-            names = b"".join(os.fsencode(path) + b"\n" for path in plain)
+            names = b"".join(b'"%s"\n' % _quoted(path) for path in plain)
             told = await self.bytes("hash-object", "-w", "--no-filters", "--stdin-paths", stdin=names)
             blobs = told.decode().split()
             found |= {
                 path: GitEntry(mode, blob) for (path, mode), blob in zip(plain.items(), blobs, strict=True)
             }
         return [_line(path, entry) for path, entry in found.items()]
-
-    async def _stored(self, data: bytes) -> str:
-        return (await self.bytes("hash-object", "-w", "--no-filters", "--stdin", stdin=data)).decode().strip()
 
     async def _take(self, paths: Sequence[str], aside: Mapping[str, str]) -> dict[str, str]:
         """Take other files into the index `aside` as git does, ignored ones left out; return what it cannot take."""
@@ -246,18 +242,11 @@ class Plumbing:
     async def _empty_tree(self) -> str:
         return (await self.text("hash-object", "-t", "tree", "--stdin")).strip()
 
-    async def text(self, *args: str, **how: Any) -> str:
-        """Run git and return what it prints as text; all else as `bytes`."""
-        return await self._repository.text(*args, **self._given(args, **how))
-
-    async def bytes(self, *args: str, **how: Any) -> bytes:
+    async def bytes(self, *args: str, env: Mapping[str, str] | None = None, **how: Any) -> bytes:
         """Run git as `WorkspaceRepository.bytes`, with the settings that a commit needs."""
-        return await self._repository.bytes(*args, **self._given(args, **how))
-
-    def _given(self, args: Sequence[str], env: Mapping[str, str] | None = None, **how: Any) -> dict[str, Any]:
         # Where a person's settings say that it has no files, or has them elsewhere.
-        tree = {"GIT_WORK_TREE": str(self._root)} if args[0] != "init" else {}
-        return how | {"env": _variables(_SETTINGS) | tree | dict(env or {})}
+        tree = {} if args[0] == "init" else {"GIT_WORK_TREE": str(self._root)}
+        return await super().bytes(*args, env=_variables(_SETTINGS) | tree | dict(env or {}), **how)
 
 
 def is_guarded(path: str) -> bool:
@@ -282,6 +271,11 @@ def _variables(settings: Mapping[str, str]) -> dict[str, str]:
     for at, (name, value) in enumerate(settings.items()):
         found |= {f"GIT_CONFIG_KEY_{at}": name, f"GIT_CONFIG_VALUE_{at}": value}
     return found
+
+
+def _quoted(path: str) -> bytes:
+    """A path as git reads it between quotes: a name may hold anything."""
+    return b"".join(b"\\%03o" % byte for byte in os.fsencode(path))
 
 
 def _states(status: str) -> list[str]:
