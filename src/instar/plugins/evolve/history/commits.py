@@ -226,19 +226,17 @@ class History:
     async def _pay_each(self, fresh: set[str]) -> tuple[WorkspaceCommit | None, dict[str, str]]:
         made, waits = None, dict[str, str]()
         for debt in self._debts.all:
-            made, waiting = await self._pay_one(debt, fresh)
-            waits |= waiting
+            departed = self.guarded() - fresh
+            wanted = [path for path in debt.files if path not in departed]
+            if not wanted:
+                made = None
+                continue
+            result = await self._patiently(wanted, debt.message)
+            made, waits = result.commit, waits | result.waiting
+            self.head = result.head or self.head
+            left = [path for path in debt.files if path in departed or path in result.waiting]
+            self._debts.left(debt, left)
         return made, waits
-
-    async def _pay_one(self, debt: Debt, fresh: set[str]) -> tuple[WorkspaceCommit | None, dict[str, str]]:
-        departed = self.guarded() - fresh
-        wanted = [path for path in debt.files if path not in departed]
-        if not wanted:
-            return None, {}
-        made = await self._patiently(wanted, debt.message)
-        self.head = made.head or self.head
-        self._debts.left(debt, [path for path in debt.files if path in departed or path in made.waiting])
-        return made.commit, made.waiting
 
     async def _patiently(self, wanted: list[str], message: str) -> CommitResult:
         """Commit, anew where the person uses git at the same time; once git has failed it is asked only once."""

@@ -203,10 +203,10 @@ class Plumbing(WorkspaceRepository):
         """Take other files into the index `aside` as git does, ignored ones left out; return what it cannot take."""
         if not paths:
             return {}
-        asked = ("status", "--porcelain", "-z", "--untracked-files=all", "--", *_few(paths))
+        asked = ("status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--", *_few(paths))
         try:
-            states = _states(os.fsdecode(await self.bytes(*asked, env=aside)))
-            states = [path for path in states if path in set(paths)]
+            told = os.fsdecode(await self.bytes(*asked, env=aside)).split("\0")
+            states = [path for path in (field[3:] for field in told) if path in set(paths)]
         except git.GitError:
             # It cannot read one of them: which one is found below.
             states = list(paths)
@@ -276,18 +276,6 @@ def _variables(settings: Mapping[str, str]) -> dict[str, str]:
 def _quoted(path: str) -> bytes:
     """A path as git reads it between quotes: a name may hold anything."""
     return b"".join(b"\\%03o" % byte for byte in os.fsencode(path))
-
-
-def _states(status: str) -> list[str]:
-    """Read ``git status --porcelain -z``: the paths; of a rename both ends."""
-    found = []
-    fields = iter(status.split("\0"))
-    for field in fields:
-        if len(field) > 3:
-            found.append(field[3:])
-            if field[0] in "RC" or field[1] in "RC":
-                found.append(next(fields))
-    return found
 
 
 def _line(path: str, entry: GitEntry) -> bytes:

@@ -15,7 +15,6 @@ from collections.abc import (
     Callable,
     Collection,
     Iterable,
-    Iterator,
     Mapping,
 )
 from typing import Final, NamedTuple
@@ -138,8 +137,11 @@ class Installer:
         async with self._alone():
             found = dict[str, Version | None]()
             for one in self._departures(paths):
-                with _refusing():
+                try:
                     found[one.path] = self._ledger.stand(one.path)
+                except (OSError, NotPlain) as error:
+                    why = f"it cannot be read or kept: {error}; nothing was changed"
+                    raise ChangeRefused(why) from None
             _demand(found)
             self._ledger.record(message, found, found)
             self._step(DECIDED)
@@ -376,11 +378,3 @@ async def find(ledger: Ledger, repository: WorkspaceRepository, path: str, versi
 def _demand(pieces: Collection[object]) -> None:
     if not pieces:
         raise ChangeRefused("there is nothing to change: every file is so already")
-
-
-@contextlib.contextmanager
-def _refusing() -> Iterator[None]:
-    try:
-        yield
-    except (OSError, NotPlain) as error:
-        raise ChangeRefused(f"it cannot be read or kept: {error}; nothing was changed") from None
