@@ -70,8 +70,8 @@ class Debts:
     def left(self, debt: Debt, files: Collection[str]) -> None:
         """Only these files of a debt are owed still; none: it is paid."""
         kept = [msgspec.structs.replace(debt, files=sorted(files))] if files else []
-        at = self.all.index(debt)
-        self.all = [*self.all[:at], *kept, *self.all[at + 1 :]]
+        # While git was at work a newer change may have claimed its files: then it is not there any more.
+        self.all = [now for one in self.all for now in (kept if one == debt else [one])]
 
     def save(self) -> None:
         """Write down what is owed, where that has changed; a disk that refuses is logged."""

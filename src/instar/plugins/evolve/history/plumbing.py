@@ -79,47 +79,41 @@ class Plumbing(WorkspaceRepository):
         `first`: hold the person's index from the start, so that nobody comes in between. Raises `git.GitError`
         (`Moved`, `gitdir.Locked`), `process.ProcessError` and `OSError`; then nothing has changed.
         """
-        theirs = aside / "theirs"
-        if not first:
-            return await self._commit(wanted, message, aside, self.folder.index(theirs, patience))
-        async with self.folder.index(theirs, patience):
-            return await self._commit(wanted, message, aside, None)
-
-    async def _commit(
-        self,
-        wanted: Sequence[str],
-        message: str,
-        aside: Path,
-        lock: contextlib.AbstractAsyncContextManager[None] | None,
-    ) -> CommitResult:
-        self._refuse_under_way()
-        parent = (await self.text("rev-parse", "--verify", "--quiet", "HEAD", check=False)).strip()
-        against = f"{parent}^{{tree}}" if parent else await self._empty_tree()
-        alone = await self._left_alone(wanted)
-        wanted = [path for path in wanted if path not in alone]
-        staged = await self._staged(against, wanted)
-        tree, changed, waiting = await self._tree(wanted, parent, against, aside / "one")
-        other = {path for path in changed if staged.get(path, changed[path]) != changed[path]}
-        staging = [path for path in other if not is_guarded(path)]
-        if staging:
-            waiting = dict.fromkeys(staging, "you have staged another version of it: commit or unstage that")
-            rest = [path for path in wanted if path not in staging]
-            tree, changed, more = await self._tree(rest, parent, against, aside / "two")
-            waiting |= more
-        if not changed:
-            return CommitResult(None, parent, waiting)
-        parents = ["-p", parent] if parent else []
-        commit = (await self.text("commit-tree", tree, *parents, "-F", "-", stdin=message)).strip()
-        self._refuse_under_way()
-        async with lock or contextlib.nullcontext():
-            if lock is not None and await self._staged(against, wanted) != staged:
-                raise Moved("the index was changed meanwhile")
+        async with contextlib.AsyncExitStack() as held:
+            theirs = self.folder.index(aside / "theirs", patience)
+            if first:
+                await held.enter_async_context(theirs)
+            self._refuse_under_way()
+            parent = (await self.text("rev-parse", "--verify", "--quiet", "HEAD", check=False)).strip()
+            against = f"{parent}^{{tree}}" if parent else await self._empty_tree()
+            alone = await self._left_alone(wanted)
+            wanted = [path for path in wanted if path not in alone]
+            staged = await self._staged(against, wanted)
+            tree, changed, waiting = await self._tree(wanted, parent, against, aside / "one")
+            other = {path for path in changed if staged.get(path, changed[path]) != changed[path]}
+            staging = [path for path in other if not is_guarded(path)]
+            if staging:
+                waiting = dict.fromkeys(
+                    staging, "you have staged another version of it: commit or unstage that"
+                )
+                rest = [path for path in wanted if path not in staging]
+                tree, changed, more = await self._tree(rest, parent, against, aside / "two")
+                waiting |= more
+            if not changed:
+                return CommitResult(None, parent, waiting)
+            parents = ["-p", parent] if parent else []
+            commit = (await self.text("commit-tree", tree, *parents, "-F", "-", stdin=message)).strip()
+            short = (await self.text("rev-parse", "--short", commit)).strip()
+            self._refuse_under_way()
+            if not first:
+                await held.enter_async_context(theirs)
+                if await self._staged(against, wanted) != staged:
+                    raise Moved("the index was changed meanwhile")
             # A guarded file that the person has staged otherwise stays staged so: HEAD has what went live.
             follow = {path: one for path, one in changed.items() if path not in other or one.is_new}
             lines = [_line(path, one) for path, one in follow.items()]
             await self._stage(lines, {"GIT_INDEX_FILE": str(aside / "theirs")})
             await self._move(commit, parent, message)
-        short = (await self.text("rev-parse", "--short", commit)).strip()
         log.info("git=committed id=%s files=%s", short, ",".join(changed))
         return CommitResult(WorkspaceCommit(short, list(changed)), commit, waiting)
 
