@@ -9,14 +9,7 @@ changed in the meantime is left as it stands. A refusal writes nothing.
 
 import asyncio
 import contextlib
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Collection,
-    Iterable,
-    Mapping,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
