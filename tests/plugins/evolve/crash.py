@@ -14,24 +14,15 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from instar.plugins.evolve.history.commits import History
 from instar.plugins.evolve.history.repository import WorkspaceRepository
 from instar.plugins.evolve.ledger.install import Installer
 from instar.plugins.evolve.ledger.ledger import Ledger
+from instar.plugins.evolve.trial import TrialFile
 from instar.process import Processes
 
-
-class File(msgspec.Struct, frozen=True):
-    """New content of a file."""
-
-    content: bytes
-    mode: int = 0o644
-
-
-NEW = File(b"#!/bin/sh\necho new\n", 0o755)
-OLD = File(b"#!/bin/sh\necho older\n", 0o700)
+NEW = TrialFile(b"#!/bin/sh\necho new\n", 0o755)
+OLD = TrialFile(b"#!/bin/sh\necho older\n", 0o700)
 
 
 class Killed(BaseException):
@@ -103,7 +94,7 @@ async def play(case: dict[str, Any], end: Callable[[], None] = kill) -> None:
 OPERATIONS: dict[str, Any] = {
     "install": lambda it: it.install({"hooks/bot.sh": NEW}, "install"),
     "create": lambda it: it.install({"hooks/new.sh": NEW, "tests/deep/new.sh": NEW}, "create"),
-    "replace two": lambda it: it.install({"hooks/bot.sh": NEW, "prompts/chat.md": File(b"new")}, "two"),
+    "replace two": lambda it: it.install({"hooks/bot.sh": NEW, "prompts/chat.md": TrialFile(b"new")}, "two"),
     "delete": lambda it: it.install({"hooks/bot.sh": None}, "delete"),
     "rollback": lambda it: it.install({"hooks/bot.sh": OLD}, "rollback"),
     "refuse": lambda it: it.install({"hooks/bot.sh": NEW, "hooks/../state/x": NEW}, "refuse"),

@@ -31,6 +31,7 @@ from instar.plugins.evolve.grants import GrantedVersion
 from instar.plugins.evolve.history import trailers
 from instar.plugins.evolve.history.commits import WorkspaceCommit
 from instar.plugins.evolve.history.pins import BadPin
+from instar.plugins.evolve.history.repository import whole
 from instar.plugins.evolve.history.trailers import counted
 from instar.plugins.evolve.install import (
     ChangeCause,
@@ -39,7 +40,6 @@ from instar.plugins.evolve.install import (
     called_by,
     commit_of,
 )
-from instar.plugins.evolve.ledger.install import whole
 from instar.plugins.evolve.ledger.standing import sha256
 from instar.plugins.evolve.points import CandidateInput
 from instar.plugins.evolve.probation.observer import Observer

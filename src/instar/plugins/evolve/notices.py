@@ -153,10 +153,9 @@ class Notices:
                 connection.execute("INSERT INTO notice (value) VALUES (?)", value).lastrowid
                 for value in values
             ]
-            for session in to:
-                connection.execute(_FILLED, (session, numbers[-1]))
-                rows = [(session, number) for number in numbers]
-                connection.executemany("INSERT INTO waiting (session, notice) VALUES (?, ?)", rows)
+            connection.executemany(_FILLED, [(session, numbers[-1]) for session in to])
+            rows = [(session, number) for session in to for number in numbers]
+            connection.executemany("INSERT INTO waiting (session, notice) VALUES (?, ?)", rows)
             over = connection.execute(_OVER, _BOUNDS).fetchall()
             connection.executemany("UPDATE queue SET dropped = dropped + 1 WHERE session = ?", over)
             _run(connection, (), ())

@@ -1,6 +1,7 @@
 """The workspace's repository, with real git."""
 
 import logging
+import os
 
 import pytest
 
@@ -29,6 +30,16 @@ async def test_what_was_there_before_is_the_initial_commit(kit, history, root):
 async def test_an_empty_workspace_has_an_initial_commit_too(kit, history, root):
     await history.prepare()
     assert log(kit, root) == ["initial"]
+
+
+async def test_a_guarded_file_of_any_name_is_committed(kit, history, root):
+    names = ["a.py", "b\nc", '"q"', "d\r", "e\\n", "é", os.fsdecode(b"\xff")]
+    for name in names:
+        (root / "hooks" / name).write_bytes(b"1\r\n" + os.fsencode(name))
+    await history.prepare()
+    assert history.problem is None
+    assert len(kit.git(root, "ls-files", "hooks").splitlines()) == len(names)
+    assert kit.git(root, "status", "--porcelain") == ""
 
 
 @pytest.mark.slow

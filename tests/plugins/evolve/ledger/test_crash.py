@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.plugins.evolve.crash import NEW, OPERATIONS, File, Killed, fail, play
+from tests.plugins.evolve.crash import NEW, OPERATIONS, Killed, fail, play
 
 from instar.plugins.evolve.history.commits import History
 from instar.plugins.evolve.history.repository import WorkspaceRepository
 from instar.plugins.evolve.ledger import install
 from instar.plugins.evolve.ledger.install import Installer
 from instar.plugins.evolve.ledger.ledger import Ledger
+from instar.plugins.evolve.trial import TrialFile
 
 STEPS = [step for step in install.STEPS if step != install.PLACED]
 CHANGES = ("install", "create", "replace two", "delete", "rollback")
@@ -153,7 +154,7 @@ async def ends_before_or_after(scene, operation, end):
     # Nothing is left of it: a second start has nothing to do, and the next change is made.
     assert (await scene.open())[2] == []
     if not ledger.check():
-        changed = await installer.install({"hooks/bot.sh": File(b"next", 0o755)}, "next")
+        changed = await installer.install({"hooks/bot.sh": TrialFile(b"next", 0o755)}, "next")
         assert changed.commit is not None
         assert changed.epoch == ledger.epoch
 

@@ -5,7 +5,7 @@ import os
 import shutil
 
 import pytest
-from tests.plugins.evolve.crash import NEW, File
+from tests.plugins.evolve.crash import NEW
 from tests.waiting import SOON
 
 from instar.plugins.evolve.database import Database
@@ -16,6 +16,7 @@ from instar.plugins.evolve.ledger.install import ChangeRefused, Installer
 from instar.plugins.evolve.ledger.ledger import Ledger, LedgerError
 from instar.plugins.evolve.ledger.lock import WorkspaceBusy, held
 from instar.plugins.evolve.ledger.standing import sha256
+from instar.plugins.evolve.trial import TrialFile
 
 OLD = "#!/bin/sh\necho old\n"
 
@@ -123,7 +124,7 @@ async def test_a_departed_file_is_neither_changed_nor_committed(made, kit):
     with pytest.raises(ChangeRefused, match="was changed, behind the gate"):
         await made.installer.install({"hooks/bot.sh": NEW}, "over it")
     assert made.everything() == before
-    await made.installer.install({"prompts/chat.md": File(b"be better")}, "beside it")
+    await made.installer.install({"prompts/chat.md": TrialFile(b"be better")}, "beside it")
     assert kit.git(made.root, "status", "--porcelain").split() == ["M", "hooks/bot.sh"]
 
 
@@ -131,7 +132,7 @@ async def test_a_link_on_the_way_is_not_followed(made, tmp_path):
     (tmp_path / "outside").mkdir()
     (made.root / "tests").symlink_to(tmp_path / "outside")
     with pytest.raises(ChangeRefused, match="no folder"):
-        await made.installer.install({"prompts/chat.md": File(b"new"), "tests/x.sh": NEW}, "through it")
+        await made.installer.install({"prompts/chat.md": TrialFile(b"new"), "tests/x.sh": NEW}, "through it")
     assert os.listdir(tmp_path / "outside") == []
     assert (made.root / "prompts" / "chat.md").read_text() == "be good"
 
@@ -268,7 +269,7 @@ async def test_a_ledger_that_cannot_be_written_refuses_and_still_answers(made, t
 async def test_a_file_keeps_its_permission_bits_where_they_say_the_same(made):
     (made.root / "hooks" / "bot.sh").chmod(0o700)
     (made.root / "prompts" / "chat.md").chmod(0o600)
-    changes = {"hooks/bot.sh": NEW, "prompts/chat.md": File(b"be better")}
+    changes = {"hooks/bot.sh": NEW, "prompts/chat.md": TrialFile(b"be better")}
     await made.installer.install(changes, "new")
     modes = [(made.root / path).stat().st_mode & 0o777 for path in changes]
     assert modes == [0o700, 0o600]

@@ -5,12 +5,12 @@ import shutil
 import sys
 
 import pytest
-from tests.plugins.evolve.crash import File
 
 from instar.plugins.evolve.history.commits import History
 from instar.plugins.evolve.history.repository import WorkspaceRepository
 from instar.plugins.evolve.ledger.install import ChangeRefused, Installer
 from instar.plugins.evolve.ledger.ledger import Ledger
+from instar.plugins.evolve.trial import TrialFile
 
 BOT = "#!/bin/sh\necho good\n"
 
@@ -181,7 +181,7 @@ def commit_of(kept):
 @pytest.mark.parametrize("what", ["branch", "commit"])
 async def test_a_ledger_that_cannot_be_read_is_set_aside_and_made_again_from_gits_head(kept, what, damage):
     _, installer, _ = await kept.start()
-    await installer.install({"prompts/chat.md": File(b"be better")}, "new")
+    await installer.install({"prompts/chat.md": TrialFile(b"be better")}, "new")
     path = kept.git / "refs" / "heads" / "accepted" if what == "branch" else commit_of(kept)
     damage(path)
     change(kept.root)
@@ -207,7 +207,7 @@ async def test_a_file_in_the_place_of_the_ledger_is_set_aside(kept):
 
 async def test_a_lost_ledger_is_made_again_from_gits_head_not_from_what_stands(kept):
     _, installer, _ = await kept.start()
-    await installer.install({"prompts/chat.md": File(b"be better")}, "new")
+    await installer.install({"prompts/chat.md": TrialFile(b"be better")}, "new")
     shutil.rmtree(kept.home)
     change(kept.root)
     ledger, _, (said,) = await kept.start()
@@ -268,7 +268,7 @@ async def test_a_flipped_byte_is_no_accepted_content(kept):
 
 async def test_git_reads_the_ledger(kept, kit):
     _, installer, _ = await kept.start()
-    await installer.install({"hooks/bot.sh": File(b"#!/bin/sh\n", 0o755)}, "new")
+    await installer.install({"hooks/bot.sh": TrialFile(b"#!/bin/sh\n", 0o755)}, "new")
     assert kit.git(kept.git, "fsck", "--strict") == ""
     assert kit.git(kept.git, "log", "--format=%s", "accepted").split("\n") == ["@2 new", "@1 first sight", ""]
     assert kit.git(kept.git, "diff", "--name-only", "accepted^", "accepted").split() == [

@@ -316,6 +316,4 @@ def _pretty(answer: protocol.Answer) -> str:
 
 def _visible(text: str) -> str:
     """The text without what would steer the terminal of a person who reads it."""
-    if text.replace("\n", "").replace("\t", "").isprintable():
-        return text
     return "".join(one if one.isprintable() or one in "\n\t" else "\ufffd" for one in text)

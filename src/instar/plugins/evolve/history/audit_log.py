@@ -137,15 +137,12 @@ def changes(data: Path) -> list[EvolveCall]:
 
     What cannot be read is left out: what it costs is only told, nothing is decided by it.
     """
-    found = [
-        EvolveCall(entry.session, entry.call, entry.kind, entry.message)
-        for file in sorted((data / "workspaces").glob(f"*/{FILE}"))
-        for entry in _entries(file.parent)
-        if entry.by == "agent" and entry.kind in _CHANGES and entry.session and entry.call
-    ]
+    found = list[EvolveCall]()
+    for file in sorted((data / "workspaces").glob(f"*/{FILE}")):
+        with contextlib.closing(Database(file.parent)) as database:
+            found += [
+                EvolveCall(entry.session, entry.call, entry.kind, entry.message)
+                for entry in AuditLog(database).read().entries
+                if entry.by == "agent" and entry.kind in _CHANGES and entry.session and entry.call
+            ]
     return list(dict.fromkeys(found))
-
-
-def _entries(folder: Path) -> list[AuditEntry]:
-    with contextlib.closing(Database(folder)) as database:
-        return AuditLog(database).read().entries

@@ -9,17 +9,17 @@ import asyncio
 import math
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Final, Literal
 
 import msgspec
 
 from instar.plugin import process
 from instar.plugins.evolve.history import timeline, tree
 from instar.plugins.evolve.history.checkout import ReplayCheckouts
-from instar.plugins.evolve.history.repository import FAILED
+from instar.plugins.evolve.history.repository import FAILED, whole
 from instar.plugins.evolve.history.revision import INITIAL, Revision, Revisions
 from instar.plugins.evolve.history.timeline import Change
 from instar.plugins.evolve.history.trailers import counted, one_line, plain
@@ -67,7 +67,6 @@ CANNOT_TELL: Final = 125
 TIMEOUT: Final = 60.0
 
 _SHOWN: Final = 2000
-T = TypeVar("T")
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -265,24 +264,15 @@ class _Run:
         return msgspec.structs.replace(look, verdict=known.verdict, said=known.said)
 
     async def _try(self, commit: str) -> tuple[Verdict, float, str]:
-        checkout = await _to_its_end(self._checkouts.at(commit))
+        # Not cut short: its thread would write into a folder that is being removed.
+        checkout = await whole(self._checkouts.at(commit))
         if checkout.problem is not None:
             return "unknown", 0.0, checkout.problem
         async with self._trials.copy(checkout.folder, {}) as trial:
             output = await trial.run(["sh", "-c", self._command], timeout=self._timeout, merge=True)
-        await _to_its_end(self._checkouts.prune())
+        await whole(self._checkouts.prune())
         verdict: Verdict = "good" if output.code == 0 else "unknown" if output.code == CANNOT_TELL else "bad"
         return verdict, round(output.duration, 3), _said(output, self._timeout)
-
-
-async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work` to its end, also when cancelled: its thread would write into a folder that is being removed."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise
 
 
 def _said(output: process.Output, timeout: float) -> str:

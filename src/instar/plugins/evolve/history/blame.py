@@ -127,9 +127,8 @@ def led_to(history: Messages, call: str) -> BlamedPrompt | None:
         part = next((part for part in calls if _holds(part.call_id, call)), None)
         if part is not None:
             prompts = [each for each in history[:at] if isinstance(each.info, message.User)]
-            own = [each for each in prompts if _is_written(each)]
-            chosen = (own or prompts)[-1:]
-            return _prompt(chosen[0], part) if chosen else None
+            own = [each for each in prompts if _written(each).strip()]
+            return _prompt((own or prompts)[-1], part) if prompts else None
     return None
 
 
@@ -142,15 +141,7 @@ def _prompt(found: message.WithParts, part: message.ToolPart) -> BlamedPrompt:
     text = _written(found) or message.text_of(found)
     short = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
     title = getattr(part.state, "title", None)
-    return BlamedPrompt(found.info.id, _created(found), short, part.tool, one_line(str(title or "")))
-
-
-def _created(found: message.WithParts) -> int:
-    return found.info.time.created
-
-
-def _is_written(found: message.WithParts) -> bool:
-    return bool(_written(found).strip())
+    return BlamedPrompt(found.info.id, found.info.time.created, short, part.tool, one_line(str(title or "")))
 
 
 def _written(found: message.WithParts) -> str:

@@ -9,20 +9,23 @@ import asyncio
 import contextlib
 import os
 import re
+import stat
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 import msgspec
 
-from instar.plugin import git, process
+from instar.plugin import process
 from instar.plugins.evolve.history import tree
+from instar.plugins.evolve.history.repository import FAILED, ListedFile, WorkspaceRepository
 
 _COMMIT: Final = re.compile(r"[0-9a-f]{4,64}")
 _NAME: Final = "workspace"
-_KINDS: Final = {"100644": 0o644, "100664": 0o644, "100755": 0o755, "120000": None}
+_LINK: Final = stat.S_IFLNK
+_KINDS: Final = (0o100644, 0o100664, 0o100755, _LINK)
 _BLOBS: Final = ".blobs"
 _HALF_MADE: Final = 3600.0
 
@@ -34,25 +37,11 @@ class Checkout(msgspec.Struct, frozen=True):
     problem: str | None = None
 
 
-class _Blob(msgspec.Struct, frozen=True):
-    """A file of a tree: its permission bits (None: a symbolic link), the blob's name and size, its path."""
-
-    mode: int | None
-    name: str
-    size: int
-    path: str
-
-    @property
-    def shared(self) -> str:
-        """The name under which its content is kept for all checkouts."""
-        return f"{self.name}-{'link' if self.mode is None else oct(self.mode)}"
-
-
 class ReplayCheckouts:
     """Checkouts of the workspace at `root`, the last `kept` of them kept in `folder` by commit."""
 
     def __init__(self, processes: process.Processes, root: Path, folder: Path, kept: int = 8) -> None:
-        self._processes = processes
+        self._repository = WorkspaceRepository(processes, root)
         self._root = root
         self._folder = folder
         self._kept = kept
@@ -66,7 +55,7 @@ class ReplayCheckouts:
         async with self._making:
             try:
                 return Checkout(await self._at(commit))
-            except (git.GitError, process.ProcessError, OSError, ValueError) as error:
+            except (*FAILED, OSError, ValueError) as error:
                 why = " ".join(str(error).split())[:300]
                 return Checkout(
                     self._root,
@@ -82,44 +71,40 @@ class ReplayCheckouts:
         if not _COMMIT.fullmatch(commit):
             raise ValueError("that is no commit's id")
         if commit not in self._full:
-            found = await self._git("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}")
-            self._full[commit] = found.decode().strip()
+            found = await self._repository.text("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}")
+            self._full[commit] = found.strip()
         place = self._folder / self._full[commit]
         folder = place / _NAME
         if folder.is_dir():
             os.utime(place)
             return folder
-        blobs = _listed(await self._git("ls-tree", "-r", "-l", "-z", place.name))
-        missing = await asyncio.to_thread(self._missing, blobs)
-        if missing:
-            wanted = "".join(f"{blob.name}\n" for blob in missing)
-            printed = await self._git("cat-file", "--batch", stdin=wanted.encode())
-            await asyncio.to_thread(self._share, missing, printed)
-        await asyncio.to_thread(self._make, place, blobs)
+        files = [one for one in await self._repository.listed(place.name) if one.mode in _KINDS]
+        _refuse(files)
+        missing = await asyncio.to_thread(self._missing, files)
+        contents = await self._repository.contents(missing)
+        await asyncio.to_thread(self._share, missing, contents)
+        await asyncio.to_thread(self._make, place, files)
         return folder
 
-    async def _git(self, *args: str, stdin: bytes = b"") -> bytes:
-        return await git.git_bytes(self._processes, self._root, *args, stdin=stdin)
-
-    def _missing(self, blobs: Sequence[_Blob]) -> list[_Blob]:
+    def _missing(self, files: Sequence[ListedFile]) -> list[ListedFile]:
         """What is not kept yet, each content once."""
         kept = self._folder / _BLOBS
         kept.mkdir(mode=0o700, parents=True, exist_ok=True)
-        sizes = {entry.name: entry.stat().st_size for entry in os.scandir(kept)}
-        return [*{blob.shared: blob for blob in blobs if sizes.get(blob.shared) != blob.size}.values()]
+        sizes = {entry.name: str(entry.stat().st_size) for entry in os.scandir(kept)}
+        return [*{_shared(one): one for one in files if sizes.get(_shared(one)) != one.size}.values()]
 
-    def _share(self, missing: Sequence[_Blob], printed: bytes) -> None:
+    def _share(self, missing: Sequence[ListedFile], contents: Mapping[str, bytes]) -> None:
         kept = self._folder / _BLOBS
-        for blob, content in zip(missing, _contents(printed), strict=True):
-            beside = kept / f".{blob.shared}-{os.getpid()}"
-            beside.write_bytes(content)
-            beside.chmod(blob.mode or 0o644)
-            beside.replace(kept / blob.shared)
+        for one in missing:
+            beside = kept / f".{_shared(one)}-{os.getpid()}"
+            beside.write_bytes(contents[one.blob])
+            beside.chmod(one.mode & 0o777 or 0o644)
+            beside.replace(kept / _shared(one))
 
-    def _make(self, place: Path, blobs: Sequence[_Blob]) -> None:
+    def _make(self, place: Path, files: Sequence[ListedFile]) -> None:
         beside = Path(tempfile.mkdtemp(prefix=".new-", dir=self._folder))
         try:
-            _write(beside / _NAME, blobs, self._folder / _BLOBS)
+            _write(beside / _NAME, files, self._folder / _BLOBS)
             beside.rename(place)
         except OSError:
             if not (place / _NAME).is_dir():  # else another process was faster
@@ -144,52 +129,32 @@ class ReplayCheckouts:
                     os.unlink(entry.path)  # noqa: PTH108 - there may be many
 
 
-def _listed(printed: bytes) -> list[_Blob]:
-    """Read ``git ls-tree -r -l -z``: files and links. Raises `ValueError` for a path that leads elsewhere."""
-    found = []
-    for line in printed.split(b"\0"):
-        if line:
-            head, _, path = line.partition(b"\t")
-            mode, _, name, size = head.decode("ascii").split()
-            if mode in _KINDS:
-                found.append(_Blob(_KINDS[mode], name, int(size), _safe(os.fsdecode(path))))
-    return found
+def _shared(file: ListedFile) -> str:
+    """The name under which a content is kept for all checkouts."""
+    return f"{file.blob}-{file.mode:o}"
 
 
-def _safe(path: str) -> str:
-    parts = path.split("/")
-    if any(part in ("", ".", "..") or part.lower() == ".git" for part in parts):
-        raise ValueError(f"its tree holds the path {path!r}")
-    return path
+def _refuse(files: Sequence[ListedFile]) -> None:
+    """Raise `ValueError` for a path that leads elsewhere."""
+    for one in files:
+        if any(part in ("", ".", "..") or part.lower() == ".git" for part in one.path.split("/")):
+            raise ValueError(f"its tree holds the path {one.path!r}")
 
 
-def _contents(printed: bytes) -> Iterator[bytes]:
-    """Read ``git cat-file --batch``. Raises `ValueError` for an object that is missing."""
-    at = 0
-    while at < len(printed):
-        end = printed.index(b"\n", at)
-        words = printed[at:end].split(b" ")
-        if len(words) != 3 or words[1] != b"blob":
-            raise ValueError(f"an object is missing: {printed[at:end].decode(errors='replace')}")
-        size = int(words[2])
-        yield printed[end + 1 : end + 1 + size]
-        at = end + 1 + size + 1
-
-
-def _write(root: Path, blobs: Sequence[_Blob], kept: Path) -> None:
+def _write(root: Path, files: Sequence[ListedFile], kept: Path) -> None:
     """Write files, then links: nothing is written through a link. A link that leads outside is left out."""
     root.mkdir()
     links = []
     folders = set()
-    for blob in blobs:
-        path = root / blob.path
-        if blob.mode is None:
-            links.append((path, os.fsdecode((kept / blob.shared).read_bytes())))
+    for one in files:
+        path = root / one.path
+        if one.mode == _LINK:
+            links.append((path, os.fsdecode((kept / _shared(one)).read_bytes())))
             continue
         if path.parent not in folders:
             path.parent.mkdir(parents=True, exist_ok=True)
             folders.add(path.parent)
-        os.link(kept / blob.shared, path)
+        os.link(kept / _shared(one), path)
     for path, target in links:
         if _stays(path.relative_to(root), target) and path.parent.resolve() == path.parent.absolute():
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -40,23 +40,16 @@ class Debts:
     """What is owed, the oldest first."""
 
     def __init__(self) -> None:
-        self._all: list[Debt] = []
-        self._database: Database | None = None
+        # Neither list is changed: another takes its place.
+        self.all: list[Debt] = []
         self._kept: list[Debt] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._all)
-
-    def all(self) -> list[Debt]:
-        """Return every debt."""
-        return list(self._all)
+        self._database: Database | None = None
 
     def keep_in(self, database: Database) -> None:
         """Keep debts in `database` from now on, and take up those that an earlier process left there."""
         self._database = database
-        left = _read(database)
-        newer, self._all = self._all, left
-        self._kept = list(left)
+        newer, self.all = self.all, _read(database)
+        self._kept = self.all
         for debt in newer:
             self.add(debt.files, debt.message)
 
@@ -66,30 +59,31 @@ class Debts:
         if not claimed:
             return
         older, overtaken = list[Debt](), list[str]()
-        for debt in self._all:
+        for debt in self.all:
             left = [path for path in debt.files if path not in claimed]
             if left:
                 older.append(msgspec.structs.replace(debt, files=left))
             else:
                 overtaken += _named(debt.message)
-        self._all = [*older, Debt(sorted(claimed), _naming(message, overtaken))]
+        self.all = [*older, Debt(sorted(claimed), _naming(message, overtaken))]
 
     def left(self, debt: Debt, files: Collection[str]) -> None:
         """Only these files of a debt are owed still; none: it is paid."""
-        kept = msgspec.structs.replace(debt, files=sorted(files)) if files else None
-        self._all = [now for one in self._all if (now := kept if one == debt else one) is not None]
+        kept = [msgspec.structs.replace(debt, files=sorted(files))] if files else []
+        # While git was at work a newer change may have claimed its files: then it is not there any more.
+        self.all = [now for one in self.all for now in (kept if one == debt else [one])]
 
     def save(self) -> None:
         """Write down what is owed, where that has changed; a disk that refuses is logged."""
-        if self._database is None or self._kept == self._all:
+        if self._database is None or self._kept == self.all:
             return
         try:
-            rows = [(msgspec.json.encode(debt),) for debt in self._all]
+            rows = [(msgspec.json.encode(debt),) for debt in self.all]
             self._database.change(lambda connection: _replace(connection, rows))
         except (OSError, UnicodeEncodeError) as error:
             log.warning("git=owed problem=%r", str(error))
         else:
-            self._kept = list(self._all)
+            self._kept = self.all
 
 
 def _replace(connection: Connection, rows: list[tuple[bytes]]) -> None:
@@ -196,7 +190,7 @@ class History:
 
     async def settle(self) -> None:
         """Make the commits that are owed, as far as git works."""
-        if self._debts:
+        if self._debts.all:
             await self._pay(set())
 
     async def entries(self, limit: int) -> list[str]:
@@ -218,7 +212,7 @@ class History:
                 # What was in their way may be gone with the newest.
                 _, waits = await self._pay_each(fresh)
         except (git.GitError, process.ProcessError, OSError) as error:
-            owed = sorted({path for debt in self._debts.all() for path in debt.files})
+            owed = sorted({path for debt in self._debts.all for path in debt.files})
             self._failed(f"commit {', '.join(owed)}", error)
             made = None
         else:
@@ -231,20 +225,18 @@ class History:
 
     async def _pay_each(self, fresh: set[str]) -> tuple[WorkspaceCommit | None, dict[str, str]]:
         made, waits = None, dict[str, str]()
-        for debt in self._debts.all():
-            made, waiting = await self._pay_one(debt, fresh)
-            waits |= waiting
+        for debt in self._debts.all:
+            departed = self.guarded() - fresh
+            wanted = [path for path in debt.files if path not in departed]
+            if not wanted:
+                made = None
+                continue
+            result = await self._patiently(wanted, debt.message)
+            made, waits = result.commit, waits | result.waiting
+            self.head = result.head or self.head
+            left = [path for path in debt.files if path in departed or path in result.waiting]
+            self._debts.left(debt, left)
         return made, waits
-
-    async def _pay_one(self, debt: Debt, fresh: set[str]) -> tuple[WorkspaceCommit | None, dict[str, str]]:
-        departed = self.guarded() - fresh
-        wanted = [path for path in debt.files if path not in departed]
-        if not wanted:
-            return None, {}
-        made = await self._patiently(wanted, debt.message)
-        self.head = made.head or self.head
-        self._debts.left(debt, [path for path in debt.files if path in departed or path in made.waiting])
-        return made.commit, made.waiting
 
     async def _patiently(self, wanted: list[str], message: str) -> CommitResult:
         """Commit, anew where the person uses git at the same time; once git has failed it is asked only once."""

@@ -58,8 +58,7 @@ class GitFolder:
         What were committed meanwhile would become part of it, or be lost with its end.
         """
         folder = git.git_folder(self._root)
-        names = [what for name, what in _UNDER_WAY.items() if folder is not None and (folder / name).exists()]
-        return names[0] if names else ""
+        return next((what for name, what in _UNDER_WAY.items() if folder and (folder / name).exists()), "")
 
     @contextlib.asynccontextmanager
     async def index(self, beside: Path, patience: float) -> AsyncIterator[None]:

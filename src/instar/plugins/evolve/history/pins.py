@@ -7,7 +7,6 @@ composed, case folded): on some file systems two spellings are one file, so a pi
 import time
 import unicodedata
 from collections.abc import Collection
-from sqlite3 import Connection
 
 import msgspec
 
@@ -66,14 +65,9 @@ class Pins:
     def remove(self, file: str) -> Pin | None:
         """Take the pin of just this file away and return it; None where it has none. Raises `OSError`."""
         wanted = key(normal(file))
-
-        def turn(connection: Connection) -> Pin | None:
-            found = connection.execute(
-                "DELETE FROM pin WHERE key = ? RETURNING file, by, time", (wanted,)
-            ).fetchone()
-            return Pin(*found) if found else None
-
-        return self._database.change(turn)
+        delete = "DELETE FROM pin WHERE key = ? RETURNING file, by, time"
+        found = self._database.change(lambda connection: connection.execute(delete, (wanted,)).fetchone())
+        return Pin(*found) if found else None
 
 
 def normal(file: str) -> str:

@@ -64,12 +64,11 @@ class CommitResult(msgspec.Struct, frozen=True):
     waiting: dict[str, str]
 
 
-class Plumbing:
-    """Git in the workspace `root`."""
+class Plumbing(WorkspaceRepository):
+    """The repository of the workspace `root`, with the settings that a commit needs."""
 
     def __init__(self, processes: process.Processes, root: Path) -> None:
-        self._root = root
-        self._repository = WorkspaceRepository(processes, root)
+        super().__init__(processes, root)
         self.folder = GitFolder(root)
 
     async def commit(
@@ -80,47 +79,41 @@ class Plumbing:
         `first`: hold the person's index from the start, so that nobody comes in between. Raises `git.GitError`
         (`Moved`, `gitdir.Locked`), `process.ProcessError` and `OSError`; then nothing has changed.
         """
-        theirs = aside / "theirs"
-        if not first:
-            return await self._commit(wanted, message, aside, self.folder.index(theirs, patience))
-        async with self.folder.index(theirs, patience):
-            return await self._commit(wanted, message, aside, None)
-
-    async def _commit(
-        self,
-        wanted: Sequence[str],
-        message: str,
-        aside: Path,
-        lock: contextlib.AbstractAsyncContextManager[None] | None,
-    ) -> CommitResult:
-        self._refuse_under_way()
-        parent = (await self.text("rev-parse", "--verify", "--quiet", "HEAD", check=False)).strip()
-        against = f"{parent}^{{tree}}" if parent else await self._empty_tree()
-        alone = await self._left_alone(wanted)
-        wanted = [path for path in wanted if path not in alone]
-        staged = await self._staged(against, wanted)
-        tree, changed, waiting = await self._tree(wanted, parent, against, aside / "one")
-        other = {path for path in changed if staged.get(path, changed[path]) != changed[path]}
-        staging = [path for path in other if not is_guarded(path)]
-        if staging:
-            waiting = dict.fromkeys(staging, "you have staged another version of it: commit or unstage that")
-            rest = [path for path in wanted if path not in staging]
-            tree, changed, more = await self._tree(rest, parent, against, aside / "two")
-            waiting |= more
-        if not changed:
-            return CommitResult(None, parent, waiting)
-        parents = ["-p", parent] if parent else []
-        commit = (await self.text("commit-tree", tree, *parents, "-F", "-", stdin=message)).strip()
-        self._refuse_under_way()
-        async with lock or contextlib.nullcontext():
-            if lock is not None and await self._staged(against, wanted) != staged:
-                raise Moved("the index was changed meanwhile")
+        async with contextlib.AsyncExitStack() as held:
+            theirs = self.folder.index(aside / "theirs", patience)
+            if first:
+                await held.enter_async_context(theirs)
+            self._refuse_under_way()
+            parent = (await self.text("rev-parse", "--verify", "--quiet", "HEAD", check=False)).strip()
+            against = f"{parent}^{{tree}}" if parent else await self._empty_tree()
+            alone = await self._left_alone(wanted)
+            wanted = [path for path in wanted if path not in alone]
+            staged = await self._staged(against, wanted)
+            tree, changed, waiting = await self._tree(wanted, parent, against, aside / "one")
+            other = {path for path in changed if staged.get(path, changed[path]) != changed[path]}
+            staging = [path for path in other if not is_guarded(path)]
+            if staging:
+                waiting = dict.fromkeys(
+                    staging, "you have staged another version of it: commit or unstage that"
+                )
+                rest = [path for path in wanted if path not in staging]
+                tree, changed, more = await self._tree(rest, parent, against, aside / "two")
+                waiting |= more
+            if not changed:
+                return CommitResult(None, parent, waiting)
+            parents = ["-p", parent] if parent else []
+            commit = (await self.text("commit-tree", tree, *parents, "-F", "-", stdin=message)).strip()
+            short = (await self.text("rev-parse", "--short", commit)).strip()
+            self._refuse_under_way()
+            if not first:
+                await held.enter_async_context(theirs)
+                if await self._staged(against, wanted) != staged:
+                    raise Moved("the index was changed meanwhile")
             # A guarded file that the person has staged otherwise stays staged so: HEAD has what went live.
             follow = {path: one for path, one in changed.items() if path not in other or one.is_new}
             lines = [_line(path, one) for path, one in follow.items()]
             await self._stage(lines, {"GIT_INDEX_FILE": str(aside / "theirs")})
             await self._move(commit, parent, message)
-        short = (await self.text("rev-parse", "--short", commit)).strip()
         log.info("git=committed id=%s files=%s", short, ",".join(changed))
         return CommitResult(WorkspaceCommit(short, list(changed)), commit, waiting)
 
@@ -186,13 +179,13 @@ class Plumbing:
                 continue
             mode = 0o100755 if status.st_mode & stat.S_IXUSR else 0o100644
             if stat.S_ISLNK(status.st_mode):
-                found[path] = GitEntry(0o120000, await self._stored(os.fsencode(place.readlink())))
-            elif "\n" in path or path.startswith('"'):
-                found[path] = GitEntry(mode, await self._stored(place.read_bytes()))
+                text = os.fsencode(place.readlink())
+                blob = await self.bytes("hash-object", "-w", "--no-filters", "--stdin", stdin=text)
+                found[path] = GitEntry(0o120000, blob.decode().strip())
             else:
                 plain[path] = mode
         if plain:
-            names = b"".join(os.fsencode(path) + b"\n" for path in plain)
+            names = b"".join(b'"%s"\n' % _quoted(path) for path in plain)
             told = await self.bytes("hash-object", "-w", "--no-filters", "--stdin-paths", stdin=names)
             blobs = told.decode().split()
             found |= {
@@ -200,17 +193,14 @@ class Plumbing:
             }
         return [_line(path, entry) for path, entry in found.items()]
 
-    async def _stored(self, data: bytes) -> str:
-        return (await self.bytes("hash-object", "-w", "--no-filters", "--stdin", stdin=data)).decode().strip()
-
     async def _take(self, paths: Sequence[str], aside: Mapping[str, str]) -> dict[str, str]:
         """Take other files into the index `aside` as git does, ignored ones left out; return what it cannot take."""
         if not paths:
             return {}
-        asked = ("status", "--porcelain", "-z", "--untracked-files=all", "--", *_few(paths))
+        asked = ("status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--", *_few(paths))
         try:
-            states = _states(os.fsdecode(await self.bytes(*asked, env=aside)))
-            states = [path for path in states if path in set(paths)]
+            told = os.fsdecode(await self.bytes(*asked, env=aside)).split("\0")
+            states = [path for path in (field[3:] for field in told) if path in set(paths)]
         except git.GitError:
             # It cannot read one of them: which one is found below.
             states = list(paths)
@@ -246,18 +236,11 @@ class Plumbing:
     async def _empty_tree(self) -> str:
         return (await self.text("hash-object", "-t", "tree", "--stdin")).strip()
 
-    async def text(self, *args: str, **how: Any) -> str:
-        """Run git and return what it prints as text; all else as `bytes`."""
-        return await self._repository.text(*args, **self._given(args, **how))
-
-    async def bytes(self, *args: str, **how: Any) -> bytes:
+    async def bytes(self, *args: str, env: Mapping[str, str] | None = None, **how: Any) -> bytes:
         """Run git as `WorkspaceRepository.bytes`, with the settings that a commit needs."""
-        return await self._repository.bytes(*args, **self._given(args, **how))
-
-    def _given(self, args: Sequence[str], env: Mapping[str, str] | None = None, **how: Any) -> dict[str, Any]:
         # Where a person's settings say that it has no files, or has them elsewhere.
-        tree = {"GIT_WORK_TREE": str(self._root)} if args[0] != "init" else {}
-        return how | {"env": _variables(_SETTINGS) | tree | dict(env or {})}
+        tree = {} if args[0] == "init" else {"GIT_WORK_TREE": str(self._root)}
+        return await super().bytes(*args, env=_variables(_SETTINGS) | tree | dict(env or {}), **how)
 
 
 def is_guarded(path: str) -> bool:
@@ -284,16 +267,9 @@ def _variables(settings: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _states(status: str) -> list[str]:
-    """Read ``git status --porcelain -z``: the paths; of a rename both ends."""
-    found = []
-    fields = iter(status.split("\0"))
-    for field in fields:
-        if len(field) > 3:
-            found.append(field[3:])
-            if field[0] in "RC" or field[1] in "RC":
-                found.append(next(fields))
-    return found
+def _quoted(path: str) -> bytes:
+    """A path as git reads it between quotes: a name may hold anything."""
+    return b"".join(b"\\%03o" % byte for byte in os.fsencode(path))
 
 
 def _line(path: str, entry: GitEntry) -> bytes:

@@ -1,20 +1,23 @@
 """Git in a workspace: how it is run, what commits hold, and setting right what a killed git left behind.
 
 Git never looks above the workspace: with its own repository broken, it would find the one around it. Names are names: a
-file called ``:(top)x`` or ``*`` is no pattern.
+file called ``:(top)x`` or ``*`` is no pattern. A change that must not be cut short goes through `whole`.
 """
 
 import asyncio
 import contextlib
 import hashlib
 import os
+import stat
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar
 
 from instar.plugin import git, process
 from instar.plugins.evolve.workspace import FOLDERS
+
+T = TypeVar("T")
 
 FAILED: Final = (git.GitError, process.ProcessError)
 """What git's failing raises."""
@@ -24,6 +27,15 @@ _PATIENCE: Final = 10.0
 _DEEPEST: Final = 100
 _READ: Final = (".git/HEAD", ".git/config", ".git/index", ".git/packed-refs", ".gitattributes", ".gitignore")
 """Files that git reads before it does anything else."""
+
+
+class ListedFile(NamedTuple):
+    """A file of a commit: its mode as git has it, the id and size (``-`` for a submodule) of its content, its path."""
+
+    mode: int
+    blob: str
+    size: str
+    path: str
 
 
 class WorkspaceRepository:
@@ -40,16 +52,28 @@ class WorkspaceRepository:
 
         Raises `git.GitError` where there is no such commit or an object cannot be read, and `process.ProcessError`.
         """
-        listed = await self._listed(paths, commit)
-        blobs = await self._blobs([blob for _, blob in listed.values()])
-        found = {}
-        for path, (mode, blob) in listed.items():
-            if blob not in blobs:
-                raise git.GitError(
-                    f"git cannot read {path} of {commit} in {self._root}: its object {blob} is missing"
-                )
-            found[path] = (blobs[blob], mode & 0o777)
+        listed = [one for one in await self.listed(commit, paths) if stat.S_ISREG(one.mode)]
+        contents = await self.contents(listed)
+        return {one.path: (contents[one.blob], one.mode & 0o777) for one in listed}
+
+    async def listed(self, commit: str, paths: Sequence[str] = ()) -> list[ListedFile]:
+        """Return the files of a commit below `paths` (none: all), links and submodules too. Raises as `files`."""
+        found = []
+        for line in (await self.bytes("ls-tree", "-r", "-l", "-z", commit, "--", *paths)).split(b"\0")[:-1]:
+            about, _, path = line.partition(b"\t")
+            mode, _, blob, size = about.decode().split()
+            found.append(ListedFile(int(mode, 8), blob, size, os.fsdecode(path)))
         return found
+
+    async def contents(self, files: Sequence[ListedFile]) -> dict[str, bytes]:
+        """Return the contents of files, by their ids. Raises `git.GitError` where one is missing, and as `files`."""
+        contents = await self._blobs([one.blob for one in files])
+        for one in files:
+            if one.blob not in contents:
+                raise git.GitError(
+                    f"git cannot read {one.path} in {self._root}: its object {one.blob} is missing"
+                )
+        return contents
 
     async def content(self, path: str, sha: str) -> bytes | None:
         """Return the content of `path` with this hash (SHA-256) from HEAD or a commit before it.
@@ -97,16 +121,6 @@ class WorkspaceRepository:
                 if lock.lstat().st_mtime >= since - 1:
                     lock.unlink()
         return True
-
-    async def _listed(self, paths: Sequence[str], commit: str = "HEAD") -> dict[str, tuple[int, str]]:
-        printed = await self.bytes("ls-tree", "-r", "-z", commit, "--", *paths)
-        found = {}
-        for line in printed.split(b"\0"):
-            about, _, name = line.partition(b"\t")
-            mode, kind, blob = [*about.decode().split(), "", "", ""][:3]
-            if kind == "blob" and mode.startswith("100"):
-                found[os.fsdecode(name)] = (int(mode, 8), blob)
-        return found
 
     async def _blobs(self, names: Sequence[str]) -> dict[str, bytes]:
         """The contents of these objects, by their ids; one that is missing is left out."""
@@ -166,3 +180,15 @@ def git_at_work(root: Path) -> list[bool]:
         except OSError:
             continue  # ended, or another person's
     return found
+
+
+async def whole(work: Coroutine[Any, Any, T]) -> T:
+    """Carry work to its end, also when whoever waits for it is cancelled: half of it must not be left."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # nobody is left to be told
+        raise

@@ -173,29 +173,17 @@ def _parse(printed: str) -> list[Revision]:
     fields = printed.split("\0")
     at = 1
     while at + 6 <= len(fields):
-        head, at = fields[at : at + 6], at + 6
+        (commit, short, tree, seconds, author, message), at = fields[at : at + 6], at + 6
         start = at
         while at < len(fields) and fields[at]:
             at += 1
-        found.append(_revision(head, fields[start:at]))
-        # What ends a commit without files, and what begins the next one.
+        files = fields[start:at]
         at += 1
-        if start + 1 == at and at < len(fields) and not fields[at]:
+        # What ends a commit without files, and what begins the next one.
+        if not files and at < len(fields) and not fields[at]:
             at += 1
+        subject, told = trailers.read(message)
+        author, time = trailers.one_line(author, 100), int(seconds or 0) * 1000
+        files = [name.removeprefix("\n") if number == 0 else name for number, name in enumerate(files)]
+        found.append(Revision(commit, short, tree, time, author, subject, told, files))
     return found
-
-
-def _revision(head: Sequence[str], names: Sequence[str]) -> Revision:
-    commit, short, tree, seconds, author, message = head
-    subject, told = trailers.read(message)
-    files = [name.removeprefix("\n") if at == 0 else name for at, name in enumerate(names)]
-    return Revision(
-        commit,
-        short,
-        tree,
-        int(seconds or 0) * 1000,
-        trailers.one_line(author, 100),
-        subject,
-        told,
-        files,
-    )

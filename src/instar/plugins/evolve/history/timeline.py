@@ -185,29 +185,24 @@ def merge(commits: Sequence[Revision], entries: Sequence[AuditEntry]) -> list[Ch
 
 def of_commit(commit: Revision, entry: AuditEntry | None = None) -> Change:
     """Return a commit as a change, with what the chronicle's entry adds."""
-    said = commit.trailers
-    kind = entry.kind if entry is not None else "rolled back" if said.rolls_back else "changed"
-    return Change(
-        kind=kind,
-        by=_by(commit, entry),
-        time=entry.time if entry is not None else commit.time,
-        commit=commit.id,
-        author=commit.author,
-        subject=commit.subject,
-        tool=_tools(commit.subject) if said.call else "",
-        files=commit.files,
-        session=said.session or (entry.session if entry else ""),
-        call=said.call or (entry.call if entry else ""),
-        beside=said.beside,
-        agent=said.agent or (entry.agent if entry else ""),
-        epoch=said.epoch if said.epoch is not None else entry.epoch if entry else None,
-        gate=said.gate,
-        cost=said.cost if said.cost is not None else entry.cost if entry else None,
-        cause=said.cause,
-        expect=said.expect,
-        rolls_back=said.rolls_back,
-        text=entry.text if entry else "",
-    )
+    told = {} if entry is None else msgspec.structs.asdict(entry)
+    said = {
+        name: value
+        for name, value in msgspec.structs.asdict(commit.trailers).items()
+        if value not in ("", None)
+    }
+    made = {
+        "kind": told.get("kind") or ("rolled back" if commit.trailers.rolls_back else "changed"),
+        "by": _by(commit, entry),
+        "time": told.get("time", commit.time),
+        "commit": commit.id,
+        "author": commit.author,
+        "subject": commit.subject,
+        "tool": _tools(commit.subject) if commit.trailers.call else "",
+        "files": commit.files,
+        "stage": "",
+    }
+    return msgspec.convert({**told, **said, **made}, Change)
 
 
 def of_entry(entry: AuditEntry) -> Change:

@@ -9,29 +9,19 @@ changed in the meantime is left as it stands. A refusal writes nothing.
 
 import asyncio
 import contextlib
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Collection,
-    Coroutine,
-    Iterable,
-    Iterator,
-    Mapping,
-)
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Final, NamedTuple
 
 import msgspec
 
 from instar.plugin import accepted
-from instar.plugins.evolve.history.repository import FAILED, WorkspaceRepository
+from instar.plugins.evolve.history.repository import FAILED, WorkspaceRepository, whole
 from instar.plugins.evolve.ledger import place, takeover
 from instar.plugins.evolve.ledger.ledger import ACCEPTED, Departure, Ledger, LedgerError
 from instar.plugins.evolve.ledger.lock import held
 from instar.plugins.evolve.ledger.standing import LARGEST, NotPlain, Version
+from instar.plugins.evolve.trial import Changes, TrialFile
 from instar.plugins.evolve.workspace import FOLDERS
-
-T = TypeVar("T")
 
 BEGUN: Final = "begun"
 BESIDE: Final = "beside"
@@ -59,18 +49,6 @@ class Changed(msgspec.Struct, frozen=True):
     epoch: int
     files: list[str]
     commit: object | None
-
-
-class NewContent(Protocol):
-    """New content of a file, with its permission bits."""
-
-    @property
-    def content(self) -> bytes:
-        """Return its bytes."""
-
-    @property
-    def mode(self) -> int:
-        """Return its permission bits."""
 
 
 class _Piece(NamedTuple):
@@ -120,7 +98,7 @@ class Installer:
             self._ledger.refresh()
         return self._ledger.notices
 
-    async def install(self, changes: Mapping[str, NewContent | None], message: str) -> Changed:
+    async def install(self, changes: Changes, message: str) -> Changed:
         """Put these files in place (None deletes) as one commit with this message and the next epoch.
 
         Raises `ChangeRefused` where a file has departed or cannot be written, `LedgerError` where the ledger cannot,
@@ -142,7 +120,7 @@ class Installer:
         """
         return await whole(self._restore(message, paths))
 
-    async def _install(self, changes: Mapping[str, NewContent | None], message: str) -> Changed:
+    async def _install(self, changes: Changes, message: str) -> Changed:
         async with self._alone():
             self._refuse(changes)
             pieces = [one for path, file in changes.items() if (one := self._piece(path, file)) is not None]
@@ -152,8 +130,11 @@ class Installer:
         async with self._alone():
             found = dict[str, Version | None]()
             for one in self._departures(paths):
-                with _refusing():
+                try:
                     found[one.path] = self._ledger.stand(one.path)
+                except (OSError, NotPlain) as error:
+                    why = f"it cannot be read or kept: {error}; nothing was changed"
+                    raise ChangeRefused(why) from None
             _demand(found)
             self._ledger.record(message, found, found)
             self._step(DECIDED)
@@ -293,7 +274,7 @@ class Installer:
             if path in departed:
                 raise ChangeRefused(departed[path].text)
 
-    def _piece(self, path: str, file: NewContent | None) -> _Piece | None:
+    def _piece(self, path: str, file: TrialFile | None) -> _Piece | None:
         """The change of one file, its content kept; None where it changes nothing."""
         old = self._ledger.files.get(path)
         if old is not None and old.link is not None:
@@ -387,26 +368,6 @@ async def find(ledger: Ledger, repository: WorkspaceRepository, path: str, versi
     return data
 
 
-async def whole(change: Coroutine[Any, Any, T]) -> T:
-    """Carry a change to its end, also when whoever waits for it is cancelled: half of one must not be left."""
-    task = asyncio.ensure_future(change)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()  # nobody is left to be told
-        raise
-
-
 def _demand(pieces: Collection[object]) -> None:
     if not pieces:
         raise ChangeRefused("there is nothing to change: every file is so already")
-
-
-@contextlib.contextmanager
-def _refusing() -> Iterator[None]:
-    try:
-        yield
-    except (OSError, NotPlain) as error:
-        raise ChangeRefused(f"it cannot be read or kept: {error}; nothing was changed") from None

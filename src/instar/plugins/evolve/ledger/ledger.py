@@ -28,7 +28,7 @@ import msgspec
 
 from instar.plugin import accepted, git
 from instar.plugins.evolve.ledger import place, standing
-from instar.plugins.evolve.ledger.standing import Content, GuardedFile, Signature, Version
+from instar.plugins.evolve.ledger.standing import GuardedFile, Signature, Version
 
 Kind = Literal["changed", "mode", "missing", "new", "link", "special", "unreadable", "installing"]
 
@@ -86,7 +86,6 @@ class Ledger:
         self.notices: list[str] = []
         self._tips = ("", "")
         self._known: dict[str, tuple[str, int]] = {}
-        self._hashed: dict[str, Content] = {}
         self._seen: dict[str, tuple[Signature, Version, Departure | None]] = {}
 
     @property
@@ -153,24 +152,24 @@ class Ledger:
                 continue
             linked = commit.files.get(f"{side}.links/{path}")
             link = None if linked is None else os.fsdecode(self.kept.content(linked.blob) or b"")
-            sha, size = self._identity(path, entry.blob, follow=link is not None)
-            found[path] = Version(sha, entry.mode & 0o777, size, entry.blob, link)
+            found[path] = self._version(path, entry, link)
         return found
 
-    def _identity(self, path: str, blob: str, *, follow: bool) -> tuple[str, int]:
-        """The SHA-256 and size of a content; "" where no copy of it is at hand."""
-        if blob not in self._known:
-            try:
-                found = standing.read(self.root, path, follow=follow)
-            except (OSError, standing.NotPlain):
-                found = None
-            if found is not None and not follow:
-                self._hashed[path] = found
-            if found is not None and found.blob == blob:
-                self._known[blob] = found.sha, found.size
-            elif (data := self.kept.content(blob)) is not None:
-                self._known[blob] = standing.sha256(data), len(data)
-        return self._known.get(blob, ("", -1))
+    def _version(self, path: str, entry: accepted.AcceptedFile, link: str | None) -> Version:
+        """A version of a file; its SHA-256 is "" where no copy of it is at hand."""
+        here = None
+        if entry.blob not in self._known:
+            with contextlib.suppress(OSError, standing.NotPlain):
+                here = standing.read(self.root, path, follow=link is not None)
+            if here is not None and here.blob == entry.blob:
+                self._known[entry.blob] = here.sha, here.size
+            elif (data := self.kept.content(entry.blob)) is not None:
+                self._known[entry.blob] = standing.sha256(data), len(data)
+        sha, size = self._known.get(entry.blob, ("", -1))
+        version = Version(sha, entry.mode & 0o777, size, entry.blob, link)
+        if here is not None and link is None and here.blob == entry.blob and version.same_mode(here.mode):
+            self._remember(path, here.signature, version, None)
+        return version
 
     def past(self, path: str) -> Iterator[tuple[int, str, str]]:
         """Give the epoch of each change, newest first, with the ids of what it has at `path`: accepted, and left.
@@ -368,45 +367,42 @@ class Ledger:
         if version is None:
             kind: Kind = "new" if at.kind in ("file", "link") else "special"
             return _departed(path, kind, "is new" if kind == "new" else f"cannot be used: {at.kind}")
-        departure = self._compare(path, at, version)
-        if at.kind == "file" and standing.settled(at.signature):
-            self._seen[path] = (at.signature, version, departure)
+        differs = self._compare(path, at, version)
+        departure = None if differs is None else _departed(path, *differs)
+        if at.kind == "file":
+            self._remember(path, at.signature, version, departure)
         return departure
 
-    def _compare(self, path: str, at: GuardedFile, version: Version) -> Departure | None:
-        if at.kind not in ("file", "link"):
-            return _departed(path, "special", f"cannot be used: {at.kind}; the accepted version serves")
-        if (at.kind == "link") != (version.link is not None):
-            became = (
-                "became a symbolic link"
-                if at.kind == "link"
-                else "became a file; a symbolic link was accepted"
-            )
-            return _departed(path, "link", became)
-        if at.kind == "link" and self._target(path) != version.link:
-            return _departed(path, "link", f"leads elsewhere than to {version.link}")
-        if at.kind == "file" and version.size >= 0 and at.signature[1] != version.size:
-            return _departed(path, "changed", "was changed")
-        try:
-            found = self._read(path, at)
-        except FileNotFoundError:
-            return _departed(path, "missing", "is gone")
-        except OSError as error:
-            return _departed(path, "unreadable", f"cannot be read ({error.strerror})")
-        except standing.NotPlain as error:
-            return _departed(path, "special", f"cannot be used: {error}; the accepted version serves")
-        if found.blob != version.blob:
-            return _departed(path, "changed", "was changed")
-        if not version.same_mode(found.mode):
-            return _departed(path, "mode", f"has the mode {found.mode:o} and had {version.mode:o}")
-        return None
+    def _remember(
+        self, path: str, signature: Signature, version: Version, departure: Departure | None
+    ) -> None:
+        if standing.settled(signature):
+            self._seen[path] = (signature, version, departure)
 
-    def _read(self, path: str, at: GuardedFile) -> Content:
-        """Hash a file, if it was not hashed when the ledger was read. Raises as `standing.read`."""
-        found = self._hashed.pop(path, None)
-        if found is not None and found.signature == at.signature and standing.settled(at.signature):
-            return found
-        return standing.read(self.root, path, follow=at.kind == "link")
+    def _compare(self, path: str, at: GuardedFile, version: Version) -> tuple[Kind, str] | None:
+        """Return how what stands differs from a version; None where it does not."""
+        if at.kind not in ("file", "link"):
+            return "special", f"cannot be used: {at.kind}; the accepted version serves"
+        if (at.kind == "link") != (version.link is not None):
+            now = "a symbolic link" if at.kind == "link" else "a file; a symbolic link was accepted"
+            return "link", f"became {now}"
+        if at.kind == "link" and self._target(path) != version.link:
+            return "link", f"leads elsewhere than to {version.link}"
+        if at.kind == "file" and version.size >= 0 and at.signature[1] != version.size:
+            return "changed", "was changed"
+        try:
+            found = standing.read(self.root, path, follow=at.kind == "link")
+        except FileNotFoundError:
+            return "missing", "is gone"
+        except OSError as error:
+            return "unreadable", f"cannot be read ({error.strerror})"
+        except standing.NotPlain as error:
+            return "special", f"cannot be used: {error}; the accepted version serves"
+        if found.blob != version.blob:
+            return "changed", "was changed"
+        if not version.same_mode(found.mode):
+            return "mode", f"has the mode {found.mode:o} and had {version.mode:o}"
+        return None
 
     def _excused(self, one: Departure) -> Departure:
         """Say of what a change is at work on that it is no person's departure."""

@@ -110,13 +110,11 @@ def _folder(root: Path, path: str, *, make: bool = False) -> Iterator[tuple[int,
     handle = os.open(root, flags)
     try:
         for folder in folders:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(folder, 0o777, dir_fd=handle)
+                    os.fsync(handle)
             try:
-                inner = os.open(folder, flags | os.O_NOFOLLOW, dir_fd=handle)
-            except FileNotFoundError:
-                if not make:
-                    raise
-                os.mkdir(folder, 0o777, dir_fd=handle)
-                os.fsync(handle)
                 inner = os.open(folder, flags | os.O_NOFOLLOW, dir_fd=handle)
             except OSError as error:
                 if error.errno in (errno.ELOOP, errno.ENOTDIR):

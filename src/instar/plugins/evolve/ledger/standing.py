@@ -11,7 +11,6 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -189,34 +188,23 @@ def _add(entry: "os.DirEntry[str]", path: str, found: dict[str, GuardedFile]) ->
         info = entry.stat(follow_symlinks=False)
     except OSError:
         return  # gone since the folder was listed
-    mode = info.st_mode
-    kind = (
-        "file" if stat.S_ISREG(mode) else "link" if stat.S_ISLNK(mode) else _kind(info, "it must be a file")
-    )
-    if kind in ("file", "link") and not _is_text(path):
-        kind = "its name is not UTF-8"
-    found[path] = GuardedFile(kind, sign(info))
-
-
-def _is_text(path: str) -> bool:
-    if path.isascii():
-        return True
+    kind = _PLAIN.get(stat.S_IFMT(info.st_mode)) or _kind(info, "it must be a file")
     try:
         path.encode()
     except UnicodeEncodeError:
-        return False
-    return True
+        kind = "its name is not UTF-8" if kind in ("file", "link") else kind
+    found[path] = GuardedFile(kind, sign(info))
 
 
-_KINDS: Final[tuple[tuple[Callable[[int], bool], str], ...]] = (
-    (stat.S_ISREG, "a file"),
-    (stat.S_ISDIR, "a folder"),
-    (stat.S_ISLNK, "a symbolic link"),
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISSOCK, "a socket"),
-)
+_PLAIN: Final = {stat.S_IFREG: "file", stat.S_IFLNK: "link"}
+_KINDS: Final = {
+    stat.S_IFREG: "a file",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+}
 
 
 def _kind(info: os.stat_result, wanted: str) -> str:
-    name = next((name for test, name in _KINDS if test(info.st_mode)), "a device")
-    return f"it is {name}; {wanted}"
+    return f"it is {_KINDS.get(stat.S_IFMT(info.st_mode), 'a device')}; {wanted}"
