@@ -224,7 +224,7 @@ def read_verdict(text: str, rule: HookRule) -> RuleOutcome:
     Prose, words that are no decision and verdicts that break off are undecided.
     """
     found, rest = objects(text, lines=False)
-    outcomes = [outcome for verdict in verdicts(*found) for outcome in _judged(verdict, rule)]
+    outcomes = [outcome for one in found for verdict in verdicts(one) for outcome in _judged(verdict, rule)]
     outcome = weightiest(outcomes)
     if outcome is not None and (outcome.action == "deny" or outcome.undecided):
         return outcome
