@@ -53,7 +53,8 @@ def now(ctx: click.Context, as_json: bool) -> None:
 @click.pass_context
 def pause(ctx: click.Context, reason: str, as_json: bool) -> None:
     """Let no heartbeat begin until you resume them. One that runs goes on."""
-    changed = output.play(_pause(named.find_for_order(ctx), reason))
+    found = named.find_for_order(ctx)
+    changed = output.play(work.within(found, lambda engine: report.pause(engine.storage.heartbeat, reason)))
     output.emit(changed, f"paused: {changed.why}", json=as_json)
 
 
@@ -109,11 +110,6 @@ async def _at_rest(client: Client) -> None:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-async def _pause(found: NamedWorkspace, reason: str) -> Paused:
-    async with work.opened(found) as (engine, _):
-        return report.pause(engine.storage.heartbeat, reason)
 
 
 async def _resume(found: NamedWorkspace) -> Paused:

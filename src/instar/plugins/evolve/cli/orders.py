@@ -6,7 +6,6 @@ import msgspec
 from instar.plugins.evolve import person
 from instar.plugins.evolve.cli import named, output, work
 from instar.plugins.evolve.cli.named import NamedWorkspace
-from instar.plugins.evolve.history.pins import Pin
 from instar.plugins.evolve.person import Made
 
 
@@ -38,7 +37,8 @@ def rollback(ctx: click.Context, ref: str, as_json: bool) -> None:
 def pin(ctx: click.Context, file: str, as_json: bool) -> None:
     """Keep the agent from changing FILE, or what is in it if it is a folder."""
     found = named.find_for_order(ctx)
-    done = output.play(_pin(found, found.path(file)))
+    path = found.path(file)
+    done = output.play(work.within(found, lambda engine: person.pin(engine, path)))
     missing = "" if (found.root / done.file).exists() else " (there is no such file yet)"
     output.emit(done, f"pinned {done.file}{missing}", json=as_json)
 
@@ -51,7 +51,8 @@ def pin(ctx: click.Context, file: str, as_json: bool) -> None:
 def unpin(ctx: click.Context, file: str, as_json: bool) -> None:
     """Let the agent change FILE again."""
     found = named.find_for_order(ctx)
-    done = output.play(_unpin(found, found.path(file)))
+    path = found.path(file)
+    done = output.play(work.within(found, lambda engine: person.unpin(engine, path)))
     output.emit(done, f"unpinned {done.file}", json=as_json)
 
 
@@ -61,7 +62,7 @@ def unpin(ctx: click.Context, file: str, as_json: bool) -> None:
 @click.pass_context
 def pins(ctx: click.Context, as_json: bool) -> None:
     """List the files that the agent may not change."""
-    listed = output.play(_pins(named.find(ctx)))
+    listed = output.play(work.within(named.find(ctx), lambda engine: engine.storage.pins.all()))
     lines = [f"{one.file}  (pinned by {one.by or 'a person'})" for one in listed]
     output.emit(listed, "\n".join(lines) or "nothing is pinned", json=as_json)
 
@@ -90,21 +91,6 @@ def thaw(ctx: click.Context, as_json: bool) -> None:
 async def _rollback(found: NamedWorkspace, ref: str) -> Made:
     async with work.ledger(found) as (engine, _):
         return await person.roll_back(engine, ref)
-
-
-async def _pin(found: NamedWorkspace, file: str) -> Pin:
-    async with work.opened(found) as (engine, _):
-        return person.pin(engine, file)
-
-
-async def _unpin(found: NamedWorkspace, file: str) -> Pin:
-    async with work.opened(found) as (engine, _):
-        return person.unpin(engine, file)
-
-
-async def _pins(found: NamedWorkspace) -> list[Pin]:
-    async with work.opened(found) as (engine, _):
-        return engine.storage.pins.all()
 
 
 async def _freeze(found: NamedWorkspace, why: str) -> Frozen:

@@ -5,7 +5,7 @@ import click
 from instar.plugins.evolve import person
 from instar.plugins.evolve.cli import named, output, work
 from instar.plugins.evolve.cli.named import NamedWorkspace
-from instar.plugins.evolve.gate.pending import Listing, PendingEntry, report
+from instar.plugins.evolve.gate.pending import PendingEntry, report
 from instar.plugins.evolve.history import timeline
 from instar.plugins.evolve.history.trailers import one_line
 from instar.plugins.evolve.person import Made, Rejected
@@ -49,10 +49,10 @@ def pending(ctx: click.Context, id: str | None, rejected: bool, as_json: bool) -
     """List the changes that wait for a person; with ID show one: its diff, its test's output, its replay."""
     found = named.find(ctx)
     if id is not None:
-        entry = output.play(_entry(found, id))
+        entry = output.play(work.within(found, lambda engine: engine.storage.pending.get(id)))
         output.emit(entry, report(entry), json=as_json)
         return
-    listed = output.play(_listed(found, rejected=rejected))
+    listed = output.play(work.within(found, lambda engine: person.pending(engine, rejected=rejected)))
     text = "\n".join([*map(_line, listed.entries), *(f"problem: {one}" for one in listed.problems)])
     output.emit(listed, text or "nothing waits", json=as_json)
 
@@ -79,16 +79,6 @@ def reject(ctx: click.Context, id: str, reason: str, as_json: bool) -> None:  # 
     entry = output.play(_reject(named.find_for_order(ctx), id, reason))
     file = entry.proposal.file
     output.emit(Rejected(entry.id, file), f"rejected {entry.id}: {file} stays as it is", json=as_json)
-
-
-async def _entry(found: NamedWorkspace, id: str) -> PendingEntry:  # noqa: A002
-    async with work.opened(found) as (engine, _):
-        return engine.storage.pending.get(id)
-
-
-async def _listed(found: NamedWorkspace, *, rejected: bool) -> Listing:
-    async with work.opened(found) as (engine, _):
-        return person.pending(engine, rejected=rejected)
 
 
 async def _approve(found: NamedWorkspace, id: str) -> Made:  # noqa: A002

@@ -1,8 +1,8 @@
 """The engine at work on a workspace for the time of one command."""
 
 import contextlib
-from collections.abc import AsyncIterator
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Callable
+from typing import Any, NamedTuple, TypeVar
 
 from instar.plugin import Means
 from instar.plugins.evolve import settings
@@ -11,6 +11,8 @@ from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.install import NotChanged
 from instar.plugins.evolve.ledger.lock import WorkspaceBusy
 from instar.plugins.evolve.scripts import Scripts
+
+T = TypeVar("T")
 
 
 class OpenedEngine(NamedTuple):
@@ -39,6 +41,12 @@ async def opened(named: NamedWorkspace, *, safe: bool = False) -> AsyncIterator[
             yield engine, means
         finally:
             await engine.close()
+
+
+async def within(named: NamedWorkspace, action: Callable[[EvolveEngine], T]) -> T:
+    """Open a workspace as `opened` does, and return what `action` returns."""
+    async with opened(named) as (engine, _):
+        return action(engine)
 
 
 @contextlib.asynccontextmanager
