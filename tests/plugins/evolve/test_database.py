@@ -5,6 +5,7 @@ import multiprocessing
 import shutil
 import sqlite3
 import zlib
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -251,3 +252,23 @@ def test_an_old_file_that_restricts_the_agent_and_cannot_be_read_leaves_nothing_
     assert "of the version before could not be read" in database.doubt()
     (said,) = database.notices
     assert "; not: notices" not in said
+
+
+def test_a_crash_while_a_damaged_file_is_set_aside_loses_no_row(tmp_path, monkeypatch):
+    database = Database(tmp_path)
+    database.keep("what a person said", b"1")
+    database.close()
+    (tmp_path / f"{FILE}-wal").mkdir()
+    rename = Path.rename
+
+    def killed(path, target):
+        if path.name == f"{FILE}.new":
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", killed)
+        with pytest.raises(KeyboardInterrupt):
+            Database(tmp_path).note("what a person said")
+    assert not (tmp_path / FILE).exists()
+    assert Database(tmp_path).note("what a person said") == b"1"

@@ -128,6 +128,10 @@ class Database:
             raise migrate.explain(error, self.path) from error
 
     def _open(self) -> sqlite3.Connection:
+        new = self.folder / f"{FILE}.new"
+        if not self.path.exists() and new.exists():
+            # A crash came between the two renames of `_set_aside`: the rows that were kept stand here.
+            new.rename(self.path)
         if _irregular(self.path) or _is_cut(self.path):
             self._set_aside("it was cut short, or something else stands in the place of a file")
         for path in _files(self.path):
