@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.campaign.oracle import decided
 
 from instar.settings.permission import DOUBT, decide, from_config
 from instar.tool.command import judge
@@ -277,7 +278,7 @@ def test_a_wildcard_with_words_lets_nothing_through_that_is_not_understood() -> 
 @pytest.mark.parametrize("text", [*DOUBTFUL, *(text for text, found in CERTAIN if "rm x" in found)])
 def test_a_denied_command_is_found_wherever_it_stands(text: str) -> None:
     rules = from_config({"bash": {"*": "allow", "rm *": "deny"}})
-    assert decide(["bash"], patterns(text), rules).action == "deny"
+    assert decided(text, rules) == "deny"
 
 
 @pytest.mark.parametrize("text", ["git log | head -3", "git status && git diff", "echo 'rm x'", "ls; ls -l"])
@@ -289,20 +290,21 @@ def test_a_pipeline_of_allowed_commands_is_allowed(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("git push origin", ["git *"]),
-        ("git status && rm x", ["git *", "rm *"]),
-        ("FOO=1 'git' push", ["git *"]),
-        ("sudo rm x", ["sudo *", "rm *"]),
-        ("sudo -u root rm x", ["sudo *", "rm *"]),
-        ("$X", ["$X"]),
-        ("", [""]),
+        ("git push origin", ["git push origin"]),
+        ("git status && rm x", ["git status", "rm x"]),
+        ("FOO=1 'git' push", ["FOO=1 'git' push"]),
+        ("sudo rm x", ["sudo rm x"]),
+        ("sh -c 'rm x; ls'", ["sh -c 'rm x; ls'", "rm x", "ls"]),
+        ("echo 'a > f'", ["echo 'a > f'"]),
+        ("$X", []),
+        ("", []),
         ("'*' foo", []),
         ("*", []),
-        ("\\? x; ls", ["ls *"]),
-        ("git\\ push; ls", ["ls *"]),
+        ("\\? x; ls", []),
+        ("git\\ push; ls", []),
     ],
 )
-def test_always_covers_the_first_word_of_each_command(text: str, expected: list[str]) -> None:
+def test_always_covers_no_more_than_what_was_shown(text: str, expected: list[str]) -> None:
     assert judge(text, Path("/"), {}).always == expected
 
 
@@ -321,9 +323,7 @@ def test_an_assignment_in_front_must_be_allowed_too() -> None:
 @settings(deadline=None)
 @given(st.text(alphabet="ab $`\"'(){}<>|&;\\\n#=", max_size=40))
 def test_any_text_is_read_to_its_end(text: str) -> None:
-    found = patterns(text)
-    assert found
-    assert judge(text, Path("/"), {}).always
+    assert patterns(text)
 
 
 SIMPLE = [

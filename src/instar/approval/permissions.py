@@ -17,7 +17,7 @@ from instar.git.project import Project
 from instar.message import Rule
 from instar.plugin import Ask, Invalid, NotFound, PermissionDenied, Refused, points, wire
 from instar.plugin.door import Plugins
-from instar.settings.permission import Action, decide, evaluate, matches
+from instar.settings.permission import MAY_RUN, Action, decide, evaluate, has_hole, matches, restricted
 from instar.store import DropAsk, PutApproval, PutAsk, PutValue, Write
 from instar.store.lease import is_dead
 from instar.store.sqlite import Store
@@ -113,19 +113,24 @@ class Approvals:
         """
         names, patterns = [ask.permission, *ask.aliases], [*ask.patterns] or ["*"]
         action = decide(names, patterns, rules).action
-        if action == "deny":
-            raise PermissionDenied(_denial(ask, names, rules))
+        possible = restricted(names, ask.possible, ask.texts, rules)
+        shown = [*patterns, *(f"{MAY_RUN}{text}" for text in possible)]
+        if "deny" in (action, *possible.values()):
+            raise PermissionDenied(_denial(ask, shown, names, rules))
+        # What is known only when it runs may be something else the next time: no answer covers it.
+        always = [] if any(map(has_hole, possible)) else [*ask.always]
+        action, patterns = "ask" if possible else action, shown
         action = await self._consult(ask, patterns, action, session_id, tool, caller)
         if action == "deny":
             raise PermissionDenied(f"A plugin denied this call ({ask.permission} on {', '.join(patterns)}).")
-        if action == "ask" and (ask.anew or not _covers(await self.approvals(), names, patterns)):
+        if action == "ask" and (ask.anew or not _covers(await self.approvals(), names, patterns, always)):
             asked = PermissionAsked(
                 id=ids.new("per"),
                 session_id=session_id,
                 permission=ask.permission,
                 patterns=patterns,
                 metadata=ask.metadata,
-                always=[*ask.always],
+                always=always,
                 tool=caller,
             )
             await self._put(PendingAsk(asked, names, anew=ask.anew))
@@ -260,7 +265,9 @@ class Approvals:
         if verdict.reply == "always":
             approved = await self.approvals()
             others = [
-                one for one in others if not one.anew and _covers(approved, one.names, one.asked.patterns)
+                one
+                for one in others
+                if not one.anew and _covers(approved, one.names, one.asked.patterns, one.asked.always)
             ]
         elif verdict.reply == "once" or verdict.message:
             return
@@ -292,22 +299,28 @@ def _sound(given: Reply | PermissionAnswer) -> PermissionAnswer:
     return PermissionAnswer(verdict.reply if verdict.reply in ("once", "always") else "reject", words)
 
 
-def _covers(approved: Sequence[Rule], names: Sequence[str], patterns: Sequence[str]) -> bool:
-    """Whether `always` answers allow every pattern, under one of the permission's names."""
-    return bool(approved) and all(
-        any(evaluate(name, pattern, approved).action == "allow" for name in names) for pattern in patterns
-    )
+def _covers(
+    approved: Sequence[Rule], names: Sequence[str], patterns: Sequence[str], always: Sequence[str]
+) -> bool:
+    """Whether `always` answers allow every pattern, or all that one would remember, under one of the names."""
+
+    def are_allowed(texts: Sequence[str]) -> bool:
+        return bool(texts) and all(
+            any(evaluate(name, text, approved).action == "allow" for name in names) for text in texts
+        )
+
+    return bool(approved) and (are_allowed(patterns) or are_allowed(always))
 
 
 def _key(permission: str, pattern: str) -> str:
     return json.dumps([permission, pattern])
 
 
-def _denial(ask: Ask, names: Sequence[str], rules: Sequence[Rule]) -> str:
+def _denial(ask: Ask, patterns: Sequence[str], names: Sequence[str], rules: Sequence[Rule]) -> str:
     relevant = [
         wire.to_plain(rule) for rule in rules if any(matches(name, rule.permission) for name in names)
     ]
     return (
         f"The user has specified a rule which prevents you from using this specific tool call ({ask.permission} on"
-        f" {', '.join(ask.patterns)}). Here are some of the relevant rules {json.dumps(relevant[-5:])}"
+        f" {', '.join(patterns)}). Here are some of the relevant rules {json.dumps(relevant[-5:])}"
     )

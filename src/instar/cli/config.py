@@ -232,6 +232,7 @@ KEYS: Final[Mapping[str, str]] = MappingProxyType(
         "disabled_providers": "Providers that are not used.",
         "enabled_providers": "If given, the only providers that are used.",
         "permission": "What tools may do: allow, ask or deny, for a tool or for patterns of its input.",
+        "permission_options": "Options of programs that take a value and stand before a subcommand, which rules name.",
         "mcp": "MCP servers by name.",
         "plugin": "Plugins: names, paths from the file that names them, or [name, options].",
         "instructions": "Files with instructions for the model; patterns from the project's folder.",

@@ -21,6 +21,8 @@ class Ask(msgspec.Struct, frozen=True):
     `permission` is the rule name, `patterns` what is touched, `always` what an `always` answer will
     cover, `metadata` what a person is shown. `aliases` are other names of the same permission. `anew`: an `always`
     answer that was given earlier does not answer it, since a hook wants a person to see this very call.
+    `possible` is what the call may come to and `texts` what it hands to programs that may run it: they only tighten
+    (`instar.settings.permission.restricted`).
     """
 
     permission: str
@@ -29,6 +31,8 @@ class Ask(msgspec.Struct, frozen=True):
     metadata: Plain = msgspec.field(default_factory=dict)
     aliases: Sequence[str] = ()
     anew: bool = False
+    possible: Sequence[str] = ()
+    texts: Sequence[str] = ()
 
 
 class ToolResult(msgspec.Struct):

@@ -270,7 +270,10 @@ class Runtime(InProcessClient):
         subagents = [(one.name, one.description) for one in self.instance.agents.all() if is_subagent(one)]
         skills = {one.name: (one.description, one.whole) for one in self.instance.skills.values()}
         self.instance.tools = builtin(
-            subagents=subagents, skills=skills, questions=self._options.questioner is not None
+            subagents=subagents,
+            skills=skills,
+            questions=self._options.questioner is not None,
+            options=self.instance.config.permission_options,
         )
 
     def plugin_input(self, settings: Settings) -> Callable[[str], PluginInput]:

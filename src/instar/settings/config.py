@@ -200,6 +200,7 @@ OWN_KEYS: Final = (
     "hooks",
     "limits",
     "max_iterations",
+    "permission_options",
     "provider_retry_mode",
     "reload",
     *SECTIONS,
@@ -401,6 +402,7 @@ class Config(msgspec.Struct, frozen=True):
     disabled_providers: list[str] = []
     enabled_providers: list[str] | None = None
     permission: Any = None
+    permission_options: dict[str, list[str]] = {}
     mcp: dict[str, McpConfig] = {}
     plugin: list[str | tuple[str, dict[str, Any]]] = []
     instructions: list[str] = []

@@ -32,6 +32,16 @@ DEFAULTS: tuple[Rule, ...] = (
 
 DOUBT: Final = "(not understood) "
 """Stands in front of the text of a command that could not be read with certainty."""
+MAY_RUN: Final = "(may run) "
+"""Stands in front of what a command may run and a rule denies or asks about, where a person is shown it."""
+HOLE: Final = "…"
+"""Stands in a possible text for what is known only when the call runs."""
+WORD_HOLE: Final = "⋯"
+"""The same, for what holds no blank: what a pattern of file names stands for."""
+_LONGEST: Final = 512
+"""Characters up to which a possible text with holes is compared; what follows may be anything."""
+_WINDOW: Final = 16
+"""Words behind a program's name that are compared where a text names it."""
 
 
 def evaluate(permission: str, pattern: str, *rulesets: Iterable[Rule]) -> Rule:
@@ -57,6 +67,33 @@ def decide(permissions: Sequence[str], patterns: Sequence[str], *rulesets: Itera
     flat = [rule for rules in rulesets for rule in rules]
     decisions = [_last(permissions, pattern, flat) for pattern in patterns or ["*"]]
     return max(decisions, key=lambda rule: _SEVERITY[rule.action])
+
+
+def restricted(
+    permissions: Sequence[str], possible: Iterable[str], texts: Iterable[str], *rulesets: Iterable[Rule]
+) -> dict[str, Action]:
+    """Return what a call may come to and a rule denies or asks about, each with `ask` or `deny`.
+
+    `possible` are texts that the call stands for or may turn out to be, with a `HOLE` for each part that is not
+    known: where a rule denies what such a text could be, the answer is `ask`. `texts` are handed to programs that may
+    run them: where they name what a rule restricts, the answer is `ask`. A rule for everything (``*``) does not
+    count: the call's own patterns are decided by it.
+    """
+    narrow = [
+        rule for rules in rulesets for rule in rules if rule.pattern.strip("*") and _is_on(rule, permissions)
+    ][::-1]
+    if all(rule.action == "allow" for rule in narrow):
+        return {}
+    found: dict[str, Action] = {}
+    for text in possible:
+        action: Action = next((rule.action for rule in narrow if _fits(rule, text)), "allow")
+        if action != "allow":
+            found[text] = "ask" if has_hole(text) else action
+    for text in texts:
+        named = _named(text.split(), narrow)
+        if named:
+            found.setdefault(named, "ask")
+    return found
 
 
 def denied_outright(permissions: Sequence[str], rules: Sequence[Rule]) -> bool:
@@ -109,6 +146,74 @@ def matches(text: str, pattern: str) -> bool:
     if pattern in ("*", text):
         return True
     return _compiled(pattern).fullmatch(text.replace("\\", "/")) is not None
+
+
+def has_hole(text: str) -> bool:
+    """Whether a possible text has a part that is known only when the call runs."""
+    return HOLE in text or WORD_HOLE in text
+
+
+def may_match(text: str, pattern: str) -> bool:
+    """Whether a text with holes could fit a wildcard `pattern` if they were filled."""
+    if not has_hole(text):
+        return matches(text, pattern)
+    text = text.replace("\\", "/")
+    text = text if len(text) <= _LONGEST else text[:_LONGEST] + HOLE
+    pattern = pattern.replace("\\", "/")
+    forms = [pattern, pattern[:-2]] if pattern.endswith(" *") else [pattern]
+    return any(_meets(text, form) for form in forms)
+
+
+def _meets(text: str, pattern: str) -> bool:
+    """Whether a text with holes and a pattern have a text in common: where in `text` each part of the pattern ends."""
+    at = _over_holes(text, {0})
+    for char in pattern:
+        if char == "*":
+            at = set(range(min(at), len(text) + 1)) if at else at
+            continue
+        moved = {one for one in at if text[one : one + 1] == HOLE}
+        moved |= {one for one in at if text[one : one + 1] == WORD_HOLE and not char.isspace()}
+        moved |= {one + 1 for one in at if one < len(text) and char in ("?", text[one])}
+        at = _over_holes(text, moved)
+    return len(text) in at
+
+
+def _over_holes(text: str, at: set[int]) -> set[int]:
+    """Add the places behind holes: one may be filled with nothing."""
+    found = set(at)
+    for one in at:
+        while text[one : one + 1] in (HOLE, WORD_HOLE):
+            one += 1
+            found.add(one)
+    return found
+
+
+def _fits(rule: Rule, text: str) -> bool:
+    """Whether a rule counts for a possible text: one that restricts if it may match, one that allows if it must."""
+    return matches(text, rule.pattern) if rule.action == "allow" else may_match(text, rule.pattern)
+
+
+def _named(words: Sequence[str], narrow: Sequence[Rule]) -> str:
+    """Return the words of a text that a rule denies or asks about, if it names such; `narrow`: the last rule first."""
+    heads = {rule.pattern.split(" ")[0] for rule in narrow if rule.action != "allow"}
+    known: dict[str, bool] = {}
+    for at, word in enumerate(words):
+        if word not in known:
+            names = {word, *word.split("/")} - {""}
+            known[word] = word[0] not in (HOLE, WORD_HOLE) and any(
+                may_match(name, head) for name in names for head in heads
+            )
+        if not known[word]:
+            continue
+        for name in (word, *word.split("/")):
+            # The text may end behind any word of it: blanks make the star at a pattern's end optional.
+            text = " ".join([name, *words[at + 1 : at + _WINDOW]]) + "  "
+            for rule in narrow:
+                if _fits(Rule(permission="*", pattern=f"{rule.pattern} *", action=rule.action), text):
+                    if rule.action != "allow":
+                        return " ".join([name, *words[at + 1 : at + 3]])
+                    break
+    return ""
 
 
 _SEVERITY = {"allow": 0, "ask": 1, "deny": 2}

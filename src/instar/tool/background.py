@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
 from instar.process import Output, Processes
 from instar.tool import bash, description, files, parameters
+from instar.tool.shell.programs import OPTIONS, Options
 from instar.wire import Plain
 
 MOST: Final = 8
@@ -46,9 +47,10 @@ PARAMETERS: Final[Plain] = parameters(
 )
 
 
-def permissions(args: Plain, ctx: ToolContext) -> Sequence[Ask]:
+def permissions(args: Plain, ctx: ToolContext, options: Options = OPTIONS) -> Sequence[Ask]:
     """Return what a call needs: starting is `bash`; looking after what was started needs nothing."""
-    return bash.permissions(args, ctx) if args["action"] == "start" and args.get("command") else []
+    starts = args["action"] == "start" and args.get("command")
+    return bash.permissions(args, ctx, options) if starts else []
 
 
 async def execute(args: Plain, ctx: ToolContext) -> ToolResult:

@@ -10,6 +10,7 @@ from typing import Final
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
 from instar.process import Output, ProcessError
 from instar.tool import command, description, files, parameters
+from instar.tool.shell.programs import OPTIONS, Options
 from instar.wire import Plain
 
 DEFAULT_TIMEOUT: Final = 120_000
@@ -41,19 +42,24 @@ PARAMETERS: Final[Plain] = parameters(
 )
 
 
-def permissions(args: Plain, ctx: ToolContext) -> list[Ask]:
+def permissions(args: Plain, ctx: ToolContext, options: Options = OPTIONS) -> list[Ask]:
     """Return what this command needs: `bash` for each simple command in it, and leave for places outside.
 
-    Raises `ToolFailure` for a command that no shell can be given, or that names a loop of symlinks.
+    `options` are those that stand before a subcommand. Raises `ToolFailure` for a command that no
+    shell can be given, or that names a loop of symlinks.
     """
     text = args["command"]
     if "\0" in text:
         raise ToolFailure("The command holds a NUL character, with which nothing can be started.")
     cwd = files.locate(args.get("workdir") or ".", ctx)
     environment = {name: os.environ[name] for name in SETTLED if name in os.environ}
-    judged = command.judge(text, cwd, environment, bash=shutil.which("bash") is not None)
-    ask = Ask("bash", judged.patterns, judged.always, {"command": text, "workdir": str(cwd)})
-    return [*files.outside_all([cwd, *judged.places], ctx), ask]
+    judged = command.judge(text, cwd, environment, bash=shutil.which("bash") is not None, options=options)
+    about = {"command": text, "workdir": str(cwd)}
+    asks = files.outside_all([cwd, *judged.places], ctx)
+    if judged.unknown:
+        asks.append(Ask("external_directory", judged.unknown, [], about, possible=judged.unknown))
+    ask = Ask("bash", judged.patterns, judged.always, about, possible=judged.possible, texts=judged.texts)
+    return [*asks, ask]
 
 
 async def execute(args: Plain, ctx: ToolContext) -> ToolResult:

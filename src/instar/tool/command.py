@@ -9,34 +9,52 @@ they run.
 Any word of any command may be a path. Words count that lead out of the folder; of what is not known to be a command
 that works on files, only those that name something that could be there. What a file name's pattern (``*``) or a
 program finds beyond its words is not followed.
+
+Beside that stands what a command may come to (`JudgedCommand.possible`): a program by its name alone, without the
+options in front of its subcommand, with a hole for each value that is known only when it runs. Where a command hands
+texts to programs that may run them, its words are looked through for what a rule names (`JudgedCommand.texts`).
 """
 
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from instar.settings.permission import DOUBT
+from instar.settings.permission import DOUBT, HOLE, WORD_HOLE
+from instar.tool.shell.programs import (
+    OPTIONS,
+    WRAPPERS,
+    InnerCommand,
+    InnerScript,
+    Options,
+    inner_commands,
+    is_inert,
+    is_posix,
+    named_in,
+    program_name,
+    same,
+    starts_hidden,
+)
 from instar.tool.shell.tree import ScriptReading
 from instar.tool.shell.word import (
     ASSIGNMENT,
     COMPOUND,
-    EVALUATED,
+    EVALUATED_OPTIONS,
     EVALUATING,
+    MANY,
     NAMING,
+    STEERING,
+    SUBSCRIPT,
     Chains,
-    InnerCommand,
-    InnerScript,
     Names,
     Redirect,
     SimpleCommand,
     VariableValues,
     Word,
-    inner_commands,
-    is_posix,
     listed,
-    program_name,
     unquoted,
     written,
 )
@@ -48,18 +66,26 @@ _WRITES: Final = listed("""
     rm mv cp mkdir rmdir touch chmod chown chgrp ln tee dd install rsync truncate unlink shred mkfifo mknod
     """)
 """Commands whose words are what they change: one that cannot be known is in doubt."""
-_FILES: Final = _WRITES | listed("cat ls head tail less more find stat source . tar zip unzip")
+_FILES: Final = _WRITES | listed("""
+    cat ls head tail less more find stat source . tar zip unzip sort uniq wc diff cmp file xxd od hexdump strings
+    base64 nl tac rev paste join md5sum sha1sum sha256sum
+    """)
 """Commands whose words count as paths whether or not something is there."""
 _TEXTS: Final = listed("""
     echo printf true false : exit return kill sleep seq set shift basename dirname expr test [ [[ wait read
-    export unset declare typeset local readonly umask ulimit getopts type which hash break continue
+    export unset declare typeset local readonly umask ulimit getopts type which hash break continue tr
     """)
 """Commands whose words are no files that they open."""
 _PROGRAMS: Final = listed("grep egrep fgrep rg ag sed gsed awk gawk mawk nawk jq yq perl python python3")
 """Commands whose first word is a pattern or a program."""
+_LISTING: Final = listed("""
+    ls find fd git grep egrep fgrep rg ag cat head tail sort uniq wc basename dirname pwd cd date seq nproc uname
+    whoami id hostname tr cut xargs while read true : 0
+    """)
+"""Programs that print what is in the folder, or nothing that is a path."""
 _READING: Final = frozenset(["<", "<&"])
 _GLOB: Final = re.compile(r"[*?\[]")
-_ATTACHED: Final = re.compile(r"-[A-Za-z](?=[/~@]|\.\.(?:/|$))")
+_ATTACHED: Final = re.compile(r"-(?![dFt]/$)[A-Za-z](?=[/~@]|\.\.(?:/|$))")
 _DEVICES: Final = re.compile(
     r"/dev/(?:null|zero|full|u?random|stdin|stdout|stderr|tty|fd/\d+)|/proc/self/fd/\d+"
 )
@@ -74,6 +100,7 @@ class _Reach:
     def __init__(self, folder: Path, values: VariableValues) -> None:
         self.doubt = False
         self.places: list[Path] = []
+        self.unknown: list[str] = []
         self._folder = str(folder)
         self._values = values
         self._folders: dict[Chains, list[str]] = {}
@@ -84,7 +111,7 @@ class _Reach:
         for redirect in command.redirects:
             if redirect.target is None:
                 continue
-            values = self._known(redirect.target, write=redirect.operator not in _READING)
+            values = self._known(redirect.target, write=redirect.operator not in _READING, opened=True)
             for value in values:
                 self._place(value, folders)
         if not command.silent:
@@ -102,13 +129,20 @@ class _Reach:
         if not found or (len(names) == 1 and names & _TEXTS):
             return
         write = bool(names & _WRITES)
+        given = (
+            {"?"}
+            if any(one.operator in ("<<<", "<<") for one in command.redirects)
+            else {*command.fed.split()}
+        )
+        if names & _FILES and found[-1].more == "xargs" and not given <= _LISTING:
+            self.unknown.append(HOLE)
         program = bool(names & _PROGRAMS)
         for index, word in enumerate(words):
             if index in starts or (index < max(starts) and ASSIGNMENT.match(word.raw)):
                 continue
             optional = word.bare.startswith("-")
             must = bool(names & _FILES) and not optional
-            for value in self._known(word, write=write):
+            for value in self._known(word, write=write, opened=must):
                 for text in _candidates(value):
                     if (
                         must
@@ -125,11 +159,19 @@ class _Reach:
                 if self._is_there(value, folders, pattern=False):
                     self._place(value, folders)
 
-    def _known(self, word: Word, *, write: bool) -> list[str]:
-        """The values of a word, its braces taken apart; none, and doubt where it matters, when not known."""
+    def _known(self, word: Word, *, write: bool, opened: bool = False) -> list[str]:
+        """The values of a word, its braces taken apart; none, and doubt where it matters, when not known.
+
+        One that names a file to be `opened` is in doubt unless programs print it that name what is in the folder.
+        """
         values = self._values.of(word)
         if values is None:
-            self.doubt = self.doubt or write
+            if not self._values.sources(word) <= _LISTING:
+                self.doubt = self.doubt or write
+                if opened:
+                    self.unknown.append(
+                        "".join(one.text if one.kind == "text" else HOLE for one in word.pieces)
+                    )
             # What stands in front of the part that is not known may lead out already.
             head = next((one.text for one in word.pieces if one.kind == "text"), "")
             return [head] if word.pieces and word.pieces[0].kind == "text" and "/" in head else []
@@ -231,31 +273,48 @@ class JudgedCommand(NamedTuple):
 
     `patterns` are each simple command, its words joined by one blank, as written and also without their
     quotes; one with assignments or redirections in front counts with them and without; with any doubt the
-    whole too. `always` is what an `always` answer covers: ``<first word> *`` of each simple command that is
-    not in doubt. `places` are the absolute paths that the words and redirections name, links not resolved.
+    whole too. `always` is what an `always` answer covers: each as it is written,
+    or nothing where one is in doubt or would be a wildcard. `places` are
+    the absolute paths that the words and redirections name, links not resolved, `unknown` the words that name one
+    which is known only when it runs. `possible` and `texts` are those of an `Ask`.
     """
 
     patterns: list[str]
     always: list[str]
     places: list[Path]
+    unknown: list[str]
+    possible: list[str]
+    texts: list[str]
 
 
-def judge(text: str, folder: Path, environment: Mapping[str, str], *, bash: bool = True) -> JudgedCommand:
+def judge(
+    text: str, folder: Path, environment: Mapping[str, str], *, bash: bool = True, options: Options = OPTIONS
+) -> JudgedCommand:
     """Read a command that is to run in `folder`; `bash` False when a plain `sh` will run it.
 
     `environment` holds the variables that it can count on.
     """
     text = text.strip(" \t\n")
     # A `cd` out of it asks by itself, so that where the command began is enough to see what leads out.
-    script = _Script(text, folder, {**environment, "PWD": str(folder)})
+    script = _Script(text, folder, {**environment, "PWD": str(folder)}, options)
     doubt = script.doubt or not (bash or is_posix(text))
+    doubt = doubt or starts_hidden(script.programs, text)
     found = script.patterns
     if doubt:
         cut = [" ".join(piece.split()) for piece in _CUTS.split(text)]
         found = [text, *found, DOUBT + text, *cut, *(_FRONT.sub("", piece) for piece in cut)]
     known = [pattern for pattern in dict.fromkeys(found) if pattern] or [text]
-    lasting = list(dict.fromkeys(script.always)) or [*_exact(text)]
-    return JudgedCommand(known, lasting, list(dict.fromkeys(script.places)))
+    possible = [one for one in dict.fromkeys(script.possible) if one not in known]
+    runs = not all(is_inert(name, words, options) for name, *words in script.programs)
+    return JudgedCommand(
+        known,
+        # In doubt it may be another command the next time.
+        [] if doubt or any(map(_WILD, script.written)) else list(dict.fromkeys(script.written)),
+        list(dict.fromkeys(script.places)),
+        list(dict.fromkeys(script.unknown)),
+        possible,
+        named_in(text, options) if runs else [],
+    )
 
 
 _CUTS: Final = re.compile(r"[;&|()\n`{}'\"]+")
@@ -266,13 +325,14 @@ _FRONT: Final = re.compile(
 
 
 class _Script:
-    """A script and those that it hands to shells."""
+    """A script and those that it hands to shells. `programs` are the commands in it, each as its name and words."""
 
     def __init__(
         self,
         text: str,
         folder: Path,
         environment: Mapping[str, str],
+        options: Options,
         *,
         names: Names | None = None,
         chains: Chains = frozenset([()]),
@@ -280,14 +340,17 @@ class _Script:
     ) -> None:
         reading = ScriptReading(text, chains)
         self.patterns: list[str] = []
-        self.always: list[str] = []
+        self.written: list[str] = []
+        self.possible: list[str] = []
+        self.programs: list[list[str]] = []
         self.doubt = reading.doubt
-        self._known = (folder, environment, depth)
+        self._known = (folder, environment, options)
+        self._depth = depth
         self._names = {**(names or {}), **dict.fromkeys(set(names or {}) & set(reading.names))}
         self._names = {**reading.names, **self._names}
         self._values = VariableValues(self._names, environment)
         self._reach = _Reach(folder, self._values)
-        self.places = self._reach.places
+        self.places, self.unknown = self._reach.places, self._reach.unknown
         self.doubt = self.doubt or not all(map(self._values.number, reading.evaluated))
         for command in reading.found:
             self._add(command)
@@ -299,9 +362,9 @@ class _Script:
             return
         words = command.words
         whole = written(command.items)
+        self.written.append(whole)
         if not command.plain or not words:
             self.patterns.append(whole)
-            self.always += _exact(whole)
             return
         if written(command.at(0)) != whole:
             self.patterns.append(whole)
@@ -314,31 +377,53 @@ class _Script:
     def _inner(self, command: SimpleCommand, words: Sequence[Word], one: InnerCommand) -> None:
         taken = words[one.start : one.stop]
         forms = [taken, command.at(one.start)] if one.stop == len(words) else [taken]
-        first = taken[0]
         for items in reversed(forms):
             if items is not taken or _parted(forms) or len(forms) == 1:
                 self.patterns += [written(items), unquoted(items)]
-        sure = one.sure and not _evaluates(taken)
-        self.doubt = self.doubt or not sure
-        self.always += [f"{first.bare} *"] if sure and not _STRANGE(first.bare) else []
-        if not one.sure:
-            self.patterns += self._expanded(taken)
+        self.doubt = self.doubt or not one.sure or _evaluates(taken)
+        self.programs.append([program_name(taken[0]), *(word.bare for word in taken[1:])])
+        self.possible += self._meanings(taken, one.more)
 
-    def _expanded(self, words: Sequence[Word]) -> Iterator[str]:
-        """The command with the values of its variables, where its name is one that is known."""
-        for name in self._values.of(words[0]) or ():
-            yield " ".join([name, *(word.bare for word in words[1:])])
+    def _meanings(self, words: Sequence[Word], more: str) -> Iterator[str]:
+        """What a command may come to: with the values of its variables, and by its program's name alone."""
+        choices = [self._choices(word, more) for word in words] + [[HOLE]] * (more == "xargs")
+        if prod(map(len, choices)) > MANY:
+            choices = [one if len(one) == 1 else [HOLE] for one in choices]
+        for chosen in product(*choices):
+            yield " ".join(chosen)
+            # A name that is not known may be any: the command is in doubt.
+            if HOLE not in chosen[0]:
+                yield from (" ".join(one) for one in same(chosen, self._known[2]))
+
+    def _choices(self, word: Word, more: str) -> list[str]:
+        """The texts that a word may be, with holes for what is not known of it."""
+        if more == "find" and "{}" in word.bare:
+            return [word.bare.replace("{}", f"./{HOLE}")]
+        found = [""]
+        for piece in word.pieces:
+            if piece.kind == "text":
+                values = [piece.text if piece.quoted else _GLOBS.sub(WORD_HOLE, piece.text)]
+            else:
+                values = self._values.of(Word("", "", (piece,))) or [HOLE]
+            found = [front + value for front in found for value in values][: MANY + 1]
+        return [one.partition("{")[0] + HOLE for one in found] if word.braced else found
 
     def _script(self, one: InnerScript, chains: Chains) -> None:
-        folder, environment, depth = self._known
-        if depth >= MAX_SCRIPTS:
+        if self._depth >= MAX_SCRIPTS:
             self.doubt = True
             return
-        inner = _Script(one.text, folder, environment, names=self._names, chains=chains, depth=depth + 1)
+        inner = _Script(one.text, *self._known, names=self._names, chains=chains, depth=self._depth + 1)
         self.patterns += inner.patterns
-        self.always += inner.always if one.sure and not inner.doubt else []
+        self.written += inner.written
+        self.possible += inner.possible
+        self.programs += inner.programs
         self.places += inner.places
+        self.unknown += inner.unknown
         self.doubt = self.doubt or inner.doubt or not one.sure
+
+
+_GLOBS: Final = re.compile(r"[*?]+|\[[^\]]*\]")
+"""Patterns of file names in a word."""
 
 
 def _parted(forms: Sequence[Sequence[Word | Redirect]]) -> bool:
@@ -351,10 +436,17 @@ def _parted(forms: Sequence[Sequence[Word | Redirect]]) -> bool:
 
 
 def _evaluates(words: Sequence[Word]) -> bool:
-    """True if a builtin is handed something that it evaluates: a subscript may run a command."""
+    """True if a builtin is handed something that it evaluates, a subscript among it, or a variable that runs things."""
     name = program_name(words[0])
+    letters = EVALUATED_OPTIONS.get(name)
+    if letters and any(re.match(rf"-[A-Za-z]*[{letters}]", word.bare) for word in words[1:]):
+        return True
+    if name in WRAPPERS or name in EVALUATING:
+        given = (ASSIGNMENT.match(word.bare) for word in words[1:])
+        if any(one and STEERING.fullmatch(one[0].rstrip("+=")) for one in given):
+            return True
     return name in EVALUATING and any(
-        EVALUATED.fullmatch(word.bare)
+        SUBSCRIPT.match(word.bare)
         or COMPOUND.match(shape := _shape(word))
         or ("$" in shape.partition("=")[0] and (name in NAMING or _has_name(words)))
         for word in words[1:]
@@ -371,10 +463,5 @@ def _shape(word: Word) -> str:
     return "".join(piece.text if piece.kind == "text" else "$" for piece in word.pieces)
 
 
-_STRANGE: Final = re.compile(r"[*?\s\\]").search
-"""What makes of a command's name a wildcard, or another command with its first words."""
-
-
-def _exact(text: str) -> list[str]:
-    """A text as a rule that matches only itself; empty if the text would be a wildcard."""
-    return [] if set("*?") & set(text) else [text]
+_WILD: Final = re.compile(r"[*?\\]").search
+"""What makes of a text a rule that matches others too."""

@@ -2,8 +2,11 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
+
+import msgspec
 
 from instar.plugin.tool import Tool
 from instar.tool import (
@@ -23,6 +26,7 @@ from instar.tool import (
     webfetch,
     write,
 )
+from instar.tool.shell.programs import with_options
 
 T = TypeVar("T")
 
@@ -32,16 +36,20 @@ def builtin(
     subagents: Sequence[tuple[str, str]] = (),
     skills: Mapping[str, tuple[str, str]] = MappingProxyType({}),
     questions: bool = False,
+    options: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> dict[str, Tool]:
     """Return the built-in tools, in the order in which the model is shown them.
 
     `task` is there when there are `subagents` (name, description), `skill` when there are `skills` (description and
-    text, by name), `question` when somebody can answer.
+    text, by name), `question` when somebody can answer. `options` are those of the setting
+    ``permission_options``.
     """
+    judging = partial(bash.permissions, options=with_options(options))
+    starting = partial(background.permissions, options=with_options(options))
     found = {
         invalid.NAME: invalid.TOOL,
-        "bash": bash.TOOL,
-        "background": background.TOOL,
+        "bash": msgspec.structs.replace(bash.TOOL, permissions=judging),
+        "background": msgspec.structs.replace(background.TOOL, permissions=starting),
         "read": read.TOOL,
         "list": listing.TOOL,
         "glob": glob.TOOL,

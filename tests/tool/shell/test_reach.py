@@ -154,7 +154,6 @@ INSIDE = [
     "echo '> OUT/f'",
     "f=a.txt; rm $f ${f}",
     "find . | xargs rm",
-    "cat $x",
 ]
 
 

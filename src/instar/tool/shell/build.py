@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Final
 from instar.tool.shell.word import (
     ARITHMETIC,
     BRACED,
+    CHOOSING,
+    CUT,
     DASH,
     DEFAULT,
     DELIMITER,
     GAP,
+    HARMLESS,
     HEREDOC,
     INTEGERS,
+    MADE,
     NAME,
     NUMBER,
     OPENED,
@@ -20,6 +24,7 @@ from instar.tool.shell.word import (
     PLAIN,
     RAW,
     RULING,
+    STEERING,
     VARIABLE,
     WORD,
     Atom,
@@ -43,7 +48,6 @@ EXPANDING: Final = frozenset(
 """Nodes that stand for something else when the script runs."""
 MAX_DEPTH: Final = 40
 """Words inside one another that are read."""
-_UNKNOWN: Final = (WordPiece("unknown", ""),)
 _Built = tuple[str, tuple[WordPiece, ...]]
 
 
@@ -54,7 +58,7 @@ class Builder:
     evaluated as an expression: anything but a number in them could run a command.
     """
 
-    def __init__(self, source: bytes, substituted: "Callable[[Node], None]") -> None:
+    def __init__(self, source: bytes, substituted: "Callable[[Node], str]") -> None:
         self.doubt = False
         self.names: dict[str, list[Word] | None] = {}
         self.evaluated: set[str] = set()
@@ -103,7 +107,8 @@ class Builder:
 
     def learn(self, name: str, word: Word | None, *, assigned: bool = False) -> None:
         """Record the word that a variable is given; None if it is not known. `assigned`: by ``name=``."""
-        self.require((assigned or name not in RULING) and name != "CDPATH")
+        self.require((assigned or name not in RULING) and not STEERING.fullmatch(name))
+        self.require(not CHOOSING.fullmatch(name) or (word is not None and word.literal in HARMLESS))
         if name in INTEGERS:
             self.evaluated.add(name)
         known = self.names.setdefault(name, [])
@@ -164,7 +169,7 @@ class Builder:
     def _pattern(self, node: "Node") -> _Built:
         raw = self.text(node)
         self.require(PATTERN.fullmatch(raw))
-        return raw, _UNKNOWN
+        return raw, MADE
 
     def _raw(self, node: "Node") -> _Built:
         raw = self.text(node)
@@ -186,7 +191,9 @@ class Builder:
         raw = self.text(node)
         found = VARIABLE.fullmatch(raw)
         self.require(found)
-        return raw, (WordPiece("name", found["name"]),) if found and found["name"] else _UNKNOWN
+        if found and found["name"]:
+            return raw, (WordPiece("name", found["name"]),)
+        return raw, NUMBER if raw in ("$?", "$#", "$$", "$!") else MADE
 
     def _expansion(self, node: "Node") -> _Built:
         raw = self.text(node)
@@ -196,7 +203,10 @@ class Builder:
             self.learn(assigned[1], None)
         if found:
             simple = found["name"] and raw == f"${{{found['name']}}}"
-            return raw, (WordPiece("name", found["name"]),) if simple else _UNKNOWN
+            if simple:
+                return raw, (WordPiece("name", found["name"]),)
+            kept = CUT.match(raw)
+            return raw, (WordPiece("unknown", f"${kept[1]}"),) if kept else MADE
         opened = OPENED.match(raw)
         if opened is None:
             self.doubt = True
@@ -207,7 +217,7 @@ class Builder:
             self.require(not any(child.type == "raw_string" for child in inner))
             start = node.end_byte - len(raw.encode()) + len(opened[0].encode())
             self.spans(inner, start, node.end_byte - 1, DEFAULT)
-        return raw, _UNKNOWN
+        return raw, MADE
 
     def _arithmetic_expansion(self, node: "Node") -> _Built:
         raw = self.text(node)
@@ -218,8 +228,7 @@ class Builder:
     def _substitution(self, node: "Node") -> _Built:
         raw = self.text(node)
         self.require(not raw.startswith("$((") and not (raw.startswith("`") and "\\" in raw))
-        self._substituted(node)
-        return raw, _UNKNOWN
+        return raw, (WordPiece("unknown", self._substituted(node)),)
 
     def _process(self, node: "Node") -> _Built:
         self._substituted(node)
@@ -251,7 +260,7 @@ class Builder:
             else:
                 self.require(child.type in "()")
         self.require("[" not in self.text(node))
-        return self.text(node), _UNKNOWN
+        return self.text(node), MADE
 
     def _concatenation(self, node: "Node") -> _Built:
         bare, pieces, at = "", tuple[WordPiece, ...](), node.start_byte
@@ -262,12 +271,12 @@ class Builder:
         return bare, pieces
 
     def _deep(self, node: "Node") -> _Built:
-        return self.text(node), _UNKNOWN
+        return self.text(node), MADE
 
     def _strange(self, node: "Node") -> _Built:
         self.doubt = True
         self.substitutions(node)
-        return self.text(node), _UNKNOWN
+        return self.text(node), MADE
 
 
 _KINDS: "Final[dict[str, Callable[[Builder, Node], _Built]]]" = {

@@ -11,21 +11,24 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from instar.tool.shell.build import REDIRECTS, Builder, Heredocs, redirection, touching
+from instar.tool.shell.programs import (
+    SPECIAL,
+    InnerCommand,
+    inner_commands,
+    program_name,
+)
 from instar.tool.shell.word import (
     BREAK,
     COMPARED,
     DASHED,
     GAP,
     SETTING,
-    SPECIAL,
     Atom,
     Chains,
-    InnerCommand,
     Redirect,
     SimpleCommand,
     Word,
-    inner_commands,
-    program_name,
+    WordPiece,
     text,
 )
 
@@ -153,6 +156,7 @@ class ScriptReading:
         self._folders = Folders(chains)
         self._depth = 0
         self._functions = False
+        self._fed = "?"
         if readable and root.descendant_count <= MAX_NODES:
             self._builder.require(not root.has_error)
             self._gap(0, root.start_byte)
@@ -211,9 +215,12 @@ class ScriptReading:
         self._builder.require(node.type != "subshell" or not self._builder.text(node).startswith("(("))
         outer, loops, self._folders.loops = self._folders.chains, self._folders.loops, 0
         if node.type == "pipeline":
+            first, fed = len(self.found), self._fed
             for child in node.named_children:
                 self._folders.chains = outer
                 self._statement(child, redirects if child == node.children[-1] else ())
+                self._fed = self._printing(first)
+            self._fed = fed
         else:
             self._container(node)
         self._folders.chains, self._folders.loops = outer, loops
@@ -226,10 +233,12 @@ class ScriptReading:
     def _shell(self, node: "Node", redirects: "Sequence[Node]") -> Chains:
         return self._apart(node)
 
-    def _substitution(self, node: "Node") -> None:
+    def _substitution(self, node: "Node") -> str:
+        """Read a substitution's commands, and return the names of those that print it (`WordPiece`)."""
         if self._depth > MAX_DEPTH:
             self._builder.doubt = True
-            return
+            return "?"
+        first = len(self.found)
         self._depth += 1
         self._gaps(node)
         redirects = [child for child in node.named_children if child.type in REDIRECTS]
@@ -238,6 +247,16 @@ class ScriptReading:
         else:
             self._apart(node)
         self._depth -= 1
+        return self._printing(first)
+
+    def _printing(self, first: int) -> str:
+        """The programs of the commands that were read since `first`; ``?`` for one that names a place outside."""
+        found = [one for one in self.found[first:] if not one.silent]
+        return " ".join(
+            "?" if not one.plain or any(map(_leads_out, one.items)) else program_name(one.words[0])
+            for one in found
+            if one.words
+        )
 
     def _list(self, node: "Node", redirects: "Sequence[Node]") -> Chains:
         """Read commands between && and ||: after && it is known that the one before succeeded."""
@@ -267,7 +286,16 @@ class ScriptReading:
         own = [child for child in node.named_children if child != body]
         if body is None:
             return self._command(node, [*own, *redirects])
-        return self._statement(body, [*own, *redirects])
+        fed = self._fed
+        for one in own:
+            given = self._builder.text(one)
+            if one.type != "file_redirect":
+                self._fed = "?"
+            elif given.startswith("<"):
+                self._fed = " ".join(_FEEDING.findall(given) or ["cat"])
+        chains = self._statement(body, [*own, *redirects])
+        self._fed = fed
+        return chains
 
     def _loop(self, node: "Node", redirects: "Sequence[Node]") -> Chains:
         self._folders.loops += 1
@@ -284,7 +312,9 @@ class ScriptReading:
         name = self._builder.text(variable) if variable else ""
         self._builder.require(body is not None and node.children[0].type == "for")
         for word in words:
-            self._builder.learn(name, None if word.braced or word.literal is None else word)
+            known = word.literal is not None or any(piece.kind != "text" for piece in word.pieces)
+            listing = Word(word.raw, word.bare, (WordPiece("unknown", "ls", quoted=True),))
+            self._builder.learn(name, None if word.braced else word if known else listing)
         if not words:
             self._builder.learn(name, None)
         atoms = [self._atom(child) for child in head]
@@ -439,14 +469,14 @@ class ScriptReading:
         self._builder.require(len(atoms) <= MAX_ATOMS)
         joined = touching(self._builder, atoms[:MAX_ATOMS], blanks)
         items = tuple(atom.item for atom in joined)
-        found = SimpleCommand(items, self._folders.chains, plain, silent)
+        found = SimpleCommand(items, self._folders.chains, plain, silent, self._fed)
         self.found.append(found)
         for one in inner_commands(found.words) if plain else ():
             if not isinstance(one, InnerCommand):
                 continue
             name = program_name(found.words[one.start])
             for word in found.words[one.start + 1 : one.stop] if name in SETTING else ():
-                self._builder.learn(word.bare, None)
+                self._builder.learn(word.bare, Word("", "", (WordPiece("unknown", self._fed, quoted=True),)))
             if name in MOVING:
                 new, sure = self._folders.move(found.words[one.start : one.stop])
                 self._builder.require(sure)
@@ -459,6 +489,13 @@ def as_written(raw: str) -> Word:
     return Word(raw, raw, tuple(text(raw, quoted=True)))
 
 
+def _leads_out(item: Word | Redirect) -> bool:
+    """True if a word leads to a place outside, or a text is handed to the command: it may print a path."""
+    return re.match(r"[/~]|.*\.\.(?:/|$)|<<", item.bare) is not None
+
+
+_FEEDING: Final = re.compile(r"[(|]\s*([^\s()|&;]+)")
+"""The programs of a process substitution."""
 _STRANGE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]|[^\S \t\n]|[\ud800-\udfff]")
 """Control characters and blanks that the grammar and a shell take for different things, and half characters."""
 _Read = Callable[["ScriptReading", "Node", Sequence["Node"]], Chains]
