@@ -22,8 +22,8 @@ from instar.plugin import process, sandbox
 from instar.plugins.evolve import script
 from instar.plugins.hooks import evaluate, match, outcome, record
 from instar.plugins.hooks.config import HookSettings
-from instar.plugins.hooks.event import HookEvent, ToolUse
 from instar.plugins.hooks.parse import parse
+from instar.plugins.hooks.rule import HookEvent, ToolUse
 from instar.sandbox.model_process import Children
 from instar.settings.paths import Paths
 

@@ -6,10 +6,10 @@ import time
 import pytest
 from tests.plugins.hooks.making import event, rule
 
-from instar.plugins.hooks.event import EVENTS
 from instar.plugins.hooks.external import ProgramResult, read_command, read_http
-from instar.plugins.hooks.names import views
 from instar.plugins.hooks.outcome import combine, settle
+from instar.plugins.hooks.payload import views
+from instar.plugins.hooks.rule import EVENTS
 
 LS = {"tool": "bash", "input": {"command": "ls"}}
 

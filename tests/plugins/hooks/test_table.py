@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 from tests.plugins.hooks.making import event, rule
 
-from instar.plugins.hooks.event import EVENTS
 from instar.plugins.hooks.external import ProgramResult, read_command, read_http
-from instar.plugins.hooks.names import CLAUDE, OPENHANDS
 from instar.plugins.hooks.outcome import RuleOutcome, read_verdict, settle, undecided
-from instar.plugins.hooks.rule import HookRule, on_error
+from instar.plugins.hooks.payload import CLAUDE, OPENHANDS
+from instar.plugins.hooks.rule import EVENTS, HookRule, on_error
 
 PAGE = Path(__file__).parents[3] / "docs" / "hooks.md"
 GATES = {"PreToolUse", "PermissionRequest", "UserPromptSubmit", "Evolve"}

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from instar.plugin import PluginInput, points
-from instar.plugins.hooks.event import ToolUse
 from instar.plugins.hooks.outcome import HookDecision
+from instar.plugins.hooks.rule import ToolUse
 from instar.plugins.hooks.runner import Denied, Runner
 from instar.plugins.hooks.sessions import AllowedCall, HookSession, HookSessions
 

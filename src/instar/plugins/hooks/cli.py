@@ -17,12 +17,12 @@ import msgspec
 
 from instar.plugin import Children, Client, Means, SessionBody
 from instar.plugins.hooks.evaluate import EvaluationContext, evaluate
-from instar.plugins.hooks.event import EVENTS, SPELLINGS, HookEvent, ToolUse, nearest
 from instar.plugins.hooks.match import RuleMatch, matched
-from instar.plugins.hooks.names import CLAUDE, OPENHANDS
 from instar.plugins.hooks.outcome import HookDecision, RuleOutcome, combine, settle
+from instar.plugins.hooks.payload import CLAUDE, OPENHANDS
 from instar.plugins.hooks.record import HookStats, counted, near, one_line, since, summed
-from instar.plugins.hooks.report import RulesInForce, in_force, text_of
+from instar.plugins.hooks.report import RulesInForce, in_force
+from instar.plugins.hooks.rule import EVENTS, SPELLINGS, HookEvent, ToolUse, nearest
 from instar.plugins.hooks.sources import ActiveRules, arm
 
 _USUAL: Final[dict[str, dict[str, Any]]] = {
@@ -204,7 +204,7 @@ async def _tried(one: RuleMatch, event: HookEvent, context: EvaluationContext) -
         outcome = settle(outcome, one.rule, context.settings.default, doubt=one.doubt)
     rule = one.rule
     return TestedRule(
-        *(text_of(rule), rule.place, rule.dialect, rule.evaluator, one.doubt, rule.background),
+        *(rule.text, rule.place, rule.dialect, rule.evaluator, one.doubt, rule.background),
         *(took, outcome),
     )
 

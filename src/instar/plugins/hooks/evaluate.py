@@ -11,9 +11,8 @@ import msgspec
 
 from instar.plugin import Children, Client, Invalid
 from instar.plugins.hooks.config import HookSettings
-from instar.plugins.hooks.event import HookEvent
 from instar.plugins.hooks.outcome import RuleOutcome, undecided
-from instar.plugins.hooks.rule import Evaluator, HookRule
+from instar.plugins.hooks.rule import Evaluator, HookEvent, HookRule
 
 log = logging.getLogger("instar.hooks")
 

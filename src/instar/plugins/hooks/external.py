@@ -14,10 +14,8 @@ from typing import Any, Final, Literal
 import msgspec
 
 from instar.plugin import process
-from instar.plugins.hooks import names, payload
+from instar.plugins.hooks import payload
 from instar.plugins.hooks.evaluate import EvaluationContext
-from instar.plugins.hooks.event import HookEvent
-from instar.plugins.hooks.names import DialectCall
 from instar.plugins.hooks.outcome import (
     LARGEST,
     SEVERITY,
@@ -29,7 +27,8 @@ from instar.plugins.hooks.outcome import (
     values,
     word,
 )
-from instar.plugins.hooks.rule import CommandRule, HookRule, HttpRule
+from instar.plugins.hooks.payload import DialectCall
+from instar.plugins.hooks.rule import CommandRule, HookEvent, HookRule, HttpRule
 
 BLOCKS: Final = 2
 """The exit code that refuses."""
@@ -207,8 +206,8 @@ class _Answer:
             self._decide("deny", f"{rule.label} {no_object}.")
             return
         try:
-            told = self._view or names.views(tool, rule.dialect, self._event.directory)[0]
-            self.outcome.updated_input = names.rewritten(tool, rule.dialect, told, updated)
+            told = self._view or payload.views(tool, rule.dialect, self._event.directory)[0]
+            self.outcome.updated_input = payload.rewritten(tool, rule.dialect, told, updated)
         except ValueError as error:
             self._decide("deny", f"{rule.label}: {error}.")
 
@@ -368,5 +367,5 @@ def headers_of(http: HttpRule, environment: Mapping[str, str]) -> dict[str, str]
     known = {name: environment.get(name, "") for name in http.variables}
     return {
         name: _VARIABLE.sub(lambda found: known.get(found[1] or found[2], ""), text)
-        for name, text in http.headers
+        for name, text in http.headers.items()
     }

@@ -19,8 +19,6 @@ import msgspec
 
 from instar.plugin import Answer, Apart, Aside, Client, Invalid, OwnTool, message, wire
 from instar.plugins.hooks.evaluate import EvaluationContext
-from instar.plugins.hooks.event import HookEvent
-from instar.plugins.hooks.names import CLAUDE, OPENHANDS
 from instar.plugins.hooks.outcome import (
     RuleOutcome,
     Trace,
@@ -30,8 +28,8 @@ from instar.plugins.hooks.outcome import (
     verdicts,
     weightiest,
 )
-from instar.plugins.hooks.payload import payloads
-from instar.plugins.hooks.rule import AgentRule, HookRule, PromptRule
+from instar.plugins.hooks.payload import CLAUDE, OPENHANDS, payloads
+from instar.plugins.hooks.rule import AgentRule, HookEvent, HookRule, PromptRule
 
 HISTORY: Final = "history"
 CONTEXT_LIMIT: Final = 64 << 10
@@ -340,7 +338,7 @@ def _aside(rule: HookRule, event: HookEvent, context: EvaluationContext, given: 
         enough=lambda text: not judge([text], rule, given).undecided,
         write=settings.write,
         network=settings.network,
-        steps=settings.max_turns or context.settings.max_turns,
+        steps=settings.max_turns or settings.max_iterations or context.settings.max_turns,
         timeout=rule.timeout,
     )
 

@@ -1,17 +1,15 @@
 """The report on the active rules: ``instar hooks check`` prints it, the HTTP interface returns it."""
 
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from instar.plugins.hooks.config import HookSettings
-from instar.plugins.hooks.event import EVENTS
 from instar.plugins.hooks.judge import tools
-from instar.plugins.hooks.names import CLAUDE
+from instar.plugins.hooks.payload import CLAUDE
 from instar.plugins.hooks.programs import missing
 from instar.plugins.hooks.record import counted, near, one_line
-from instar.plugins.hooks.rule import AgentRule, CommandRule, HookRule, HttpRule, PromptRule, on_error
+from instar.plugins.hooks.rule import EVENTS, AgentRule, HookRule, PromptRule, on_error
 from instar.plugins.hooks.sources import ActiveRules
 
 _NEVER = ("task", "question", "background")
@@ -86,7 +84,7 @@ def _armed(rule: HookRule, armed: ActiveRules) -> ArmedRule:
     return ArmedRule(
         event=rule.event,
         evaluator=rule.evaluator,
-        text=text_of(rule),
+        text=rule.text,
         matcher=rule.matcher,
         condition=rule.condition,
         dialect=rule.dialect,
@@ -107,19 +105,6 @@ def _unknown(rule: HookRule) -> str:
     free = settings.write and settings.network
     wrong = [name for name in tools(settings.tools) if name in _NEVER or (name not in CLAUDE and not free)]
     return f"a judge cannot have the tool {', '.join(wrong)}: the rule will be undecided" if wrong else ""
-
-
-def text_of(rule: HookRule) -> str:
-    """Return a rule's name, else what it runs or asks."""
-    settings: Any = rule.settings
-    match settings:
-        case CommandRule():
-            said = " ".join((settings.command, *(settings.args or ())))
-        case HttpRule():
-            said = settings.url
-        case _:
-            said = settings.prompt or getattr(settings, "system_prompt", "")
-    return rule.name or said
 
 
 def _options(rule: HookRule) -> list[str]:

@@ -16,10 +16,9 @@ from typing import Any, Final
 from instar.plugin import PluginInput, event
 from instar.plugins.hooks import match
 from instar.plugins.hooks.evaluate import EvaluationContext, evaluate
-from instar.plugins.hooks.event import HookEvent, ToolUse
 from instar.plugins.hooks.outcome import HookDecision, RuleOutcome, combine, settle, undecided
 from instar.plugins.hooks.record import RunRecords
-from instar.plugins.hooks.rule import HookRule
+from instar.plugins.hooks.rule import HookEvent, HookRule, ToolUse
 from instar.plugins.hooks.sessions import HookSession
 from instar.plugins.hooks.sources import ActiveRules
 

@@ -21,10 +21,9 @@ import msgspec
 from instar.plugin import Children, Means, PluginInput, document
 from instar.plugins.hooks import config
 from instar.plugins.hooks.config import HookSettings
-from instar.plugins.hooks.event import Dialect
 from instar.plugins.hooks.parse import Keys, ParsedRules, Place, RuleProblem, parse
 from instar.plugins.hooks.programs import programs
-from instar.plugins.hooks.rule import HookRule
+from instar.plugins.hooks.rule import Dialect, HookRule
 from instar.plugins.hooks.seen import FILES, TrustedRules, held_back, own_files
 
 LARGEST: Final = 256 << 10

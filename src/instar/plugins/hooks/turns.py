@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from instar.plugin import Client, PluginInput, message, points, wire
-from instar.plugins.hooks.event import ToolUse
-from instar.plugins.hooks.names import views
 from instar.plugins.hooks.outcome import HookDecision
+from instar.plugins.hooks.payload import views
+from instar.plugins.hooks.rule import ToolUse
 from instar.plugins.hooks.runner import Denied, Runner
 from instar.plugins.hooks.sessions import HookSessions
 

@@ -104,7 +104,7 @@ def test_two_hundred_rules_on_one_event_run_are_said_and_take_no_more_than_their
     said = machine.hooks("check", code=2)
     assert "200 rules of 1 source are armed" in said
     assert "200 rules wait for PreToolUse: each makes it slower" in said
-    assert "more than 200 rules in one file: this one and those after it are not armed" in said
+    assert "more than 200 rules in one file: rule 200 (" in said
     tried = machine.tried("PreToolUse", "--tool", "bash")
     assert [one["rule"] for one in tried["rules"]] == [f"rule {n}" for n in range(200)]
     took = sorted(one["ms"] for one in tried["rules"])
