@@ -19,7 +19,7 @@ from instar.plugin import Children, Client, Means, SessionBody
 from instar.plugins.hooks.evaluate import EvaluationContext, evaluate
 from instar.plugins.hooks.match import RuleMatch, matched
 from instar.plugins.hooks.outcome import HookDecision, RuleOutcome, combine, settle
-from instar.plugins.hooks.payload import CLAUDE, OPENHANDS
+from instar.plugins.hooks.payload import ours
 from instar.plugins.hooks.record import HookStats, counted, near, one_line, since, summed
 from instar.plugins.hooks.report import RulesInForce, in_force
 from instar.plugins.hooks.rule import EVENTS, SPELLINGS, HookEvent, ToolUse, nearest
@@ -150,14 +150,10 @@ def _tool(given: EventOptions, event: str) -> ToolUse:
 
 def _ours(name: str) -> str:
     """Return our name of a tool that may have another dialect's name. An unknown name is an MCP server's tool."""
-    if name in CLAUDE:
-        return name
-    found = [
-        tool for tool in CLAUDE if tool != "apply_patch" and name in (*CLAUDE[tool], *OPENHANDS.get(tool, ()))
-    ]
+    found = [tool for tool in ours(name) if name == tool or tool != "apply_patch"]
     if len(found) > 1:
         raise click.UsageError(f"{name} is {', '.join(found[:-1])} or {found[-1]} here: name one of them")
-    return found[0] if found else name
+    return found[0]
 
 
 def _arguments(text: str) -> dict[str, Any]:

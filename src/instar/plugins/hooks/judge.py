@@ -28,7 +28,7 @@ from instar.plugins.hooks.outcome import (
     verdicts,
     weightiest,
 )
-from instar.plugins.hooks.payload import CLAUDE, OPENHANDS, payloads
+from instar.plugins.hooks.payload import ours, payloads
 from instar.plugins.hooks.rule import AgentRule, HookEvent, HookRule, PromptRule
 
 HISTORY: Final = "history"
@@ -308,14 +308,9 @@ def tools(names: tuple[str, ...] | None) -> tuple[str, ...]:
     """Return our tools by the names that a rule gives them, those of both dialects among them (``docs/hooks.md``)."""
     if names is None:
         return READING
-    return tuple(dict.fromkeys(ours for name in names for ours in _ours(name)))
-
-
-def _ours(name: str) -> Iterator[str]:
     # Claude Code's list may restrict a tool, as in `Bash(git *)`. Here the sandbox restricts it.
-    bare = name.partition("(")[0].strip()
-    found = [ours for names in (CLAUDE, OPENHANDS) for ours, theirs in names.items() if bare in theirs]
-    yield from found or [bare]
+    bare = (name.partition("(")[0].strip() for name in names)
+    return tuple(dict.fromkeys(tool for name in bare for tool in ours(name)))
 
 
 def _aside(rule: HookRule, event: HookEvent, context: EvaluationContext, given: JudgeInput) -> Aside:

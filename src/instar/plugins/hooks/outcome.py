@@ -22,8 +22,9 @@ WORDS: Final[Mapping[str, Action]] = {
     "deny": "deny",
     "block": "deny",
     "ask": "ask",
+    "defer": "ask",
 }
-"""The words of both dialects for a decision."""
+"""The words of both dialects for a decision. There is no host to defer to, so the person is asked."""
 
 
 class Trace(msgspec.Struct, frozen=True):
@@ -90,7 +91,7 @@ class HookDecision(Ruling):
     def blocks(self, event: str, before: Sequence[str] = ()) -> list[str]:
         """Return the texts for the model, marked with their event: the reasons of a refusal, `before`, the contexts."""
         reasons = self.reasons if self.refuses else ()
-        texts = (*reasons, *before, *self.contexts)
+        texts = dict.fromkeys((*reasons, *before, *self.contexts))
         return [f'<hook event="{event}">\n{text}\n</hook>' for text in texts]
 
 
@@ -183,12 +184,6 @@ _LINES: Final = re.compile(r"^[ \t\ufeff]*\{", re.MULTILINE)
 _ENDING_TURNS: Final = ("PreToolUse", "PostToolUse", "UserPromptSubmit")
 
 
-class Repeated(dict[str, Any]):
-    """An object with repeated keys. `all` are the values of each key, in order."""
-
-    all: dict[str, list[Any]]
-
-
 def objects(text: str, *, lines: bool) -> tuple[list[dict[str, Any]], str]:
     """Return the JSON objects of a text, outermost only, and the text between them.
 
@@ -260,16 +255,14 @@ def verdicts(*values: Any, texts: bool = False) -> list[dict[str, Any]]:
 
 def _judged(verdict: dict[str, Any], rule: HookRule) -> Iterator[RuleOutcome]:
     reason = shortened(str(verdict.get("reason") or ""))
-    for value in values(verdict, "decision"):
-        yield _outcome(word(value), reason, value, rule)
-    for value in values(verdict, "ok"):
-        if rule.event in ("Stop", "SubagentStop") and value is False and verdict.get("impossible") is True:
-            yield RuleOutcome(
-                messages=(f"The hook {rule.label} finds that this cannot be reached: {reason}",)
-            )
-        else:
-            said: Action | None = ("allow" if value else "deny") if isinstance(value, bool) else None
-            yield _outcome(said, reason, value, rule)
+    ok = verdict.get("ok")
+    if "decision" in verdict:
+        yield _outcome(word(verdict["decision"]), reason, verdict["decision"], rule)
+    if rule.event in ("Stop", "SubagentStop") and ok is False and verdict.get("impossible") is True:
+        yield RuleOutcome(messages=(f"The hook {rule.label} finds that this cannot be reached: {reason}",))
+    elif "ok" in verdict:
+        said: Action | None = ("allow" if ok else "deny") if isinstance(ok, bool) else None
+        yield _outcome(said, reason, ok, rule)
 
 
 def _outcome(action: Action | None, reason: str, value: Any, rule: HookRule) -> RuleOutcome:
@@ -293,19 +286,10 @@ def word(value: Any) -> Action | None:
     return WORDS.get(value.strip().lower()) if isinstance(value, str) else None
 
 
-def values(found: dict[str, Any], key: str) -> Sequence[Any]:
-    """Return all values that a key has in an object; one at most, unless it stands there twice."""
-    if isinstance(found, Repeated) and key in found.all:
-        return found.all[key]
-    return [found[key]] if key in found else []
-
-
 def _paired(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    plain = dict(pairs)
-    if len(plain) == len(pairs):
-        return plain
-    repeated = Repeated(plain)
-    repeated.all = {}
+    """Return an object; of a key that stands there twice, the value that refuses, if one does."""
+    found: dict[str, Any] = {}
     for key, value in pairs:
-        repeated.all.setdefault(key, []).append(value)
-    return repeated
+        if key not in found or value is False or word(value) in ("ask", "deny"):
+            found[key] = value
+    return found

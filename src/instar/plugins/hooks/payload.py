@@ -17,7 +17,7 @@ import msgspec
 from instar.plugins.hooks.rule import Dialect, HookEvent, ToolUse
 
 _EDITOR: Final = ("file_editor", "str_replace_editor")
-_NAMES: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+NAMES: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "bash": (("Bash",), ("terminal", "execute_bash")),
     "background": (("BashOutput", "KillShell", "TaskOutput", "TaskStop"), ()),
     "read": (("Read",), _EDITOR),
@@ -35,10 +35,6 @@ _NAMES: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "question": (("AskUserQuestion",), ()),
 }
 """Claude Code's and OpenHands' names of our tools; a script is told the first of its dialect."""
-CLAUDE: Final[Mapping[str, tuple[str, ...]]] = {ours: claude for ours, (claude, _) in _NAMES.items()}
-OPENHANDS: Final[Mapping[str, tuple[str, ...]]] = {
-    ours: theirs for ours, (_, theirs) in _NAMES.items() if theirs
-}
 
 _KEYS: Final[Mapping[str, Mapping[str, Mapping[str, str]]]] = {
     "claude": {
@@ -78,18 +74,22 @@ def names(tool: ToolUse, dialect: Dialect | None = None) -> tuple[str, ...]:
 
     A tool of an MCP server is ``mcp__server__tool`` to Claude Code. instar's own dialect uses all.
     """
-    own = _bare(tool)
-    shell = ("bash",) if tool.is_shell else ()
     kind = "bash" if tool.is_shell else tool.name
-    claude = CLAUDE.get(kind, ())
+    claude, openhands = NAMES.get(kind, ((), ()))
     if tool.server:
-        claude = (*claude, f"mcp__{tool.server}__{own}")
-    openhands = OPENHANDS.get(kind, (own,) if tool.server else ())
+        bare = tool.name.removeprefix(f"{tool.server}_")
+        claude, openhands = (f"mcp__{tool.server}__{bare}",), (bare,)
     if dialect == "claude":
         return claude or (tool.name,)
     if dialect == "openhands":
         return openhands or (tool.name,)
-    return tuple(dict.fromkeys((tool.name, *shell, *claude, *openhands)))
+    return tuple(dict.fromkeys((tool.name, kind, *claude, *openhands)))
+
+
+def ours(name: str) -> list[str]:
+    """Return our tools that go by a name; the name itself where none does."""
+    found = [tool for tool, (claude, openhands) in NAMES.items() if name in (*claude, *openhands)]
+    return [name] if name in NAMES else found or [name]
 
 
 def views(tool: ToolUse, dialect: Dialect, directory: Path) -> tuple[DialectCall, ...]:
@@ -106,8 +106,8 @@ def views(tool: ToolUse, dialect: Dialect, directory: Path) -> tuple[DialectCall
     keys = _KEYS[dialect].get(tool.name, {})
     given = {keys.get(key, key): value for key, value in tool.input.items()}
     for key in _PATHS:
-        if key in keys.values() and isinstance(given.get(key), str):
-            given[key] = _absolute(directory, given[key])
+        if key in keys.values() and given.get(key) and isinstance(given[key], str):
+            given[key] = str(directory / given[key])
     if tool.is_shell and tool.name != "bash":
         given = {key: value for key, value in given.items() if key != "action"} | {"run_in_background": True}
     if dialect == "openhands" and tool.name in _VERBS:
@@ -142,21 +142,13 @@ def rewritten(
     return {back.get(key, key): value for key, value in known.items()}
 
 
-def _bare(tool: ToolUse) -> str:
-    return tool.name.removeprefix(f"{tool.server}_") if tool.server else tool.name
-
-
-def _absolute(directory: Path, path: str) -> str:
-    return str(directory / path) if path else path
-
-
 def _patched(text: str, dialect: Dialect, directory: Path) -> tuple[DialectCall, ...]:
     """Return a call for each file that a patch names, including the targets of moves."""
     name, key = ("", "file_path") if dialect == "claude" else (_EDITOR[0], "path")
     found: dict[str, DialectCall] = {}
     for head, path in _HEAD.findall(text):
         added = head in ("Add File", "Move to")
-        where = _absolute(directory, path.strip())
+        where = str(directory / path.strip())
         given = {key: where, "patchText": text}
         if dialect == "openhands":
             given = {"command": "create" if added else "str_replace", **given}
@@ -200,7 +192,7 @@ def environment(event: HookEvent, view: DialectCall | None, project: Path) -> di
     }
     if view is not None:
         found |= {"OPENHANDS_TOOL_NAME": view.name, "INSTAR_TOOL_NAME": event.tool.name if event.tool else ""}
-    return {name: value.replace("\0", "") for name, value in found.items()}
+    return found
 
 
 def _payload(event: HookEvent, dialect: Dialect, view: DialectCall | None) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import msgspec
 
 from instar.plugins.hooks.config import HookSettings
 from instar.plugins.hooks.judge import tools
-from instar.plugins.hooks.payload import CLAUDE
+from instar.plugins.hooks.payload import NAMES
 from instar.plugins.hooks.programs import missing
 from instar.plugins.hooks.record import counted, near, one_line
 from instar.plugins.hooks.rule import EVENTS, AgentRule, HookRule, PromptRule, on_error
@@ -103,7 +103,7 @@ def _unknown(rule: HookRule) -> str:
         return ""
     # A plugin's tool may have any name, and only a rule with both gets one.
     free = settings.write and settings.network
-    wrong = [name for name in tools(settings.tools) if name in _NEVER or (name not in CLAUDE and not free)]
+    wrong = [name for name in tools(settings.tools) if name in _NEVER or (name not in NAMES and not free)]
     return f"a judge cannot have the tool {', '.join(wrong)}: the rule will be undecided" if wrong else ""
 
 

@@ -46,7 +46,8 @@ def test_a_program_that_does_not_exist_or_has_no_run_bit_refuses_and_the_model_r
     machine.write("plain.sh", "#!/bin/sh\n")
     path = machine.rules({"PreToolUse": [{"hooks": [rule]}]})
     answer, _ = say(machine, LS)
-    assert f"The hook {rule['command']} ({path}:5:5) could not decide: {says}" in answer
+    named = " ".join([rule["command"], *rule.get("args", [])])
+    assert f"The hook {named} ({path}:5:5) could not decide: {says}" in answer
     assert answer.endswith(f"see {path}:5:5")
     assert len(answer.splitlines()) == 1
     assert not (machine.project / "ran").exists()
