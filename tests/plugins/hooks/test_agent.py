@@ -12,10 +12,10 @@ from tests.plugins.hooks.judging import asked, means
 from tests.plugins.hooks.making import event, rule
 from tests.waiting import SOON
 
-from instar.plugins.hooks.evaluate import evaluate
 from instar.plugins.hooks.judge import file, history_text, tools
 from instar.plugins.hooks.outcome import settle
 from instar.plugins.hooks.rule import HookEvent
+from instar.plugins.hooks.runner import evaluate
 from instar.testing import Machine
 
 pytest_plugins = ["tests.turn", "tests.loopback"]

@@ -14,10 +14,10 @@ from tests.running import lives
 from tests.waiting import SOON, until
 
 from instar.plugins.hooks.config import HookSettings
-from instar.plugins.hooks.evaluate import EvaluationContext, evaluate
 from instar.plugins.hooks.external import headers_of
 from instar.plugins.hooks.outcome import RuleOutcome, settle
 from instar.plugins.hooks.rule import EVENTS, HookEvent, HookRule, HttpRule
+from instar.plugins.hooks.runner import EvaluationContext, evaluate
 from instar.process import Processes
 from instar.sandbox.model_process import Children
 from instar.settings.paths import Paths

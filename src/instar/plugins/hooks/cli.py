@@ -16,13 +16,13 @@ import click
 import msgspec
 
 from instar.plugin import Children, Client, Means, SessionBody
-from instar.plugins.hooks.evaluate import EvaluationContext, evaluate
 from instar.plugins.hooks.match import RuleMatch, matched
 from instar.plugins.hooks.outcome import HookDecision, RuleOutcome, combine, settle
 from instar.plugins.hooks.payload import ours
 from instar.plugins.hooks.record import HookStats, counted, near, one_line, since, summed
 from instar.plugins.hooks.report import RulesInForce, in_force
 from instar.plugins.hooks.rule import EVENTS, SPELLINGS, HookEvent, ToolUse, nearest
+from instar.plugins.hooks.runner import EvaluationContext, evaluate
 from instar.plugins.hooks.sources import ActiveRules, arm
 
 _USUAL: Final[dict[str, dict[str, Any]]] = {

@@ -15,7 +15,6 @@ import msgspec
 
 from instar.plugin import process
 from instar.plugins.hooks import payload
-from instar.plugins.hooks.evaluate import EvaluationContext
 from instar.plugins.hooks.outcome import (
     LARGEST,
     SEVERITY,
@@ -31,6 +30,7 @@ from instar.plugins.hooks.outcome import (
 )
 from instar.plugins.hooks.payload import DialectCall
 from instar.plugins.hooks.rule import CommandRule, HookEvent, HookRule, HttpRule
+from instar.plugins.hooks.runner import EvaluationContext
 
 BLOCKS: Final = 2
 """The exit code that refuses."""

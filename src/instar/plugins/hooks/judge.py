@@ -18,7 +18,6 @@ from typing import Any, Final
 import msgspec
 
 from instar.plugin import Answer, Apart, Aside, Client, Invalid, OwnTool, message, wire
-from instar.plugins.hooks.evaluate import EvaluationContext
 from instar.plugins.hooks.outcome import (
     RuleOutcome,
     Trace,
@@ -30,6 +29,7 @@ from instar.plugins.hooks.outcome import (
 )
 from instar.plugins.hooks.payload import ours, payloads
 from instar.plugins.hooks.rule import AgentRule, HookEvent, HookRule, PromptRule
+from instar.plugins.hooks.runner import EvaluationContext
 
 HISTORY: Final = "history"
 CONTEXT_LIMIT: Final = 64 << 10
