@@ -223,11 +223,11 @@ async def test_context_gives_files_of_the_project_and_the_history(house: Machine
     blocks = prompts(house)[-1].split("\n<")
     shown = {block.split(" ")[0] + " " + block.split(" ")[1]: block for block in blocks}
     assert '[{"task": "one", "done": false}]' in shown["file TASKS.json"]
-    assert "there is no such file" in shown["file missing"]
+    assert "No such file" in shown["file missing"]
     assert "lies outside the project" in shown["file ../secret"]
     assert "lies outside the project" in shown["file link"]
     assert "lies outside the project" in shown["file /etc/passwd"]
-    assert "it is no file" in shown["file pipe"]
+    assert "it is a pipe or device" in shown["file pipe"]
     assert "34464 bytes are left out" in shown["file large"]
     history = next(block for block in blocks if block.startswith("history "))
     assert "user: PLEASE do it.\n\nassistant: I have done it." in history

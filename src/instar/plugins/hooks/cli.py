@@ -17,12 +17,12 @@ import msgspec
 
 from instar.plugin import Children, Client, Means, SessionBody
 from instar.plugins.hooks.match import RuleMatch, matched
-from instar.plugins.hooks.outcome import HookDecision, RuleOutcome, combine, settle
+from instar.plugins.hooks.outcome import HookDecision, RuleOutcome, combine
 from instar.plugins.hooks.payload import ours
 from instar.plugins.hooks.record import HookStats, counted, near, one_line, since, summed
-from instar.plugins.hooks.report import RulesInForce, in_force
+from instar.plugins.hooks.routes import RulesInForce, in_force
 from instar.plugins.hooks.rule import EVENTS, SPELLINGS, HookEvent, ToolUse, nearest
-from instar.plugins.hooks.runner import EvaluationContext, evaluate
+from instar.plugins.hooks.runner import EvaluationContext, decide
 from instar.plugins.hooks.sources import ActiveRules, arm
 
 _USUAL: Final[dict[str, dict[str, Any]]] = {
@@ -139,13 +139,11 @@ def event_of(given: EventOptions, directory: Path) -> HookEvent:
 
 def _tool(given: EventOptions, event: str) -> ToolUse:
     said = given.answer or ""
-    arguments = _arguments(given.arguments)
-    name = _ours(given.tool)
-    if event == "PostToolUse":
-        return ToolUse(name, arguments, "call_test", response={"output": said}, duration=0)
-    if event == "PostToolUseFailure":
-        return ToolUse(name, arguments, "call_test", error=said or "it failed", duration=0)
-    return ToolUse(name, arguments, "call_test")
+    ends: dict[str, dict[str, Any]] = {
+        "PostToolUse": {"response": {"output": said}, "duration": 0},
+        "PostToolUseFailure": {"error": said or "it failed", "duration": 0},
+    }
+    return ToolUse(_ours(given.tool), _arguments(given.arguments), "call_test", **ends.get(event, {}))
 
 
 def _ours(name: str) -> str:
@@ -194,10 +192,8 @@ async def tried(opened: Any, options: EventOptions, armed: ActiveRules, children
 
 async def _tried(one: RuleMatch, event: HookEvent, context: EvaluationContext) -> TestedRule:
     began = time.monotonic()
-    outcome = await evaluate(one.rule, event, context)
+    outcome = await decide(one, event, context)
     took = round((time.monotonic() - began) * 1000)
-    if not one.rule.background:
-        outcome = settle(outcome, one.rule, context.settings.default, doubt=one.doubt)
     rule = one.rule
     return TestedRule(
         *(rule.text, rule.place, rule.dialect, rule.evaluator, one.doubt, rule.background),
@@ -280,7 +276,7 @@ def test(ctx: click.Context, /, as_json: bool, fields: Sequence[str], **given: A
 
 
 @command.command(short_help="Tell what each rule has decided, took and cost.")
-@click.option("--days", type=click.IntRange(0), metavar="N", help="The last N days; 0 is today.")
+@click.option("--days", type=click.IntRange(0, 100_000), metavar="N", help="The last N days; 0 is today.")
 @click.option("--session", default="", metavar="ID", help="One session.")
 @_as_json
 @click.pass_context

@@ -10,14 +10,13 @@ import contextlib
 import json
 import os
 import secrets
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from instar.plugin import Answer, Apart, Aside, Client, Invalid, OwnTool, message, wire
+from instar.plugin import Answer, Apart, Aside, Client, Invalid, OwnTool, document, message, wire
 from instar.plugins.hooks.outcome import (
     RuleOutcome,
     Trace,
@@ -65,37 +64,23 @@ def file(name: str, directory: Path, context: EvaluationContext, most: int) -> s
     """
     try:
         path = (directory / name).resolve()
+        if not any(path.is_relative_to(root.resolve()) for root in (context.project, directory)):
+            return "(it lies outside the project and is not read)"
+        refusal = context.children.refusal(path, writing=False)
+        if refusal is not None:
+            return f"(it is not read: {refusal})"
+        # Not through a link that was made after the check.
+        with document.open_regular(path, os.O_NOFOLLOW) as opened:
+            text = opened.read(max(0, most)).decode(errors="replace")
+            left = os.fstat(opened.fileno()).st_size - opened.tell()
     except (OSError, RuntimeError, ValueError) as error:
-        return f"(it cannot be found: {error})"
-    if not any(path.is_relative_to(root.resolve()) for root in (context.project, directory)):
-        return "(it lies outside the project and is not read)"
-    refusal = context.children.refusal(path, writing=False)
-    if refusal is not None:
-        return f"(it is not read: {refusal})"
-    return _head(path, max(0, most))
+        return f"(it cannot be read: {error})"
+    return f"{text}\n(… {left} bytes are left out …)" if left > 0 else text
 
 
 async def _history(event: HookEvent, context: EvaluationContext) -> str:
     history = await _client(context).session.messages(event.speaker)
     return history_text(history, context.settings.history_tokens) or "(it is empty)"
-
-
-def _head(path: Path, most: int) -> str:
-    try:
-        # Do not wait for a pipe, nor follow a link that was made after the check.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return "(there is no such file)"
-    except OSError as error:
-        return f"(it cannot be read: {error.strerror})"
-    try:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            return "(it is no file)"
-        text = os.read(handle, most).decode(errors="replace")
-    finally:
-        os.close(handle)
-    return text if status.st_size <= most else f"{text}\n(… {status.st_size - most} bytes are left out …)"
 
 
 def history_text(history: Sequence[message.WithParts], tokens: int) -> str:

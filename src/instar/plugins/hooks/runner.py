@@ -89,6 +89,14 @@ async def evaluate(rule: HookRule, event: HookEvent, context: EvaluationContext)
         return undecided(f"it failed: {type(error).__name__}: {error}")
 
 
+async def decide(met: match.RuleMatch, event: HookEvent, context: EvaluationContext) -> RuleOutcome:
+    """Return what a rule that matches comes to. An ``async`` one decides nothing, and is not settled."""
+    outcome = await evaluate(met.rule, event, context)
+    if met.rule.background:
+        return outcome
+    return settle(outcome, met.rule, context.settings.default, doubt=met.doubt)
+
+
 class Denied(Exception):
     """A rule refused. The model or the person reads the text."""
 
@@ -170,9 +178,7 @@ class Runner:
             started = time.monotonic()
             outcome = undecided("it was interrupted")
             try:
-                outcome = await evaluate(met.rule, happened, self._means)
-                if not met.rule.background:
-                    outcome = settle(outcome, met.rule, self._means.settings.default, doubt=met.doubt)
+                outcome = await decide(met, happened, self._means)
             finally:
                 await self._note(met.rule, happened, outcome, started)
             return outcome
