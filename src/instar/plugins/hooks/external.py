@@ -8,7 +8,7 @@ time. What they answer is read by exit code, JSON and text, by dialect.
 import asyncio
 import re
 import shutil
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -168,16 +168,15 @@ class _Reading:
             self._fail(f"its continue is {goes_on!r:.60}, neither true nor false")
 
     def _rewrite(self, updated: Any) -> None:
-        rule, tool = self._rule, self._event.tool
+        tool, view, rule = self._event.tool, self._view, self._rule
         if updated is None:
             return
-        if not isinstance(updated, dict) or tool is None:
+        if not isinstance(updated, dict) or tool is None or view is None:
             no_object = f"rewrote the input to {updated!r:.60}, which is no object for this tool"
             self._decide("deny", f"{rule.label} {no_object}.")
             return
         try:
-            told = self._view or payload.views(tool, rule.dialect, self._event.directory)[0]
-            self.outcome.updated_input = payload.rewritten(tool, rule.dialect, told, updated)
+            self.outcome.updated_input = payload.rewritten(tool, rule.dialect, view, updated)
         except ValueError as error:
             self._decide("deny", f"{rule.label}: {error}.")
 
@@ -200,48 +199,20 @@ _PLACE: Final = re.compile(r"\$\{(\w*_PROJECT_DIR)\}")
 _VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
-async def run_command(rule: HookRule, event: HookEvent, context: EvaluationContext) -> RuleOutcome:
-    """Run the program of a rule and return what it decided, not yet settled."""
+async def ask(rule: HookRule, event: HookEvent, context: EvaluationContext) -> RuleOutcome:
+    """Run the program of a rule, or post the event to its address. Return what it decided, not yet settled.
 
-    async def ask(view: DialectCall | None, stdin: bytes) -> Answered:
-        environment = context.children.environment(context.environment)
-        environment = {**environment, **payload.environment(event, view, context.project)}
-        argv = _argv(rule, environment)
-        try:
-            done = await context.children.run(
-                argv, cwd=event.directory, env=environment, stdin=stdin, timeout=rule.timeout, limit=LARGEST
-            )
-        except process.ProcessError as error:
-            return Answered(None, failure=f"its program cannot be run: {error}; see {rule.place}")
-        late = f"it took longer than {rule.timeout:g} s" if done.timed_out else ""
-        code = -done.signal if done.signal else done.code
-        return Answered(None if late else code, done.stdout, done.stderr, late)
-
-    return await _each(rule, event, ask)
-
-
-async def post_http(rule: HookRule, event: HookEvent, context: EvaluationContext) -> RuleOutcome:
-    """Post the event of a rule and return what the answer decides, not yet settled."""
-    settings = rule.settings
-    assert isinstance(settings, HttpRule)
-
-    async def ask(_view: DialectCall | None, body: bytes) -> Answered:
-        return await _posted(settings, body, rule.timeout, context.environment)
-
-    return await _each(rule, event, ask)
-
-
-async def _each(
-    rule: HookRule, event: HookEvent, ask: Callable[[DialectCall | None, bytes], Awaitable[Answered]]
-) -> RuleOutcome:
-    """Ask once; for a patch of several files in a foreign dialect once for each file, until one is refused.
-
-    Of several the outcome is the most severe, undecided if one is, with all contexts.
+    It is asked once; for a patch of several files in a foreign dialect once for each file, until one is refused. Of
+    several the outcome is the most severe, undecided if one is, with all contexts.
     """
     outcomes: list[RuleOutcome] = []
     trace = Trace()
     for view, data in payload.payloads(event, rule.dialect):
-        given = await ask(view, payload.encode(data))
+        told = payload.encode(data)
+        if isinstance(rule.settings, HttpRule):
+            given = await _posted(rule.settings, told, rule.timeout, context.environment)
+        else:
+            given = await _ran(rule, told, event, view, context)
         trace = _trace(given)
         outcomes.append(read_answer(given, rule, event, view))
         if outcomes[-1].action == "deny":
@@ -256,6 +227,22 @@ async def _each(
         error=failed[0].error if failed else "",
         trace=trace,
     )
+
+
+async def _ran(
+    rule: HookRule, stdin: bytes, event: HookEvent, view: DialectCall | None, context: EvaluationContext
+) -> Answered:
+    environment = context.children.environment(context.environment)
+    environment = {**environment, **payload.environment(event, view, context.project)}
+    argv = _argv(rule, environment)
+    try:
+        done = await context.children.run(
+            argv, cwd=event.directory, env=environment, stdin=stdin, timeout=rule.timeout, limit=LARGEST
+        )
+    except process.ProcessError as error:
+        return Answered(None, failure=f"its program cannot be run: {error}; see {rule.place}")
+    late = f"it took longer than {rule.timeout:g} s" if done.timed_out else ""
+    return Answered(-done.signal if done.signal else done.code, done.stdout, done.stderr, late)
 
 
 def _argv(rule: HookRule, environment: Mapping[str, str]) -> list[str]:

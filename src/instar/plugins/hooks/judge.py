@@ -26,7 +26,7 @@ from instar.plugins.hooks.outcome import (
     verdicts,
     weightiest,
 )
-from instar.plugins.hooks.payload import ours, payloads
+from instar.plugins.hooks.payload import cut, ours, payloads
 from instar.plugins.hooks.rule import AgentRule, HookEvent, HookRule, PromptRule
 from instar.plugins.hooks.runner import EvaluationContext
 
@@ -105,17 +105,10 @@ def _lines(one: message.WithParts) -> Iterator[str]:
             yield f"{one.info.role}: {part.text.strip()}"
         elif isinstance(part, message.ToolPart):
             state = part.state
-            yield f"tool {part.tool} {_cut(json.dumps(state.input, ensure_ascii=False))}"
+            yield f"tool {part.tool} {cut(json.dumps(state.input, ensure_ascii=False), _LONGEST)}"
             result = getattr(state, "output", None) or getattr(state, "error", None)
             if result:
-                yield f"result: {_cut(str(result))}"
-
-
-def _cut(text: str) -> str:
-    if len(text) <= _LONGEST:
-        return text
-    half = _LONGEST // 2
-    return f"{text[:half]} (… {len(text) - _LONGEST} characters left out …) {text[-half:]}"
+                yield f"result: {cut(str(result), _LONGEST)}"
 
 
 CAUSE: Final = "hook"

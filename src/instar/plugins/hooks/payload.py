@@ -247,7 +247,7 @@ def _response(event: HookEvent, dialect: Dialect) -> dict[str, Any] | None:
 def _plain(value: Any, longest: int | None = None, depth: int = 0) -> Any:
     """Return a plain copy in which longer texts are cut in the middle, with a note of how much is missing."""
     if isinstance(value, str):
-        return _cut(value, longest)
+        return value if longest is None else cut(value, longest)
     if depth >= DEEPEST:
         return None
     if isinstance(value, Mapping):
@@ -257,8 +257,9 @@ def _plain(value: Any, longest: int | None = None, depth: int = 0) -> Any:
     return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
-def _cut(text: str, longest: int | None) -> str:
-    if longest is None or len(text) <= longest:
+def cut(text: str, longest: int) -> str:
+    """Return a text; of a longer one the beginning and the end, with a note of how much is missing."""
+    if len(text) <= longest:
         return text
     half = longest // 2
     return f"{text[:half]}\n(… {len(text) - 2 * half} characters were left out …)\n{text[-half:]}"

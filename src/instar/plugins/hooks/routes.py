@@ -43,9 +43,9 @@ class ArmedRule(msgspec.Struct, frozen=True):
     dialect: str
     place: str
     timeout: float
-    undecided: str
-    options: list[str]
-    problem: str
+    undecided: str = ""
+    options: list[str] = []
+    problem: str = ""
 
     def line(self, directory: Path) -> str:
         """Return it for a terminal."""
@@ -94,15 +94,8 @@ def in_force(armed: ActiveRules) -> RulesInForce:
 
 
 def _armed(rule: HookRule, armed: ActiveRules) -> ArmedRule:
-    return ArmedRule(
-        event=rule.event,
-        evaluator=rule.evaluator,
-        text=rule.text,
-        matcher=rule.matcher,
-        condition=rule.condition,
-        dialect=rule.dialect,
-        place=rule.place,
-        timeout=rule.timeout,
+    return msgspec.structs.replace(
+        msgspec.convert(rule, ArmedRule, from_attributes=True),
         undecided=on_error(rule, armed.settings.default),
         options=list(_options(rule)),
         problem=missing(rule, armed.directory, armed.project, armed.environment) or _unknown(rule),

@@ -29,8 +29,8 @@ from instar.plugins.hooks.sources import ActiveRules
 log = logging.getLogger("instar.hooks")
 
 EVALUATORS: Final[Mapping[Evaluator, tuple[str, str]]] = {
-    "command": ("external", "run_command"),
-    "http": ("external", "post_http"),
+    "command": ("external", "ask"),
+    "http": ("external", "ask"),
     "prompt": ("judge", "ask_model"),
     "agent": ("judge", "ask_agent"),
 }
