@@ -138,7 +138,7 @@ ARMED = {"hooks": [{"command": "guard.sh"}]}
     [
         ({"PreTolUse": [ARMED]}, "hooks.PreTolUse", "there is no such event; did you mean PreToolUse?"),
         ({"before": [ARMED]}, "hooks.before", "known are PreToolUse, PostToolUse,"),
-        ({"TaskCreated": [ARMED]}, "hooks.TaskCreated", "this event never happens in instar"),
+        ({"TaskCreated": [ARMED]}, "hooks.TaskCreated", "there is no such event; "),
         ({"Stop": ARMED}, "hooks.Stop", "expected a list of groups, found {"),
         ({"Stop": ["x"]}, "hooks.Stop.0", 'expected {"matcher": …, "hooks": […]}, found'),
         ({"Stop": [{"command": "x"}]}, "hooks.Stop.0.hooks", 'expected "hooks": [rule, …], found None'),
@@ -157,7 +157,11 @@ ARMED = {"hooks": [{"command": "guard.sh"}]}
             "hooks.Stop.0.hooks.0.type",
             "expected one of command, http",
         ),
-        ({"Stop": [{"hooks": [{"type": "mcp_tool"}]}]}, "hooks.Stop.0.hooks.0.type", "not run by instar"),
+        (
+            {"Stop": [{"hooks": [{"type": "mcp_tool"}]}]},
+            "hooks.Stop.0.hooks.0.type",
+            "found 'mcp_tool'; the rule",
+        ),
         ({"Stop": [{"hooks": [{"type": ["x"]}]}]}, "hooks.Stop.0.hooks.0.type", "expected one of"),
         ({"Stop": [{"hooks": [{}]}]}, "hooks.Stop.0.hooks.0.command", "it is not there"),
         (

@@ -21,17 +21,17 @@ from instar.plugins.hooks.outcome import HookDecision, RuleOutcome, combine
 from instar.plugins.hooks.payload import ours
 from instar.plugins.hooks.record import HookStats, counted, near, one_line, since, summed
 from instar.plugins.hooks.routes import RulesInForce, in_force
-from instar.plugins.hooks.rule import EVENTS, SPELLINGS, HookEvent, ToolUse, nearest
+from instar.plugins.hooks.rule import EVENTS, SPELLINGS, HookEvent, ToolUse, no_event
 from instar.plugins.hooks.runner import EvaluationContext, decide
 from instar.plugins.hooks.sources import ActiveRules, arm
 
 _USUAL: Final[dict[str, dict[str, Any]]] = {
     "SessionStart": {"source": "startup"},
     "SessionEnd": {"reason": "other"},
-    "PreCompact": {"trigger": "manual", "custom_instructions": ""},
+    "PreCompact": {"trigger": "manual"},
     "PostCompact": {"trigger": "manual"},
-    "Stop": {"stop_hook_active": False, "last_assistant_message": ""},
-    "SubagentStop": {"stop_hook_active": False, "last_assistant_message": ""},
+    "Stop": {"last_assistant_message": ""},
+    "SubagentStop": {"last_assistant_message": ""},
     "Notification": {"notification_type": "idle_prompt", "message": ""},
     "Heartbeat": {"title": "heartbeat"},
     "Evolve": {"files": []},
@@ -121,7 +121,7 @@ def event_of(given: EventOptions, directory: Path) -> HookEvent:
     """Return the event that the options describe. Raises `click.UsageError` where they describe none."""
     name = SPELLINGS.get(given.event)
     if name is None:
-        raise click.UsageError(f"there is no event {given.event!r}; {nearest(given.event)}")
+        raise click.UsageError(f"{given.event}: {no_event(given.event)}")
     kind = EVENTS[name]
     if kind.tool and not given.tool:
         raise click.UsageError(f"{name} is about a tool: name one, as in --tool bash --input '{{…}}'")

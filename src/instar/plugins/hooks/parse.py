@@ -5,7 +5,6 @@ off when it cannot be read. Any other key that cannot be read counts as not set:
 than none. Each mistake is a `RuleProblem` with its place.
 """
 
-import difflib
 from collections.abc import Callable, Sequence
 from typing import Any, Final, get_args
 
@@ -13,7 +12,6 @@ import msgspec
 
 from instar.plugins.hooks import match
 from instar.plugins.hooks.rule import (
-    ELSEWHERE,
     EVENTS,
     SPELLINGS,
     AgentRule,
@@ -24,7 +22,8 @@ from instar.plugins.hooks.rule import (
     HookRule,
     HttpRule,
     PromptRule,
-    nearest,
+    meant,
+    no_event,
 )
 
 MOST: Final = 200
@@ -128,9 +127,7 @@ class _Reading:
     def _event(self, keys: Keys, name: str, groups: Any) -> None:
         event = SPELLINGS.get(name)
         if event is None:
-            unknown = f"there is no such event; {nearest(name)}"
-            why = "this event never happens in instar" if name in ELSEWHERE else unknown
-            self._fault(keys, f"{why}{_ALL_OFF}")
+            self._fault(keys, f"{no_event(name)}{_ALL_OFF}")
         elif self._is(keys, groups, list, "a list of groups"):
             for index, group in enumerate(groups):
                 self._group((*keys, index), event, group)
@@ -156,9 +153,8 @@ class _Reading:
         named = data.get("type", "command")
         kind = KINDS.get(named) if isinstance(named, str) else None
         if kind is None:
-            known = f"expected one of {', '.join(KINDS)}, found {named!r:.40}"
-            why = "this type is not run by instar" if named == "mcp_tool" else known
-            self._fault((*keys, "type"), f"{why}{_OFF}")
+            known = ", ".join(KINDS)
+            self._fault((*keys, "type"), f"expected one of {known}, found {named!r:.40}{_OFF}")
             return
         self._unknown(
             keys, data, (*COMMON, *KEYS[kind.kind]), f"means nothing for a rule of type {kind.kind}"
@@ -225,8 +221,7 @@ class _Reading:
 
     def _unknown(self, keys: Keys, data: dict[str, Any], known: Sequence[str], why: str) -> None:
         for key in (key for key in data if key not in known):
-            near = difflib.get_close_matches(str(key), known, n=1)
-            self._fault((*keys, key), f"{why}{f'; did you mean {near[0]}?' if near else ''}")
+            self._fault((*keys, key), f"{why}{meant(key, known)}")
 
     def _fault(self, keys: Keys, message: str) -> None:
         line, column = self._place(keys)

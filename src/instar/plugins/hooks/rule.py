@@ -1,7 +1,7 @@
 """The tables: what rules can be about and hold. Files write the keys of a rule as its struct has them here."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 
@@ -18,7 +18,8 @@ class EventKind(msgspec.Struct, frozen=True):
     """The properties of all events of one name.
 
     `subject` names the field of `HookEvent.fields` that a matcher looks at where there is no tool. `gate`: an evaluator
-    that could not decide stands in the way. `text`: plain text of a command becomes context.
+    that could not decide stands in the way. `text`: plain text of a command becomes context. `final`: a refusal
+    decides, so that further rules need not run.
     """
 
     name: str
@@ -26,6 +27,7 @@ class EventKind(msgspec.Struct, frozen=True):
     subject: str = ""
     gate: bool = False
     text: bool = False
+    final: bool = False
 
     @property
     def snake(self) -> str:
@@ -36,21 +38,21 @@ class EventKind(msgspec.Struct, frozen=True):
 EVENTS: Final[Mapping[str, EventKind]] = {
     kind.name: kind
     for kind in (
-        EventKind("PreToolUse", tool=True, gate=True),
+        EventKind("PreToolUse", tool=True, gate=True, final=True),
         EventKind("PostToolUse", tool=True),
         EventKind("PostToolUseFailure", tool=True),
-        EventKind("PermissionRequest", tool=True, gate=True),
-        EventKind("UserPromptSubmit", gate=True, text=True),
-        EventKind("Stop"),
+        EventKind("PermissionRequest", tool=True, gate=True, final=True),
+        EventKind("UserPromptSubmit", gate=True, text=True, final=True),
+        EventKind("Stop", final=True),
         EventKind("SubagentStart", subject="agent_type"),
-        EventKind("SubagentStop", subject="agent_type"),
+        EventKind("SubagentStop", subject="agent_type", final=True),
         EventKind("SessionStart", subject="source", text=True),
         EventKind("SessionEnd", subject="reason"),
         EventKind("PreCompact", subject="trigger"),
         EventKind("PostCompact", subject="trigger"),
         EventKind("Notification", subject="notification_type"),
         EventKind("Heartbeat", subject="title"),
-        EventKind("Evolve", subject="files", gate=True),
+        EventKind("Evolve", subject="files", gate=True, final=True),
     )
 }
 """By the name in instar and Claude Code; only instar has ``Heartbeat`` and ``Evolve``."""
@@ -62,19 +64,18 @@ SPELLINGS: Final[Mapping[str, str]] = {
 """Both spellings of each event, to its name."""
 
 
-def nearest(name: str) -> str:
-    """Return what a person may have meant by the name of an event that there is not, as the end of a sentence."""
-    near = difflib.get_close_matches(name, SPELLINGS, n=1)
-    return f"did you mean {near[0]}?" if near else f"known are {', '.join(EVENTS)}"
+_KNOWN: Final = f"; known are {', '.join(EVENTS)}"
 
 
-_NEVER_HERE: Final = (
-    "Setup UserPromptExpansion PermissionDenied PostToolBatch MessageDisplay TaskCreated "
-    "TaskCompleted StopFailure TeammateIdle InstructionsLoaded ConfigChange CwdChanged "
-    "DirectoryAdded FileChanged WorktreeCreate WorktreeRemove Elicitation ElicitationResult"
-)
-ELSEWHERE: Final = frozenset(_NEVER_HERE.split())
-"""Events of Claude Code that never happen here (Claude Code's hooks reference)."""
+def meant(name: object, known: Iterable[str], otherwise: str = "") -> str:
+    """Return what a person may have meant by a name that is not known, as the end of a sentence."""
+    near = difflib.get_close_matches(str(name), known, n=1)
+    return f"; did you mean {near[0]}?" if near else otherwise
+
+
+def no_event(name: object) -> str:
+    """Return why there is no event of this name."""
+    return f"there is no such event{meant(name, SPELLINGS, _KNOWN)}"
 
 
 class ToolUse(msgspec.Struct, frozen=True):

@@ -44,11 +44,6 @@ BEHIND: Final = 16
 PATIENCE: Final = 3.0
 """Seconds that ``async`` rules may still run when the instance ends."""
 
-_DECIDING: Final = frozenset(
-    ("PreToolUse", "PermissionRequest", "UserPromptSubmit", "Stop", "SubagentStop", "Evolve")
-)
-"""Events for which a refusal is final, so that further rules need not run."""
-
 
 class EvaluationContext(msgspec.Struct, frozen=True):
     """What evaluators work with.
@@ -152,7 +147,7 @@ class Runner:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._one(one, happened, slots)) for one in batch]
             outcomes += [task.result() for task in tasks]
-            if happened.name in _DECIDING and any(one.action == "deny" or one.stop for one in outcomes):
+            if happened.kind.final and any(one.action == "deny" or one.stop for one in outcomes):
                 break
         return combine(outcomes, None if happened.tool is None else happened.tool.input)
 

@@ -43,17 +43,12 @@ async def server(input: PluginInput, options: wire.Plain | None = None) -> Hooks
     """
     try:
         armed = arm(input)
-        hooks = HooksPlugin(input, armed).hooks() if armed.rules else {}
+        input.registry.add_view(_view(armed))
+        input.registry.add_routes(HooksRoutes(armed, input.data, input.client))
+        return HooksPlugin(input, armed).hooks() if armed.rules else {}
     except Exception as error:
         log.error("the rules of hooks cannot be armed", exc_info=error)
         return _closed(f"{type(error).__name__}: {error}")
-    try:
-        input.registry.add_view(_view(armed))
-        input.registry.add_routes(HooksRoutes(armed, input.data, input.client))
-    except Exception as error:
-        # The rules must hold even if they cannot be shown.
-        log.error("the rules of hooks cannot be shown", exc_info=error)
-    return hooks
 
 
 def _closed(reason: str) -> Hooks:
@@ -301,9 +296,7 @@ class HooksPlugin:
         called = session.calls.pop(given.call_id, None)
         if called is None:
             return
-        use = self._use(
-            given.tool, given.args, given.call_id, error=output.error, duration=called and called.duration
-        )
+        use = self._use(given.tool, given.args, given.call_id, error=output.error, duration=called.duration)
         decision = await self._runner.fire("PostToolUseFailure", session, tool=use)
         output.error += _beside("PostToolUseFailure", session, called, decision)
 
