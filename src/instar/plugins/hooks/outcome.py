@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from instar.plugins.hooks.rule import HookRule, OnError, PromptRule, on_error
+from instar.plugins.hooks.rule import HookRule, PromptRule, on_error
 
 Action = Literal["none", "allow", "ask", "deny"]
 SEVERITY: Final[Mapping[str, int]] = {"none": 0, "allow": 1, "ask": 2, "deny": 3}
@@ -106,14 +106,14 @@ def undecided(error: str) -> RuleOutcome:
 
 
 def settle(
-    outcome: RuleOutcome, rule: HookRule, default: OnError = "", *, doubt: bool = False
+    outcome: RuleOutcome, rule: HookRule, default: str = "dialect", *, doubt: bool = False
 ) -> RuleOutcome:
     """Return the outcome that counts. ``docs/hooks.md`` says what becomes of an undecided one; the record keeps it.
 
     What an evaluator did say before it failed stays, if it is more severe. `default` is ``hook_settings.on_error``.
     With `doubt` (`match.Match`) nothing that loosens counts.
     """
-    usual: OnError = default or "allow" if outcome.passes else default
+    usual = "allow" if outcome.passes and default == "dialect" else default
     if outcome.undecided and on_error(rule, usual) == "deny" and outcome.action != "deny":
         reason = f"The hook {rule.label} could not decide: {outcome.error or 'it failed'}"
         outcome = msgspec.structs.replace(outcome, action="deny", reason=reason)

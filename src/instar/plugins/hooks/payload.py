@@ -104,15 +104,21 @@ def views(tool: ToolUse, dialect: Dialect, directory: Path) -> tuple[DialectCall
         if found:
             return found
     keys = _KEYS[dialect].get(tool.name, {})
-    given = {keys.get(key, key): value for key, value in tool.input.items()}
+    added, dropped = _fixed(tool, dialect)
+    given = added | {keys.get(key, key): value for key, value in tool.input.items() if key not in dropped}
     for key in _PATHS:
         if key in keys.values() and given.get(key) and isinstance(given[key], str):
             given[key] = str(directory / given[key])
-    if tool.is_shell and tool.name != "bash":
-        given = {key: value for key, value in given.items() if key != "action"} | {"run_in_background": True}
-    if dialect == "openhands" and tool.name in _VERBS:
-        given = {"command": _VERBS[tool.name], **given}
     return (DialectCall(names(tool, dialect)[0], given),)
+
+
+def _fixed(tool: ToolUse, dialect: Dialect) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the arguments that only a dialect has for a call, and those that only we have."""
+    if tool.is_shell and tool.name != "bash":
+        return {"run_in_background": True}, {"action": "start"}
+    if dialect == "openhands" and tool.name in _VERBS:
+        return {"command": _VERBS[tool.name]}, {}
+    return {}, {}
 
 
 def rewritten(
@@ -131,28 +137,22 @@ def rewritten(
                 f"a patch is rewritten in its patchText, not in {wrong[0] if wrong else 'nothing'}"
             )
         return {"patchText": updated["patchText"]}
-    keys = _KEYS[dialect].get(tool.name, {})
-    back = {theirs: ours for ours, theirs in keys.items()}
-    known = dict(updated)
-    if dialect == "openhands" and tool.name in _VERBS:
-        known.pop("command", None)
-    if tool.is_shell and tool.name != "bash":
-        known.pop("run_in_background", None)
-        known["action"] = "start"
-    return {back.get(key, key): value for key, value in known.items()}
+    back = {theirs: ours for ours, theirs in _KEYS[dialect].get(tool.name, {}).items()}
+    added, dropped = _fixed(tool, dialect)
+    return dropped | {back.get(key, key): value for key, value in updated.items() if key not in added}
 
 
 def _patched(text: str, dialect: Dialect, directory: Path) -> tuple[DialectCall, ...]:
     """Return a call for each file that a patch names, including the targets of moves."""
-    name, key = ("", "file_path") if dialect == "claude" else (_EDITOR[0], "path")
     found: dict[str, DialectCall] = {}
     for head, path in _HEAD.findall(text):
         added = head in ("Add File", "Move to")
         where = str(directory / path.strip())
-        given = {key: where, "patchText": text}
-        if dialect == "openhands":
-            given = {"command": "create" if added else "str_replace", **given}
-        found[where] = DialectCall(name or ("Write" if added else "Edit"), given)
+        if dialect == "claude":
+            name, given = "Write" if added else "Edit", {"file_path": where}
+        else:
+            name, given = _EDITOR[0], {"command": "create" if added else "str_replace", "path": where}
+        found[where] = DialectCall(name, {**given, "patchText": text})
     return tuple(found.values())
 
 
@@ -204,7 +204,7 @@ def _payload(event: HookEvent, dialect: Dialect, view: DialectCall | None) -> di
         "cwd": str(event.directory),
         "working_dir": str(event.directory),
         "transcript_path": event.transcript_path,
-        "permission_mode": event.permission_mode,
+        "permission_mode": "plan" if event.agent == "plan" else "default",
         "tool_name": None,
         "tool_input": None,
         "tool_response": None,

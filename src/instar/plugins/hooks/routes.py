@@ -96,7 +96,7 @@ def in_force(armed: ActiveRules) -> RulesInForce:
 def _armed(rule: HookRule, armed: ActiveRules) -> ArmedRule:
     return msgspec.structs.replace(
         msgspec.convert(rule, ArmedRule, from_attributes=True),
-        undecided=on_error(rule, armed.settings.default),
+        undecided=on_error(rule, armed.settings.on_error),
         options=list(_options(rule)),
         problem=missing(rule, armed.directory, armed.project, armed.environment) or _unknown(rule),
     )

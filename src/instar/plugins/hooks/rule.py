@@ -115,7 +115,6 @@ class HookEvent(msgspec.Struct, frozen=True):
     tool: ToolUse | None = None
     agent: str = ""
     agent_id: str = ""
-    permission_mode: str = "default"
     transcript_path: str = ""
     fields: Mapping[str, Any] = {}
 
@@ -257,14 +256,15 @@ class HookRule(CommonKeys, frozen=True, kw_only=True):
         )
 
 
-def on_error(rule: HookRule, default: OnError = "") -> Literal["allow", "deny"]:
+def on_error(rule: HookRule, default: str = "dialect") -> Literal["allow", "deny"]:
     """Return what an undecided outcome becomes: ``docs/hooks.md``, "When an evaluator fails".
 
     `default` is ``hook_settings.on_error``, for rules that say nothing themselves.
     """
-    said = rule.on_error or default
-    if said:
-        return said
+    if rule.on_error:
+        return rule.on_error
+    if default != "dialect":
+        return "deny" if default == "deny" else "allow"
     # Claude Code and OpenHands let a failed program or request pass; their files must mean the same here.
     strict = rule.evaluator in ("prompt", "agent") or rule.dialect == "instar"
     return "deny" if strict and EVENTS[rule.event].gate else "allow"

@@ -89,7 +89,7 @@ async def decide(met: match.RuleMatch, event: HookEvent, context: EvaluationCont
     outcome = await evaluate(met.rule, event, context)
     if met.rule.background:
         return outcome
-    return settle(outcome, met.rule, context.settings.default, doubt=met.doubt)
+    return settle(outcome, met.rule, context.settings.on_error, doubt=met.doubt)
 
 
 class Denied(Exception):
@@ -134,7 +134,6 @@ class Runner:
             tool=tool,
             agent=session.agent,
             agent_id=session.agent_id,
-            permission_mode="plan" if session.agent == "plan" else "default",
             transcript_path=session.transcript,
             fields=fields,
         )
