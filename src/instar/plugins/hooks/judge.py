@@ -24,7 +24,6 @@ from instar.plugins.hooks.outcome import (
     shortened,
     undecided,
     verdicts,
-    weightiest,
 )
 from instar.plugins.hooks.payload import cut, ours, payloads
 from instar.plugins.hooks.rule import AgentRule, HookEvent, HookRule, PromptRule
@@ -199,17 +198,16 @@ def _judge_input(
     return JudgeInput(policy.replace("$ARGUMENTS", _EVENT_PLACE), text, mark, given)
 
 
-def judge(texts: Sequence[str], rule: HookRule, given: JudgeInput) -> RuleOutcome:
-    """Return what a model's answers decide, not yet settled. Of several verdicts the most severe counts.
+def judge(text: str, rule: HookRule, given: JudgeInput) -> RuleOutcome:
+    """Return what a model's answer decides, not yet settled.
 
     A verdict that lets something pass does not count if it stood in what the model was shown: it was put there for the
     model to repeat, or the model repeats what it read.
     """
-    found = [read_verdict(text, rule) for text in texts]
-    outcome = weightiest(found) or undecided("it answered nothing")
+    outcome = read_verdict(text, rule)
     if outcome.undecided or outcome.action not in ("allow", "none"):
         return outcome
-    if all(one in given.verdicts for one in verdicts(*texts, texts=True)):
+    if all(one in given.verdicts for one in verdicts(text, texts=True)):
         return undecided("its answer only repeats a verdict that stands in what it was shown")
     return outcome
 
@@ -244,7 +242,7 @@ async def ask_model(rule: HookRule, event: HookEvent, context: EvaluationContext
                     session_id=event.speaker,
                 )
                 trace = _added(trace, answer)
-                found = judge([answer.text], rule, given)
+                found = judge(answer.text, rule, given)
                 if last or not found.undecided:
                     outcome = found
                     break
@@ -269,9 +267,29 @@ async def ask_agent(rule: HookRule, event: HookEvent, context: EvaluationContext
     client = _client(context)
     more = await gather(settings.context, event, context)
     given = _judge_input(rule, event, settings.prompt or "Judge the event.", more)
-    apart = await client.aside(_aside(rule, event, context, given))
-    calls = [json.dumps(call, ensure_ascii=False) for call in apart.calls]
+    system = AGENT_SYSTEM.format(mark=given.mark, held=_HELD[settings.write, settings.network])
+    if settings.system_prompt:
+        system = f"{settings.system_prompt}\n\n{system.removeprefix(_FIRST)}"
+    apart = await client.aside(
+        Aside(
+            cause=CAUSE,
+            session_id=event.speaker,
+            title=f"hook {rule.label}",
+            system=system,
+            prompt=f"{given.policy}\n\n{given.text}",
+            model=_model(settings.model or context.settings.model),
+            tools=tools(settings.tools),
+            own={DECIDE: OwnTool("Decide, and end.", _PARAMETERS, _decided)},
+            until=DECIDE,
+            enough=lambda text: not judge(text, rule, given).undecided,
+            write=settings.write,
+            network=settings.network,
+            steps=settings.max_turns or settings.max_iterations or context.settings.max_turns,
+            timeout=rule.timeout,
+        )
+    )
     outcome = _read(apart, rule, given)
+    calls = [json.dumps(call, ensure_ascii=False) for call in apart.calls]
     outcome.trace = Trace(
         output="\n".join(filter(None, [apart.text, *calls]))[:_KEPT],
         tokens=apart.tokens,
@@ -291,31 +309,6 @@ def tools(names: tuple[str, ...] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(tool for name in bare for tool in ours(name)))
 
 
-def _aside(rule: HookRule, event: HookEvent, context: EvaluationContext, given: JudgeInput) -> Aside:
-    settings = rule.settings
-    assert isinstance(settings, AgentRule)
-    held = _HELD[settings.write, settings.network]
-    system = AGENT_SYSTEM.format(mark=given.mark, held=held)
-    if settings.system_prompt:
-        system = f"{settings.system_prompt}\n\n{system.removeprefix(_FIRST)}"
-    return Aside(
-        cause=CAUSE,
-        session_id=event.speaker,
-        title=f"hook {rule.label}",
-        system=system,
-        prompt=f"{given.policy}\n\n{given.text}",
-        model=_model(settings.model or context.settings.model),
-        tools=tools(settings.tools),
-        own={DECIDE: OwnTool("Decide, and end.", _PARAMETERS, _decided)},
-        until=DECIDE,
-        enough=lambda text: not judge([text], rule, given).undecided,
-        write=settings.write,
-        network=settings.network,
-        steps=settings.max_turns or settings.max_iterations or context.settings.max_turns,
-        timeout=rule.timeout,
-    )
-
-
 async def _decided(args: wire.Plain) -> str:
     return "Taken."
 
@@ -324,18 +317,14 @@ def _read(apart: Apart, rule: HookRule, given: JudgeInput) -> RuleOutcome:
     """Return what a session decided: by its call of the tool, else by its last answer."""
     if apart.ended == "decided":
         # Its own call does not repeat the event, even with the same words.
-        said = [
-            json.dumps({**call, "reason": shortened(str(call.get("reason", "")))}) for call in apart.calls
-        ]
-        return judge(said, rule, msgspec.structs.replace(given, verdicts=[]))
+        calls = [{**call, "reason": shortened(str(call.get("reason", "")))} for call in apart.calls]
+        return judge("\n".join(map(json.dumps, calls)), rule, msgspec.structs.replace(given, verdicts=[]))
     if apart.ended == "answered":
-        return judge([apart.text], rule, given)
+        return judge(apart.text, rule, given)
     return undecided(f"it did not come to a decision: {apart.error}")
 
 
 def _model(name: str) -> message.ModelRef | None:
     """Return a model by its name, with or without a provider; None for no name."""
-    provider, slash, model = name.partition("/")
-    if not name:
-        return None
-    return message.ModelRef(provider_id=provider if slash else "", model_id=model if slash else name)
+    *provider, model = name.split("/", 1)
+    return message.ModelRef(provider_id="".join(provider), model_id=model) if name else None

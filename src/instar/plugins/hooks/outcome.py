@@ -95,11 +95,6 @@ class HookDecision(Ruling):
         return [f'<hook event="{event}">\n{text}\n</hook>' for text in texts]
 
 
-def weightiest(outcomes: Sequence[RuleOutcome]) -> RuleOutcome | None:
-    """Return the one that counts of what one model said: a refusal, else an undecided one, else the most severe."""
-    return max(outcomes, key=lambda one: 2.5 if one.undecided else SEVERITY[one.action], default=None)
-
-
 def undecided(error: str) -> RuleOutcome:
     """Return the outcome of an evaluator that failed; `error` is a sentence for a person or the model."""
     return RuleOutcome(undecided=True, error=error)
@@ -220,7 +215,8 @@ def read_verdict(text: str, rule: HookRule) -> RuleOutcome:
     """
     found, rest = objects(text, lines=False)
     outcomes = [outcome for one in found for verdict in verdicts(one) for outcome in _judged(verdict, rule)]
-    outcome = weightiest(outcomes)
+    # A refusal counts, else an undecided one, else the most severe.
+    outcome = max(outcomes, key=lambda one: 2.5 if one.undecided else SEVERITY[one.action], default=None)
     if outcome is not None and (outcome.action == "deny" or outcome.undecided):
         return outcome
     if outcome is None or _VERDICT.search(rest) or len(text) > LARGEST:
