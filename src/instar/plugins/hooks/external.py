@@ -210,7 +210,7 @@ async def ask(rule: HookRule, event: HookEvent, context: EvaluationContext) -> R
     for view, data in payload.payloads(event, rule.dialect):
         told = payload.encode(data)
         if isinstance(rule.settings, HttpRule):
-            given = await _posted(rule.settings, told, rule.timeout, context.environment)
+            given = await _posted(rule.settings, told, rule.timeout, context.armed.environment)
         else:
             given = await _ran(rule, told, event, view, context)
         trace = _trace(given)
@@ -232,8 +232,8 @@ async def ask(rule: HookRule, event: HookEvent, context: EvaluationContext) -> R
 async def _ran(
     rule: HookRule, stdin: bytes, event: HookEvent, view: DialectCall | None, context: EvaluationContext
 ) -> Answered:
-    environment = context.children.environment(context.environment)
-    environment = {**environment, **payload.environment(event, view, context.project)}
+    environment = context.children.environment(context.armed.environment)
+    environment = {**environment, **payload.environment(event, view, context.armed.project)}
     argv = _argv(rule, environment)
     try:
         done = await context.children.run(

@@ -152,14 +152,14 @@ class ActiveRules(msgspec.Struct):
     `project` is the folder that scripts get as the project's, `home` what ``~`` means.
     """
 
-    settings: HookSettings
-    rules: Mapping[str, tuple[HookRule, ...]]
-    problems: list[str]
-    files: Mapping[Path, object]
     directory: Path
     project: Path
     home: Path
     environment: Mapping[str, str]
+    settings: HookSettings = HookSettings()
+    rules: Mapping[str, tuple[HookRule, ...]] = {}
+    problems: list[str] = []
+    files: Mapping[Path, object] = {}
 
     def of(self, event: str) -> tuple[HookRule, ...]:
         """Return the rules of an event, in order."""
@@ -215,7 +215,7 @@ def arm(given: PluginInput | Means) -> ActiveRules:
     for problem in problems:
         log.warning("hooks=problem %s", " ".join(problem.split()))
     where = (given.directory, project, home, given.environment)
-    return ActiveRules(settings, rules, problems, files, *where)
+    return ActiveRules(*where, settings, rules, problems, files)
 
 
 def _with_last(last: Iterable[HookRule], now: list[HookRule], seen: TrustedRules) -> list[HookRule]:
