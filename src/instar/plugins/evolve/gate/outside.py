@@ -25,9 +25,9 @@ async def unaccepted(repository: WorkspaceRepository, revisions: Revisions, kept
     entries = sorted(set(known) - stays)
     commits = await revisions.touching(entries) if entries else []
     touched: dict[str, list[Revision]] = {}
-    for commit in commits:
-        for path in commit.files:
-            touched.setdefault(path, []).append(commit)
+    for one in commits:
+        for path in one.files:
+            touched.setdefault(path, []).append(one)
     wanted = {path: last.commit for path, those in touched.items() if (last := left(those)) is not None}
     changed = await _uncommitted(repository)
     wanted |= {path: commit for path, commit in changed.items() if path not in wanted}
