@@ -226,6 +226,7 @@ def test_what_is_not_understood_is_named_and_its_neighbours_hold(events, place, 
         ({"async": "yes"}, "Expected `bool`, got `str`; it counts as not set"),
         ({"name": 5}, "Expected `str`, got `int`"),
         ({"tools": ["bash"]}, "means nothing for a rule of type command"),
+        ({"on_error": ""}, "Invalid enum value '', expected allow or deny; it counts as \"deny\""),
         ({"on_error": "block"}, "Invalid enum value 'block', expected allow or deny; it counts as \"deny\""),
     ],
 )
@@ -235,7 +236,7 @@ def test_a_guard_holds_without_a_key_that_is_not_understood(keys, says):
     (fault,) = found.problems
     assert says in fault
     assert rule.timeout == 60
-    assert rule.on_error == ("deny" if "on_error" in keys else "")
+    assert rule.on_error == ("deny" if "on_error" in keys else None)
 
 
 def test_an_unknown_key_of_a_group_is_named_and_its_rules_hold():

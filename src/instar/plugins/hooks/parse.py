@@ -190,8 +190,9 @@ class _Reading:
                 elif field.required:
                     raise msgspec.ValidationError("it is not there")
             except msgspec.ValidationError as error:
-                words = [word for word in get_args(field.type) if isinstance(word, str)]
-                known = f", expected {' or '.join(filter(None, words))}" if words else ""
+                parts = [word for part in get_args(field.type) for word in get_args(part)]
+                words = [word for word in parts if isinstance(word, str)]
+                known = f", expected {' or '.join(words)}" if words else ""
                 effect = "; it counts as not set"
                 if name in _NEEDED:
                     armed, effect = False, _OFF
