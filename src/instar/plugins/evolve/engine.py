@@ -26,6 +26,7 @@ from instar.plugins.evolve.rollback import Rollback
 from instar.plugins.evolve.safe import Safe, Unkept
 from instar.plugins.evolve.scripts import NoScripts, Scripts
 from instar.plugins.evolve.storage import Storage
+from instar.plugins.evolve.takeover import rename_versions
 from instar.plugins.evolve.workspace import Workspace
 
 log = logging.getLogger("instar.evolve")
@@ -86,6 +87,7 @@ class EvolveEngine:
             notices = [str(error)]
         for notice in notices:
             log.warning("evolve=ledger notice=%s", script.show(notice))
+        rename_versions(self.storage)
         self.history.guarded = self._guarded
         if self.safe is None:
             await self.history.keep_in(self.storage.database)
@@ -128,9 +130,9 @@ class EvolveEngine:
         return self._standing
 
     def version(self, path: str) -> str:
-        """Return the hash of the version of a file that runs; "" for none."""
+        """Return git's id of the version of a file that runs; "" for none."""
         found = (self.storage.ledger if self.safe is None else self.safe).files.get(path)
-        return "" if found is None else found.sha
+        return "" if found is None else found.blob
 
     async def place(self, file: str, root: Path) -> script.ScriptEnvironment:
         """Return how ``hooks/FILE`` is started in `root`."""

@@ -29,9 +29,8 @@ async def run(
     script = root / "script.py"
     script.write_text(f"#!{sys.executable}\n{textwrap.dedent(body)}")
     script.chmod(0o755)
-    chosen = clock.setting(script.read_bytes(), at, root)
-    assert chosen.shown
-    environment = {**chosen.environment, "TZ": "UTC", "PATH": os.environ["PATH"]}
+    assert clock.is_python(script.read_bytes())
+    environment = {**clock.environment(root), "TZ": "UTC", "PATH": os.environ["PATH"]}
     environment["PYTHONPATH"] += path
     for _ in range(20):
         output = await processes.run([str(script)], cwd=root, env=environment, timeout=20)
@@ -136,15 +135,3 @@ async def test_the_sitecustomize_that_a_machine_has_still_runs(processes: Proces
 def test_the_first_line_says_whether_a_script_is_shown_the_moment(first: str, python: bool) -> None:
     script = f"{first}\nprint(1)\n".encode()
     assert clock.is_python(script) is python
-    assert clock.setting(script, AT, Path("/ws")).shown is python
-
-
-def test_another_program_is_given_libfaketime_where_the_machine_has_it(tmp_path: Path) -> None:
-    library = tmp_path / "lib" / "arch" / "faketime" / "libfaketime.so.1"
-    library.parent.mkdir(parents=True)
-    library.touch()
-    assert clock.find_faketime((f"{tmp_path}/none/*.so", f"{tmp_path}/lib/*/faketime/*.so.1")) == str(library)
-    assert clock.find_faketime((f"{tmp_path}/none/*.so",)) is None
-    chosen = clock.setting(b"#!/bin/sh\n", AT, Path("/ws"), str(library), present=lambda: AT / 1000 + 90.5)
-    assert chosen.shown
-    assert chosen.before[:3] == ("/usr/bin/env", f"LD_PRELOAD={library}", "FAKETIME=-90.500")

@@ -221,7 +221,7 @@ async def test_the_time_of_the_record_makes_answers_with_the_time_comparable(run
 
 
 async def test_a_script_that_is_not_python_is_said_to_see_the_real_time(run: Replay) -> None:
-    report = await run(LIVE, LIVE, [record()], faketime=False)
+    report = await run(LIVE, LIVE, [record()])
     assert "1 recorded call ran with the real clock, since the script is not Python." in report.text()
 
 

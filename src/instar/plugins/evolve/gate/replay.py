@@ -48,7 +48,7 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is compared and how: `timeout` is ``hook_timeout`` and `limit` the whole replay's, both in seconds.
 
     One run gets half of `limit` at most. `parallel` records run at once. `strict`: a changed answer refuses. At most
-    `shown` changed answers are shown. `faketime`: libfaketime is used where the machine has it.
+    `shown` changed answers are shown.
     """
 
     live: Side
@@ -58,7 +58,6 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     strict: bool = False
     parallel: int = 2
     shown: int = 5
-    faketime: bool = True
 
 
 def of_hook(file: str, live: TrialFile, candidate: TrialFile) -> tuple[Side, Side]:
@@ -142,7 +141,6 @@ class _Replay:
         self._checkouts = checkouts
         self._plan = plan
         self._begun = time.monotonic()
-        self._library = clock.find_faketime() if plan.faketime and trials.enforced else None
         self._longest = min(plan.timeout, plan.limit / 2)
         self._judged: list[JudgedRecord] = []
         self._outcomes: tuple[list[RunOutcome], list[RunOutcome]] = ([], [])
@@ -198,17 +196,16 @@ class _Replay:
             return RunOutcome("cut")
         changes = {**side.changes, **clock.files(record.at)}
         async with self._trials.copy(folder, changes) as trial:
-            set_to = clock.setting(script.content, record.at, trial.root, self._library)
-            self._real_clock += side is self._plan.candidate and not set_to.shown
+            self._real_clock += side is self._plan.candidate and not clock.is_python(script.content)
             timeout = min(self._longest, max(self._left(), _LEAST))
             path = str(trial.root / "hooks" / record.script)
             try:
                 output = await trial.run(
-                    [*set_to.before, path, record.hook],
+                    [path, record.hook],
                     stdin=_stdin(record, side.prompts),
                     timeout=timeout,
                     limit=OUTPUT_LIMIT + 1,
-                    env=set_to.environment,
+                    env=clock.environment(trial.root),
                 )
             except process.ProcessError as error:
                 return RunOutcome("crash", {}, f"it could not be started: {error}")

@@ -6,7 +6,6 @@ file called ``:(top)x`` or ``*`` is no pattern. A change that must not be cut sh
 
 import asyncio
 import contextlib
-import hashlib
 import os
 import stat
 import time
@@ -24,7 +23,6 @@ FAILED: Final = (git.GitError, process.ProcessError)
 
 _MARK: Final = b"INSTAR_RUN="
 _PATIENCE: Final = 10.0
-_DEEPEST: Final = 100
 _READ: Final = (".git/HEAD", ".git/config", ".git/index", ".git/packed-refs", ".gitattributes", ".gitignore")
 """Files that git reads before it does anything else."""
 
@@ -74,20 +72,6 @@ class WorkspaceRepository:
                     f"git cannot read {one.path} in {self._root}: its object {one.blob} is missing"
                 )
         return contents
-
-    async def content(self, path: str, sha: str) -> bytes | None:
-        """Return the content of `path` with this hash (SHA-256) from HEAD or a commit before it.
-
-        None where none of the newest `_DEEPEST` commits of the file has it, or git fails.
-        """
-        try:
-            commits = (
-                (await self.bytes("rev-list", f"--max-count={_DEEPEST}", "HEAD", "--", path)).decode().split()
-            )
-            blobs = await self._blobs([f"{commit}:{path}" for commit in ["HEAD", *commits]])
-        except FAILED:
-            return None
-        return next((data for data in blobs.values() if hashlib.sha256(data).hexdigest() == sha), None)
 
     async def blob(self, blob: str) -> bytes | None:
         """Return the content with this id; None where git has none, or fails."""

@@ -96,14 +96,19 @@ class Revisions:
                 return one
         raise NoSuchChange("there is no change of the agent's to take back")
 
-    async def before(self, revision: Revision) -> dict[str, tuple[bytes, int] | None]:
-        """Return the guarded files of a commit as its parent has them: content and mode, None where it has none.
-
-        Raises `NoSuchChange` for a commit without a parent, and for one that changed no guarded file.
-        """
+    def guarded(self, revision: Revision) -> list[str]:
+        """Return the guarded files that a commit changed. Raises `NoSuchChange` for one that changed none."""
         paths = [path for path in revision.files if path.partition("/")[0] in FOLDERS and "/" in path]
         if not paths:
             raise NoSuchChange(f"{revision.short} changed none of {', '.join(FOLDERS)}: nothing to take back")
+        return paths
+
+    async def before(self, revision: Revision) -> dict[str, tuple[bytes, int] | None]:
+        """Return the guarded files of a commit as its parent has them: content and mode, None where it has none.
+
+        Raises `NoSuchChange` for a commit without a parent, and as `guarded`.
+        """
+        paths = self.guarded(revision)
         parent = f"{revision.id}^"
         if not await self._git("rev-parse", "--verify", "--quiet", parent, check=False):
             raise NoSuchChange(f"{revision.short} is the first commit: there is nothing before it")

@@ -9,7 +9,7 @@ changed in the meantime is left as it stands. A refusal writes nothing.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -17,7 +17,7 @@ import msgspec
 from instar.plugin import accepted
 from instar.plugins.evolve.history.repository import FAILED, WorkspaceRepository, whole
 from instar.plugins.evolve.ledger import place, takeover
-from instar.plugins.evolve.ledger.ledger import ACCEPTED, Departure, Ledger, LedgerError
+from instar.plugins.evolve.ledger.ledger import ACCEPTED, Departure, Ledger, LedgerError, Versions
 from instar.plugins.evolve.ledger.lock import held
 from instar.plugins.evolve.ledger.standing import LARGEST, NotPlain, Version
 from instar.plugins.evolve.trial import Changes, TrialFile
@@ -98,13 +98,15 @@ class Installer:
             self._ledger.refresh()
         return self._ledger.notices
 
-    async def install(self, changes: Changes, message: str) -> Changed:
+    async def install(self, changes: Changes, message: str, left: Versions | None = None) -> Changed:
         """Put these files in place (None deletes) as one commit with this message and the next epoch.
+
+        `left`: a person leaves these versions by it.
 
         Raises `ChangeRefused` where a file has departed or cannot be written, `LedgerError` where the ledger cannot,
         `lock.WorkspaceBusy`. Once begun it is carried to its end, also when the caller is cancelled.
         """
-        return await whole(self._install(changes, message))
+        return await whole(self._install(changes, message, left))
 
     async def accept(self, message: str, paths: Collection[str] | None = None) -> Changed:
         """Accept departed files as they stand, all of them or `paths`, as a commit and with the next epoch.
@@ -120,11 +122,11 @@ class Installer:
         """
         return await whole(self._restore(message, paths))
 
-    async def _install(self, changes: Changes, message: str) -> Changed:
+    async def _install(self, changes: Changes, message: str, left: Versions | None) -> Changed:
         async with self._alone():
             self._refuse(changes)
             pieces = [one for path, file in changes.items() if (one := self._piece(path, file)) is not None]
-            return await self._carry(pieces, message, None)
+            return await self._carry(pieces, message, left=left)
 
     async def _accept(self, message: str, paths: Collection[str] | None) -> Changed:
         async with self._alone():
@@ -151,7 +153,7 @@ class Installer:
                 before[one.path] = None
                 with contextlib.suppress(OSError, NotPlain):
                     before[one.path] = self._ledger.stand(one.path)
-            return await self._carry(pieces, message, before)
+            return await self._carry(pieces, message, before=before)
 
     # -- the way of a change ---------------------------------------------------------------------------
 
@@ -171,14 +173,19 @@ class Installer:
             raise LedgerError(f"the ledger in {self._ledger.home} cannot be used: {error}") from None
 
     async def _carry(
-        self, pieces: list[_Piece], message: str, before: Mapping[str, Version | None] | None
+        self,
+        pieces: list[_Piece],
+        message: str,
+        *,
+        before: Versions | None = None,
+        left: Versions | None = None,
     ) -> Changed:
         _demand(pieces)
         root, files = self._ledger.root, [piece.path for piece in pieces]
         try:
             await asyncio.to_thread(self._write, pieces)
             self._step(BESIDE)
-            self._ledger.record(message, {piece.path: piece.new for piece in pieces}, before=before)
+            self._ledger.record(message, {piece.path: piece.new for piece in pieces}, left, before=before)
         except (OSError, LedgerError) as error:
             for path in files:
                 place.clear_beside(root, path)
@@ -349,8 +356,6 @@ class Installer:
         for blob, (path, version) in versions.items():
             if not ledger.kept.holds(blob):
                 await find(ledger, self._repository, path, version)
-        if not all(version.sha for version in ledger.files.values()):
-            ledger.load(anew=True)
 
 
 async def find(ledger: Ledger, repository: WorkspaceRepository, path: str, version: Version) -> bytes | None:

@@ -8,7 +8,7 @@ commit whose trailers name a session, a call or an agent is the agent's; one tha
 import contextlib
 import logging
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from instar.plugin import accepted
@@ -16,7 +16,7 @@ from instar.plugins.evolve import script
 from instar.plugins.evolve.history.repository import FAILED, WorkspaceRepository
 from instar.plugins.evolve.history.revision import Revision, Revisions, is_start
 from instar.plugins.evolve.ledger.ledger import Ledger, LedgerError, Versions
-from instar.plugins.evolve.ledger.standing import Version, sha256
+from instar.plugins.evolve.ledger.standing import Version
 
 log = logging.getLogger("instar.evolve")
 
@@ -64,17 +64,6 @@ class Own:
             return ""
         return "git could not be asked which files the agent had changed before instar saw this workspace"
 
-    def since(self, path: str) -> int:
-        """Return the epoch of the agent's first change of a file after what a person left; 0: not known."""
-        left, since, is_known = self._ledger.left.get(path), 0, False
-        with contextlib.suppress(accepted.Damaged):
-            for epoch, live, mine in self._ledger.past(path):
-                if mine != ("" if left is None else left.blob):
-                    break
-                is_known = live == mine
-                since = since if is_known else epoch
-        return since if is_known else 0
-
     async def open(self) -> None:
         """Ask git about a workspace that is new here."""
         if self._ledger.is_told or not self._ledger.epoch:
@@ -83,21 +72,6 @@ class Own:
             changed = set(self.changed)
             told = await self.told(self._ledger.files)
             self._ledger.leave({path: one for path, one in told.items() if path not in changed}, told=True)
-
-    async def taken_back(self, commit: Revision, paths: Collection[str]) -> None:
-        """Ask git about these paths, where a person took back a change of their own: what they left was before it.
-
-        Where the agent's change is live again, what they left is what it was; git may never have had it.
-        """
-        if is_agents(commit):
-            return
-        files = self._ledger.files
-        with _logged():
-            told = await self.told({path: files[path] for path in paths if path in files})
-            again = is_agents(_about(commit, await self._revisions.touching()))
-            kept = set(self.changed) if again else set()
-            left = {path: told.get(path, files.get(path)) for path in paths if path not in kept}
-            self._ledger.leave(left, told=self._ledger.is_told)
 
     async def told(self, files: Mapping[str, Version]) -> dict[str, Version | None]:
         """Return what git says a person left at those of `files` that the agent changed.
@@ -113,7 +87,7 @@ class Own:
         found: dict[str, Version | None] = {}
         for path, one in by_agent.items():
             at_head = head.get(path)
-            same = at_head is not None and sha256(at_head[0]) == files[path].sha
+            same = at_head is not None and accepted.blob_id(at_head[0]) == files[path].blob
             if same or path not in strange:  # else a person changed it since, and it was accepted
                 found[path] = None if one is None else await self._version(one, path)
         return found
@@ -145,14 +119,6 @@ def left(commits: Sequence[Revision]) -> Left | None:
         else:
             return Left(one.id) if is_changed else None
     return Left(None) if is_changed else None
-
-
-def _about(commit: Revision, commits: Sequence[Revision]) -> Revision:
-    """Return what a rollback is about at last, and any other commit as it is; `commits` newest first."""
-    for one in commits:
-        if commit.trailers.rolls_back and is_start(commit.trailers.rolls_back, one.id):
-            commit = one
-    return commit
 
 
 def is_agents(commit: Revision) -> bool:

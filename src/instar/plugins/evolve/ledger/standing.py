@@ -45,16 +45,13 @@ class GuardedFile(NamedTuple):
 
 
 class Version(msgspec.Struct, frozen=True):
-    """One version of a guarded file: SHA-256 of its content (hexadecimal), mode (0o755 or 0o644) and size in bytes.
+    """One version of a guarded file: git's id of its content, and its mode (0o755 or 0o644).
 
-    `blob` is git's id of the content. `link`: the file is a symbolic link with this text, and the rest is about what it
-    leads to.
+    `link`: the file is a symbolic link with this text, and the rest is about what it leads to.
     """
 
-    sha: str
-    mode: int
-    size: int
     blob: str
+    mode: int
     link: str | None = None
 
     def same_mode(self, mode: int) -> bool:
@@ -63,19 +60,12 @@ class Version(msgspec.Struct, frozen=True):
 
 
 class Content(NamedTuple):
-    """A file's bytes or, where they were not asked for, only their SHA-256 (hexadecimal) and git's id of them."""
+    """What git calls a file's content, its permission bits, and its bytes; None where they were not asked for."""
 
-    sha: str
     blob: str
     mode: int
-    size: int
     signature: Signature
     data: bytes | None
-
-
-def sha256(data: bytes) -> str:
-    """Return the hash by which versions are told apart."""
-    return hashlib.sha256(data).hexdigest()
 
 
 def plain_mode(mode: int) -> int:
@@ -145,25 +135,24 @@ def _read(full: str, keep: bool, follow: bool) -> Content | None:
             raise NotPlain(_kind(info, "it must be a file"))
         if info.st_size > LARGEST:
             raise NotPlain(f"it is larger than {LARGEST >> 20} MiB")
-        data, sha, blob = _bytes(handle, info.st_size, keep)
+        data, blob = _bytes(handle, info.st_size, keep)
         same = sign(os.fstat(handle)) == sign(info)
     finally:
         os.close(handle)
     if not same:
         return None
-    return Content(sha, blob, stat.S_IMODE(info.st_mode), info.st_size, sign(info), data)
+    return Content(blob, stat.S_IMODE(info.st_mode), sign(info), data)
 
 
-def _bytes(handle: int, size: int, keep: bool) -> tuple[bytes | None, str, str]:
-    sha, blob = hashlib.sha256(), hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+def _bytes(handle: int, size: int, keep: bool) -> tuple[bytes | None, str]:
+    blob = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
     chunks, left = list[bytes](), size + 1
     while left > 0 and (data := os.read(handle, min(_CHUNK, left))):
-        sha.update(data)
         blob.update(data)
         left -= len(data)
         if keep:
             chunks.append(data)
-    return b"".join(chunks) if keep else None, sha.hexdigest(), blob.hexdigest()
+    return b"".join(chunks) if keep else None, blob.hexdigest()
 
 
 def _list(root: str, folder: str, folders: list[str], found: dict[str, GuardedFile], caches: bool) -> None:

@@ -95,9 +95,7 @@ class Observer:
             return
         if called.hook == "discover":
             return
-        self._pauses, said = supervisor.faltered(
-            self._pauses, file, called.hook, version, _now(), supervisor.FailurePolicy()
-        )
+        self._pauses, said = supervisor.faltered(self._pauses, file, called.hook, version, _now())
         self._dirty = True
         if said:
             log.warning("script=%s resting=%s", file, script.show(said))
@@ -154,7 +152,7 @@ class Observer:
     def rolled_back(self, one: probation.RollBack) -> None:
         """Take note of a rollback; too many in a short time freeze the workspace."""
         self._probation = probation.rolled_back(self._probation, one.file, one.version)
-        self._attempts = supervisor.failed(self._attempts, _now(), supervisor.Intensity(), one.why)
+        self._attempts = supervisor.failed(self._attempts, _now(), one.why)
         self.save()
 
     def frozen(self) -> str | None:
