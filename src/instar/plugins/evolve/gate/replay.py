@@ -1,8 +1,9 @@
 """Replay: recorded calls, run with the live version and with a candidate, each in a sandboxed checkout.
 
-Both versions of a run see the files of the record's commit, its input and its time, so that what
-differs is the candidate's doing. A run differs from the call that was recorded in these ways: no network, no home,
-few variables, files that git does not know are missing, secrets in the input read ``***``, and the folder is another.
+Both versions of a run see the files of the record's commit and its input: what differs is the candidate's doing, and
+an answer in which the time stands differs from itself, and is left out. A run differs from the call that was recorded
+in these ways: no network, no home, few variables, files that git does not know are missing, secrets in the input read
+``***``, the folder is another, and the time is the present.
 """
 
 import asyncio
@@ -16,7 +17,6 @@ import msgspec
 
 from instar.plugin import process
 from instar.plugins.evolve.candidate import Candidate, GateContext, text
-from instar.plugins.evolve.gate import clock
 from instar.plugins.evolve.gate.record import HookCallRecord
 from instar.plugins.evolve.gate.report import (
     BAD,
@@ -145,7 +145,6 @@ class _Replay:
         self._judged: list[JudgedRecord] = []
         self._outcomes: tuple[list[RunOutcome], list[RunOutcome]] = ([], [])
         self._notes: dict[str, None] = {}
-        self._real_clock = 0
         self._stopped = False
 
     async def work(self, waiting: Iterator[HookCallRecord]) -> None:
@@ -164,7 +163,6 @@ class _Replay:
             limit=plan.limit,
             strict=plan.strict,
             stopped=self._stopped,
-            real_clock=self._real_clock,
             notes=[*notes, *self._notes],
             live=effects(live),
             candidate=effects(candidate),
@@ -194,9 +192,7 @@ class _Replay:
         script = _script(side, record)
         if script is None or self._left() < _LEAST:
             return RunOutcome("cut")
-        changes = {**side.changes, **clock.files(record.at)}
-        async with self._trials.copy(folder, changes) as trial:
-            self._real_clock += side is self._plan.candidate and not clock.is_python(script.content)
+        async with self._trials.copy(folder, side.changes) as trial:
             timeout = min(self._longest, max(self._left(), _LEAST))
             path = str(trial.root / "hooks" / record.script)
             try:
@@ -205,7 +201,8 @@ class _Replay:
                     stdin=_stdin(record, side.prompts),
                     timeout=timeout,
                     limit=OUTPUT_LIMIT + 1,
-                    env=clock.environment(trial.root),
+                    # Else sets of texts are in another order in each run of Python.
+                    env={"PYTHONHASHSEED": "0"},
                 )
             except process.ProcessError as error:
                 return RunOutcome("crash", {}, f"it could not be started: {error}")

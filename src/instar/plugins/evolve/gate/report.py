@@ -125,8 +125,8 @@ def effects(outcomes: Iterable[RunOutcome]) -> EffectKinds:
 class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
     """The replay of one candidate: of `total` records, what was `judged`, within `limit` seconds.
 
-    `live` and `candidate` are the effects of their answers. `real_clock` counts records whose script saw the real
-    time. `notes` are sentences about what could not be as it was. `strict`: a changed answer refuses.
+    `live` and `candidate` are the effects of their answers. `notes` are sentences about what could not be as it was.
+    `strict`: a changed answer refuses.
     """
 
     total: int
@@ -135,7 +135,6 @@ class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
     limit: float = 10.0
     strict: bool = False
     stopped: bool = False
-    real_clock: int = 0
     notes: Sequence[str] = ()
     live: EffectKinds = EffectKinds()
     candidate: EffectKinds = EffectKinds()
@@ -204,7 +203,6 @@ class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
             ],
             "actions": sorted(self.new.actions),
             "notify": sorted(self.new.notify),
-            "realClock": self.real_clock,
             "notes": list(self.notes),
             "refusal": self.refusal,
         }
@@ -229,7 +227,6 @@ def _lines(report: ReplayReport) -> Iterator[str]:
         (report.count("both"), "left out: the live version fails in the replay too"),
         (report.count("mended"), "on which the live version fails now succeeded"),
         (hollow, "had an answer then, and none from the live version here: what it reads is not in git"),
-        (report.real_clock, "ran with the real clock, since the script is not Python"),
     ):
         if count:
             yield f"{_calls(count)} {text}."

@@ -1,10 +1,9 @@
 """Making one commit of some files of a workspace, by git's plumbing, beside whatever the person does with git.
 
-The commit is put together in an index of its own on top of HEAD. Then the person's index takes the same entries and
-the branch moves, both or neither.
+The commit is put together in an index of its own on top of HEAD, with the person's index held. That takes the same
+entries, and the branch moves, both or neither.
 """
 
-import contextlib
 import logging
 import os
 import stat
@@ -52,10 +51,6 @@ class WorkspaceCommit(msgspec.Struct, frozen=True):
     files: list[str]
 
 
-class Moved(git.GitError):
-    """The person used git in between: begin anew."""
-
-
 class CommitResult(msgspec.Struct, frozen=True):
     """A commit (None where nothing differs), its whole id, and why files are not in it: path to reason."""
 
@@ -71,18 +66,12 @@ class Plumbing(WorkspaceRepository):
         super().__init__(processes, root)
         self.folder = GitFolder(root)
 
-    async def commit(
-        self, wanted: Sequence[str], message: str, aside: Path, *, first: bool, patience: float
-    ) -> CommitResult:
-        """Commit these paths as they stand; `aside` is a folder for what is made meanwhile.
+    async def commit(self, wanted: Sequence[str], message: str, aside: Path, patience: float) -> CommitResult:
+        """Commit these paths as they stand, with the person's index held; `aside` is a folder to work in.
 
-        `first`: hold the person's index from the start, so that nobody comes in between. Raises `git.GitError`
-        (`Moved`, `gitdir.Locked`), `process.ProcessError` and `OSError`; then nothing has changed.
+        Raises `git.GitError` (`gitdir.Locked`), `process.ProcessError` and `OSError`; then nothing has changed.
         """
-        async with contextlib.AsyncExitStack() as held:
-            theirs = self.folder.index(aside / "theirs", patience)
-            if first:
-                await held.enter_async_context(theirs)
+        async with self.folder.index(aside / "theirs", patience):
             self._refuse_under_way()
             parent = (await self.text("rev-parse", "--verify", "--quiet", "HEAD", check=False)).strip()
             against = f"{parent}^{{tree}}" if parent else await self._empty_tree()
@@ -104,16 +93,13 @@ class Plumbing(WorkspaceRepository):
             parents = ["-p", parent] if parent else []
             commit = (await self.text("commit-tree", tree, *parents, "-F", "-", stdin=message)).strip()
             short = (await self.text("rev-parse", "--short", commit)).strip()
-            self._refuse_under_way()
-            if not first:
-                await held.enter_async_context(theirs)
-                if await self._staged(against, wanted) != staged:
-                    raise Moved("the index was changed meanwhile")
             # A guarded file that the person has staged otherwise stays staged so: HEAD has what went live.
             follow = {path: one for path, one in changed.items() if path not in other or one.is_new}
             lines = [_line(path, one) for path, one in follow.items()]
             await self._stage(lines, {"GIT_INDEX_FILE": str(aside / "theirs")})
-            await self._move(commit, parent, message)
+            self._refuse_under_way()
+            subject = message.partition("\n")[0]
+            await self.text("update-ref", "-m", f"commit: {subject}", "HEAD", commit, parent or _NONE)
         log.info("git=committed id=%s files=%s", short, ",".join(changed))
         return CommitResult(WorkspaceCommit(short, list(changed)), commit, waiting)
 
@@ -121,17 +107,6 @@ class Plumbing(WorkspaceRepository):
         begun = self.folder.under_way()
         if begun:
             raise git.GitError(f"a {begun} of yours is not finished: it waits until that has ended")
-
-    async def _move(self, commit: str, parent: str, message: str) -> None:
-        """Let HEAD's branch name the commit, if it still names `parent`."""
-        subject = message.partition("\n")[0]
-        try:
-            await self.text("update-ref", "-m", f"commit: {subject}", "HEAD", commit, parent or _NONE)
-        except git.GitError as error:
-            said = str(error)
-            if "but expected" in said or "reference already exists" in said:
-                raise Moved(said) from None
-            raise
 
     async def _tree(
         self, wanted: Sequence[str], parent: str, against: str, index: Path
