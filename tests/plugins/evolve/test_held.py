@@ -111,7 +111,9 @@ async def test_versions_that_an_instar_before_named_by_sha256_are_named_as_git_d
         proposal = Proposal("hooks/bot.sh", sha, "new", ("it would write notes",))
         waits = storage.pending.put(proposal).id
         storage.keep("probation", {"files": {"hooks/bot.sh": {"kept": sha}}})
-        storage.keep("versions", None)
+        storage.database.change(
+            lambda connection: connection.execute("DELETE FROM note WHERE name = 'versions'")
+        )
     async with living(root) as live:
         storage = live.engine.storage
         assert storage.grants.of("bot.sh").own == own

@@ -87,7 +87,7 @@ class EvolveEngine:
             notices = [str(error)]
         for notice in notices:
             log.warning("evolve=ledger notice=%s", script.show(notice))
-        rename_versions(self.storage)
+        rename_versions(self.storage.database, self.storage.ledger)
         self.history.guarded = self._guarded
         if self.safe is None:
             await self.history.keep_in(self.storage.database)

@@ -8,18 +8,15 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
-from instar.plugins.evolve.database import BINDING, LOST, decoded, put_note
+from instar.plugins.evolve.database import BINDING, LOST, Database, decoded, put_note
 from instar.plugins.evolve.gate.pending import PendingEntry, digest
 from instar.plugins.evolve.heartbeat.book import SCHEDULE
 from instar.plugins.evolve.history.pins import Pin, key
-
-if TYPE_CHECKING:
-    # It is what has the files read.
-    from instar.plugins.evolve.storage import Storage
+from instar.plugins.evolve.ledger.ledger import Ledger
 
 Rows = Sequence[tuple[Any, ...]]
 
@@ -58,20 +55,18 @@ _RENAMED: Final = "versions"
 _NAME: Final = re.compile(rb'"([0-9a-f]{64})"')
 
 
-def rename_versions(storage: "Storage") -> None:
+def rename_versions(database: Database, ledger: Ledger) -> None:
     """Name versions as git does, once: an instar of before named them by the SHA-256 of their content."""
-    if storage.note(_RENAMED):
-        return
-    kept, names = storage.ledger.kept, dict[bytes, bytes]()
-    for file in (kept.place / "objects").glob("??/*"):
-        blob = file.parent.name + file.name
-        if (data := kept.content(blob)) is not None:
-            names[sha256(data).hexdigest().encode()] = blob.encode()
+    names = dict[bytes, bytes]()
 
     def renamed(value: bytes) -> bytes:
         return _NAME.sub(lambda found: b'"%s"' % names.get(found[1], found[1]), value)
 
     def turn(connection: sqlite3.Connection) -> None:
+        for file in (ledger.kept.place / "objects").glob("??/*"):
+            blob = file.parent.name + file.name
+            if (data := ledger.kept.content(blob)) is not None:
+                names[sha256(data).hexdigest().encode()] = blob.encode()
         for number, value in connection.execute("SELECT rowid, value FROM granted").fetchall():
             connection.execute("UPDATE granted SET value = ? WHERE rowid = ?", (renamed(value), number))
         for number, value in connection.execute("SELECT rowid, value FROM note").fetchall():
@@ -84,9 +79,10 @@ def rename_versions(storage: "Storage") -> None:
         put_note(connection, _RENAMED, b"true")
 
     try:
-        storage.database.change(turn)
+        if database.note(_RENAMED) is None:
+            database.change(turn)
     except OSError as error:
-        storage.ledger.notice(str(error))
+        ledger.notice(str(error))
 
 
 def _read(path: Path, kind: Any) -> Any:

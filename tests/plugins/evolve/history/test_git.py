@@ -442,7 +442,6 @@ async def test_an_old_lock_stays_while_a_git_is_at_work_in_the_workspace(case, h
     lock = case.lock(name, ABANDONED + 5)
     pipe = subprocess.PIPE
     with subprocess.Popen(["git", "cat-file", "--batch"], cwd=case.root, stdin=pipe, stdout=pipe) as living:
-        assert living.stdin and living.stdout
         living.stdin.write(b"HEAD\n")
         living.stdin.flush()
         living.stdout.readline()
