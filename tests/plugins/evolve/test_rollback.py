@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.plugins.evolve.living import bot, discover, living, workspace
 
-from instar.plugins.evolve.history.revision import NoSuchChange
+from instar.plugins.evolve.history.repository import NoSuchChange
 from instar.plugins.evolve.install import ChangeCause, NotChanged
 
 PERSON = ChangeCause(by="person")

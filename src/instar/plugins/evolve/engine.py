@@ -18,12 +18,12 @@ from instar.plugins.evolve.gate import authority
 from instar.plugins.evolve.history.commits import History
 from instar.plugins.evolve.install import ChangeCause, ChangeInstaller
 from instar.plugins.evolve.ledger.goodtree import NotServed, Served
-from instar.plugins.evolve.ledger.lock import WorkspaceBusy
+from instar.plugins.evolve.ledger.ledger import WorkspaceBusy
+from instar.plugins.evolve.ledger.own import Safe, Unkept
 from instar.plugins.evolve.points import CANDIDATE, asker
 from instar.plugins.evolve.probation.observer import Observer
 from instar.plugins.evolve.recording import ChangeRecorder
 from instar.plugins.evolve.rollback import Rollback
-from instar.plugins.evolve.safe import Safe, Unkept
 from instar.plugins.evolve.scripts import NoScripts, Scripts
 from instar.plugins.evolve.storage import Storage
 from instar.plugins.evolve.takeover import rename_versions

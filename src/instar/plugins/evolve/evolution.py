@@ -27,7 +27,7 @@ from instar.plugins.evolve.discovery import Registration, collisions
 from instar.plugins.evolve.execution_policy import ExecutionPolicy
 from instar.plugins.evolve.gate import authority, pending, replay, score, stages
 from instar.plugins.evolve.gate.authority import Authority
-from instar.plugins.evolve.gate.report import ReplayReport
+from instar.plugins.evolve.gate.replay import ReplayReport
 from instar.plugins.evolve.grants import GrantedVersion
 from instar.plugins.evolve.history import trailers
 from instar.plugins.evolve.history.commits import WorkspaceCommit

@@ -14,8 +14,7 @@ from instar.plugins.evolve.history.audit_log import AuditEntry, By
 from instar.plugins.evolve.history.audit_log import Kind as Happened
 from instar.plugins.evolve.history.commits import WorkspaceCommit
 from instar.plugins.evolve.ledger.install import Changed, ChangeRefused
-from instar.plugins.evolve.ledger.ledger import LedgerError, Versions
-from instar.plugins.evolve.ledger.lock import WorkspaceBusy
+from instar.plugins.evolve.ledger.ledger import LedgerError, Versions, WorkspaceBusy
 from instar.plugins.evolve.storage import Storage
 from instar.plugins.evolve.trial import TrialFile
 

@@ -20,7 +20,7 @@ import msgspec
 from instar.plugin import Origin, ids
 from instar.plugins.evolve.database import Database, decoded
 from instar.plugins.evolve.history.trailers import one_line
-from instar.plugins.evolve.ledger.lock import WorkspaceBusy, held
+from instar.plugins.evolve.ledger.ledger import WorkspaceBusy, held
 
 log = logging.getLogger("instar.evolve")
 

@@ -18,10 +18,9 @@ from instar.plugins.evolve.gate.pending import Listing, NotPending, PendingEntry
 from instar.plugins.evolve.history.blame import NoLine
 from instar.plugins.evolve.history.commits import WorkspaceCommit
 from instar.plugins.evolve.history.pins import BadPin, Pin
-from instar.plugins.evolve.history.revision import NoSuchChange
+from instar.plugins.evolve.history.repository import NoSuchChange
 from instar.plugins.evolve.install import ChangeCause, NotChanged
-from instar.plugins.evolve.ledger.ledger import LedgerError
-from instar.plugins.evolve.ledger.lock import WorkspaceBusy
+from instar.plugins.evolve.ledger.ledger import LedgerError, WorkspaceBusy
 from instar.plugins.evolve.trial import NoTrial
 
 

@@ -16,7 +16,7 @@ from instar.plugins.evolve.candidate import CandidateRefused
 from instar.plugins.evolve.evolution import Evolver
 from instar.plugins.evolve.gate import authority
 from instar.plugins.evolve.history import trailers
-from instar.plugins.evolve.history.revision import NoSuchChange, Revision, is_start
+from instar.plugins.evolve.history.repository import NoSuchChange, Revision, is_start
 from instar.plugins.evolve.install import (
     ChangeCause,
     ChangeInstaller,
@@ -69,8 +69,8 @@ class Rollback:
     async def roll_back(self, ref: str, cause: ChangeCause, check: Check | None = None) -> Changed:
         """Restore the files of a change to the state before it, as a new change: also whose they were.
 
-        `ref` names a change as `revision.Revisions.find` does; "" is the newest one that is no rollback itself. `check`
-        raises `NotChanged` where it may not be taken back. Raises `NotChanged` and `revision.NoSuchChange`.
+        `ref` names a change as `Revisions.find` does; "" is the newest one that is no rollback itself. `check`
+        raises `NotChanged` where it may not be taken back. Raises `NotChanged` and `repository.NoSuchChange`.
         """
         async with self._lock:
             revision = await self._storage.revisions.last(ref)
@@ -95,7 +95,7 @@ class Rollback:
     async def _before(self, change: Revision) -> Before:
         """Return the files before a change: as the ledger has them, else as git does.
 
-        The ledger has what a person left and never committed too. Raises `NotChanged` and `revision.NoSuchChange`.
+        The ledger has what a person left and never committed too. Raises `NotChanged` and `repository.NoSuchChange`.
         """
         storage = self._storage
         paths = storage.revisions.guarded(change)

@@ -11,11 +11,11 @@ from instar.plugins.evolve.effects import HookEffects
 from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.heartbeat.heart import Heart
 from instar.plugins.evolve.history.trailers import counted
+from instar.plugins.evolve.ledger.own import Unkept
 from instar.plugins.evolve.notices import Notices
 from instar.plugins.evolve.notifications import Notifications
 from instar.plugins.evolve.profiles import Profiles
 from instar.plugins.evolve.routes import EvolveRoutes
-from instar.plugins.evolve.safe import Unkept
 from instar.plugins.evolve.sessions import ScriptSessions
 from instar.plugins.evolve.workspace import LocatedWorkspace, Workspace, locate, signature
 

@@ -19,13 +19,11 @@ from instar.plugins.evolve.history.audit_log import AuditLog
 from instar.plugins.evolve.history.checkout import ReplayCheckouts
 from instar.plugins.evolve.history.commits import History
 from instar.plugins.evolve.history.pins import Pins
-from instar.plugins.evolve.history.repository import WorkspaceRepository
-from instar.plugins.evolve.history.revision import Revisions
+from instar.plugins.evolve.history.repository import Revisions, WorkspaceRepository
 from instar.plugins.evolve.ledger.goodtree import GoodTree
 from instar.plugins.evolve.ledger.install import Installer
 from instar.plugins.evolve.ledger.ledger import Ledger
-from instar.plugins.evolve.ledger.own import Own
-from instar.plugins.evolve.safe import Safe
+from instar.plugins.evolve.ledger.own import Own, Safe
 from instar.plugins.evolve.takeover import take_over
 
 

@@ -15,8 +15,16 @@ from tests.waiting import SOON
 
 from instar.plugins.evolve.gate import replay as stage
 from instar.plugins.evolve.gate.record import HookCallRecord
-from instar.plugins.evolve.gate.replay import ReplayPlan, of_hook, of_prompt
-from instar.plugins.evolve.gate.report import BAD, ReplayReport, RunOutcome, Verdict, judge
+from instar.plugins.evolve.gate.replay import (
+    BAD,
+    ReplayPlan,
+    ReplayReport,
+    RunOutcome,
+    Verdict,
+    judge,
+    of_hook,
+    of_prompt,
+)
 from instar.plugins.evolve.history.checkout import ReplayCheckouts
 from instar.plugins.evolve.trial import NoTrial, TrialFile, Trials
 from instar.process import Processes

@@ -15,8 +15,7 @@ import pytest
 
 from instar.plugins.evolve.database import Database
 from instar.plugins.evolve.history.commits import History
-from instar.plugins.evolve.history.gitdir import ABANDONED
-from instar.plugins.evolve.history.plumbing import LARGEST
+from instar.plugins.evolve.history.plumbing import ABANDONED, LARGEST
 
 MESSAGE = "bash\n\nSession: ses_1\nCall: call_1"
 

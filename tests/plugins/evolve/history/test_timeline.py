@@ -8,7 +8,7 @@ import pytest
 from instar.plugins.evolve.database import Database
 from instar.plugins.evolve.history import timeline
 from instar.plugins.evolve.history.audit_log import AuditEntry, AuditLog
-from instar.plugins.evolve.history.revision import NoSuchChange, Revisions
+from instar.plugins.evolve.history.repository import NoSuchChange, Revisions
 from instar.plugins.evolve.history.trailers import Trailers, write
 
 HOUR = 3_600_000

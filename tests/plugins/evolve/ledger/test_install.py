@@ -13,8 +13,7 @@ from instar.plugins.evolve.history.commits import History
 from instar.plugins.evolve.history.repository import WorkspaceRepository
 from instar.plugins.evolve.ledger import install
 from instar.plugins.evolve.ledger.install import ChangeRefused, Installer
-from instar.plugins.evolve.ledger.ledger import Ledger, LedgerError
-from instar.plugins.evolve.ledger.lock import WorkspaceBusy, held
+from instar.plugins.evolve.ledger.ledger import Ledger, LedgerError, WorkspaceBusy, held
 from instar.plugins.evolve.trial import TrialFile
 
 OLD = "#!/bin/sh\necho old\n"

@@ -2,8 +2,7 @@
 
 import pytest
 
-from instar.plugins.evolve.history.repository import WorkspaceRepository
-from instar.plugins.evolve.history.revision import Revision, Revisions
+from instar.plugins.evolve.history.repository import Revision, Revisions, WorkspaceRepository
 from instar.plugins.evolve.history.trailers import Trailers, write
 from instar.plugins.evolve.ledger.ledger import Ledger
 from instar.plugins.evolve.ledger.own import Left, Own, left

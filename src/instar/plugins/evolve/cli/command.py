@@ -21,7 +21,7 @@ from instar.plugins.evolve import settings
 from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.history.trailers import plain
 from instar.plugins.evolve.install import NotChanged
-from instar.plugins.evolve.ledger.lock import WorkspaceBusy
+from instar.plugins.evolve.ledger.ledger import WorkspaceBusy
 from instar.plugins.evolve.person import FAILURES
 from instar.plugins.evolve.workspace import VARIABLES, LocatedWorkspace, Workspace, locate
 

@@ -23,7 +23,7 @@ from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.evolution import GateVerdict, StagePassed
 from instar.plugins.evolve.gate.replay import of_candidate
 from instar.plugins.evolve.history.bisect import TIMEOUT, Bisect, Look
-from instar.plugins.evolve.history.revision import INITIAL
+from instar.plugins.evolve.history.repository import INITIAL
 from instar.plugins.evolve.history.trailers import plain
 from instar.plugins.evolve.install import NotChanged
 from instar.plugins.evolve.trial import TrialFile

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from instar.plugins.evolve.ledger import place, standing
+from instar.plugins.evolve.ledger import standing
 from instar.plugins.evolve.settings import ModelName
 from instar.plugins.evolve.storage import Storage
 
@@ -70,9 +70,9 @@ def remember(root: Path, model: ModelName) -> bool:
     if data.get(_KEY) == said:
         return False
     if not any((root / path).exists() for path in (FILE, _IGNORE)):
-        place.put(root, _IGNORE, b"evolve.json\n.gitignore\n", 0o644)
+        standing.put(root, _IGNORE, b"evolve.json\n.gitignore\n", 0o644)
     content = msgspec.json.format(msgspec.json.encode({**data, _KEY: said}), indent=2) + b"\n"
-    place.put(root, FILE, content, 0o644)
+    standing.put(root, FILE, content, 0o644)
     return True
 
 

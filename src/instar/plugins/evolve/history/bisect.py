@@ -18,8 +18,7 @@ import msgspec
 from instar.plugin import process
 from instar.plugins.evolve.history import timeline, tree
 from instar.plugins.evolve.history.checkout import ReplayCheckouts
-from instar.plugins.evolve.history.repository import FAILED, whole
-from instar.plugins.evolve.history.revision import INITIAL, Revision, Revisions
+from instar.plugins.evolve.history.repository import FAILED, INITIAL, Revision, Revisions, whole
 from instar.plugins.evolve.history.timeline import Change
 from instar.plugins.evolve.history.trailers import counted, one_line, plain
 from instar.plugins.evolve.trial import Trials
@@ -113,7 +112,7 @@ class Bisect:
         """Find the change between `good` and `bad` after which the shell command `command` began to fail.
 
         Both ends are tried, `bad` first. On cancellation the running child is ended and nothing is left behind. Raises
-        `revision.NoSuchChange`, `trial.NoTrial`, `git.GitError` and `process.ProcessError`.
+        `repository.NoSuchChange`, `trial.NoTrial`, `git.GitError` and `process.ProcessError`.
         """
         row = await self._row(good, bad)
         notes = await self._notes(command)

@@ -22,9 +22,8 @@ import msgspec
 from instar.plugin import git, process
 from instar.plugins.evolve.database import Database, decoded
 from instar.plugins.evolve.history import trailers, tree
-from instar.plugins.evolve.history.gitdir import Locked
-from instar.plugins.evolve.history.plumbing import CommitResult, Plumbing, WorkspaceCommit
-from instar.plugins.evolve.history.revision import INITIAL
+from instar.plugins.evolve.history.plumbing import CommitResult, Locked, Plumbing, WorkspaceCommit
+from instar.plugins.evolve.history.repository import INITIAL
 
 log = logging.getLogger("instar.evolve")
 

@@ -12,8 +12,7 @@ from typing import Final
 import msgspec
 
 from instar.plugins.evolve.history.audit_log import AuditEntry, AuditLog
-from instar.plugins.evolve.history.repository import FAILED
-from instar.plugins.evolve.history.revision import Revision, Revisions, is_start
+from instar.plugins.evolve.history.repository import FAILED, Revision, Revisions, is_start
 from instar.plugins.evolve.history.trailers import counted, one_line, plain
 
 SEARCHED: Final = 1000
@@ -153,7 +152,7 @@ async def page(revisions: Revisions, audit_log: AuditLog, wanted: TimelinePage) 
 async def show(revisions: Revisions, audit_log: AuditLog, ref: str, longest: int = 100_000) -> Shown:
     """Return the change that `ref` names with up to `longest` characters of its diff.
 
-    Raises `revision.NoSuchChange`, `git.GitError`, and `process.ProcessError`.
+    Raises `repository.NoSuchChange`, `git.GitError`, and `process.ProcessError`.
     """
     found = await revisions.find(ref)
     entries = audit_log.read().entries

@@ -16,9 +16,8 @@ import msgspec
 
 from instar.plugin import accepted
 from instar.plugins.evolve.history.repository import FAILED, WorkspaceRepository, whole
-from instar.plugins.evolve.ledger import place, takeover
-from instar.plugins.evolve.ledger.ledger import ACCEPTED, Departure, Ledger, LedgerError, Versions
-from instar.plugins.evolve.ledger.lock import held
+from instar.plugins.evolve.ledger import standing, takeover
+from instar.plugins.evolve.ledger.ledger import ACCEPTED, Departure, Ledger, LedgerError, Versions, held
 from instar.plugins.evolve.ledger.standing import LARGEST, NotPlain, Version
 from instar.plugins.evolve.trial import Changes, TrialFile
 from instar.plugins.evolve.workspace import FOLDERS
@@ -84,7 +83,7 @@ class Installer:
         """Load the ledger, or make it, and end a change that a crash cut short; return what was found and done.
 
         To be called at start, once the workspace is a repository. See `ledger` for what serves when it is damaged.
-        Where it cannot be written the last good versions are only read. Raises `lock.WorkspaceBusy`.
+        Where it cannot be written the last good versions are only read. Raises `ledger.WorkspaceBusy`.
         """
         known = self._ledger.is_known()
         try:
@@ -104,7 +103,7 @@ class Installer:
         `left`: a person leaves these versions by it.
 
         Raises `ChangeRefused` where a file has departed or cannot be written, `LedgerError` where the ledger cannot,
-        `lock.WorkspaceBusy`. Once begun it is carried to its end, also when the caller is cancelled.
+        `ledger.WorkspaceBusy`. Once begun it is carried to its end, also when the caller is cancelled.
         """
         return await whole(self._install(changes, message, left))
 
@@ -188,7 +187,7 @@ class Installer:
             self._ledger.record(message, {piece.path: piece.new for piece in pieces}, left, before=before)
         except (OSError, LedgerError) as error:
             for path in files:
-                place.clear_beside(root, path)
+                standing.clear_beside(root, path)
             if isinstance(error, LedgerError):
                 raise
             raise ChangeRefused(
@@ -207,15 +206,15 @@ class Installer:
     def _write(self, pieces: list[_Piece]) -> None:
         for path, new, data in pieces:
             if new is not None:
-                place.write(self._ledger.root, path, data, new.mode)
-                place.make_way(self._ledger.root, path)
+                standing.write(self._ledger.root, path, data, new.mode)
+                standing.make_way(self._ledger.root, path)
 
     def _swap(self, pieces: list[_Piece]) -> None:
         for path, new, _ in pieces:
             if new is None:
-                place.clear(self._ledger.root, path)
+                standing.clear(self._ledger.root, path)
             else:
-                place.swap(self._ledger.root, path)
+                standing.swap(self._ledger.root, path)
             self._step(PLACED)
 
     async def _end(self, files: list[str], message: str) -> object | None:
@@ -236,7 +235,9 @@ class Installer:
             return False
         for path, old in flight.items():
             new = ledger.files.get(path)
-            if place.stands(ledger.root, path, old) or (old is None and not place.is_file(ledger.root, path)):
+            if standing.stands(ledger.root, path, old) or (
+                old is None and not standing.is_file(ledger.root, path)
+            ):
                 await self._put(path, new)
                 self._step(PLACED)
         departed = {one.path for one in ledger.check()}
@@ -251,22 +252,22 @@ class Installer:
         data = None if version is None else await find(self._ledger, self._repository, path, version)
         try:
             if version is None:
-                await asyncio.to_thread(place.clear, self._ledger.root, path)
+                await asyncio.to_thread(standing.clear, self._ledger.root, path)
             elif data is None:
                 self._ledger.notice(
                     f"{path}: no copy of the accepted version is left, so it stays as it stands"
                 )
             else:
-                await asyncio.to_thread(place.put, self._ledger.root, path, data, version.mode)
+                await asyncio.to_thread(standing.put, self._ledger.root, path, data, version.mode)
         except OSError as error:
             self._ledger.notice(f"{path} is accepted and cannot be brought into its place: {error}")
 
     def _sweep(self) -> None:
         """Remove what a crash before the decision left beside its place."""
         for one in self._ledger.check():
-            if one.kind == "installing" and place.is_beside(one.path):
-                place.clear(self._ledger.root, one.path)
-                place.clear_beside(self._ledger.root, one.path)
+            if one.kind == "installing" and standing.is_beside(one.path):
+                standing.clear(self._ledger.root, one.path)
+                standing.clear_beside(self._ledger.root, one.path)
 
     # -- the files of a change -------------------------------------------------------------------------
 

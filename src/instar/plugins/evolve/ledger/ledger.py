@@ -17,18 +17,64 @@ What serves when it is damaged:
 A file is hashed only when its stat signature, with ctime, is not the one under which it was found good by this process.
 """
 
+import asyncio
 import contextlib
+import fcntl
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 
 from instar.plugin import accepted, git
-from instar.plugins.evolve.ledger import place, standing
+from instar.plugins.evolve.ledger import standing
 from instar.plugins.evolve.ledger.standing import GuardedFile, Signature, Version
+
+_POLL: Final = 0.01
+
+
+class WorkspaceBusy(Exception):
+    """Another instar, or another task of this one, is at work on the workspace; the text says what to do."""
+
+
+@contextlib.asynccontextmanager
+async def held(folder: Path, seconds: float) -> AsyncIterator[None]:
+    """Hold the lock of `folder`, made if need be; the end of a process lets go of it.
+
+    Waits up to `seconds`, then raises `WorkspaceBusy`. Raises `OSError` where the folder cannot be made or opened.
+    """
+    deadline = time.monotonic() + seconds
+    while (handle := _lock(folder)) is None:
+        if time.monotonic() > deadline:
+            raise WorkspaceBusy(
+                f"another instar has been changing this workspace for more than {seconds:g} s "
+                f"(it holds {folder}): wait for it or end it, then try again"
+            )
+        await asyncio.sleep(_POLL)
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(folder: Path) -> int | None:
+    accepted.make_folder(folder)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Who waited for a folder that was removed meanwhile holds nothing.
+        if os.path.samestat(os.fstat(handle), os.stat(folder)):  # noqa: PTH116
+            return handle
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except BaseException:
+        os.close(handle)
+        raise
+    os.close(handle)
+    return None
+
 
 Kind = Literal["changed", "mode", "missing", "new", "link", "special", "unreadable", "installing"]
 
@@ -71,7 +117,7 @@ class Ledger:
     `epoch` rises with each change: install, rollback, accept, restore; it is 0 before the first sight. `in_flight` has
     the versions before a change that is not in its place yet. `notices` say what was found broken and what was done.
 
-    One writer at a time: who calls what writes holds the lock of `home` (`lock.held`).
+    One writer at a time: who calls what writes holds the lock of `home` (`held`).
     """
 
     def __init__(self, home: Path, root: Path) -> None:
@@ -387,8 +433,8 @@ class Ledger:
 
     def _excused(self, one: Departure) -> Departure:
         """Say of what a change is at work on that it is no person's departure."""
-        is_old = one.path in self.in_flight and place.stands(self.root, one.path, self.in_flight[one.path])
-        if not is_old and not (one.kind == "new" and place.is_beside(one.path)):
+        is_old = one.path in self.in_flight and standing.stands(self.root, one.path, self.in_flight[one.path])
+        if not is_old and not (one.kind == "new" and standing.is_beside(one.path)):
             return one
         return Departure(
             one.path, "installing", f"{one.path} is being changed by instar; the new version serves"

@@ -9,7 +9,7 @@ from instar.plugins.evolve.discovery import PREFIX, remembered
 from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.gate import pending
 from instar.plugins.evolve.history import timeline
-from instar.plugins.evolve.history.revision import NoSuchChange, Revision
+from instar.plugins.evolve.history.repository import NoSuchChange, Revision
 from instar.plugins.evolve.history.timeline import TimelinePage
 from instar.plugins.evolve.history.trailers import counted, one_line
 from instar.plugins.evolve.install import NotChanged, commit_of
