@@ -296,7 +296,7 @@ async def look(named: NamedWorkspace, *, safe: bool = False) -> AsyncIterator[Op
     """
     async with opened(named, safe=safe) as at:
         engine = at.engine
-        engine.policy.begin()
+        engine.policy.begin(look=True)
         seen = engine.storage.ledger.is_known()
         if safe and not seen:
             raise NotChanged(
