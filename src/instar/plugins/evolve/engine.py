@@ -154,7 +154,7 @@ class EvolveEngine:
         if self.safe is not None:
             return
         version = self.version(f"hooks/{file}")
-        self.observer.told(file, version, self.history.head, self.policy.names, called)
+        self.observer.told(file, version, self.history.head, called)
 
     def registered(self, said: Registration) -> Registration:
         """Return what a script registers, as far as it is what was judged in its trial."""

@@ -39,7 +39,6 @@ from instar.plugins.evolve.install import (
     ChangeInstaller,
     NotChanged,
     called_by,
-    commit_of,
 )
 from instar.plugins.evolve.points import CandidateInput
 from instar.plugins.evolve.probation.observer import Observer
@@ -394,7 +393,7 @@ class Evolver:
         if verdict.settled is not None:
             storage.grants.settle(candidate.file, verdict.settled)
         await self._change_installer.installed(changed, cause, verdict.ms)
-        attempt.installed = Installed(path, attempt.diff, changed.epoch, verdict, commit_of(changed))
+        attempt.installed = Installed(path, attempt.diff, changed.epoch, verdict, changed.commit)
 
     async def _waits(self, attempt: ChangeAttempt) -> NotChanged:
         """Let a candidate wait for a person."""

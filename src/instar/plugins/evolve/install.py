@@ -12,7 +12,6 @@ from instar.plugins.evolve.gate import authority
 from instar.plugins.evolve.history import trailers
 from instar.plugins.evolve.history.audit_log import AuditEntry, By
 from instar.plugins.evolve.history.audit_log import Kind as Happened
-from instar.plugins.evolve.history.commits import WorkspaceCommit
 from instar.plugins.evolve.ledger.install import Changed, ChangeRefused
 from instar.plugins.evolve.ledger.ledger import LedgerError, Versions, WorkspaceBusy
 from instar.plugins.evolve.storage import Storage
@@ -125,8 +124,8 @@ class ChangeInstaller:
         """Add an entry to the audit log. A failed write loses the entry, not the change."""
         made: dict[str, Any] = msgspec.structs.asdict(cause)
         if changed is not None:
-            commit = commit_of(changed)
-            made |= {"epoch": changed.epoch, "commit": "" if commit is None else commit.id}
+            commit = "" if changed.commit is None else changed.commit.id
+            made |= {"epoch": changed.epoch, "commit": commit}
         try:
             self._storage.audit_log.add(
                 AuditEntry(kind=kind, files=files, text=why, stage=stage, cost=cost, **made)
@@ -146,11 +145,6 @@ class ChangeInstaller:
             self._storage.grants.settle(file, grant)
         elif self.version(path) == known.own:
             self._storage.grants.settle(file, authority.reopened(known.grant))
-
-
-def commit_of(changed: Changed) -> WorkspaceCommit | None:
-    """Return the commit of a change; None where git failed."""
-    return changed.commit if isinstance(changed.commit, WorkspaceCommit) else None
 
 
 def called_by(cause: ChangeCause, said: trailers.Trailers) -> trailers.Trailers:

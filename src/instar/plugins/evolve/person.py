@@ -37,10 +37,12 @@ class Made(msgspec.Struct, frozen=True):
     probation: dict[str, str] = {}
 
     @classmethod
-    def of(cls, engine: EvolveEngine, files: Sequence[str], epoch: int, commit: object | None) -> Self:
+    def of(
+        cls, engine: EvolveEngine, files: Sequence[str], epoch: int, commit: WorkspaceCommit | None
+    ) -> Self:
         """Return what was changed."""
         trials = {file: said for file in files if (said := engine.observer.describe(file)) is not None}
-        made = commit.id if isinstance(commit, WorkspaceCommit) else ""
+        made = "" if commit is None else commit.id
         return cls(list(files), epoch, made, engine.history.problem or "", trials)
 
     def text(self, did: str) -> str:

@@ -7,7 +7,7 @@ from instar.plugins.evolve.cli.command import NamedWorkspace, Printed, command, 
 from instar.plugins.evolve.gate.pending import PendingEntry, report
 from instar.plugins.evolve.history import blame, timeline
 from instar.plugins.evolve.history.commits import is_repository
-from instar.plugins.evolve.history.timeline import Shown, Timeline
+from instar.plugins.evolve.history.timeline import Shown, Timeline, TimelinePage
 from instar.plugins.evolve.history.trailers import one_line
 from instar.plugins.evolve.status import departed, read, unread
 
@@ -40,7 +40,7 @@ async def log(found: NamedWorkspace, limit: int) -> Printed:
     _demand_history(found)
     async with opened(found) as at:
         storage = at.engine.storage
-        told = await timeline.newest(storage.revisions, storage.audit_log, limit)
+        told = await timeline.page(storage.revisions, storage.audit_log, TimelinePage(limit))
     return Printed(told, Timeline(told.changes).text(), "\n".join(told.problems) or None)
 
 

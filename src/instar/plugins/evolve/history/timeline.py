@@ -128,11 +128,6 @@ class TimelinePage(msgspec.Struct, frozen=True):
         return (not self.file or self.file in names) and self.session in ("", change.session)
 
 
-async def newest(revisions: Revisions, audit_log: AuditLog, limit: int) -> Timeline:
-    """Return the newest `limit` changes, as `page` does."""
-    return await page(revisions, audit_log, TimelinePage(limit))
-
-
 async def page(revisions: Revisions, audit_log: AuditLog, wanted: TimelinePage) -> Timeline:
     """Return the changes that are wanted. What cannot be read stands in `problems`; the rest is told all the same."""
     told = audit_log.read()

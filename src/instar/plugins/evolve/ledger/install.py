@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from instar.plugin import accepted
+from instar.plugins.evolve.history.plumbing import WorkspaceCommit
 from instar.plugins.evolve.history.repository import FAILED, WorkspaceRepository, whole
 from instar.plugins.evolve.ledger import standing, takeover
 from instar.plugins.evolve.ledger.ledger import ACCEPTED, Departure, Ledger, LedgerError, Versions, held
@@ -31,7 +32,7 @@ ENDED: Final = "ended"
 STEPS: Final = (BEGUN, BESIDE, DECIDED, PLACED, COMMITTED, ENDED)
 """The steps of a change, each named when it is done; `PLACED` once a file."""
 
-Commit = Callable[[Collection[str], str], Awaitable[object | None]]
+Commit = Callable[[Collection[str], str], Awaitable[WorkspaceCommit | None]]
 """Commits just these paths as they stand, with this message; None where git failed or nothing differs.
 
 It may be called again for a change whose commit was cut short.
@@ -47,7 +48,7 @@ class Changed(msgspec.Struct, frozen=True):
 
     epoch: int
     files: list[str]
-    commit: object | None
+    commit: WorkspaceCommit | None
 
 
 class _Piece(NamedTuple):
@@ -217,7 +218,7 @@ class Installer:
                 standing.swap(self._ledger.root, path)
             self._step(PLACED)
 
-    async def _end(self, files: list[str], message: str) -> object | None:
+    async def _end(self, files: list[str], message: str) -> WorkspaceCommit | None:
         commit = await self._commit(files, message)
         self._step(COMMITTED)
         self._ledger.settled()

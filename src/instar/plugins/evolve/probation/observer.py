@@ -53,9 +53,7 @@ class Observer:
 
     # -- calls -----------------------------------------------------------------------------------------
 
-    def told(
-        self, file: str, version: str, commit: str | None, names: tuple[str, ...], called: script.ScriptCall
-    ) -> None:
+    def told(self, file: str, version: str, commit: str | None, called: script.ScriptCall) -> None:
         """Take in one call of ``hooks/FILE``. It waits for nothing."""
         failure: Failure | None = None if called.kind is None else _FAILURES.get(called.kind, "crash")
         record = HookCallRecord(
@@ -64,7 +62,6 @@ class Observer:
             at=called.at,
             stdin=called.stdin,
             duration=round(called.ms),
-            names=names,
             commit=commit,
             answer=called.answer if failure is None else None,
             failure=failure,
