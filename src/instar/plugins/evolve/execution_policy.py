@@ -68,11 +68,6 @@ class ExecutionPolicy:
         self._settings = chosen
         self._environment = self._input.children.environment(self._input.environment, self._named())
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the variables that scripts get."""
-        return tuple(sorted(self._environment))
-
     async def place(
         self, file: str, version: str, root: Path, session: wire.Plain
     ) -> script.ScriptEnvironment:

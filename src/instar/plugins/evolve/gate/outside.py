@@ -7,8 +7,7 @@ there. The folders of the scripts' own are data, and stay as they are.
 
 from collections.abc import Collection
 
-from instar.plugins.evolve.history.repository import WorkspaceRepository
-from instar.plugins.evolve.history.revision import Revision, Revisions
+from instar.plugins.evolve.history.repository import Revision, Revisions, WorkspaceRepository
 from instar.plugins.evolve.ledger.own import left
 from instar.plugins.evolve.trial import Changes, TrialFile
 from instar.plugins.evolve.workspace import GUARDED, SCRIPTS_OWN
