@@ -91,7 +91,8 @@ class ExecutionPolicy:
                 keep = frozenset((*VARIABLES, *manifest.env))
                 confine = sandbox.Sandbox(shield.level, live, manifest.sandboxed(), keep=keep)
                 timeout = min(timeout, float(manifest.limits.seconds or timeout))
-        return script.ScriptEnvironment(root, environment, timeout, chosen.spawn == "warm", confine)
+        watched = contextlib.nullcontext if confine is None else self._input.children.watched
+        return script.ScriptEnvironment(root, environment, timeout, chosen.spawn == "warm", confine, watched)
 
     def held(self, file: str, version: str) -> GrantedVersion | None:
         """Return the restriction of a version, None for a person's own. An unreadable one is behind the shield."""
