@@ -12,7 +12,7 @@ from instar.cli.text import one_line
 from instar.git import GitError
 from instar.git.steering import edited
 from instar.process import ProcessError, Processes
-from instar.sandbox.aside import PutAside, AsideFile, move_out, put
+from instar.sandbox.aside import AsideFile, PutAside, move_out, put
 from instar.sandbox.guarded_places import FileState, state_of
 
 

@@ -12,7 +12,7 @@ from instar.git import GitError
 from instar.git.steering import Entry, edited, steering
 from instar.plugin import Ask
 from instar.process import ProcessError
-from instar.sandbox.aside import PutAside, AsideFile, digest, move_out, put
+from instar.sandbox.aside import AsideFile, PutAside, digest, move_out, put
 from instar.sandbox.guarded_places import FileState, GuardedChange, state_of
 from instar.session.instance import Instance
 
