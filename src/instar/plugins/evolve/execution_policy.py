@@ -98,7 +98,8 @@ class ExecutionPolicy:
                 rules = await self._rules(session)
                 confine = self._sandbox(shield, narrowed(manifest, rules), root, rules)
                 timeout = min(timeout, float(manifest.limits.seconds or timeout))
-        return script.ScriptEnvironment(root, environment, timeout, chosen.spawn == "warm", confine)
+        watched = contextlib.nullcontext if confine is None else self._input.children.watched
+        return script.ScriptEnvironment(root, environment, timeout, chosen.spawn == "warm", confine, watched)
 
     async def _rules(self, session: wire.Plain) -> Sequence[message.Rule]:
         """The permissions that hold where a script is called; a command has no session, and its person watches."""
