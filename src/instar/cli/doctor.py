@@ -216,11 +216,12 @@ async def _sandbox(processes: Processes, context: Context, found: Checked) -> _L
     asked = found.read.config.shield.at_most if found.read else "bubblewrap"
     level = await find_level(processes, context.environment, asked)
     lock = f"Landlock {level.landlock}" if level.landlock else "no Landlock"
+    signals = "" if level.scoped else ", children can signal instar (use Linux 6.12 or newer)"
     if level.name == "bubblewrap":
         overlay = "copies by overlay" if level.overlay else "plain copies"
-        return _Line("sandbox", "ok", f"{level.program}, {lock}, {overlay}")
+        return _Line("sandbox", "ok", f"{level.program}, {lock}, {overlay}{signals}")
     text = (
-        f"{lock} alone"
+        f"{lock} alone{signals}"
         if level.name == "landlock"
         else "none, so evolve changes nothing unless evolve.unsafe"
     )
