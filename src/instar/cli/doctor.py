@@ -18,7 +18,7 @@ import msgspec
 from instar import __version__
 from instar.cli.check import Checked, check, models_of
 from instar.cli.door import Context, door, folder_option
-from instar.cli.text import one_line, print_json
+from instar.cli.text import echo, one_line, print_json
 from instar.git import clean_environment
 from instar.process import Output, ProcessError, Processes
 from instar.provider.catalogue import shipped, vendor_wanting_key
@@ -71,8 +71,8 @@ def command(context: Context, as_json: bool, folder: str | None) -> int:
         width = max(len(line.name) for line in report.lines)
         for line in report.lines:
             todo = f"; {line.todo}" if line.todo else ""
-            click.echo(f"{line.state:<7}  {line.name:<{width}}  {one_line(line.text + todo)}")
-        click.echo(f"next: {report.next}")
+            echo(f"{line.state:<7}  {line.name:<{width}}  {one_line(line.text + todo)}")
+        echo(f"next: {report.next}")
     return int(any(line.state == "problem" for line in report.lines))
 
 
