@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from instar.cli.door import Context, Failure, door
-from instar.cli.text import one_line
+from instar.cli.text import echo, one_line
 from instar.settings.builtin_plugins import seen_in
 from instar.settings.load import code_in, guards_in
 from instar.wire import Plain
@@ -31,9 +31,7 @@ def command(context: Context, folder: str | None, listing: bool, remove: bool, a
         raise click.UsageError("--list stands alone")
     if listing:
         folders = [str(path) for path in context.trust.list()]
-        click.echo(
-            msgspec.json.encode(folders) if as_json else "\n".join(folders), nl=bool(folders) or as_json
-        )
+        echo(msgspec.json.encode(folders) if as_json else "\n".join(folders), nl=bool(folders) or as_json)
     elif remove:
         _remove(context, context.directory / (folder or "."), as_json)
     else:
@@ -59,7 +57,7 @@ def _add(context: Context, folder: Path, as_json: bool) -> None:
     code = code_in(folder, context.paths, context.environment)
     if not as_json:
         for line in told(guards, seen, code):
-            click.echo(line)
+            echo(line)
     real = str(context.trust.add(folder, guards, seen, code))
     shown = {
         "trusted": real,
@@ -68,7 +66,7 @@ def _add(context: Context, folder: Path, as_json: bool) -> None:
         **({"code": code} if code else {}),
     }
     done = msgspec.json.format(msgspec.json.encode(shown))
-    click.echo(done if as_json else f"trusted: {one_line(real)}")
+    echo(done if as_json else f"trusted: {one_line(real)}")
 
 
 def _remove(context: Context, path: Path, as_json: bool) -> None:
@@ -76,6 +74,4 @@ def _remove(context: Context, path: Path, as_json: bool) -> None:
     real = str(path.resolve())
     if not context.trust.remove(path):
         raise Failure(f"{real} is not on the list of trusted folders (instar trust --list)")
-    click.echo(
-        msgspec.json.encode({"removed": real}) if as_json else f"not trusted any more: {one_line(real)}"
-    )
+    echo(msgspec.json.encode({"removed": real}) if as_json else f"not trusted any more: {one_line(real)}")
