@@ -175,10 +175,10 @@ class AtTerminal:
 
 async def _kept(asked: PermissionAsked) -> bool:
     """Ask whether what a call made, and what would run later, is kept."""
-    click.echo("\n? this call made what runs later, outside of what holds the model:", err=True)
-    click.echo(_whole(asked.metadata), nl=False, err=True)
+    echo("\n? this call made what runs later, outside of what holds the model:", err=True)
+    echo(_whole(asked.metadata), nl=False, err=True)
     while True:
-        click.echo("  keep it [y/n]? ", nl=False, err=True)
+        echo("  keep it [y/n]? ", nl=False, err=True)
         typed = await line()
         if typed is None or typed.lower() in ("n", "no"):
             return False
