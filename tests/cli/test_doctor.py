@@ -148,15 +148,13 @@ def test_what_a_folder_brings_and_trust_left_out_is_a_note_until_it_is_trusted(m
 
 
 @pytest.mark.slow
-def test_what_a_trusted_folder_says_on_guards_and_nobody_saw_is_a_note(machine):
+def test_what_nobody_accepted_of_a_trusted_folder_is_a_note(machine):
     machine.instar("trust")
     machine.write("instar.json", '{"evolve": {"unsafe": true}}')
     found = lines(machine.instar("doctor", "--json"))["trust"]
     assert found["state"] == "note"
-    assert (
-        f"evolve was left out: it is not what was trusted; read it, then: instar trust {machine.project}"
-        in found["text"]
-    )
+    assert f"instar.json (new): not as accepted in {machine.project}" in found["text"]
+    assert f"instar trust {machine.project}" in found["text"]
 
 
 @pytest.mark.slow

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from instar.plugins.hooks.config import HookSettings, read
-from instar.plugins.hooks.seen import FILES
-from instar.plugins.hooks.sources import RuleSource, find
+from instar.plugins.hooks.sources import FILES, RuleSource, find
 
 
 def write(folder: Path, name: str, command: str, event: str = "Stop") -> Path:

@@ -187,7 +187,7 @@ async def tried(opened: Any, options: EventOptions, armed: ActiveRules, children
     asks = any(one.rule.evaluator in ("prompt", "agent") for one in met)
     async with _session(opened if asks else None, event) as (client, event):
         context = EvaluationContext(
-            children, armed.environment, armed.project, armed.home, armed.settings, client
+            children, armed.environment, armed.project, armed.home, armed.settings, client, armed.served
         )
         rules = [await _tried(one, event, context) for one in met]
     deciding = [one.outcome for one in rules if not one.background]

@@ -33,7 +33,7 @@ class EvaluationContext(msgspec.Struct, frozen=True):
 
     `environment` is the person's; children get it without secrets. `project` is the folder that scripts get as the
     project's, `home` what ``~`` means. `client` is None where there is no session: then a rule that needs a model is
-    undecided.
+    undecided. `served` is that of `PluginInput`.
     """
 
     children: Children
@@ -42,6 +42,7 @@ class EvaluationContext(msgspec.Struct, frozen=True):
     home: Path
     settings: HookSettings
     client: Client | None = None
+    served: Callable[[Path], Path] = lambda path: path
 
 
 Evaluate = Callable[[HookRule, HookEvent, EvaluationContext], Awaitable[RuleOutcome]]

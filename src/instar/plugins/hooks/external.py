@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from instar.plugin import process
+from instar.plugin import accepted_environment, process
 from instar.plugins.hooks import names, payload
 from instar.plugins.hooks.evaluate import EvaluationContext
 from instar.plugins.hooks.event import HookEvent
@@ -29,7 +29,8 @@ from instar.plugins.hooks.outcome import (
     values,
     word,
 )
-from instar.plugins.hooks.rule import CommandRule, HookRule, HttpRule
+from instar.plugins.hooks.programs import accepted_command
+from instar.plugins.hooks.rule import HookRule, HttpRule
 
 BLOCKS: Final = 2
 """The exit code that refuses."""
@@ -303,8 +304,10 @@ async def _run(
     rule: HookRule, event: HookEvent, context: EvaluationContext, view: DialectCall | None, stdin: bytes
 ) -> ProgramResult:
     environment = context.children.environment(context.environment)
-    environment = {**environment, **payload.environment(event, view, context.project)}
-    argv = _argv(rule, environment)
+    # What the model may write is not found by name: neither a program nor a module of Python.
+    environment = accepted_environment(environment, context.project, context.served)
+    environment |= {"PYTHONSAFEPATH": "1", **payload.environment(event, view, context.project)}
+    argv = _argv(rule, event, context, environment)
     try:
         done = await context.children.run(
             argv, cwd=event.directory, env=environment, stdin=stdin, timeout=rule.timeout, limit=LARGEST
@@ -319,9 +322,10 @@ async def _run(
     return ProgramResult(-done.signal if done.signal else done.code, done.stdout, done.stderr)
 
 
-def _argv(rule: HookRule, environment: Mapping[str, str]) -> list[str]:
-    command = rule.settings
-    assert isinstance(command, CommandRule)
+def _argv(
+    rule: HookRule, event: HookEvent, context: EvaluationContext, environment: Mapping[str, str]
+) -> list[str]:
+    command = accepted_command(rule, event.directory, context.project, context.served)
     if command.args is not None:
         # As in Claude Code without a shell: words may name the project's folder.
         words = (command.command, *command.args)

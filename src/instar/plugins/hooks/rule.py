@@ -59,9 +59,8 @@ class HookRule(msgspec.Struct, frozen=True):
     """A rule that was read without a problem.
 
     `timeout` is in seconds. `condition` is Claude Code's ``if``. `background` (``async``) never delays; `once`: not
-    again in the same session. `agent` is the only agent in whose turns it holds, if any. `new`: nobody has seen it, so
-    what it allows or rewrites does not count (`instar.plugins.hooks.seen`). `line` and `column` count
-    from 1; 0: the source has no lines.
+    again in the same session. `agent` is the only agent in whose turns it holds, if any. `line` and `column`
+    count from 1; 0: the source has no lines.
     """
 
     event: str
@@ -78,7 +77,6 @@ class HookRule(msgspec.Struct, frozen=True):
     once: bool = False
     background: bool = False
     agent: str = ""
-    new: bool = False
 
     @property
     def evaluator(self) -> Evaluator:

@@ -48,7 +48,13 @@ class Runner:
     def __init__(self, given: PluginInput, armed: ActiveRules) -> None:
         self.armed = armed
         self._means = EvaluationContext(
-            given.children, armed.environment, armed.project, armed.home, armed.settings, given.client
+            given.children,
+            armed.environment,
+            armed.project,
+            armed.home,
+            armed.settings,
+            given.client,
+            armed.served,
         )
         self.records = RunRecords(given.data)
         self._client = given.client

@@ -10,23 +10,28 @@ others have read. A project's file is read only where a person trusts its folder
 import logging
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
-from weakref import WeakKeyDictionary
 
 import msgspec
 
-from instar.plugin import Children, Means, PluginInput, document
+from instar.plugin import Means, PluginInput, document
 from instar.plugins.hooks import config
 from instar.plugins.hooks.config import HookSettings
 from instar.plugins.hooks.event import Dialect
 from instar.plugins.hooks.parse import Keys, ParsedRules, Place, RuleProblem, parse
 from instar.plugins.hooks.programs import programs
 from instar.plugins.hooks.rule import HookRule
-from instar.plugins.hooks.seen import FILES, TrustedRules, held_back, own_files
 
+FILES: Final[tuple[tuple[str, Dialect], ...]] = (
+    (".instar/hooks.json", "instar"),
+    (".openhands/hooks.json", "openhands"),
+    (".claude/settings.json", "claude"),
+    (".claude/settings.local.json", "claude"),
+)
+"""The files of rules of a folder, in order, with the dialect of each."""
 LARGEST: Final = 256 << 10
 """Characters of a file of rules."""
 MANY: Final = 50
@@ -43,7 +48,11 @@ class RuleSource(msgspec.Struct, frozen=True):
     place: Callable[[Keys], tuple[int, int]] | None = None
 
 
-def of_settings(config: Mapping[str, Any], origins: Mapping[str, str]) -> list[RuleSource]:
+def of_settings(
+    config: Mapping[str, Any],
+    origins: Mapping[str, str],
+    served: Callable[[Path], Path] = lambda path: path,
+) -> list[RuleSource]:
     """Return the ``hooks`` of the merged settings, one source for each file.
 
     `origins` are those of `PluginInput`: of each group of rules, the file. What has none is a plugin's.
@@ -59,7 +68,7 @@ def of_settings(config: Mapping[str, Any], origins: Mapping[str, str]) -> list[R
             found.setdefault(_origin(origins, event), {})[event] = groups
     order = list(dict.fromkeys(origins.values()))
     known = sorted(found, key=lambda origin: order.index(origin) if origin in order else len(order))
-    return [RuleSource({"hooks": found[origin]}, origin, place=_placed(origin)) for origin in known]
+    return [RuleSource({"hooks": found[origin]}, origin, place=_placed(origin, served)) for origin in known]
 
 
 def _origin(origins: Mapping[str, str], place: str) -> str:
@@ -98,21 +107,22 @@ def find(
     trusted: Callable[[Path], bool],
     more: Iterable[RuleSource] = (),
     origins: Mapping[str, str] = MappingProxyType({}),
+    served: Callable[[Path], Path] = lambda path: path,
 ) -> ParsedRules:
     """Return all rules for `folders` (the project's, outermost first) and `home`.
 
     `config` are the merged settings (`PluginInput.config`), from which the core has left out what no trusted file
-    says; `origins` say which file each of them came from. `more` come last: agents' front matter. Reads files, changes
-    none, and raises nothing: what cannot be read is a fault.
+    says; `origins` say which file each of them came from. `more` come last: agents' front matter. `served` is
+    `PluginInput.served`. Reads files, changes none, and raises nothing: what cannot be read is a fault.
     """
     found = ParsedRules()
-    for given in of_settings(config, origins):
+    for given in of_settings(config, origins, served):
         _take(found, given)
     projects = list(dict.fromkeys(folder for folder in folders if folder != home))
     for name, dialect in FILES:
         for folder in projects:
             if trusted(folder):
-                _read(folder / name, dialect, found)
+                _read(folder / name, dialect, found, served(folder / name))
             elif _is_there(folder / name):
                 why = f"nobody trusted the folder (instar trust {folder})"
                 found.notices.append(f"{folder / name} was not read: {why}")
@@ -129,13 +139,15 @@ def find(
     return found
 
 
-def _read(path: Path, dialect: Dialect, found: ParsedRules) -> None:
-    if not _is_there(path):
+def _read(path: Path, dialect: Dialect, found: ParsedRules, served: Path | None = None) -> None:
+    """Add the rules of a file; `served` is what is read in its place."""
+    served = served or path
+    if not _is_there(served):
         return
     try:
-        if path.stat().st_size > LARGEST:
+        if served.stat().st_size > LARGEST:
             raise document.DocumentError(str(path), 1, 1, f"expected at most {LARGEST >> 10} KiB, found more")
-        text = document.read_text(path)
+        text = document.read_text(served)
         data = document.parse_jsonc(text, str(path))
     except document.DocumentError as error:
         why = f"{error.message}; no rule of it is armed"
@@ -152,12 +164,12 @@ def _read(path: Path, dialect: Dialect, found: ParsedRules) -> None:
     _take(found, RuleSource(data, str(path), dialect, place=place))
 
 
-def _placed(origin: str) -> Place | None:
+def _placed(origin: str, served: Callable[[Path], Path]) -> Place | None:
     """Return the positions in a settings file, None for other origins."""
     if not origin.endswith((".json", ".jsonc")):
         return None
     try:
-        text = document.read_text(Path(origin))
+        text = document.read_text(served(Path(origin)))
     except (OSError, document.DocumentError):
         return None  # it is gone since it was read
     return lambda keys: document.locate(text, keys)
@@ -179,14 +191,11 @@ _NO_AGENTS: Final = (
 )
 
 
-_LAST: Final[WeakKeyDictionary[Children, tuple[HookRule, ...]]] = WeakKeyDictionary()
-"""The rules that each instance armed last, by the object that starts its children."""
-
-
 class ActiveRules(msgspec.Struct):
     """The active rules of an instance by event, the problems in their files, and the signatures of the files.
 
-    `project` is the folder that scripts get as the project's, `home` what ``~`` means.
+    `project` is the folder that scripts get as the project's, `home` what ``~`` means, `served` is that of
+    `PluginInput`.
     """
 
     settings: HookSettings
@@ -197,6 +206,7 @@ class ActiveRules(msgspec.Struct):
     project: Path
     home: Path
     environment: Mapping[str, str]
+    served: Callable[[Path], Path]
     told: bool = False
 
     def of(self, event: str) -> tuple[HookRule, ...]:
@@ -237,46 +247,40 @@ def arm(given: PluginInput | Means) -> ActiveRules:
         # A plugin's config hook may have broken the settings. That must not disarm the rules.
         settings = HookSettings(on_error="deny")
         problems.append(f"hook_settings: {error}; its defaults hold, and what is undecided is refused")
-    found, of_all = ParsedRules(), []
+    of_all: list[HookRule] = []
     if settings.enabled:
         agents = of_agents(given.config, given.origins)
-        found = find(given.config, folders, home, given.trusted, agents, given.origins)
-        seen = TrustedRules(folders, given.seen, own_files(home, given.environment, given.directory))
-        of_all = [held_back(rule) if _is_new(rule, seen, given.origins) else rule for rule in found.rules]
-        of_all = _with_last(_LAST.get(given.children, ()), of_all, seen)
-        problems += [*map(str, found.faults), *found.notices, *seen.problems()]
-    _LAST[given.children] = tuple(of_all)
+        found = find(given.config, folders, home, given.trusted, agents, given.origins, given.served)
+        of_all = found.rules
+        problems += [*map(str, found.faults), *found.notices]
     rules: dict[str, tuple[HookRule, ...]] = {}
     for rule in of_all:
         if rule.evaluator == "agent" and rule.event == "PreToolUse" and not settings.agent_pre_tool_use:
             problems.append(f"{rule.place}: {_NO_AGENTS}")
         else:
             rules[rule.event] = (*rules.get(rule.event, ()), rule)
-    files = {path: _signature(path) for path in _files([*folders, home], found.rules)}
+    # Where a person accepted rules, what is read and started is out of the model's reach. It must not write the others.
+    files = {path: _signature(path) for path in map(given.served, _files([*folders, home], of_all))}
     guarded = [path for path, signature in files.items() if signature is not None]
-    # The model must not write what rules start.
     started = [path for rule in of_all for path in programs(rule, given.directory, project, home)]
-    given.children.guard(readonly=[*guarded, *dict.fromkeys(started)], owner="hooks")
+    named = [path for path in dict.fromkeys(started) if given.served(path) == path]
+    given.children.guard(readonly=[*guarded, *named], owner="hooks")
     for problem in problems:
         log.warning("hooks=problem %s", " ".join(problem.split()))
-    where = (given.directory, project, home, given.environment)
+    where = (given.directory, project, home, given.environment, given.served)
     return ActiveRules(settings, rules, problems, files, *where)
 
 
-def _with_last(last: Iterable[HookRule], now: list[HookRule], seen: TrustedRules) -> list[HookRule]:
-    """Return the rules, with earlier rules that a person approved in place of those that their changed files hold
-    now.
-    """
-    kept = [rule for rule in last if not rule.new and seen.was_vouched(rule.source)]
-    known = {rule.key for rule in kept}
-    return [*kept, *(rule for rule in now if not (rule.new and rule.key in known))]
-
-
-def _is_new(rule: HookRule, seen: TrustedRules, origins: Mapping[str, str]) -> bool:
-    """Return whether no person approved a rule as it is now. An agent's rules may come from several files."""
-    begin = f"agent.{rule.agent}.hooks"
-    more = [origin for place, origin in origins.items() if place.startswith(begin)] if rule.agent else []
-    return any(seen.is_new(source) for source in dict.fromkeys((rule.source, *more)))
+def programs_in(folder: Path, home: Path, settings: Iterable[Mapping[str, Any]]) -> Iterator[Path]:
+    """Yield the programs that the rules of a folder start, in its files as they stand there now and in `settings`."""
+    found = ParsedRules()
+    for name, dialect in FILES:
+        _read(folder / name, dialect, found)
+    for block in settings:
+        for source in (*of_settings(block, {}), *of_agents(block, {})):
+            _take(found, source)
+    for rule in found.rules:
+        yield from programs(rule, folder, folder, home)
 
 
 def _files(folders: Iterable[Path], rules: Iterable[HookRule]) -> list[Path]:
