@@ -139,12 +139,10 @@ def collect(
         if path in found:
             continue
         try:
-            with open_regular(path) as file:
-                data, runs = file.read(LARGEST + 1), bool(os.fstat(file.fileno()).st_mode & 0o100)
+            found[path] = file_at(path)
         except OSError:
             continue
-        size += len(data)
-        found[path] = SteeringFile(data, runs)
+        size += len(found[path].data)
         if len(found) > MOST or size > LARGEST:
             raise SteeringError(
                 f"{folder}: its plugins, their packages and its settings are more than {MOST} files or "
@@ -379,11 +377,16 @@ def walk(top: Path) -> Iterator[Path]:
             return
 
 
+def file_at(path: Path) -> SteeringFile:
+    """Read a file. Raises `OSError`, also for a pipe, which would never end."""
+    with open_regular(path) as file:
+        return SteeringFile(file.read(LARGEST + 1), bool(os.fstat(file.fileno()).st_mode & 0o100))
+
+
 def content_of(path: Path) -> bytes:
-    """What a file holds; empty for what cannot be read, and for a pipe, which would never end."""
+    """What a file holds; empty for what cannot be read."""
     try:
-        with open_regular(path) as file:
-            return file.read(LARGEST)
+        return file_at(path).data
     except OSError:
         return b""
 

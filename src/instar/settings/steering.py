@@ -32,6 +32,7 @@ from instar.settings.steered import (
     accepted_words,
     collect,
     content_of,
+    file_at,
     is_package,
     part,
     usual,
@@ -89,6 +90,10 @@ class SteeringView(msgspec.Struct, frozen=True):
         here, there = (part(path, content_of(one)) for one in (path, served))
         return path if here == there and path.is_file() else served
 
+    def is_accepted(self, path: Path) -> bool:
+        """Whether a file of the folder is as it was accepted, or was neither there nor accepted."""
+        return all(self.folder / change.name != path.resolve() for change in self.changes)
+
     def notice(self) -> str:
         """Return one line that names what is not heard, and the command; "" for nothing."""
         if not self.changes:
@@ -128,6 +133,11 @@ class Steering:
         files = {str(path.relative_to("/")): file.entry for path, file in found.items()}
         made = self._content.commit(_key(folder), files, f"{folder}\n", parent=self._tip(folder))
         self._lay_out(folder, made)
+
+    def kept(self, view: SteeringView) -> Found:
+        """Return what was accepted for a folder, by the paths in it."""
+        paths = walk(view.tree) if view.tree is not None and view.tree.is_dir() else ()
+        return {view.named(path): file_at(path) for path in paths}
 
     def earlier(self, folder: Path, found: Found) -> date | None:
         """Return when just this was accepted before for a folder, if ever."""

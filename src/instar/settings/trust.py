@@ -23,7 +23,7 @@ from typing import Any, Final
 from instar.git import common_folder, find_worktree, git_folder
 from instar.settings.accepted import Damaged
 from instar.settings.paths import Paths
-from instar.settings.steered import Found, collect, folders_below
+from instar.settings.steered import Found, collect, file_at, folders_below
 from instar.settings.steering import Steering, SteeringView
 from instar.wire.document import DocumentError, atomic_write, locked, read_jsonc
 
@@ -85,8 +85,11 @@ class Trust:
         real = _real(folder)
         if real is None or self._is_own(real) or not self.is_trusted(real):
             return SteeringView(folder, folder)
-        bases = [*self._same(real)]
-        base = next((one for one in bases if self.steering.is_accepted(one)), real)
+        return self.compared(real)
+
+    def compared(self, real: Path) -> SteeringView:
+        """Return what is not as accepted in a folder, whether it is trusted or not."""
+        base = next((one for one in self._same(real) if self.steering.is_accepted(one)), real)
         return self.steering.view(real, base)
 
     def found(self, folder: Path) -> dict[Path, Found]:
@@ -124,6 +127,11 @@ class Trust:
         with contextlib.suppress(OSError):
             # Running instances look at the list alone.
             self._file.touch()
+
+    def accept_file(self, view: SteeringView, path: Path) -> None:
+        """Accept one file of a trusted folder as it stands, and all else as before. Raises `TrustError`, `OSError`."""
+        if view.tree is not None:
+            self.accept(view.folder, {**self.steering.kept(view), path.resolve(): file_at(path)})
 
     def refuse(self, folder: Path) -> None:
         """Remember that the person was asked about `folder` and said no; `add` overrides it. Raises `TrustError`."""

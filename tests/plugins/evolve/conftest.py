@@ -174,6 +174,10 @@ class Peer:
     def __init__(self) -> None:
         self.session = Sessions()
         self.published: list[Any] = []
+        self.permissions: list[Any] = []
+
+    async def rules(self, agent: str = "", session_id: str = "") -> list[Any]:
+        return self.permissions
 
     async def publish(self, event: Any) -> None:
         self.published.append(event)

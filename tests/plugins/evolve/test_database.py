@@ -160,7 +160,9 @@ async def test_a_workspace_whose_database_is_lost_runs_at_its_accepted_version_a
         assert "changes are frozen: " in said
         assert "evolve.db.broken-1" in said
         assert "instar evolve thaw" in said
-        assert (await again.engine.policy.place("bot.sh", again.engine.version("hooks/bot.sh"), root)).confine
+        assert (
+            await again.engine.policy.place("bot.sh", again.engine.version("hooks/bot.sh"), root, {})
+        ).confine
         await again.engine.evolution.thaw()
         await again.write(bot("# two", discover=discover(sandbox={"write": ["state"]})))
 

@@ -52,14 +52,14 @@ async def test_a_script_that_imports_what_the_agent_made_is_held_as_that_is(tmp_
     root = workspace(tmp_path / "ws")
     mine = 'import json, sys\nprint(json.dumps({"name": "own", "result": "fine"}))\n'
     script(root / "hooks", "own.py", f"#!/usr/bin/env python3\n{mine}")
-    async with living(root, config={"create": "allow"}) as on:
-        place = await on.engine.place("own.py", root)
+    async with living(root, config={"create": "allow", "own_scripts": "free"}) as on:
+        place = await on.engine.place("own.py", root, {})
         assert place.confine is None
         shadow = """#!/usr/bin/env python3
 print('{"name": "json", "test": "json_test.py", "tools": []}')
 """
         await on.write(shadow, "json.py", test="#!/bin/sh\nexit 0\n")
-        place = await on.engine.place("own.py", root)
+        place = await on.engine.place("own.py", root, {})
         assert place.confine is not None
 
 

@@ -5,10 +5,9 @@ from typing import Any
 from tests.plugins.hooks.making import event, rule
 
 from instar.plugins.hooks.config import HookSettings
-from instar.plugins.hooks.evaluate import EvaluationContext, evaluate
-from instar.plugins.hooks.event import HookEvent
 from instar.plugins.hooks.outcome import RuleOutcome
-from instar.plugins.hooks.rule import HookRule
+from instar.plugins.hooks.rule import HookEvent, HookRule
+from instar.plugins.hooks.runner import EvaluationContext, evaluate
 from instar.testing import Machine, RuntimeUnderTest
 
 

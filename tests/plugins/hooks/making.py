@@ -3,9 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from instar.plugins.hooks.event import HookEvent, ToolUse
 from instar.plugins.hooks.parse import ParsedRules, parse
-from instar.plugins.hooks.rule import HookRule
+from instar.plugins.hooks.rule import HookEvent, HookRule, ToolUse
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "command": {"type": "command", "command": "./check.sh"},

@@ -14,11 +14,10 @@ from tests.running import lives
 from tests.waiting import SOON, until
 
 from instar.plugins.hooks.config import HookSettings
-from instar.plugins.hooks.evaluate import EvaluationContext, evaluate
-from instar.plugins.hooks.event import EVENTS, HookEvent
 from instar.plugins.hooks.external import headers_of
 from instar.plugins.hooks.outcome import RuleOutcome, settle
-from instar.plugins.hooks.rule import HookRule, HttpRule
+from instar.plugins.hooks.rule import EVENTS, HookEvent, HookRule, HttpRule
+from instar.plugins.hooks.runner import EvaluationContext, evaluate
 from instar.process import Processes
 from instar.sandbox.model_process import Children
 from instar.settings.paths import Paths
@@ -147,7 +146,7 @@ async def test_an_answer_of_a_request_decides_and_its_headers_name_what_they_may
 
 
 def test_a_header_gets_no_variable_that_the_rule_does_not_name() -> None:
-    one = HttpRule("http://x", (("a", "Bearer $TOKEN"), ("b", "${OWN}/x")), ("OWN",))
+    one = HttpRule("http://x", {"a": "Bearer $TOKEN", "b": "${OWN}/x"}, ("OWN",))
     assert headers_of(one, {"TOKEN": "secret", "OWN": "mine"}) == {"a": "Bearer ", "b": "mine/x"}
 
 

@@ -109,7 +109,7 @@ def test_disable_all_hooks_switches_off_the_rules_of_its_file(place):
         (b"", ":1:1: expected a value"),
         (b'{"hooks": {\n  oops\n}}', ":2:3: expected a key in double quotes"),
         (b'{"hooks": "\xff"}', ":1:12: expected UTF-8 text"),
-        (b"[]", ":1:1: expected a map of events, found a list"),
+        (b"[]", ":1:1: expected a map of events, found []"),
         (b"x" * (257 << 10), "expected at most 256 KiB, found more"),
         (b"[" * 200_000, "expected"),
     ],

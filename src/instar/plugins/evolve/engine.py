@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from instar.plugin import Means, PluginInput, event, process
+from instar.plugin import Means, PluginInput, event, process, wire
 from instar.plugins.evolve import config, protocol, script
 from instar.plugins.evolve.candidate import Candidates
 from instar.plugins.evolve.config import EvolveConfig
@@ -132,10 +132,10 @@ class EvolveEngine:
         found = (self.storage.ledger if self.safe is None else self.safe).files.get(path)
         return "" if found is None else found.sha
 
-    async def place(self, file: str, root: Path) -> script.ScriptEnvironment:
-        """Return how ``hooks/FILE`` is started in `root`."""
+    async def place(self, file: str, root: Path, session: wire.Plain) -> script.ScriptEnvironment:
+        """Return how ``hooks/FILE`` is started in `root`, for a session or for none."""
         version = "" if self.look == "unaccepted" else self.version(f"hooks/{file}")
-        return await self.policy.place(file, version, root)
+        return await self.policy.place(file, version, root, session)
 
     def resting(self, file: str, hook: str) -> bool:
         """Whether the script is not asked for this hook now, since it failed too often."""

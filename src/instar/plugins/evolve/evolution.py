@@ -59,6 +59,8 @@ back.
 """
 
 _FROZEN: Final = "frozen"
+_NAMED: Final = 5
+"""Files that a refusal names."""
 _WHOLE: Final = 60.0
 """Seconds that the evals of one candidate may take in all."""
 
@@ -448,12 +450,29 @@ def _stage(
             found = await work(attempt)
         except NoTrial as error:
             raise CandidateRefused(name, str(error)) from None
+        except CandidateRefused as refusal:
+            raise _without(attempt, refusal) from None
         if found:
             ms = round((time.monotonic() - begun) * 1000)
             attempt.verdict.stages += (StagePassed(name, found, ms),)
         return then
 
     return step
+
+
+def _without(attempt: ChangeAttempt, refusal: CandidateRefused) -> CandidateRefused:
+    """Return the refusal of a trial, which says what was not as it stands in the workspace."""
+    outside = attempt.context.outside
+    if not outside or refusal.stage not in ("parse", "test", "score"):
+        return refusal
+    named = ", ".join(outside[:_NAMED]) + (
+        f" and {len(outside) - _NAMED} more" if len(outside) > _NAMED else ""
+    )
+    return CandidateRefused(
+        refusal.stage,
+        f"{refusal}\n\nIt was tried without what nobody accepted: {named} (as a person committed it last, or not "
+        "there). A person accepts such files by a commit of their own, or names their folder in evolve.loads",
+    )
 
 
 async def _parse(attempt: ChangeAttempt) -> str:

@@ -145,8 +145,7 @@ class ChangeInstaller:
             grant = authority.after(known.grant, held.authority, True, self._storage.grants.others(file))
             self._storage.grants.settle(file, grant)
         elif self.sha(path) == known.own:
-            # A person's own version had no restriction: its successors may run behind the shield again.
-            self._storage.grants.settle(file, authority.shielded(known.grant))
+            self._storage.grants.settle(file, authority.reopened(known.grant))
 
 
 def commit_of(changed: Changed) -> WorkspaceCommit | None:

@@ -170,7 +170,8 @@ class Trials:
         given = {**self._environment, **dict.fromkeys(VARIABLES, str(copy.folder)), **env}
         keep = frozenset((*VARIABLES, *env))
         if self.enforced:
-            return sandbox.Sandbox(self._level, copy, self._limits, keep=keep), given
+            readable = sandbox.toolchains(self._environment)
+            return sandbox.Sandbox(self._level, copy, self._limits, readable, keep), given
         home = copy.scratch / "tmp"
         home.mkdir(exist_ok=True)
         return None, sandbox.bare(given, str(home), keep)

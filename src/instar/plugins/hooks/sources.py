@@ -20,10 +20,9 @@ import msgspec
 from instar.plugin import Means, PluginInput, document
 from instar.plugins.hooks import config
 from instar.plugins.hooks.config import HookSettings
-from instar.plugins.hooks.event import Dialect
 from instar.plugins.hooks.parse import Keys, ParsedRules, Place, RuleProblem, parse
 from instar.plugins.hooks.programs import programs
-from instar.plugins.hooks.rule import HookRule
+from instar.plugins.hooks.rule import Dialect, HookRule
 
 FILES: Final[tuple[tuple[str, Dialect], ...]] = (
     (".instar/hooks.json", "instar"),
@@ -119,18 +118,16 @@ def find(
     for given in of_settings(config, origins, served):
         _take(found, given)
     projects = list(dict.fromkeys(folder for folder in folders if folder != home))
-    for name, dialect in FILES:
-        for folder in projects:
-            if trusted(folder):
-                _read(folder / name, dialect, found, served(folder / name))
-            elif _is_there(folder / name):
-                why = f"nobody trusted the folder (instar trust {folder})"
-                found.notices.append(f"{folder / name} was not read: {why}")
-        if dialect != "claude":
-            _read(home / name, dialect, found)
-    for name, dialect in FILES:
-        if dialect == "claude":
-            _read(home / name, dialect, found)
+    every = [(folder, name, dialect) for name, dialect in FILES for folder in (*projects, home)]
+    # Claude Code's files at home come last.
+    for folder, name, dialect in sorted(every, key=lambda one: one[0] == home and one[2] == "claude"):
+        if folder == home:
+            _read(folder / name, dialect, found)
+        elif trusted(folder):
+            _read(folder / name, dialect, found, served(folder / name))
+        elif _is_there(folder / name):
+            why = f"nobody trusted the folder (instar trust {folder})"
+            found.notices.append(f"{folder / name} was not read: {why}")
     for given in more:
         _take(found, given)
     counts = Counter(rule.event for rule in found.rules).items()

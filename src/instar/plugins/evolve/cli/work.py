@@ -95,7 +95,7 @@ async def look(named: NamedWorkspace, *, safe: bool = False) -> AsyncIterator[Op
     run and not by a look.
     """
     async with opened(named, safe=safe) as (engine, means):
-        engine.policy.begin()
+        engine.policy.begin(look=True)
         seen = engine.storage.ledger.is_known()
         if safe and not seen:
             raise NotChanged(

@@ -60,9 +60,9 @@ class Revisions:
             return []
         return await self._log(f"--max-count={limit}", ref)
 
-    async def touching(self) -> list[Revision]:
-        """Return the commits from HEAD back that changed a guarded file, newest first; none without commits."""
-        return [] if await self._is_empty() else await self._log("HEAD", paths=FOLDERS)
+    async def touching(self, paths: Sequence[str] = FOLDERS) -> list[Revision]:
+        """Return the commits from HEAD back that changed what is below `paths`, newest first; none without commits."""
+        return [] if await self._is_empty() else await self._log("HEAD", paths=paths)
 
     async def line(self, last: str) -> list[Revision]:
         """Return the commits from the first one to `last` (an id), oldest first, without those of merged branches."""

@@ -27,7 +27,7 @@ from instar.plugins.evolve.ledger import standing
 from instar.plugins.evolve.ledger.install import find
 from instar.plugins.evolve.ledger.ledger import Departure, Ledger
 from instar.plugins.evolve.ledger.standing import Signature, Version
-from instar.plugins.evolve.workspace import FOLDERS
+from instar.plugins.evolve.workspace import FOLDERS, SCRIPTS_OWN
 
 log = logging.getLogger("instar.evolve")
 
@@ -157,10 +157,14 @@ class GoodTree:
     def _link(self) -> None:
         """Link the workspace's other top-level entries, and drop links to what is gone.
 
-        What a script made is left, also while another one's call asks for the tree.
+        What a script made is left, also while another one's call asks for the tree. The folders of the scripts' own are
+        there in any case: a held script can make nothing beside the links.
         """
         root = self._ledger.root
         names = set[str]()
+        for name in SCRIPTS_OWN:
+            with contextlib.suppress(OSError):
+                (root / name).mkdir(exist_ok=True)
         with contextlib.suppress(OSError):  # a workspace that is gone leaves what was accepted in it
             names = _names(root) - {*FOLDERS, ".git"}
         for name in _names(self._place) - set(FOLDERS):
