@@ -78,7 +78,7 @@ def definition_folders(
         DefinitionFolder(folder, "global", True, folder)
         if folder in paths.config_homes
         else DefinitionFolder(
-            folder, "project", trust.is_trusted(folder.parent), root, trust.view(folder.parent)
+            folder, "project", trust.is_trusted(folder.parent), root, read.view(folder.parent)
         )
         for folder in read.folders
     ]

@@ -90,7 +90,7 @@ def _sources(read: Settings, project: Project, paths: Paths, trust: Trust) -> It
     home = paths.home.resolve()  # which is the person's own
     for folder in (one for one in folder_chain(project.directory, project) if one != home):
         for neighbour in _NEIGHBOURS:
-            trusted, view = trust.is_trusted(folder), trust.view(folder)
+            trusted, view = trust.is_trusted(folder), read.view(folder)
             yield DefinitionFolder(folder / neighbour, "project", trusted, root, view)
     yield from (source for source in own if source.scope != "global")
 

@@ -142,6 +142,10 @@ class Settings(msgspec.Struct, frozen=True):
     views: list[SteeringView] = []
     notices: list[str] = []
 
+    def view(self, folder: Path) -> SteeringView | None:
+        """Return where what steers in one of the project's folders is read."""
+        return next((view for view in self.views if view.folder == folder), None)
+
     def served(self, path: Path) -> Path:
         """Return what to read in the place of a file of the project's that steers: the accepted one."""
         around = [view for view in self.views if path.is_relative_to(view.folder)]
