@@ -404,3 +404,9 @@ def test_javascript_imports_from_the_folder_only_what_was_accepted(machine, trac
     trace.unlink()
     assert "lib/part.ts (changed)" in says(machine).stderr
     assert ran(trace) == "12"
+
+
+def test_a_module_of_the_folder_does_not_stand_in_for_one_of_pythons_in_instar_itself(machine, trace):
+    machine.write("json.py", f"open({str(trace)!r}, 'a')\n")
+    assert machine.fresh("config", "show").returncode == 0
+    assert not trace.exists()

@@ -366,7 +366,8 @@ async def _complete(runtime: Runtime, body: CommandBody) -> None:
 
 async def _is_trusted_now(context: Context, runtime: Runtime) -> bool:
     """Offer to trust the folder, or what was changed in it, when that was skipped; whether the person said yes."""
-    if not person.is_there() or not runtime.untrusted:
+    # A terminal that was made for the model is not a person's.
+    if not person.is_there() or not runtime.untrusted or context.environment.get("INSTAR_RUN"):
         return False
     project = runtime.instance.project
     folder = project.worktree if project.vcs else project.directory

@@ -27,7 +27,7 @@ from instar.settings.steering import SteeringView
 from instar.settings.trust import Trust
 from instar.settings.untrusted import viewed
 from instar.wire import Plain
-from instar.wire.document import DocumentError, read_text
+from instar.wire.document import DocumentError, decoded, read_bytes
 from instar.wire.front_matter import FrontMatter, front_matter
 
 LONGEST: Final = 256 * 1024
@@ -129,7 +129,7 @@ def find(
         if source.view is not None and (served := source.view.served(top)) != top:
             found |= {source.view.named(path) for path in _walk(served, set()) if wanted(path.name)}
         for path in sorted(found)[:MOST]:
-            if source.view is not None and not source.view.definition(path).is_file():
+            if source.view is not None and source.view.definition(path) is None:
                 continue
             if source.trusted or path.resolve().is_relative_to(source.root.resolve()):
                 yield top, path
@@ -137,11 +137,12 @@ def find(
 
 def load(path: Path, view: SteeringView | None = None) -> FrontMatter:
     """Return a definition's fields and text, as they were accepted where they steer. Raises `DefinitionError`."""
-    served = path if view is None else view.definition(path)
     try:
-        if served.stat().st_size > LONGEST:
+        # Read once: what is used is what was compared.
+        data = read_bytes(path) if view is None or view.tree is None else view.definition(path) or b""
+        if len(data) > LONGEST:
             raise DefinitionError(path, 1, "", f"expected at most {LONGEST // 1024} KiB")
-        return front_matter(read_text(served), str(path))
+        return front_matter(decoded(data, path), str(path))
     except DocumentError as error:
         raise DefinitionError(path, error.line, "", error.message) from None
     except OSError as error:

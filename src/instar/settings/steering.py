@@ -84,11 +84,16 @@ class SteeringView(msgspec.Struct, frozen=True):
         """Return a command with the files that it starts in `directory` as they were accepted."""
         return accepted_words(words, directory, self.served)
 
-    def definition(self, path: Path) -> Path:
-        """Return what to read in the place of a Markdown file: itself where what of it steers was accepted."""
+    def definition(self, path: Path) -> bytes | None:
+        """Return what is heard of a Markdown file: as it stands where what steers of it was accepted, else as accepted.
+
+        None: nothing is.
+        """
         served = self.served(path)
-        here, there = (part(path, content_of(one)) for one in (path, served))
-        return path if here == there and path.is_file() else served
+        here, there = content_of(path), content_of(served)
+        if path.is_file() and part(path, here) == part(path, there):
+            return here
+        return there if served.is_file() else None
 
     def is_accepted(self, path: Path) -> bool:
         """Whether a file of the folder is as it was accepted, or was neither there nor accepted."""
