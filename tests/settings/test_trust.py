@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from instar.settings.paths import Paths
-from instar.settings.steered import SteeringError
 from instar.settings.trust import Trust, TrustError
 
 
@@ -282,6 +281,6 @@ def test_more_than_a_tree_may_hold_is_said(
         path = tmp_path / ".opencode/node_modules" / name / "index.js"
         path.parent.mkdir(parents=True)
         path.write_text(name)
-    with pytest.raises(SteeringError, match="more than 3 files"):
+    with pytest.raises(TrustError, match="more than 3 files"):
         trust.add(tmp_path)
     assert trust.list() == []

@@ -10,12 +10,12 @@ import msgspec
 
 from instar.cli import person
 from instar.cli.door import Context, Failure, door
-from instar.cli.text import counted, harmless, one_line, print_json
+from instar.cli.text import counted, harmless, note, one_line, print_json
 from instar.settings.layer import as_map
 from instar.settings.steered import SETTINGS, Found, is_package
 from instar.settings.steering import SteeringChange, SteeringView
-from instar.settings.trust import Trust
-from instar.wire.document import parse_jsonc
+from instar.settings.trust import Trust, TrustError
+from instar.wire.document import DocumentError, parse_jsonc
 from instar.wire.secret import masked
 
 _MARK: Final = "INSTAR_RUN"
@@ -83,7 +83,8 @@ def brings(root: Path, found: Mapping[Path, Found]) -> Iterator[str]:
             elif kind in _RUN:
                 yield f"{name}: a {kind}, which runs as it stands there now"
             elif kind == "rules":
-                yield f"{name}: its rules hold as they stand there now"
+                runs = "".join(f"; they run {one_line(text)}" for text in _commands(_written(file.data)))
+                yield f"{name}: its rules hold as they stand there now{runs}"
     if packaged:
         yield f"{counted(packaged, 'file')} of packages, which run as they stand there now"
 
@@ -111,6 +112,9 @@ def summary(found: Mapping[Path, Found], changes: Iterable[SteeringChange] | Non
             counts[kind] = counts.get(kind, 0) + 1
             if kind == "settings":
                 said += _loosened(file.data)
+            said += [
+                f"{one_line(path.name)} runs {one_line(text)}" for text in _commands(_written(file.data))
+            ]
     runs = [
         f"{counted(counts[kind], kind)} (run inside instar)" for kind in ("plugin", "tool") if kind in counts
     ]
@@ -148,10 +152,21 @@ def _loosened(data: bytes) -> list[str]:
     return [one_line(text) for text in (*allowed, *servers)]
 
 
+def _commands(said: Any) -> Iterator[str]:
+    """Yield the commands of rules, wherever they stand."""
+    for key, value in (
+        said.items() if isinstance(said, dict) else enumerate(said if isinstance(said, list) else ())
+    ):
+        if key == "command" and isinstance(value, str):
+            yield value
+        else:
+            yield from _commands(value)
+
+
 def _written(data: bytes) -> dict[str, Any]:
     try:
         return as_map(parse_jsonc(data.decode(), "settings"))
-    except Exception:
+    except (UnicodeDecodeError, DocumentError):
         return {}
 
 
@@ -222,7 +237,11 @@ async def trusted_now(context: Context, folder: Path) -> bool:
 async def accepted_now(context: Context, view: SteeringView) -> bool:
     """Ask the person whether what is not as accepted in a trusted folder is to be heard from now on."""
     trust, folder = context.trust, view.folder
-    files = trust.found(folder)[folder]
+    try:
+        files = trust.found(folder)[folder]
+    except (DocumentError, TrustError) as error:
+        note(f"{error}; it cannot be accepted until that is mended")
+        return False
     date = trust.steering.earlier(folder, files)
     past = f"; this is the version accepted on {date}" if date else ""
     names = ", ".join(f"{one_line(change.name)} ({change.how})" for change in view.changes)

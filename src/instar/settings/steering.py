@@ -169,6 +169,7 @@ class Steering:
         """Put a commit's files into the folder that children may read; older ones but the last go."""
         place = self._paths.accepted / _key(folder)
         beside = place / f".{commit}.{os.getpid()}"
+        shutil.rmtree(beside, ignore_errors=True)
         make_folder(beside)
         for name, entry in self._content.read(commit).files.items():
             path = beside / name
@@ -182,7 +183,8 @@ class Steering:
             if not (place / commit).exists():
                 beside.rename(place / commit)
         shutil.rmtree(beside, ignore_errors=True)
-        trees = sorted(place.iterdir(), key=lambda one: (one.name == commit, one.stat().st_mtime))
+        known = [one for one in place.iterdir() if not one.name.startswith(".")]
+        trees = sorted(known, key=lambda one: (one.name == commit, one.stat().st_mtime))
         for old in trees[:-2]:
             shutil.rmtree(old, ignore_errors=True)
 

@@ -23,7 +23,7 @@ from typing import Any, Final
 from instar.git import common_folder, find_worktree, git_folder
 from instar.settings.accepted import Damaged
 from instar.settings.paths import Paths
-from instar.settings.steered import Found, collect, file_at, folders_below
+from instar.settings.steered import Found, SteeringError, collect, file_at, folders_below
 from instar.settings.steering import Steering, SteeringView
 from instar.wire.document import DocumentError, atomic_write, locked, read_jsonc
 
@@ -95,11 +95,14 @@ class Trust:
     def found(self, folder: Path) -> dict[Path, Found]:
         """Return what steers in `folder` as it stands, and in those of its worktree below that bring something.
 
-        Raises `DocumentError` and `SteeringError`.
+        Raises `DocumentError` for settings with a mistake, and `TrustError`.
         """
         real = folder.resolve()
         below = folders_below(real) if find_worktree(real) is not None else ()
-        return {one: collect(one, self._home, strict=True) for one in (real, *below)}
+        try:
+            return {one: collect(one, self._home, strict=True) for one in (real, *below)}
+        except SteeringError as error:
+            raise TrustError(str(error)) from None
 
     def add(self, folder: Path, found: Mapping[Path, Found] | None = None) -> Path:
         """Put `folder` on the list, accept what steers in it, and return its real path. Raises `TrustError`.

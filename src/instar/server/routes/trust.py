@@ -11,7 +11,7 @@ from instar.plugin import Invalid
 from instar.server.call import Call
 from instar.session.instance import Instance
 from instar.settings.load import folder_chain
-from instar.settings.steered import Found, SteeringError
+from instar.settings.steered import Found
 from instar.settings.trust import Trust, TrustError
 from instar.wire.document import DocumentError
 
@@ -54,7 +54,7 @@ def _state(trust: Trust, instance: Instance) -> tuple[TrustState, Mapping[Path, 
             for folder in folder_chain(instance.directory, instance.project)
             for one, files in trust.found(folder).items()
         }
-    except (SteeringError, DocumentError) as error:
+    except (TrustError, DocumentError) as error:
         raise Invalid(str(error)) from error
     told = hashlib.sha256()
     for path, file in sorted((path, file) for files in found.values() for path, file in files.items()):
