@@ -7,6 +7,7 @@ import shlex
 import shutil
 import struct
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -324,11 +325,13 @@ def test_a_rule_of_the_persons_imports_and_finds_nothing_of_the_folder(machine, 
         '"$CLAUDE_PROJECT_DIR"/check.sh',
         '"$CLAUDE_PROJECT_DIR/check.sh" x',
         "true && bash -c './check.sh x'",
+        "cat ./data.txt | ./check.sh",
     ],
 )
 def test_a_rules_program_in_the_folder_runs_as_it_was_accepted(machine, trace, command):
     program = machine.write("check.sh", '#!/bin/sh\necho \'{"systemMessage": "accepted"}\'\n')
     program.chmod(0o755)
+    machine.write("data.txt", "")
     rules = {"hooks": {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": command}]}]}}
     machine.write(".claude/settings.json", json.dumps(rules))
     machine.instar("trust")
@@ -337,7 +340,9 @@ def test_a_rules_program_in_the_folder_runs_as_it_was_accepted(machine, trace, c
     writes(machine, {"check.sh": '#!/bin/sh\necho \'{"systemMessage": "evil"}\'\n'})
     shown = machine.instar("hooks", "test", "UserPromptSubmit", "--prompt", "x")
     assert "message: accepted" in shown.stdout, shown.stdout + shown.stderr
-    assert "check.sh (changed)" in says(machine).stderr
+    assert says(machine).stderr.startswith("instar: check.sh (changed): not as accepted")
+    machine.write("data.txt", "x")
+    assert "data.txt" not in says(machine).stderr
 
 
 @pytest.mark.slow
@@ -410,3 +415,17 @@ def test_a_module_of_the_folder_does_not_stand_in_for_one_of_pythons_in_instar_i
     machine.write("json.py", f"open({str(trace)!r}, 'a')\n")
     assert machine.fresh("config", "show").returncode == 0
     assert not trace.exists()
+
+
+@pytest.mark.slow
+def test_a_servers_program_in_the_folder_runs_as_it_was_accepted(machine, trace):
+    text = "import os, sys\nopen({!r}, 'a').write({!r})\n"
+    machine.write("tools/server.py", text.format(str(trace), "1"))
+    command = [sys.executable, "tools/server.py"]
+    machine.write("opencode.json", json.dumps({"mcp": {"mine": {"type": "local", "command": command}}}))
+    machine.instar("trust")
+    shown = machine.instar("config", "show", "mcp.mine.command").stdout
+    assert "/accepted/" in shown
+    machine.write("tools/server.py", text.format(str(trace), "x"))
+    assert "tools/server.py (changed)" in says(machine).stderr
+    assert "x" not in ran(trace)

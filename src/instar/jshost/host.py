@@ -122,7 +122,8 @@ class HostProcess:
         lines = LogLines(partial(log.info, "printed line=%s"))
         run = given.children.run(
             engine.argv,
-            cwd=given.directory,
+            # Bun runs what settings of its own in the working directory name: the child enters the project later.
+            cwd=HOST.parent,
             env=accepted_environment(
                 given.children.environment(given.environment), _root(given), given.served
             ),

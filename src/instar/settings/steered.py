@@ -44,10 +44,11 @@ _MANIFESTS: Final = (
 _PACKAGES: Final = "node_modules"
 _UNREAD: Final = (".git", "__pycache__")
 _SCRIPTS: Final = (".ts", ".tsx", ".js", ".mjs", ".cjs", ".mts", ".cts", ".jsx")
+_PROGRAMS: Final = (*_SCRIPTS, ".py", ".sh", ".bash", ".rb", ".pl")
 _IMPORT: Final = re.compile(
     r"""(?:\bfrom|\bimport|\brequire|\bimport\s*\(|\brequire\s*\()\s*["']([^"'\n]+)["']"""
 )
-_FREE: Final = ("description", "color", "hidden", "mode", "license", "compatibility", "metadata")
+_FREE: Final = ("name", "description", "color", "hidden", "mode", "license", "compatibility", "metadata")
 """Fields of a definition's front matter that grant nothing."""
 _BODY: Final = re.compile(r"!`|@(?:[/~]|[^\s`]*\.\.)")
 """What in a command's text runs something, or reads outside of the folder."""
@@ -117,7 +118,9 @@ def _settings_part(path: Path, data: bytes) -> bytes:
     if isinstance(said, dict):
         # Claude Code keeps much else there, and writes it itself.
         wanted = (
-            (lambda key: "hook" in key.lower()) if ".claude" in path.parts else (lambda key: key != "$schema")
+            (lambda key: "hook" in key.lower())
+            if path.parent.name == ".claude"
+            else (lambda key: key != "$schema")
         )
         said = {key: value for key, value in said.items() if wanted(key)}
     return json.dumps(said).encode() if said else b""
@@ -240,11 +243,11 @@ def commands_in(data: Mapping[str, Any]) -> Iterator[list[str]]:
 def started(
     words: Sequence[str], directory: Path, served: Callable[[Path], Path] = lambda path: path
 ) -> Iterator[Path]:
-    """Yield the files that a command starts in `directory`: its program, an interpreter's script, what has a run bit.
+    """Yield the files that a command starts in `directory`: its program, an interpreter's scripts, what has a run bit.
 
     `served` gives what is read in the place of a file; the file need not exist then.
     """
-    runs = bool(words) and _RUNS.fullmatch(words[0].rpartition("/")[2]) is not None
+    interprets = runs = bool(words) and _RUNS.fullmatch(words[0].rpartition("/")[2]) is not None
     for index, word in enumerate(words):
         try:
             path = Path(os.path.normpath(directory / word))
@@ -253,7 +256,8 @@ def started(
             continue
         if not there:
             continue
-        if (index == 0 and "/" in word) or (index > 0 and (runs or os.access(there[0], os.X_OK))):
+        is_program = (interprets and path.suffix in _PROGRAMS) or os.access(there[0], os.X_OK)
+        if (index == 0 and "/" in word) or (index > 0 and (runs or is_program)):
             yield path
             runs = False  # what comes after a script is given to it
 

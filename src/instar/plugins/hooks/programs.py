@@ -63,7 +63,7 @@ def programs(
     for found in _PATHS.finditer(settings.command if settings.args is None else ""):
         path = _path(found, directory, project)
         if "/" in found[0] and path.is_relative_to(project):
-            yield from started([str(path)], directory, served)
+            yield from started(["", str(path)], directory, served)
 
 
 def accepted_command(
