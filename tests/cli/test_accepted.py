@@ -429,3 +429,22 @@ def test_a_servers_program_in_the_folder_runs_as_it_was_accepted(machine, trace)
     machine.write("tools/server.py", text.format(str(trace), "x"))
     assert "tools/server.py (changed)" in says(machine).stderr
     assert "x" not in ran(trace)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", ["bubblewrap", "landlock"])
+def test_what_was_accepted_can_be_read_and_not_written_by_what_runs_for_the_model(machine, level):
+    machine.write_home("instar.json", json.dumps({"shield": {"level": level}}))
+    program = machine.write("check.sh", "#!/bin/sh\ntrue\n")
+    program.chmod(0o755)
+    rules = {"hooks": {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": "./check.sh"}]}]}}
+    machine.write(".instar/hooks.json", json.dumps(rules))
+    machine.instar("trust")
+    (kept,) = (Path(machine.environment["XDG_DATA_HOME"]) / "instar/accepted").rglob("check.sh")
+    command = f"cat {kept}; chmod 777 {kept}; echo evil > {kept}; rm -f {kept}; touch {kept}.more; mv {kept.parent} x"
+    machine.script(
+        f"== turn\ntool: bash {json.dumps({'command': command})}\n== turn\ntext: {{{{last.tool.output}}}}\n"
+    )
+    assert "#!/bin/sh" in machine.run("--auto", "go").stdout
+    assert kept.read_text() == "#!/bin/sh\ntrue\n"
+    assert [*kept.parent.glob("check*")] == [kept]

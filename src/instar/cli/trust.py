@@ -12,7 +12,7 @@ from instar.cli import person
 from instar.cli.door import Context, Failure, door
 from instar.cli.text import counted, harmless, note, one_line, print_json
 from instar.settings.layer import as_map
-from instar.settings.steered import SETTINGS, Found, is_package
+from instar.settings.steered import SETTINGS, Found, is_package, part
 from instar.settings.steering import SteeringChange, SteeringView
 from instar.settings.trust import Trust, TrustError
 from instar.wire.document import DocumentError, parse_jsonc
@@ -85,6 +85,8 @@ def brings(root: Path, found: Mapping[Path, Found]) -> Iterator[str]:
             elif kind == "rules":
                 runs = "".join(f"; they run {one_line(text)}" for text in _commands(_written(file.data)))
                 yield f"{name}: its rules hold as they stand there now{runs}"
+            elif part(path, file.data):
+                yield f"{name}: the {kind} may do what it says there now"
     if packaged:
         yield f"{counted(packaged, 'file')} of packages, which run as they stand there now"
 
@@ -143,11 +145,12 @@ def _loosened(data: bytes) -> list[str]:
     said = _written(data)
     rules = said.get("permission")
     rules = rules if isinstance(rules, dict) else {"permission": rules}
-    allowed = [
-        f"{name}: allow"
+    places = [
+        (f"{name} {pattern}" if isinstance(value, dict) else name, action)
         for name, value in rules.items()
-        if value == "allow" or "allow" in as_map(value).values()
+        for pattern, action in (value.items() if isinstance(value, dict) else (("", value),))
     ]
+    allowed = [f"{place}: allow" for place, action in places if action == "allow"]
     servers = [f"MCP server {name}" for name in as_map(said.get("mcp"))]
     return [one_line(text) for text in (*allowed, *servers)]
 
