@@ -126,6 +126,8 @@ class _Reading:
         found = self.outcome
         if SEVERITY[action] > SEVERITY[found.action]:
             found.action, found.reason = action, reason or found.reason
+        elif action == found.action:
+            found.reason = found.reason or reason
 
     def _take(self, one: dict[str, Any]) -> None:
         found = self.outcome
@@ -141,7 +143,7 @@ class _Reading:
             inner = {
                 **inner,
                 **request,
-                "decision": request.get("behavior"),
+                "decision": request.get("behavior") or "",
                 "reason": request.get("message"),
             }
         for part, key in ((one, "decision"), (inner, "permissionDecision"), (inner, "decision")):
@@ -163,7 +165,8 @@ class _Reading:
         goes_on, found = one.get("continue"), self.outcome
         if goes_on is False:
             why = self._string(one, "stopReason") or self._string(one, "reason")
-            found.stop, found.stop_reason = self._rule.dialect != "openhands", found.stop_reason or why
+            found.stop = found.stop or self._rule.dialect != "openhands"
+            found.stop_reason = found.stop_reason or why
             self._decide("deny", why)
         elif goes_on is not None and goes_on is not True:
             self._fail(f"its continue is {goes_on!r:.60}, neither true nor false")
@@ -211,7 +214,7 @@ async def ask(rule: HookRule, event: HookEvent, context: EvaluationContext) -> R
     for view, data in payload.payloads(event, rule.dialect):
         told = payload.encode(data)
         if isinstance(rule.settings, HttpRule):
-            given = await _posted(rule.settings, told, rule.timeout, context.environment)
+            given = await _posted(rule.settings, told, rule.timeout, context.armed.environment)
         else:
             given = await _ran(rule, told, event, view, context)
         trace = _trace(given)
@@ -233,10 +236,11 @@ async def ask(rule: HookRule, event: HookEvent, context: EvaluationContext) -> R
 async def _ran(
     rule: HookRule, stdin: bytes, event: HookEvent, view: DialectCall | None, context: EvaluationContext
 ) -> Answered:
-    environment = context.children.environment(context.environment)
+    armed = context.armed
+    environment = context.children.environment(armed.environment)
     # What the model may write is not found by name: neither a program nor a module of Python.
-    environment = accepted_environment(environment, context.project, context.served)
-    environment |= {"PYTHONSAFEPATH": "1", **payload.environment(event, view, context.project)}
+    environment = accepted_environment(environment, armed.project, armed.served)
+    environment |= {"PYTHONSAFEPATH": "1", **payload.environment(event, view, armed.project)}
     argv = _argv(rule, event, context, environment)
     try:
         done = await context.children.run(
@@ -251,7 +255,7 @@ async def _ran(
 def _argv(
     rule: HookRule, event: HookEvent, context: EvaluationContext, environment: Mapping[str, str]
 ) -> list[str]:
-    command = accepted_command(rule, event.directory, context.project, context.served)
+    command = accepted_command(rule, event.directory, context.armed.project, context.armed.served)
     if command.args is not None:
         # As in Claude Code without a shell: words may name the project's folder.
         words = (command.command, *command.args)
