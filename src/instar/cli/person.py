@@ -83,6 +83,20 @@ async def yes(question: str) -> bool:
     return (await line() or "").lower() in ("y", "yes")
 
 
+async def decided(question: str, show: Callable[[], str]) -> bool:
+    """Ask until the answer is yes or no; ``show`` prints what it is about. The end of input is a no."""
+    while True:
+        echo(f"{question} [y/n/show] ", nl=False, err=True)
+        answer = await line()
+        match "n" if answer is None else answer.lower():
+            case "y" | "yes":
+                return True
+            case "n" | "no":
+                return False
+            case "s" | "show":
+                echo(show(), err=True)
+
+
 def verdict(typed: str) -> PermissionAnswer | None:
     """Return the reply that a line gives to a permission ask; None for any other text.
 
