@@ -1,6 +1,11 @@
 """``python -m instar``: the command line."""
 
-from instar.cli import main
+import sys
 
 if __name__ == "__main__":
+    if not sys.flags.safe_path:
+        # The working directory comes first here: modules of a project must not stand in for instar's and Python's.
+        del sys.path[0]
+    from instar.cli import main
+
     main()

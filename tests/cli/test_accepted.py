@@ -1,4 +1,4 @@
-"""Code that came into a trusted folder after the person looked runs in no later `instar`."""
+"""What came into a trusted folder after a person accepted it steers no later `instar`."""
 
 import importlib.util
 import json
@@ -7,6 +7,7 @@ import shlex
 import shutil
 import struct
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,31 +71,35 @@ def test_code_that_the_model_writes_runs_in_no_later_run_until_the_person_trusts
     done = says(machine)
     assert ran(trace) == ""
     left = done.stderr
-    for name in (*files, 'instar.json: plugin "./lib/listed.py"'):
-        assert name in left
-    assert f"(new): not what you trusted in {machine.project}" in left
+    for name in files:
+        assert f"{name} (new)" in left
+    assert f"(new): not as accepted in {machine.project}" in left
     assert f"instar trust {machine.project}" in left
+    assert len(left.splitlines()) == 1
     doctor = machine.instar("doctor").stdout
     assert ".instar/plugin/evil.py (new)" in doctor
     said = machine.instar("trust").stdout
-    assert ".opencode/plugin/x.ts: runs as it stands there now" in said
+    assert ".opencode/plugin/x.ts: a plugin, which runs as it stands there now" in said
     done = says(machine)
-    assert "not what you trusted" not in done.stderr
+    assert "not as accepted" not in done.stderr
     assert sorted(ran(trace)) == ["a", "b", "c", "d", "e"]
 
 
 @pytest.mark.slow
-def test_a_plugin_that_was_changed_is_skipped_and_its_neighbours_run(machine, trace):
+def test_a_plugin_that_was_changed_runs_as_it_was_accepted(machine, trace):
     path = machine.write(".instar/plugins/one.py", PYTHON.format(path=str(trace), word="1"))
     machine.write(".instar/plugins/two.py", PYTHON.format(path=str(trace), word="2"))
     machine.instar("trust")
     writes(machine, {".instar/plugins/one.py": PYTHON.format(path=str(trace), word="x")})
     trace.unlink()
     assert f"{path.relative_to(machine.project)} (changed)" in says(machine).stderr
-    assert ran(trace) == "2"
+    assert ran(trace) == "12"
     path.write_text(PYTHON.format(path=str(trace), word="1"))
-    assert "not what you trusted" not in says(machine).stderr
-    assert ran(trace) == "212"
+    assert "not as accepted" not in says(machine).stderr
+    assert ran(trace) == "1212"
+    path.unlink()
+    assert f"{path.relative_to(machine.project)} (gone)" in says(machine).stderr
+    assert ran(trace) == "121212"
 
 
 def test_bytecode_that_was_planted_beside_accepted_code_is_not_run(machine, trace):
@@ -130,7 +135,7 @@ def test_what_a_plugin_that_is_a_folder_imports_is_code_too(machine, trace):
     machine.write("mine/part.py", f"open({str(trace)!r}, 'a').write('1')\n")
     machine.write("mine/part/__init__.py", f"open({str(trace)!r}, 'a').write('x')\n")
     assert "mine/part/__init__.py (new)" in says(machine).stderr
-    assert ran(trace) == "1"
+    assert ran(trace) == "111"
 
 
 @pytest.mark.slow
@@ -146,7 +151,7 @@ def test_what_a_file_of_javascript_imports_from_beside_it_is_code_too(machine, t
     writes(machine, {".opencode/plugin/lib/part.js": part.replace('"1"', '"x"').replace("'1'", "'x'")})
     trace.unlink()
     assert ".opencode/plugin/lib/part.js (changed)" in says(machine).stderr
-    assert ran(trace) == ""
+    assert ran(trace) == "1"
 
 
 @pytest.mark.slow
@@ -160,9 +165,7 @@ def test_an_entry_of_the_settings_that_came_later_is_left_out_and_takes_nothing_
     entries = [[str(own), {"loose": True}], "some-package-of-npm", ["evolve", {"workspace": "elsewhere"}]]
     machine.write("instar.json", json.dumps({"plugin": entries}))
     left = says(machine).stderr
-    for spec in (str(own), "some-package-of-npm", "evolve"):
-        assert f'instar.json: plugin "{spec}" (new)' in left
-    assert "npm" in left
+    assert "instar.json (changed)" in left
     assert "failed" not in left
     assert ran(trace) == "o"
     assert (
@@ -184,20 +187,21 @@ def test_options_that_changed_are_new_code_and_so_is_a_file_that_they_refer_to(m
     says(machine)
     assert ran(trace) == "a2", "a variable is the person's own"
     machine.write("word.txt", "x")
-    assert 'instar.json: plugin "./mine.py" (changed)' in says(machine).stderr
+    assert "word.txt (changed)" in says(machine).stderr
     machine.write("instar.json", '{"plugin": [["./mine.py", {"word": "x"}]]}')
-    assert 'instar.json: plugin "./mine.py" (changed)' in says(machine).stderr
-    assert ran(trace) == "a2"
+    assert "instar.json (changed)" in says(machine).stderr
+    assert ran(trace) == "a2a2a2"
 
 
 @pytest.mark.slow
 def test_a_folder_that_an_older_instar_trusted_has_no_accepted_code(machine, trace):
     machine.write(".instar/plugins/one.py", PYTHON.format(path=str(trace), word="1"))
     machine.instar("trust")
-    kept = Path(machine.environment["XDG_DATA_HOME"]) / "instar" / "trust.json"
-    old = json.loads(kept.read_text())
-    del old["folders"][str(machine.project)]["code"]
-    kept.write_text(json.dumps(old))
+    data = Path(machine.environment["XDG_DATA_HOME"]) / "instar"
+    old = json.loads((data / "trust.json").read_text())
+    old["folders"][str(machine.project)] |= {"code": {".instar/plugins/one.py": "0"}, "guards": {}}
+    (data / "trust.json").write_text(json.dumps(old))
+    shutil.rmtree(data / "accepted.git")
     assert f"instar trust {machine.project}" in says(machine).stderr
     assert ran(trace) == ""
     machine.instar("trust")
@@ -209,15 +213,20 @@ def test_a_machine_that_trusts_all_and_a_persons_own_plugins_are_not_asked_about
     machine.write_home("plugins/own.py", PYTHON.format(path=str(trace), word="o"))
     machine.write(".instar/plugins/one.py", PYTHON.format(path=str(trace), word="1"))
     machine.environment["INSTAR_TRUST"] = "all"
-    assert "not what you trusted" not in says(machine).stderr
+    assert "not as accepted" not in says(machine).stderr
     assert sorted(ran(trace)) == ["1", "o"]
 
 
 @pytest.mark.slow
-def test_a_folder_below_a_trusted_one_brings_code_once_it_is_trusted_itself(machine, trace):
+def test_what_is_below_a_trusted_folder_is_accepted_with_it_and_later_by_itself(machine, trace):
     subprocess.run(["git", "init", "-q", machine.project], check=True)
+    machine.write("first/.instar/plugins/one.py", PYTHON.format(path=str(trace), word="f"))
+    assert "first/.instar/plugins/one.py: a plugin" in machine.instar("trust").stdout
+    machine.script("== turn\ntext: hello\n")
+    assert machine.run("--dir", "first", "hi").stderr == ""
+    assert trace.read_text() == "f"
+    trace.unlink()
     below = machine.write("sub/.instar/plugins/one.py", PYTHON.format(path=str(trace), word="1"))
-    machine.instar("trust")
     machine.script("== turn\ntext: hello\n")
     assert f"instar trust {machine.project}/sub" in machine.run("--dir", "sub", "hi").stderr
     assert ran(trace) == ""
@@ -254,7 +263,188 @@ def test_in_a_worktree_for_sessions_the_code_counts_that_was_accepted_in_the_rep
 def test_a_folder_that_init_made_runs_what_its_settings_name(machine):
     machine.instar("init", "mine")
     done = machine.run("--dir", "mine", "hi")
-    assert "not what you trusted" not in done.stderr
+    assert "not as accepted" not in done.stderr
     settings = machine.project / "mine" / "instar.json"
     settings.write_text(settings.read_text().replace("./workspace", "./other"))
-    assert 'instar.json: plugin "evolve" (changed)' in machine.run("--dir", "mine", "hi").stderr
+    assert "instar.json (changed)" in machine.run("--dir", "mine", "hi").stderr
+
+
+# -- attacks by a model that obeys ---------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_settings_that_the_model_writes_loosen_no_rule_in_the_same_run_or_a_later_one(machine, trace):
+    machine.write_home(
+        "instar.json", '{"permission": {"bash": "deny", "write": "allow", "external_directory": "deny"}}'
+    )
+    machine.write("opencode.json", '{"permission": {"webfetch": "deny"}}')
+    machine.instar("trust")
+    text = {
+        "permission": {"bash": "allow", "external_directory": "allow"},
+        "model": "evil/x",
+        "plugin": ["./evil.py"],
+    }
+    written = json.dumps({"filePath": "instar.json", "content": json.dumps(text)})
+    code = json.dumps({"filePath": "evil.py", "content": PYTHON.format(path=str(trace), word="x")})
+    bash = json.dumps({"command": f"touch {trace}"})
+    machine.script(
+        f"== turn\ntool: write {written}\n== turn\ntool: write {code}\n== turn\ndelay: 3s\ntool: bash {bash}\n"
+        "== turn\ntext: done\n"
+    )
+    machine.run("go")
+    assert (machine.project / "instar.json").exists()
+    machine.script(f"== turn\ntool: bash {bash}\n== turn\ntext: done\n")
+    done = machine.run("again")
+    assert "instar.json (new)" in done.stderr
+    assert not trace.exists()
+
+
+@pytest.mark.slow
+def test_a_rule_of_the_persons_imports_and_finds_nothing_of_the_folder(machine, trace):
+    for name in ("json.py", "bin/mytool"):
+        machine.write(
+            name, f"#!/bin/sh\ntouch {trace}\n" if "bin" in name else f"open({str(trace)!r}, 'a')\n"
+        )
+    (machine.project / "bin/mytool").chmod(0o755)
+    machine.environment["PATH"] = f"{machine.project}/bin:{machine.environment['PATH']}"
+    rules = [
+        {"type": "command", "command": "python3 -c 'import json; print(json.dumps({}))'"},
+        {"type": "command", "command": "mytool || exit 0"},
+    ]
+    machine.write_home("instar.json", json.dumps({"hooks": {"UserPromptSubmit": [{"hooks": rules}]}}))
+    says(machine)
+    assert not trace.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    [
+        "./check.sh",
+        "sh check.sh",
+        '"$CLAUDE_PROJECT_DIR"/check.sh',
+        '"$CLAUDE_PROJECT_DIR/check.sh" x',
+        "true && bash -c './check.sh x'",
+        "cat ./data.txt | ./check.sh",
+    ],
+)
+def test_a_rules_program_in_the_folder_runs_as_it_was_accepted(machine, trace, command):
+    program = machine.write("check.sh", '#!/bin/sh\necho \'{"systemMessage": "accepted"}\'\n')
+    program.chmod(0o755)
+    machine.write("data.txt", "")
+    rules = {"hooks": {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": command}]}]}}
+    machine.write(".claude/settings.json", json.dumps(rules))
+    machine.instar("trust")
+    shown = machine.instar("hooks", "test", "UserPromptSubmit", "--prompt", "x")
+    assert "message: accepted" in shown.stdout, shown.stdout + shown.stderr
+    writes(machine, {"check.sh": '#!/bin/sh\necho \'{"systemMessage": "evil"}\'\n'})
+    shown = machine.instar("hooks", "test", "UserPromptSubmit", "--prompt", "x")
+    assert "message: accepted" in shown.stdout, shown.stdout + shown.stderr
+    assert says(machine).stderr.startswith("instar: check.sh (changed): not as accepted")
+    machine.write("data.txt", "x")
+    assert "data.txt" not in says(machine).stderr
+
+
+@pytest.mark.slow
+def test_rules_that_the_model_writes_are_not_heard_and_an_accepted_one_stays(machine):
+    rule = {"type": "command", "command": "echo no >&2; exit 2"}
+    rules = {"PreToolUse": [{"matcher": "bash", "hooks": [rule]}]}
+    machine.write(".instar/hooks.json", json.dumps({"hooks": rules}))
+    machine.instar("trust")
+    loose = {"PreToolUse": [{"hooks": [{"type": "command", "command": 'echo \'{"decision": "allow"}\''}]}]}
+    for text in (json.dumps({"hooks": loose}), "{}", None):
+        path = machine.project / ".instar/hooks.json"
+        path.unlink() if text is None else path.write_text(text)
+        shown = machine.instar(
+            "hooks", "test", "PreToolUse", "--tool", "bash", "--input", '{"command": "ls"}'
+        )
+        assert "decision: deny" in shown.stdout
+
+
+@pytest.mark.slow
+def test_what_grants_in_markdown_is_heard_as_it_was_accepted_and_other_text_as_it_stands(machine):
+    agent = "---\ndescription: one\npermission:\n  bash: deny\n---\nBe kind.\n"
+    path = machine.write(".opencode/agent/helper.md", agent)
+    machine.write(".opencode/command/look.md", "Look around.\n")
+    machine.instar("trust")
+
+    def shown(name="helper"):
+        return machine.instar("config", "show", f"agent.{name}").stdout
+
+    path.write_text(agent.replace("Be kind.", "Be short.").replace("one", "two"))
+    assert "Be short." in shown()
+    assert says(machine).stderr == ""
+    path.write_text(agent.replace("deny", "allow").replace("Be kind.", "Be evil."))
+    assert "Be kind." in shown()
+    assert "deny" in shown()
+    assert ".opencode/agent/helper.md (changed)" in says(machine).stderr
+    machine.write(".opencode/agent/new.md", agent.replace("deny", "allow"))
+    machine.write(".opencode/agent/plain.md", "---\ndescription: plain\n---\nHello.\n")
+    machine.write(".opencode/command/look.md", "Look: !`touch evil`\n")
+    assert "Hello." in shown("plain")
+    assert "Be kind." not in shown("new").partition("left out")[0]
+    assert "Look around." in machine.instar("config", "show", "command.look").stdout
+    assert ".opencode/agent/new.md (new), .opencode/command/look.md (changed)" in says(
+        machine
+    ).stderr.replace(".opencode/agent/helper.md (changed), ", "")
+
+
+@pytest.mark.slow
+@NODE
+def test_javascript_imports_from_the_folder_only_what_was_accepted(machine, trace):
+    part = SCRIPT.format(path=str(trace), word="1")
+    machine.write("lib/part.ts", part)
+    machine.write("node_modules/kept/package.json", '{"name": "kept", "main": "index.js", "type": "module"}')
+    machine.write("node_modules/kept/index.js", SCRIPT.format(path=str(trace), word="2"))
+    late = 'import("../../lib/late.js").catch(() => 0)\n'
+    machine.write(
+        ".opencode/plugin/mine.js",
+        f'import "../../lib/part.ts"\nimport "kept"\n{late}export const mine = async () => ({{}})\n',
+    )
+    machine.instar("trust")
+    says(machine)
+    assert ran(trace) == "12"
+    evil = SCRIPT.format(path=str(trace), word="x")
+    writes(machine, {"lib/part.ts": evil, "node_modules/kept/index.js": evil, "lib/late.js": evil})
+    trace.unlink()
+    assert "lib/part.ts (changed)" in says(machine).stderr
+    assert ran(trace) == "12"
+
+
+def test_a_module_of_the_folder_does_not_stand_in_for_one_of_pythons_in_instar_itself(machine, trace):
+    machine.write("json.py", f"open({str(trace)!r}, 'a')\n")
+    assert machine.fresh("config", "show").returncode == 0
+    assert not trace.exists()
+
+
+@pytest.mark.slow
+def test_a_servers_program_in_the_folder_runs_as_it_was_accepted(machine, trace):
+    text = "import os, sys\nopen({!r}, 'a').write({!r})\n"
+    machine.write("tools/server.py", text.format(str(trace), "1"))
+    command = [sys.executable, "tools/server.py"]
+    machine.write("opencode.json", json.dumps({"mcp": {"mine": {"type": "local", "command": command}}}))
+    machine.instar("trust")
+    shown = machine.instar("config", "show", "mcp.mine.command").stdout
+    assert "/accepted/" in shown
+    machine.write("tools/server.py", text.format(str(trace), "x"))
+    assert "tools/server.py (changed)" in says(machine).stderr
+    assert "x" not in ran(trace)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", ["bubblewrap", "landlock"])
+def test_what_was_accepted_can_be_read_and_not_written_by_what_runs_for_the_model(machine, level):
+    machine.write_home("instar.json", json.dumps({"shield": {"level": level}}))
+    program = machine.write("check.sh", "#!/bin/sh\ntrue\n")
+    program.chmod(0o755)
+    rules = {"hooks": {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": "./check.sh"}]}]}}
+    machine.write(".instar/hooks.json", json.dumps(rules))
+    machine.instar("trust")
+    (kept,) = (Path(machine.environment["XDG_DATA_HOME"]) / "instar/accepted").rglob("check.sh")
+    command = f"cat {kept}; chmod 777 {kept}; echo evil > {kept}; rm -f {kept}; touch {kept}.more; mv {kept.parent} x"
+    machine.script(
+        f"== turn\ntool: bash {json.dumps({'command': command})}\n== turn\ntext: {{{{last.tool.output}}}}\n"
+    )
+    assert "#!/bin/sh" in machine.run("--auto", "go").stdout
+    assert kept.read_text() == "#!/bin/sh\ntrue\n"
+    assert [*kept.parent.glob("check*")] == [kept]

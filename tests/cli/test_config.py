@@ -125,11 +125,11 @@ SECRETS = {
 def test_show_prints_no_secret(machine, text, place):
     machine.write("key.txt", "tell-nobody")
     machine.environment["MINE"] = "tell-nobody"
-    machine.instar("trust")
     if place == "file":
         machine.write("instar.json", text)
     else:
         machine.environment["INSTAR_CONFIG_CONTENT"] = text
+    machine.instar("trust")
     for arguments in ([], ["--json"]):
         done = machine.instar("config", "show", *arguments)
         assert done.returncode == 0, done.stderr

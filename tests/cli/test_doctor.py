@@ -148,15 +148,13 @@ def test_what_a_folder_brings_and_trust_left_out_is_a_note_until_it_is_trusted(m
 
 
 @pytest.mark.slow
-def test_what_a_trusted_folder_says_on_guards_and_nobody_saw_is_a_note(machine):
+def test_what_nobody_accepted_of_a_trusted_folder_is_a_note(machine):
     machine.instar("trust")
     machine.write("instar.json", '{"evolve": {"unsafe": true}}')
     found = lines(machine.instar("doctor", "--json"))["trust"]
     assert found["state"] == "note"
-    assert (
-        f"evolve was left out: it is not what was trusted; read it, then: instar trust {machine.project}"
-        in found["text"]
-    )
+    assert f"instar.json (new): not as accepted in {machine.project}" in found["text"]
+    assert f"instar trust {machine.project}" in found["text"]
 
 
 @pytest.mark.slow
@@ -280,3 +278,21 @@ def test_a_note_on_the_settings_is_told(machine):
     told = [line for line in json.loads(done.stdout)["lines"] if line["name"] == "settings"]
     assert [line["state"] for line in told] == ["ok", "note"]
     assert "did you mean bash?" in told[1]["text"]
+
+
+@pytest.mark.slow
+def test_settings_that_need_trust_are_named_with_the_command_and_come_next(machine):
+    machine.write("opencode.json", '{"permission": {"bash": "allow"}, "share": "disabled"}')
+    machine.write_home("instar.json", '{"model": "scripted/echo"}')
+    done = machine.instar("run", "hello")
+    (line,) = done.stderr.splitlines()
+    assert "opencode.json: permission.bash" in line
+    assert line.endswith("if you know where it comes from: instar trust .")
+    assert json.loads(machine.instar("doctor", "--json").stdout)["next"] == "instar trust ."
+    machine.instar("trust")
+    assert machine.instar("run", "hello").stderr == ""
+    assert json.loads(machine.instar("doctor", "--json").stdout)["next"].startswith("instar run")
+    machine.write("opencode.json", '{"permission": {"bash": "deny"}}')
+    told = json.loads(machine.instar("doctor", "--json").stdout)
+    assert told["next"] == "instar trust ."
+    assert "opencode.json (changed)" in lines(machine.instar("doctor", "--json"))["trust"]["text"]

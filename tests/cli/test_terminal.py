@@ -120,7 +120,7 @@ def test_ctrl_c_ends_the_turn_within_a_second(machine, screen):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("typed", "ran"), [("y\n", True), ("\n", False)])
+@pytest.mark.parametrize(("typed", "ran"), [("y\n", True), ("\nno\n", False)])
 def test_the_person_is_asked_once_whether_to_trust_a_folder(machine, screen, typed, ran):
     mark = machine.home / "it-ran"
     machine.write(".instar/plugin/p.py", f"async def p(input, options):\n    open({str(mark)!r}, 'w')\n")
@@ -151,7 +151,7 @@ def test_a_permission_question_shows_the_whole_command(machine, screen):
 def test_ctrl_c_at_the_trust_question_leaves_the_prompt_on_a_line_of_its_own(machine, screen):
     machine.write(".instar/plugins/mine.py", "async def mine(input, options):\n    return {}\n")
     terminal = screen("run", "-m", "scripted/test", "hello")
-    terminal.wait_for("[y/N]")
+    terminal.wait_for("[y/n/show]")
     terminal.type("\x03")
     assert terminal.end() == 130
     assert terminal.text.endswith("\n")

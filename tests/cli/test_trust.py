@@ -1,5 +1,6 @@
 import json
 import subprocess
+from datetime import date
 
 import pytest
 
@@ -52,6 +53,7 @@ def test_trusting_a_folder_shows_what_its_settings_say_of_guards_and_lets_that_h
         ".instar/instar.json", '{"shield": {"level": "none"}, "evolve": {"pins": ["hooks/a\\u001b.py"]}}'
     )
     assert machine.instar("trust").stdout.splitlines() == [
+        'instar.json: model = "a/b"',
         "instar.json: evolve.unsafe = true",
         '.instar/instar.json: shield.level = "none"',
         '.instar/instar.json: evolve.pins = ["hooks/a\\u001b.py"]',
@@ -66,7 +68,7 @@ def test_trusting_a_folder_can_be_read_by_a_program(machine):
     told = json.loads(machine.instar("trust", "--json").stdout)
     assert told == {
         "trusted": str(machine.project),
-        "guards": {"instar.json": {"evolve": {"unsafe": True}}},
+        "accepted": ["instar.json"],
     }
     assert json.loads(machine.instar("trust", "--remove", "--json").stdout) == {
         "removed": str(machine.project)
@@ -80,11 +82,12 @@ def test_what_was_written_after_the_person_looked_is_left_out_until_they_look_ag
     value, left = heard(machine)
     assert value is False
     assert left == [
-        f"{path}: evolve was left out: it is not what was trusted; read it, then: instar trust {machine.project}"
+        f"{path.name} (new): not as accepted in {machine.project}, so the accepted version holds, or none; look: "
+        f"instar trust diff {machine.project}, then accept: instar trust {machine.project}"
     ]
-    assert heard(machine, "model")[0] == "a/b"
+    assert "a/b" not in machine.instar("config", "show", "--json").stdout
     done = machine.instar("run", "-m", "scripted/echo", "hello")
-    assert (done.returncode, "evolve was left out" in done.stderr) == (0, True)
+    assert (done.returncode, "instar.json (new)" in done.stderr) == (0, True)
     machine.instar("trust")
     assert heard(machine) == (True, [])
 
@@ -96,34 +99,23 @@ def test_a_guard_that_was_trusted_is_not_taken_away_with_its_file(machine):
     path.unlink()
     value, left = heard(machine, "evolve.frozen")
     assert value is True
-    assert left == [
-        f"{path}: evolve is not what was trusted, which holds; read it, then: instar trust {machine.project}"
-    ]
+    assert len(left) == 1
+    assert left[0].startswith(f"{path.name} (gone): not as accepted")
     machine.instar("trust")
     assert heard(machine, "evolve.frozen") == (False, [])
 
 
 @pytest.mark.slow
-def test_a_folder_that_was_trusted_before_guards_were_kept_is_trusted_and_its_guards_are_not(machine):
-    machine.instar("trust")
-    assert heard(machine)[1] == []
-    machine.write("instar.json", UNSAFE)
-    assert heard(machine)[0] is False
-    machine.write("instar.json", '{"evolve": {"sandbox": "require"}}')
-    assert heard(machine, "evolve.sandbox") == ("require", [])
-
-
-@pytest.mark.slow
-def test_trusting_a_folder_does_not_vouch_for_the_guards_of_a_folder_below(machine):
+def test_trusting_a_folder_shows_what_the_folders_below_say_of_guards(machine):
     subprocess.run(["git", "init", "-q", machine.project], check=True)
     below = machine.write("sub/instar.json", UNSAFE).parent
-    machine.instar("trust")
+    assert "sub/instar.json: evolve.unsafe = true" in machine.instar("trust").stdout
     show = ["config", "show", "evolve.unsafe", "--dir", "sub"]
-    shown = machine.instar(*show).stdout
-    assert shown.startswith("evolve.unsafe = false  (default)")
-    assert f"instar trust {below}" in shown
-    machine.instar("trust", "sub")
     assert machine.instar(*show).stdout.startswith(f"evolve.unsafe = true  ({below}/instar.json)")
+    machine.write("sub/instar.json", '{"evolve": {"unsafe": true, "create": "allow"}}')
+    shown = machine.instar("config", "show", "evolve.create", "--dir", "sub").stdout
+    assert shown.startswith('evolve.create = "deny"  (default)')
+    assert f"instar trust {below}" in shown
 
 
 def test_where_everything_is_trusted_so_is_what_guards(machine):
@@ -149,13 +141,64 @@ def test_a_mistake_in_what_guards_is_told_instead_of_trusted(machine):
 def test_the_question_on_a_terminal_shows_what_guards_and_a_yes_lets_it_hold(machine, screen):
     machine.write("instar.json", '{"plugin": [], "evolve": {"unsafe": true}}')
     asked = screen("run", "-m", "scripted/echo", "hello")
-    asked.wait_for("[y/N]")
+    asked.wait_for("[y/n/show]")
     assert "instar.json: evolve.unsafe = true" in asked.text
     asked.type("y\n")
     assert asked.end() == 0
     assert heard(machine) == (True, [])
     machine.write("instar.json", '{"evolve": {"unsafe": true, "create": "allow"}}')
     again = screen("run", "-m", "scripted/echo", "hello")
+    again.wait_for("[y/n/show]")
+    assert f"Changed in {machine.project}: instar.json (changed)" in again.text
+    again.type("what\n")
+    again.wait_until(lambda: again.text.count("[y/n/show]") == 2)
+    again.type("show\n")
+    again.wait_for('+{"evolve": {"unsafe": true, "create": "allow"}}')
+    again.type("n\n")
     assert again.end() == 0
-    assert "[y/N]" not in again.text
     assert heard(machine, "evolve.create")[0] == "deny"
+    last = screen("run", "-m", "scripted/echo", "hello")
+    last.wait_for("[y/n/show]")
+    last.type("y\n")
+    assert last.end() == 0
+    assert heard(machine, "evolve.create")[0] == "allow"
+
+
+@pytest.mark.slow
+def test_a_version_that_was_accepted_before_is_named_with_its_date_and_asked_about(machine, screen):
+    first, second = '{"permission": {"bash": "allow"}}', '{"permission": {"bash": "deny"}}'
+    for text in (first, second):
+        machine.write("instar.json", text)
+        machine.instar("trust")
+    machine.write("instar.json", first)
+    asked = screen("run", "-m", "scripted/echo", "hello")
+    asked.wait_for("[y/n/show]")
+    assert f"this is the version accepted on {date.today()}" in asked.text
+    assert "bash: allow" in asked.text
+    asked.type("n\n")
+    assert asked.end() == 0
+
+
+def test_the_difference_from_what_was_accepted_is_shown(machine):
+    machine.write("instar.json", '{"model": "a/b"}\n')
+    refused = machine.instar("trust", "diff")
+    assert (refused.returncode, "is not trusted" in refused.stderr) == (1, True)
+    machine.instar("trust")
+    assert machine.instar("trust", "diff").stdout == f"{machine.project} is as it was accepted\n"
+    machine.write("instar.json", '{"model": "a/c"}\n')
+    machine.write(".opencode/plugin/new.js", "1\n")
+    shown = machine.instar("trust", "diff").stdout
+    assert "instar.json (changed)\n--- accepted/instar.json\n+++ instar.json\n" in shown
+    assert '-{"model": "a/b"}\n+{"model": "a/c"}\n' in shown
+    told = json.loads(machine.instar("trust", "diff", str(machine.project), "--json").stdout)
+    assert [(one["file"], one["change"]) for one in told] == [
+        (".opencode/plugin/new.js", "new"),
+        ("instar.json", "changed"),
+    ]
+
+
+def test_a_program_that_instar_started_trusts_nothing(machine):
+    machine.environment["INSTAR_RUN"] = "1"
+    done = machine.instar("trust")
+    assert (done.returncode, "a person's" in done.stderr) == (1, True)
+    assert machine.instar("trust", "--list").stdout == ""

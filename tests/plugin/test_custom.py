@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from instar.plugin.custom import load_tools
-from instar.settings.trust import CodeVerdict as Judged
+from instar.plugin.custom import CustomTools, ToolFile, load_tools, tool_files
 from instar.testing import Machine, results
 
 pytest_plugins = ["tests.turn"]
@@ -72,6 +71,11 @@ async def test_a_tool_of_a_folder_that_is_not_trusted_is_not_run_and_is_named(ho
     assert mine.stem in await door.runtime.tools()
 
 
+def loaded(*folders: Path) -> CustomTools:
+    """Load the tools of configuration folders that may run."""
+    return load_tools(ToolFile(path, path, True) for folder in folders for path in tool_files(folder))
+
+
 @pytest.mark.parametrize(
     ("source", "said"),
     [
@@ -91,7 +95,7 @@ def test_a_file_that_is_no_tool_is_named_and_its_neighbours_load(
 ) -> None:
     path = put(tmp_path, "tool/bad.py", source)
     put(tmp_path, "tool/greet.py", SHORT_TOOL)
-    found = load_tools([tmp_path], lambda folder: True, lambda path: Judged(True, None))
+    found = loaded(tmp_path)
     assert list(found.tools) == ["greet"]
     (notice,) = found.notices
     assert notice.startswith(f"tool {path} is skipped: ")
@@ -102,13 +106,9 @@ def test_of_two_tools_with_one_name_the_later_folder_counts(tmp_path: Path) -> N
     put(tmp_path / "home", "tool/greet.py", SHORT_TOOL)
     put(tmp_path / "project", "tools/greet.py", SHORT)
     put(tmp_path / "project", "tools/_private.py", "raise SystemExit")
-    found = load_tools(
-        [tmp_path / "home", tmp_path / "project"], lambda folder: True, lambda path: Judged(True, None)
-    )
+    found = loaded(tmp_path / "home", tmp_path / "project")
     assert found.notices == []
     assert found.tools["greet"].description == "Says hello to somebody."
     put(tmp_path / "project", "tools/bad name.py", SHORT_TOOL)
-    (notice,) = load_tools(
-        [tmp_path / "project"], lambda folder: True, lambda path: Judged(True, None)
-    ).notices
+    (notice,) = loaded(tmp_path / "project").notices
     assert "'bad name' cannot be a tool's name" in notice

@@ -302,17 +302,18 @@ async def test_a_worktree_is_trusted_exactly_while_its_repository_is(
 
 
 @pytest.mark.slow
-async def test_what_was_trusted_of_the_guards_of_a_repository_holds_in_its_worktree(
+async def test_what_was_accepted_of_a_repository_holds_in_its_worktree(
     house: Machine, repository: Path
 ) -> None:
-    seen = {"instar.json": {"evolve": {"frozen": True}}}
     trust = Trust(Paths.from_environment(house.environment), {})
-    trust.add(repository, seen)
+    (repository / "instar.json").write_text('{"evolve": {"frozen": true}}')
+    trust.add(repository)
     folder = Path(str((await (await house.open()).runtime.workspace.create(name="fix")).directory))
-    assert trust.guards(folder) == seen
-    assert trust.guards(folder / "sub") == {}
+    view = trust.view(folder)
+    assert view.served(folder / "instar.json").read_text() == '{"evolve": {"frozen": true}}'
+    assert [*view.changes] == [("instar.json", "gone")]
     trust.remove(repository)
-    assert trust.guards(folder) == {}
+    assert trust.view(folder).tree is None
 
 
 @pytest.mark.slow

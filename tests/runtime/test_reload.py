@@ -11,7 +11,6 @@ from tests.waiting import until
 
 from instar.plugin import Value
 from instar.plugin import door as plugins
-from instar.settings.builtin_plugins import seen_in
 from instar.settings.paths import Paths
 from instar.settings.trust import Trust
 from instar.testing import Machine, RuntimeUnderTest, answer_of, results, said
@@ -523,38 +522,38 @@ async def test_rules_of_hooks_hold_from_the_reload_on(house: Machine) -> None:
     assert not path.exists(), "what is guarded no more is not put there for a shield"
 
 
-async def test_rules_that_a_person_vouched_for_hold_until_they_vouch_for_others(house: Machine) -> None:
+async def test_rules_that_a_person_accepted_hold_until_they_accept_others(house: Machine) -> None:
     del house.environment["INSTAR_TRUST"]
     trust = Trust(Paths.from_environment(house.environment), house.environment)
     path = rules(house, "echo not here >&2; exit 2")
-    trust.add(house.folder, seen=seen_in(house.folder))
+    trust.add(house.folder)
     door = await house.open()
     rules(house, "true")
-    assert await reload(door) == (["plugin:hooks"], [])
+    what, (said,) = await reload(door)
+    assert what == []
+    assert ".instar/hooks.json (changed): not as accepted" in said
     assert "not here" in await ran(house, door)
     path.unlink()
     await reload(door)
     assert "not here" in await ran(house, door)
     rules(house, "true")
-    trust.add(house.folder, seen=seen_in(house.folder))
+    trust.add(house.folder)
     assert await reload(door) == (["plugin:hooks"], [])
     assert (await ran(house, door)).startswith("loud")
 
 
-async def test_a_rule_that_nobody_vouched_for_refuses_from_the_reload_on_and_allows_nothing(
-    house: Machine,
-) -> None:
+async def test_a_rule_that_nobody_accepted_is_not_heard_until_somebody_does(house: Machine) -> None:
     del house.environment["INSTAR_TRUST"]
     trust = Trust(Paths.from_environment(house.environment), house.environment)
-    house.settings(permission={"bash": "ask"})
-    trust.add(house.folder, seen=seen_in(house.folder))
+    trust.add(house.folder)
     door = await house.open()
-    allow = json.dumps({"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "allow"}})
-    rules(house, f"printf '%s' '{allow}'")
-    await reload(door)
-    assert not (await ran(house, door)).startswith("loud")
     rules(house, "echo not here >&2; exit 2")
-    await reload(door)
+    what, (said,) = await reload(door)
+    assert what == []
+    assert ".instar/hooks.json (new): not as accepted" in said
+    assert (await ran(house, door)).startswith("loud")
+    trust.add(house.folder)
+    assert await reload(door) == (["plugin:hooks"], [])
     assert "not here" in await ran(house, door)
 
 

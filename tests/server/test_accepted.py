@@ -57,10 +57,10 @@ def test_code_that_the_model_writes_is_not_taken_up_until_the_person_trusts_it(
                 break
         assert event["properties"]["what"] == []
         assert not trace.exists()
-        assert all(one.endswith(f"read it, then: instar trust {project}") for one in said)
-        assert ".instar/plugin/evil.py: runs as it stands there now" in instar("trust")
+        assert all(one.endswith(f"then accept: instar trust {project}") for one in said)
+        assert ".instar/plugin/evil.py: a plugin, which runs as it stands there now" in instar("trust")
         reloaded = next(one["properties"] for one in events if one["type"] == "instance.reloaded")
         assert reloaded == {"what": ["tools", "plugin:elsewhere", "plugin:evil"], "problems": []}
     assert sorted(trace.read_text()) == ["a", "b", "c"]
     log = Path(clean_environment["XDG_STATE_HOME"]) / "instar" / "log" / "instar.log"
-    assert "left out; read it, then: instar trust" in log.read_text()
+    assert "then accept: instar trust" in log.read_text()

@@ -54,6 +54,7 @@ LOOKING = [
     step("instar.event"),
     step("config.get"),
     step("config.providers"),
+    step("instar.trust.get"),
     step("experimental.capabilities.get"),
     step("experimental.console.get"),
     step("experimental.console.listOrgs"),
@@ -150,6 +151,8 @@ LOOKING = [
 """What changes nothing."""
 
 DOING = [
+    step("instar.trust.get", keep="version", of="version"),
+    step("instar.trust.accept", body={"version": "$version"}),
     step("permission.reply", requestID="$permission", body={"reply": "once"}),
     step("question.reply", requestID="$question", body={"answers": [["a"]]}),
     step("question.reject", requestID="que_00000000000000000000000000", status=404),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from instar.settings.guarding import lowered
-from instar.settings.layer import Layer, Vouched
+from instar.settings.layer import Layer
 
 MINE = {"limits": {"steps": 10, "day": {"cost": 5.0}, "session": {"tokens": 1000}}}
 
@@ -13,7 +13,7 @@ MINE = {"limits": {"steps": 10, "day": {"cost": 5.0}, "session": {"tokens": 1000
 def heard(mine: dict[str, Any], project: dict[str, Any], **more: Any) -> tuple[Any, list[str]]:
     layers = [
         Layer("mine", "global", mine),
-        Layer("theirs", "project", project, **{"vouched": Vouched("/folder"), **more}),
+        Layer("theirs", "project", project, **more),
     ]
     (_, kept), dropped = lowered(layers)
     return kept.data, [text.removeprefix("theirs: ").partition(" was left out")[0] for text in dropped]
@@ -45,7 +45,7 @@ def test_the_other_name_of_the_steps_holds_too() -> None:
     assert heard({}, {"max_iterations": 99, "limits": {"steps": 50}})[1] == []
 
 
-@pytest.mark.parametrize("more", [{"vouched": None}, {"trusted": False}])
+@pytest.mark.parametrize("more", [{"own": True}, {"trusted": False}])
 def test_where_everything_is_trusted_or_nothing_is_others_decide(more: dict[str, Any]) -> None:
     data = {"limits": {"steps": 99}}
     assert heard(MINE, data, **more) == (data, [])

@@ -1,4 +1,4 @@
-"""Nothing that a project's files say loosens a guard beyond what the person saw."""
+"""Nothing that the files of a project say that is not trusted loosens a guard."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from instar.plugins.evolve.config import EvolveConfig
 from instar.settings.config import Config
 from instar.settings.guarding import guarded, tightened
-from instar.settings.layer import Layer, Vouched, merge
+from instar.settings.layer import Layer, merge
 
 Block = dict[str, Any]
 
 
-def layer(data: Block, *, seen: Block | None = None, trusted: bool = True) -> Layer:
-    return Layer("/p/instar.json", "project", data, trusted, Vouched("/p", seen or {}))
+def layer(data: Block, *, trusted: bool = False) -> Layer:
+    return Layer("/p/instar.json", "project", data, trusted)
 
 
 def home(data: Block) -> Layer:
@@ -28,40 +28,22 @@ def holds(*layers: Layer) -> tuple[Block, list[str]]:
 
 
 UNSAFE = {"evolve": {"unsafe": True}}
-LEFT = "/p/instar.json: evolve was left out: it is not what was trusted; read it, then: instar trust /p"
-CHANGED = "/p/instar.json: evolve is not what was trusted, which holds; read it, then: instar trust /p"
 
 
-def test_what_the_person_says_holds_and_what_they_saw_holds() -> None:
+def test_what_the_person_says_or_accepted_holds() -> None:
     assert holds(home(UNSAFE)) == (UNSAFE, [])
-    assert holds(layer(UNSAFE, seen=UNSAFE)) == (UNSAFE, [])
-    assert holds(Layer("/p/instar.json", "project", UNSAFE)) == (UNSAFE, [])
+    assert holds(layer(UNSAFE, trusted=True)) == (UNSAFE, [])
 
 
-def test_what_nobody_saw_is_left_out_and_the_rest_of_the_file_holds() -> None:
-    assert holds(layer({**UNSAFE, "model": "a/b"})) == ({"model": "a/b"}, [LEFT])
-    assert holds(layer({"shield": {"level": "none"}, **UNSAFE}, seen=UNSAFE))[0] == UNSAFE
-
-
-def test_what_was_trusted_holds_on_where_the_file_says_something_else_or_nothing() -> None:
-    seen = {"evolve": {"frozen": True, "pins": ["a"]}}
-    for said in ({}, {"evolve": {}}, {"evolve": {"frozen": False, "pins": ["a"]}}):
-        assert holds(layer(said, seen=seen)) == (seen, [CHANGED])
-    more = {"evolve": {"frozen": True, "pins": ["b"]}}
-    assert holds(layer(more, seen=seen)) == ({"evolve": {"frozen": True, "pins": ["a", "b"]}}, [CHANGED])
-
-
-def test_what_guards_more_is_heard_without_a_word_also_of_a_stranger() -> None:
+def test_what_guards_more_is_heard_of_a_stranger_without_a_word() -> None:
     said = {"evolve": {"sandbox": "require", "pins": ["x"]}, "shield": {"env": []}}
     mine = home({"evolve": {"pins": ["mine"]}, "shield": {"env": ["A"]}})
     wanted = {"evolve": {"sandbox": "require", "pins": ["mine", "x"]}, "shield": {"env": []}}
     assert holds(mine, layer(said)) == (wanted, [])
-    assert holds(mine, layer(said, trusted=False)) == (wanted, [])
-    assert holds(mine, Layer("o", "project", said, trusted=False)) == (wanted, [])
 
 
 def test_a_stranger_is_told_of_each_thing_that_was_left_out() -> None:
-    data, sentences = holds(layer({"evolve": {"unsafe": True, "frozen": True}}, trusted=False))
+    data, sentences = holds(layer({"evolve": {"unsafe": True, "frozen": True}}))
     assert data == {"evolve": {"frozen": True}}
     assert sentences == [
         "/p/instar.json: evolve.unsafe was left out: an untrusted project may only guard more than holds without it"
@@ -69,7 +51,7 @@ def test_a_stranger_is_told_of_each_thing_that_was_left_out() -> None:
 
 
 def test_one_file_that_is_left_out_excuses_no_other() -> None:
-    assert holds(layer(UNSAFE), layer(UNSAFE), layer(UNSAFE, trusted=False))[0] == {}
+    assert holds(layer(UNSAFE), layer(UNSAFE))[0] == {}
     assert holds(home({"evolve": {"frozen": True}}), layer({"evolve": {"frozen": False}}))[0] == {
         "evolve": {"frozen": True}
     }
@@ -135,9 +117,7 @@ EVOLVE = st.fixed_dictionaries(
 )
 DATA = st.fixed_dictionaries({}, optional={"evolve": EVOLVE})
 OWN = DATA.map(home) | DATA.map(lambda data: Layer("$X", "environment", data))
-PROJECTS = st.builds(lambda data, seen: layer(data, seen=seen), DATA, DATA) | st.builds(
-    lambda data: layer(data, trusted=False), DATA
-)
+PROJECTS = st.builds(layer, DATA, trusted=st.booleans())
 LAYERS = st.lists(OWN | PROJECTS, max_size=5)
 
 
@@ -146,10 +126,8 @@ def view(layers: list[Layer]) -> EvolveConfig:
 
 
 @given(LAYERS)
-def test_no_project_loosens_what_holds_as_the_person_saw_it(layers: list[Layer]) -> None:
-    before = view(
-        [Layer(one.origin, one.scope, one.vouched.sections) if one.vouched else one for one in layers]
-    )
+def test_no_stranger_loosens_what_holds_without_it(layers: list[Layer]) -> None:
+    before = view([one for one in layers if one.trusted])
     found, _ = guarded(layers)
     after = view(found)
     assert after.sandbox == "require" or before.sandbox == "auto"

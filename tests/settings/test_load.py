@@ -10,7 +10,7 @@ import pytest
 
 from instar.git.project import Project
 from instar.settings.config import ConfigError
-from instar.settings.load import PluginEntry, Settings, code_in, guards_in, read_settings
+from instar.settings.load import PluginEntry, Settings, read_settings
 from instar.settings.paths import Paths
 from instar.settings.trust import Trust
 from instar.wire.document import DocumentError
@@ -28,6 +28,7 @@ class Place:
         subprocess.run(["git", "init", "-q", self.worktree], check=True)
         self.trust = Trust(self.paths, self.environment)
         self.project = Project("id", self.worktree, self.directory, "git")
+        self.accepts = False
 
     def home(self, name: str, data: Any) -> Path:
         return self.put(self.paths.home / ".config" / name, data)
@@ -42,12 +43,18 @@ class Place:
         return path
 
     def trusted(self) -> "Place":
-        code = code_in(self.worktree, self.paths, self.environment)
-        self.trust.add(self.worktree, code=code)
+        """Let whatever is read from now on be accepted before."""
+        self.accepts = True
         return self
+
+    def accept(self) -> None:
+        for folder in (self.worktree, self.directory):
+            self.trust.add(folder)
 
     def read(self, flags: dict[str, Any] | None = None, **environment: str) -> Settings:
         paths = Paths.from_environment({**self.environment, **environment})
+        if self.accepts:
+            self.accept()
         return read_settings(
             self.directory, self.project, paths, {**self.environment, **environment}, flags or {}, self.trust
         )
@@ -310,7 +317,7 @@ def test_a_trusted_project_is_heard_whole(place: Place) -> None:
 def test_what_guards_says_so_itself_in_a_project_and_by_reference_in_the_persons_own(place: Place) -> None:
     data = {"evolve": {"pins": ["{env:PIN}"], "env": ["{file:gone}"]}, "username": "{env:PIN}"}
     place.work("instar.json", data)
-    place.trust.add(place.worktree, guards_in(place.worktree, place.paths))
+    place.trusted()
     settings = place.read(PIN="a.py")
     assert (settings.config.data["evolve"], settings.dropped) == (data["evolve"], [])
     assert settings.config.username == "a.py"
@@ -326,45 +333,17 @@ def priced(cost: Any, model: str = "big") -> dict[str, Any]:
     return {"provider": {"acme": {"models": {model: entry}}}}
 
 
-@pytest.mark.parametrize(
-    ("said", "path", "found"),
-    [
-        (DEAR, "", {"input": 5, "output": 9}),
-        (priced({"input": 0, "output": 0}), "big", {"input": 5, "output": 9}),
-        (priced({"input": 50, "output": 90}), "big", {"input": 5, "output": 9}),
-        (priced(None), "big", {"input": 5, "output": 9}),
-    ],
-    ids=["same", "lower", "higher", "gone"],
-)
-def test_a_projects_prices_hold_as_they_were_when_it_was_trusted(
-    place: Place, said: Any, path: str, found: Any
-) -> None:
+def test_a_projects_prices_hold_as_they_were_accepted(place: Place) -> None:
     place.work("instar.json", DEAR)
-    guards = guards_in(place.worktree, place.paths)
-    assert guards == {"instar.json": {"prices": {"acme/big": {"input": 5, "output": 9}}}}
-    place.trust.add(place.worktree, guards)
-    place.work("instar.json", said)
-    settings = place.read()
-    assert settings.config.provider["acme"].models["big"].cost == found
-    assert settings.config.provider["acme"].models["big"].name == "Big"
-    if not path:
-        assert settings.dropped == []
-        return
-    (sentence,) = settings.dropped
-    assert (
-        "provider.acme.models.big.cost is not what was trusted, which holds; read it, then: instar trust"
-        in sentence
-    )
-
-
-def test_a_price_that_nobody_saw_is_left_out_and_the_persons_own_holds(place: Place) -> None:
-    place.home("instar/instar.json", DEAR)
-    place.trusted().work("instar.json", priced({"input": 0, "output": 0}))
-    settings = place.read()
-    assert settings.config.provider["acme"].models["big"].cost == {"input": 5, "output": 9}
-    assert "provider.acme.models.big.cost was left out: nobody trusted it" in settings.dropped[0]
-    place.work("instar.json", priced({"input": 0}, "other"))
-    assert place.read().config.provider["acme"].models["other"].cost == {}
+    place.accept()
+    for said in (priced({"input": 0, "output": 0}), priced({"input": 50, "output": 90}), priced(None)):
+        place.work("instar.json", said)
+        settings = place.read()
+        assert settings.config.provider["acme"].models["big"].cost == {"input": 5, "output": 9}
+        (sentence,) = settings.dropped
+        assert sentence.startswith(f"instar.json (changed): not as accepted in {place.worktree}")
+    place.work("instar.json", DEAR)
+    assert place.read().dropped == []
 
 
 def test_everything_that_is_trusted_may_say_prices(place: Place) -> None:
@@ -375,35 +354,31 @@ def test_everything_that_is_trusted_may_say_prices(place: Place) -> None:
     assert settings.dropped == []
 
 
-def test_prices_that_were_trusted_make_no_provider_where_it_is_gone(place: Place) -> None:
-    place.work("instar.json", DEAR)
-    place.trust.add(place.worktree, guards_in(place.worktree, place.paths))
-    place.work("instar.json", {"model": "a/b"})
-    assert place.read().config.provider == {}
-
-
-def test_each_place_of_a_projects_folder_is_vouched_for_by_itself(place: Place) -> None:
+def test_each_settings_file_of_a_projects_folder_is_accepted(place: Place) -> None:
     names = ["opencode.json", "instar.jsonc", ".opencode/opencode.json", ".instar/instar.json"]
     for name in names:
         place.work(name, {"shield": {"env": [name]}})
-    guards = guards_in(place.worktree, place.paths)
-    assert guards == {name: {"shield": {"env": [name]}} for name in names}
-    place.trust.add(place.worktree, guards)
+    place.accept()
     assert place.read().config.shield.env == [names[-1]]
     place.work(".instar/instar.json", {"shield": {"env": ["OTHER"]}})
     settings = place.read()
     assert settings.config.shield.env == [names[-1]]
-    assert [sentence.partition(": ")[0] for sentence in settings.dropped] == [
-        str(place.worktree / ".instar/instar.json")
-    ]
+    assert [sentence.partition(" (")[0] for sentence in settings.dropped] == [".instar/instar.json"]
 
 
-def test_the_persons_own_file_is_not_vouched_for_where_it_stands_in_a_project(place: Place) -> None:
+def test_comments_and_layout_of_an_accepted_file_change_freely(place: Place) -> None:
+    place.work("opencode.jsonc", '{"model": "a/b"}')
+    place.accept()
+    place.work("opencode.jsonc", '{\n  // mine\n  "model": "a/b",\n}')
+    settings = place.read()
+    assert (settings.config.model, settings.dropped) == ("a/b", [])
+
+
+def test_the_persons_own_file_needs_no_accepting_where_it_stands_in_a_project(place: Place) -> None:
     home = place.paths.home
     place.put(home / ".opencode/opencode.json", {"evolve": {"unsafe": True}})
     place.project = Project("id", home, home, "git")
     place.directory = home
-    assert guards_in(home, place.paths) == {}
     assert place.read().config.data["evolve"] == {"unsafe": True}
 
 

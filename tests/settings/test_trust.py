@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -10,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from instar.settings.layer import Vouched
 from instar.settings.paths import Paths
 from instar.settings.trust import Trust, TrustError
 
@@ -207,60 +207,80 @@ def test_a_no_is_remembered_trusts_nothing_and_gives_way_to_a_later_yes(
     assert trust.is_trusted(tmp_path)
 
 
-# -- what guards -------------------------------------------------------------------------------------
-
-GUARDS = {"instar.json": {"evolve": {"unsafe": True}}}
+# -- what steers -------------------------------------------------------------------------------------
 
 
-def test_what_guards_is_kept_with_the_folder_until_it_is_trusted_anew(trust: Trust, tmp_path: Path) -> None:
-    assert trust.guards(tmp_path) == {}
-    trust.add(tmp_path, GUARDS)
-    assert trust.guards(tmp_path) == GUARDS
-    trust.add(tmp_path)
-    assert trust.guards(tmp_path) == GUARDS
-    trust.add(tmp_path, {})
-    assert trust.guards(tmp_path) == {}
-    trust.add(tmp_path, GUARDS)
-    trust.remove(tmp_path)
-    assert trust.guards(tmp_path) == {}
-
-
-def test_what_guards_is_kept_for_the_very_folder_only(trust: Trust, repository: Path) -> None:
-    trust.add(repository, GUARDS)
+def test_what_steers_is_read_as_it_was_accepted_for_the_very_folder(trust: Trust, repository: Path) -> None:
+    file = repository / "sub" / "instar.json"
+    trust.add(repository)
+    file.write_text('{"model": "a/b"}')
+    view = trust.view(repository / "sub")
     assert trust.is_trusted(repository / "sub")
-    assert trust.guards(repository / "sub") == {}
+    assert (view.served(file).exists(), [*view.changes]) == (False, [("instar.json", "new")])
+    trust.add(repository / "sub")
+    file.write_text("{}")
+    view = trust.view(repository / "sub")
+    assert view.served(file).read_text() == '{"model": "a/b"}'
+    assert view.named(view.served(file)) == file
+    assert [*view.changes] == [("instar.json", "changed")]
 
 
-def test_what_guards_holds_as_it_stands_where_the_person_alone_writes(paths: Paths, tmp_path: Path) -> None:
-    assert Trust(paths, {"INSTAR_TRUST": "all"}).guards(tmp_path) is None
-    assert Trust(paths, {}).guards(paths.config_homes[0]) is None
+def test_what_steers_is_read_as_it_stands_where_the_person_alone_writes(paths: Paths, tmp_path: Path) -> None:
+    for view in (
+        Trust(paths, {"INSTAR_TRUST": "all"}).view(tmp_path),
+        Trust(paths, {}).view(paths.config_homes[0]),
+        Trust(paths, {}).view(tmp_path),
+    ):
+        assert (view.tree, view.changes) == (None, ())
 
 
-@pytest.mark.parametrize(
-    "entry",
-    [
-        '{"added": 1}',
-        '{"added": 1, "guards": []}',
-        '{"added": 1, "guards": {"instar.json": 3}}',
-        '{"refused": 1, "guards": {"instar.json": {"evolve": {"unsafe": true}}}}',
-        "1",
-    ],
-)
-def test_an_entry_that_keeps_nothing_readable_vouches_for_nothing(
-    trust: Trust, paths: Paths, tmp_path: Path, entry: str
+def test_a_list_of_the_version_before_keeps_its_folders_and_no_version_of_them(
+    trust: Trust, paths: Paths, tmp_path: Path
 ) -> None:
+    (tmp_path / "instar.json").write_text('{"evolve": {"unsafe": true}}')
+    kept = {
+        "added": 1,
+        "guards": {"instar.json": {"evolve": {"unsafe": True}}},
+        "seen": {},
+        "code": {"a.py": "0"},
+    }
+    paths.trust_file.parent.mkdir(parents=True)
+    paths.trust_file.write_text(json.dumps({"version": 1, "folders": {str(tmp_path): kept}}))
+    paths.trust_file.chmod(0o600)
+    assert trust.is_trusted(tmp_path)
+    assert [*trust.view(tmp_path).changes] == [("instar.json", "new")]
     trust.add(tmp_path)
-    paths.trust_file.write_text(f'{{"folders": {{"{tmp_path}": {entry}}}}}')
-    assert trust.guards(tmp_path) == {}
+    assert trust.view(tmp_path).changes == ()
+    assert json.loads(paths.trust_file.read_text())["folders"] == {str(tmp_path): {"added": 1}}
 
 
-def test_a_broken_list_vouches_for_nothing(trust: Trust, paths: Paths, tmp_path: Path) -> None:
-    trust.add(tmp_path, GUARDS)
-    paths.trust_file.write_text("{")
-    assert trust.guards(tmp_path) == {}
+def test_a_damaged_version_is_not_heard_and_can_be_accepted_again(
+    trust: Trust, paths: Paths, tmp_path: Path
+) -> None:
+    file = tmp_path / "instar.json"
+    file.write_text('{"model": "a/b"}')
+    trust.add(tmp_path)
+    served = trust.view(tmp_path).served(file)
+    shutil.rmtree(paths.accepted)
+    assert trust.view(tmp_path).served(file).read_text() == '{"model": "a/b"}'
+    shutil.rmtree(paths.accepted)
+    for name in (paths.data / "accepted.git/objects").rglob("*"):
+        if name.is_file():
+            name.write_bytes(b"x")
+    assert not served.exists()
+    assert trust.view(tmp_path).changes == (("instar.json", "new"),)
+    trust.add(tmp_path)
+    assert trust.view(tmp_path).changes == ()
 
 
-def test_a_block_that_this_instar_cannot_read_is_not_vouched_for(trust: Trust, tmp_path: Path) -> None:
-    trust.add(tmp_path, {"instar.json": {"evolve": {"of_tomorrow": 1}, "shield": {"level": "none"}, "x": {}}})
-    vouched = trust.vouched(tmp_path / "instar.json", tmp_path)
-    assert vouched == Vouched(str(tmp_path), {"shield": {"level": "none"}})
+def test_more_than_a_tree_may_hold_is_said(
+    trust: Trust, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("instar.settings.steered.MOST", 3)
+    for name in "abcde":
+        path = tmp_path / ".opencode/node_modules" / name / "index.js"
+        path.parent.mkdir(parents=True)
+        path.write_text(name)
+    with pytest.raises(TrustError, match="more than 3 files"):
+        trust.add(tmp_path)
+    assert trust.list() == []

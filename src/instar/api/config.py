@@ -411,3 +411,26 @@ def _bare(kind: Any) -> Any:
     while get_origin(kind) is Annotated and not isinstance(get_args(kind)[0], type):
         kind = get_args(kind)[0]
     return kind
+
+
+class AcceptedChange(Wire):
+    """A file that steers and is not as it was accepted: its name, ``new``, ``changed`` or ``gone``, and the diff."""
+
+    file: str
+    change: str
+    diff: str
+
+
+class TrustState(Wire):
+    """What of a directory's folders is not as it was accepted. `version` names it for `TrustBody`."""
+
+    folders: list[str]
+    trusted: bool
+    changes: list[AcceptedChange]
+    version: str
+
+
+class TrustBody(Wire):
+    """Which version a person accepts: the one that they were shown."""
+
+    version: str

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from instar.cli.door import Context, Failure, door
-from instar.cli.text import one_line
+from instar.cli.text import echo, one_line
 from instar.git import GitError
 from instar.git.steering import edited
 from instar.process import ProcessError, Processes
@@ -31,13 +31,13 @@ def list_(context: Context, as_json: bool) -> None:
     """List what was put aside, oldest first, and where it lies."""
     found = PutAside(context.paths.aside).all()
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(found)))
+        echo(msgspec.json.format(msgspec.json.encode(found)))
         return
     for name, files in found.items():
-        click.echo(name)
+        echo(name)
         for file in files:
             entries = "".join(f"\n    {one_line(f'{key} = {value}')}" for key, value in file.entries)
-            click.echo(
+            echo(
                 f"  {one_line(file.path)} ({file.reason}): {context.paths.aside / name / file.file}{entries}"
             )
 
@@ -62,13 +62,13 @@ async def restore(context: Context, name: str) -> None:
         except (OSError, GitError, ProcessError) as error:
             raise Failure(f"{one_line(file.path)} cannot be put back: {error}") from None
         aside.keep(file.repository, file.digests)
-        click.echo(f"put back: {one_line(file.path)}")
+        echo(f"put back: {one_line(file.path)}")
     aside.forget(name)
     if not replaced:
         aside.forget(other)
         return
     aside.note(other, replaced)
-    click.echo(f"what stood there is kept: instar aside restore {other}")
+    echo(f"what stood there is kept: instar aside restore {other}")
 
 
 async def _restored(aside: PutAside, name: str, other: str, file: AsideFile) -> list[AsideFile]:

@@ -34,10 +34,9 @@ from instar.settings import load as settings
 from instar.settings.builtin_plugins import flagship_name
 from instar.settings.config import Config, ConfigError, dotted
 from instar.settings.layer import has_reference
-from instar.settings.load import Settings, read_settings
+from instar.settings.load import PluginEntry, Settings, read_settings
 from instar.settings.permission import DEFAULTS
 from instar.settings.rules import spread_flat
-from instar.settings.trust import PluginEntry
 from instar.tool.registry import builtin
 from instar.wire import Plain
 from instar.wire.document import DocumentError, locate, parse_jsonc, read_text
@@ -113,13 +112,13 @@ def _in_files(context: Context, folder: Path, project: Project) -> Iterator[str]
     groups = [
         settings.global_sources(context.paths),
         # One folder at a time: a file that cannot be read ends its own group only.
-        *(settings.project_sources([one], context.paths) for one in chain),
+        *(settings.project_sources([one], context.paths, {one: context.trust.view(one)}) for one in chain),
         settings.environment_sources(context.environment, folder),
     ]
     for group in groups:
         try:
             for source in group:
-                layer = partial(settings.layer_of, source, context.environment, context.trust)
+                layer = partial(settings.layer_of, source, context.environment, context.trust, None)
                 yield from _in_source(source.text, source.origin, layer)
         except DocumentError as error:
             yield str(error)

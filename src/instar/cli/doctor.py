@@ -85,6 +85,9 @@ async def _examine(context: Context, folder: Path) -> _Report:
         found = await check(context, folder)
         model, following = _model(context, found)
         database = _database(context.paths.database)
+        trust = _trust(context, folder, found)
+        if trust.todo and model.state == "ok":
+            following = "instar trust ."
         lines = [
             _Line("instar", "ok", f"{__version__} on Python {platform.python_version()}"),
             *_settings(context, found),
@@ -93,7 +96,7 @@ async def _examine(context: Context, folder: Path) -> _Report:
             *_programs(context),
             await _sandbox(processes, context, found),
             database,
-            _trust(context, folder, found),
+            trust,
             _evolve(context, await evolve, found),
             _port(),
             _log(context.paths.log_file),
@@ -288,7 +291,7 @@ def _trust(context: Context, folder: Path, found: Checked) -> _Line:
     if context.trust.is_trusted(folder):
         if dropped:
             text = f"{folder} is trusted, but not all that it brings: {'; '.join(dropped)}"
-            return _Line("trust", "note", text, "read what is named, then trust its folder again")
+            return _Line("trust", "note", text, f"instar trust diff {shlex.quote(str(folder))}")
         return _Line("trust", "ok", f"{folder} is trusted: what it brings runs")
     if not dropped:
         return _Line("trust", "ok", f"{folder} is not trusted, and brings nothing that would need it")

@@ -158,9 +158,11 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 def tell_untrusted(dropped: Sequence[str]) -> None:
-    """Print on stderr, as one line, what was skipped because its folder is not trusted; nothing for nothing."""
+    """Print on stderr, as one line, what was skipped because nobody accepted it; nothing for nothing."""
     if dropped:
-        note(f"not trusted, so skipped (see: instar trust --help): {'; '.join(dropped)}")
+        strange = any("an untrusted project" in sentence for sentence in dropped)
+        hint = "; if you know where it comes from: instar trust ." if strange else ""
+        note(f"{'not trusted, so skipped: ' if strange else ''}{'; '.join(dropped)}{hint}")
 
 
 def in_utf8(path: Path) -> Path:

@@ -9,7 +9,6 @@ import click
 
 from instar.cli.door import Context, door
 from instar.cli.text import echo
-from instar.settings.load import code_in
 
 _SKELETON: Final = Path(__file__).with_name("skeleton")
 
@@ -50,7 +49,7 @@ def command(context: Context, folder: str) -> None:
     for path in make(wanted):
         echo(f"made: {path.relative_to(root)}")
     for path in trusted:
-        context.trust.add(path, code=code_in(path, context.paths, context.environment))
+        context.trust.add(path)
         echo(f"trusted: {path}")
     enter = "" if root == context.directory.resolve() else f"cd {shlex.quote(folder)} && "
     echo(

@@ -51,7 +51,7 @@ async def means(
             directory=directory,
             trusted=trust.is_trusted,
             origins=read.origins,
-            seen=lambda folder: trust.seen(folder, name),
+            served=read.served,
         )
 
 

@@ -83,6 +83,20 @@ async def yes(question: str) -> bool:
     return (await line() or "").lower() in ("y", "yes")
 
 
+async def decided(question: str, show: Callable[[], str]) -> bool:
+    """Ask until the answer is yes or no; ``show`` prints what it is about. The end of input is a no."""
+    while True:
+        echo(f"{question} [y/n/show] ", nl=False, err=True)
+        answer = await line()
+        match "n" if answer is None else answer.lower():
+            case "y" | "yes":
+                return True
+            case "n" | "no":
+                return False
+            case "s" | "show":
+                echo(show(), err=True)
+
+
 def verdict(typed: str) -> PermissionAnswer | None:
     """Return the reply that a line gives to a permission ask; None for any other text.
 
@@ -175,10 +189,10 @@ class AtTerminal:
 
 async def _kept(asked: PermissionAsked) -> bool:
     """Ask whether what a call made, and what would run later, is kept."""
-    click.echo("\n? this call made what runs later, outside of what holds the model:", err=True)
-    click.echo(_whole(asked.metadata), nl=False, err=True)
+    echo("\n? this call made what runs later, outside of what holds the model:", err=True)
+    echo(_whole(asked.metadata), nl=False, err=True)
     while True:
-        click.echo("  keep it [y/n]? ", nl=False, err=True)
+        echo("  keep it [y/n]? ", nl=False, err=True)
         typed = await line()
         if typed is None or typed.lower() in ("n", "no"):
             return False

@@ -365,28 +365,19 @@ async def _complete(runtime: Runtime, body: CommandBody) -> None:
 
 
 async def _is_trusted_now(context: Context, runtime: Runtime) -> bool:
-    """Offer to trust the folder when something of it was skipped; whether the person said yes."""
-    if not person.is_there() or not runtime.untrusted:
+    """Offer to trust the folder, or what was changed in it, when that was skipped; whether the person said yes."""
+    # A terminal that was made for the model is not a person's.
+    if not person.is_there() or not runtime.untrusted or context.environment.get("INSTAR_RUN"):
         return False
     project = runtime.instance.project
     folder = project.worktree if project.vcs else project.directory
-    # A folder that is trusted was looked at by then: what changed in it since is read before it is trusted again.
-    if context.trust.is_refused(folder) or context.trust.is_trusted(folder):
-        return False
     # Start-up time: most runs ask nothing.
-    from instar.cli.trust import told
-    from instar.settings.builtin_plugins import seen_in
-    from instar.settings.load import code_in, guards_in
+    from instar.cli.trust import accepted_now, trusted_now
 
-    guards, seen = guards_in(folder, context.paths), seen_in(folder)
-    code = code_in(folder, context.paths, context.environment)
-    for line in told(guards, seen, code):
-        echo(line, err=True)
-    if not await person.yes(f"Trust {folder}? What it brings may then run on this machine."):
-        context.trust.refuse(folder)
-        return False
-    context.trust.add(folder, guards, seen, code)
-    return True
+    if context.trust.is_trusted(folder):
+        changed = [view for view in runtime.settings.views if view.changes]
+        return any([await accepted_now(context, view) for view in changed])
+    return not context.trust.is_refused(folder) and await trusted_now(context, folder)
 
 
 def _options(context: Context, request: RunRequest) -> Options:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from instar.api.config import TrustBody, TrustState
 from instar.api.operation import flagship_operations
 from instar.api.stats import LimitsReport, Resumed, Stats, StopBody, StopReport, StopsReport
 from instar.client.endpoint import C, Calls, carried_out_by, endpoint, stream
@@ -25,6 +26,18 @@ class InstarStopCalls(Calls[C]):
         """End every turn in the directory's project, in whichever process it runs, as ``instar stop``."""
 
 
+class InstarTrustCalls(Calls[C]):
+    """``instar.trust``."""
+
+    @endpoint("GET", "/instar/trust")
+    def get(self) -> TrustState:
+        """Tell what steers in the directory and is not heard, with diffs, as ``instar trust diff``."""
+
+    @endpoint("POST", "/instar/trust")
+    def accept(self, body: TrustBody) -> TrustState:
+        """Trust the directory, and accept what steers in it as it was shown: `version` says which that was."""
+
+
 class FlagshipCalls(Calls[C]):
     """``instar.evolve`` and others that flagships carry out: as they declare them, with their types."""
 
@@ -41,6 +54,7 @@ class InstarCalls(Calls[C]):
     """``instar``."""
 
     stop: InstarStopCalls[C]
+    trust: InstarTrustCalls[C]
     evolve: FlagshipCalls[C]
     heartbeat: FlagshipCalls[C]
     hooks: FlagshipCalls[C]

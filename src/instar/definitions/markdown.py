@@ -23,10 +23,11 @@ from instar.settings.layer import Layer, Scope, merge
 from instar.settings.load import Settings, restricted
 from instar.settings.paths import Paths
 from instar.settings.rules import spread_flat
+from instar.settings.steering import SteeringView
 from instar.settings.trust import Trust
 from instar.settings.untrusted import viewed
 from instar.wire import Plain
-from instar.wire.document import DocumentError, read_text
+from instar.wire.document import DocumentError, decoded, read_bytes
 from instar.wire.front_matter import FrontMatter, front_matter
 
 LONGEST: Final = 256 * 1024
@@ -49,12 +50,16 @@ _WORDS: Final = {"yes": True, "on": True, "no": False, "off": False}
 
 
 class DefinitionFolder(msgspec.Struct, frozen=True):
-    """A configuration folder. Of one that is not `trusted` nothing is read that lies outside of `root`."""
+    """A configuration folder. Of one that is not `trusted` nothing is read that lies outside of `root`.
+
+    `view` says where what steers in a project's folder is read.
+    """
 
     folder: Path
     scope: Scope
     trusted: bool
     root: Path
+    view: SteeringView | None = None
 
 
 class DefinitionError(Exception):
@@ -72,7 +77,9 @@ def definition_folders(
     return [
         DefinitionFolder(folder, "global", True, folder)
         if folder in paths.config_homes
-        else DefinitionFolder(folder, "project", trust.is_trusted(folder.parent), root)
+        else DefinitionFolder(
+            folder, "project", trust.is_trusted(folder.parent), root, read.view(folder.parent)
+        )
         for folder in read.folders
     ]
 
@@ -118,18 +125,24 @@ def find(
     """
     for name in folders:
         top = source.folder / name
-        found = sorted(path for path in _walk(top, set()) if wanted(path.name))
-        for path in found[:MOST]:
+        found = {path for path in _walk(top, set()) if wanted(path.name)}
+        if source.view is not None and (served := source.view.served(top)) != top:
+            found |= {source.view.named(path) for path in _walk(served, set()) if wanted(path.name)}
+        for path in sorted(found)[:MOST]:
+            if source.view is not None and source.view.definition(path) is None:
+                continue
             if source.trusted or path.resolve().is_relative_to(source.root.resolve()):
                 yield top, path
 
 
-def load(path: Path) -> FrontMatter:
-    """Return a definition's fields and text. Raises `DefinitionError`."""
+def load(path: Path, view: SteeringView | None = None) -> FrontMatter:
+    """Return a definition's fields and text, as they were accepted where they steer. Raises `DefinitionError`."""
     try:
-        if path.stat().st_size > LONGEST:
+        # Read once: what is used is what was compared.
+        data = read_bytes(path) if view is None or view.tree is None else view.definition(path) or b""
+        if len(data) > LONGEST:
             raise DefinitionError(path, 1, "", f"expected at most {LONGEST // 1024} KiB")
-        return front_matter(read_text(path), str(path))
+        return front_matter(decoded(data, path), str(path))
     except DocumentError as error:
         raise DefinitionError(path, error.line, "", error.message) from None
     except OSError as error:
@@ -182,7 +195,7 @@ def _layers(source: DefinitionFolder, mistakes: list[str], previous: Mapping[str
         for top, path in find(source, folders, _is_markdown):
             name = str(path.relative_to(top).with_suffix(""))
             try:
-                found = load(path)
+                found = load(path, source.view)
                 block = block_of(path, found, top.name)
                 layers.append(_layer(source, kind, block.pop("name", None) or name, path, block, found))
             except DefinitionError as error:

@@ -72,7 +72,7 @@ def read_skills(
     for source in _sources(read, project, paths, trust):
         for _, path in find(source, _FOLDERS, lambda name: name == NAME):
             try:
-                skills = [_skill(path, load(path), source.trusted)]
+                skills = [_skill(path, load(path, source.view), source.trusted)]
             except DefinitionError as error:
                 mistakes.append(str(error))
                 known = before.values() if before is not None and source.trusted else ()
@@ -90,7 +90,8 @@ def _sources(read: Settings, project: Project, paths: Paths, trust: Trust) -> It
     home = paths.home.resolve()  # which is the person's own
     for folder in (one for one in folder_chain(project.directory, project) if one != home):
         for neighbour in _NEIGHBOURS:
-            yield DefinitionFolder(folder / neighbour, "project", trust.is_trusted(folder), root)
+            trusted, view = trust.is_trusted(folder), read.view(folder)
+            yield DefinitionFolder(folder / neighbour, "project", trusted, root, view)
     yield from (source for source in own if source.scope != "global")
 
 

@@ -28,10 +28,11 @@ from instar.message import WithParts
 from instar.plugin import Hooks, Invalid, PluginInput
 from instar.plugin.custom import check_name
 from instar.plugin.door import Late, in_time
-from instar.plugin.locate import LoadError, PluginLocation, check
+from instar.plugin.locate import LoadError, PluginLocation
 from instar.plugin.shell import LogLines
 from instar.process import Output, ProcessError, Processes
 from instar.settings.paths import Paths
+from instar.settings.steered import accepted_environment
 from instar.wire import Plain
 
 NEEDED: Final = 20
@@ -89,6 +90,10 @@ async def version_of(
     return said.stdout.decode("utf-8", "replace").strip()
 
 
+def _root(given: PluginInput) -> Path:
+    return given.worktree if given.project.vcs else given.directory
+
+
 log = logging.getLogger("instar.jshost")
 
 _ENDING: Final = 2.0
@@ -117,8 +122,11 @@ class HostProcess:
         lines = LogLines(partial(log.info, "printed line=%s"))
         run = given.children.run(
             engine.argv,
-            cwd=given.directory,
-            env=given.children.environment(given.environment),
+            # Bun runs what settings of its own in the working directory name: the child enters the project later.
+            cwd=HOST.parent,
+            env=accepted_environment(
+                given.children.environment(given.environment), _root(given), given.served
+            ),
             stdin=theirs.fileno(),
             merge=True,
             limit=0,
@@ -340,7 +348,9 @@ class JavaScript:
             log.info("the JavaScript host did not start: %s", error)
 
     def _find(self) -> None:
-        self._engine = self._engine or find_engine(self._given.environment)
+        given = self._given
+        environment = accepted_environment(given.environment, _root(given), given.served)
+        self._engine = self._engine or find_engine(environment)
 
     async def _ready(self, params: Plain) -> HostProcess:
         child = await self._up()
@@ -366,7 +376,6 @@ class JavaScript:
             log.info("the JavaScript host runs: %s %s", child.about["runtime"], child.about["version"])
             for module in [one for one in self._modules.values() if one.hooks and not one.broken]:
                 try:
-                    check(module.place)
                     await in_time(self._asked(child, "load", module.load), _LOADING)
                 except (JavaScriptError, LoadError, Late) as error:
                     module.broken = str(error)

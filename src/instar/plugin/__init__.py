@@ -52,6 +52,7 @@ from instar.plugin.tool import Ask, PermissionDenied, Tool, ToolContext, ToolFai
 from instar.plugin.view import Branch, Method, Node, Value, View
 from instar.sandbox.model_process import Children
 from instar.settings import accepted, permission
+from instar.settings.steered import accepted_environment, accepted_words, started
 from instar.store import StoreError, migrate
 from instar.wire import document, ids, secret
 
@@ -118,6 +119,8 @@ __all__ = [
     "WorkspaceClient",
     "WorkspaceInfo",
     "accepted",
+    "accepted_environment",
+    "accepted_words",
     "document",
     "event",
     "git",
@@ -131,5 +134,6 @@ __all__ = [
     "process",
     "sandbox",
     "secret",
+    "started",
     "wire",
 ]

@@ -8,7 +8,7 @@ any other by ``<file>_<name>`` (opencode's rule). An async function ``execute`` 
 import inspect
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -17,7 +17,6 @@ import msgspec
 from instar.plugin.load import module_from_file
 from instar.plugin.locate import LoadError
 from instar.plugin.tool import Tool
-from instar.settings.trust import CodeVerdict as Judged
 
 log = logging.getLogger("instar.plugin")
 
@@ -25,6 +24,14 @@ FOLDERS = ("tool", "tools")
 SCRIPTS = (".ts", ".js")
 """Endings of what is JavaScript: opencode 1.18.33 takes no others from these folders."""
 _DEFAULT = ("tool", "default")
+
+
+class ToolFile(msgspec.Struct, frozen=True):
+    """A file of tools: its `path` for people, the `code` that is read for it, and whether that may run."""
+
+    path: Path
+    code: Path
+    trusted: bool
 
 
 class CustomTools(msgspec.Struct, frozen=True):
@@ -36,39 +43,24 @@ class CustomTools(msgspec.Struct, frozen=True):
     failed: list[Path]
 
 
-def load_tools(
-    folders: Iterable[Path], trusted: Callable[[Path], bool], judged: Callable[[Path], Judged]
-) -> CustomTools:
-    """Load the tools of configuration folders, lowest first; of two with one name the later counts.
+def load_tools(files: Iterable[ToolFile]) -> CustomTools:
+    """Load the tools of files, lowest first; of two with one name the later counts.
 
-    `trusted` says of a configuration folder whether its code may run, and `judged` of each file of those. A file that
-    fails is named, and its neighbours still load. What is JavaScript is not loaded here.
+    A file that fails is named, and its neighbours still load. What is JavaScript is not loaded here.
     """
     found = CustomTools({}, [], [], [])
-    for folder in folders:
-        for path in _files(folder):
-            if not trusted(folder):
-                found.untrusted.append(f"{path} was left out: an untrusted project may not run code")
-                continue
-            if path.suffix in SCRIPTS:
-                continue
-            accepted, content = judged(path)
-            if not accepted:
-                found.failed.append(path)
-                continue
+    for file in files:
+        if not file.trusted:
+            found.untrusted.append(f"{file.path} was left out: an untrusted project may not run code")
+        elif file.path.suffix not in SCRIPTS:
             try:
-                found.tools.update(_tools(module_from_file(path, content), path.stem))
+                found.tools.update(_tools(module_from_file(file.code), file.path.stem))
             except Exception as error:
                 reason = str(error) if isinstance(error, LoadError) else f"{type(error).__name__}: {error}"
-                log.error("failed to load tool file=%s reason=%s", path, reason, exc_info=error)
-                found.notices.append(f"tool {path} is skipped: {reason}")
-                found.failed.append(path)
+                log.error("failed to load tool file=%s reason=%s", file.path, reason, exc_info=error)
+                found.notices.append(f"tool {file.path} is skipped: {reason}")
+                found.failed.append(file.path)
     return found
-
-
-def tool_files(folders: Iterable[Path]) -> list[Path]:
-    """Return the files in which tools may be, in either language; those of a folder in the order of their names."""
-    return [path for folder in folders for path in _files(folder)]
 
 
 def tools_of(path: Path, tools: Mapping[str, Tool]) -> dict[str, Tool]:
@@ -78,7 +70,8 @@ def tools_of(path: Path, tools: Mapping[str, Tool]) -> dict[str, Tool]:
     }
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def tool_files(folder: Path) -> Iterator[Path]:
+    """Yield the files of a configuration folder in which tools may be, in either language, by their names."""
     for name in FOLDERS:
         for path in sorted((folder / name).glob("[!.]*")):
             # Python's own convention; opencode takes every name.

@@ -232,7 +232,7 @@ class Means(msgspec.Struct, frozen=True):
     directory: Path
     trusted: Callable[[Path], bool]
     origins: Mapping[str, str]
-    seen: Callable[[Path], Mapping[str, str] | None] = lambda _folder: {}
+    served: Callable[[Path], Path] = lambda path: path
 
     @property
     def worktree(self) -> Path:
@@ -258,8 +258,8 @@ class PluginInput(msgspec.Struct, frozen=True):
       `environment` and `flags` are the person's.
     - `host` names the program and its capabilities. `registry` takes views, HTTP operations and workspace adapters.
     - `declare_hook` adds a hook point and `trigger` runs one; `trigger` raises `Refused` at a gate.
-    - `trusted(folder)` is True if code of the folder may run. `seen(folder)` gives the digests of the files that the
-      person accepted with their trust, by file; None: all of them hold as they are.
+    - `trusted(folder)` is True if code of the folder may run. `served(path)` gives what to read in the place of a
+      file of the project's that steers: the version that a person accepted, which is not there where none was.
     - `halted()` is the time, in ms, of the `instar stop` that is in force here, 0 for none: begin no turn while it is
       not 0. `automatic` is False in a command that does one thing: begin no turn by yourself there.
     - `server_url()` returns the address of a server for the instance and may start one; None where there is none.
@@ -289,7 +289,7 @@ class PluginInput(msgspec.Struct, frozen=True):
     halted: Callable[[], int]
     origins: Mapping[str, str] = {}
     automatic: bool = True
-    seen: Callable[[Path], Mapping[str, str] | None] = lambda _folder: {}
+    served: Callable[[Path], Path] = lambda path: path
     http: "Callable[[], AsyncClient] | None" = None
     server: Callable[[], Server | None] | None = None
 

@@ -13,7 +13,6 @@ import importlib
 import importlib.machinery
 import importlib.util
 import inspect
-import json
 import logging
 import os
 import sys
@@ -27,9 +26,8 @@ import msgspec
 
 from instar.plugin.door import PATIENCE, Exited, LoadedPlugin, Plugins, in_time, unsound
 from instar.plugin.interface import Hooks, PluginFunction, PluginInput
-from instar.plugin.locate import JAVASCRIPT, TOOLS, LoadError, PluginLocation, check, check_file, locate
+from instar.plugin.locate import JAVASCRIPT, TOOLS, LoadError, PluginLocation, locate
 from instar.settings.builtin_plugins import flagship_name
-from instar.settings.trust import Content
 from instar.wire import Plain
 
 log = logging.getLogger("instar.plugin")
@@ -41,15 +39,14 @@ _MOST: Final = 2_000
 class Spec(msgspec.Struct, frozen=True):
     """One plugin to load: a package's, module's or flagship's name or a file's absolute path, with its options.
 
-    `tools`: it is a JavaScript file of a person's own tools (`instar.plugin.custom`). `content` is the only code that
-    it may be made of; None: any. `held`: nobody accepted it as it is now; what was loaded of it before stays.
+    `tools`: it is a JavaScript file of a person's own tools (`instar.plugin.custom`). `code` is what is read in
+    the place of its file: the version that a person accepted.
     """
 
     target: str
     options: Plain = msgspec.field(default_factory=dict)
     tools: bool = False
-    content: Content | None = None
-    held: bool = False
+    code: Path | None = None
 
     @property
     def identity(self) -> str:
@@ -59,10 +56,9 @@ class Spec(msgspec.Struct, frozen=True):
     def place(self) -> PluginLocation:
         """Return where its code is. Raises `LoadError`."""
         if self.tools:
-            found = PluginLocation(TOOLS, path=Path(self.target), host=JAVASCRIPT, tools=True)
-        else:
-            found = locate(self.target)
-        return msgspec.structs.replace(found, content=self.content)
+            named = Path(self.target)
+            return PluginLocation(TOOLS, path=self.code or named, host=JAVASCRIPT, tools=True, named=named)
+        return locate(self.target, self.code)
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -77,8 +73,8 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 def distinct(specs: Sequence[Spec]) -> list[Spec]:
-    """Return each plugin once, in order; of several specs for one plugin the last counts that is not held."""
-    last = {spec.identity: spec for spec in sorted(specs, key=lambda spec: not spec.held)}
+    """Return each plugin once, in order; of several specs for one plugin the last counts."""
+    last = {spec.identity: spec for spec in specs}
     return [spec for spec in specs if last[spec.identity] is spec]
 
 
@@ -104,16 +100,13 @@ async def load(
         try:
             place = spec.place()
             identity = place.identity
-            mark = None if spec.held else Mark(identity, spec.options, (digest_of or digest)(place))
+            mark = Mark(identity, spec.options, (digest_of or digest)(place))
         except Exception as error:
-            failures += [] if spec.held else [_said(spec, error)]
+            failures.append(_said(spec, error))
             continue
         old = [one for one in before if isinstance(one.mark, Mark) and one.mark.identity == identity]
-        if mark is None and old:
-            mark = old[0].mark
-        if mark is not None:
-            steps = [one for one in steps if one.mark.identity != identity]
-            steps.append(_Step(spec, place, mark, old))
+        steps = [one for one in steps if one.mark.identity != identity]
+        steps.append(_Step(spec, place, mark, old))
     loading = _Loading(plugins, make_input, patience)
     try:
         loading.begin([step.place for step in steps if not step.is_loaded])
@@ -196,7 +189,6 @@ class _Loading:
         return self._hosts[place.host]
 
     async def _load_in_host(self, place: PluginLocation, mark: Mark) -> None:
-        check(place)
         host = self._host(place)
         ready = await host.load(place, mark.options, self._make_input, self._patience)
         problems = [problem for _, hooks in ready if (problem := unsound(hooks)) is not None]
@@ -228,17 +220,18 @@ class _Loading:
 def digest(place: PluginLocation) -> str:
     """Return what the code of a plugin is known by: of an npm package its name and version, of a folder all its files.
 
-    It is empty for a Python module. Of what may hold accepted code alone, all of that counts.
+    It is empty for a Python module. Of accepted JavaScript it is where that stands, with all that it may import.
     """
-    if place.content is not None:
-        return hashlib.sha256(json.dumps(place.content, sort_keys=True).encode()).hexdigest()
+    if place.host and place.path is not None and place.named not in (None, place.path):
+        return str(place.path)
     if place.path is None:
         return place.module if place.host else ""
     if place.host and place.path.is_dir():
         return digest_of_files(islice(_files(place.path), _MOST))
     folder = place.path if place.path.is_dir() else place.path.parent
     whole = place.path.is_dir() or place.path.name == "__init__.py"
-    return digest_of_files(sorted(folder.rglob("*.py")) if whole else [place.path])
+    files = sorted(folder.rglob("*.py")) if whole else [place.path]
+    return digest_of_files(files, folder)
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -248,11 +241,11 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from (Path(at, name) for name in sorted(names))
 
 
-def digest_of_files(files: Iterable[Path]) -> str:
-    """Return what files are known by: their names and what they hold."""
+def digest_of_files(files: Iterable[Path], folder: Path = Path("/")) -> str:
+    """Return what files are known by: their names from a `folder` around them, and what they hold."""
     found = hashlib.sha256()
     for file in files:
-        found.update(str(file).encode("utf-8", "surrogateescape") + b"\0")
+        found.update(str(file.relative_to(folder)).encode("utf-8", "surrogateescape") + b"\0")
         try:
             found.update(hashlib.sha256(file.read_bytes()).digest())
         except OSError as error:
@@ -271,7 +264,7 @@ def _said(spec: Spec, error: Exception, *, stays: bool = False) -> str:
 def _offered(place: PluginLocation) -> Any:
     """Return the module, or the object that an entry point names in it."""
     if place.path is not None:
-        return module_from_file(place.path, place.content)
+        return module_from_file(place.path)
     try:
         offered: Any = importlib.import_module(place.module)
     except SystemExit as error:
@@ -283,11 +276,8 @@ def _offered(place: PluginLocation) -> Any:
     return offered
 
 
-def module_from_file(path: Path, content: Content | None = None) -> ModuleType:
-    """Run a Python file, or a folder's ``__init__.py``, as a module. Raises `LoadError` and what it raises.
-
-    `content` is the only code that it may hold, with what it imports from its folder; None: any.
-    """
+def module_from_file(path: Path) -> ModuleType:
+    """Run a Python file, or a folder's ``__init__.py``, as a module. Raises `LoadError` and what it raises."""
     if path.is_dir():
         path = path / "__init__.py"
     if not path.is_file():
@@ -295,7 +285,7 @@ def module_from_file(path: Path, content: Content | None = None) -> ModuleType:
     name = f"instar_plugin_{path.stem}_{abs(hash(str(path)))}"
     folder = [str(path.parent)] if path.name == "__init__.py" else None
     old = {key: sys.modules.pop(key) for key in [*sys.modules] if f"{key}.".startswith(f"{name}.")}
-    loader = _FromSource(name, str(path), content)
+    loader = _FromSource(name, str(path))
     found = importlib.util.spec_from_file_location(
         name, path, loader=loader, submodule_search_locations=folder
     )
@@ -320,20 +310,14 @@ def module_from_file(path: Path, content: Content | None = None) -> ModuleType:
 
 
 class _FromSource(importlib.machinery.SourceFileLoader):
-    """Compiles the source that it checked.
+    """Compiles the source.
 
     Bytecode on disk is told apart by size and second alone, and whoever may write the folder may write it.
     """
 
-    def __init__(self, name: str, path: str, content: Content | None) -> None:
-        super().__init__(name, path)
-        self.content = content
-
     def get_code(self, fullname: str) -> Any:
         path = self.get_filename(fullname)
-        data = self.get_data(path)
-        check_file(Path(path), data, self.content)
-        return self.source_to_code(data, path)
+        return self.source_to_code(self.get_data(path), path)
 
 
 class _Parts(importlib.machinery.PathFinder):
@@ -344,16 +328,13 @@ class _Parts(importlib.machinery.PathFinder):
         cls, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         first = getattr(sys.modules.get(fullname.partition(".")[0]), "__spec__", None)
-        loader = getattr(first, "loader", None)
-        if not isinstance(loader, _FromSource):
+        if not isinstance(getattr(first, "loader", None), _FromSource):
             return None
         found = super().find_spec(fullname, path, target)
         if found is None or found.origin is None or not found.has_location:
             return found
         if isinstance(found.loader, importlib.machinery.SourceFileLoader):
-            found.loader = _FromSource(fullname, found.origin, loader.content)
-        else:
-            check_file(Path(found.origin), Path(found.origin).read_bytes(), loader.content)
+            found.loader = _FromSource(fullname, found.origin)
         return found
 
 

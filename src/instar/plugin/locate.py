@@ -4,7 +4,6 @@ A Python package offers its plugins as entry points of the group ``instar.plugin
 here: what is missing is named, with the line that says what to do.
 """
 
-import hashlib
 import importlib.util
 import re
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from instar.settings.builtin_plugins import FLAGSHIPS, flagship_name
-from instar.settings.trust import Content, content_at, path_of
+from instar.settings.steered import path_of
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -39,7 +38,7 @@ class PluginLocation(msgspec.Struct, frozen=True):
     """A plugin's code: a `path`, or a `module` and what of it is the plugin. `name` is what the plugin goes by.
 
     `host` is the module that runs it where that is not Python; `module` is then an npm package with its version.
-    `tools`: it is a file of tools, no plugin. `content` is the only code that a `path` may hold; None: any.
+    `tools`: it is a file of tools, no plugin. `named` is the file that people know, where `path` is its accepted copy.
     """
 
     name: str
@@ -48,15 +47,16 @@ class PluginLocation(msgspec.Struct, frozen=True):
     attribute: str = ""
     host: str = ""
     tools: bool = False
-    content: Content | None = None
+    named: Path | None = None
 
     @property
     def identity(self) -> str:
         """What makes two places the same plugin: the file that holds the code."""
         if self.tools:
-            return f"{TOOLS}:{self.path}"
+            return f"{TOOLS}:{self.named or self.path}"
         if self.path is not None:
-            file = self.path / "__init__.py" if self.path.is_dir() and not self.host else self.path
+            known = self.named or self.path
+            file = known / "__init__.py" if self.path.is_dir() and not self.host else known
             return str(file.resolve())
         if self.host:
             return f"npm:{self.name}"
@@ -67,33 +67,25 @@ class PluginLocation(msgspec.Struct, frozen=True):
         )
 
 
-def check_file(path: Path, data: bytes, content: Content | None) -> None:
-    """Raise `LoadError` unless a file that holds `data` is one of `content`; None: any is."""
-    if content is not None and content.get(str(path)) != hashlib.sha256(data).hexdigest():
-        raise LoadError(f"{path} is another than the one that was accepted")
+def locate(target: str, code: Path | None = None) -> PluginLocation:
+    """Return where the code of a plugin is that a ``plugin`` list names. Raises `LoadError`.
 
-
-def check(place: PluginLocation) -> None:
-    """Raise `LoadError` unless a plugin is made of its `Located.content` alone."""
-    if place.path is not None and place.content is not None and content_at(place.path) != place.content:
-        raise LoadError(f"{place.path}, or what it may import, is another than was accepted")
-
-
-def locate(target: str) -> PluginLocation:
-    """Return where the code of a plugin is that a ``plugin`` list names. Raises `LoadError`."""
+    `code` is what to read in the place of the file that is named.
+    """
     flagship = flagship_name(target)
     if flagship is not None:
         return PluginLocation(flagship, module=FLAGSHIPS[flagship].module)
-    path = path_of(target)
+    named = path_of(target)
+    path = named if code is None else code
     if path is not None and _is_javascript(path):
         if not path.exists():
-            raise LoadError(f"there is no file {path}")
-        return PluginLocation(path.stem, path=path, host=JAVASCRIPT)
+            raise LoadError(f"there is no file {named}")
+        return PluginLocation(path.stem, path=path, host=JAVASCRIPT, named=named)
     if path is not None:
         file = path / "__init__.py" if path.is_dir() else path
         if not file.is_file():
-            raise LoadError(f"there is no file {file}")
-        return PluginLocation(path.stem, path=path)
+            raise LoadError(f"there is no file {named if path is not file else file}")
+        return PluginLocation(path.stem, path=path, named=named)
     return _package(target)
 
 

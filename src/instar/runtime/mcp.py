@@ -14,6 +14,7 @@ from instar.mcp import LaunchContext, LinkError, Servers
 from instar.plugin import Ask, Invalid, PermissionDenied
 from instar.session.instance import Instance
 from instar.settings.config import McpConfig
+from instar.settings.steered import accepted_environment
 from instar.store.sqlite import Values
 
 NAME: Final = "mcp"
@@ -27,11 +28,12 @@ def let_in(instance: Instance, person: Person | None) -> Servers | None:
 
 def registered(instance: Instance, person: Person | None) -> Servers:
     """Register the config's servers, also an empty list."""
+    environment = instance.children.environment(instance.environment)
+    root = instance.project.worktree if instance.project.vcs else instance.directory
+    environment = accepted_environment(environment, root, lambda path: path)
     servers = Servers(
         instance.config.mcp,
-        LaunchContext(
-            instance.children, instance.directory, instance.children.environment(instance.environment)
-        ),
+        LaunchContext(instance.children, instance.directory, environment),
         Values(instance.store, f"mcp:{instance.project.id}"),
         partial(_approve, instance, person),
         partial(_say, instance),

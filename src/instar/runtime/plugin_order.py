@@ -14,18 +14,13 @@ from instar.plugin.load import Spec, digest, digest_of_files
 from instar.plugin.locate import PluginLocation
 from instar.settings.builtin_plugins import FLAGSHIPS, is_named, is_switched_on
 from instar.settings.load import Settings
-from instar.settings.trust import Trust
 
 Flags = Mapping[str, Any]
 
 
 def listed(read: Settings) -> list[Spec]:
-    """Return the plugins that settings and plugin folders name, in the order in which they load.
-
-    First those that are held: where one of them is loaded already, it stays as it is.
-    """
-    held = [Spec(target, held=True) for target in read.held]
-    return [*held, *(Spec(entry.target, entry.options, content=entry.content) for entry in read.plugins)]
+    """Return the plugins that settings and plugin folders name, in the order in which they load."""
+    return [Spec(entry.target, entry.options, code=entry.code) for entry in read.plugins]
 
 
 def early(read: Settings, environment: Mapping[str, str], flags: Flags) -> list[Spec]:
@@ -38,25 +33,25 @@ def late(read: Settings, environment: Mapping[str, str], flags: Flags, folders: 
 
     A setting of such a flagship, or a file of it in one of `folders`, switches it on too.
     """
-    places = list(dict.fromkeys(folders))
-    named = [Spec(name) for name in FLAGSHIPS if is_named(name, read.config.data, places)]
+    places = list(folders)
+    named = [Spec(name) for name in FLAGSHIPS if is_named(name, read.config.data, _files(name, read, places))]
     return [spec for spec in [*_asked(read, environment, flags), *named] if _is_last(spec)]
 
 
 def guarding(loaded: Iterable[str]) -> list[Spec]:
-    """Return the `loaded` flagships whose rules the user approved.
+    """Return the `loaded` flagships that guard.
 
     A file of rules that is gone switches none of them off while an instance lives.
     """
-    return [Spec(name) for name in dict.fromkeys(loaded) if name in FLAGSHIPS and FLAGSHIPS[name].seen]
+    return [Spec(name) for name in dict.fromkeys(loaded) if name in FLAGSHIPS and FLAGSHIPS[name].steers]
 
 
-def marker(read: Settings, folders: Iterable[Path], trust: Trust) -> Callable[[PluginLocation], str]:
+def marker(read: Settings, folders: Iterable[Path]) -> Callable[[PluginLocation], str]:
     """Return the function that gives the digest of a plugin that is loaded last: its rules are not in its code.
 
-    It is the keys of the settings that it goes by, its files in `folders`, and what the person vouched for there.
+    It is the keys of the settings that it goes by, and its files in `folders`.
     """
-    where = list(dict.fromkeys(folders))
+    where = list(folders)
 
     def digest_of(place: PluginLocation) -> str:
         shipped = FLAGSHIPS.get(place.name)
@@ -67,15 +62,21 @@ def marker(read: Settings, folders: Iterable[Path], trust: Trust) -> Callable[[P
         blocks = {"": read.config.data, **read.config.data.get("agent", {})}
         said = {name: [block.get(key) for key in keys] for name, block in blocks.items()}
         come = {at: origin for at, origin in read.origins.items() if any(key in at for key in keys)}
-        known = [[str(one), trust.is_trusted(one), trust.seen(one, place.name)] for one in where]
-        files = digest_of_files(folder / name for folder in where for name in shipped.files)
-        return json.dumps([said, come, known, files], default=str, sort_keys=True) if shipped.keys else ""
+        files = digest_of_files(_files(place.name, read, where))
+        return json.dumps([said, come, files], default=str, sort_keys=True) if shipped.keys else ""
 
     return digest_of
 
 
+def _files(name: str, read: Settings, places: Sequence[Path]) -> list[Path]:
+    """Return the files of a flagship in `places`: the accepted ones in a project, those at home as they stand."""
+    *projects, home = places
+    served = [read.served(folder / file) for folder in projects for file in FLAGSHIPS[name].files]
+    return [*served, *(home / file for file in FLAGSHIPS[name].files)]
+
+
 def places(project: Project, directory: Path, home: Path) -> list[Path]:
-    """Return the folders in which a flagship's files stand."""
+    """Return the folders in which a flagship's files stand, the person's home last."""
     return [*([project.worktree] if project.vcs else []), directory, home]
 
 
@@ -87,7 +88,7 @@ def settings_of(flags: Flags) -> wire.Plain:
 
 def _asked(read: Settings, environment: Mapping[str, str], flags: Flags) -> Sequence[Spec]:
     specs = listed(read)
-    known = {spec.identity for spec in specs if not spec.held}
+    known = {spec.identity for spec in specs}
     return [
         *specs,
         *(Spec(name) for name in FLAGSHIPS if name not in known and is_switched_on(name, environment, flags)),

@@ -6,7 +6,7 @@ place of the old, and `waiting` does so when files change. What cannot be read o
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -21,7 +21,7 @@ from instar.limits.budget import LimitsError
 from instar.mcp import ASK, Servers
 from instar.message import Rule
 from instar.plugin import PluginInput, Registry
-from instar.plugin.custom import SCRIPTS, load_tools, tool_files, tools_of
+from instar.plugin.custom import SCRIPTS, ToolFile, load_tools, tool_files, tools_of
 from instar.plugin.door import LoadedPlugin, Plugins
 from instar.plugin.load import Mark, Spec, digest_of_files, load
 from instar.plugin.locate import TOOLS
@@ -34,7 +34,7 @@ from instar.session.instance import Instance
 from instar.settings.config import ConfigError
 from instar.settings.load import Settings, read_settings
 from instar.settings.paths import Paths
-from instar.settings.trust import Acceptance, CodeVerdict, Trust
+from instar.settings.trust import Trust
 from instar.wire.document import DocumentError
 
 _WORDS: Final = {
@@ -102,37 +102,37 @@ def read(
 def read_tools(folders: list[Path], paths: Paths, trust: Trust, before: ToolFiles | None = None) -> ToolFiles:
     """Load the tools of configuration folders, if their files differ from `before`: loading runs their code."""
 
-    def trusted(folder: Path) -> bool:
-        return folder in paths.config_homes or trust.is_trusted(folder.parent)
-
-    # Every file, also those that may not run: what is left out is said.
-    files, acceptance = tool_files(folders), Acceptance(trust)
-    judged = {
-        path: acceptance.of_file(path, _owner(path, paths)) for path in files if trusted(path.parent.parent)
-    }
-    running = [path for path, one in judged.items() if one.accepted]
-    state = {"left out": [str(path) for path in files if path not in running]}
-    scripts = [
-        Spec(str(path), tools=True, content=one.content, held=not one.accepted)
-        for path, one in judged.items()
-        if path.suffix in SCRIPTS
+    files = [
+        ToolFile(path, code, trusted)
+        for folder in folders
+        for path, code, trusted in _tools_in(folder, paths, trust)
     ]
-    mark = Mark(TOOLS, state, digest_of_files(path for path in running if path.suffix not in SCRIPTS))
+    running = [file for file in files if file.trusted]
+    state = {"left out": [str(file.path) for file in files if not file.trusted]}
+    scripts = [
+        Spec(str(file.path), tools=True, code=file.code) for file in running if file.path.suffix in SCRIPTS
+    ]
+    mark = Mark(
+        TOOLS, state, digest_of_files(file.code for file in running if file.path.suffix not in SCRIPTS)
+    )
     if before is not None and before.mark == mark:
         return msgspec.structs.replace(before, scripts=scripts)
-    found = load_tools(folders, trusted, lambda path: judged.get(path, CodeVerdict(False, None)))
+    found = load_tools(files)
     tools = dict(found.tools)
     if before is not None and before.plugin is not None:
         for path in found.failed:
             tools = {**tools_of(path, before.plugin.hooks["tool"]), **tools}
     plugin = LoadedPlugin(TOOLS, {"tool": tools}) if tools else None
-    return ToolFiles(plugin, scripts, mark, found.notices, [*found.untrusted, *acceptance.problems()])
+    return ToolFiles(plugin, scripts, mark, found.notices, found.untrusted)
 
 
-def _owner(tool: Path, paths: Paths) -> Path:
-    """Return the folder whose trust a file of tools needs; of the person's own the home configuration folder."""
-    folder = tool.parent.parent
-    return folder if folder in paths.config_homes else folder.parent
+def _tools_in(folder: Path, paths: Paths, trust: Trust) -> Iterator[tuple[Path, Path, bool]]:
+    """The files of tools of a configuration folder: path, what is read for it, and whether that may run."""
+    if folder in paths.config_homes:
+        yield from ((path, path, True) for path in tool_files(folder))
+        return
+    view, trusted = trust.view(folder.parent), trust.is_trusted(folder.parent)
+    yield from ((view.named(code), code, trusted) for code in tool_files(view.served(folder)))
 
 
 def _saved_output(paths: Paths) -> Rule:
@@ -295,10 +295,10 @@ class Reloader:
             made.plugins,
             self._input(made, made.settings),
             before=before,
-            digest_of=plugin_order.marker(made.settings, places, self._trust),
+            digest_of=plugin_order.marker(made.settings, places),
         )
         made.problems += failed
-        if failed and not {spec.identity for spec in late if not spec.held} <= set(made.plugins.names):
+        if failed and not {spec.identity for spec in late} <= set(made.plugins.names):
             # It would judge what the others do: they must not begin without it.
             raise _Refused(failed[0])
         self._put_back(made, before)

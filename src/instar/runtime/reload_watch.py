@@ -23,8 +23,9 @@ from instar.project.watch import ChangeBatch, Changes, Unwatched, WatchThread
 from instar.runtime import plugin_order
 from instar.runtime.reload import ReloadedRuntime
 from instar.settings.builtin_plugins import FLAGSHIPS
-from instar.settings.load import SWITCH_FILE, folder_chain
+from instar.settings.load import folder_chain
 from instar.settings.paths import Paths
+from instar.settings.steered import SWITCH_FILE
 
 # Asked for each file that changes anywhere beside them.
 # ruff: noqa: PTH112, PTH117, PTH119, PTH120
@@ -337,7 +338,7 @@ class ReloadWatch:
         A file of theirs that changed since the reading `began` (ns) may have been read before: it is not seen yet.
         """
         settings = self._of.settings
-        self._places.name([*(entry.target for entry in settings.plugins), *settings.held])
+        self._places.name(entry.target for entry in settings.plugins)
         if self._places.grown:
             found = self._places.signature()
             read = {path: one for path, one in found.items() if one is None or not began or one[2] < began}

@@ -262,7 +262,7 @@ class Runtime(InProcessClient):
         places = plugin_order.places(self.instance.project, self.instance.directory, self.instance.paths.home)
         late, marker = (
             plugin_order.late(self.settings, *asked, places),
-            plugin_order.marker(self.settings, places, self._trust),
+            plugin_order.marker(self.settings, places),
         )
         if late and (failed := await load(late, plugins, self.plugin_input(self.settings), digest_of=marker)):
             # These judge what the others do: skipped, they would guard nothing (a gate fails closed).

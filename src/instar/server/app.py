@@ -34,6 +34,7 @@ from instar.server.routes.providers import ProviderRoutes
 from instar.server.routes.pty import PtyRoutes
 from instar.server.routes.sessions import AnswerRoutes, HistoryRoutes, SessionRoutes
 from instar.server.routes.stats import MetricsRoutes, StatsRoutes
+from instar.server.routes.trust import TrustRoutes
 from instar.wire import Plain
 
 _MOUNTED: Final = "instar.opencode.routes"
@@ -105,6 +106,7 @@ def families() -> list[object]:
         SyncRoutes(),
         DefinitionRoutes(),
         ConfigRoutes(),
+        TrustRoutes(),
         ProviderRoutes(),
         McpRoutes(),
         InstanceRoutes(),

@@ -83,6 +83,17 @@ class AcceptedContent:
             yield commit, message
             commit = parent
 
+    def versions(self, branch: str) -> Iterator[tuple[str, int]]:
+        """Give the tree's id of each commit of a branch, newest first, and its time in seconds since 1970.
+
+        Raises `Damaged`.
+        """
+        commit = self.tip(branch)
+        while commit:
+            lines = self._object(commit).decode(errors="replace").split("\n")
+            tree, commit, _ = self._commit(commit)
+            yield tree, next(int(line.split()[-2]) for line in lines if line.startswith("committer "))
+
     def content(self, blob: str) -> bytes | None:
         """Return the content with this id; None where it is not kept, or what is kept is not it."""
         try:
@@ -112,7 +123,7 @@ class AcceptedContent:
             replace(self.place / "config", _CONFIG)
             replace(self.place / "HEAD", b"ref: refs/heads/accepted\n")
         who = f"instar <instar@localhost> {int(time.time())} +0000"
-        tree = self._put_tree(files, durable=durable)
+        tree = self.put_tree(files, durable=durable)
         lines = [f"tree {tree}", *([f"parent {parent}"] if parent else []), f"author {who}"]
         text = "\n".join([*lines, f"committer {who}", "", message])
         made = self._put(b"commit", text.encode(errors="replace"), durable=durable)
@@ -178,7 +189,8 @@ class AcceptedContent:
             else:
                 yield f"{above}{name}", entry
 
-    def _put_tree(self, files: Mapping[str, AcceptedFile], *, durable: bool) -> str:
+    def put_tree(self, files: Mapping[str, AcceptedFile], *, durable: bool) -> str:
+        """Keep a tree of just these files, whose contents need not be kept, and return its id."""
         entries, folders = dict[bytes, AcceptedFile](), dict[str, dict[str, AcceptedFile]]()
         for path, entry in files.items():
             name, _, rest = path.partition("/")
@@ -188,7 +200,7 @@ class AcceptedContent:
                 entries[os.fsencode(name)] = entry
         for name, inner in folders.items():
             # Git sorts a folder as if its name ended with a slash.
-            entries[os.fsencode(f"{name}/")] = AcceptedFile(_FOLDER, self._put_tree(inner, durable=durable))
+            entries[os.fsencode(f"{name}/")] = AcceptedFile(_FOLDER, self.put_tree(inner, durable=durable))
         lines = [
             b"%o %s\0%s" % (entry.mode, name.rstrip(b"/"), bytes.fromhex(entry.blob))
             for name, entry in sorted(entries.items())

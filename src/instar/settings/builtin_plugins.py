@@ -65,10 +65,10 @@ class Flagship(NamedTuple):
     """A dotted place in the settings that switches it on where it is true."""
     files: tuple[str, ...] = ()
     """Files of the project's folders, or the person's home, that switch it on by being there."""
-    seen: str = ""
-    """``module:attribute`` of a function from a folder to the digests of files that trust in the folder covers.
+    steers: str = ""
+    """``module:attribute`` of a function that yields what its `files` in a folder name: paths that steer with them.
 
-    Keys are paths from the folder. It reads files and raises nothing; the trust list keeps what it returns.
+    It is given the folder, the person's home, and the folder's settings, a map for each file. It raises nothing.
     """
     last: bool = False
     """True if it is loaded after all others, when their ``config`` hooks have run: it judges what they did."""
@@ -117,7 +117,7 @@ FLAGSHIPS: Final[dict[str, Flagship]] = {
             ".claude/settings.json",
             ".claude/settings.local.json",
         ),
-        seen="instar.plugins.hooks.seen:digests",
+        steers="instar.plugins.hooks.sources:programs_in",
         last=True,
         routes="instar.plugins.hooks.routes:HooksRoutes",
         idle=(
@@ -169,16 +169,6 @@ def commands_under(group: str) -> dict[str, FlagshipCommand]:
     return {name: one for shipped in FLAGSHIPS.values() for name, one in shipped.under.get(group, {}).items()}
 
 
-def seen_in(folder: Path) -> dict[str, dict[str, str]]:
-    """Return the digests that trust in `folder` covers now: by flagship, file to digest (`Flagship.seen`)."""
-    found: dict[str, dict[str, str]] = {}
-    for name, shipped in FLAGSHIPS.items():
-        module, _, attribute = shipped.seen.partition(":")
-        digests = dict(getattr(import_module(module), attribute)(folder)) if module else {}
-        found |= {name: digests} if digests else {}
-    return found
-
-
 def is_switched_on(name: str, environment: Mapping[str, str], flags: Mapping[str, Any]) -> bool:
     """Whether the environment or a flag asks for a flagship."""
     shipped = FLAGSHIPS[name]
@@ -187,8 +177,8 @@ def is_switched_on(name: str, environment: Mapping[str, str], flags: Mapping[str
     )
 
 
-def is_named(name: str, config: Mapping[str, Any], folders: Iterable[Path]) -> bool:
-    """Whether the settings hold a key of a flagship, or one of `folders` a file of it."""
+def is_named(name: str, config: Mapping[str, Any], files: Iterable[Path]) -> bool:
+    """Whether the settings hold a key of a flagship, or one of its `files` is there."""
     shipped = FLAGSHIPS[name]
     agents = config.get("agent")
     blocks = [config, *(agents.values() if isinstance(agents, Mapping) else ())]
@@ -196,9 +186,7 @@ def is_named(name: str, config: Mapping[str, Any], folders: Iterable[Path]) -> b
         return True
     if shipped.switch and _at(config, shipped.switch) is True:
         return True
-    return bool(shipped.files) and any(
-        (folder / file).exists() for folder in folders for file in shipped.files
-    )
+    return any(file.exists() for file in files)
 
 
 def _at(config: Any, place: str) -> Any:

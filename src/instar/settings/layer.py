@@ -5,7 +5,7 @@ rules of each event in ``hooks`` concatenate: a project's rules do not take the 
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal
 
 import msgspec
@@ -20,29 +20,18 @@ _CONCATENATED: Final = ("plugin", "instructions")
 _REFERENCE: Final = re.compile(r"\{(env|file):([^{}]*)\}")
 
 
-class Vouched(msgspec.Struct, frozen=True):
-    """The parts of a project's file as the person saw them when they trusted its `folder`.
-
-    `sections` are the blocks that guard, by name; `prices` the ``cost`` of models, by ``provider/model``.
-    """
-
-    folder: str
-    sections: Plain = {}
-    prices: Plain = {}
-
-
 class Layer(msgspec.Struct, frozen=True):
     """One source of settings. `origin` names it for people: a file's path, a variable, ``--model``.
 
-    `trusted` is False for a project's layer whose folder the person has not trusted. `vouched` is None where the
-    blocks that guard count as they are: in the person's own files, and where everything is trusted.
+    `trusted` is False for a project's layer whose folder the person has not trusted. `own`: it may say all that the
+    person's own files may, as where everything is trusted.
     """
 
     origin: str
     scope: Scope
     data: Plain
     trusted: bool = True
-    vouched: Vouched | None = None
+    own: bool = False
 
 
 class Merged(msgspec.Struct, frozen=True):
@@ -151,6 +140,15 @@ def substitute(data: Any, environment: Mapping[str, str], read_file: Callable[[s
         lambda found: environment.get(found[2], "") if found[1] == "env" else read_file(found[2]).strip(),
         data,
     )
+
+
+def references(value: Any) -> Iterator[str]:
+    """Yield the paths in ``{file:…}`` anywhere in `value`."""
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from references(item)
+    elif isinstance(value, str):
+        yield from (found[2] for found in _REFERENCE.finditer(value) if found[1] == "file")
 
 
 def has_reference(value: Any) -> bool:

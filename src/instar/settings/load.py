@@ -14,40 +14,36 @@ Where they stand, lowest first:
 not name the switch is another's, and is not looked at further.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from instar.git.project import Project
+from instar.settings.builtin_plugins import is_bridge
 from instar.settings.config import SECTIONS, Config, ConfigError, dotted
-from instar.settings.guarding import guarded, lowered, prices_in
+from instar.settings.guarding import guarded, lowered
 from instar.settings.known import Unknown, misspelt, shortened, unknown
 from instar.settings.layer import Layer, Scope, substitute
 from instar.settings.paths import Paths
 from instar.settings.rules import spread_flat
-from instar.settings.trust import (
+from instar.settings.steered import (
     FOLDERS,
-    Acceptance,
-    PluginEntry,
-    PluginFile,
-    Trust,
-    code_of,
-    digest_of_entry,
-    named_in,
-    plugin_files,
-    targets_in,
+    PLUGIN_FOLDERS,
+    SETTINGS,
+    SWITCH_FILE,
+    commands_in,
+    path_of,
+    spec,
 )
+from instar.settings.steering import SteeringView
+from instar.settings.trust import Trust
 from instar.settings.untrusted import foreign, restrict, viewed, without_choice
 from instar.wire import Plain
 from instar.wire.document import DocumentError, locate, parse_jsonc, read_text
 from instar.wire.front_matter import LONGEST, Place, yaml_file
 
-SWITCH_FILE: Final = "config.yaml"
-"""The file's name."""
 _TOOLS: Final = "tools"
 _SELF_EVOLUTION: Final = "self_evolution"
 
@@ -96,8 +92,32 @@ def _placed(paths: list[Place], places: dict[Place, tuple[int, int]]) -> list[tu
     return [(path, places.get(path, (1, 1))) for path in paths]
 
 
-_FILES: Final = ("opencode.json", "opencode.jsonc", "instar.json", "instar.jsonc")
+_PLUGIN_FILES: Final = ("*.py", "*.ts", "*.js")
+"""What of a plugin folder is a plugin."""
 _NO_CODE: Final = "an untrusted project may not run code"
+
+
+class PluginFile(msgspec.Struct, frozen=True):
+    """A plugin found as a file: `folder` is whose trust it needs, `trusted` whether it has it.
+
+    `code` is the file that is read for it: the accepted one.
+    """
+
+    path: Path
+    folder: Path
+    trusted: bool
+    code: Path
+
+
+class PluginEntry(msgspec.Struct, frozen=True):
+    """A plugin to load: a package's or flagship's name, or a file's absolute path, and its options.
+
+    `code` is what is read in the place of that file, where that is another.
+    """
+
+    target: str
+    options: Plain = {}
+    code: Path | None = None
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -105,8 +125,8 @@ class Settings(msgspec.Struct, frozen=True):
 
     `layers` are what was merged, lowest first, after `dropped` (a sentence each) was taken from those that
     are not trusted. `origins` tells for a dotted path which layer it came from. `plugins` are those that may
-    run, in loading order: the config's, then files. `held` are those of trusted folders that nobody accepted as they
-    are now (`instar.settings.trust`). `plugin_files` are all the files that were found.
+    run, in loading order: the config's, then files. `plugin_files` are all the files that were found. `views` are where
+    what steers in the project's folders is read, outermost first.
     `folders` are the configuration folders that exist, home ones first. `unknown` are the keys that nobody reads.
     `notices` are sentences for the person on what has no effect.
     """
@@ -119,8 +139,17 @@ class Settings(msgspec.Struct, frozen=True):
     plugin_files: list[PluginFile]
     folders: list[Path]
     unknown: list[Unknown] = []
-    held: list[str] = []
+    views: list[SteeringView] = []
     notices: list[str] = []
+
+    def view(self, folder: Path) -> SteeringView | None:
+        """Return where what steers in one of the project's folders is read."""
+        return next((view for view in self.views if view.folder == folder), None)
+
+    def served(self, path: Path) -> Path:
+        """Return what to read in the place of a file of the project's that steers: the accepted one."""
+        around = [view for view in self.views if path.is_relative_to(view.folder)]
+        return around[-1].served(path) if around else path
 
 
 class SettingsSource(msgspec.Struct, frozen=True):
@@ -148,30 +177,61 @@ def read_settings(
     a flag; nothing is guessed then.
     """
     chain = folder_chain(directory.resolve(), project)
+    views = {folder: trust.view(folder) for folder in chain}
     sources = [
         *global_sources(paths),
-        *project_sources(chain, paths, trust),
+        *project_sources(chain, paths, views),
         *environment_sources(environment, directory),
     ]
-    layers = [layer_of(source, environment, trust) for source in sources]
+    layers = [layer_of(source, environment, trust, views.get(source.owner or Path())) for source in sources]
     strange = [one for source, layer in zip(sources, layers, strict=True) for one in _unknown(source, layer)]
     notices = [_IDLE.format(layer.origin) for layer in layers if _is_idle(layer)]
-    judge = Acceptance(trust)
-    pairs = zip(sources, layers, strict=True)
-    layers = [judge.layer(layer, source.owner, partial(_entries, source)) for source, layer in pairs]
+    codes = _codes(zip(sources, layers, strict=True), views)
     if flags:
         Config.from_data(flags, "the command line")
         layers.append(Layer("the command line", "flag", flags))
     layers, dropped = restricted(layers)
     config, origins = viewed(layers)
     folders = [(home, None) for home in paths.config_homes] + project_folders(chain)
-    files = list({file.path: file for file in plugin_files(folders, trust)}.values())
+    files = list({file.path: file for file in _plugin_files(folders, views, trust)}.values())
     dropped += [f"{file.path} was left out: {_NO_CODE}" for file in files if not file.trusted]
-    plugins = [judge.entry(*([entry] if isinstance(entry, str) else entry)) for entry in config.plugin]
-    plugins += [one for file in files if file.trusted and (one := judge.file(file)) is not None]
-    dropped += judge.problems()
-    existing = list(dict.fromkeys(folder for folder, _ in folders if folder.is_dir()))
-    return Settings(config, layers, origins, dropped, plugins, files, existing, strange, judge.held, notices)
+    listed: list[tuple[str, Plain]] = [
+        (entry, {}) if isinstance(entry, str) else (entry[0], entry[1]) for entry in config.plugin
+    ]
+    plugins = [PluginEntry(target, options, codes.get(target)) for target, options in listed]
+    plugins = [
+        one for one in plugins if one.code is None or one.code.exists() or not Path(one.target).exists()
+    ]
+    plugins += [
+        PluginEntry(str(file.path), {}, file.code if file.code != file.path else None)
+        for file in files
+        if file.trusted
+    ]
+    dropped += [notice for view in views.values() if (notice := view.notice())]
+    existing = list(
+        dict.fromkeys(
+            folder
+            for folder, owner in folders
+            if folder.is_dir() or (owner is not None and views[owner].served(folder).is_dir())
+        )
+    )
+    return Settings(
+        config, layers, origins, dropped, plugins, files, existing, strange, [*views.values()], notices
+    )
+
+
+def _codes(
+    read: Iterable[tuple["SettingsSource", Layer]], views: Mapping[Path, SteeringView]
+) -> dict[str, Path]:
+    """What is read in the place of the files that the ``plugin`` lists of trusted projects name."""
+    found: dict[str, Path] = {}
+    for source, layer in read:
+        view = None if source.owner is None else views[source.owner]
+        for entry in layer.data.get("plugin") or () if view is not None and view.tree is not None else ():
+            target = entry if isinstance(entry, str) else entry[0]
+            if view is not None and (path := path_of(target)) is not None:
+                found[target] = view.served(path)
+    return found
 
 
 # -- sources -----------------------------------------------------------------------------------------
@@ -180,42 +240,20 @@ def read_settings(
 def global_sources(paths: Paths) -> Iterator[SettingsSource]:
     """Yield the person's own files, lowest first. Raises `DocumentError` for one that cannot be read."""
     for home in paths.config_homes:
-        for name in ("config.json", SWITCH_FILE, *_FILES):
+        for name in ("config.json", *SETTINGS):
             yield from _file(home / name, "global", None)
 
 
 def project_sources(
-    chain: Iterable[Path], paths: Paths, trust: Trust | None = None
+    chain: Iterable[Path], paths: Paths, views: Mapping[Path, SteeringView]
 ) -> Iterator[SettingsSource]:
-    """Yield the files of a project's folders, outermost first. Raises `DocumentError`.
-
-    With `trust` also, as an empty one, a file that is gone and of which the person trusted something.
-    """
+    """Yield the files of a project's folders, outermost first. Raises `DocumentError`."""
     places: list[tuple[Path, Path | None]] = [(folder, folder) for folder in chain]
     # The worktree may be the home folder, whose .opencode has been read as the person's own.
     inner = [place for place in project_folders(chain) if place[0] not in paths.config_homes]
     for folder, owner in places + inner:
-        kept = trust.guards(owner or folder) if trust else None
-        for name in (SWITCH_FILE, *_FILES):
-            found = list(_file(folder / name, "project", owner))
-            if owner is not None and not found and named_in(owner, folder / name) in (kept or ()):
-                found.append(SettingsSource(str(folder / name), "project", "", folder, owner))
-            yield from found
-
-
-def guards_in(folder: Path, paths: Paths) -> dict[str, Plain]:
-    """Return what the settings of a project's `folder` say that guards: file to its blocks, and its `PRICES`.
-
-    For the person, who looks at it before they trust the folder. Raises `DocumentError`.
-    """
-    real, found = folder.resolve(), {}
-    for source in project_sources([real], paths):
-        data = _written(source)
-        blocks = {name: data[name] for name in SECTIONS if isinstance(data, dict) and name in data}
-        _checked(blocks, source)
-        if said := {**blocks, **prices_in(data)}:
-            found[named_in(real, Path(source.origin))] = said
-    return found
+        for name in SETTINGS:
+            yield from _file(folder / name, "project", owner, None if owner is None else views[owner])
 
 
 def environment_sources(environment: Mapping[str, str], directory: Path) -> Iterator[SettingsSource]:
@@ -235,11 +273,14 @@ def environment_sources(environment: Mapping[str, str], directory: Path) -> Iter
         yield SettingsSource("$OPENCODE_PERMISSION", "environment", text, directory)
 
 
-def _file(path: Path, scope: Scope, owner: Path | None) -> Iterator[SettingsSource]:
-    if path.name == SWITCH_FILE and not _names_switch(path):
+def _file(
+    path: Path, scope: Scope, owner: Path | None, view: SteeringView | None = None
+) -> Iterator[SettingsSource]:
+    served = path if view is None else view.served(path)
+    if path.name == SWITCH_FILE and not _names_switch(served):
         return
     try:
-        text = read_text(path)
+        text = read_text(served)
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
@@ -260,17 +301,24 @@ def folder_chain(directory: Path, project: Project) -> list[Path]:
 # -- layers ------------------------------------------------------------------------------------------
 
 
-def layer_of(source: SettingsSource, environment: Mapping[str, str], trust: Trust) -> Layer:
+def layer_of(
+    source: SettingsSource, environment: Mapping[str, str], trust: Trust, view: SteeringView | None = None
+) -> Layer:
     """Return a source's settings. Raises `DocumentError` at the first mistake, with its place."""
     written = _written(source)
     believed = source.owner is None or trust.is_trusted(source.owner)
     # An untrusted layer keeps its references as they stand, so that `restrict` sees and drops them.
-    data = _checked(_filled(written, source, environment) if believed else written, source)
-    vouched = None if source.owner is None else trust.vouched(Path(source.origin), source.owner)
-    return Layer(source.origin, source.scope, _resolved(data, source.folder), believed, vouched)
+    data = _checked(_filled(written, source, environment, view) if believed else written, source)
+    if view is not None:
+        for words in commands_in(data):
+            words[:] = view.words(words, view.folder)
+    own = source.owner is not None and trust.is_own(source.owner)
+    return Layer(source.origin, source.scope, _resolved(data, source.folder), believed, own)
 
 
-def _filled(written: Any, source: SettingsSource, environment: Mapping[str, str]) -> Any:
+def _filled(
+    written: Any, source: SettingsSource, environment: Mapping[str, str], view: SteeringView | None
+) -> Any:
     """Return the settings with references resolved; in a project's guarding blocks they stay texts.
 
     What they bring can change while the file stays what the person trusted.
@@ -278,7 +326,7 @@ def _filled(written: Any, source: SettingsSource, environment: Mapping[str, str]
     guards = written if source.owner is not None and isinstance(written, dict) else {}
     kept = {name: guards[name] for name in SECTIONS if name in guards}
     rest = {key: value for key, value in written.items() if key not in kept} if kept else written
-    data = substitute(rest, environment, lambda name: _referred(name, written, source))
+    data = substitute(rest, environment, lambda name: _referred(name, written, source, view))
     return {**data, **kept} if kept else data
 
 
@@ -320,10 +368,10 @@ def _checked(data: Any, source: SettingsSource) -> Plain:
         raise DocumentError(source.origin, line, column, where + error.message) from None
 
 
-def _referred(name: str, data: Any, source: SettingsSource) -> str:
+def _referred(name: str, data: Any, source: SettingsSource, view: SteeringView | None) -> str:
     path = source.folder / Path(name).expanduser()
     try:
-        return read_text(path)
+        return read_text(path if view is None else view.brought(path))
     except (OSError, DocumentError) as error:
         why = error.strerror if isinstance(error, OSError) else error.message
         line, column = locate(source.text, _path_of(data, f"{{file:{name}}}") or ())
@@ -354,42 +402,11 @@ def _resolved(data: Plain, folder: Path) -> Plain:
 
 def _entry(entry: Any, folder: Path) -> Any:
     if isinstance(entry, str):
-        return _spec(entry, folder)
-    spec, options = entry
+        return spec(entry, folder)
+    target, options = entry
     if isinstance(options.get("workspace"), str):
-        options = {**options, "workspace": _spec(options["workspace"], folder)}
-    return [_spec(spec, folder), options]
-
-
-def _spec(spec: str, folder: Path) -> str:
-    if spec.startswith("~/"):
-        return str(Path(spec).expanduser())
-    return str((folder / spec).resolve()) if spec.startswith(("./", "../")) else spec
-
-
-def _entries(source: SettingsSource) -> list[tuple[str, str]]:
-    """The names and digests of the entries of a file's ``plugin`` list; what ``{file:…}`` brings counts with them."""
-    written, found = _written(source), []
-    for entry in written.get("plugin") or () if isinstance(written, dict) else ():
-        brought = substitute(entry, {}, lambda name: _referred(name, written, source))
-        spec = entry if isinstance(entry, str) else entry[0]
-        name = f"{named_in(source.owner or source.folder, Path(source.origin))}: plugin {json.dumps(spec)}"
-        found.append((name, digest_of_entry([entry, brought])))
-    return found
-
-
-def code_in(folder: Path, paths: Paths, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return what a person accepts of the code in a project's `folder` who trusts it now (`instar.settings.trust`).
-
-    Raises `DocumentError`.
-    """
-    real, listed, targets = folder.resolve(), dict[str, str](), list[str]()
-    for source in project_sources([real], paths):
-        written = _written(source)
-        block = _checked({"plugin": written.get("plugin", [])} if isinstance(written, dict) else {}, source)
-        listed |= _entries(source)
-        targets += targets_in(_resolved(_filled(block, source, environment), source.folder))
-    return code_of(real, listed, targets)
+        options = {**options, "workspace": spec(options["workspace"], folder)}
+    return [spec(target, folder), options]
 
 
 def restricted(layers: list[Layer]) -> tuple[list[Layer], list[str]]:
@@ -412,3 +429,23 @@ def restricted(layers: list[Layer]) -> tuple[list[Layer], list[str]]:
 def project_folders(chain: Iterable[Path]) -> list[tuple[Path, Path | None]]:
     """The configuration folders of a project, each with the folder whose trust it needs."""
     return [(folder / name, folder) for folder in chain for name in FOLDERS]
+
+
+def _plugin_files(
+    folders: Iterable[tuple[Path, Path | None]], views: Mapping[Path, SteeringView], trust: Trust
+) -> Iterator[PluginFile]:
+    """Yield the plugins in the plugin folders of configuration folders, each given with whose trust it needs."""
+    seen: set[Path] = set()
+    for folder, owner in folders:
+        # A worktree that is the home folder has its .opencode in both lists; the person's own comes first.
+        if folder in seen:
+            continue
+        seen.add(folder)
+        trusted = owner is None or trust.is_trusted(owner)
+        places = [
+            folder / name if owner is None else views[owner].served(folder / name) for name in PLUGIN_FOLDERS
+        ]
+        for code in sorted(path for place in places for kind in _PLUGIN_FILES for path in place.glob(kind)):
+            if code.is_file() and not code.name.startswith(("_", ".")) and not is_bridge(code):
+                path = code if owner is None else views[owner].named(code)
+                yield PluginFile(path, owner or folder, trusted, code)

@@ -79,6 +79,11 @@ class Paths(msgspec.Struct, frozen=True):
         return self.data / "aside"
 
     @property
+    def accepted(self) -> Path:
+        """The folder of the accepted files that steer, laid out for children to read (`instar.settings.steering`)."""
+        return self.data / "accepted"
+
+    @property
     def worktrees(self) -> Path:
         """The folder of the git worktrees that instar makes for sessions."""
         return self.data / "worktrees"

@@ -179,16 +179,11 @@ class _Restriction:
     def result(self) -> tuple[Layer, list[str]]:
         heard: Plain = {}
         for key, value in self._layer.data.items():
-            if self._is_guarded(key):
+            if key in SECTIONS:  # `instar.settings.guarding` left of it what guards more
                 heard[key] = value
             elif (found := self._without_references(value, (key,))) is not None:
                 heard |= self._heard({key: found}, (), _LAW)
         return msgspec.structs.replace(self._layer, data=heard), self._dropped
-
-    def _is_guarded(self, key: str) -> bool:
-        """Whether a block that guards is what `instar.settings.guarding` made of it."""
-        vouched = self._layer.vouched
-        return key in SECTIONS and vouched is not None and vouched.sections.get(key) == self._layer.data[key]
 
     def _heard(self, block: Plain, path: _Path, law: Mapping[str, Any]) -> Plain:
         """The entries of `block` that `law`, the part of `_LAW` for `path`, lets through."""

@@ -13,7 +13,6 @@ from typing import Any, Final
 from instar.approval.permissions import Person
 from instar.approval.questions import Questioner
 from instar.runtime import Options, Runtime
-from instar.settings.load import code_in
 from instar.settings.paths import Paths
 from instar.settings.trust import Trust
 from instar.testing.runtime import TIMEOUT, RuntimeUnderTest
@@ -121,10 +120,10 @@ class Machine:
         return workspace
 
     def trust(self) -> Trust:
-        """Trust the project with all code that is in it, as ``instar trust`` does, and return the list."""
+        """Trust the project with all that steers in it, as ``instar trust`` does, and return the list."""
         paths = Paths.from_environment(self.environment)
         trust = Trust(paths, self.environment)
-        trust.add(self.folder, code=code_in(self.folder, paths, self.environment))
+        trust.add(self.folder)
         return trust
 
     async def open(

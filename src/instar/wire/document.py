@@ -105,7 +105,11 @@ def read_text(path: Path) -> str:
     Raises `DocumentError` at the first byte that is not UTF-8, for a pipe or device (which could be waited
     for, or read, for ever) and for more than `LARGEST` bytes; `OSError` when it cannot be read.
     """
-    raw = _bytes(path)
+    return decoded(read_bytes(path), path)
+
+
+def decoded(raw: bytes, path: Path) -> str:
+    """Return the text of a file that holds `raw`, as `read_text`. Raises `DocumentError`."""
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -208,7 +212,8 @@ def atomic_write(path: Path, data: bytes, mode: int | None = None) -> None:
     _sync_folder(path.parent)
 
 
-def _bytes(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
+    """Return what a file holds. Raises as `read_text` but for the encoding."""
     try:
         with open_regular(path) as file:
             raw = file.read(LARGEST + 1)

@@ -3,12 +3,9 @@
 from typing import Any
 
 import pytest
-from tests.plugins.hooks.making import rule
 from tests.plugins.hooks.test_server import CALLS, LOG, answer, arm, ran, seen
 
 from instar.plugin import Invalid, PromptBody
-from instar.plugins.hooks.external import headers_of
-from instar.plugins.hooks.sources import held_back
 from instar.testing import Machine, results
 
 pytest_plugins = ["tests.turn"]
@@ -63,10 +60,3 @@ async def test_a_rewrite_of_a_call_that_another_rule_denies_runs_nothing(house: 
     await ran(house, CALLS)
     assert not (house.folder / "one.txt").exists()
     assert not (house.folder / "two.txt").exists()
-
-
-def test_a_rule_that_nobody_has_seen_tells_its_address_no_variable() -> None:
-    keys = {"headers": {"x": "Bearer $TOKEN"}, "allowedEnvVars": ["TOKEN"]}
-    one = rule(evaluator="http", **keys)
-    assert headers_of(one.settings, {"TOKEN": "secret"}) == {"x": "Bearer secret"}
-    assert headers_of(held_back(one).settings, {"TOKEN": "secret"}) == {"x": "Bearer "}

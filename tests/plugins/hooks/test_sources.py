@@ -9,8 +9,7 @@ import pytest
 
 from instar.plugins.hooks.config import HookSettings, read
 from instar.plugins.hooks.parse import RuleSource
-from instar.plugins.hooks.seen import FILES
-from instar.plugins.hooks.sources import find
+from instar.plugins.hooks.sources import FILES, find
 
 
 def write(folder: Path, name: str, command: str, event: str = "Stop") -> Path:

@@ -22,6 +22,7 @@ const methods = {
   async initialize(params) {
     given = { ...params, ask: (method, params, signal) => peer.request(method, params, signal) }
     authorize(given)
+    process.chdir(given.directory)
     prepare((name) => peer.request("package", { name }))
     return { runtime: globalThis.Bun ? "bun" : "node", version: process.versions.bun ?? process.version, protocol: 1 }
   },

@@ -105,7 +105,7 @@ async def read(directory: Path, environment: Mapping[str, str], processes: Proce
     trust = Trust(paths, environment)
     project = await discover(directory, processes)
     settings = read_settings(directory, project, paths, environment, {}, trust)
-    early = [spec for spec in plugin_order.early(settings, environment, {}) if not spec.held]
+    early = plugin_order.early(settings, environment, {})
     places = plugin_order.places(project, directory, paths.home)
     return BridgeSettings(
         project=project,
@@ -235,7 +235,7 @@ class Opened:
             declare_hook=points.CORE.declare,
             trigger=self.plugins.trigger,
             trusted=found.trust.is_trusted,
-            seen=lambda folder: found.trust.seen(folder, name),
+            served=found.settings.served,
             halted=self._halt.halted,
             http=lambda: self.http,
         )

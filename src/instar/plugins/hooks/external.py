@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from instar.plugin import process
+from instar.plugin import accepted_environment, process
 from instar.plugins.hooks import payload
 from instar.plugins.hooks.outcome import (
     LARGEST,
@@ -29,7 +29,8 @@ from instar.plugins.hooks.outcome import (
     word,
 )
 from instar.plugins.hooks.payload import DialectCall
-from instar.plugins.hooks.rule import CommandRule, HookEvent, HookRule, HttpRule
+from instar.plugins.hooks.programs import accepted_command
+from instar.plugins.hooks.rule import HookEvent, HookRule, HttpRule
 from instar.plugins.hooks.runner import EvaluationContext
 
 BLOCKS: Final = 2
@@ -235,9 +236,12 @@ async def ask(rule: HookRule, event: HookEvent, context: EvaluationContext) -> R
 async def _ran(
     rule: HookRule, stdin: bytes, event: HookEvent, view: DialectCall | None, context: EvaluationContext
 ) -> Answered:
-    environment = context.children.environment(context.armed.environment)
-    environment = {**environment, **payload.environment(event, view, context.armed.project)}
-    argv = _argv(rule, environment)
+    armed = context.armed
+    environment = context.children.environment(armed.environment)
+    # What the model may write is not found by name: neither a program nor a module of Python.
+    environment = accepted_environment(environment, armed.project, armed.served)
+    environment |= {"PYTHONSAFEPATH": "1", **payload.environment(event, view, armed.project)}
+    argv = _argv(rule, event, context, environment)
     try:
         done = await context.children.run(
             argv, cwd=event.directory, env=environment, stdin=stdin, timeout=rule.timeout, limit=LARGEST
@@ -248,9 +252,10 @@ async def _ran(
     return Answered(-done.signal if done.signal else done.code, done.stdout, done.stderr, late)
 
 
-def _argv(rule: HookRule, environment: Mapping[str, str]) -> list[str]:
-    command = rule.settings
-    assert isinstance(command, CommandRule)
+def _argv(
+    rule: HookRule, event: HookEvent, context: EvaluationContext, environment: Mapping[str, str]
+) -> list[str]:
+    command = accepted_command(rule, event.directory, context.armed.project, context.armed.served)
     if command.args is not None:
         # As in Claude Code without a shell: words may name the project's folder.
         words = (command.command, *command.args)

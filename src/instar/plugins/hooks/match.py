@@ -42,10 +42,7 @@ _slow: set[str] = set()
 
 
 class RuleMatch(NamedTuple):
-    """A rule that matches an event. With `doubt` its allow and its rewrites do not count.
-
-    It may not have been meant, or nobody has seen it (`HookRule.new`).
-    """
+    """A rule that matches an event. In `doubt` whether it was meant, its allow and its rewrites do not count."""
 
     rule: HookRule
     doubt: bool
@@ -58,7 +55,7 @@ def matched(rules: Iterable[HookRule], event: HookEvent, home: Path) -> list[Rul
         if rule.event == event.name and rule.agent in ("", event.agent):
             verdict = _meets(rule, event, home)
             if verdict is not False:
-                found.append(RuleMatch(rule, doubt=verdict is None or rule.new))
+                found.append(RuleMatch(rule, doubt=verdict is None))
     return found
 
 

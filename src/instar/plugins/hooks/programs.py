@@ -9,23 +9,26 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
+from instar.plugin import accepted_words, started
 from instar.plugins.hooks.rule import CommandRule, HookRule
 
 PROJECT: Final = re.compile(r"\$(?:\{(\w+_PROJECT_DIR)\}|(\w+_PROJECT_DIR)\b)")
 """The variables for the project's folder in both dialects."""
 
+_PATHS: Final = re.compile(
+    r"""(?P<begun>"?)\$\{?\w+_PROJECT_DIR\}?(?P<ended>"?)(?P<below>(?:/[\w.@+-]+)+)"""
+    r"""|(?<![\w./~$}@+-])(?P<plain>/?[\w.@+-]+(?:/[\w.@+-]+)*)"""
+)
+"""Paths in the text of a command: below the project's folder by its variable, or plain."""
 _HOME: Final = re.compile(r"\$(?:\{HOME\}|HOME\b)|^~(?=/)")
 _BREAKS: Final = ";&|()<>\n"
 _ASSIGNED: Final = re.compile(r"[A-Za-z_]\w*\+?=")
-_RUNS: Final = re.compile(
-    r"python[\d.]*|pypy[\d.]*|bash|sh|zsh|dash|ksh|fish|node|deno|bun|bunx|tsx|ts-node|npx|uv|uvx|ruby|perl|php|lua"
-    r"|Rscript|source|\.|exec|env|time|timeout|nice|nohup|command"
-)
-"""Programs that run a file that they are given."""
 _UNSURE: Final = re.compile(r"[$`*?\[\](){}<>|&;!#=]")
 """Characters of a word that a shell may expand."""
 _INTERPRETERS: Final = re.compile(r"(python[\d.]*|bash|sh|node|ruby|perl)")
@@ -37,16 +40,61 @@ _SHELL: Final = re.compile(
 """Commands that are built into shells."""
 
 
-def programs(rule: HookRule, directory: Path, project: Path, home: Path) -> Iterator[Path]:
-    """Yield the files that a command rule starts in `directory`; `project` is what ``$CLAUDE_PROJECT_DIR`` names."""
+def programs(
+    rule: HookRule,
+    directory: Path,
+    project: Path,
+    home: Path,
+    served: Callable[[Path], Path] = lambda path: path,
+) -> Iterator[Path]:
+    """Yield the files that a command rule starts in `directory`; `project` is what ``$CLAUDE_PROJECT_DIR`` names.
+
+    `served` is `PluginInput.served`.
+    """
     settings = rule.settings
     if not isinstance(settings, CommandRule):
         return
     for words in _commands(settings):
         named = [_HOME.sub(str(home), PROJECT.sub(str(project), word)) for word in words]
-        for path in _started(named, directory):
+        for path in started(named, directory, served):
             if any(path.is_relative_to(folder) for folder in (directory, project, home)):
                 yield path
+    # Also what stands in a text that a command gives to another shell.
+    for found in _PATHS.finditer(settings.command if settings.args is None else ""):
+        path = _path(found, directory, project)
+        if "/" in found[0] and path.is_relative_to(project):
+            yield from started(["", str(path)], directory, served)
+
+
+def accepted_command(
+    rule: HookRule, directory: Path, project: Path, served: Callable[[Path], Path]
+) -> CommandRule:
+    """Return a rule's command with the files of the project that it starts as they were accepted.
+
+    In a command for a shell these are the paths that stand in the place of a program or a script, or have a run bit.
+    """
+    command = rule.settings
+    assert isinstance(command, CommandRule)
+    if command.args is not None:
+        words = [PROJECT.sub(str(project), word) for word in (command.command, *command.args)]
+        first, *rest = accepted_words(words, directory, served)
+        return msgspec.structs.replace(command, command=first, args=tuple(rest))
+    starting = {*programs(rule, directory, project, project, served)}
+
+    def put(found: re.Match[str]) -> str:
+        path = _path(found, directory, project)
+        if path not in starting or served(path) == path:
+            return found[0]
+        opens = found["begun"] and not found["ended"]
+        return f'"{served(path)}' if opens else shlex.quote(str(served(path)))
+
+    return msgspec.structs.replace(command, command=_PATHS.sub(put, command.command))
+
+
+def _path(found: re.Match[str], directory: Path, project: Path) -> Path:
+    """The path that a match of `_PATHS` means."""
+    below = found["below"]
+    return Path(os.path.normpath(f"{project}{below}" if below else directory / found["plain"]))
 
 
 def _commands(command: CommandRule) -> list[list[str]]:
@@ -73,25 +121,6 @@ def simple_commands(text: str, breaks: str) -> tuple[list[list[str]], bool]:
     except ValueError:
         return commands, True
     return commands, False
-
-
-def _started(words: Sequence[str], directory: Path) -> Iterator[Path]:
-    runs = bool(words) and _RUNS.fullmatch(words[0].rpartition("/")[2]) is not None
-    for index, word in enumerate(words):
-        path = _started_file(directory, word)
-        if path is None:
-            continue
-        if (index == 0 and "/" in word) or (index > 0 and (runs or os.access(path, os.X_OK))):
-            yield path
-            runs = False  # what comes after a script is given to it
-
-
-def _started_file(directory: Path, word: str) -> Path | None:
-    try:
-        path = Path(os.path.normpath(directory / word))
-        return path if path.is_file() else None
-    except (OSError, ValueError):
-        return None
 
 
 def missing(rule: HookRule, directory: Path, project: Path, environment: Mapping[str, str]) -> str:

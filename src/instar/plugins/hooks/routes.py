@@ -116,7 +116,6 @@ def _unknown(rule: HookRule) -> str:
 def _options(rule: HookRule) -> list[str]:
     settings = rule.settings
     said = [f"for the agent {rule.agent}"] if rule.agent else []
-    said += ["not seen: it can only refuse"] if rule.new else []
     said += ["once a session"] if rule.once else []
     said += ["async"] if rule.background else []
     if isinstance(settings, PromptRule | AgentRule) and settings.model:

@@ -194,8 +194,8 @@ class CommonKeys(msgspec.Struct, frozen=True, kw_only=True):
 class HookRule(CommonKeys, frozen=True, kw_only=True):
     """A rule that was read without a problem.
 
-    `agent` is the only agent in whose turns it holds, if any. `new`: nobody has seen it, so what it allows or rewrites
-    does not count (`instar.plugins.hooks.seen`). `line` and `column` count from 1; 0: the source has no lines.
+    `agent` is the only agent in whose turns it holds, if any. `line` and `column` count from 1; 0: the source has no
+    lines.
     """
 
     event: str
@@ -206,7 +206,6 @@ class HookRule(CommonKeys, frozen=True, kw_only=True):
     column: int = 0
     matcher: str = ""
     agent: str = ""
-    new: bool = False
 
     @property
     def evaluator(self) -> Evaluator:

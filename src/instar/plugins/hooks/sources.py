@@ -10,29 +10,38 @@ others have read. A project's file is read only where a person trusts its folder
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
-from weakref import WeakKeyDictionary
 
 import msgspec
 
-from instar.plugin import Children, Means, PluginInput, document
+from instar.plugin import Means, PluginInput, document
 from instar.plugins.hooks import config
 from instar.plugins.hooks.config import HookSettings
 from instar.plugins.hooks.parse import ParsedRules, Place, RuleSource, parse
 from instar.plugins.hooks.programs import programs
 from instar.plugins.hooks.rule import Dialect, HookRule
-from instar.plugins.hooks.seen import FILES, TrustedRules, held_back, own_files
 
+FILES: Final[tuple[tuple[str, Dialect], ...]] = (
+    (".instar/hooks.json", "instar"),
+    (".openhands/hooks.json", "openhands"),
+    (".claude/settings.json", "claude"),
+    (".claude/settings.local.json", "claude"),
+)
+"""The files of rules of a folder, in order, with the dialect of each."""
 LARGEST: Final = 256 << 10
 """Characters of a file of rules."""
 MANY: Final = 50
 """Rules of one event from which on a notice says that they slow it down."""
 
 
-def of_settings(config: Mapping[str, Any], origins: Mapping[str, str]) -> list[RuleSource]:
+def of_settings(
+    config: Mapping[str, Any],
+    origins: Mapping[str, str],
+    served: Callable[[Path], Path] = lambda path: path,
+) -> list[RuleSource]:
     """Return the ``hooks`` of the merged settings, one source for each file.
 
     `origins` are those of `PluginInput`: of each group of rules, the file. What has none is a plugin's.
@@ -48,7 +57,7 @@ def of_settings(config: Mapping[str, Any], origins: Mapping[str, str]) -> list[R
             found.setdefault(_origin(origins, event), {})[event] = groups
     order = list(dict.fromkeys(origins.values()))
     known = sorted(found, key=lambda origin: order.index(origin) if origin in order else len(order))
-    return [RuleSource({"hooks": found[origin]}, origin, place=_placed(origin)) for origin in known]
+    return [RuleSource({"hooks": found[origin]}, origin, place=_placed(origin, served)) for origin in known]
 
 
 def _origin(origins: Mapping[str, str], place: str) -> str:
@@ -74,22 +83,23 @@ def find(
     trusted: Callable[[Path], bool],
     more: Iterable[RuleSource] = (),
     origins: Mapping[str, str] = MappingProxyType({}),
+    served: Callable[[Path], Path] = lambda path: path,
 ) -> ParsedRules:
     """Return all rules for `folders` (the project's, outermost first) and `home`.
 
     `config` are the merged settings (`PluginInput.config`), from which the core has left out what no trusted file
-    says; `origins` say which file each of them came from. `more` come last: agents' front matter. Reads files, changes
-    none, and raises nothing: what cannot be read is a fault.
+    says; `origins` say which file each of them came from. `more` come last: agents' front matter. `served` is
+    `PluginInput.served`. Reads files, changes none, and raises nothing: what cannot be read is a fault.
     """
     found = ParsedRules()
-    for given in of_settings(config, origins):
+    for given in of_settings(config, origins, served):
         parse(given, found)
     projects = list(dict.fromkeys(folder for folder in folders if folder != home))
     every = [(folder, name, dialect) for name, dialect in FILES for folder in (*projects, home)]
     # Claude Code's files at home come last.
     for folder, name, dialect in sorted(every, key=lambda one: one[0] == home and one[2] == "claude"):
         if folder == home or trusted(folder):
-            _read(folder / name, dialect, found)
+            _read(folder / name, dialect, found, served if folder != home else None)
         elif _signature(folder / name) is not None:
             why = f"nobody trusted the folder (instar trust {folder})"
             found.problems.append(f"{folder / name} was not read: {why}")
@@ -106,9 +116,12 @@ def find(
     return found
 
 
-def _read(path: Path, dialect: Dialect, found: ParsedRules) -> None:
+def _read(
+    path: Path, dialect: Dialect, found: ParsedRules, served: Callable[[Path], Path] | None = None
+) -> None:
+    """Add the rules of a file; `served` gives what is read in its place."""
     try:
-        text = document.read_text(path)
+        text = document.read_text(served(path) if served else path)
         if len(text) > LARGEST:
             raise document.DocumentError(str(path), 1, 1, f"expected at most {LARGEST >> 10} KiB, found more")
         data = document.parse_jsonc(text, str(path))
@@ -125,12 +138,12 @@ def _read(path: Path, dialect: Dialect, found: ParsedRules) -> None:
     parse(RuleSource(data, str(path), dialect, place=lambda keys: document.locate(text, keys)), found)
 
 
-def _placed(origin: str) -> Place:
+def _placed(origin: str, served: Callable[[Path], Path]) -> Place:
     """Return the positions in a settings file."""
     if origin.endswith((".json", ".jsonc")):
         # It may be gone since it was read.
         with contextlib.suppress(OSError, document.DocumentError):
-            text = document.read_text(Path(origin))
+            text = document.read_text(served(Path(origin)))
             return lambda keys: document.locate(text, keys)
     return lambda _keys: (0, 0)
 
@@ -142,14 +155,11 @@ _NO_AGENTS: Final = (
 )
 
 
-_LAST: Final[WeakKeyDictionary[Children, tuple[HookRule, ...]]] = WeakKeyDictionary()
-"""The rules that each instance armed last, by the object that starts its children."""
-
-
 class ActiveRules(msgspec.Struct):
     """The active rules of an instance by event, the problems in their files, and the signatures of the files.
 
-    `project` is the folder that scripts get as the project's, `home` what ``~`` means.
+    `project` is the folder that scripts get as the project's, `home` what ``~`` means. `served` is
+    that of `PluginInput`.
     """
 
     directory: Path
@@ -160,6 +170,7 @@ class ActiveRules(msgspec.Struct):
     rules: Mapping[str, tuple[HookRule, ...]] = {}
     problems: list[str] = []
     files: Mapping[Path, object] = {}
+    served: Callable[[Path], Path] = lambda path: path
 
     def of(self, event: str) -> tuple[HookRule, ...]:
         """Return the rules of an event, in order."""
@@ -192,46 +203,40 @@ def arm(given: PluginInput | Means) -> ActiveRules:
     folders = list(dict.fromkeys((project, given.directory)))
     problems: list[str] = []
     settings = config.read(given.config)
-    found, of_all = ParsedRules(), []
+    of_all: list[HookRule] = []
     if settings.enabled:
         agents = of_agents(given.config, given.origins)
-        found = find(given.config, folders, home, given.trusted, agents, given.origins)
-        seen = TrustedRules(folders, given.seen, own_files(home, given.environment, given.directory))
-        of_all = [held_back(rule) if _is_new(rule, seen, given.origins) else rule for rule in found.rules]
-        of_all = _with_last(_LAST.get(given.children, ()), of_all, seen)
-        problems += [*found.problems, *seen.problems()]
-    _LAST[given.children] = tuple(of_all)
+        found = find(given.config, folders, home, given.trusted, agents, given.origins, given.served)
+        of_all = found.rules
+        problems += found.problems
     rules: dict[str, tuple[HookRule, ...]] = {}
     for rule in of_all:
         if rule.evaluator == "agent" and rule.event == "PreToolUse" and not settings.agent_pre_tool_use:
             problems.append(f"{rule.place}: {_NO_AGENTS}")
         else:
             rules[rule.event] = (*rules.get(rule.event, ()), rule)
-    files = {path: _signature(path) for path in _files([*folders, home], found.rules)}
+    # Where a person accepted rules, what is read and started is out of the model's reach. It must not write the others.
+    files = {path: _signature(path) for path in map(given.served, _files([*folders, home], of_all))}
     guarded = [path for path, signature in files.items() if signature is not None]
-    # The model must not write what rules start.
     started = [path for rule in of_all for path in programs(rule, given.directory, project, home)]
-    given.children.guard(readonly=[*guarded, *dict.fromkeys(started)], owner="hooks")
+    named = [path for path in dict.fromkeys(started) if given.served(path) == path]
+    given.children.guard(readonly=[*guarded, *named], owner="hooks")
     for problem in problems:
         log.warning("hooks=problem %s", " ".join(problem.split()))
     where = (given.directory, project, home, given.environment)
-    return ActiveRules(*where, settings, rules, problems, files)
+    return ActiveRules(*where, settings, rules, problems, files, given.served)
 
 
-def _with_last(last: Iterable[HookRule], now: list[HookRule], seen: TrustedRules) -> list[HookRule]:
-    """Return the rules, with earlier rules that a person approved in place of those that their changed files hold
-    now.
-    """
-    kept = [rule for rule in last if not rule.new and seen.was_vouched(rule.source)]
-    known = {rule.key for rule in kept}
-    return [*kept, *(rule for rule in now if not (rule.new and rule.key in known))]
-
-
-def _is_new(rule: HookRule, seen: TrustedRules, origins: Mapping[str, str]) -> bool:
-    """Return whether no person approved a rule as it is now. An agent's rules may come from several files."""
-    begin = f"agent.{rule.agent}.hooks"
-    more = [origin for place, origin in origins.items() if place.startswith(begin)] if rule.agent else []
-    return any(seen.is_new(source) for source in dict.fromkeys((rule.source, *more)))
+def programs_in(folder: Path, home: Path, settings: Iterable[Mapping[str, Any]]) -> Iterator[Path]:
+    """Yield the programs that the rules of a folder start, in its files as they stand there now and in `settings`."""
+    found = ParsedRules()
+    for name, dialect in FILES:
+        _read(folder / name, dialect, found)
+    for block in settings:
+        for source in (*of_settings(block, {}), *of_agents(block, {})):
+            parse(source, found)
+    for rule in found.rules:
+        yield from programs(rule, folder, folder, home)
 
 
 def _files(folders: Iterable[Path], rules: Iterable[HookRule]) -> list[Path]:

@@ -20,7 +20,7 @@ from instar.server.instances import Instances
 from instar.session.instance import Instance
 from instar.settings.config import OWN_KEYS, ConfigError
 from instar.settings.known import OPENCODE_KEYS, unknown
-from instar.settings.trust import Trust
+from instar.settings.trust import Trust, TrustError
 from instar.wire import Plain
 from instar.wire.secret import Secret, disclosed, secrets_in
 
@@ -77,11 +77,19 @@ async def _amended(
 ) -> None:
     instances.may_dispose()
     environment, trust = instances.environment, Trust(instances.paths, instances.environment)
+
+    def amended() -> None:
+        view = None if place.owner is None else trust.view(place.owner)
+        amend(place, changes, environment, trust, secrets)
+        # A person asked for it. What somebody else had changed in the file before is not accepted with it.
+        if view is not None and view.is_accepted(place.path):
+            trust.accept_file(view, place.path)
+
     try:
-        await asyncio.to_thread(amend, place, changes, environment, trust, secrets)
+        await asyncio.to_thread(amended)
     except OSError as error:
         raise Invalid(f"{place.path} cannot be written: {error.strerror}") from error
-    except (LimitsError, MaskedValue) as error:
+    except (LimitsError, MaskedValue, TrustError) as error:
         raise Invalid(str(error)) from error
 
 

@@ -1,4 +1,4 @@
-"""Rules that came into a trusted project after the person looked: they can refuse, and let nothing pass."""
+"""Rules of a trusted project count as a person accepted them."""
 
 import json
 from typing import Any
@@ -24,8 +24,10 @@ def decision(machine: Ruled) -> tuple[str, Any]:
     return found["action"], found["updated_input"]
 
 
-def problems(machine: Ruled) -> list[str]:
-    return list(hooks(machine, "check")["problems"])
+def changes(machine: Ruled) -> list[tuple[str, str]]:
+    """What of the project is not as it was accepted."""
+    found = json.loads(machine.instar("trust", "diff", "--json").stdout)
+    return [(one["file"], one["change"]) for one in found]
 
 
 def trust(machine: Ruled) -> str:
@@ -50,59 +52,52 @@ FILES = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
-def test_what_a_rule_allows_and_rewrites_counts_only_as_it_stood_when_the_folder_was_trusted(
-    machine: Ruled, name: str
-) -> None:
+def test_a_rule_counts_once_it_was_accepted(machine: Ruled, name: str) -> None:
     trust(machine)
     write(machine, name, ALLOWS)
     assert decision(machine) == ("none", None)
-    (problem,) = problems(machine)
-    assert problem.startswith(f"{machine.project / name}: ")
-    assert problem.endswith(f"instar trust {machine.project}")
-    assert f"{name}: its rules of hooks" in trust(machine)
+    assert changes(machine) == [(name, "new")]
+    assert f"{name}: " in trust(machine)
     assert decision(machine) == ("allow", {"command": "true"})
-    assert problems(machine) == []
+    assert changes(machine) == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FILES)
-def test_what_a_rule_refuses_counts_at_once(machine: Ruled, name: str) -> None:
+def test_a_rule_that_was_changed_or_taken_away_holds_as_it_was_accepted(machine: Ruled) -> None:
+    path = machine.rules({"hooks": {**DENIES, "Stop": DENIES["PreToolUse"]}})
+    name = path.relative_to(machine.project).as_posix()
     trust(machine)
-    write(machine, name, DENIES)
-    assert decision(machine) == ("deny", None)
-
-
-@pytest.mark.slow
-def test_a_changed_file_is_a_new_one_and_a_gone_one_is_said(machine: Ruled) -> None:
-    machine.rules({"hooks": {**ALLOWS, "Stop": DENIES["PreToolUse"]}})
-    trust(machine)
-    assert decision(machine)[0] == "allow"
-    path = machine.rules({"hooks": ALLOWS})
-    assert decision(machine)[0] == "none"
+    machine.rules({"hooks": ALLOWS})
+    assert decision(machine)[0] == "deny"
+    assert changes(machine) == [(name, "changed")]
     path.unlink()
-    assert problems(machine) == [
-        f"{path}: its rules, which you trusted, are gone; where that is right: instar trust {machine.project}"
-    ]
+    assert decision(machine)[0] == "deny"
+    assert changes(machine) == [(name, "gone")]
+    trust(machine)
+    assert decision(machine)[0] == "none"
 
 
 @pytest.mark.slow
 def test_other_settings_in_the_file_and_its_layout_are_no_change(machine: Ruled) -> None:
-    machine.rules({"hooks": ALLOWS}, "instar.json")
+    machine.rules({"hooks": ALLOWS}, ".claude/settings.json")
     trust(machine)
-    machine.write("instar.json", json.dumps({"username": "me", "hooks": ALLOWS}, indent=7))
+    machine.write(".claude/settings.json", json.dumps({"permissions": {}, "hooks": ALLOWS}, indent=7))
     assert decision(machine)[0] == "allow"
+    assert changes(machine) == []
 
 
 @pytest.mark.slow
-def test_a_rule_that_brings_another_files_text_is_never_seen(machine: Ruled) -> None:
-    machine.write("command.txt", 'echo \'{"decision": "allow"}\'')
+def test_another_files_text_that_a_rule_brings_counts_as_it_was_accepted(machine: Ruled) -> None:
+    machine.write("command.txt", 'echo \'{"decision": "deny"}\'')
     machine.rules({"hooks": {"PreToolUse": [{"hooks": [{"command": "{file:command.txt}"}]}]}}, "instar.json")
     trust(machine)
-    assert decision(machine)[0] == "none"
+    machine.write("command.txt", 'echo \'{"decision": "allow"}\'')
+    assert decision(machine)[0] == "deny"
+    assert changes(machine) == [("command.txt", "changed")]
 
 
 @pytest.mark.slow
-def test_an_agents_rules_are_seen_with_its_file(machine: Ruled) -> None:
+def test_an_agents_rules_are_accepted_with_its_file(machine: Ruled) -> None:
     trust(machine)
     write(machine, ".instar/agent/careful.md", ALLOWS)
     told = (*CALL, "--agent", "careful")
@@ -120,15 +115,6 @@ def test_a_persons_own_rules_and_a_machine_that_trusts_all_are_not_asked_about(m
     home.parent.mkdir(parents=True)
     home.write_text(json.dumps({"hooks": ALLOWS}), "utf-8")
     assert decision(machine)[0] == "allow"
-
-
-def test_a_new_rule_tells_an_address_no_secret_and_its_judge_changes_nothing(machine: Ruled) -> None:
-    trust(machine)
-    agent = {"type": "agent", "prompt": "Look.", "write": True, "network": True}
-    machine.rules({"Stop": [{"hooks": [agent]}]})
-    (rule,) = hooks(machine, "check")["rules"]
-    assert "writes" not in rule["options"]
-    assert "network" not in rule["options"]
 
 
 def test_a_projects_rule_takes_the_place_of_the_persons_only_where_it_is_the_same(machine: Ruled) -> None:
