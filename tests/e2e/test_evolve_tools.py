@@ -15,6 +15,7 @@ GROWN = {
         {"name": "shout", "description": "Shouts.", "parameters": {"what": "The word."}},
     ],
 }
+TELLS = """$ echo "{\\"result\\": \\"$(echo "$given" | grep -o '"what":"[a-z]*"' | tr -d '"')\\"}" """
 
 
 def call(tool: str, **args: object) -> str:
@@ -97,7 +98,7 @@ def test_zones_are_known_on_a_machine_that_has_none(person):
 
 @pytest.mark.slow
 def test_a_tool_that_was_added_in_the_session_is_listed_with_its_schema_and_invoked_under_both_names(person):
-    path = bot(person)
+    path = bot(person, execute_tool=TELLS)
     person.run(
         story(
             grow(path),
@@ -110,9 +111,7 @@ def test_a_tool_that_was_added_in_the_session_is_listed_with_its_schema_and_invo
     assert listed.startswith("## bot_shout\nShouts.\nparameters: {")
     schema = json.loads(listed.partition("parameters: ")[2])
     assert schema["properties"]["what"] == {"type": "string", "description": "The word."}
-    assert (first, second) == ("hi", "hi")
-    given = [(one["tool"], one["args"]) for one in person.calls("bot.sh", "execute_tool")]
-    assert sorted(given, key=str) == [("shout", {"what": "hey"}), ("shout", {"what": "ho"})]
+    assert (first, second) == ("what:ho", "what:hey")
 
 
 @pytest.mark.slow
