@@ -5,7 +5,7 @@ They are git's own steering of a project (hooks, configuration, what stands for 
 when that ends; a content is read only where the signature is another. What changed waits until somebody decides.
 """
 # A look at them must take less than a millisecond.
-# ruff: noqa: PTH113, PTH115, PTH118, PTH119, PTH120, PTH207
+# ruff: noqa: PTH112, PTH113, PTH115, PTH118, PTH119, PTH120, PTH207
 
 import glob
 import os
@@ -81,7 +81,7 @@ class GuardedPlaces:
 
     def __init__(self, worktree: Path, home: Path, environment: Mapping[str, str]) -> None:
         self.worktree = os.path.realpath(worktree)
-        self._machine = list(machine_places(environment.get(ROOT_VARIABLE, "/"), str(home)))
+        self._machine = machine_places(environment.get(ROOT_VARIABLE, "/"), str(home))
         self._writers = 0
         self._known: dict[str, _Known] = {}
         self._pending: dict[str, tuple[GuardedPlace, FileState | None]] = {}
@@ -216,7 +216,7 @@ class GuardedPlaces:
                 status = os.lstat(base)
             except OSError:
                 above = os.path.dirname(base)
-                while (there := _seen(above, seen)) is None:
+                while (there := seen[above] if above in seen else _seen(above, seen)) is None:
                     above = os.path.dirname(above)
                 if there[-1] < young:
                     # As long as the folder stays as it is, nothing was made in it.
@@ -232,16 +232,17 @@ class GuardedPlaces:
         return found
 
 
-def machine_places(root: str, home: str) -> Iterator[GuardedPlace]:
-    """Yield the start-up files of the person and, for root, of the machine."""
-    root = root.rstrip("/")
+def machine_places(root: str, home: str) -> list[GuardedPlace]:
+    """Return the start-up files of the person and, for root, of the machine."""
+    found = []
     for path, reason, names, depth in STARTUP_PLACES:
         if not path.startswith(HOME) and os.geteuid() != 0:
             continue
-        whole = f"{home}/{path[len(HOME) :]}" if path.startswith(HOME) else f"{root}{path}"
+        whole = f"{home}/{path[len(HOME) :]}" if path.startswith(HOME) else f"{root.rstrip('/')}{path}"
         kind: Kind = "config" if reason == GIT else "startup"
         for base in glob.glob(whole) if "*" in whole else [whole]:
-            yield GuardedPlace(base, kind, reason, names, depth)
+            found.append(GuardedPlace(base, kind, reason, names, depth))
+    return found
 
 
 def git_places(worktree: str, folders: Iterable[str]) -> list[GuardedPlace]:
@@ -249,8 +250,9 @@ def git_places(worktree: str, folders: Iterable[str]) -> list[GuardedPlace]:
     found = [GuardedPlace(f"{worktree}/.git", "pointer", _POINTER_REASON)]
     for folder in dict.fromkeys(folders):
         found += _of_folder(folder)
-        found += _submodules(f"{folder}/modules", _NESTED)
-        for name in _names(f"{folder}/worktrees"):
+        if os.path.isdir(f"{folder}/modules"):
+            found += _submodules(f"{folder}/modules", _NESTED)
+        for name in _names(f"{folder}/worktrees") if os.path.isdir(f"{folder}/worktrees") else ():
             inner = f"{folder}/worktrees/{name}"
             found.append(GuardedPlace(f"{inner}/commondir", "pointer", _POINTER_REASON))
             found.append(GuardedPlace(f"{inner}/config.worktree", "config", _CONFIG_REASON, guards=True))
