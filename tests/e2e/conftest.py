@@ -116,15 +116,16 @@ class Person:
     def shell(self, name: str, **answers: str) -> Path:
         """Write a hook script that answers these hooks with these lines, and knows no other.
 
-        An answer that begins with ``$ `` is shell code. What the script is given is kept for `calls`.
+        An answer that begins with ``$ `` is shell code. What the script is given is ``$given``, and kept for `calls`,
+        but where the agent changed the script: then it reaches no file of the test's.
         """
         kept = self.folder / "calls"
         kept.mkdir(exist_ok=True)
         cases = "".join(f"{hook}) {_code(answer)}\n;;\n" for hook, answer in answers.items())
         # One write a call: scripts may run at the same time.
         head = f'''#!/bin/sh
-{{ cat; echo; }} >"{kept}/$$"; cat "{kept}/$$" >>"{kept}/{name}.$1"; rm "{kept}/$$"
-echo "{name} $1" >>"{kept}/order"
+given=$(cat)
+{{ printf '%s\\n' "$given" >>"{kept}/{name}.$1"; echo "{name} $1" >>"{kept}/order"; }} 2>/dev/null
 '''
         tail = """*) printf '{"error": "unknown hook: %s"}\\n' "$1"; exit 1;;\nesac\n"""
         path = self.root / "hooks" / name

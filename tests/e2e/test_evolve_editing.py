@@ -400,7 +400,8 @@ def test_when_git_fails_the_change_stays_and_its_commit_is_made_later(bot):
     lock = bot.root / ".git" / "index.lock"
     lock.touch()
     story = tool("evolve_hook_write", hook="bot.py", content=GROWN)
-    # A script of the person's own reaches what no child of the model does.
+    # A script of the person's own may reach what no child of the model does.
+    bot.config(evolve={"own_scripts": "free"})
     bot.shell("own.sh", discover='{"tools": [{"name": "unlock"}]}', execute_tool=f"$ rm {lock}")
     story += tool("own_unlock")
     story += tool("evolve_prompt_write", prompt="chat.md", content="new\n")

@@ -137,9 +137,10 @@ def test_a_safe_run_where_the_agent_changed_nothing_says_so(person):
 
 
 @pytest.mark.slow
-def test_in_a_clone_a_script_that_the_agent_changed_runs_behind_the_shield_and_one_of_the_persons_does_not(
+def test_in_a_clone_a_script_that_the_agent_changed_is_sandboxed_and_one_of_the_persons_may_be_free(
     person, tmp_path
 ):
+    person.config(evolve={"own_scripts": "free"})
     writes = """$ echo by $0 >prompts/$(basename $0).md; echo '{"result": "wrote"}'"""
     for name in ("its", "mine"):
         found = '{"name": "NAME", "tools": [{"name": "write"}]}'.replace("NAME", name)

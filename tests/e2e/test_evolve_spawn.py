@@ -117,6 +117,8 @@ class Talk:
 async def talk(person, request, caplog):
     """A session; where scripts are to be run warm, they are by now."""
     caplog.set_level(logging.INFO, "instar.evolve")
+    # Behind the shield the parent is a launcher either way.
+    person.config(evolve={"own_scripts": "free"})
     for name in ("a.py", "b.py"):
         person.script(name, SCRIPT)
     person.tell(STORY)

@@ -15,6 +15,7 @@ GROWN = {
         {"name": "shout", "description": "Shouts.", "parameters": {"what": "The word."}},
     ],
 }
+TELLS = """$ echo "{\\"result\\": \\"$(echo "$given" | grep -o '"what":"[a-z]*"' | tr -d '"')\\"}" """
 
 
 def call(tool: str, **args: object) -> str:
@@ -97,7 +98,7 @@ def test_zones_are_known_on_a_machine_that_has_none(person):
 
 @pytest.mark.slow
 def test_a_tool_that_was_added_in_the_session_is_listed_with_its_schema_and_invoked_under_both_names(person):
-    path = bot(person)
+    path = bot(person, execute_tool=TELLS)
     person.run(
         story(
             grow(path),
@@ -110,9 +111,7 @@ def test_a_tool_that_was_added_in_the_session_is_listed_with_its_schema_and_invo
     assert listed.startswith("## bot_shout\nShouts.\nparameters: {")
     schema = json.loads(listed.partition("parameters: ")[2])
     assert schema["properties"]["what"] == {"type": "string", "description": "The word."}
-    assert (first, second) == ("hi", "hi")
-    given = [(one["tool"], one["args"]) for one in person.calls("bot.sh", "execute_tool")]
-    assert sorted(given, key=str) == [("shout", {"what": "hey"}), ("shout", {"what": "ho"})]
+    assert (first, second) == ("what:ho", "what:hey")
 
 
 @pytest.mark.slow
@@ -295,7 +294,7 @@ def test_what_a_person_changed_since_is_not_the_agents_to_take_back(person):
     path.write_text(path.read_text() + "# mine\n")
     person.accept()
     assert "is a person's change, not yours to take back" in refused(person, ref="HEAD")
-    assert "a person changed hooks/bot.sh since, with " in refused(person, ref="@3")
+    assert "a person changed hooks/bot.sh since, which would be lost" in refused(person, ref="@3")
     assert "is a person's change" in refused(person, ref="initial")
     assert "names no change of" in refused(person, ref="@77")
     assert "names no change of" in refused(person, ref="--all")
@@ -365,8 +364,11 @@ def test_what_a_person_accepted_while_git_could_not_commit_survives_a_rollback(p
         lock.unlink()
         person.run(story(call("evolve_hook_list")))
         assert "Makes-up: accept by hand" in person.git("log", "-1", "--format=%b")
-    assert "git never had hooks/bot.sh as a person left it" in refused(person)
-    assert "# mine\n" in path.read_text()
+        person.run(story(call("evolve_rollback")))
+        assert "as before it, epoch 6." in person.results()[-1]
+    else:
+        assert "a person changed hooks/bot.sh since, which would be lost" in refused(person)
+    assert path.read_text().endswith("# mine\n")
 
 
 @pytest.mark.slow
@@ -376,8 +378,9 @@ def test_what_a_person_had_not_committed_when_evolve_first_saw_it_survives_a_rol
     person.commit_all()
     path.write_text(path.read_text() + "# mine\n")
     person.run(story(call("evolve_hook_write", hook="bot.sh", content=path.read_text() + "# one\n")))
-    assert "git never had hooks/bot.sh as a person left it" in refused(person)
-    assert "# mine\n" in path.read_text()
+    person.run(story(call("evolve_rollback")))
+    assert "as before it, epoch 3." in person.results()[-1]
+    assert path.read_text().endswith("# mine\n")
 
 
 @pytest.mark.slow

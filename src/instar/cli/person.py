@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from instar.approval.permissions import PermissionAnswer, Reply
+from instar.approval.permissions import KEEP, PermissionAnswer, Reply
 from instar.approval.questions import Answers
 from instar.cli.text import echo, harmless, short
 from instar.event import PermissionAsked, Question, QuestionAsked
@@ -142,8 +142,10 @@ class AtTerminal:
         self._turn = asyncio.Lock()
 
     async def permit(self, asked: PermissionAsked) -> PermissionAnswer:
-        """Ask whether a tool call may run; the end of input rejects."""
+        """Ask whether a tool call may run, or whether what it made is kept; the end of input rejects."""
         async with self._turn:
+            if asked.permission == KEEP:
+                return PermissionAnswer("once" if await _kept(asked) else "reject", "put it aside")
             wanted = ", ".join(short(pattern) for pattern in asked.patterns)
             always = ", ".join(short(pattern) for pattern in asked.always) or "nothing to remember"
             echo(f"\n? {short(asked.permission)} wants: {wanted}", err=True)
@@ -169,6 +171,19 @@ class AtTerminal:
                     return None
                 answers.append(found)
             return answers
+
+
+async def _kept(asked: PermissionAsked) -> bool:
+    """Ask whether what a call made, and what would run later, is kept."""
+    echo("\n? this call made what runs later, outside of what holds the model:", err=True)
+    echo(_whole(asked.metadata), nl=False, err=True)
+    while True:
+        echo("  keep it [y/n]? ", nl=False, err=True)
+        typed = await line()
+        if typed is None or typed.lower() in ("n", "no"):
+            return False
+        if typed.lower() in ("y", "yes"):
+            return True
 
 
 def _show(question: Question, count: str) -> None:

@@ -467,5 +467,12 @@ class Client(Protocol):
     async def agents(self) -> list[str]:
         """Return the names of the agents, built-in ones first."""
 
+    async def rules(self, agent: str = "", session_id: str = "") -> list[Rule]:
+        """Return the permission rules of an agent, defaults first, then a session's own; the last match decides.
+
+        Without `agent` those of the default agent, also where there is none of that name. A session that is gone has
+        none of its own.
+        """
+
     async def tools(self) -> list[str]:
         """Return the names of the tools that are registered."""

@@ -564,6 +564,18 @@ class InProcessClient:
         """Return the names of the agents, built-in ones first."""
         return [agent.name for agent in self.instance.agents.all()]
 
+    async def rules(self, agent: str = "", session_id: str = "") -> list[Rule]:
+        """Return the permission rules of an agent and of a session."""
+        try:
+            found = self.instance.agents.get(agent or None)
+        except UnknownAgent:
+            found = self.instance.agents.get(None)
+        try:
+            own = (await self.session.get(session_id)).permission if session_id else None
+        except NotFound:
+            own = None
+        return [*found.permission, *(own or ())]
+
     async def tools(self) -> list[str]:
         """Return the names of the tools that are registered."""
         return [*self.instance.tools, *sorted(self.instance.plugins.tools())]

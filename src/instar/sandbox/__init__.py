@@ -8,7 +8,7 @@ May import `settings` and what stands before it. Begin with `shield.py` and `box
 for the model.
 """
 
-from instar.sandbox.box import Limits, Sandbox
+from instar.sandbox.box import Limits, Sandbox, toolchains
 from instar.sandbox.environment import bare, environment, is_secret_name
 from instar.sandbox.level import Level
 from instar.sandbox.place import Copy, Live, copy_of
@@ -30,4 +30,5 @@ __all__ = [
     "find_level",
     "is_secret_name",
     "own_places",
+    "toolchains",
 ]

@@ -42,6 +42,12 @@ _NETWORK: Final = (
     *("/etc/ca-certificates", "/etc/pki/tls/certs", "/etc/pki/ca-trust", "/etc/crypto-policies"),
 )
 """What a program needs to find a host and to believe it: not all of /etc/ssl, where private keys lie too."""
+_MANAGERS: Final = (
+    *(".pyenv", ".nvm", ".volta", ".asdf", ".rbenv", ".rustup/toolchains", ".sdkman/candidates", ".ghcup"),
+    *(".local/share/uv", ".local/share/fnm", ".local/share/mise", ".local/share/pnpm", ".local/share/pipx"),
+    ".local/pipx/venvs",
+)
+"""Where version managers keep programs at home."""
 _DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _READ: Final = landlock.EXECUTE | landlock.READ_FILE | landlock.READ_DIR
 _ALL: Final = _READ | landlock.WRITE | landlock.IOCTL_DEV
@@ -173,6 +179,28 @@ class Sandbox(msgspec.Struct, frozen=True):
         limits = self.limits
         sizes = {"CPU": limits.cpu, "AS": limits.memory, "FSIZE": limits.file, "NOFILE": limits.files}
         return {**sizes, "NPROC": limits.processes, "CORE": 0}
+
+
+def toolchains(variables: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the folders of the person's programs: those on the ``PATH``, and those of version managers at home.
+
+    Of a folder at home only what holds programs is named: beside ``~/.cargo/bin`` lie keys.
+    """
+    home = Path(variables.get("HOME") or Path.home())
+    named = [Path(text) for text in variables.get("PATH", "").split(os.pathsep) if text.startswith("/")]
+    found = [home / name for name in _MANAGERS]
+    for folder in named:
+        above = folder.parent
+        whole = (above / "pyvenv.cfg").is_file() or not (
+            above.is_relative_to(home) or home.is_relative_to(above)
+        )
+        found.append(above if whole and folder.name in ("bin", "sbin") else folder)
+    system = [Path(path) for path in _PROGRAMS]
+    return tuple(
+        path
+        for path in dict.fromkeys(found)
+        if path.is_dir() and not home.is_relative_to(path) and not any(map(path.is_relative_to, system))
+    )
 
 
 def _filter(families: tuple[int, ...], *, needed: bool) -> bytes:

@@ -62,9 +62,12 @@ _LOGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@", re.IGNORE
 _SHORTEST: Final = 6
 
 PLAIN: Final = frozenset(
-    ("PATH", "LANG", "LANGUAGE", "TZ", "TERM", "NO_COLOR", "PYTHONUTF8", "PYTHONHASHSEED")
+    [
+        *("PATH", "LANG", "LANGUAGE", "TZ", "TERM", "NO_COLOR", "PYTHONUTF8", "PYTHONHASHSEED"),
+        *("PYENV_ROOT", "NVM_DIR", "VOLTA_HOME", "RUSTUP_HOME", "ASDF_DIR", "ASDF_DATA_DIR", "MISE_DATA_DIR"),
+    ]
 )
-"""What a sandboxed child keeps, with every ``LC_…``."""
+"""What a sandboxed child keeps, with every ``LC_…``; the last are where version managers keep programs."""
 
 
 @lru_cache(maxsize=4096)

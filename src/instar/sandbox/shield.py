@@ -17,6 +17,7 @@ from instar.process import ProcessError
 from instar.process.confine import Policy, Wrapped
 from instar.sandbox import bubblewrap, landlock, seccomp
 from instar.sandbox.level import Level
+from instar.sandbox.startup_files import REFUSED
 from instar.settings.paths import Paths
 
 _SETTINGS: Final = ("*.json", "*.jsonc")
@@ -32,7 +33,6 @@ _SOCKETS: Final = (
 )
 _OF_ROOT: Final = ("/run/dbus/system_bus_socket", "/run/systemd/private", "/run/systemd/io.systemd.Manager")
 _OF_PERSON: Final = (".docker/run/docker.sock", ".docker/desktop/docker.sock", ".colima/default/docker.sock")
-_SPOOLS: Final = ("/var/spool/cron", "/var/spool/at", "/etc/cron.d", "/etc/crontab", "/etc/ld.so.preload")
 _KERNEL: Final = ("/sys", "/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
 _MEMORY: Final = ("/dev/mem", "/dev/port", "/dev/kmem")
 
@@ -118,7 +118,7 @@ def kernel_switches() -> tuple[Path, ...]:
     """Return what root may write to change the machine around a shield; empty for everybody else."""
     if os.geteuid() != 0:
         return ()
-    return tuple(path for path in map(Path, (*_KERNEL, *_SPOOLS)) if path.exists())
+    return tuple(path for path in map(Path, (*_KERNEL, *REFUSED)) if path.exists())
 
 
 def below(path: Path, folders: Sequence[Path]) -> bool:

@@ -74,6 +74,11 @@ class Paths(msgspec.Struct, frozen=True):
         return self.data / "tool-output"
 
     @property
+    def aside(self) -> Path:
+        """The folder of what was put aside of guarded places."""
+        return self.data / "aside"
+
+    @property
     def worktrees(self) -> Path:
         """The folder of the git worktrees that instar makes for sessions."""
         return self.data / "worktrees"

@@ -13,7 +13,7 @@ import pytest
 
 from instar.message import WithParts, decode_with_parts
 from instar.plugin import Host, PluginInput, Project, Registry, ToolResult, points
-from instar.plugins.evolve.safe import Unkept
+from instar.plugins.evolve.ledger.own import Unkept
 from instar.plugins.evolve.server import server
 from instar.process import Processes
 from instar.sandbox.model_process import Children
@@ -174,6 +174,10 @@ class Peer:
     def __init__(self) -> None:
         self.session = Sessions()
         self.published: list[Any] = []
+        self.permissions: list[Any] = []
+
+    async def rules(self, agent: str = "", session_id: str = "") -> list[Any]:
+        return self.permissions
 
     async def publish(self, event: Any) -> None:
         self.published.append(event)

@@ -165,7 +165,7 @@ async def test_an_engine_that_is_killed_is_at_one_of_the_two_versions_and_grants
     assert known is None or known.grant <= granted
     # What the agent made is held, whatever was not written any more.
     held = engine.policy.held(FILE, engine.version(f"hooks/{FILE}"))
-    place = await engine.place(FILE, made.root)
+    place = await engine.place(FILE, made.root, {})
     assert (place.confine is not None) == (held is not None)
     assert held is not None or live not in AGENTS
     if live in (text("low", LOW), text("high", HIGH)):

@@ -102,7 +102,7 @@ async def test_a_departed_file_is_not_committed_with_a_tool_run_that_changes_oth
     workspace(
         root, bot(execute_tool="""echo 1 >>notes.md; echo '# x' >>hooks/bot.sh; echo '{"result": "done"}'""")
     )
-    async with living(root) as live:
+    async with living(root, config={"own_scripts": "free"}) as live:
         await live.call("bot_greet")
         assert kit.git(root, "show", "--name-only", "--format=").split() == ["notes.md"]
         assert await live.said("bot_greet") == "done"

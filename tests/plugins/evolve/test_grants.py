@@ -1,16 +1,18 @@
-"""What scripts reach: a person's own, the agent's behind the shield, one in its manifest's sandbox; who raises it."""
+"""What scripts reach: a person's own behind the shield, the agent's in the sandbox; who raises it."""
 
 import logging
 import re
 import socket
 import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from tests.plugins.evolve.living import Living, bot, discover, living, workspace
 
+from instar.message import Rule
 from instar.plugins.evolve.candidate import CandidateRefused
 from instar.plugins.evolve.gate.pending import NotPending
 from instar.plugins.evolve.install import ChangeCause, NotChanged
@@ -87,34 +89,111 @@ async def wait_id(live: Living) -> str:
 # -- what is enforced -----------------------------------------------------------------------------------
 
 
+WRITTEN_BY_PERSON = (
+    *("hooks/more.py", "prompts/chat.md", "tests/bot_test.sh", "config/evolve.jsonc"),
+    ".git/HEAD",
+)
+"""What no script writes."""
+
+
+@pytest.fixture
+def home(tmp_path) -> Path:
+    """The person's home with a key, instar's own keys in it, and a file that a shell starts with."""
+    made = tmp_path / "home"
+    (made / ".ssh").mkdir(parents=True)
+    (made / ".ssh" / "id_rsa").write_text("the person's key")
+    (made / ".bashrc").write_text("")
+    own = Paths.from_environment({"HOME": str(made)}).data / "auth.json"
+    own.parent.mkdir(parents=True)
+    own.write_text("instar's key")
+    return made
+
+
+async def cannot(live: Living, what: str, *where: Path | str) -> None:
+    """Have the probe try it on each; it must fail."""
+    for one in where:
+        assert "failed" in await live.said("bot_do", what=what, where=str(one)), (what, one)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
-async def test_a_persons_own_script_runs_as_they_do_and_from_the_agents_first_version_on_behind_the_shield(
-    root, tmp_path, level, port
-):
+async def test_a_persons_own_script_runs_behind_the_shield(root, home, level, port):
     workspace(root, probe())
-    own = Paths.from_environment({"HOME": str(tmp_path / "home")}).data / "auth.json"
-    own.parent.mkdir(parents=True)
-    own.write_text("the key")
     async with living(root, level=level) as live:
-        assert await live.said("bot_do", what="read", where=str(own)) == "the key"
-        assert await live.said("bot_do", what="write", where="prompts/own.md") == "written"
-        (root / "prompts" / "own.md").unlink()
-        await live.write(probe("by the agent"))
-        assert "failed" in await live.said("bot_do", what="read", where=str(own))
-        for where in (
-            "hooks/more.py",
-            "prompts/chat.md",
-            "tests/bot_test.sh",
-            "config/evolve.jsonc",
-            ".git/HEAD",
-        ):
-            assert "failed" in await live.said("bot_do", what="write", where=where), where
+        await cannot(live, "read", home / ".local/share/instar/auth.json")
+        await cannot(live, "write", *WRITTEN_BY_PERSON)
+        assert await live.said("bot_do", what="read", where=str(home / ".ssh/id_rsa")) == "the person's key"
         # None of them was there, and at the level landlock no script could make one.
         for where in ("traits/a.md", "notes/a.md", "state/a.json"):
             assert await live.said("bot_do", what="write", where=where) == "written"
         assert await live.said("bot_do", what="connect", where=str(port)) == "connected"
     assert (root / "notes" / "a.md").read_text() == "written"
+
+
+async def test_a_setting_lets_a_persons_own_script_run_as_they_do(root, home):
+    workspace(root, probe())
+    async with living(root, config={"own_scripts": "free"}) as live:
+        own = home / ".local/share/instar/auth.json"
+        assert await live.said("bot_do", what="read", where=str(own)) == "instar's key"
+        await live.write(probe("by the agent"))
+        await cannot(live, "read", own)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", LEVELS)
+async def test_the_agents_first_version_reaches_its_folders_and_nothing_else_of_the_person(
+    root, home, level, port
+):
+    workspace(root, probe())
+    async with living(root, level=level) as live:
+        await live.write(probe("by the agent"))
+        await cannot(live, "read", home / ".ssh/id_rsa", home / ".local/share/instar/auth.json")
+        await cannot(live, "write", *WRITTEN_BY_PERSON, "log.md", "lib/x.py")
+        await live.said("bot_do", what="write", where=str(home / ".bashrc"))
+        await cannot(live, "connect", port)
+        for where in ("traits/a.md", "notes/a.md", "state/a.json"):
+            assert await live.said("bot_do", what="write", where=where) == "written"
+    assert (home / ".bashrc").read_text() == ""
+    assert (root / "notes" / "a.md").read_text() == "written"
+
+
+def denials(**rules: str) -> list[Rule]:
+    return [Rule(permission=name, pattern="*", action=action) for name, action in rules.items()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", LEVELS)
+async def test_what_the_session_denies_is_denied_to_the_agents_scripts_whatever_they_were_granted(
+    root, level, port
+):
+    workspace(root, probe())
+    (root / "plan.txt").write_text("secret")
+    (root / "open.txt").write_text("open")
+    async with living(root, level=level) as live:
+        await waits(live, probe(sandbox={"network": True, "write": ["log", "notes"]}))
+        await live.engine.evolution.approve(await wait_id(live), "ada")
+        await live.step()
+        assert await live.said("bot_do", what="connect", where=str(port)) == "connected"
+        assert await live.said("bot_do", what="write", where="log/a") == "written"
+        assert await live.said("bot_do", what="read", where="plan.txt") == "secret"
+        live.client.permissions = [
+            *denials(edit="deny", webfetch="deny"),
+            Rule(permission="read", pattern="plan*", action="deny"),
+        ]
+        await cannot(live, "connect", port)
+        await cannot(live, "write", "log/b")
+        await cannot(live, "read", "plan.txt")
+        assert await live.said("bot_do", what="read", where="open.txt") == "open"
+        assert await live.said("bot_do", what="write", where="notes/b") == "written"
+
+
+@pytest.mark.slow
+async def test_a_persons_script_imports_nothing_of_the_folder_that_the_model_can_write(root):
+    imports = """python3 -c 'import json, sys; print(json.dumps({"result": "hello"}))'"""
+    workspace(root, bot(execute_tool=imports))
+    (root / "json.py").write_text("raise SystemExit('taken over')")
+    async with living(root) as live:
+        assert await live.said("bot_greet") == "hello"
 
 
 @pytest.mark.slow
@@ -158,9 +237,9 @@ async def test_variables_that_look_like_secrets_are_given_by_the_persons_setting
             assert await live.said("bot_do", what="env", where="A_TOKEN") == "aaaaaaaa"
             assert await live.said("bot_do", what="env", where="B_TOKEN") == "not set"
         # A manifest holds it to what it names itself.
-        await live.write(probe(sandbox={"network": True}))
+        await live.write(probe(sandbox={}))
         assert await live.said("bot_do", what="env", where="A_TOKEN") == "not set"
-        said = await waits(live, probe(sandbox={"network": True, "env": ["B_TOKEN"]}))
+        said = await waits(live, probe(sandbox={"env": ["B_TOKEN"]}))
         assert "it would be given the variables B_TOKEN" in said
         await live.engine.evolution.approve(await wait_id(live), "ada")
         assert await live.said("bot_do", what="env", where="B_TOKEN") == "bbbbbbbb"
@@ -187,7 +266,7 @@ async def test_a_candidate_that_drops_its_manifest_waits_for_a_person_and_is_ins
     async with living(root) as live:
         await live.write(held)
         said = await waits(live, free)
-        assert "it is held by the shield alone" in said
+        assert "it would write notes, traits in the workspace (granted: state)" in said
         assert re.search(r"instar evolve approve [0-9a-f]{8}", said)
         (event,) = live.events("refused")
         assert (event.stage, event.file) == ("authority", "hooks/bot.sh")
@@ -259,15 +338,13 @@ async def test_an_approved_candidate_is_judged_once_more(root):
 async def test_what_would_reach_something_else_by_now_than_a_person_was_shown_is_not_approved(root):
     workspace(root)
     held = bot(discover=discover(sandbox={}))
-    async with living(root, A_TOKEN="aaaaaaaa") as live:
+    async with living(root) as live:
         await live.write(held)
         await waits(live, bot())
         values = live.values
-    async with living(root, values=values, config={"env": ["A_TOKEN"]}, A_TOKEN="aaaaaaaa") as live:
+    async with living(root, values=values, config={"unsafe": True}, level="none") as live:
         entry = await wait_id(live)
-        with pytest.raises(
-            NotChanged, match=r"something else now than was approved: .*the variables A_TOKEN"
-        ):
+        with pytest.raises(NotChanged, match=r"something else now than was approved: .*runs unbounded"):
             await live.engine.evolution.approve(entry, "ada")
         assert (root / "hooks" / "bot.sh").read_text() == held
         assert await wait_id(live) == entry
@@ -361,7 +438,9 @@ async def test_nothing_that_the_model_can_reach_holds_what_waits_or_was_granted(
         for path in kept:
             if path.exists():
                 assert "failed" in await live.said("bot_do", what="read", where=str(path)), path
-                assert "failed" in await live.said("bot_do", what="write", where=str(path)), path
+                # What it writes below a /tmp of its own is gone with it.
+                await live.said("bot_do", what="write", where=str(path))
+                assert path.read_bytes() != b"written"
 
 
 @pytest.mark.slow

@@ -52,14 +52,14 @@ async def test_a_script_that_imports_what_the_agent_made_is_held_as_that_is(tmp_
     root = workspace(tmp_path / "ws")
     mine = 'import json, sys\nprint(json.dumps({"name": "own", "result": "fine"}))\n'
     script(root / "hooks", "own.py", f"#!/usr/bin/env python3\n{mine}")
-    async with living(root, config={"create": "allow"}) as on:
-        place = await on.engine.place("own.py", root)
+    async with living(root, config={"create": "allow", "own_scripts": "free"}) as on:
+        place = await on.engine.place("own.py", root, {})
         assert place.confine is None
         shadow = """#!/usr/bin/env python3
 print('{"name": "json", "test": "json_test.py", "tools": []}')
 """
         await on.write(shadow, "json.py", test="#!/bin/sh\nexit 0\n")
-        place = await on.engine.place("own.py", root)
+        place = await on.engine.place("own.py", root, {})
         assert place.confine is not None
 
 
@@ -87,9 +87,9 @@ async def test_a_pipe_in_the_place_of_gits_attributes_holds_nothing_up(tmp_path)
     root = workspace(tmp_path / "ws")
     async with living(root) as on:
         os.mkfifo(root / ".gitattributes")
-        said = await on.write(bot("# two"))
-        assert "not committed" in said
-        assert any(".gitattributes is no file" in problem for problem in on.problems)
+        assert ".gitattributes is no file, so git cannot be asked: delete it" in await on.refused(
+            bot("# two")
+        )
         (root / ".gitattributes").unlink()
         await on.write(bot("# three"))
         assert on.subjects()[0] == "evolve_hook_write bot.sh"

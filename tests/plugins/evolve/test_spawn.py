@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.plugins.evolve.living import living
 
 from instar.plugin import points
 from instar.plugins.evolve import script, settings
@@ -97,21 +98,21 @@ async def test_odd_scripts_fail_or_answer_the_same_both_ways(kit, processes, roo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spawn", ["warm", "plain"])
-async def test_the_setting_says_whether_scripts_are_run_warm(kit, start, root, spawn):
+async def test_the_setting_says_whether_scripts_are_run_warm(kit, root, spawn):
     said = json.dumps({"name": "p", "tools": [{"name": "parent", "description": "Says its parent."}]})
     kit.script(
         root / "hooks",
         "p.py",
         f"{LINE}import sys\nif sys.argv[1] == 'discover': print({said!r}); sys.exit()\n{PARENT}",
     )
-    running = await start(root, EVOLVE_SPAWN=spawn)
-    asked = [await running.call("p_parent") for _ in range(3)]
-    end = time.monotonic() + 20
-    while spawn == "warm" and asked[-1].output == str(os.getpid()):
-        assert time.monotonic() < end
-        asked.append(await running.call("p_parent"))
-    if spawn == "plain":
-        assert {one.output for one in asked} == {str(os.getpid())}
+    async with living(root, config={"own_scripts": "free"}, EVOLVE_SPAWN=spawn) as live:
+        asked = [await live.said("p_parent") for _ in range(3)]
+        end = time.monotonic() + 20
+        while spawn == "warm" and asked[-1] == str(os.getpid()):
+            assert time.monotonic() < end
+            asked.append(await live.said("p_parent"))
+        if spawn == "plain":
+            assert set(asked) == {str(os.getpid())}
 
 
 def test_a_way_that_there_is_not_is_a_mistake_with_its_place(tmp_path):

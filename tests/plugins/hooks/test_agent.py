@@ -5,6 +5,7 @@ import os
 import time
 from typing import Any
 
+import msgspec
 import pytest
 from tests.confinement import remember
 from tests.loopback import Loopback, calls, hang
@@ -12,10 +13,10 @@ from tests.plugins.hooks.judging import asked, means
 from tests.plugins.hooks.making import event, rule
 from tests.waiting import SOON
 
-from instar.plugins.hooks.evaluate import evaluate
-from instar.plugins.hooks.event import HookEvent
 from instar.plugins.hooks.judge import file, history_text, tools
 from instar.plugins.hooks.outcome import settle
+from instar.plugins.hooks.rule import HookEvent
+from instar.plugins.hooks.runner import evaluate
 from instar.testing import Machine
 
 pytest_plugins = ["tests.turn", "tests.loopback"]
@@ -223,11 +224,11 @@ async def test_context_gives_files_of_the_project_and_the_history(house: Machine
     blocks = prompts(house)[-1].split("\n<")
     shown = {block.split(" ")[0] + " " + block.split(" ")[1]: block for block in blocks}
     assert '[{"task": "one", "done": false}]' in shown["file TASKS.json"]
-    assert "there is no such file" in shown["file missing"]
+    assert "No such file" in shown["file missing"]
     assert "lies outside the project" in shown["file ../secret"]
     assert "lies outside the project" in shown["file link"]
     assert "lies outside the project" in shown["file /etc/passwd"]
-    assert "it is no file" in shown["file pipe"]
+    assert "it is a pipe or device" in shown["file pipe"]
     assert "34464 bytes are left out" in shown["file large"]
     history = next(block for block in blocks if block.startswith("history "))
     assert "user: PLEASE do it.\n\nassistant: I have done it." in history
@@ -252,7 +253,6 @@ async def test_history_holds_no_more_than_its_tokens(house: Machine) -> None:
 async def test_a_file_of_instars_own_is_not_given(house: Machine) -> None:
     door = await house.open()
     given = means(house, door)
-    given = type(given)(
-        **{**{name: getattr(given, name) for name in given.__struct_fields__}, "project": house.data.parent}
-    )
+    armed = msgspec.structs.replace(given.armed, project=house.data.parent)
+    given = msgspec.structs.replace(given, armed=armed)
     assert "instar's own" in file("instar/opencode.db", house.data.parent, given, 100)

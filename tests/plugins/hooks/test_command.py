@@ -6,10 +6,10 @@ import time
 import pytest
 from tests.plugins.hooks.making import event, rule
 
-from instar.plugins.hooks.event import EVENTS
-from instar.plugins.hooks.external import ProgramResult, read_command, read_http
-from instar.plugins.hooks.names import views
+from instar.plugins.hooks.external import Answered, read_answer
 from instar.plugins.hooks.outcome import combine, settle
+from instar.plugins.hooks.payload import views
+from instar.plugins.hooks.rule import EVENTS
 
 LS = {"tool": "bash", "input": {"command": "ls"}}
 
@@ -18,7 +18,7 @@ def outcome(code, output="", dialect="instar", name="PreToolUse", errors=b"", **
     one = rule(name, dialect, **keys)
     happened = event(name, **LS) if EVENTS[name].tool else event(name)
     raw = output if isinstance(output, bytes) else output.encode()
-    return settle(read_command(ProgramResult(code, raw, errors), one, happened), one)
+    return settle(read_answer(Answered(code, raw, errors), one, happened), one)
 
 
 DENY = '{"decision": "deny", "reason": "no"}'
@@ -111,6 +111,7 @@ def test_exit_0_and_json_decides(output, action, dialect):
         '{"decision": ["allow"]}',
         '{"continue": "false"}',
         '{"hookSpecificOutput": []}',
+        '{"decision": "allow", "hookSpecificOutput": {"decision": {"message": "no"}}}',
         '{"decision": "allow"',
         '{"reason": 5}',
         b'{"x": "' + b"y" * (2 << 20) + b'"}',
@@ -204,7 +205,7 @@ def test_a_rewrite_is_read_by_the_names_that_the_rule_was_told(dialect, tool, gi
     (view,) = views(happened.tool, dialect, happened.directory)
     assert view.input == told
     output = json.dumps({"hookSpecificOutput": {"permissionDecision": "allow", "updatedInput": wrote}})
-    found = read_command(ProgramResult(0, output.encode()), one, happened, view)
+    found = read_answer(Answered(0, output.encode()), one, happened, view)
     assert found.updated_input == got
 
 
@@ -236,7 +237,7 @@ def test_a_patch_is_rewritten_by_its_text_alone():
 
     def rewritten(**updated):
         output = json.dumps({"hookSpecificOutput": {"updatedInput": {**view.input, **updated}}})
-        return read_command(ProgramResult(0, output.encode()), one, happened, view)
+        return read_answer(Answered(0, output.encode()), one, happened, view)
 
     assert rewritten(patchText="other").updated_input == {"patchText": "other"}
     refused = rewritten(file_path="/project/z.py")
@@ -252,23 +253,23 @@ def test_a_rewrite_that_is_no_object_denies(updated):
 @pytest.mark.parametrize(
     ("ended", "says"),
     [
-        (ProgramResult(1, b"", b"Traceback: boom"), "it exited with 1: Traceback: boom"),
-        (ProgramResult(-15), "it was ended by signal 15"),
-        (ProgramResult(137), "it was ended by signal 9"),
+        (Answered(1, b"", b"Traceback: boom"), "it exited with 1: Traceback: boom"),
+        (Answered(-15), "it was ended by signal 15"),
+        (Answered(137), "it was ended by signal 9"),
         (
-            ProgramResult(127, b"", b"sh: x: not found"),
+            Answered(127, b"", b"sh: x: not found"),
             "its program is missing or may not be run: sh: x: not found; see hooks.json",
         ),
-        (ProgramResult(None, failure="time-out"), "it took longer than 60 s"),
+        (Answered(None, failure="it took longer than 60 s"), "it took longer than 60 s"),
         (
-            ProgramResult(None, failure="missing program", detail="there is no ./check.sh"),
+            Answered(None, failure="there is no ./check.sh"),
             "there is no ./check.sh",
         ),
     ],
 )
 def test_a_failure_is_one_clear_sentence(ended, says):
     one = rule(on_error="deny")
-    found = settle(read_command(ended, one, event(**LS)), one)
+    found = settle(read_answer(ended, one, event(**LS)), one)
     assert says in found.error
     assert (
         found.reason.startswith("The hook ./check.sh (hooks.json) could not decide: it")
@@ -279,7 +280,7 @@ def test_a_failure_is_one_clear_sentence(ended, says):
 def test_a_denial_that_was_printed_before_the_time_out_counts():
     one = rule(dialect="openhands")
     found = settle(
-        read_command(ProgramResult(None, DENY.encode(), failure="time-out"), one, event(**LS)), one
+        read_answer(Answered(None, DENY.encode(), failure="it took longer than 60 s"), one, event(**LS)), one
     )
     assert found.action == "deny"
 
@@ -287,9 +288,9 @@ def test_a_denial_that_was_printed_before_the_time_out_counts():
 @pytest.mark.parametrize(("status", "action"), [(200, "deny"), (500, "deny"), (None, "deny")])
 def test_the_answer_to_a_request_is_read_like_a_programs_output(status, action):
     one = rule(evaluator="http", dialect="claude")
-    assert settle(read_http(status, DENY.encode(), one, event(**LS)), one).action == action
-    assert read_http(204, b"", one, event(**LS)).undecided is False
-    assert "answered 500" in read_http(500, b"", one, event(**LS)).error
+    assert settle(read_answer(Answered(status, DENY.encode()), one, event(**LS)), one).action == action
+    assert read_answer(Answered(204, b""), one, event(**LS)).undecided is False
+    assert "answered 500" in read_answer(Answered(500, b""), one, event(**LS)).error
 
 
 @pytest.mark.parametrize("line", ['{"a":', "{", '{"a": "', "[", '{"a": [{'])

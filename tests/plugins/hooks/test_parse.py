@@ -37,7 +37,7 @@ def text(source: str, dialect: str = "instar"):
 def test_the_example_of_an_agent_rule_is_understood_whole(dialect):
     found = text(SEED, dialect)
     (rule,) = found.rules
-    assert not found.faults
+    assert not found.problems
     assert (rule.event, rule.evaluator, rule.timeout, rule.line) == ("Stop", "agent", 60.0, 6)
     assert isinstance(rule.settings, AgentRule)
     assert rule.settings.prompt.startswith("Read TASKS.json and verify every pending item")
@@ -71,7 +71,7 @@ def test_a_settings_file_of_claude_code_is_taken_as_it_stands():
         }""",
         "claude",
     )
-    assert not found.faults
+    assert not found.problems
     events = [(rule.event, rule.evaluator, rule.matcher, rule.timeout) for rule in found.rules]
     assert events == [
         ("PreToolUse", "command", "Bash", 600),
@@ -86,7 +86,7 @@ def test_a_settings_file_of_claude_code_is_taken_as_it_stands():
     assert first.condition == "Bash(rm *)"
     assert second.settings == CommandRule("node", ("${CLAUDE_PROJECT_DIR}/check.js",))
     assert request.settings == HttpRule(
-        "http://localhost:8080/hooks/pre", (("Authorization", "Bearer $MY_TOKEN"),), ("MY_TOKEN",)
+        "http://localhost:8080/hooks/pre", {"Authorization": "Bearer $MY_TOKEN"}, ("MY_TOKEN",)
     )
     assert found.rules[-1].background
 
@@ -104,14 +104,17 @@ def test_a_hooks_file_of_openhands_is_taken_as_it_stands():
         }""",
         "openhands",
     )
-    assert not found.faults
+    assert not found.problems
     assert [rule.event for rule in found.rules] == [
         *("PreToolUse", "PostToolUse", "UserPromptSubmit", "SessionStart", "SessionEnd", "Stop"),
     ]
     assert found.rules[1].label == "log (hooks.json:4:56)"
     assert found.rules[2].settings == PromptRule("No secrets.")
     assert isinstance(found.rules[5].settings, AgentRule)
-    assert (found.rules[5].settings.system_prompt, found.rules[5].settings.max_turns) == ("You check.", 3)
+    assert (found.rules[5].settings.system_prompt, found.rules[5].settings.max_iterations) == (
+        "You check.",
+        3,
+    )
 
 
 @pytest.mark.parametrize(("wrapped", "dialect"), [(True, "instar"), (False, "instar"), (True, "claude")])
@@ -119,7 +122,7 @@ def test_a_hooks_file_of_openhands_is_taken_as_it_stands():
 def test_both_spellings_of_an_event_with_the_wrapper_or_without(name, wrapped, dialect):
     events = {name: [{"hooks": [{"command": "x"}]}], "Stop": [{"hooks": [{"command": "y"}]}]}
     found = read({"hooks": events} if wrapped else events, dialect)
-    assert ([rule.event for rule in found.rules], found.faults) == (["PreToolUse", "Stop"], [])
+    assert ([rule.event for rule in found.rules], found.problems) == (["PreToolUse", "Stop"], [])
 
 
 def test_both_spellings_of_one_event_join():
@@ -135,13 +138,13 @@ ARMED = {"hooks": [{"command": "guard.sh"}]}
     [
         ({"PreTolUse": [ARMED]}, "hooks.PreTolUse", "there is no such event; did you mean PreToolUse?"),
         ({"before": [ARMED]}, "hooks.before", "known are PreToolUse, PostToolUse,"),
-        ({"TaskCreated": [ARMED]}, "hooks.TaskCreated", "this event never happens in instar"),
-        ({"Stop": ARMED}, "hooks.Stop", "expected a list of groups, found a map"),
-        ({"Stop": ["x"]}, "hooks.Stop.0", 'expected {"matcher": …, "hooks": […]}, found a text'),
-        ({"Stop": [{"command": "x"}]}, "hooks.Stop.0", 'expected "hooks": [rule, …] around the rule'),
-        ({"Stop": [{"hooks": "x"}]}, "hooks.Stop.0.hooks", "expected a list of rules, found a text"),
-        ({"Stop": [{"hooks": ["x"]}]}, "hooks.Stop.0.hooks.0", "expected a rule (a map), found a text"),
-        ({"Stop": [{"matcher": 3, **ARMED}]}, "hooks.Stop.0.matcher", "expected a text, found a number"),
+        ({"TaskCreated": [ARMED]}, "hooks.TaskCreated", "there is no such event; "),
+        ({"Stop": ARMED}, "hooks.Stop", "expected a list of groups, found {"),
+        ({"Stop": ["x"]}, "hooks.Stop.0", 'expected {"matcher": …, "hooks": […]}, found'),
+        ({"Stop": [{"command": "x"}]}, "hooks.Stop.0.hooks", 'expected "hooks": [rule, …], found None'),
+        ({"Stop": [{"hooks": "x"}]}, "hooks.Stop.0.hooks", 'expected "hooks": [rule, …], found'),
+        ({"Stop": [{"hooks": ["x"]}]}, "hooks.Stop.0.hooks.0", "expected a rule (a map), found 'x'"),
+        ({"Stop": [{"matcher": 3, **ARMED}]}, "hooks.Stop.0.matcher", "Expected `str`, got `int`"),
         ({"Stop": [{"matcher": "(", **ARMED}]}, "hooks.Stop.0.matcher", "is no regular expression"),
         ({"Stop": [{"matcher": "a{9}{999}", **ARMED}]}, "hooks.Stop.0.matcher", "at most 1000 repeats"),
         (
@@ -154,30 +157,38 @@ ARMED = {"hooks": [{"command": "guard.sh"}]}
             "hooks.Stop.0.hooks.0.type",
             "expected one of command, http",
         ),
-        ({"Stop": [{"hooks": [{"type": "mcp_tool"}]}]}, "hooks.Stop.0.hooks.0.type", "not run by instar"),
+        (
+            {"Stop": [{"hooks": [{"type": "mcp_tool"}]}]},
+            "hooks.Stop.0.hooks.0.type",
+            "found 'mcp_tool'; the rule",
+        ),
         ({"Stop": [{"hooks": [{"type": ["x"]}]}]}, "hooks.Stop.0.hooks.0.type", "expected one of"),
-        ({"Stop": [{"hooks": [{}]}]}, "hooks.Stop.0.hooks.0", "expected a text as command, there is none"),
-        ({"Stop": [{"hooks": [{"command": ""}]}]}, "hooks.Stop.0.hooks.0.command", "it is empty"),
-        ({"Stop": [{"hooks": [{"type": "prompt"}]}]}, "hooks.Stop.0.hooks.0", "expected a text as prompt"),
+        ({"Stop": [{"hooks": [{}]}]}, "hooks.Stop.0.hooks.0.command", "it is not there"),
+        (
+            {"Stop": [{"hooks": [{"command": ""}]}]},
+            "hooks.Stop.0.hooks.0.command",
+            "Expected `str` of length >= 1",
+        ),
+        ({"Stop": [{"hooks": [{"type": "prompt"}]}]}, "hooks.Stop.0.hooks.0.prompt", "it is not there"),
         (
             {"Stop": [{"hooks": [{"type": "agent", "prompt": 1}]}]},
             "hooks.Stop.0.hooks.0.prompt",
-            "found a number",
+            "got `int`",
         ),
         (
             {"Stop": [{"hooks": [{"type": "http", "url": "ftp://x"}]}]},
             "hooks.Stop.0.hooks.0.url",
-            "expected http://",
+            "matching regex '^https?://'",
         ),
         (
             {"Stop": [{"hooks": [{"command": "x", "args": "y"}]}]},
             "hooks.Stop.0.hooks.0.args",
-            "a list of texts",
+            "Expected `array | null`, got `str`",
         ),
         (
             {"Stop": [{"hooks": [{"command": "x", "shell": "powershell"}]}]},
             "hooks.Stop.0.hooks.0.shell",
-            "bash or sh",
+            "expected bash or sh",
         ),
         (
             {"PreToolUse": [{"hooks": [{"command": "x", "if": "Bash(("}]}]},
@@ -187,7 +198,7 @@ ARMED = {"hooks": [{"command": "guard.sh"}]}
         (
             {"PreToolUse": [{"hooks": [{"command": "x", "if": 1}]}]},
             "hooks.PreToolUse.0.hooks.0.if",
-            "expected a text",
+            "Expected `str`, got `int`",
         ),
     ],
 )
@@ -196,70 +207,74 @@ def test_what_is_not_understood_is_named_and_its_neighbours_hold(events, place, 
     source = json.dumps({"hooks": {**neighbour, **events}}, indent=1)
     found = text(source)
     assert [rule.event for rule in found.rules] == ["PostToolUse"]
-    (fault,) = found.faults
-    assert (fault.keys, says in fault.message) == (place, True), str(fault)
+    (fault,) = found.problems
+    assert f" {place}: " in fault
+    assert says in fault
     keys = [int(key) if key.isdigit() else key for key in place.split(".")]
-    assert str(fault).startswith("hooks.json:{}:{}: ".format(*document.locate(source, keys)))
+    assert fault.startswith("hooks.json:{}:{}: ".format(*document.locate(source, keys)))
 
 
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
-        ({"timout": 5}, "there is no such key in a rule; did you mean timeout?; the rule holds without it"),
-        ({"timeout": 0}, "expected seconds above 0, at most 86400, found '0'; 60 holds"),
-        ({"timeout": -1}, "60 holds"),
-        ({"timeout": "5"}, "60 holds"),
-        ({"timeout": True}, "60 holds"),
-        ({"timeout": 1e300}, "60 holds"),
-        ({"async": "yes"}, "expected true or false, found a text; it counts as false"),
-        ({"name": 5}, "expected a text, found a number"),
+        ({"timout": 5}, "means nothing for a rule of type command; did you mean timeout?"),
+        ({"timeout": 0}, "Expected `float` > 0.0; it counts as not set"),
+        ({"timeout": -1}, "Expected `float` > 0.0"),
+        ({"timeout": "5"}, "Expected `float`, got `str`"),
+        ({"timeout": True}, "Expected `float`, got `bool`"),
+        ({"timeout": 1e300}, "Expected `float` <= 86400.0"),
+        ({"async": "yes"}, "Expected `bool`, got `str`; it counts as not set"),
+        ({"name": 5}, "Expected `str`, got `int`"),
         ({"tools": ["bash"]}, "means nothing for a rule of type command"),
-        ({"on_error": "block"}, "expected allow or deny, found 'block'; deny holds"),
+        ({"on_error": ""}, "Invalid enum value '', expected allow or deny; it counts as \"deny\""),
+        ({"on_error": "block"}, "Invalid enum value 'block', expected allow or deny; it counts as \"deny\""),
     ],
 )
 def test_a_guard_holds_without_a_key_that_is_not_understood(keys, says):
     found = read({"PreToolUse": [{"hooks": [{"command": "guard.sh", **keys}]}]})
     (rule,) = found.rules
-    (fault,) = found.faults
-    assert says in fault.message
+    (fault,) = found.problems
+    assert says in fault
     assert rule.timeout == 60
-    assert rule.on_error == ("deny" if "on_error" in keys else "")
+    assert rule.on_error == ("deny" if "on_error" in keys else None)
 
 
 def test_an_unknown_key_of_a_group_is_named_and_its_rules_hold():
     found = read({"PreToolUse": [{"matchr": "Bash", "hooks": [{"command": "guard.sh"}]}]})
     assert [rule.matcher for rule in found.rules] == [""]
-    assert "did you mean matcher?" in found.faults[0].message
+    assert "did you mean matcher?" in found.problems[0]
 
 
 def test_an_agents_tools_that_cannot_be_read_allow_none():
     found = read({"Stop": [{"hooks": [{"type": "agent", "prompt": "p", "tools": "bash", "write": "true"}]}]})
     settings = found.rules[0].settings
     assert isinstance(settings, AgentRule)
-    assert (settings.tools, settings.write, len(found.faults)) == ((), False, 2)
+    assert (settings.tools, settings.write, len(found.problems)) == ((), False, 2)
 
 
 def test_if_on_an_event_without_a_tool_is_said_to_never_run():
     found = read({"Stop": [{"hooks": [{"command": "x", "if": "Bash(git *)"}]}]})
-    assert "Stop has no tool, so the rule never runs" in found.faults[0].message
+    assert "Stop has no tool, so the rule never runs" in found.problems[0]
 
 
 @pytest.mark.parametrize("data", [[], "x", None, 3, {"hooks": []}, {"hooks": "x"}])
 def test_a_value_that_is_no_map_of_events_is_one_fault(data):
     found = read(data)
-    assert (found.rules, len(found.faults)) == ([], 1)
+    assert (found.rules, len(found.problems)) == ([], 1)
 
 
 def test_events_of_a_claude_code_file_outside_hooks_are_said_not_to_be_heard():
     found = read({"model": "opus", "PreToolUse": [ARMED]}, "claude")
-    assert (found.rules, 'inside "hooks"' in found.faults[0].message) == ([], True)
-    assert not read({"model": "opus"}, "claude").faults
+    assert (found.rules, 'inside "hooks"' in found.problems[0]) == ([], True)
+    assert not read({"model": "opus"}, "claude").problems
 
 
 def test_rules_beyond_the_bound_are_named_once():
     found = read({"Stop": [{"hooks": [{"command": "x"}] * 500}]})
     assert len(found.rules) == 200
-    assert [fault.keys for fault in found.faults] == ["Stop.0.hooks.200"]
+    assert found.problems == [
+        "hooks.json: more than 200 rules in one file: x (hooks.json) and those after it are not armed"
+    ]
 
 
 def test_an_agents_own_rules_hold_for_it_and_stop_means_that_it_stops():

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tests.plugins.hooks.making import event
 
-from instar.plugins.hooks.event import EVENTS
 from instar.plugins.hooks.payload import encode, environment, payloads
+from instar.plugins.hooks.rule import EVENTS
 
 OPENHANDS = {
     *(

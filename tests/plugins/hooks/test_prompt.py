@@ -11,8 +11,8 @@ from tests.plugins.hooks.judging import asked, means
 from tests.plugins.hooks.making import event, rule
 from tests.waiting import SOON
 
-from instar.plugins.hooks.evaluate import evaluate
 from instar.plugins.hooks.outcome import settle
+from instar.plugins.hooks.runner import evaluate
 from instar.testing import Machine
 
 pytest_plugins = ["tests.turn", "tests.loopback"]

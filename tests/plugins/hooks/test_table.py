@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 from tests.plugins.hooks.making import event, rule
 
-from instar.plugins.hooks.event import EVENTS
-from instar.plugins.hooks.external import ProgramResult, read_command, read_http
-from instar.plugins.hooks.names import CLAUDE, OPENHANDS
+from instar.plugins.hooks.external import Answered, read_answer
 from instar.plugins.hooks.outcome import RuleOutcome, read_verdict, settle, undecided
-from instar.plugins.hooks.rule import HookRule, on_error
+from instar.plugins.hooks.payload import NAMES
+from instar.plugins.hooks.rule import EVENTS, HookRule, on_error
 
 PAGE = Path(__file__).parents[3] / "docs" / "hooks.md"
 GATES = {"PreToolUse", "PermissionRequest", "UserPromptSubmit", "Evolve"}
@@ -35,30 +34,28 @@ def cases() -> list[tuple[str, str, str, str, str]]:
 
 
 COMMANDS = {
-    "exit 1": ProgramResult(1, b"", b"oops"),
-    "signal": ProgramResult(-9),
-    "time-out": ProgramResult(None, failure="time-out"),
-    "no JSON": ProgramResult(0, b"[1]\nall is well"),
-    "wrong JSON": ProgramResult(0, WRONG),
-    "missing program": ProgramResult(127, b"", b"sh: check.sh: not found"),
-    "exit 2": ProgramResult(2, b'{"decision": "allow"}', b"no"),
+    "exit 1": Answered(1, b"", b"oops"),
+    "signal": Answered(-9),
+    "time-out": Answered(None, failure="it took longer than 60 s"),
+    "no JSON": Answered(0, b"[1]\nall is well"),
+    "wrong JSON": Answered(0, WRONG),
+    "missing program": Answered(127, b"", b"sh: check.sh: not found"),
+    "exit 2": Answered(2, b'{"decision": "allow"}', b"no"),
 }
 ANSWERS = {
-    "status 500": (500, b""),
-    "time-out": (None, b""),
-    "no JSON": (200, b"fine"),
-    "wrong JSON": (200, WRONG),
-    "no answer": (None, b""),
+    "status 500": Answered(500),
+    "time-out": Answered(None, failure="it did not answer within 60 s"),
+    "no JSON": Answered(200, b"fine"),
+    "wrong JSON": Answered(200, WRONG),
+    "no answer": Answered(None, failure="it cannot be asked"),
 }
 
 
 def fail(one: HookRule, failure: str) -> RuleOutcome:
     name = one.event
     happened = event(name, "bash", input={"command": "ls"}) if EVENTS[name].tool else event(name)
-    if one.evaluator == "command":
-        return read_command(COMMANDS[failure], one, happened)
-    if one.evaluator == "http":
-        return read_http(*ANSWERS[failure], one, happened)
+    if one.evaluator in ("command", "http"):
+        return read_answer((COMMANDS if one.evaluator == "command" else ANSWERS)[failure], one, happened)
     if failure in ("no JSON", "wrong JSON"):
         return read_verdict("I would allow it." if failure == "no JSON" else WRONG.decode(), one)
     return undecided(f"{failure}")
@@ -124,7 +121,7 @@ def test_the_page_has_every_name_of_every_tool():
         r"^\| `(\w+)` \| ([^|]*) \| ([^|]*) \|$", block[: block.index("<!-- end -->")], re.MULTILINE
     )
     page = {tool: tuple(tuple(re.findall(r"`(\w+)`", cell)) for cell in cells) for tool, *cells in rows}
-    assert page == {tool: (CLAUDE[tool], OPENHANDS.get(tool, ())) for tool in CLAUDE}
+    assert page == NAMES
 
 
 def test_every_event_is_there_in_both_spellings():

@@ -3,14 +3,26 @@
 What opencode has no operation for raises `Invalid` with its name, and is no capability of the host.
 """
 
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import Any, Final
 
+import msgspec
+
 from instar.api.session import ChangeBody, ChangedTime, ForkBody, PermissionBody, SummarizeBody
-from instar.client import ApiError, AsyncClient, Invalid, PromptBody, Request, SessionBody, Unreachable
+from instar.client import (
+    ApiError,
+    AsyncClient,
+    Invalid,
+    NotFound,
+    PromptBody,
+    Request,
+    SessionBody,
+    Unreachable,
+)
 from instar.event import Event
 from instar.event.bus import Bus
-from instar.message import Assistant, ModelRef, Origin, Session, WithParts
+from instar.message import Assistant, ModelRef, Origin, Rule, Session, WithParts
 from instar.plugin.client import Messages
 from instar.wire import Plain
 
@@ -178,6 +190,16 @@ class Opencode(_Offered):
         """Return opencode's agents as it describes them."""
         found: list[Plain] = await self._http.ask(Request("GET", "/agent"), list[dict[str, Any]])
         return found
+
+    async def rules(self, agent: str = "", session_id: str = "") -> list[Rule]:
+        """Return the rules of one of opencode's agents, then a session's own."""
+        known = await self.agent_list()
+        chosen = next((one for one in known if one["name"] == agent), known[0] if known else {})
+        own: list[Rule] = []
+        if session_id:
+            with contextlib.suppress(NotFound):
+                own = (await self.session.get(session_id)).permission or []
+        return [*msgspec.convert(chosen.get("permission") or [], list[Rule]), *own]
 
     async def tools(self) -> list[str]:
         """Return the names of opencode's tools."""

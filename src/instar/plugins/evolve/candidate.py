@@ -17,7 +17,9 @@ from instar.plugins.evolve.discovery import Registration
 from instar.plugins.evolve.execution_policy import ExecutionPolicy
 from instar.plugins.evolve.gate import authority
 from instar.plugins.evolve.gate.authority import Authority, Terms
+from instar.plugins.evolve.gate.outside import unaccepted
 from instar.plugins.evolve.gate.record import HookCallRecord
+from instar.plugins.evolve.history.repository import FAILED
 from instar.plugins.evolve.install import NotChanged
 from instar.plugins.evolve.probation.prediction import Prediction
 from instar.plugins.evolve.scripts import Scripts
@@ -80,7 +82,8 @@ class Candidate(msgspec.Struct, frozen=True):
 class GateContext(msgspec.Struct, frozen=True):
     """What is live around a candidate.
 
-    `root` is the workspace, `restored` what puts departed files back in a copy of it. `live` is what its script last
+    `root` is the workspace, `restored` what puts departed files back in a copy of it, and what nobody accepted outside
+    the guarded folders (`outside`). `live` is what its script last
     registered, `others` the workspace's other scripts, `hooks` the live scripts by file name, `prompts` by stage.
     `records` are past calls, newest first, `unread` a sentence on each that could not be read. `grant` is what its
     script was granted (None: a prompt), `neighbours` what the others were.
@@ -95,6 +98,7 @@ class GateContext(msgspec.Struct, frozen=True):
     records: Sequence[HookCallRecord]
     terms: Terms
     unread: Sequence[str] = ()
+    outside: Sequence[str] = ()
     grant: Authority | None = None
     neighbours: Sequence[Authority] = ()
 
@@ -148,6 +152,13 @@ class Candidates:
             restored[one.path] = (
                 TrialFile(good, version.mode) if version is not None and good is not None else None
             )
+        try:
+            outside = await unaccepted(storage.repository, storage.revisions, self._config.loads)
+        except FAILED as error:
+            raise NotChanged(
+                f"{candidate.path} was not changed: git cannot say what nobody accepted outside the guarded folders "
+                f"({error})"
+            ) from None
         file = candidate.file if candidate.is_hook else ""
         kept = await storage.records.read(file or None)
         terms = await self._policy.terms()
@@ -161,7 +172,8 @@ class Candidates:
             ) from None
         return GateContext(
             root=storage.ledger.root,
-            restored=restored,
+            restored={**outside, **restored},
+            outside=sorted(outside),
             live=live,
             others=[one for one in scripts.registrations if one.file != file],
             hooks={

@@ -36,6 +36,20 @@ class EvolveConfig(msgspec.Struct, frozen=True):
             extra={"tighter": [True, False]},
         ),
     ] = False
+    own_scripts: Annotated[
+        Literal["free", "shield"],
+        Meta(
+            description="How hook scripts run that you wrote: behind the shield, or as you.",
+            extra={"tighter": ["free", "shield"]},
+        ),
+    ] = "shield"
+    loads: Annotated[
+        list[str],
+        Meta(
+            description="Entries of the workspace that tests may load although no commit of yours holds them.",
+            extra={"tighter": "fewer"},
+        ),
+    ] = []
     env: Annotated[
         Variables,
         Meta(

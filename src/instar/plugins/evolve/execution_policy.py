@@ -1,18 +1,23 @@
 """How scripts run: with the person's rights, behind the write shield, in a sandbox of their own, or in a trial.
 
-A script that the person wrote runs with the person's rights. From the first version that the agent wrote on, it runs
-in the sandbox, or as its manifest says.
+A version that the person wrote runs behind the shield. One that the agent made runs in the sandbox, with what its
+manifest was granted, and with less where the session's permissions deny it more.
 """
 
 import asyncio
 import contextlib
 import logging
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
-from instar.plugin import Means, PluginInput, process, sandbox
+import msgspec
+
+from instar.plugin import Means, PluginInput, message, permission, process, sandbox, wire
 from instar.plugins.evolve import script, settings
 from instar.plugins.evolve.config import EvolveConfig
 from instar.plugins.evolve.gate.authority import Authority, Terms
+from instar.plugins.evolve.gate.manifest import Manifest, unasked
 from instar.plugins.evolve.grants import GrantedVersion
 from instar.plugins.evolve.storage import Storage
 from instar.plugins.evolve.trial import Bench, Trials
@@ -20,10 +25,13 @@ from instar.plugins.evolve.workspace import GUARDED, SCRIPTS_OWN, VARIABLES
 
 log = logging.getLogger("instar.evolve")
 
-_CLOSED = GrantedVersion(Authority("shield"))
+_CLOSED = GrantedVersion(Authority("sandbox"), unasked((), ()))
 """The restriction of a version of which nothing is known."""
-_BESIDE = GrantedVersion(Authority("shield", actions=None))
-"""The restriction of a person's script beside a new one of the agent's, which it may import."""
+_OWN = GrantedVersion(Authority("shield", actions=None))
+"""The restriction of a person's own version."""
+_PYTHON = ("PYTHONSAFEPATH", "PYTHONPATH")
+_LOOKED_AT = 10_000
+"""Files of a workspace that are held against a denial to read."""
 
 
 class ExecutionPolicy:
@@ -46,9 +54,12 @@ class ExecutionPolicy:
         self._environment: dict[str, str] = {}
         self._level: asyncio.Task[sandbox.Level] | None = None
 
-    def begin(self) -> None:
-        """Guard the workspace in every child from now on, and begin to detect the sandbox level."""
-        guarded = [self._root / name for name in GUARDED]
+    def begin(self, *, look: bool = False) -> None:
+        """Guard the workspace in every child from now on, and begin to detect the sandbox level.
+
+        `look`: nothing is made, so only what is there is guarded.
+        """
+        guarded = [path for name in GUARDED if (path := self._root / name).exists() or not look]
         self._input.children.guard(readonly=[*guarded, *self._storage.shown])
         self._level = asyncio.create_task(self._input.children.level())
 
@@ -57,15 +68,21 @@ class ExecutionPolicy:
         self._settings = chosen
         self._environment = self._input.children.environment(self._input.environment, self._named())
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the variables that scripts get."""
-        return tuple(sorted(self._environment))
+    async def place(
+        self, file: str, version: str, root: Path, session: wire.Plain
+    ) -> script.ScriptEnvironment:
+        """Return how this version of ``hooks/FILE`` is started now, in `root`: the workspace or its last good tree.
 
-    async def place(self, file: str, version: str, root: Path) -> script.ScriptEnvironment:
-        """Return how this version of ``hooks/FILE`` is started now, in `root`: the workspace or its last good tree."""
+        `session` is the one that it is started for, with ``id`` and ``agent``; its permissions narrow what is granted.
+        """
         chosen, held = self._settings, self.held(file, version)
-        environment = self._environment | dict.fromkeys(VARIABLES, str(root))
+        own = dict.fromkeys(VARIABLES, str(root)) | {
+            # No module of the folder that it is started in, which the model can write, is imported by it, or by a
+            # program of its own such as python3 -c.
+            "PYTHONSAFEPATH": "1",
+            "PYTHONPATH": str(root / "hooks"),
+        }
+        environment = self._environment | own
         confine: process.Confinement | None = None
         timeout = chosen.timeout
         if held is not None:
@@ -76,25 +93,42 @@ class ExecutionPolicy:
                 self._make_folders()
             if manifest is not None:
                 # Of variables that look like secrets only those that it names, also without a sandbox.
-                given = self._input.children.environment(self._input.environment, manifest.env)
-                environment = given | dict.fromkeys(VARIABLES, str(root))
+                environment = self._input.children.environment(self._input.environment, manifest.env) | own
             if manifest is not None and shield.level.name != "none":
-                # In a last good tree its folders are links into the workspace.
-                live = sandbox.Live(
-                    self._root,
-                    tuple(Path(name) for name in sorted(manifest.write)),
-                    tuple(self._root / name for name in GUARDED),
-                    shield.hidden,
-                    manifest.network,
-                    () if root == self._root else (root,),
-                )
-                keep = frozenset((*VARIABLES, *manifest.env))
-                confine = sandbox.Sandbox(shield.level, live, manifest.sandboxed(), keep=keep)
+                rules = await self._rules(session)
+                confine = self._sandbox(shield, narrowed(manifest, rules), root, rules)
                 timeout = min(timeout, float(manifest.limits.seconds or timeout))
-        return script.ScriptEnvironment(root, environment, timeout, chosen.spawn == "warm", confine)
+        watched = contextlib.nullcontext if confine is None else self._input.children.watched
+        return script.ScriptEnvironment(root, environment, timeout, chosen.spawn == "warm", confine, watched)
+
+    async def _rules(self, session: wire.Plain) -> Sequence[message.Rule]:
+        """The permissions that hold where a script is called; a command has no session, and its person watches."""
+        if not isinstance(self._input, PluginInput):
+            return ()
+        return await self._input.client.rules(str(session.get("agent") or ""), str(session.get("id") or ""))
+
+    def _sandbox(
+        self, shield: sandbox.Shield, manifest: Manifest, root: Path, rules: Sequence[message.Rule]
+    ) -> sandbox.Sandbox:
+        # In a last good tree its folders are links into the workspace.
+        live = sandbox.Live(
+            self._root,
+            tuple(Path(name) for name in sorted(manifest.write)),
+            tuple(self._root / name for name in GUARDED),
+            (*shield.hidden, *unreadable(self._root, rules)),
+            manifest.network,
+            () if root == self._root else (root,),
+        )
+        return sandbox.Sandbox(
+            shield.level,
+            live,
+            manifest.sandboxed(),
+            sandbox.toolchains(self._input.environment),
+            frozenset((*VARIABLES, *_PYTHON, *manifest.env)),
+        )
 
     def held(self, file: str, version: str) -> GrantedVersion | None:
-        """Return the restriction of a version, None for a person's own. An unreadable one is behind the shield."""
+        """Return the restriction of a version; None: it runs as the person, who wrote it."""
         try:
             found = self._storage.grants.held(file, version)
             if found is not None:
@@ -105,20 +139,11 @@ class ExecutionPolicy:
                 return _CLOSED
             # ``hooks/`` is where an interpreter looks for modules first: one that is called json.py runs in each script
             # that imports json, or anything that does. In a safe run none of the agent's is there.
-            return _BESIDE if self._storage.safe is None and own.has_made("hooks/") else None
+            beside = self._storage.safe is None and own.has_made("hooks/")
+            return _OWN if self._config.own_scripts == "shield" or beside else None
         except OSError as error:
             log.error("evolve=grants problem=%s", script.show(str(error)))
             return _CLOSED
-
-    def loose(self, file: str, version: str) -> bool:
-        """Return whether a person put this version where less was granted: it runs behind the shield."""
-        try:
-            known = self._storage.grants.of(file)
-        except OSError:
-            return False
-        held = self.held(file, version)
-        granted = known is not None and known.grant.hold == "sandbox"
-        return granted and held is not None and held.manifest is None
 
     def granted(self) -> list[Authority]:
         """Return the grants of the workspace's scripts, none where they cannot be read."""
@@ -173,3 +198,45 @@ class ExecutionPolicy:
 
     def _named(self) -> set[str]:
         return {*self._settings.pass_environment, *self._config.env}
+
+
+def narrowed(manifest: Manifest, rules: Sequence[message.Rule]) -> Manifest:
+    """Return the manifest without what a session's rules deny: folders that are not a script's own, and the network."""
+
+    def denies(name: str, pattern: str) -> bool:
+        return permission.evaluate(name, pattern, rules).action == "deny"
+
+    write = frozenset(
+        name for name in manifest.write if name in SCRIPTS_OWN or not denies("edit", f"{name}/*")
+    )
+    network = manifest.network and not denies("webfetch", "*")
+    return msgspec.structs.replace(manifest, write=write, network=network)
+
+
+def unreadable(root: Path, rules: Sequence[message.Rule]) -> list[Path]:
+    """Return the files of the workspace that a session's rules deny to read, but for scripts and their own folders.
+
+    Beyond `_LOOKED_AT` files each further folder is taken for one.
+    """
+    if not any(rule.action == "deny" and permission.matches("read", rule.permission) for rule in rules):
+        return []
+    found: list[Path] = []
+    left = _LOOKED_AT
+    for at, folders, names in os.walk(root):
+        here = Path(at)
+        kept = (*GUARDED, *SCRIPTS_OWN) if here == root else ()
+        folders[:] = [name for name in folders if name not in kept]
+        left -= len(names)
+        if left < 0:
+            found.append(here)
+            folders.clear()
+            continue
+        found += [
+            here / name
+            for name in names
+            if any(
+                permission.evaluate("read", text, rules).action == "deny"
+                for text in (str(here / name), str((here / name).relative_to(root)))
+            )
+        ]
+    return found

@@ -12,14 +12,14 @@ import msgspec
 from instar.plugins.evolve.database import Database
 from instar.plugins.evolve.discovery import Registration
 from instar.plugins.evolve.gate.authority import Authority
-from instar.plugins.evolve.gate.manifest import Manifest
+from instar.plugins.evolve.gate.manifest import Manifest, unasked
 
 _MOST: Final = 200
 """Versions of one file that are remembered; older ones are taken for the agent's without a manifest."""
 
 
 class GrantedVersion(msgspec.Struct, frozen=True):
-    """How a version that the agent made is held: its authority, and the manifest that its script asked for.
+    """How a version is held: its authority, and the manifest that its script asked for. None: the shield.
 
     `name` and `test` are what it registered in its trial; an empty name: it had none.
     """
@@ -102,9 +102,13 @@ class ScriptGrants:
         if known is None:
             return None
         found = known.versions.get(version)
-        if found is None and not known.touched:
-            return None
-        return found or GrantedVersion(msgspec.structs.replace(known.grant, hold="shield"))
+        if found is None:
+            shielded = GrantedVersion(msgspec.structs.replace(known.grant, hold="shield"))
+            return shielded if known.touched else None
+        mine = found.authority
+        return msgspec.structs.replace(
+            found, manifest=found.manifest or unasked(mine.env, mine.actions or ())
+        )
 
     def expect(self, script: str, version: str, held: GrantedVersion, live: str, grant: Authority) -> None:
         """Know a version before it is installed, in the place of `live`, which was granted `grant`."""

@@ -18,18 +18,16 @@ from instar.plugins.evolve.gate.pending import Listing, NotPending, PendingEntry
 from instar.plugins.evolve.history.blame import NoLine
 from instar.plugins.evolve.history.commits import WorkspaceCommit
 from instar.plugins.evolve.history.pins import BadPin, Pin
-from instar.plugins.evolve.history.revision import NoSuchChange
+from instar.plugins.evolve.history.repository import NoSuchChange
 from instar.plugins.evolve.install import ChangeCause, NotChanged
-from instar.plugins.evolve.ledger.ledger import LedgerError
-from instar.plugins.evolve.ledger.lock import WorkspaceBusy
+from instar.plugins.evolve.ledger.ledger import LedgerError, WorkspaceBusy
 from instar.plugins.evolve.trial import NoTrial
 
 
 class Made(msgspec.Struct, frozen=True):
     """Files that were changed by an order: the epoch that it made, and its commit ("": git failed, `problem` says how).
 
-    `probation` says how the trial of each file stands that is on trial. `loose` are the scripts that run behind the
-    shield alone though their grant is a sandbox: a person put that version there.
+    `probation` says how the trial of each file stands that is on trial.
     """
 
     files: list[str]
@@ -37,27 +35,21 @@ class Made(msgspec.Struct, frozen=True):
     commit: str
     problem: str = ""
     probation: dict[str, str] = {}
-    loose: list[str] = []
 
     @classmethod
-    def of(cls, engine: EvolveEngine, files: Sequence[str], epoch: int, commit: object | None) -> Self:
+    def of(
+        cls, engine: EvolveEngine, files: Sequence[str], epoch: int, commit: WorkspaceCommit | None
+    ) -> Self:
         """Return what was changed."""
         trials = {file: said for file in files if (said := engine.observer.describe(file)) is not None}
-        made = commit.id if isinstance(commit, WorkspaceCommit) else ""
-        hooks = [(file, file.removeprefix("hooks/")) for file in files if file.startswith("hooks/")]
-        loose = [file for file, name in hooks if engine.policy.loose(name, engine.version(file))]
-        return cls(list(files), epoch, made, engine.history.problem or "", trials, loose)
+        made = "" if commit is None else commit.id
+        return cls(list(files), epoch, made, engine.history.problem or "", trials)
 
     def text(self, did: str) -> str:
         """Return it for a terminal; `did` is what was done."""
         commit = f"commit {self.commit}" if self.commit else self.problem or "as git has it already"
         lines = [f"{did} {', '.join(self.files)} (epoch {self.epoch}, {commit})"]
         lines += [f"{file} is {said}" for file, said in self.probation.items()]
-        lines += [
-            f"{file} runs behind the shield alone now: what the agent makes of it keeps to the sandbox that was "
-            "granted last, or waits for you"
-            for file in self.loose
-        ]
         return "\n".join(lines)
 
 

@@ -46,8 +46,8 @@ class ScriptStage(Protocol):
         """Return the accepted hash of a file."""
         ...
 
-    async def place(self, file: str, root: Path) -> script.ScriptEnvironment:
-        """Return how ``hooks/FILE`` is started in `root`."""
+    async def place(self, file: str, root: Path, session: wire.Plain) -> script.ScriptEnvironment:
+        """Return how ``hooks/FILE`` is started in `root`, for a session (``id`` and ``agent``) or for none."""
         ...
 
     def resting(self, file: str, hook: str) -> bool:
@@ -181,7 +181,7 @@ class Scripts:
         """Call one script. Raises `ScriptFailure`, and `UnknownHook`, which is remembered."""
         entry = await self._now(entry, hook)
         given = {**fields, "prompts": self.prompts.all()}
-        place = await self._stage.place(entry.name, self.workspace.root)
+        place = await self._stage.place(entry.name, self.workspace.root, fields.get("session") or {})
         try:
             answer = await script.call(
                 self._processes, entry.path, hook, given, place, partial(self._stage.told, entry.name)

@@ -170,7 +170,8 @@ class Trials:
         given = {**self._environment, **dict.fromkeys(VARIABLES, str(copy.folder)), **env}
         keep = frozenset((*VARIABLES, *env))
         if self.enforced:
-            return sandbox.Sandbox(self._level, copy, self._limits, keep=keep), given
+            readable = sandbox.toolchains(self._environment)
+            return sandbox.Sandbox(self._level, copy, self._limits, readable, keep), given
         home = copy.scratch / "tmp"
         home.mkdir(exist_ok=True)
         return None, sandbox.bare(given, str(home), keep)
@@ -197,7 +198,11 @@ class Trials:
             await trial.run(["rm", "-rf", "--", *paths], timeout=_PATIENCE, merge=True)
         elif paths:
             for path in paths:
-                (trial.copy.changes / path).unlink(missing_ok=True)
+                gone = trial.copy.changes / path
+                if gone.is_dir() and not gone.is_symlink():
+                    tree.remove(gone)
+                else:
+                    gone.unlink(missing_ok=True)
 
 
 class Bench(msgspec.Struct, frozen=True):

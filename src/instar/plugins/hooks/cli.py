@@ -16,22 +16,22 @@ import click
 import msgspec
 
 from instar.plugin import Children, Client, Means, SessionBody
-from instar.plugins.hooks.evaluate import EvaluationContext, evaluate
-from instar.plugins.hooks.event import EVENTS, SPELLINGS, HookEvent, ToolUse, nearest
 from instar.plugins.hooks.match import RuleMatch, matched
-from instar.plugins.hooks.names import CLAUDE, OPENHANDS
-from instar.plugins.hooks.outcome import HookDecision, RuleOutcome, combine, settle
+from instar.plugins.hooks.outcome import HookDecision, RuleOutcome, combine
+from instar.plugins.hooks.payload import ours
 from instar.plugins.hooks.record import HookStats, counted, near, one_line, since, summed
-from instar.plugins.hooks.report import RulesInForce, in_force, text_of
+from instar.plugins.hooks.routes import RulesInForce, in_force
+from instar.plugins.hooks.rule import EVENTS, SPELLINGS, HookEvent, ToolUse, no_event
+from instar.plugins.hooks.runner import EvaluationContext, decide
 from instar.plugins.hooks.sources import ActiveRules, arm
 
 _USUAL: Final[dict[str, dict[str, Any]]] = {
     "SessionStart": {"source": "startup"},
     "SessionEnd": {"reason": "other"},
-    "PreCompact": {"trigger": "manual", "custom_instructions": ""},
+    "PreCompact": {"trigger": "manual"},
     "PostCompact": {"trigger": "manual"},
-    "Stop": {"stop_hook_active": False, "last_assistant_message": ""},
-    "SubagentStop": {"stop_hook_active": False, "last_assistant_message": ""},
+    "Stop": {"last_assistant_message": ""},
+    "SubagentStop": {"last_assistant_message": ""},
     "Notification": {"notification_type": "idle_prompt", "message": ""},
     "Heartbeat": {"title": "heartbeat"},
     "Evolve": {"files": []},
@@ -121,7 +121,7 @@ def event_of(given: EventOptions, directory: Path) -> HookEvent:
     """Return the event that the options describe. Raises `click.UsageError` where they describe none."""
     name = SPELLINGS.get(given.event)
     if name is None:
-        raise click.UsageError(f"there is no event {given.event!r}; {nearest(given.event)}")
+        raise click.UsageError(f"{given.event}: {no_event(given.event)}")
     kind = EVENTS[name]
     if kind.tool and not given.tool:
         raise click.UsageError(f"{name} is about a tool: name one, as in --tool bash --input '{{…}}'")
@@ -139,25 +139,19 @@ def event_of(given: EventOptions, directory: Path) -> HookEvent:
 
 def _tool(given: EventOptions, event: str) -> ToolUse:
     said = given.answer or ""
-    arguments = _arguments(given.arguments)
-    name = _ours(given.tool)
-    if event == "PostToolUse":
-        return ToolUse(name, arguments, "call_test", response={"output": said}, duration=0)
-    if event == "PostToolUseFailure":
-        return ToolUse(name, arguments, "call_test", error=said or "it failed", duration=0)
-    return ToolUse(name, arguments, "call_test")
+    ends: dict[str, dict[str, Any]] = {
+        "PostToolUse": {"response": {"output": said}, "duration": 0},
+        "PostToolUseFailure": {"error": said or "it failed", "duration": 0},
+    }
+    return ToolUse(_ours(given.tool), _arguments(given.arguments), "call_test", **ends.get(event, {}))
 
 
 def _ours(name: str) -> str:
     """Return our name of a tool that may have another dialect's name. An unknown name is an MCP server's tool."""
-    if name in CLAUDE:
-        return name
-    found = [
-        tool for tool in CLAUDE if tool != "apply_patch" and name in (*CLAUDE[tool], *OPENHANDS.get(tool, ()))
-    ]
+    found = [tool for tool in ours(name) if name == tool or tool != "apply_patch"]
     if len(found) > 1:
         raise click.UsageError(f"{name} is {', '.join(found[:-1])} or {found[-1]} here: name one of them")
-    return found[0] if found else name
+    return found[0]
 
 
 def _arguments(text: str) -> dict[str, Any]:
@@ -186,9 +180,7 @@ async def tried(opened: Any, options: EventOptions, armed: ActiveRules, children
     met = matched(armed.of(event.name), event, armed.home)
     asks = any(one.rule.evaluator in ("prompt", "agent") for one in met)
     async with _session(opened if asks else None, event) as (client, event):
-        context = EvaluationContext(
-            children, armed.environment, armed.project, armed.home, armed.settings, client
-        )
+        context = EvaluationContext(children, armed, client)
         rules = [await _tried(one, event, context) for one in met]
     deciding = [one.outcome for one in rules if not one.background]
     decision = combine(deciding, event.tool.input if event.tool else None)
@@ -198,13 +190,11 @@ async def tried(opened: Any, options: EventOptions, armed: ActiveRules, children
 
 async def _tried(one: RuleMatch, event: HookEvent, context: EvaluationContext) -> TestedRule:
     began = time.monotonic()
-    outcome = await evaluate(one.rule, event, context)
+    outcome = await decide(one, event, context)
     took = round((time.monotonic() - began) * 1000)
-    if not one.rule.background:
-        outcome = settle(outcome, one.rule, context.settings.default, doubt=one.doubt)
     rule = one.rule
     return TestedRule(
-        *(text_of(rule), rule.place, rule.dialect, rule.evaluator, one.doubt, rule.background),
+        *(rule.text, rule.place, rule.dialect, rule.evaluator, one.doubt, rule.background),
         *(took, outcome),
     )
 
@@ -284,7 +274,7 @@ def test(ctx: click.Context, /, as_json: bool, fields: Sequence[str], **given: A
 
 
 @command.command(short_help="Tell what each rule has decided, took and cost.")
-@click.option("--days", type=click.IntRange(0), metavar="N", help="The last N days; 0 is today.")
+@click.option("--days", type=click.IntRange(0, 100_000), metavar="N", help="The last N days; 0 is today.")
 @click.option("--session", default="", metavar="ID", help="One session.")
 @_as_json
 @click.pass_context

@@ -42,11 +42,6 @@ class HookSettings(msgspec.Struct, frozen=True):
         Meta(ge=1, le=50, description="Model calls of an agent rule that says no `max_turns`."),
     ] = 10
 
-    @property
-    def default(self) -> Literal["", "deny"]:
-        """What an undecided outcome becomes where a rule says nothing itself; "": as its dialect says."""
-        return "deny" if self.on_error == "deny" else ""
-
 
 def read(config: Mapping[str, Any]) -> HookSettings:
     """Return the block as the merged settings (`PluginInput.config`) have it; the defaults where they have none.

@@ -8,28 +8,29 @@ time. What they answer is read by exit code, JSON and text, by dialect.
 import asyncio
 import re
 import shutil
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Literal
+from collections.abc import Mapping
+from typing import Any, Final
 
 import msgspec
 
 from instar.plugin import process
-from instar.plugins.hooks import names, payload
-from instar.plugins.hooks.evaluate import EvaluationContext
-from instar.plugins.hooks.event import HookEvent
-from instar.plugins.hooks.names import DialectCall
+from instar.plugins.hooks import payload
 from instar.plugins.hooks.outcome import (
     LARGEST,
     SEVERITY,
+    WORDS,
     Action,
     RuleOutcome,
+    Ruling,
     Trace,
+    combine,
     objects,
     shortened,
-    values,
     word,
 )
-from instar.plugins.hooks.rule import CommandRule, HookRule, HttpRule
+from instar.plugins.hooks.payload import DialectCall
+from instar.plugins.hooks.rule import CommandRule, HookEvent, HookRule, HttpRule
+from instar.plugins.hooks.runner import EvaluationContext
 
 BLOCKS: Final = 2
 """The exit code that refuses."""
@@ -37,115 +38,83 @@ BLOCKS: Final = 2
 _BROKEN: Final = re.compile(r"^[ \t\ufeff]*\{\s*\"", re.MULTILINE)
 """The beginning of an object at the beginning of a line; ``{debug} loading`` is a line of log."""
 
-Failure = Literal["", "time-out", "missing program", "closing"]
 
+class Answered(msgspec.Struct, frozen=True):
+    """What came of a program or a request: its exit code (negative: the signal) or status, and what it printed.
 
-class ProgramResult(msgspec.Struct, frozen=True):
-    """The end of a program: its exit code (negative: the signal), or why it has none.
-
-    `failure` with `detail` comes from who ran it; `output` may be cut at `instar.plugins.hooks.outcome.LARGEST` bytes.
+    `failure` says why there is no code. `output` may be cut at `instar.plugins.hooks.outcome.LARGEST` bytes.
     """
 
     code: int | None
     output: bytes = b""
     errors: bytes = b""
-    failure: Failure = ""
-    detail: str = ""
+    failure: str = ""
 
 
-def read_command(
-    ended: ProgramResult, rule: HookRule, event: HookEvent, view: DialectCall | None = None
+def read_answer(
+    given: Answered, rule: HookRule, event: HookEvent, view: DialectCall | None = None
 ) -> RuleOutcome:
-    """Return what a program decided, before defaults apply. `view` is the call that it got."""
-    said = _Answer("output", ended.output, rule, event, view)
+    """Return what a program or the answer to a request decided, before defaults apply. `view` is the call it got."""
+    said = _Reading(given.output, rule, event, view)
     found = said.outcome
-    if ended.code == BLOCKS and not ended.failure:
+    failure = _failure(given, rule)
+    if failure or not given.code or isinstance(rule.settings, HttpRule):
+        return said.result(failure)
+    errors = _text(given.errors).strip()
+    if given.code == BLOCKS:
         if found.action != "deny":  # the reason why something may pass is none why it may not
             found.action, found.reason = "deny", ""
-        found.reason = (
-            found.reason or shortened(_text(ended.errors).strip()) or f"{rule.label} exited with 2."
-        )
+        found.reason = found.reason or shortened(errors) or f"{rule.label} exited with 2."
         return found
-    failure = _failure(ended, rule)
-    if failure:
-        return said.failed(failure)
-    if ended.code:
-        # Claude Code goes by valid JSON then (its hooks reference, "Exit code output").
-        if rule.dialect == "claude" and found.action != "none" and not said.problem:
-            return found
-        error = shortened(_text(ended.errors).strip()[-1000:])
-        return said.failed(f"it exited with {ended.code}{': ' + error if error else ''}", passes=True)
-    return said.succeeded()
+    # Claude Code goes by valid JSON then (its hooks reference, "Exit code output").
+    if rule.dialect == "claude" and found.action != "none" and not said.problem:
+        return found
+    found.passes = True
+    return said.result(f"it exited with {given.code}{': ' if errors else ''}{errors[-1000:]}")
 
 
-def read_http(
-    status: int | None, body: bytes, rule: HookRule, event: HookEvent, detail: str = ""
-) -> RuleOutcome:
-    """Return what the answer to an `http` rule decided; not yet settled. `status` None: none came."""
-    said = _Answer("answer", body, rule, event)
-    if status is None:
-        return said.failed(detail or "there was no answer")
-    if not 200 <= status < 300:
-        return said.failed(f"{getattr(rule.settings, 'url', 'it')} answered {status}")
-    return said.succeeded()
-
-
-def _failure(ended: ProgramResult, rule: HookRule) -> str:
-    """Return why a program cannot have decided, "" where its exit code counts."""
-    if ended.failure == "time-out":
-        return f"it took longer than {rule.timeout:g} s"
-    if ended.failure:
-        return ended.detail or ended.failure
-    if ended.code is None:
-        return "it did not end"
-    if ended.code < 0 or ended.code > 128:
-        return f"it was ended by signal {-ended.code if ended.code < 0 else ended.code - 128}"
-    if ended.code in (126, 127):
-        why = _text(ended.errors).strip()[-300:]
-        return f"its program is missing or may not be run{': ' + why if why else ''}; see {rule.place}"
+def _failure(given: Answered, rule: HookRule) -> str:
+    """Return why there can be no decision, "" where the code counts."""
+    if given.failure or given.code is None:
+        return given.failure
+    code = given.code
+    if isinstance(rule.settings, HttpRule):
+        return "" if 200 <= code < 300 else f"{rule.settings.url} answered {code}"
+    if code < 0 or code > 128:
+        return f"it was ended by signal {-code if code < 0 else code - 128}"
+    if code in (126, 127):
+        why = _text(given.errors).strip()[-300:]
+        return f"its program is missing or may not be run{': ' if why else ''}{why}; see {rule.place}"
     return ""
 
 
-class _Answer:
+class _Reading:
     """Reads one answer: `outcome` is what its JSON says, `problem` the first thing in it that cannot be read."""
 
-    def __init__(
-        self, what: str, raw: bytes, rule: HookRule, event: HookEvent, view: DialectCall | None = None
-    ) -> None:
+    def __init__(self, raw: bytes, rule: HookRule, event: HookEvent, view: DialectCall | None) -> None:
         self._rule, self._event, self._view = rule, event, view
         self.outcome = RuleOutcome()
         self.problem = ""
         found, plain = objects(_text(raw), lines=True)
         for one in found:
             self._take(one)
-            inner = one.get("hookSpecificOutput")
-            if isinstance(inner, dict):
-                self._take_specific(inner)
-            elif inner is not None:
-                self._fail("its hookSpecificOutput is no object")
         if _BROKEN.search(plain):
             self._fail("its JSON is not whole")
         # In bytes, not characters: the part beyond the limit may have refused.
         if len(raw) >= LARGEST:
-            self._fail(f"its {what} is longer than can be read")
+            self._fail("its answer is longer than can be read")
         self._plain = plain.strip()
+        self._takes_text = event.kind.text and rule.dialect != "openhands"
 
-    def succeeded(self) -> RuleOutcome:
-        """Return the outcome of an evaluator that came to its end."""
+    def result(self, failure: str) -> RuleOutcome:
+        """Return the outcome; with a failure or a problem it is undecided, except for what the JSON refused."""
         found = self.outcome
-        if self.problem:
-            return self.failed(self.problem)
-        takes_text = self._event.kind.text and self._rule.dialect != "openhands"
-        if self._plain and found.action == "none" and takes_text:
-            found.contexts += (shortened(self._plain),)
-        return found
-
-    def failed(self, error: str, *, passes: bool = False) -> RuleOutcome:
-        """Return the outcome of a failure: undecided, except for what the JSON refused or asked."""
-        found = self.outcome
-        if found.action != "deny":
-            found.undecided, found.error, found.passes = True, error, passes
+        error = failure or self.problem
+        if error and found.action != "deny":
+            found.undecided, found.error = True, error
             found.updated_input = found.updated_output = None
+        elif self._plain and found.action == "none" and self._takes_text:
+            found.contexts += (shortened(self._plain),)
         return found
 
     def _fail(self, problem: str) -> None:
@@ -156,76 +125,70 @@ class _Answer:
         found = self.outcome
         if SEVERITY[action] > SEVERITY[found.action]:
             found.action, found.reason = action, reason or found.reason
+        elif action == found.action:
+            found.reason = found.reason or reason
 
     def _take(self, one: dict[str, Any]) -> None:
         found = self.outcome
-        reason = self._string(one, "reason")
-        for value in values(one, "decision"):
-            if value is not None:
-                self._decided(value, reason, "decision")
-        for value in values(one, "continue"):
-            if value is False:
-                why = self._string(one, "stopReason") or reason
-                found.stop, found.stop_reason = self._rule.dialect != "openhands", found.stop_reason or why
-                self._decide("deny", why)
-            elif value is not True and value is not None:
-                self._fail(f"its continue is {_shown(value)}, neither true nor false")
-        self._gather(one)
-
-    def _take_specific(self, inner: dict[str, Any]) -> None:
-        reason = self._string(inner, "permissionDecisionReason")
-        for value in values(inner, "permissionDecision"):
-            if value is not None:
-                # There is no host to defer to, so the person is asked.
-                self._decided("ask" if value == "defer" else value, reason, "permissionDecision")
+        inner = one.get("hookSpecificOutput")
+        if inner is None:
+            inner = {}
+        elif not isinstance(inner, dict):
+            self._fail("its hookSpecificOutput is no object")
+            inner = {}
         request = inner.get("decision")
-        if isinstance(request, dict):
-            self._decided(request.get("behavior"), self._string(request, "message"), "decision.behavior")
-            self.outcome.stop = self.outcome.stop or request.get("interrupt") is True
-            self._rewrite(request.get("updatedInput"))
-        elif request is not None:
-            why = reason or self._string(inner, "reason")
-            self._decided(request, why, "hookSpecificOutput.decision")
+        if isinstance(request, dict):  # the form of PermissionRequest
+            found.stop = found.stop or request.get("interrupt") is True
+            inner = {
+                **inner,
+                **request,
+                "decision": request.get("behavior") or "",
+                "reason": request.get("message"),
+            }
+        for part, key in ((one, "decision"), (inner, "permissionDecision"), (inner, "decision")):
+            action = word(part.get(key))
+            reason = self._string(part, "permissionDecisionReason") or self._string(part, "reason")
+            if action is not None:
+                self._decide(action, reason)
+            elif part.get(key) is not None:
+                self._fail(f"its {key} is {part[key]!r:.60}, none of {', '.join(WORDS)}")
+        self._continue(one)
         self._rewrite(inner.get("updatedInput"))
         if inner.get("updatedToolOutput") is not None:
-            self.outcome.updated_output = inner["updatedToolOutput"]
-        self._gather(inner)
+            found.updated_output = inner["updatedToolOutput"]
+        for part in (one, inner):
+            found.contexts += tuple(filter(None, [self._string(part, "additionalContext")]))
+            found.messages += tuple(filter(None, [self._string(part, "systemMessage")]))
 
-    def _decided(self, value: Any, reason: str, key: str) -> None:
-        action = word(value)
-        if action is None:
-            self._fail(f"its {key} is {_shown(value)}, none of allow, deny, approve, block, ask")
-        else:
-            self._decide(action, reason)
+    def _continue(self, one: dict[str, Any]) -> None:
+        goes_on, found = one.get("continue"), self.outcome
+        if goes_on is False:
+            why = self._string(one, "stopReason") or self._string(one, "reason")
+            found.stop = found.stop or self._rule.dialect != "openhands"
+            found.stop_reason = found.stop_reason or why
+            self._decide("deny", why)
+        elif goes_on is not None and goes_on is not True:
+            self._fail(f"its continue is {goes_on!r:.60}, neither true nor false")
 
     def _rewrite(self, updated: Any) -> None:
-        rule, tool = self._rule, self._event.tool
+        tool, view, rule = self._event.tool, self._view, self._rule
         if updated is None:
             return
-        if not isinstance(updated, dict) or tool is None:
-            no_object = f"rewrote the input to {_shown(updated)}, which is no object for this tool"
+        if not isinstance(updated, dict) or tool is None or view is None:
+            no_object = f"rewrote the input to {updated!r:.60}, which is no object for this tool"
             self._decide("deny", f"{rule.label} {no_object}.")
             return
         try:
-            told = self._view or names.views(tool, rule.dialect, self._event.directory)[0]
-            self.outcome.updated_input = names.rewritten(tool, rule.dialect, told, updated)
+            self.outcome.updated_input = payload.rewritten(tool, rule.dialect, view, updated)
         except ValueError as error:
             self._decide("deny", f"{rule.label}: {error}.")
-
-    def _gather(self, one: dict[str, Any]) -> None:
-        self.outcome.contexts += tuple(filter(None, [self._string(one, "additionalContext")]))
-        self.outcome.messages += tuple(filter(None, [self._string(one, "systemMessage")]))
 
     def _string(self, one: dict[str, Any], key: str) -> str:
         value = one.get(key)
         if value is None or isinstance(value, str):
             return shortened((value or "").strip())
-        self._fail(f"its {key} is {_shown(value)}, no text")
+        self._fail(f"its {key} is {value!r:.60}, no text")
         return ""
-
-
-def _shown(value: Any) -> str:
-    return repr(value)[:60]
 
 
 def _text(raw: bytes) -> str:
@@ -239,84 +202,50 @@ _PLACE: Final = re.compile(r"\$\{(\w*_PROJECT_DIR)\}")
 _VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
-async def run_command(rule: HookRule, event: HookEvent, context: EvaluationContext) -> RuleOutcome:
-    """Run the program of a rule and return what it decided, not yet settled."""
+async def ask(rule: HookRule, event: HookEvent, context: EvaluationContext) -> RuleOutcome:
+    """Run the program of a rule, or post the event to its address. Return what it decided, not yet settled.
 
-    async def ask(view: DialectCall | None, stdin: bytes) -> RuleOutcome:
-        ended = await _run(rule, event, context, view, stdin)
-        outcome = read_command(ended, rule, event, view)
-        outcome.trace = _trace(ended.code, ended.output, ended.errors)
-        return outcome
-
-    return await _each(rule, event, ask)
-
-
-async def post_http(rule: HookRule, event: HookEvent, context: EvaluationContext) -> RuleOutcome:
-    """Post the event of a rule and return what the answer decides, not yet settled."""
-    settings = rule.settings
-    assert isinstance(settings, HttpRule)
-
-    async def ask(_view: DialectCall | None, body: bytes) -> RuleOutcome:
-        status, answer, detail = await _posted(settings, body, rule.timeout, context.environment)
-        outcome = read_http(status, answer, rule, event, detail)
-        outcome.trace = _trace(status, answer)
-        return outcome
-
-    return await _each(rule, event, ask)
-
-
-async def _each(
-    rule: HookRule, event: HookEvent, ask: Callable[[DialectCall | None, bytes], Awaitable[RuleOutcome]]
-) -> RuleOutcome:
-    """Ask once; for a patch of several files in a foreign dialect once for each file, until one is refused."""
+    It is asked once; for a patch of several files in a foreign dialect once for each file, until one is refused. Of
+    several the outcome is the most severe, undecided if one is, with all contexts.
+    """
     outcomes: list[RuleOutcome] = []
+    trace = Trace()
     for view, data in payload.payloads(event, rule.dialect):
-        outcomes.append(await ask(view, payload.encode(data)))
+        told = payload.encode(data)
+        if isinstance(rule.settings, HttpRule):
+            given = await _posted(rule.settings, told, rule.timeout, context.armed.environment)
+        else:
+            given = await _ran(rule, told, event, view, context)
+        trace = _trace(given)
+        outcomes.append(read_answer(given, rule, event, view))
         if outcomes[-1].action == "deny":
             break
-    return _joined(outcomes)
-
-
-def _joined(outcomes: list[RuleOutcome]) -> RuleOutcome:
-    """Return the outcome for a call in several parts: the most severe, undecided if one is, with all contexts."""
-    if len(outcomes) == 1:
-        return outcomes[0]
-    severe = max(outcomes, key=lambda one: SEVERITY[one.action])
-    # `settle` needs the error of an undecided part; a refusal of another part still counts.
-    first = severe if severe.action == "deny" else next((one for one in outcomes if one.undecided), severe)
-    rewrites = [one.updated_input for one in outcomes if one.updated_input is not None]
-    outputs = [one.updated_output for one in outcomes if one.updated_output is not None]
-    return msgspec.structs.replace(
-        first,
-        action=severe.action,
-        reason=severe.reason,
-        updated_input=rewrites[-1] if rewrites else None,
-        updated_output=outputs[-1] if outputs else None,
-        contexts=tuple(dict.fromkeys(text for one in outcomes for text in one.contexts)),
-        messages=tuple(dict.fromkeys(text for one in outcomes for text in one.messages)),
-        stop=any(one.stop for one in outcomes),
-        stop_reason=next((one.stop_reason for one in outcomes if one.stop_reason), ""),
+    found = combine(outcomes)
+    failed = [one for one in outcomes if one.undecided and found.action != "deny"]
+    return RuleOutcome(
+        **{name: getattr(found, name) for name in Ruling.__struct_fields__},
+        reason=found.text,
+        undecided=bool(failed),
+        passes=bool(failed) and all(one.passes for one in failed),
+        error=failed[0].error if failed else "",
+        trace=trace,
     )
 
 
-async def _run(
-    rule: HookRule, event: HookEvent, context: EvaluationContext, view: DialectCall | None, stdin: bytes
-) -> ProgramResult:
-    environment = context.children.environment(context.environment)
-    environment = {**environment, **payload.environment(event, view, context.project)}
+async def _ran(
+    rule: HookRule, stdin: bytes, event: HookEvent, view: DialectCall | None, context: EvaluationContext
+) -> Answered:
+    environment = context.children.environment(context.armed.environment)
+    environment = {**environment, **payload.environment(event, view, context.armed.project)}
     argv = _argv(rule, environment)
     try:
         done = await context.children.run(
             argv, cwd=event.directory, env=environment, stdin=stdin, timeout=rule.timeout, limit=LARGEST
         )
     except process.ProcessError as error:
-        if error.closing:
-            return ProgramResult(None, failure="closing", detail="instar is closing")
-        detail = f"its program cannot be run: {error}; see {rule.place}"
-        return ProgramResult(None, failure="missing program", detail=detail)
-    if done.timed_out:
-        return ProgramResult(None, done.stdout, done.stderr, "time-out")
-    return ProgramResult(-done.signal if done.signal else done.code, done.stdout, done.stderr)
+        return Answered(None, failure=f"its program cannot be run: {error}; see {rule.place}")
+    late = f"it took longer than {rule.timeout:g} s" if done.timed_out else ""
+    return Answered(-done.signal if done.signal else done.code, done.stdout, done.stderr, late)
 
 
 def _argv(rule: HookRule, environment: Mapping[str, str]) -> list[str]:
@@ -331,16 +260,13 @@ def _argv(rule: HookRule, environment: Mapping[str, str]) -> list[str]:
     return [wanted if shutil.which(wanted, path=environment.get("PATH")) else "sh", "-c", command.command]
 
 
-def _trace(code: int | None, *streams: bytes) -> Trace:
-    texts = [raw[: 4 * SHOWN].decode("utf-8", "replace").strip() for raw in streams]
+def _trace(given: Answered) -> Trace:
+    texts = [raw[: 4 * SHOWN].decode("utf-8", "replace").strip() for raw in (given.output, given.errors)]
     shown = [text if len(text) <= SHOWN else f"{text[:SHOWN]}…" for text in texts if text]
-    return Trace(code=code, output="\n".join(shown))
+    return Trace(code=given.code, output="\n".join(shown))
 
 
-async def _posted(
-    http: HttpRule, body: bytes, seconds: float, environment: Mapping[str, str]
-) -> tuple[int | None, bytes, str]:
-    """Return the status (None: no answer came), what came of the answer, and why not all of it."""
+async def _posted(http: HttpRule, body: bytes, seconds: float, environment: Mapping[str, str]) -> Answered:
     # Imported here: it takes 0.1 s, which only a session with such a rule spends.
     import httpx2
 
@@ -356,11 +282,12 @@ async def _posted(
                 answer += chunk
                 if len(answer) >= LARGEST:
                     break
-            return response.status_code, answer[:LARGEST], ""
+            return Answered(response.status_code, answer[:LARGEST])
     except TimeoutError:
-        return None, answer, f"{http.url} did not answer within {seconds:g} s"
-    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, UnicodeError) as error:
-        return None, answer, f"{http.url} cannot be asked: {str(error) or type(error).__name__}"
+        failure = f"{http.url} did not answer within {seconds:g} s"
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+        failure = f"{http.url} cannot be asked: {str(error) or type(error).__name__}"
+    return Answered(None, answer, failure=failure)
 
 
 def headers_of(http: HttpRule, environment: Mapping[str, str]) -> dict[str, str]:
@@ -368,5 +295,5 @@ def headers_of(http: HttpRule, environment: Mapping[str, str]) -> dict[str, str]
     known = {name: environment.get(name, "") for name in http.variables}
     return {
         name: _VARIABLE.sub(lambda found: known.get(found[1] or found[2], ""), text)
-        for name, text in http.headers
+        for name, text in http.headers.items()
     }

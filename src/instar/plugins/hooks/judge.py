@@ -10,17 +10,13 @@ import contextlib
 import json
 import os
 import secrets
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from instar.plugin import Answer, Apart, Aside, Client, Invalid, OwnTool, message, wire
-from instar.plugins.hooks.evaluate import EvaluationContext
-from instar.plugins.hooks.event import HookEvent
-from instar.plugins.hooks.names import CLAUDE, OPENHANDS
+from instar.plugin import Answer, Apart, Aside, Client, Invalid, OwnTool, document, message, wire
 from instar.plugins.hooks.outcome import (
     RuleOutcome,
     Trace,
@@ -28,10 +24,10 @@ from instar.plugins.hooks.outcome import (
     shortened,
     undecided,
     verdicts,
-    weightiest,
 )
-from instar.plugins.hooks.payload import payloads
-from instar.plugins.hooks.rule import AgentRule, HookRule, PromptRule
+from instar.plugins.hooks.payload import cut, ours, payloads
+from instar.plugins.hooks.rule import AgentRule, HookEvent, HookRule, PromptRule
+from instar.plugins.hooks.runner import EvaluationContext
 
 HISTORY: Final = "history"
 CONTEXT_LIMIT: Final = 64 << 10
@@ -67,37 +63,23 @@ def file(name: str, directory: Path, context: EvaluationContext, most: int) -> s
     """
     try:
         path = (directory / name).resolve()
+        if not any(path.is_relative_to(root.resolve()) for root in (context.armed.project, directory)):
+            return "(it lies outside the project and is not read)"
+        refusal = context.children.refusal(path, writing=False)
+        if refusal is not None:
+            return f"(it is not read: {refusal})"
+        # Not through a link that was made after the check.
+        with document.open_regular(path, os.O_NOFOLLOW) as opened:
+            text = opened.read(max(0, most)).decode(errors="replace")
+            left = os.fstat(opened.fileno()).st_size - opened.tell()
     except (OSError, RuntimeError, ValueError) as error:
-        return f"(it cannot be found: {error})"
-    if not any(path.is_relative_to(root.resolve()) for root in (context.project, directory)):
-        return "(it lies outside the project and is not read)"
-    refusal = context.children.refusal(path, writing=False)
-    if refusal is not None:
-        return f"(it is not read: {refusal})"
-    return _head(path, max(0, most))
+        return f"(it cannot be read: {error})"
+    return f"{text}\n(… {left} bytes are left out …)" if left > 0 else text
 
 
 async def _history(event: HookEvent, context: EvaluationContext) -> str:
     history = await _client(context).session.messages(event.speaker)
-    return history_text(history, context.settings.history_tokens) or "(it is empty)"
-
-
-def _head(path: Path, most: int) -> str:
-    try:
-        # Do not wait for a pipe, nor follow a link that was made after the check.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return "(there is no such file)"
-    except OSError as error:
-        return f"(it cannot be read: {error.strerror})"
-    try:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            return "(it is no file)"
-        text = os.read(handle, most).decode(errors="replace")
-    finally:
-        os.close(handle)
-    return text if status.st_size <= most else f"{text}\n(… {status.st_size - most} bytes are left out …)"
+    return history_text(history, context.armed.settings.history_tokens) or "(it is empty)"
 
 
 def history_text(history: Sequence[message.WithParts], tokens: int) -> str:
@@ -122,17 +104,10 @@ def _lines(one: message.WithParts) -> Iterator[str]:
             yield f"{one.info.role}: {part.text.strip()}"
         elif isinstance(part, message.ToolPart):
             state = part.state
-            yield f"tool {part.tool} {_cut(json.dumps(state.input, ensure_ascii=False))}"
+            yield f"tool {part.tool} {cut(json.dumps(state.input, ensure_ascii=False), _LONGEST)}"
             result = getattr(state, "output", None) or getattr(state, "error", None)
             if result:
-                yield f"result: {_cut(str(result))}"
-
-
-def _cut(text: str) -> str:
-    if len(text) <= _LONGEST:
-        return text
-    half = _LONGEST // 2
-    return f"{text[:half]} (… {len(text) - _LONGEST} characters left out …) {text[-half:]}"
+                yield f"result: {cut(str(result), _LONGEST)}"
 
 
 CAUSE: Final = "hook"
@@ -223,17 +198,16 @@ def _judge_input(
     return JudgeInput(policy.replace("$ARGUMENTS", _EVENT_PLACE), text, mark, given)
 
 
-def judge(texts: Sequence[str], rule: HookRule, given: JudgeInput) -> RuleOutcome:
-    """Return what a model's answers decide, not yet settled. Of several verdicts the most severe counts.
+def judge(text: str, rule: HookRule, given: JudgeInput) -> RuleOutcome:
+    """Return what a model's answer decides, not yet settled.
 
     A verdict that lets something pass does not count if it stood in what the model was shown: it was put there for the
     model to repeat, or the model repeats what it read.
     """
-    found = [read_verdict(text, rule) for text in texts]
-    outcome = weightiest(found) or undecided("it answered nothing")
+    outcome = read_verdict(text, rule)
     if outcome.undecided or outcome.action not in ("allow", "none"):
         return outcome
-    if all(one in given.verdicts for one in verdicts(*texts, texts=True)):
+    if all(one in given.verdicts for one in verdicts(text, texts=True)):
         return undecided("its answer only repeats a verdict that stands in what it was shown")
     return outcome
 
@@ -263,12 +237,12 @@ async def ask_model(rule: HookRule, event: HookEvent, context: EvaluationContext
                 answer = await client.generate(
                     system=[PROMPT_SYSTEM.format(policy=given.policy, mark=given.mark)],
                     prompt=text,
-                    model=_model(settings.model or context.settings.model),
+                    model=_model(settings.model or context.armed.settings.model),
                     cause=CAUSE,
                     session_id=event.speaker,
                 )
                 trace = _added(trace, answer)
-                found = judge([answer.text], rule, given)
+                found = judge(answer.text, rule, given)
                 if last or not found.undecided:
                     outcome = found
                     break
@@ -293,9 +267,29 @@ async def ask_agent(rule: HookRule, event: HookEvent, context: EvaluationContext
     client = _client(context)
     more = await gather(settings.context, event, context)
     given = _judge_input(rule, event, settings.prompt or "Judge the event.", more)
-    apart = await client.aside(_aside(rule, event, context, given))
-    calls = [json.dumps(call, ensure_ascii=False) for call in apart.calls]
+    system = AGENT_SYSTEM.format(mark=given.mark, held=_HELD[settings.write, settings.network])
+    if settings.system_prompt:
+        system = f"{settings.system_prompt}\n\n{system.removeprefix(_FIRST)}"
+    apart = await client.aside(
+        Aside(
+            cause=CAUSE,
+            session_id=event.speaker,
+            title=f"hook {rule.label}",
+            system=system,
+            prompt=f"{given.policy}\n\n{given.text}",
+            model=_model(settings.model or context.armed.settings.model),
+            tools=tools(settings.tools),
+            own={DECIDE: OwnTool("Decide, and end.", _PARAMETERS, _decided)},
+            until=DECIDE,
+            enough=lambda text: not judge(text, rule, given).undecided,
+            write=settings.write,
+            network=settings.network,
+            steps=settings.max_turns or settings.max_iterations or context.armed.settings.max_turns,
+            timeout=rule.timeout,
+        )
+    )
     outcome = _read(apart, rule, given)
+    calls = [json.dumps(call, ensure_ascii=False) for call in apart.calls]
     outcome.trace = Trace(
         output="\n".join(filter(None, [apart.text, *calls]))[:_KEPT],
         tokens=apart.tokens,
@@ -310,39 +304,9 @@ def tools(names: tuple[str, ...] | None) -> tuple[str, ...]:
     """Return our tools by the names that a rule gives them, those of both dialects among them (``docs/hooks.md``)."""
     if names is None:
         return READING
-    return tuple(dict.fromkeys(ours for name in names for ours in _ours(name)))
-
-
-def _ours(name: str) -> Iterator[str]:
     # Claude Code's list may restrict a tool, as in `Bash(git *)`. Here the sandbox restricts it.
-    bare = name.partition("(")[0].strip()
-    found = [ours for names in (CLAUDE, OPENHANDS) for ours, theirs in names.items() if bare in theirs]
-    yield from found or [bare]
-
-
-def _aside(rule: HookRule, event: HookEvent, context: EvaluationContext, given: JudgeInput) -> Aside:
-    settings = rule.settings
-    assert isinstance(settings, AgentRule)
-    held = _HELD[settings.write, settings.network]
-    system = AGENT_SYSTEM.format(mark=given.mark, held=held)
-    if settings.system_prompt:
-        system = f"{settings.system_prompt}\n\n{system.removeprefix(_FIRST)}"
-    return Aside(
-        cause=CAUSE,
-        session_id=event.speaker,
-        title=f"hook {rule.label}",
-        system=system,
-        prompt=f"{given.policy}\n\n{given.text}",
-        model=_model(settings.model or context.settings.model),
-        tools=tools(settings.tools),
-        own={DECIDE: OwnTool("Decide, and end.", _PARAMETERS, _decided)},
-        until=DECIDE,
-        enough=lambda text: not judge([text], rule, given).undecided,
-        write=settings.write,
-        network=settings.network,
-        steps=settings.max_turns or context.settings.max_turns,
-        timeout=rule.timeout,
-    )
+    bare = (name.partition("(")[0].strip() for name in names)
+    return tuple(dict.fromkeys(tool for name in bare for tool in ours(name)))
 
 
 async def _decided(args: wire.Plain) -> str:
@@ -353,18 +317,14 @@ def _read(apart: Apart, rule: HookRule, given: JudgeInput) -> RuleOutcome:
     """Return what a session decided: by its call of the tool, else by its last answer."""
     if apart.ended == "decided":
         # Its own call does not repeat the event, even with the same words.
-        said = [
-            json.dumps({**call, "reason": shortened(str(call.get("reason", "")))}) for call in apart.calls
-        ]
-        return judge(said, rule, msgspec.structs.replace(given, verdicts=[]))
+        calls = [{**call, "reason": shortened(str(call.get("reason", "")))} for call in apart.calls]
+        return judge("\n".join(map(json.dumps, calls)), rule, msgspec.structs.replace(given, verdicts=[]))
     if apart.ended == "answered":
-        return judge([apart.text], rule, given)
+        return judge(apart.text, rule, given)
     return undecided(f"it did not come to a decision: {apart.error}")
 
 
 def _model(name: str) -> message.ModelRef | None:
     """Return a model by its name, with or without a provider; None for no name."""
-    provider, slash, model = name.partition("/")
-    if not name:
-        return None
-    return message.ModelRef(provider_id=provider if slash else "", model_id=model if slash else name)
+    *provider, model = name.split("/", 1)
+    return message.ModelRef(provider_id="".join(provider), model_id=model) if name else None

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from instar.plugins.hooks.rule import HookRule, OnError, PromptRule, on_error
+from instar.plugins.hooks.rule import HookRule, PromptRule, on_error
 
 Action = Literal["none", "allow", "ask", "deny"]
 SEVERITY: Final[Mapping[str, int]] = {"none": 0, "allow": 1, "ask": 2, "deny": 3}
@@ -22,8 +22,9 @@ WORDS: Final[Mapping[str, Action]] = {
     "deny": "deny",
     "block": "deny",
     "ask": "ask",
+    "defer": "ask",
 }
-"""The words of both dialects for a decision."""
+"""The words of both dialects for a decision. There is no host to defer to, so the person is asked."""
 
 
 class Trace(msgspec.Struct, frozen=True):
@@ -90,13 +91,8 @@ class HookDecision(Ruling):
     def blocks(self, event: str, before: Sequence[str] = ()) -> list[str]:
         """Return the texts for the model, marked with their event: the reasons of a refusal, `before`, the contexts."""
         reasons = self.reasons if self.refuses else ()
-        texts = (*reasons, *before, *self.contexts)
+        texts = dict.fromkeys((*reasons, *before, *self.contexts))
         return [f'<hook event="{event}">\n{text}\n</hook>' for text in texts]
-
-
-def weightiest(outcomes: Sequence[RuleOutcome]) -> RuleOutcome | None:
-    """Return the one that counts of what one model said: a refusal, else an undecided one, else the most severe."""
-    return max(outcomes, key=lambda one: 2.5 if one.undecided else SEVERITY[one.action], default=None)
 
 
 def undecided(error: str) -> RuleOutcome:
@@ -105,14 +101,14 @@ def undecided(error: str) -> RuleOutcome:
 
 
 def settle(
-    outcome: RuleOutcome, rule: HookRule, default: OnError = "", *, doubt: bool = False
+    outcome: RuleOutcome, rule: HookRule, default: str = "dialect", *, doubt: bool = False
 ) -> RuleOutcome:
     """Return the outcome that counts. ``docs/hooks.md`` says what becomes of an undecided one; the record keeps it.
 
     What an evaluator did say before it failed stays, if it is more severe. `default` is ``hook_settings.on_error``.
     With `doubt` (`match.Match`) nothing that loosens counts.
     """
-    usual: OnError = default or "allow" if outcome.passes else default
+    usual = "allow" if outcome.passes and default == "dialect" else default
     if outcome.undecided and on_error(rule, usual) == "deny" and outcome.action != "deny":
         reason = f"The hook {rule.label} could not decide: {outcome.error or 'it failed'}"
         outcome = msgspec.structs.replace(outcome, action="deny", reason=reason)
@@ -183,12 +179,6 @@ _LINES: Final = re.compile(r"^[ \t\ufeff]*\{", re.MULTILINE)
 _ENDING_TURNS: Final = ("PreToolUse", "PostToolUse", "UserPromptSubmit")
 
 
-class Repeated(dict[str, Any]):
-    """An object with repeated keys. `all` are the values of each key, in order."""
-
-    all: dict[str, list[Any]]
-
-
 def objects(text: str, *, lines: bool) -> tuple[list[dict[str, Any]], str]:
     """Return the JSON objects of a text, outermost only, and the text between them.
 
@@ -225,7 +215,8 @@ def read_verdict(text: str, rule: HookRule) -> RuleOutcome:
     """
     found, rest = objects(text, lines=False)
     outcomes = [outcome for one in found for verdict in verdicts(one) for outcome in _judged(verdict, rule)]
-    outcome = weightiest(outcomes)
+    # A refusal counts, else an undecided one, else the most severe.
+    outcome = max(outcomes, key=lambda one: 2.5 if one.undecided else SEVERITY[one.action], default=None)
     if outcome is not None and (outcome.action == "deny" or outcome.undecided):
         return outcome
     if outcome is None or _VERDICT.search(rest) or len(text) > LARGEST:
@@ -260,16 +251,14 @@ def verdicts(*values: Any, texts: bool = False) -> list[dict[str, Any]]:
 
 def _judged(verdict: dict[str, Any], rule: HookRule) -> Iterator[RuleOutcome]:
     reason = shortened(str(verdict.get("reason") or ""))
-    for value in values(verdict, "decision"):
-        yield _outcome(word(value), reason, value, rule)
-    for value in values(verdict, "ok"):
-        if rule.event in ("Stop", "SubagentStop") and value is False and verdict.get("impossible") is True:
-            yield RuleOutcome(
-                messages=(f"The hook {rule.label} finds that this cannot be reached: {reason}",)
-            )
-        else:
-            said: Action | None = ("allow" if value else "deny") if isinstance(value, bool) else None
-            yield _outcome(said, reason, value, rule)
+    ok = verdict.get("ok")
+    if "decision" in verdict:
+        yield _outcome(word(verdict["decision"]), reason, verdict["decision"], rule)
+    if rule.event in ("Stop", "SubagentStop") and ok is False and verdict.get("impossible") is True:
+        yield RuleOutcome(messages=(f"The hook {rule.label} finds that this cannot be reached: {reason}",))
+    elif "ok" in verdict:
+        said: Action | None = ("allow" if ok else "deny") if isinstance(ok, bool) else None
+        yield _outcome(said, reason, ok, rule)
 
 
 def _outcome(action: Action | None, reason: str, value: Any, rule: HookRule) -> RuleOutcome:
@@ -293,19 +282,10 @@ def word(value: Any) -> Action | None:
     return WORDS.get(value.strip().lower()) if isinstance(value, str) else None
 
 
-def values(found: dict[str, Any], key: str) -> Sequence[Any]:
-    """Return all values that a key has in an object; one at most, unless it stands there twice."""
-    if isinstance(found, Repeated) and key in found.all:
-        return found.all[key]
-    return [found[key]] if key in found else []
-
-
 def _paired(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    plain = dict(pairs)
-    if len(plain) == len(pairs):
-        return plain
-    repeated = Repeated(plain)
-    repeated.all = {}
+    """Return an object; of a key that stands there twice, the value that refuses, if one does."""
+    found: dict[str, Any] = {}
     for key, value in pairs:
-        repeated.all.setdefault(key, []).append(value)
-    return repeated
+        if key not in found or value is False or word(value) in ("ask", "deny"):
+            found[key] = value
+    return found

@@ -102,7 +102,7 @@ def missing(rule: HookRule, directory: Path, project: Path, environment: Mapping
     settings = rule.settings
     if not isinstance(settings, CommandRule):
         return ""
-    words = _words(settings, project)
+    words = [PROJECT.sub(str(project), word) for word in _commands(settings)[0]]
     if not words or (settings.args is None and _UNSURE.search(words[0])):
         return ""
     name = words[0]
@@ -115,18 +115,6 @@ def missing(rule: HookRule, directory: Path, project: Path, environment: Mapping
     else:
         why = ""
     return why or _script(words, directory)
-
-
-def _words(command: CommandRule, project: Path) -> list[str]:
-    if command.args is not None:
-        return [PROJECT.sub(str(project), word) for word in (command.command, *command.args)]
-    try:
-        words = shlex.split(PROJECT.sub(lambda _found: str(project), command.command))
-    except ValueError:
-        return []
-    while words and _ASSIGNED.match(words[0]):
-        words.pop(0)
-    return words
 
 
 def _script(words: list[str], directory: Path) -> str:

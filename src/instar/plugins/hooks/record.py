@@ -13,6 +13,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -59,34 +60,26 @@ class RuleRun(msgspec.Struct, frozen=True):
 
 
 class RunRecords:
-    """The records of sessions below `data`, the plugin's own folder. What cannot be written is logged, once."""
+    """The records of sessions below `data`, the plugin's own folder. What cannot be written is logged."""
 
     def __init__(self, data: Path) -> None:
         self._folder = data / "sessions"
         self._ready = False
-        self._failed = False
 
     def add(self, properties: event.HooksRan | event.HooksArmed) -> None:
         """Append a line to the record of the session that it is about."""
         kind = "hooks.ran" if isinstance(properties, event.HooksRan) else "hooks.armed"
         line = RuleRun(time.time_ns() // 1_000_000, kind, wire.to_plain(properties))
         try:
-            path = self._path(properties.session_id)
-            if path is not None:
-                _append(path, wire.encode(line) + b"\n")
+            _append(self._path(properties.session_id), wire.encode(line) + b"\n")
         except OSError as error:
-            if not self._failed:
-                self._failed = True
-                log.error("runs of hooks are not recorded: %s", error)
+            log.error("a run of hooks is not recorded: %s", error)
 
     def forget(self, session_id: str) -> None:
         """Remove the record of a session."""
-        if _ID.fullmatch(session_id):
-            (self._folder / f"{session_id}.jsonl").unlink(missing_ok=True)
+        (self._folder / f"{session_id}.jsonl").unlink(missing_ok=True)
 
-    def _path(self, session_id: str) -> Path | None:
-        if not _ID.fullmatch(session_id):
-            return None
+    def _path(self, session_id: str) -> Path:
         if not self._ready:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             files = sorted(self._folder.glob("*.jsonl"), key=lambda path: path.stat().st_mtime)
@@ -127,7 +120,6 @@ def _append(path: Path, line: bytes) -> None:
             file.write(line)
 
 
-_DAY: Final = 86_400_000
 _COLUMNS: Final = ("runs", "allow", "ask", "deny", "undecided", "p50 ms", "max ms", "tokens", "cost")
 
 
@@ -186,7 +178,10 @@ class HookStats(msgspec.Struct, frozen=True):
 
 def since(days: int | None) -> int:
     """Return the time (ms) from which the last `days` days count; 0 is today, None ever."""
-    return 0 if days is None else _midnight() - days * _DAY
+    if days is None:
+        return 0
+    first = datetime.combine(date.today() - timedelta(days), datetime.min.time())
+    return int(first.timestamp() * 1000)
 
 
 def summed(data: Path, session: str = "", since: int = 0) -> HookStats:
@@ -224,8 +219,3 @@ def _line(found: Iterable[tuple[int, event.HooksRan]]) -> RuleFigures:
         unpriced=sum(bool(ran.tokens) and ran.cost is None for ran in runs),
         last=max(times),
     )
-
-
-def _midnight() -> int:
-    today = time.localtime()
-    return int(time.mktime((today.tm_year, today.tm_mon, today.tm_mday, 0, 0, 0, 0, 0, -1)) * 1000)

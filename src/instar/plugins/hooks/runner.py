@@ -7,24 +7,34 @@ where one refusal decides (the hooks documentation of OpenHands and of Claude Co
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from hashlib import sha256
+from importlib import import_module
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any, Final
 
-from instar.plugin import PluginInput, event
+import msgspec
+
+from instar.plugin import Children, Client, Invalid, PluginInput, event
 from instar.plugins.hooks import match
-from instar.plugins.hooks.evaluate import EvaluationContext, evaluate
-from instar.plugins.hooks.event import HookEvent, ToolUse
 from instar.plugins.hooks.outcome import HookDecision, RuleOutcome, combine, settle, undecided
 from instar.plugins.hooks.record import RunRecords
-from instar.plugins.hooks.rule import HookRule
-from instar.plugins.hooks.sessions import HookSession
+from instar.plugins.hooks.rule import Evaluator, HookEvent, HookRule, ToolUse
+from instar.plugins.hooks.session import HookSession
 from instar.plugins.hooks.sources import ActiveRules
 
 log = logging.getLogger("instar.hooks")
 
+EVALUATORS: Final[Mapping[Evaluator, tuple[str, str]]] = {
+    "command": ("external", "ask"),
+    "http": ("external", "ask"),
+    "prompt": ("judge", "ask_model"),
+    "agent": ("judge", "ask_agent"),
+}
+"""The module and function of each type of rule. A module is imported when the first rule of its type runs."""
+GRACE: Final = 2.0
+"""Seconds that an evaluator has, after the rule's timeout, to end what it started."""
 ABREAST: Final = 8
 """Rules of one event that run in parallel."""
 BEHIND: Final = 16
@@ -32,10 +42,48 @@ BEHIND: Final = 16
 PATIENCE: Final = 3.0
 """Seconds that ``async`` rules may still run when the instance ends."""
 
-_DECIDING: Final = frozenset(
-    ("PreToolUse", "PermissionRequest", "UserPromptSubmit", "Stop", "SubagentStop", "Evolve")
-)
-"""Events for which a refusal is final, so that further rules need not run."""
+
+class EvaluationContext(msgspec.Struct, frozen=True):
+    """What evaluators work with.
+
+    Children get the environment of `armed` without secrets. `client` is None where there is no session: then a rule
+    that needs a model is undecided.
+    """
+
+    children: Children
+    armed: ActiveRules
+    client: Client | None = None
+
+
+Evaluate = Callable[[HookRule, HookEvent, EvaluationContext], Awaitable[RuleOutcome]]
+"""An evaluator. What it raises becomes an undecided outcome."""
+
+
+async def evaluate(rule: HookRule, event: HookEvent, context: EvaluationContext) -> RuleOutcome:
+    """Return what a rule decides for an event, not yet settled (`outcome.settle`), within its time.
+
+    Raises nothing but `CancelledError`; the evaluator and all that it started are cancelled then.
+    """
+    try:
+        module, name = EVALUATORS[rule.evaluator]
+        function: Evaluate = getattr(import_module(f"instar.plugins.hooks.{module}"), name)
+        async with asyncio.timeout(rule.timeout + GRACE):
+            return await function(rule, event, context)
+    except TimeoutError:
+        return undecided(f"it took longer than {rule.timeout:g} s")
+    except Invalid as error:
+        return undecided(str(error))
+    except Exception as error:
+        log.error("hook failed rule=%s", rule.label, exc_info=error)
+        return undecided(f"it failed: {type(error).__name__}: {error}")
+
+
+async def decide(met: match.RuleMatch, event: HookEvent, context: EvaluationContext) -> RuleOutcome:
+    """Return what a rule that matches comes to. An ``async`` one decides nothing, and is not settled."""
+    outcome = await evaluate(met.rule, event, context)
+    if met.rule.background:
+        return outcome
+    return settle(outcome, met.rule, context.armed.settings.on_error, doubt=met.doubt)
 
 
 class Denied(Exception):
@@ -47,14 +95,12 @@ class Runner:
 
     def __init__(self, given: PluginInput, armed: ActiveRules) -> None:
         self.armed = armed
-        self._means = EvaluationContext(
-            given.children, armed.environment, armed.project, armed.home, armed.settings, given.client
-        )
+        self._means = EvaluationContext(given.children, armed, given.client)
         self.records = RunRecords(given.data)
         self._client = given.client
         self._kv = given.kv
         self._once: set[str] = set()
-        self._behind: set[asyncio.Task[None]] = set()
+        self._behind: set[asyncio.Task[RuleOutcome]] = set()
 
     def hears(self, name: str) -> bool:
         """Return whether there is a rule for the event."""
@@ -80,21 +126,19 @@ class Runner:
             tool=tool,
             agent=session.agent,
             agent_id=session.agent_id,
-            permission_mode="plan" if session.agent == "plan" else "default",
             transcript_path=session.transcript,
             fields=fields,
         )
         outcomes: list[RuleOutcome] = []
-        met = match.matched(self.armed.of(happened.name), happened, self._means.home)
-        waited = [
-            one for one in met if await self._is_due(one.rule, happened) and not self._sent(one, happened)
-        ]
+        met = match.matched(self.armed.of(happened.name), happened, self.armed.home)
+        due = [one for one in met if await self._is_due(one.rule, happened)]
+        waited = [one for one in due if not await self._is_sent(one, happened)]
         for batch in _batches(waited):
             slots = asyncio.Semaphore(ABREAST)
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._one(one, happened, slots)) for one in batch]
             outcomes += [task.result() for task in tasks]
-            if happened.name in _DECIDING and any(one.action == "deny" or one.stop for one in outcomes):
+            if happened.kind.final and any(one.action == "deny" or one.stop for one in outcomes):
                 break
         return combine(outcomes, None if happened.tool is None else happened.tool.input)
 
@@ -118,38 +162,30 @@ class Runner:
     async def _one(self, met: match.RuleMatch, happened: HookEvent, slots: asyncio.Semaphore) -> RuleOutcome:
         async with slots:
             started = time.monotonic()
+            outcome = undecided("it was interrupted")
             try:
-                found = await evaluate(met.rule, happened, self._means)
-            except asyncio.CancelledError:
-                await self._note(met.rule, happened, undecided("it was interrupted"), started)
-                raise
-            outcome = settle(found, met.rule, self._means.settings.default, doubt=met.doubt)
-            await self._note(met.rule, happened, outcome, started)
+                outcome = await decide(met, happened, self._means)
+            finally:
+                await self._note(met.rule, happened, outcome, started)
             return outcome
 
-    def _sent(self, met: match.RuleMatch, happened: HookEvent) -> bool:
+    async def _is_sent(self, met: match.RuleMatch, happened: HookEvent) -> bool:
         """Start an ``async`` rule in the background. Return whether the rule was one."""
-        if met.rule.background:
-            task = asyncio.create_task(self._run_behind(met, happened, len(self._behind) < BEHIND))
+        if met.rule.background and len(self._behind) < BEHIND:
+            task = asyncio.create_task(self._one(met, happened, asyncio.Semaphore()))
             self._behind.add(task)
             task.add_done_callback(self._behind.discard)
+        elif met.rule.background:
+            busy = undecided(f"not started: {BEHIND} async rules run already")
+            await self._note(met.rule, happened, busy, time.monotonic())
         return met.rule.background
-
-    async def _run_behind(self, met: match.RuleMatch, happened: HookEvent, free: bool) -> None:
-        started = time.monotonic()
-        if free:
-            outcome = await evaluate(met.rule, happened, self._means)
-        else:
-            outcome = undecided(f"not started: {BEHIND} async rules run already")
-        await self._note(met.rule, happened, outcome, started)
 
     async def _is_due(self, rule: HookRule, happened: HookEvent) -> bool:
         """Return whether the rule may run. A ``once`` rule is marked as run before it starts."""
         if not rule.once:
             return True
         # A source without lines has all its rules at one place.
-        said = sha256(repr((rule.matcher, rule.condition, rule.settings)).encode()).hexdigest()
-        key = f"once:{happened.session_id}:{rule.place}:{rule.event}:{said}"
+        key = f"once:{happened.session_id}:{rule.place}:{sha256(rule.key).hexdigest()}"
         # Marked before the first await: two calls at the same time must not both run it.
         if key in self._once:
             return False
@@ -176,14 +212,10 @@ class Runner:
             error=outcome.error,
             messages=list(outcome.messages),
             duration=round((time.monotonic() - started) * 1000),
-            code=trace.code,
-            output=trace.output,
             tool=tool.name if tool else "",
             call_id=tool.call_id if tool else "",
-            tokens=trace.tokens,
-            cost=trace.cost,
-            model=trace.model,
             child_id=trace.session,
+            **{name: getattr(trace, name) for name in ("code", "output", "tokens", "cost", "model")},
         )
         await self.record(ran)
 

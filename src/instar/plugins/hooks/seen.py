@@ -14,8 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from instar.plugin import document
-from instar.plugins.hooks.event import Dialect
-from instar.plugins.hooks.rule import AgentRule, HookRule, HttpRule
+from instar.plugins.hooks.rule import AgentRule, Dialect, HookRule, HttpRule
 
 LARGEST: Final = 4 << 20
 """Bytes of a file that is read."""

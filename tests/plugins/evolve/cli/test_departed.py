@@ -124,20 +124,3 @@ def test_on_a_terminal_it_asks_after_showing_what_departed(departed, answer, cod
     assert "Hello, all!" in done.stdout
     assert "accept 2 files?" in done.stderr
     assert len(departed.json("status")["departures"]) == (0 if answer == "y" else 2)
-
-
-@pytest.mark.slow
-def test_a_version_by_hand_of_a_script_that_was_granted_a_sandbox_is_said_to_run_behind_the_shield(hand):
-    hand.edit('"name": "bot"', '"name": "bot", "sandbox": {"write": []}')
-    hand.write("hooks/bot.sh", hand.bot.replace("Hello!", "Hello, by hand!"))
-    said = hand("accept", "--yes").stdout
-    assert (
-        "hooks/bot.sh runs behind the shield alone now: what the agent makes of it keeps to the sandbox"
-        in said
-    )
-    assert hand.json("rollback")["loose"] == []  # the agent's version again, and its manifest with it
-
-
-@pytest.mark.slow
-def test_a_version_by_hand_of_a_script_that_was_granted_no_sandbox_is_accepted_without_more_words(departed):
-    assert "shield" not in departed("accept", "--yes").stdout.splitlines()[-1]

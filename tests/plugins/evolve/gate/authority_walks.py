@@ -85,7 +85,7 @@ def of_candidate(
 ) -> Rights:
     """All that this candidate could do once installed: `held` is only asked for what it inherits."""
     asked = answer.get("sandbox")
-    hold = "unbounded" if not terms.enforced else "shield" if asked is None else "sandbox"
+    hold = "sandbox" if terms.enforced else "unbounded"
     found: set[tuple[Any, ...]] = {
         ("hold", name) for name in authority.HOLDS[: authority.HOLDS.index(hold) + 1]
     }
@@ -93,15 +93,16 @@ def of_candidate(
     found |= {("env", name) for name in NAMES if name in env}
     actions = held.actions or () if asked is None else asked.get("actions", [])
     found |= {("action", name) for name in ACTIONS if name in actions or name in used}
-    found |= {("network",)} if hold != "sandbox" or asked["network"] else set()
-    folders = [posixpath.normpath(f"/w/{path}") for path in asked.get("write", [])] if asked else []
+    found |= {("network",)} if hold != "sandbox" or (asked and asked["network"]) else set()
+    named = ("traits", "notes", "state") if asked is None else asked.get("write", [])
+    folders = [posixpath.normpath(f"/w/{path}") for path in named]
     for place in PLACES:
-        meant = hold != "sandbox" or any(place == one or place.startswith(f"{one}/") for one in folders)
-        if meant and (hold == "sandbox" or hold == "unbounded" or place not in HELD):
+        if hold != "sandbox" or any(place == one or place.startswith(f"{one}/") for one in folders):
             found.add(("write", place))
     defaults = {"cpu": 60, "memory": 2**31, "processes": 128}
     for name, low in RANGES.items():
-        limit = asked["limits"].get(name, defaults.get(name)) if hold == "sandbox" else None
+        given = {} if asked is None else asked["limits"]
+        limit = given.get(name, defaults.get(name)) if hold == "sandbox" else None
         found |= {(name, step) for step in STEPS if limit is None or limit >= step * low}
     for one in registered(answer):
         found |= {("unasked", one.name, arg) for arg in ARGS if arg not in one.patterns}

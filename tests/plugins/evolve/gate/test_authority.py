@@ -34,12 +34,16 @@ def of_person(*seen: str, **asks: list[str]) -> Authority:
     return authority.own(tools(**asks), TERMS).now(seen, TERMS)
 
 
-def test_a_persons_script_runs_unbounded_with_every_action_and_leaves_those_that_it_was_seen_to_use():
+OWN_FOLDERS = {"traits", "notes", "state"}
+
+
+def test_a_persons_script_leaves_the_agents_first_version_its_own_folders_and_the_actions_it_was_seen_to_use():
     own = authority.own(tools(edit=["path"]), TERMS)
-    assert (own.hold, own.actions, own.env) == ("unbounded", None, {"GH_TOKEN"})
+    assert (own.hold, own.actions, own.env) == ("sandbox", None, {"GH_TOKEN"})
     grant = own.now({"send"}, TERMS)
     successor = candidate(grant=grant, edit=["path"])
-    assert (successor.hold, successor.actions) == ("shield", {"send"})
+    assert (successor.hold, successor.actions, successor.network) == ("sandbox", {"send"}, False)
+    assert successor.write == OWN_FOLDERS
     assert authority.raises(grant, successor) == []
     assert authority.raises(grant, successor.using({"send"})) == []
     (sentence,) = authority.raises(grant, successor.using({"create_session"}))
@@ -48,14 +52,25 @@ def test_a_persons_script_runs_unbounded_with_every_action_and_leaves_those_that
 
 def test_a_grant_of_every_action_leaves_none_until_what_was_seen_is_said():
     own = authority.own((), TERMS)
-    assert authority.raises(own, candidate(grant=own)) == ["it would be able to use every action"]
-    assert authority.after(own, Authority("shield", actions=frozenset({"send"})), approved=False) == own
+    assert authority.raises(own, candidate(grant=own)) == []
+    assert authority.raises(own, candidate(grant=own).using({"send"})) == ["it would use the actions send"]
+
+
+def test_what_was_granted_before_the_sandbox_was_the_rule_is_held_to_it_from_the_next_version_on():
+    for hold in ("shield", "unbounded"):
+        grant = Authority(hold, actions=None, tools={"p_edit": frozenset({"path"})}).now({"send"}, TERMS)
+        assert (grant.hold, grant.network, grant.write) == ("sandbox", False, OWN_FOLDERS)
+        assert (grant.actions, grant.tools) == ({"send"}, {"p_edit": {"path"}})
 
 
 def test_a_candidate_with_a_manifest_under_a_persons_script_asks_nobody_unless_it_names_more():
     grant = of_person("send")
     assert authority.raises(grant, candidate({**HELD, "env": ["GH_TOKEN"]})) == []
-    assert authority.raises(grant, candidate({**HELD, "network": True, "env": []})) == []
+    assert authority.raises(grant, candidate({**HELD, "network": True, "env": []})) == [
+        "it would use the network"
+    ]
+    (sentence,) = authority.raises(grant, candidate({**HELD, "write": ["log"], "env": []}))
+    assert sentence == "it would write log in the workspace (granted: notes, state, traits)"
     (sentence,) = authority.raises(grant, candidate({**HELD, "env": ["GH_TOKEN", "AWS_KEY"]}))
     assert sentence == "it would be given the variables AWS_KEY"
 
@@ -110,11 +125,14 @@ def test_what_lowers_asks_nobody_and_the_way_back_up_does(change: dict):
     assert bool(authority.raises(below, grant)) is (lower != grant)
 
 
-def test_a_dropped_manifest_is_one_sentence_on_the_shield_and_what_it_names_beside():
-    sentences = authority.raises(candidate(HELD), candidate(grant=candidate(HELD)))
-    assert sentences == [
-        "it is held by the shield alone: it writes everywhere but in the guarded places, uses the network and "
-        "reads your files, without limits (granted: it is held to a sandbox)",
+def test_a_dropped_manifest_asks_for_what_holds_without_one():
+    dropped = candidate(grant=candidate(HELD))
+    assert authority.raises(candidate(HELD), dropped) == [
+        "it would write notes, traits in the workspace (granted: state)",
+        "its limit for cpu would become 60 s (granted: 10 s)",
+        "its limit for memory would become 2147483648 bytes (granted: 268435456 bytes)",
+        "its limit for processes would become 128 (granted: 16)",
+        "its limit for seconds would become no limit (granted: 5 s)",
         "it would be given the variables GH_TOKEN",
     ]
 
@@ -125,10 +143,9 @@ def test_without_an_enforced_sandbox_a_candidate_is_unbounded_whatever_its_manif
     assert (free.hold, free.network, free.write, free.limits) == ("unbounded", True, None, manifest.OPEN)
     (sentence,) = authority.raises(bound, free)
     assert "runs unbounded, as you: nothing holds it" in sentence
-    assert "unbounded" in authority.describe(free)[0]
 
 
-def test_a_script_that_the_agent_created_has_the_shield_and_no_action():
+def test_a_script_that_the_agent_created_has_its_own_folders_and_no_action():
     grant = authority.created(TERMS)
     assert authority.raises(grant, candidate(grant=grant, look=[])) == []
     assert authority.raises(grant, candidate(grant=grant).using({"send"})) == [
@@ -137,11 +154,11 @@ def test_a_script_that_the_agent_created_has_the_shield_and_no_action():
     assert authority.raises(grant, candidate(grant=grant, terms=Terms(TERMS.env, False)))
 
 
-def test_variables_that_the_person_names_later_reach_scripts_that_are_held_to_no_manifest():
+def test_variables_that_the_person_names_later_may_be_given_to_every_script():
     more = Terms(frozenset({"GH_TOKEN", "B"}), True)
-    shielded = candidate(grant=of_person())
-    assert authority.raises(shielded.now((), more), candidate(grant=shielded, terms=more)) == []
-    assert candidate(HELD).now((), more).env == {"A"}
+    plain = candidate(grant=of_person())
+    assert authority.raises(plain.now((), more), candidate(grant=plain, terms=more)) == []
+    assert candidate(HELD).now((), more).env == {"A", "B", "GH_TOKEN"}
 
 
 @pytest.mark.parametrize(
@@ -196,7 +213,7 @@ def test_going_back_to_a_version_keeps_what_is_remembered_of_later_tools():
     later = authority.after(grant, candidate(grant=grant, look=["name"]), approved=False)
     back = authority.after(later, grant, approved=True)
     assert back.tools == {"p_edit": {"path"}, "p_look": {"name"}}
-    assert back.hold == "unbounded"
+    assert back.hold == "sandbox"
 
 
 @pytest.mark.parametrize(
@@ -212,20 +229,8 @@ def test_the_actions_of_an_answer_are_told_by_their_type(answer: dict, found: se
     assert authority.used(answer) == found
 
 
-def test_an_authority_is_described_and_survives_being_stored():
+def test_an_authority_survives_being_stored():
     grant = authority.after(of_person(edit=["path"]), candidate(HELD, edit=["path"]), approved=True)
-    assert authority.describe(grant) == [
-        "it is held to a sandbox",
-        "it uses no network",
-        "it writes state in the workspace",
-        "its limit for cpu is 10 s",
-        "its limit for memory is 268435456 bytes",
-        "its limit for processes is 16",
-        "its limit for seconds is 5 s",
-        "it is given the variables A",
-        "it may use send",
-        "its tool p_edit asks about path",
-    ]
     assert msgspec.json.decode(msgspec.json.encode(grant), type=Authority) == grant
 
 

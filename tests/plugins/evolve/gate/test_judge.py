@@ -63,8 +63,8 @@ async def test_a_script_that_does_not_start_or_keep_its_name_and_test_is_refused
 async def test_the_name_and_test_to_be_kept_are_known_also_when_the_live_script_answers_nothing_any_more(
     live, root
 ):
-    await live.write(bot("[ -e state ] && exit 3\n"))
-    (root / "state").write_text("")
+    await live.write(bot("[ -e state/x ] && exit 3\n"))
+    (root / "state" / "x").write_text("")
     async with living(root, values=live.values) as again:
         assert "must keep the name 'bot'" in await again.refused(bot(discover=UNNAMED))
         await again.write(bot())

@@ -219,16 +219,17 @@ async def test_too_many_rollbacks_in_a_short_time_freeze_the_agent_until_a_perso
 
 @pytest.mark.slow
 async def test_a_script_that_keeps_failing_is_given_a_pause_until_it_is_changed(root, kit):
-    counted = """echo 1 >>count; exit 3"""
+    counted = """echo 1 >>state/count; exit 3"""
+    (root / "state").mkdir()
     workspace(root, bot(tool_before=counted))
     async with living(root) as live:
         for _ in range(9):
             await live.evolve.scripts.call_all("tool_before", {})
-        assert len((root / "count").read_text().splitlines()) == 5
+        assert len((root / "state" / "count").read_text().splitlines()) == 5
         assert await live.said("bot_greet") == "hello"
-        await live.write(bot(tool_before="echo 1 >>count"))
+        await live.write(bot(tool_before="echo 1 >>state/count"))
         await live.evolve.scripts.call_all("tool_before", {})
-        assert len((root / "count").read_text().splitlines()) == 6
+        assert len((root / "state" / "count").read_text().splitlines()) == 6
 
 
 # -- the frozen prompt of a session ---------------------------------------------------------------------

@@ -53,7 +53,7 @@ def test_what_is_not_understood_is_named_and_its_neighbours_are_armed(machine: R
         "/.instar/hooks.json:2:11: Stopp: there is no such event; did you mean Stop?; its rules are not armed",
         "PreToolUse.0.matcher: ",
         "PreToolUse.1.hooks.0.type: expected one of command, http, prompt, agent, found 'comand'",
-        "PreToolUse.1.hooks.1.timout: there is no such key in a rule; did you mean timeout?",
+        "PreToolUse.1.hooks.1.timout: means nothing for a rule of type command; did you mean timeout?",
     ):
         assert problem in said
 

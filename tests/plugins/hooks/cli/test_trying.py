@@ -83,7 +83,7 @@ def test_an_async_rule_runs_and_decides_nothing(machine: Ruled) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["PreTolUse"], "there is no event 'PreTolUse'; did you mean PreToolUse?"),
+        (["PreTolUse"], "PreTolUse: there is no such event; did you mean PreToolUse?"),
         (["PreToolUse"], "PreToolUse is about a tool: name one, as in --tool bash"),
         (["Stop", "--tool", "bash"], "Stop is about no tool"),
         (["PreToolUse", "--tool", "bash", "--input", "{"], "--input is no JSON: "),

@@ -9,14 +9,15 @@ from typing import Any, Final, Literal
 import msgspec
 
 from instar.plugins.evolve.discovery import ScriptTool
-from instar.plugins.evolve.gate.manifest import ACTION, OPEN, Manifest, ManifestLimits, covers
+from instar.plugins.evolve.gate.manifest import ACTION, OPEN, Manifest, ManifestLimits, covers, unasked
 
 Hold = Literal["sandbox", "shield", "unbounded"]
 HOLDS: Final = ("sandbox", "shield", "unbounded")
 """How a script is held, from the least to the most that it can reach.
 
-`sandbox`: to its manifest. `shield`: it writes all but the guarded places, uses the network and reads the person's
-files. `unbounded`: as the person, either since the script is their own or since this machine enforces no sandbox.
+`sandbox`: to its manifest, or to what holds without one (`unasked`): every version of the agent's. `shield`: it writes
+all but the guarded places, uses the network and reads the person's files: a person's own version. `unbounded`: as the
+person, since they want that for their own or since this machine enforces no sandbox.
 """
 _REACHES: Final = {
     "sandbox": "is held to a sandbox",
@@ -74,11 +75,12 @@ class Authority(msgspec.Struct, frozen=True):
 
         `seen` are the actions in the live version's recorded answers: a person's own script may use every one, and
         leaves its successor those that it was seen to use. Variables that the person's settings name are
-        given to every script that is held to no manifest.
+        given to every script that is held to no manifest. Whatever the live version reaches, what the agent makes of it
+        is held to the sandbox where there is one.
         """
+        held = self if self.hold == "sandbox" else created(terms)
         actions = frozenset(seen) if self.actions is None else self.actions
-        env = self.env if self.hold == "sandbox" else terms.env
-        return msgspec.structs.replace(self, actions=actions, env=env)
+        return msgspec.structs.replace(held, env=held.env | terms.env, actions=actions, tools=self.tools)
 
     def using(self, actions: Iterable[str]) -> "Authority":
         """Return the same with these actions too: those that a candidate was seen to use in its trials."""
@@ -88,18 +90,21 @@ class Authority(msgspec.Struct, frozen=True):
 
 
 def own(tools: Iterable[ScriptTool], terms: Terms) -> Authority:
-    """Return the authority of a script that a person wrote, or accepted by hand: the first grant."""
-    return Authority("unbounded", terms.env, actions=None, tools=asking(tools))
+    """Return the first grant of a script that a person wrote, or accepted by hand: for what the agent makes of it."""
+    return msgspec.structs.replace(created(terms), actions=None, tools=asking(tools))
 
 
 def created(terms: Terms) -> Authority:
-    """Return the first grant of a script that the agent may create: the shield, and no action."""
-    return Authority("shield", terms.env)
+    """Return the first grant of a script that the agent may create: what holds without a manifest, and no action."""
+    return asked((), None, Authority("sandbox"), terms)
 
 
-def shielded(grant: Authority) -> Authority:
-    """Return a grant that is held by the shield instead of a manifest; its variables, actions and tools stay."""
-    return msgspec.structs.replace(grant, hold="shield", network=True, write=None, limits=OPEN)
+def reopened(grant: Authority) -> Authority:
+    """Return a grant with the places that hold without a manifest; its variables, actions and tools stay."""
+    least = unasked((), ())
+    return msgspec.structs.replace(
+        grant, hold="sandbox", network=least.network, write=least.write, limits=least.limits
+    )
 
 
 def asked(
@@ -110,21 +115,11 @@ def asked(
     `grant` is the live version's as of now (`Authority.now`): a candidate without a manifest has its actions. Where
     no sandbox is enforced a manifest holds nothing but variables and actions, which instar gives itself.
     """
+    held = manifest or unasked(terms.env, grant.actions or ())
     named = asking(tools)
-    if manifest is None:
-        hold: Hold = "shield" if terms.enforced else "unbounded"
-        return Authority(hold, terms.env, actions=grant.actions, tools=named)
     if not terms.enforced:
-        return Authority("unbounded", manifest.env, actions=manifest.actions, tools=named)
-    return Authority(
-        "sandbox",
-        manifest.env,
-        manifest.network,
-        manifest.write,
-        manifest.limits,
-        manifest.actions,
-        named,
-    )
+        return Authority("unbounded", held.env, actions=held.actions, tools=named)
+    return Authority("sandbox", held.env, held.network, held.write, held.limits, held.actions, named)
 
 
 def asking(tools: Iterable[ScriptTool]) -> dict[str, frozenset[str]]:
@@ -174,24 +169,6 @@ def settled(grant: Authority, candidate: Authority) -> Authority:
     """Return `candidate` as a grant: with what tools of `grant` asked about that it does not have."""
     tools = {**grant.tools, **candidate.tools}
     return msgspec.structs.replace(candidate, tools={name: args for name, args in tools.items() if args})
-
-
-def describe(authority: Authority) -> list[str]:
-    """Return sentences on what `authority` reaches, for a person."""
-    said = [f"it {_REACHES[authority.hold]}"]
-    if authority.hold == "sandbox":
-        folders = "everywhere" if authority.write is None else _list(authority.write) or "nowhere"
-        said.append(f"it uses {'the' if authority.network else 'no'} network")
-        said.append(f"it writes {folders} in the workspace")
-        limits = [(name, getattr(authority.limits, name), unit) for name, unit in _UNITS.items()]
-        said += [f"its limit for {name} is {value}{unit}" for name, value, unit in limits if value]
-    if authority.env:
-        said.append(f"it is given the variables {_list(authority.env)}")
-    actions = "every action" if authority.actions is None else _list(authority.actions)
-    if actions:
-        said.append(f"it may use {actions}")
-    asks = {name: args for name, args in authority.tools.items() if args}
-    return said + [f"its tool {_plain(name)} asks about {_list(asks[name])}" for name in sorted(asks)]
 
 
 def _more(grant: Authority, candidate: Authority) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A script's manifest: the less than the shield that it asks to be held to, under `sandbox` in its `discover` answer.
+"""A script's manifest: what it asks to be held to, under `sandbox` in its `discover` answer.
 
 Reading one is pure and refuses what it does not understand: a key that was spelt wrong would be
 a limit that nobody holds. What a manifest says counts only once instar has stored it and starts the script so.
@@ -14,7 +14,7 @@ import msgspec
 
 from instar.plugin import process, sandbox
 from instar.plugins.evolve import protocol
-from instar.plugins.evolve.workspace import GUARDED
+from instar.plugins.evolve.workspace import GUARDED, SCRIPTS_OWN
 
 MOST: Final = 64
 """Names that one list of a manifest may hold."""
@@ -74,6 +74,11 @@ class Manifest(msgspec.Struct, frozen=True):
         """Return the limits that the sandbox holds; `limits.seconds` is for whoever starts the script."""
         given = {name: getattr(self.limits, name) for name in ("cpu", "memory", "processes")}
         return sandbox.Limits(**{name: value for name, value in given.items() if value is not None})
+
+
+def unasked(env: Iterable[str], actions: Iterable[str]) -> Manifest:
+    """Return what a script that gives no manifest is held to: the folders of its own, and no network."""
+    return Manifest(frozenset(env), write=frozenset(SCRIPTS_OWN), actions=frozenset(actions))
 
 
 def parse(asked: Any, file: str) -> Manifest:
