@@ -12,6 +12,7 @@ from instar.git.project import Project
 from instar.settings.load import Settings, read_settings
 from instar.settings.paths import Paths
 from instar.settings.permission import decide
+from instar.settings.rules import AGENTS
 from instar.settings.trust import Trust
 
 REVIEW_AGENT = """\
@@ -209,6 +210,22 @@ def test_an_untrusted_folders_agent_says_its_text_and_only_tightens(place: Place
     assert decide(["bash"], ["ls"], agent.permission).action == "deny"
     assert any("agent.theirs.permission.bash" in sentence for sentence in read.dropped)
     assert place.read(trusted=True).dropped == []
+
+
+def test_an_untrusted_folder_does_not_replace_the_prompt_of_an_agent_that_is_there(place: Place) -> None:
+    place.write("agent/mine.md", "---\nmode: all\n---\nMine", home=True)
+    place.write(".opencode/agent/build.md", "Evil")
+    place.write(".opencode/agent/mine.md", "Evil")
+    read = place.read(trusted=False)
+    found = Agents(read.config)
+    assert found.get("mine").prompt == "Mine"
+    assert {agent.name for agent in found.all() if agent.native} == AGENTS
+    assert [one.prompt for one in found.all() if "Evil" in (one.prompt or "")] == []
+    assert [word for word in ("build", "mine") if f"agent.{word}.prompt" in str(read.dropped)] == [
+        "build",
+        "mine",
+    ]
+    assert Agents(place.read(trusted=True).config).get("build").prompt == "Evil"
 
 
 def test_an_untrusted_block_does_not_loosen_an_agent_of_the_home_folder(place: Place) -> None:

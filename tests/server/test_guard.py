@@ -1,5 +1,6 @@
 import base64
 import os
+import time
 from collections.abc import Iterator
 
 import httpx2
@@ -7,6 +8,7 @@ import pytest
 from tests.server.conformance import problems_of
 from tests.server.conftest import PASSWORD, Served
 
+from instar.server import access
 from instar.settings.paths import Paths
 
 
@@ -33,9 +35,42 @@ def basic(text: str) -> str:
 )
 def test_only_the_password_lets_in(shared, authorization, status):
     headers = {} if authorization is None else {"Authorization": authorization.encode()}
-    answer = httpx2.get(f"{shared.url}/global/health", headers=headers)
+    # Each case from an address of its own: one that sends many wrong ones waits for its answers.
+    transport = httpx2.HTTPTransport(local_address=f"127.0.0.{10 + len(str(authorization))}")
+    with httpx2.Client(transport=transport) as client:
+        answer = client.get(f"{shared.url}/global/health", headers=headers)
     assert answer.status_code == status
     assert ("www-authenticate" in answer.headers) is (status == 401)
+
+
+@pytest.mark.slow
+def test_wrong_passwords_of_an_address_are_slowed_down_and_a_right_one_is_not(shared):
+    wrong, right = basic("opencode:wrong"), basic("opencode:correct horse")
+
+    def seconds(address, authorization, status):
+        began = time.monotonic()
+        transport = httpx2.HTTPTransport(local_address=address)
+        with httpx2.Client(transport=transport, headers={"Authorization": authorization}) as client:
+            assert client.get(f"{shared.url}/global/health").status_code == status
+        return time.monotonic() - began
+
+    for _ in range(5):
+        seconds("127.0.0.2", wrong, 401)
+    assert seconds("127.0.0.2", wrong, 401) >= 1
+    assert seconds("127.0.0.2", wrong, 401) >= 2
+    assert seconds("127.0.0.2", right, 200) < 1
+    assert seconds("127.0.0.3", wrong, 401) < 1
+
+
+def test_wrong_passwords_wait_up_to_a_bound_and_are_forgotten_after_a_minute():
+    now = [0.0]
+    kept = access.WrongPasswords(lambda: now[0])
+    assert [kept.delay("a") for _ in range(12)] == [0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 5, 5]
+    now[0] = 60.0
+    assert kept.delay("a") == 0
+    for number in range(5000):
+        kept.delay(str(number))
+    assert len(kept._found) <= 1024
 
 
 @pytest.mark.parametrize(
@@ -50,6 +85,9 @@ def test_only_the_password_lets_in(shared, authorization, status):
         ("localhost@evil.example", 403),
         ("evil.example:x", 403),
         ("10.0.0.1", 403),
+        ("[::1].evil.example", 403),
+        ("[::1]evil.example:80", 403),
+        ("[127.0.0.1].evil.example", 403),
         ("", 403),
     ],
 )

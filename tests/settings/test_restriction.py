@@ -84,6 +84,13 @@ def test_words_and_choices_are_heard() -> None:
     assert heard(data) == (data, [])
 
 
+def test_the_prompt_of_a_built_in_agent_is_not_replaced() -> None:
+    data = {"agent": {"build": {"prompt": "Be evil.", "temperature": 0.1}, "theirs": {"prompt": "x"}}}
+    why = "may not replace the prompt of this agent (an agent of another name may have one)"
+    kept = {"agent": {"build": {"temperature": 0.1}, "theirs": {"prompt": "x"}}}
+    assert heard(data) == (kept, [f"agent.build.prompt | {why}"])
+
+
 @pytest.mark.parametrize(
     ("data", "kept", "dropped"),
     [

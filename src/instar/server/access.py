@@ -8,6 +8,7 @@ Without ``--cors`` no CORS headers are sent, and a browser keeps the answers fro
 asked of a named page's requests as of any other's.
 """
 
+import asyncio
 import base64
 import binascii
 import ipaddress
@@ -30,6 +31,7 @@ LOGIN: Final = "instar.login"
 USERS: Final = ("opencode", "instar")
 """The names that may log in; the password is the same."""
 
+_HOST: Final = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^\[\]@:/?#\s]+))(?::[0-9]{0,5})?")
 _LOCAL: Final = ("127.0.0.1", "localhost", "::1")
 _EVERY_INTERFACE: Final = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
 
@@ -37,6 +39,9 @@ _EVERY_INTERFACE: Final = ("0.0.0.0", "::")  # noqa: S104 - compared with, not b
 LIFE: Final = 60
 """Seconds for which a ticket is good."""
 _MOST: Final = 1024
+_FREE: Final = 5
+"""Wrong passwords of an address within `LIFE` that are answered at once."""
+_LONGEST_WAIT: Final = 5.0
 _CONNECT: Final = re.compile(r"(?:/api)?/pty/(pty[^/]*)/connect")
 
 
@@ -77,6 +82,27 @@ class Tickets:
         return asked is not None and kept is not None and kept.pty_id == asked[1] and kept.until > self._now()
 
 
+class WrongPasswords:
+    """How long the answer to a wrong password waits, by the address that it came from. `now` is a clock in seconds.
+
+    A right one is answered at once, so nobody is locked out by others behind the same proxy.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._found: dict[str, tuple[int, float]] = {}
+
+    def delay(self, address: str) -> float:
+        """Count one more, and return the seconds to wait; the address heard of longest ago is forgotten first."""
+        now = self._now()
+        count, last = self._found.pop(address, (0, now))
+        count = count + 1 if now - last < LIFE else 1
+        if len(self._found) >= _MOST:
+            del self._found[next(iter(self._found))]
+        self._found[address] = count, now
+        return 0.0 if count <= _FREE else min(float(count - _FREE), _LONGEST_WAIT)
+
+
 class Guard:
     """Lets a request through to `app`, or answers 401 or 403.
 
@@ -97,6 +123,7 @@ class Guard:
     ) -> None:
         self._app = app
         self._tickets = tickets
+        self._wrong = WrongPasswords()
         self._origins = frozenset(origins)
         self._names = frozenset((*_LOCAL, hostname.lower()))
         self._any_address = hostname in _EVERY_INTERFACE
@@ -109,6 +136,9 @@ class Guard:
         if origin in self._origins:
             send = shared(origin, send)
         answer = self._refusal(scope, headers, origin)
+        if answer is not None and answer.status_code == 401 and "authorization" in headers:
+            address = scope.get("client") or ("", 0)
+            await asyncio.sleep(self._wrong.delay(address[0]))
         if answer is None:
             await self._app({**scope, LOGIN: self._logins is not None}, receive, send)
         elif scope["type"] == "websocket":
@@ -174,12 +204,8 @@ def _logins(users: Iterable[str], password: Secret) -> list[Secret]:
 
 def _name_of(host: str) -> str | None:
     """The name of a Host header, lower case and without port and brackets; None when it is malformed."""
-    try:
-        parts = urlsplit(f"//{host}")
-        _ = parts.port
-    except ValueError:
-        return None
-    return parts.hostname if parts.netloc == host and "@" not in host else None
+    found = _HOST.fullmatch(host.lower())
+    return found and (found["address"] or found["name"])
 
 
 def _is_address(name: str) -> bool:

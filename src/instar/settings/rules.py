@@ -95,6 +95,9 @@ ALLOWED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 """The built-in agents that may use these permissions and nothing else."""
 
+AGENTS: Final = frozenset(("build", "plan", "general", "explore", "title", "summary", "compaction"))
+"""The names of the built-in agents."""
+
 _GUARDS: Final = tuple(rule.permission for rule in DEFAULTS if rule.permission != "*")
 
 

@@ -19,7 +19,7 @@ from instar.message import Rule
 from instar.settings.config import SECTIONS, Config, dotted, value_at
 from instar.settings.layer import Layer, as_map, has_reference, merge
 from instar.settings.permission import from_config
-from instar.settings.rules import ALLOWED, DENIALS
+from instar.settings.rules import AGENTS, ALLOWED, DENIALS
 from instar.wire import Plain
 
 _SEVERITY: Final = {"allow": 0, "ask": 1, "deny": 2}
@@ -206,6 +206,10 @@ class _Restriction:
         """Note that what stands at `path` is left out."""
         self._dropped.append(f"{self._layer.origin}: {dotted(path)} was left out: an untrusted project {why}")
 
+    def is_mine(self, path: _Path) -> bool:
+        """Whether the person's own settings say something there."""
+        return value_at(self._mine, path) is not None
+
     def _brings_key(self, name: str) -> bool:
         """Whether the layer brings the key of a provider itself, and the person has no such provider.
 
@@ -268,6 +272,14 @@ def _switched_off(layer: _Restriction, path: _Path, value: Any) -> Any:
     return None
 
 
+def _prompt(layer: _Restriction, path: _Path, value: Any) -> Any:
+    """The prompt of an agent of the folder's own; what a person calls `build` stays what they know."""
+    if path[1] not in AGENTS and not layer.is_mine(path[:2]):
+        return value
+    layer.drop(path, "may not replace the prompt of this agent (an agent of another name may have one)")
+    return None
+
+
 def _sdk_package(layer: _Restriction, path: _Path, value: Any) -> Any:
     """The package of a provider is one of the AI SDK's."""
     if str(value).startswith("@ai-sdk/"):
@@ -303,7 +315,8 @@ _AGENT: Final[Mapping[str, Any]] = {
     "permission": _Restriction.tighter,
     "tools": _Restriction.tighter,
     "disable": _switched_off,
-    **dict.fromkeys(("name", "description", "prompt", "mode", "hidden", "color"), _HEARD),
+    "prompt": _prompt,
+    **dict.fromkeys(("name", "description", "mode", "hidden", "color"), _HEARD),
     **dict.fromkeys(("model", "variant", "temperature", "top_p", "steps", "maxSteps"), _HEARD),
     "*": _NOT_OF_AN_AGENT,
 }
