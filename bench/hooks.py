@@ -21,9 +21,9 @@ from instar.event import HooksRan
 from instar.plugin import process, sandbox
 from instar.plugins.evolve import script
 from instar.plugins.hooks import match, outcome, record, runner
-from instar.plugins.hooks.config import HookSettings
-from instar.plugins.hooks.parse import parse
+from instar.plugins.hooks.parse import ParsedRules, RuleSource, parse
 from instar.plugins.hooks.rule import HookEvent, ToolUse
+from instar.plugins.hooks.sources import ActiveRules
 from instar.sandbox.model_process import Children
 from instar.settings.paths import Paths
 
@@ -128,11 +128,12 @@ async def ruled(
     home.mkdir()
     environment = {**os.environ, "HOME": str(home), "XDG_DATA_HOME": str(home)}
     children = Children(processes, Paths.from_environment(environment), environment, at_most=level.name)
-    means = runner.EvaluationContext(children, environment, home, home, HookSettings())
+    means = runner.EvaluationContext(children, ActiveRules(home, home, home, environment))
     event = HookEvent("PreToolUse", "ses_bench", home, ToolUse("bash", {"command": "ls"}))
-    (rule,) = parse(
-        {"PreToolUse": [{"matcher": "bash", "hooks": [{"command": "true"}]}]}, "x", "instar"
-    ).rules
+    found = ParsedRules()
+    data = {"PreToolUse": [{"matcher": "bash", "hooks": [{"command": "true"}]}]}
+    parse(RuleSource(data, "x"), found)
+    (rule,) = found.rules
     other = msgspec.structs.replace(rule, matcher="edit|write")
     files = record.RunRecords(home)
 

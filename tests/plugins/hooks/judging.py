@@ -8,6 +8,7 @@ from instar.plugins.hooks.config import HookSettings
 from instar.plugins.hooks.outcome import RuleOutcome
 from instar.plugins.hooks.rule import HookEvent, HookRule
 from instar.plugins.hooks.runner import EvaluationContext, evaluate
+from instar.plugins.hooks.sources import ActiveRules
 from instar.testing import Machine, RuntimeUnderTest
 
 
@@ -15,10 +16,9 @@ def means(house: Machine, door: RuntimeUnderTest, **settings: Any) -> Evaluation
     instance = door.runtime.instance
     return EvaluationContext(
         children=instance.children,
-        environment=house.environment,
-        project=house.folder,
-        home=instance.paths.home,
-        settings=HookSettings(**settings),
+        armed=ActiveRules(
+            house.folder, house.folder, instance.paths.home, house.environment, HookSettings(**settings)
+        ),
         client=door.runtime,
     )
 

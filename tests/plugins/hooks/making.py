@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from instar.plugins.hooks.parse import ParsedRules, parse
+from instar.plugins.hooks.parse import ParsedRules, RuleSource, parse
 from instar.plugins.hooks.rule import HookEvent, HookRule, ToolUse
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -15,7 +15,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def read(data: Any, dialect: str = "instar", source: str = "hooks.json", **more: Any) -> ParsedRules:
-    return parse(data, source, dialect, **more)
+    found = ParsedRules()
+    parse(RuleSource(data, source, dialect, **more), found)
+    return found
 
 
 def rule(
@@ -25,7 +27,7 @@ def rule(
     matcher = keys.pop("matcher", "*")
     group = {"matcher": matcher, "hooks": [SETTINGS[evaluator] | keys]}
     found = read({"hooks": {event: [group]}}, dialect)
-    assert not found.faults, found.faults
+    assert not found.problems, found.problems
     return found.rules[0]
 
 

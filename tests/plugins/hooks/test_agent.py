@@ -5,6 +5,7 @@ import os
 import time
 from typing import Any
 
+import msgspec
 import pytest
 from tests.confinement import remember
 from tests.loopback import Loopback, calls, hang
@@ -252,7 +253,6 @@ async def test_history_holds_no_more_than_its_tokens(house: Machine) -> None:
 async def test_a_file_of_instars_own_is_not_given(house: Machine) -> None:
     door = await house.open()
     given = means(house, door)
-    given = type(given)(
-        **{**{name: getattr(given, name) for name in given.__struct_fields__}, "project": house.data.parent}
-    )
+    armed = msgspec.structs.replace(given.armed, project=house.data.parent)
+    given = msgspec.structs.replace(given, armed=armed)
     assert "instar's own" in file("instar/opencode.db", house.data.parent, given, 100)

@@ -111,6 +111,7 @@ def test_exit_0_and_json_decides(output, action, dialect):
         '{"decision": ["allow"]}',
         '{"continue": "false"}',
         '{"hookSpecificOutput": []}',
+        '{"decision": "allow", "hookSpecificOutput": {"decision": {"message": "no"}}}',
         '{"decision": "allow"',
         '{"reason": 5}',
         b'{"x": "' + b"y" * (2 << 20) + b'"}',

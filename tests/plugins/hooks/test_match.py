@@ -220,7 +220,7 @@ def test_if_with_many_stars_does_not_take_long():
 @pytest.mark.parametrize("matcher", ["(?R)|b", "(a(?1)?)*", "(?:foo){e<=5}", r"\L<words>"])
 def test_expressions_that_only_one_library_has_are_refused(matcher):
     found = read({"PreToolUse": [{"matcher": matcher, "hooks": [{"command": "x"}]}]})
-    assert (found.rules, "repeats itself or counts errors" in found.faults[0].message) == ([], True)
+    assert (found.rules, "repeats itself or counts errors" in found.problems[0]) == ([], True)
 
 
 @pytest.mark.slow

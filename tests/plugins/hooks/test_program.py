@@ -7,17 +7,18 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.plugins.hooks.making import event, rule
 from tests.plugins.hooks.test_table import GATES, cases, words
 from tests.running import lives
 from tests.waiting import SOON, until
 
-from instar.plugins.hooks.config import HookSettings
 from instar.plugins.hooks.external import headers_of
 from instar.plugins.hooks.outcome import RuleOutcome, settle
 from instar.plugins.hooks.rule import EVENTS, HookEvent, HookRule, HttpRule
 from instar.plugins.hooks.runner import EvaluationContext, evaluate
+from instar.plugins.hooks.sources import ActiveRules
 from instar.process import Processes
 from instar.sandbox.model_process import Children
 from instar.settings.paths import Paths
@@ -46,7 +47,7 @@ async def means(tmp_path: Path, clean_environment: Mapping[str, str]) -> AsyncIt
     processes = Processes()
     paths = Paths.from_environment(clean_environment)
     children = Children(processes, paths, clean_environment, at_most="none")
-    yield EvaluationContext(children, clean_environment, tmp_path, paths.home, HookSettings())
+    yield EvaluationContext(children, ActiveRules(tmp_path, tmp_path, paths.home, clean_environment))
     await children.close()
     await processes.close()
 
@@ -89,7 +90,7 @@ def happened(name: str, folder: Path) -> HookEvent:
 
 
 async def outcome_of(one: HookRule, means: EvaluationContext, name: str = "PreToolUse") -> RuleOutcome:
-    found = await evaluate(one, happened(name, means.project), means)
+    found = await evaluate(one, happened(name, means.armed.project), means)
     return settle(found, one)
 
 
@@ -137,7 +138,8 @@ async def test_an_answer_of_a_request_decides_and_its_headers_name_what_they_may
     one = rule(
         "PreToolUse", "claude", "http", url=listening.url, headers={"X-Own": "$OWN"}, allowedEnvVars=["OWN"]
     )
-    given = EvaluationContext(means.children, {"OWN": "mine"}, means.project, means.home, means.settings)
+    armed = msgspec.structs.replace(means.armed, environment={"OWN": "mine"})
+    given = EvaluationContext(means.children, armed)
     outcome = await outcome_of(one, given)
     assert (outcome.action, outcome.reason, outcome.trace.code) == ("deny", "no", 200)
     (asked,) = listening.asked
@@ -166,15 +168,15 @@ async def test_the_time_is_wall_clock_and_takes_the_whole_group(means: Evaluatio
     outcome = await outcome_of(one, means)
     assert time.monotonic() - started < SOON
     assert "longer than 3 s" in outcome.error
-    pid = int((means.project / "child").read_text())
+    pid = int((means.armed.project / "child").read_text())
     await until(lambda: not lives(pid))
 
 
 async def test_cancelling_the_caller_ends_the_program(means: EvaluationContext) -> None:
     task = asyncio.create_task(outcome_of(rule(command="echo $$ > pid; sleep 60"), means))
-    while not (means.project / "pid").exists() or not (means.project / "pid").read_text():
+    while not (means.armed.project / "pid").exists() or not (means.armed.project / "pid").read_text():
         await asyncio.sleep(0.005)
-    pid = int((means.project / "pid").read_text())
+    pid = int((means.armed.project / "pid").read_text())
     started = time.monotonic()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -193,8 +195,8 @@ async def test_a_background_child_that_holds_the_output_holds_nobody_up(means: E
 async def test_arguments_are_given_without_a_shell(means: EvaluationContext) -> None:
     one = rule(command="/bin/echo", args=["$(touch made)", "${CLAUDE_PROJECT_DIR}/x", "${HOME}"])
     outcome = await outcome_of(one, means)
-    assert outcome.trace.output == f"$(touch made) {means.project}/x ${{HOME}}"
-    assert not (means.project / "made").exists()
+    assert outcome.trace.output == f"$(touch made) {means.armed.project}/x ${{HOME}}"
+    assert not (means.armed.project / "made").exists()
 
 
 @pytest.mark.parametrize("kind", ["nowhere", "no run bit", "no interpreter"])
@@ -202,7 +204,7 @@ async def test_arguments_are_given_without_a_shell(means: EvaluationContext) -> 
 async def test_a_program_that_cannot_be_run_is_one_clear_sentence(
     means: EvaluationContext, kind: str, with_args: bool
 ) -> None:
-    script = means.project / "check.sh"
+    script = means.armed.project / "check.sh"
     if kind != "nowhere":
         script.write_text("#!/no/such/interpreter\n" if kind == "no interpreter" else "#!/bin/sh\n")
         script.chmod(stat.S_IRUSR | (stat.S_IXUSR if kind == "no interpreter" else 0))
@@ -231,7 +233,7 @@ async def test_an_answer_that_is_longer_than_can_be_read_may_have_refused(means:
 
 async def test_a_program_that_never_reads_its_stdin_decides(means: EvaluationContext) -> None:
     one = rule(command="exit 2")
-    big = event("PreToolUse", "write", directory=str(means.project), input={"content": "x" * 5_000_000})
+    big = event("PreToolUse", "write", directory=str(means.armed.project), input={"content": "x" * 5_000_000})
     assert (await evaluate(one, big, means)).action == "deny"
 
 
@@ -242,7 +244,7 @@ async def test_a_patch_is_put_to_a_foreign_rule_file_by_file_and_the_most_severe
     one = rule(
         "PreToolUse", "claude", command="grep -q 'b.env\"' && { echo no secrets >&2; exit 2; }; exit 0"
     )
-    use = event("PreToolUse", "apply_patch", directory=str(means.project), input={"patchText": patch})
+    use = event("PreToolUse", "apply_patch", directory=str(means.armed.project), input={"patchText": patch})
     assert (await evaluate(one, use, means)).reason == "no secrets"
 
 

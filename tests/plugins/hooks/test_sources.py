@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from instar.plugins.hooks.config import HookSettings, read
+from instar.plugins.hooks.parse import RuleSource
 from instar.plugins.hooks.seen import FILES
-from instar.plugins.hooks.sources import RuleSource, find
+from instar.plugins.hooks.sources import find
 
 
 def write(folder: Path, name: str, command: str, event: str = "Stop") -> Path:
@@ -58,7 +59,7 @@ def test_rules_come_in_order_each_with_its_file_and_dialect(place):
         *("claude", "claude", "claude", "claude", "instar", "claude"),
     ]
     assert found.rules[1].place == f"{place}/project/.instar/hooks.json:1:32"
-    assert not found.faults
+    assert not found.problems
 
 
 def test_a_folder_below_the_worktree_adds_its_own(place):
@@ -73,15 +74,15 @@ def test_files_of_an_untrusted_project_are_not_read_and_that_is_said(place):
     write(place / "home", ".claude/settings.json", "mine")
     found = look(place, trusted=lambda _folder: False)
     assert commands(found) == ["mine"]
-    assert len(found.notices) == len(FILES)
+    assert len(found.problems) == len(FILES)
     why = f"nobody trusted the folder (instar trust {place}/project)"
-    assert found.notices[0] == f"{place}/project/.instar/hooks.json was not read: {why}"
+    assert found.problems[0] == f"{place}/project/.instar/hooks.json was not read: {why}"
 
 
 def test_the_home_folder_as_project_is_read_once(place):
     write(place / "home", ".claude/settings.json", "mine")
     found = find({}, [place / "home"], place / "home", lambda _folder: False)
-    assert (commands(found), found.notices) == (["mine"], [])
+    assert (commands(found), found.problems) == (["mine"], [])
 
 
 def test_a_rule_that_stands_in_two_files_of_claude_code_runs_once(place):
@@ -101,7 +102,7 @@ def test_disable_all_hooks_switches_off_the_rules_of_its_file(place):
     write(place / "home", ".claude/settings.json", "on")
     found = look(place)
     assert commands(found) == ["on"]
-    assert found.notices == [f"{path}: disableAllHooks is true: its rules are not armed"]
+    assert found.problems == [f"{path}: disableAllHooks is true: its rules are not armed"]
 
 
 @pytest.mark.parametrize(
@@ -121,9 +122,9 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_hold(place, text, sa
     write(place / "project", ".openhands/hooks.json", "neighbour")
     found = look(place)
     assert commands(found) == ["neighbour"]
-    (fault,) = found.faults
-    assert str(path) in str(fault)
-    assert says in str(fault)
+    (fault,) = found.problems
+    assert str(path) in fault
+    assert says in fault
 
 
 def test_an_event_that_stands_twice_is_said_since_the_last_one_alone_counts(place):
@@ -133,7 +134,7 @@ def test_an_event_that_stands_twice_is_said_since_the_last_one_alone_counts(plac
     )
     found = look(place)
     assert commands(found) == ["y"]
-    assert [str(fault) for fault in found.faults] == [
+    assert found.problems == [
         f"{path}: Stop: stands twice in one map: what stands under the last one counts alone"
     ]
 
@@ -141,26 +142,26 @@ def test_an_event_that_stands_twice_is_said_since_the_last_one_alone_counts(plac
 def test_comments_and_trailing_commas_are_taken(place):
     path = write(place / "project", ".instar/hooks.json", "x")
     path.write_text('{ // mine\n "Stop": [{"hooks": [{"command": "x",},]},],\n}')
-    assert (commands(look(place)), look(place).faults) == (["x"], [])
+    assert (commands(look(place)), look(place).problems) == (["x"], [])
 
 
 def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(place):
     path = place / "project/.instar/hooks.json"
     path.parent.mkdir()
     os.mkfifo(path)
-    assert "found a pipe or device" in str(look(place).faults[0])
+    assert "found a pipe or device" in str(look(place).problems[0])
 
 
 def test_a_folder_and_a_dangling_link_in_the_place_of_a_file_are_no_rules(place):
     (place / "project/.instar/hooks.json").mkdir(parents=True)
     (place / "project/.claude").symlink_to(place / "nowhere")
     found = look(place)
-    assert (found.rules, found.faults, found.notices) == ([], [], [])
+    assert (found.rules, found.problems) == ([], [])
 
 
 def test_a_mistake_in_the_settings_names_the_key(place):
     found = look(place, config={"hooks": {"Stpo": []}}, origins={"hooks.Stpo": "the settings"})
-    assert str(found.faults[0]).startswith(
+    assert str(found.problems[0]).startswith(
         "the settings: hooks.Stpo: there is no such event; did you mean Stop?"
     )
 
@@ -174,7 +175,7 @@ def test_two_hundred_rules_on_one_event_hold_and_are_said(place):
     found = look(place)
     assert time.thread_time() - started < 5
     assert len(found.rules) == 200
-    assert found.notices == ["200 rules wait for PreToolUse: each makes it slower"]
+    assert found.problems == ["200 rules wait for PreToolUse: each makes it slower"]
 
 
 def test_without_rules_it_takes_no_time(place):
@@ -184,7 +185,7 @@ def test_without_rules_it_takes_no_time(place):
     assert time.thread_time() - started < 1
 
 
-def test_the_settings_of_hooks_have_defaults_that_are_read_from_their_block():
+def test_the_settings_of_hooks_have_deproblems_that_are_read_from_their_block():
     assert read({}) == HookSettings()
     assert (HookSettings().agent_pre_tool_use, HookSettings().on_error) == (False, "dialect")
     assert read({"hook_settings": {"agent_pre_tool_use": True}}).agent_pre_tool_use

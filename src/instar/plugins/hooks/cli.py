@@ -180,9 +180,7 @@ async def tried(opened: Any, options: EventOptions, armed: ActiveRules, children
     met = matched(armed.of(event.name), event, armed.home)
     asks = any(one.rule.evaluator in ("prompt", "agent") for one in met)
     async with _session(opened if asks else None, event) as (client, event):
-        context = EvaluationContext(
-            children, armed.environment, armed.project, armed.home, armed.settings, client
-        )
+        context = EvaluationContext(children, armed, client)
         rules = [await _tried(one, event, context) for one in met]
     deciding = [one.outcome for one in rules if not one.background]
     decision = combine(deciding, event.tool.input if event.tool else None)

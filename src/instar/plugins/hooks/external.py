@@ -125,6 +125,8 @@ class _Reading:
         found = self.outcome
         if SEVERITY[action] > SEVERITY[found.action]:
             found.action, found.reason = action, reason or found.reason
+        elif action == found.action:
+            found.reason = found.reason or reason
 
     def _take(self, one: dict[str, Any]) -> None:
         found = self.outcome
@@ -140,7 +142,7 @@ class _Reading:
             inner = {
                 **inner,
                 **request,
-                "decision": request.get("behavior"),
+                "decision": request.get("behavior") or "",
                 "reason": request.get("message"),
             }
         for part, key in ((one, "decision"), (inner, "permissionDecision"), (inner, "decision")):
@@ -162,7 +164,8 @@ class _Reading:
         goes_on, found = one.get("continue"), self.outcome
         if goes_on is False:
             why = self._string(one, "stopReason") or self._string(one, "reason")
-            found.stop, found.stop_reason = self._rule.dialect != "openhands", found.stop_reason or why
+            found.stop = found.stop or self._rule.dialect != "openhands"
+            found.stop_reason = found.stop_reason or why
             self._decide("deny", why)
         elif goes_on is not None and goes_on is not True:
             self._fail(f"its continue is {goes_on!r:.60}, neither true nor false")
@@ -210,7 +213,7 @@ async def ask(rule: HookRule, event: HookEvent, context: EvaluationContext) -> R
     for view, data in payload.payloads(event, rule.dialect):
         told = payload.encode(data)
         if isinstance(rule.settings, HttpRule):
-            given = await _posted(rule.settings, told, rule.timeout, context.environment)
+            given = await _posted(rule.settings, told, rule.timeout, context.armed.environment)
         else:
             given = await _ran(rule, told, event, view, context)
         trace = _trace(given)
@@ -232,8 +235,8 @@ async def ask(rule: HookRule, event: HookEvent, context: EvaluationContext) -> R
 async def _ran(
     rule: HookRule, stdin: bytes, event: HookEvent, view: DialectCall | None, context: EvaluationContext
 ) -> Answered:
-    environment = context.children.environment(context.environment)
-    environment = {**environment, **payload.environment(event, view, context.project)}
+    environment = context.children.environment(context.armed.environment)
+    environment = {**environment, **payload.environment(event, view, context.armed.project)}
     argv = _argv(rule, environment)
     try:
         done = await context.children.run(

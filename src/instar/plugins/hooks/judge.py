@@ -63,7 +63,7 @@ def file(name: str, directory: Path, context: EvaluationContext, most: int) -> s
     """
     try:
         path = (directory / name).resolve()
-        if not any(path.is_relative_to(root.resolve()) for root in (context.project, directory)):
+        if not any(path.is_relative_to(root.resolve()) for root in (context.armed.project, directory)):
             return "(it lies outside the project and is not read)"
         refusal = context.children.refusal(path, writing=False)
         if refusal is not None:
@@ -79,7 +79,7 @@ def file(name: str, directory: Path, context: EvaluationContext, most: int) -> s
 
 async def _history(event: HookEvent, context: EvaluationContext) -> str:
     history = await _client(context).session.messages(event.speaker)
-    return history_text(history, context.settings.history_tokens) or "(it is empty)"
+    return history_text(history, context.armed.settings.history_tokens) or "(it is empty)"
 
 
 def history_text(history: Sequence[message.WithParts], tokens: int) -> str:
@@ -237,7 +237,7 @@ async def ask_model(rule: HookRule, event: HookEvent, context: EvaluationContext
                 answer = await client.generate(
                     system=[PROMPT_SYSTEM.format(policy=given.policy, mark=given.mark)],
                     prompt=text,
-                    model=_model(settings.model or context.settings.model),
+                    model=_model(settings.model or context.armed.settings.model),
                     cause=CAUSE,
                     session_id=event.speaker,
                 )
@@ -277,14 +277,14 @@ async def ask_agent(rule: HookRule, event: HookEvent, context: EvaluationContext
             title=f"hook {rule.label}",
             system=system,
             prompt=f"{given.policy}\n\n{given.text}",
-            model=_model(settings.model or context.settings.model),
+            model=_model(settings.model or context.armed.settings.model),
             tools=tools(settings.tools),
             own={DECIDE: OwnTool("Decide, and end.", _PARAMETERS, _decided)},
             until=DECIDE,
             enough=lambda text: not judge(text, rule, given).undecided,
             write=settings.write,
             network=settings.network,
-            steps=settings.max_turns or settings.max_iterations or context.settings.max_turns,
+            steps=settings.max_turns or settings.max_iterations or context.armed.settings.max_turns,
             timeout=rule.timeout,
         )
     )

@@ -57,72 +57,60 @@ _OFF: Final = "; the rule is not armed"
 _ALL_OFF: Final = "; its rules are not armed"
 
 
-class RuleProblem(msgspec.Struct, frozen=True):
-    """Something in a source that was not understood. `line` 0: the source has no lines, and `keys` say where."""
+class RuleSource(msgspec.Struct, frozen=True):
+    """A value that holds rules; `source` names it in messages. With `agent` they hold only in that agent's turns."""
 
+    data: Any
     source: str
-    message: str
-    line: int = 0
-    column: int = 0
-    keys: str = ""
-
-    def __str__(self) -> str:
-        """``file:line:column: keys: message``."""
-        place = f"{self.source}:{self.line}:{self.column}" if self.line else self.source
-        return f"{place}: {self.keys}: {self.message}" if self.keys else f"{place}: {self.message}"
+    dialect: Dialect = "instar"
+    agent: str = ""
+    place: Place = lambda _keys: (0, 0)
 
 
 class ParsedRules(msgspec.Struct):
-    """Rules in order, what was not understood of their sources, and notices for a person, a sentence each."""
+    """Rules in order, and what a person must know of their sources, a sentence each: ``file:line:column: keys: …``."""
 
     rules: list[HookRule] = []
-    faults: list[RuleProblem] = []
-    notices: list[str] = []
+    problems: list[str] = []
 
 
-def parse(
-    data: Any, source: str, dialect: Dialect, place: Place | None = None, agent: str = ""
-) -> ParsedRules:
-    """Return the rules in the value of a source. With `agent` they hold only in the turns of that agent.
-
-    `source` names it in messages. Never raises for what the value holds.
-    """
-    reading = _Reading(source, dialect, place or (lambda _keys: (0, 0)), agent)
-    reading.read(data)
-    return reading.found
+def parse(given: RuleSource, found: ParsedRules) -> None:
+    """Add the rules of a source, and what was not understood. Never raises for what the value holds."""
+    reading = _Reading(given)
+    reading.read(given.data)
+    found.rules += reading.rules[:MOST]
+    found.problems += reading.problems
+    for first in reading.rules[MOST : MOST + 1]:
+        many = f"more than {MOST} rules in one file: {first.label} and those after it are not armed"
+        found.problems.append(f"{first.place}: {many}")
 
 
 class _Reading:
     """Reads one source."""
 
-    def __init__(self, source: str, dialect: Dialect, place: Place, agent: str) -> None:
-        self._source, self._dialect, self._place, self._agent = source, dialect, place, agent
-        self.found = ParsedRules()
+    def __init__(self, given: RuleSource) -> None:
+        self._given = given
+        self.rules: list[HookRule] = []
+        self.problems: list[str] = []
 
     def read(self, data: Any) -> None:
         if not self._is((), data, dict, "a map of events"):
             return
         wrapped = "hooks" in data
         if data.get(_SWITCH) is True:
-            self.found.notices.append(f"{self._source}: {_SWITCH} is true: its rules are not armed")
+            self.problems.append(f"{self._given.source}: {_SWITCH} is true: its rules are not armed")
             return
-        if self._dialect == "claude" and not wrapped and not self._agent:
+        if self._given.dialect == "claude" and not wrapped and not self._given.agent:
             for key in (key for key in data if key in SPELLINGS):
                 self._fault((key,), 'expected events inside "hooks": {…}; here they are not heard')
             return
-        if wrapped and self._dialect != "claude":
+        if wrapped and self._given.dialect != "claude":
             self._unknown((), data, _BESIDE, "is not heard beside hooks")
         events = data["hooks"] if wrapped else {k: v for k, v in data.items() if k not in _BESIDE}
         at: Keys = ("hooks",) if wrapped else ()
         if self._is(at, events, dict, "a map of events"):
             for name, groups in events.items():
                 self._event((*at, name), name, groups)
-        rules = self.found.rules
-        if len(rules) > MOST:
-            first = rules[MOST]
-            many = f"more than {MOST} rules in one file: {first.label} and those after it are not armed"
-            self.found.faults.append(RuleProblem(self._source, many, first.line, first.column))
-            del rules[MOST:]
 
     def _event(self, keys: Keys, name: str, groups: Any) -> None:
         event = SPELLINGS.get(name)
@@ -174,19 +162,19 @@ class _Reading:
                 return
             if not EVENTS[event].tool:
                 self._fault((*keys, "if"), f"{event} has no tool, so the rule never runs")
-        line, column = self._place(keys)
-        self.found.rules.append(
+        line, column = self._given.place(keys)
+        self.rules.append(
             HookRule(
                 # As in Claude Code: in an agent's own file it is that agent that stops.
-                event="SubagentStop" if self._agent and event == "Stop" else event,
-                dialect=self._dialect,
-                source=self._source,
+                event="SubagentStop" if self._given.agent and event == "Stop" else event,
+                dialect=self._given.dialect,
+                source=self._given.source,
                 line=line,
                 column=column,
                 matcher=matcher,
-                agent=self._agent,
+                agent=self._given.agent,
                 settings=kind(**settings),
-                **{"timeout": usual_timeout(kind.kind, self._dialect, event), **common},
+                **{"timeout": usual_timeout(kind.kind, self._given.dialect, event), **common},
             )
         )
 
@@ -202,8 +190,9 @@ class _Reading:
                 elif field.required:
                     raise msgspec.ValidationError("it is not there")
             except msgspec.ValidationError as error:
-                words = [word for word in get_args(field.type) if isinstance(word, str)]
-                known = f", expected {' or '.join(filter(None, words))}" if words else ""
+                parts = [word for part in get_args(field.type) for word in get_args(part)]
+                words = [word for word in parts if isinstance(word, str)]
+                known = f", expected {' or '.join(words)}" if words else ""
                 effect = "; it counts as not set"
                 if name in _NEEDED:
                     armed, effect = False, _OFF
@@ -224,8 +213,10 @@ class _Reading:
             self._fault((*keys, key), f"{why}{meant(key, known)}")
 
     def _fault(self, keys: Keys, message: str) -> None:
-        line, column = self._place(keys)
-        self.found.faults.append(RuleProblem(self._source, message, line, column, ".".join(map(str, keys))))
+        line, column = self._given.place(keys)
+        place = [self._given.source, *([f"{line}:{column}"] if line else [])]
+        named = [".".join(map(str, keys))] if keys else []
+        self.problems.append(f"{':'.join(place)}: {': '.join([*named, message])}")
 
 
 def usual_timeout(kind: Evaluator, dialect: Dialect, event: str) -> float:

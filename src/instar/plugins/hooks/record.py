@@ -60,12 +60,11 @@ class RuleRun(msgspec.Struct, frozen=True):
 
 
 class RunRecords:
-    """The records of sessions below `data`, the plugin's own folder. What cannot be written is logged, once."""
+    """The records of sessions below `data`, the plugin's own folder. What cannot be written is logged."""
 
     def __init__(self, data: Path) -> None:
         self._folder = data / "sessions"
         self._ready = False
-        self._failed = False
 
     def add(self, properties: event.HooksRan | event.HooksArmed) -> None:
         """Append a line to the record of the session that it is about."""
@@ -74,9 +73,7 @@ class RunRecords:
         try:
             _append(self._path(properties.session_id), wire.encode(line) + b"\n")
         except OSError as error:
-            if not self._failed:
-                self._failed = True
-                log.error("runs of hooks are not recorded: %s", error)
+            log.error("a run of hooks is not recorded: %s", error)
 
     def forget(self, session_id: str) -> None:
         """Remove the record of a session."""

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 Evaluator = Literal["command", "http", "prompt", "agent"]
-OnError = Literal["", "allow", "deny"]
+OnError = Literal["allow", "deny"]
 Dialect = Literal["instar", "claude", "openhands"]
 """The system whose semantics hold for a rule, by the file that it is in."""
 
@@ -139,7 +139,7 @@ class CommandRule(msgspec.Struct, frozen=True):
     kind: ClassVar[Evaluator] = "command"
     command: Text
     args: tuple[str, ...] | None = None
-    shell: Literal["", "bash", "sh"] = ""
+    shell: Literal["bash", "sh"] | None = None
     background: bool = msgspec.field(name="async", default=False)
     rewakes: bool = msgspec.field(name="asyncRewake", default=False)
 
@@ -187,7 +187,7 @@ class CommonKeys(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     condition: str = msgspec.field(name="if", default="")
     timeout: Annotated[float, Meta(gt=0, le=86_400)] = 60.0
-    on_error: OnError = ""
+    on_error: OnError | None = None
     once: bool = False
 
 
@@ -256,7 +256,7 @@ class HookRule(CommonKeys, frozen=True, kw_only=True):
         )
 
 
-def on_error(rule: HookRule, default: str = "dialect") -> Literal["allow", "deny"]:
+def on_error(rule: HookRule, default: str = "dialect") -> OnError:
     """Return what an undecided outcome becomes: ``docs/hooks.md``, "When an evaluator fails".
 
     `default` is ``hook_settings.on_error``, for rules that say nothing themselves.

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from hashlib import sha256
 from importlib import import_module
 from itertools import groupby
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -19,7 +18,6 @@ import msgspec
 
 from instar.plugin import Children, Client, Invalid, PluginInput, event
 from instar.plugins.hooks import match
-from instar.plugins.hooks.config import HookSettings
 from instar.plugins.hooks.outcome import HookDecision, RuleOutcome, combine, settle, undecided
 from instar.plugins.hooks.record import RunRecords
 from instar.plugins.hooks.rule import Evaluator, HookEvent, HookRule, ToolUse
@@ -48,16 +46,12 @@ PATIENCE: Final = 3.0
 class EvaluationContext(msgspec.Struct, frozen=True):
     """What evaluators work with.
 
-    `environment` is the person's; children get it without secrets. `project` is the folder that scripts get as the
-    project's, `home` what ``~`` means. `client` is None where there is no session: then a rule that needs a model is
-    undecided.
+    Children get the environment of `armed` without secrets. `client` is None where there is no session: then a rule
+    that needs a model is undecided.
     """
 
     children: Children
-    environment: Mapping[str, str]
-    project: Path
-    home: Path
-    settings: HookSettings
+    armed: ActiveRules
     client: Client | None = None
 
 
@@ -89,7 +83,7 @@ async def decide(met: match.RuleMatch, event: HookEvent, context: EvaluationCont
     outcome = await evaluate(met.rule, event, context)
     if met.rule.background:
         return outcome
-    return settle(outcome, met.rule, context.settings.on_error, doubt=met.doubt)
+    return settle(outcome, met.rule, context.armed.settings.on_error, doubt=met.doubt)
 
 
 class Denied(Exception):
@@ -101,9 +95,7 @@ class Runner:
 
     def __init__(self, given: PluginInput, armed: ActiveRules) -> None:
         self.armed = armed
-        self._means = EvaluationContext(
-            given.children, armed.environment, armed.project, armed.home, armed.settings, given.client
-        )
+        self._means = EvaluationContext(given.children, armed, given.client)
         self.records = RunRecords(given.data)
         self._client = given.client
         self._kv = given.kv
@@ -138,7 +130,7 @@ class Runner:
             fields=fields,
         )
         outcomes: list[RuleOutcome] = []
-        met = match.matched(self.armed.of(happened.name), happened, self._means.home)
+        met = match.matched(self.armed.of(happened.name), happened, self.armed.home)
         due = [one for one in met if await self._is_due(one.rule, happened)]
         waited = [one for one in due if not await self._is_sent(one, happened)]
         for batch in _batches(waited):

@@ -116,7 +116,7 @@ class HooksPlugin:
 
     async def _started(self, given: points.SessionStartInput, output: points.Empty) -> None:
         """Record the active rules of a session, and run the SessionStart rules; the next prompt gets their context."""
-        if (changed := self._armed.changed()) is not None:
+        if changed := self._armed.changed():
             self._armed.problems.append(changed)
             log.warning("hooks=problem %s", changed)
         armed = event.HooksArmed(

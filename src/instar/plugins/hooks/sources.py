@@ -7,8 +7,8 @@ others have read. A project's file is read only where a person trusts its folder
 `arm` reads them when the instance opens; they are unchanged until it reads them again.
 """
 
+import contextlib
 import logging
-import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ import msgspec
 from instar.plugin import Children, Means, PluginInput, document
 from instar.plugins.hooks import config
 from instar.plugins.hooks.config import HookSettings
-from instar.plugins.hooks.parse import Keys, ParsedRules, Place, RuleProblem, parse
+from instar.plugins.hooks.parse import ParsedRules, Place, RuleSource, parse
 from instar.plugins.hooks.programs import programs
 from instar.plugins.hooks.rule import Dialect, HookRule
 from instar.plugins.hooks.seen import FILES, TrustedRules, held_back, own_files
@@ -30,16 +30,6 @@ LARGEST: Final = 256 << 10
 """Characters of a file of rules."""
 MANY: Final = 50
 """Rules of one event from which on a notice says that they slow it down."""
-
-
-class RuleSource(msgspec.Struct, frozen=True):
-    """Rules that were read elsewhere: an agent's front matter (`agent`), or a plugin."""
-
-    data: Any
-    source: str
-    dialect: Dialect = "instar"
-    agent: str = ""
-    place: Callable[[Keys], tuple[int, int]] | None = None
 
 
 def of_settings(config: Mapping[str, Any], origins: Mapping[str, str]) -> list[RuleSource]:
@@ -77,19 +67,6 @@ def of_agents(config: Mapping[str, Any], origins: Mapping[str, str]) -> list[Rul
     return found
 
 
-def _take(found: ParsedRules, given: RuleSource) -> None:
-    """Add the rules and problems of one source."""
-    parsed = parse(given.data, given.source, given.dialect, given.place, given.agent)
-    found.notices += parsed.notices
-    found.faults += parsed.faults
-    seen = {rule.key for rule in found.rules if rule.dialect == "claude"}
-    for rule in parsed.rules:
-        # As in Claude Code: a rule that stands twice in its files runs once.
-        if rule.dialect != "claude" or rule.key not in seen:
-            found.rules.append(rule)
-            seen.add(rule.key)
-
-
 def find(
     config: Mapping[str, Any],
     folders: Sequence[Path],
@@ -106,65 +83,56 @@ def find(
     """
     found = ParsedRules()
     for given in of_settings(config, origins):
-        _take(found, given)
+        parse(given, found)
     projects = list(dict.fromkeys(folder for folder in folders if folder != home))
     every = [(folder, name, dialect) for name, dialect in FILES for folder in (*projects, home)]
     # Claude Code's files at home come last.
     for folder, name, dialect in sorted(every, key=lambda one: one[0] == home and one[2] == "claude"):
         if folder == home or trusted(folder):
             _read(folder / name, dialect, found)
-        elif _is_there(folder / name):
+        elif _signature(folder / name) is not None:
             why = f"nobody trusted the folder (instar trust {folder})"
-            found.notices.append(f"{folder / name} was not read: {why}")
+            found.problems.append(f"{folder / name} was not read: {why}")
     for given in more:
-        _take(found, given)
+        parse(given, found)
+    # As in Claude Code: a rule that stands twice in its files runs once.
+    unique: dict[object, HookRule] = {}
+    for number, rule in enumerate(found.rules):
+        unique.setdefault(rule.key if rule.dialect == "claude" else number, rule)
+    found.rules = list(unique.values())
     counts = Counter(rule.event for rule in found.rules).items()
     many = [f"{count} rules wait for {event}" for event, count in counts if count >= MANY]
-    found.notices += [f"{waiting}: each makes it slower" for waiting in many]
+    found.problems += [f"{waiting}: each makes it slower" for waiting in many]
     return found
 
 
 def _read(path: Path, dialect: Dialect, found: ParsedRules) -> None:
-    if not _is_there(path):
-        return
     try:
-        if path.stat().st_size > LARGEST:
-            raise document.DocumentError(str(path), 1, 1, f"expected at most {LARGEST >> 10} KiB, found more")
         text = document.read_text(path)
+        if len(text) > LARGEST:
+            raise document.DocumentError(str(path), 1, 1, f"expected at most {LARGEST >> 10} KiB, found more")
         data = document.parse_jsonc(text, str(path))
     except document.DocumentError as error:
-        why = f"{error.message}; no rule of it is armed"
-        found.faults.append(RuleProblem(error.source, why, error.line, error.column))
+        found.problems.append(f"{error}; no rule of it is armed")
+        return
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return
     except OSError as error:
-        why = f"it cannot be read: {error.strerror}; no rule of it is armed"
-        found.faults.append(RuleProblem(str(path), why))
+        found.problems.append(f"{path}: it cannot be read: {error.strerror}; no rule of it is armed")
         return
-    place: Place = lambda keys: document.locate(text, keys)  # noqa: E731 - it closes over the text
-    for key in document.repeated(text):
-        why = "stands twice in one map: what stands under the last one counts alone"
-        found.faults.append(RuleProblem(str(path), why, keys=key))
-    _take(found, RuleSource(data, str(path), dialect, place=place))
+    twice = "stands twice in one map: what stands under the last one counts alone"
+    found.problems += [f"{path}: {key}: {twice}" for key in document.repeated(text)]
+    parse(RuleSource(data, str(path), dialect, place=lambda keys: document.locate(text, keys)), found)
 
 
-def _placed(origin: str) -> Place | None:
-    """Return the positions in a settings file, None for other origins."""
-    if not origin.endswith((".json", ".jsonc")):
-        return None
-    try:
-        text = document.read_text(Path(origin))
-    except (OSError, document.DocumentError):
-        return None  # it is gone since it was read
-    return lambda keys: document.locate(text, keys)
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        return not stat.S_ISDIR(path.stat().st_mode)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:  # not readable: reading it says so
-        return True
+def _placed(origin: str) -> Place:
+    """Return the positions in a settings file."""
+    if origin.endswith((".json", ".jsonc")):
+        # It may be gone since it was read.
+        with contextlib.suppress(OSError, document.DocumentError):
+            text = document.read_text(Path(origin))
+            return lambda keys: document.locate(text, keys)
+    return lambda _keys: (0, 0)
 
 
 log = logging.getLogger("instar.hooks")
@@ -184,15 +152,14 @@ class ActiveRules(msgspec.Struct):
     `project` is the folder that scripts get as the project's, `home` what ``~`` means.
     """
 
-    settings: HookSettings
-    rules: Mapping[str, tuple[HookRule, ...]]
-    problems: list[str]
-    files: Mapping[Path, object]
     directory: Path
     project: Path
     home: Path
     environment: Mapping[str, str]
-    told: bool = False
+    settings: HookSettings = HookSettings()
+    rules: Mapping[str, tuple[HookRule, ...]] = {}
+    problems: list[str] = []
+    files: Mapping[Path, object] = {}
 
     def of(self, event: str) -> tuple[HookRule, ...]:
         """Return the rules of an event, in order."""
@@ -208,14 +175,12 @@ class ActiveRules(msgspec.Struct):
         """The labels of the rules, with their events."""
         return [f"{name}: {rule.label}" for name, rules in self.rules.items() for rule in rules]
 
-    def changed(self) -> str | None:
-        """Return a sentence the first time that a file differs from what was read, else None."""
-        if self.told:
-            return None
+    def changed(self) -> str:
+        """Return a sentence the first time that a file differs from what was read, else ""."""
         different = [str(path) for path, seen in self.files.items() if _signature(path) != seen]
         if not different:
-            return None
-        self.told = True
+            return ""
+        self.files = {}
         changed = f"{', '.join(different)} changed since they were read"
         return f"{changed}: the rules that were read hold until instar reads them again"
 
@@ -226,12 +191,7 @@ def arm(given: PluginInput | Means) -> ActiveRules:
     project = given.worktree if given.project.vcs else given.directory
     folders = list(dict.fromkeys((project, given.directory)))
     problems: list[str] = []
-    try:
-        settings = config.read(given.config)
-    except msgspec.ValidationError as error:
-        # A plugin's config hook may have broken the settings. That must not disarm the rules.
-        settings = HookSettings(on_error="deny")
-        problems.append(f"hook_settings: {error}; its defaults hold, and what is undecided is refused")
+    settings = config.read(given.config)
     found, of_all = ParsedRules(), []
     if settings.enabled:
         agents = of_agents(given.config, given.origins)
@@ -239,7 +199,7 @@ def arm(given: PluginInput | Means) -> ActiveRules:
         seen = TrustedRules(folders, given.seen, own_files(home, given.environment, given.directory))
         of_all = [held_back(rule) if _is_new(rule, seen, given.origins) else rule for rule in found.rules]
         of_all = _with_last(_LAST.get(given.children, ()), of_all, seen)
-        problems += [*map(str, found.faults), *found.notices, *seen.problems()]
+        problems += [*found.problems, *seen.problems()]
     _LAST[given.children] = tuple(of_all)
     rules: dict[str, tuple[HookRule, ...]] = {}
     for rule in of_all:
@@ -255,7 +215,7 @@ def arm(given: PluginInput | Means) -> ActiveRules:
     for problem in problems:
         log.warning("hooks=problem %s", " ".join(problem.split()))
     where = (given.directory, project, home, given.environment)
-    return ActiveRules(settings, rules, problems, files, *where)
+    return ActiveRules(*where, settings, rules, problems, files)
 
 
 def _with_last(last: Iterable[HookRule], now: list[HookRule], seen: TrustedRules) -> list[HookRule]:

@@ -13,8 +13,8 @@ from tests.plugins.hooks.cli.conftest import Ruled
 from tests.plugins.hooks.making import event, rule
 
 from instar.plugins.hooks import match
-from instar.plugins.hooks.config import HookSettings
 from instar.plugins.hooks.runner import EvaluationContext, evaluate
+from instar.plugins.hooks.sources import ActiveRules
 from instar.process import Processes
 from instar.sandbox.model_process import Children
 from instar.settings.paths import Paths
@@ -62,7 +62,7 @@ async def test_a_command_rule_takes_no_more_than_its_process(tmp_path: Path) -> 
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     processes = Processes()
     children = Children(processes, Paths.from_environment(environment), environment, at_most="none")
-    means = EvaluationContext(children, environment, tmp_path, tmp_path, HookSettings())
+    means = EvaluationContext(children, ActiveRules(tmp_path, tmp_path, tmp_path, environment))
     one = rule(command="true")
     happened = event(tool="bash", input={"command": "ls"}, directory=tmp_path)
 

@@ -20,7 +20,8 @@ async def unaccepted(repository: WorkspaceRepository, revisions: Revisions, kept
     `process.ProcessError`.
     """
     stays = {*GUARDED, *SCRIPTS_OWN, *kept}
-    known = (await repository.text("ls-tree", "--name-only", "-z", "HEAD")).split("\0")[:-1]
+    begun = await repository.text("rev-parse", "--verify", "--quiet", "HEAD", check=False)
+    known = (await repository.text("ls-tree", "--name-only", "-z", "HEAD")).split("\0")[:-1] if begun else []
     entries = sorted(set(known) - stays)
     commits = await revisions.touching(entries) if entries else []
     touched: dict[str, list[Revision]] = {}
