@@ -70,7 +70,7 @@ async def test_broken_settings_at_the_start_keep_evolve_off_until_they_are_mende
     running = await start(root)
     assert await running.system() == ["base"]
     assert list(running.tools) == []
-    assert "evolve.jsonc:2:19: heartbeat_ms: expected a whole number" in running.problems[0]
+    assert "evolve.jsonc:2:19: heartbeat_ms: Expected `int`" in running.problems[0]
     assert "evolve is off" in running.problems[0]
     (root / "config" / "evolve.jsonc").write_text("{}")
     assert await running.system() == ["base"]
@@ -249,7 +249,7 @@ async def test_observe_message_is_given_the_models_answer(kit, start, root, capl
     assert given["session"] == {"id": "ses_1", "agent": "build"}
     assert (given["thinking"], given["answer"]) == ("hm", "one\ntwo")
     assert [(call["tool"], call["state"]["error"]) for call in given["calls"]] == [("bash", "no")]
-    assert 'notify=[{"type": "t"}]' in caplog.text
+    assert '"notify": [{"type": "t"}]' in caplog.text
 
 
 @pytest.mark.slow

@@ -256,8 +256,7 @@ class Evolver:
     async def reject(self, id: str, who: str, why: str = "") -> pending.PendingEntry:  # noqa: A002 - as above
         """Refuse what waits under `id` for good. Raises `pending.NotPending`."""
         path = (await asyncio.to_thread(self._storage.pending.get, id)).proposal.file
-        live = self._change_installer.version(path)
-        entry = await asyncio.to_thread(self._storage.pending.decide, id, False, who, live)
+        entry = await asyncio.to_thread(self._storage.pending.reject, id, who)
         self._change_installer.happened("rejected", ChangeCause(by="person"), [path], why or f"{id} by {who}")
         return entry
 
@@ -339,14 +338,11 @@ class Evolver:
         return "install"
 
     async def _approved(self, attempt: ChangeAttempt, entry: pending.PendingEntry) -> Step:
-        # The decision is kept once it can be carried out: what is refused now waits as it did.
         if not entry.is_of(self._proposal(attempt)):
             raise NotChanged(
                 f"{entry.id} would reach something else now than was approved: "
                 f"{'; '.join(attempt.verdict.raised) or 'nothing'}; let it be proposed again"
             )
-        live = self._change_installer.version(attempt.path)
-        await asyncio.to_thread(self._storage.pending.decide, entry.id, True, attempt.who, live)
         attempt.cause = msgspec.structs.replace(attempt.cause, by="person")
         self._change_installer.happened(
             "approved", attempt.cause, [attempt.path], f"{entry.id} by {attempt.who}"

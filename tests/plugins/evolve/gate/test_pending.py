@@ -71,7 +71,7 @@ def test_an_id_is_never_a_pattern(store: Pending, name: str):
     with pytest.raises(NotPending, match="nothing waits"):
         store.get(name)
     with pytest.raises(NotPending, match="nothing waits"):
-        store.decide(name, True, "ada", LIVE)
+        store.reject(name, "ada")
     assert store.remove(name) is False
 
 
@@ -84,13 +84,12 @@ def test_the_same_candidate_twice_is_one_entry(store: Pending, database: Databas
 @pytest.mark.parametrize("fields", [{"base": blob_id(b"newer")}, {"raised": ("it would write notes",)}])
 def test_the_same_text_judged_anew_takes_the_place_of_the_entry_under_another_id(store: Pending, fields):
     entry = store.put(ASKED)
-    store.decide(entry.id, True, "ada", LIVE)
     newer = store.put(changed(**fields))
     assert newer.state == "waiting"
     assert newer.id != entry.id
     assert store.list().entries == [newer]
     with pytest.raises(NotPending, match="nothing waits"):
-        store.decide(entry.id, True, "ada", LIVE)
+        store.reject(entry.id, "ada")
 
 
 @pytest.mark.parametrize(
@@ -106,31 +105,24 @@ def test_the_same_text_judged_anew_takes_the_place_of_the_entry_under_another_id
 def test_an_approval_holds_for_this_text_base_and_these_sentences_alone(store: Pending, fields):
     entry = store.put(ASKED)
     assert entry.state == "waiting"
-    approved = store.decide(entry.id, True, "ada", LIVE)
-    assert approved.state == "approved"
-    assert approved.is_of(ASKED)
-    assert approved.is_of(changed(test="another output"))
-    assert not approved.is_of(changed(**fields))
-    assert store.get(entry.id) == approved
-    assert approved.decision is not None
-    assert approved.decision.by == "ada"
+    assert entry.is_of(ASKED)
+    assert entry.is_of(changed(test="another output"))
+    assert not entry.is_of(changed(**fields))
+    assert store.get(entry.id) == entry
 
 
 def test_a_rejected_candidate_is_answered_without_asking_again(store: Pending):
     entry = store.put(ASKED)
-    store.decide(entry.id, False, "ada", LIVE)
+    store.reject(entry.id, "ada")
     again = store.put(ASKED)
     assert (again.id, again.state) == (entry.id, "rejected")
 
 
-def test_a_stale_entry_can_be_rejected_but_not_approved(store: Pending):
+def test_a_stale_entry_says_so_and_can_be_rejected(store: Pending):
     entry = store.put(ASKED)
     assert entry.stale(LIVE) is None
-    now = blob_id(b"somebody else's")
-    with pytest.raises(NotPending, match=r"another version of hooks/p\.py .* judged again"):
-        store.decide(entry.id, True, "ada", now)
-    assert store.get(entry.id).state == "waiting"
-    assert store.decide(entry.id, False, "ada", now).state == "rejected"
+    assert "another version of hooks/p.py" in str(entry.stale(blob_id(b"somebody else's")))
+    assert store.reject(entry.id, "ada").state == "rejected"
 
 
 def test_an_entry_is_taken_away_once(store: Pending, database: Database):
@@ -143,13 +135,12 @@ def test_an_entry_is_taken_away_once(store: Pending, database: Database):
 def test_so_many_wait_and_no_more_until_a_person_decides(database: Database):
     store = Pending(database, most=3)
     entries = [store.put(changed(content=str(count))) for count in range(3)]
-    store.decide(entries[0].id, True, "ada", LIVE)
     with pytest.raises(NotPending, match="3 candidates wait for a person already"):
         store.put(changed(content="one more"))
     assert store.put(changed(content="1")) == entries[1]
     # One judged anew takes a place that it had.
     store.put(changed(content="1", base=""))
-    store.decide(entries[2].id, False, "ada", LIVE)
+    store.reject(entries[2].id, "ada")
     store.put(changed(content="one more"))
     assert len(store.list().entries) == 4
 
@@ -157,7 +148,7 @@ def test_so_many_wait_and_no_more_until_a_person_decides(database: Database):
 def test_of_rejected_ones_the_newest_are_kept(database: Database):
     store = Pending(database, most=2)
     for count in range(4):
-        decided = store.decide(store.put(changed(content=str(count))).id, False, "ada", LIVE).decision
+        decided = store.reject(store.put(changed(content=str(count))).id, "ada").decision
         assert decided is not None
         while time.time_ns() // 1_000_000 <= decided.time:
             pass
@@ -193,7 +184,7 @@ def test_a_damaged_entry_is_named_and_the_others_are_served(store: Pending, data
     (problem,) = found.problems
     assert problem.startswith(f"what waits as {bad.id} is damaged and left out")
     with pytest.raises(NotPending, match="is damaged"):
-        store.decide(bad.id, True, "ada", LIVE)
+        store.reject(bad.id, "ada")
     # Its candidate takes its place when it is proposed again.
     again = store.put(ASKED)
     assert again.id != bad.id
@@ -262,7 +253,7 @@ def test_two_processes_that_put_at_once_keep_to_the_number(tmp_path: Path):
 
 def test_a_report_says_all_that_a_person_decides_on(store: Pending):
     entry = store.put(changed(also={"tests/p_test.py": "assert True"}))
-    text = pending.report(store.decide(entry.id, False, "ada", LIVE))
+    text = pending.report(store.reject(entry.id, "ada"))
     for part in (
         entry.id,
         "hooks/p.py  rejected",

@@ -204,12 +204,6 @@ async def test_evals_that_do_not_finish_in_the_time_for_all_of_them_refuse(evals
     assert "did not finish within 0.01 s" in str((await evals.compare("echo 1", seconds=0.01)).refusal)
 
 
-async def test_a_candidate_may_not_change_an_eval(evals: Evals) -> None:
-    evals.write("evals/quality", PASS_ON)
-    for path in ("evals/quality", "./evals/new", "hooks/../evals/x", "EVALS/quality"):
-        assert "evals are a person's" in str((await evals.compare("echo 9", file=path)).refusal)
-
-
 async def test_executable_files_of_evals_are_evals_and_nothing_else_is(evals: Evals) -> None:
     assert (await evals.compare("echo 1")).text() == "no evals"
     evals.write("evals/b.py", PASS_ON)

@@ -10,6 +10,7 @@ from instar.plugins.evolve.history.repository import WorkspaceRepository
 from instar.plugins.evolve.ledger.goodtree import GoodTree, NotServed
 from instar.plugins.evolve.ledger.install import Installer
 from instar.plugins.evolve.ledger.ledger import Ledger
+from instar.plugins.evolve.workspace import FOLDERS, SCRIPTS_OWN
 
 SCRIPT = """\
 #!/usr/bin/env python3
@@ -82,7 +83,7 @@ async def test_what_is_wrong_in_the_tree_is_put_right_before_it_serves(tree, roo
     (there / "state").unlink()
     served = await tree.serve()
     assert run(served) == "good be good\n"
-    assert sorted(os.listdir(there)) == ["config", "evals", "hooks", "prompts", "state", "tests"]
+    assert set(os.listdir(there)) == {*FOLDERS, *SCRIPTS_OWN}
     assert not (there / "hooks" / "pathlib.py").exists()
 
 

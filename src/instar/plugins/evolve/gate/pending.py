@@ -78,7 +78,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class PendingEntry(msgspec.Struct, frozen=True):
-    """A proposal that waits, or on which a person has decided; `time` in ms since 1970."""
+    """A proposal that waits, or that a person rejected; `time` in ms since 1970."""
 
     id: str
     digest: str
@@ -88,10 +88,8 @@ class PendingEntry(msgspec.Struct, frozen=True):
 
     @property
     def state(self) -> str:
-        """One of ``waiting``, ``approved`` and ``rejected``."""
-        if self.decision is None:
-            return "waiting"
-        return "approved" if self.decision.approved else "rejected"
+        """One of ``waiting`` and ``rejected``."""
+        return "waiting" if self.decision is None or self.decision.approved else "rejected"
 
     def stale(self, live: str) -> str | None:
         """Return why it must be judged again, when `live`, git's id of the live version ("": no file), is another."""
@@ -117,7 +115,7 @@ class Listing(msgspec.Struct, frozen=True):
 class Pending:
     """The entries of one workspace. Any process may use them.
 
-    At most `most` wait or are approved, and of rejected ones the newest `most` are kept, so that the same
+    At most `most` wait, and of rejected ones the newest `most` are kept, so that the same
     candidate is answered at once when it comes again. Methods raise `NotPending` where
     they cannot be read or written.
     """
@@ -158,22 +156,14 @@ class Pending:
         """Return the entry of this id. Raises `NotPending` when there is none, or it is damaged."""
         return self._change(lambda connection: _entry(id, connection.execute(_ONE, (id,)).fetchone()))
 
-    def decide(self, id: str, approved: bool, by: str, live: str) -> PendingEntry:  # noqa: A002
-        """Keep what the person `by` said of an entry, and return it; the last word counts.
-
-        `live` is git's id of the file that is live now. Raises `NotPending` as `get` does, and for the
-        approval of a stale one.
-        """
+    def reject(self, id: str, by: str) -> PendingEntry:  # noqa: A002
+        """Keep it that the person `by` said no, and return the entry. Raises `NotPending` as `get` does."""
 
         def turn(connection: Connection) -> PendingEntry:
             entry = _entry(id, connection.execute(_ONE, (id,)).fetchone())
-            why = entry.stale(live)
-            if approved and why:
-                raise NotPending(why)
-            decision = Decision(approved, by, _now(), entry.digest)
+            decision = Decision(False, by, _now(), entry.digest)
             decided = msgspec.structs.replace(entry, decision=decision)
-            rejected = None if approved else decision.time
-            connection.execute(_DECIDE, (rejected, _encode(decided), id))
+            connection.execute(_DECIDE, (decision.time, _encode(decided), id))
             connection.execute(_FORGET, (self._most,))
             return decided
 
