@@ -19,7 +19,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -39,6 +39,9 @@ from instar.settings.steered import (
     walk,
 )
 from instar.wire.document import atomic_write
+
+_NAMED: Final = 12
+"""Files that a notice names."""
 
 
 class SteeringChange(NamedTuple):
@@ -103,7 +106,8 @@ class SteeringView(msgspec.Struct, frozen=True):
         """Return one line that names what is not heard, and the command; "" for nothing."""
         if not self.changes:
             return ""
-        names = ", ".join(f"{name} ({how})" for name, how in self.changes)
+        names = ", ".join(f"{name} ({how})" for name, how in self.changes[:_NAMED])
+        names += f", and {len(self.changes) - _NAMED} more" if len(self.changes) > _NAMED else ""
         where = shlex.quote(str(self.folder))
         return (
             f"{names}: not as accepted in {self.folder}, so the accepted version holds, or none; look: instar trust "
@@ -200,7 +204,7 @@ class Steering:
         by_place = {*usual(view.folder)}
         try:
             found = collect(view.folder, self._paths.home, packages=False)
-            more = [str(path) for path in found if path not in by_place]
+            more = [_text(path) for path in found if path not in by_place]
             signature = _signature(view.folder, more)
             changes = [change for change, _, _ in _compared(view, found)]
         except SteeringError as error:
@@ -221,6 +225,11 @@ class _Compared(msgspec.Struct):
     signature: str
     more: list[str]
     changes: list[SteeringChange]
+
+
+def _text(path: Path) -> str:
+    """A path as text that JSON can hold."""
+    return os.fsencode(path).decode(errors="replace")
 
 
 def _key(folder: Path) -> str:
@@ -253,7 +262,7 @@ def _compared(view: SteeringView, found: Found) -> Iterator[tuple[SteeringChange
             continue
         how = "new" if path not in accepted else "changed" if path in found else "gone"
         name = path.relative_to(view.folder) if path.is_relative_to(view.folder) else path
-        yield SteeringChange(str(name), how), before, now
+        yield SteeringChange(_text(name), how), before, now
 
 
 def _accepted_paths(view: SteeringView) -> set[Path]:
