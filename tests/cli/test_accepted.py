@@ -465,3 +465,24 @@ def test_names_that_no_text_can_hold_and_a_flood_of_files_stop_no_run(machine):
     done = machine.instar("trust", "--json")
     assert done.returncode == 0, done.stderr
     assert "not as accepted" not in says(machine).stderr
+
+
+@pytest.mark.slow
+def test_no_secret_of_the_persons_comes_into_the_copy_by_a_link_or_with_the_home_folder(machine):
+    data = Path(machine.environment["XDG_DATA_HOME"]) / "instar"
+    data.mkdir(parents=True)
+    (data / "auth.json").write_text('{"key": "tell-nobody"}')
+    own = machine.write_home("instar.json", '{"username": "tell-nobody"}')
+    for name, target in ((".opencode/agent/a.md", data / "auth.json"), (".instar/plugin/b.py", own)):
+        (machine.project / name).parent.mkdir(parents=True)
+        (machine.project / name).symlink_to(target)
+    home = machine.home / ".opencode/opencode.json"
+    home.parent.mkdir()
+    home.write_text('{"small_model": "tell/nobody"}')
+    assert machine.instar("trust").returncode == 0
+    assert machine.instar("trust", str(machine.home)).returncode == 0
+    kept = [path.read_bytes() for path in (data / "accepted").rglob("*") if path.is_file()]
+    assert not any(b"tell" in text for text in kept)
+    assert machine.instar("config", "show", "small_model", cwd=machine.home).stdout.startswith(
+        'small_model = "tell/nobody"'
+    )

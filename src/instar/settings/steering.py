@@ -54,17 +54,19 @@ class SteeringChange(NamedTuple):
 class SteeringView(msgspec.Struct, frozen=True):
     """Where what steers in a `folder` is read.
 
-    It is below `tree`, as it was accepted for the folder `base`; without a tree it is in its place.
+    It is below `tree`, as it was accepted for the folder `base`; without a tree it is in its place. So is what lies in
+    the person's `own` folders.
     """
 
     folder: Path
     base: Path
     tree: Path | None = None
+    own: tuple[Path, ...] = ()
     changes: tuple[SteeringChange, ...] = ()
 
     def served(self, path: Path) -> Path:
         """Return what to read in the place of a file or folder that steers; it need not exist."""
-        if self.tree is None:
+        if self.tree is None or any(path.is_relative_to(one) for one in self.own):
             return path
         if path.is_relative_to(self.folder):
             return self.tree / (self.base / path.relative_to(self.folder)).relative_to("/")
@@ -129,7 +131,8 @@ class Steering:
     def view(self, folder: Path, base: Path) -> SteeringView:
         """Return the view of a trusted `folder`, with what was accepted for `base`, and what is not so there now."""
         tip = self._tip(base)
-        view = SteeringView(folder, base, self._paths.accepted / _key(base) / (tip or "none"))
+        tree = self._paths.accepted / _key(base) / (tip or "none")
+        view = SteeringView(folder, base, tree, self._paths.config_homes)
         if tip and view.tree is not None and not view.tree.is_dir():
             with contextlib.suppress(OSError, Damaged):
                 self._lay_out(base, tip)
@@ -203,7 +206,7 @@ class Steering:
         signature = ""
         by_place = {*usual(view.folder)}
         try:
-            found = collect(view.folder, self._paths.home, packages=False)
+            found = collect(view.folder, self._paths, packages=False)
             more = [_text(path) for path in found if path not in by_place]
             signature = _signature(view.folder, more)
             changes = [change for change, _, _ in _compared(view, found)]
