@@ -21,7 +21,7 @@ from instar.plugins.evolve import settings
 from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.evolution import Installed
 from instar.plugins.evolve.install import ChangeCause
-from instar.plugins.evolve.safe import Unkept
+from instar.plugins.evolve.ledger.own import Unkept
 from instar.sandbox.model_process import Children
 from instar.settings.paths import Paths
 

@@ -84,9 +84,9 @@ class StoresWorld:
 
 def _write(database: Database) -> None:
     AuditLog(database).add(AuditEntry(kind="frozen", text="x" * 500))
-    HeartbeatBook(database).change(lambda state: pause(state, 1, "a person"), 1)
+    HeartbeatBook(database).change(lambda state: pause(state, 1, "a person"))
     Pending(database).put(Proposal("hooks/bot.sh", "", "text", ("more",)))
-    Notices(database).notify("key", [HookNotice("said")], ["ses_1"])
+    Notices(database).notify([HookNotice("said")], ["ses_1"])
     database.keep("frozen", b"null")
 
 

@@ -22,7 +22,7 @@ from tests.running import arguments, pids
 from instar.plugin import Means, Project, ToolFailure
 from instar.plugins.evolve import settings, tools
 from instar.plugins.evolve.engine import EvolveEngine
-from instar.plugins.evolve.safe import Unkept
+from instar.plugins.evolve.ledger.own import Unkept
 from instar.process import Processes
 from instar.sandbox.model_process import Children
 from instar.settings.paths import Paths

@@ -1,6 +1,10 @@
 """Printed text: short lines, and nothing from outside that controls the terminal."""
 
+import json
+from collections.abc import Callable
+
 import pytest
+from tests.cli.conftest import Machine, Screen
 
 from instar.cli.output import retry_text, tool_line
 from instar.cli.text import harmless, money, one_line, short
@@ -65,3 +69,38 @@ def test_a_tool_call_is_a_line(state, line):
 def test_a_call_that_is_tried_again_says_which_attempt_of_how_many():
     text = retry_text(Retry(attempt=1, message="503 overloaded", next=0))
     assert text == "503 overloaded; trying again in 0 s (attempt 1 of 5)"
+
+
+LURE = "\x1b[31mred\x1b]0;title\x07\x9b2J\u202egnp.exe"
+"""Colours, the title of the window, an empty screen, and letters in the other direction."""
+
+
+@pytest.mark.slow
+def test_a_list_of_what_a_repository_holds_does_not_control_the_terminal(
+    machine: Machine, screen: Callable[..., Screen]
+) -> None:
+    folder = machine.project / ".opencode/agent"
+    folder.mkdir(parents=True)
+    (folder / f"a{LURE.replace('/', '')}.md").write_text(
+        f"---\ndescription: x{LURE}\n---\ny{LURE}\n", "utf-8"
+    )
+    shown = screen("agent", "list")
+    assert shown.end() == 0
+    assert b"a[31mred" in shown.raw
+    assert not set("\x1b\x07\x9b\u202e") & set(shown.raw.decode())
+    assert not set("\x1b\x07\x9b\u202e") & set(machine.instar("agent", "list").stdout)
+
+
+@pytest.mark.slow
+def test_an_export_on_a_terminal_is_the_same_json_without_what_controls_it(
+    machine: Machine, screen: Callable[..., Screen]
+) -> None:
+    prompt = "say \x9b2J\u202egnp.exe\x7f"
+    assert machine.instar("run", "-m", "scripted/echo", prompt).returncode == 0
+    exported = machine.instar("export").stdout
+    assert prompt in exported
+    shown = screen("export")
+    assert shown.end() == 0
+    said = shown.raw.decode()
+    assert not set("\x1b\x9b\u202e\x7f") & set(said)
+    assert json.loads(said[said.index("\n{") :]) == json.loads(exported)

@@ -50,7 +50,7 @@ def test_status_names_each_problem_and_still_ends_with_0(workspace):
 def test_status_of_broken_settings_names_line_and_column_runs_nothing_and_ends_with_1(workspace):
     workspace.write("config/evolve.jsonc", '{\n  "hook_timeout": "soon"\n}\n')
     ran = workspace.instar("evolve", "status", code=1)
-    assert "evolve.jsonc:2:19: hook_timeout: expected a whole number" in ran.stdout
+    assert "evolve.jsonc:2:19: hook_timeout: Expected `int`" in ran.stdout
     assert "script     hooks/a.sh (not run)" in ran.stdout
     assert workspace.calls("a.sh", "discover") == []
 

@@ -182,7 +182,7 @@ def test_execute_tool_returns_its_result_and_modified_notify_and_actions_travel_
     ]
     kept = {key: part["state"]["metadata"][key] for key in ("modified", "notify", "actions")}
     assert kept == {key: answer[key] for key in kept}
-    assert ran.logged("hook=execute_tool", "actions=", "create_session")
+    assert ran.logged("hook=execute_tool", "effects=", "create_session")
 
 
 # -- recover -------------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ class Beats:
 
     def ask(self) -> None:
         now = time.time_ns() // 1_000_000
-        self.book.change(lambda state: schedule.ask(state, now), now)
+        self.book.change(lambda state: schedule.ask(state, now))
 
     async def ended(self) -> BeatEntry:
         """The beat that was asked for, once it has ended."""

@@ -62,7 +62,7 @@ SCRIPT = """
     END
 
     == when "Installed hooks/a.sh" once
-    tool: bash {"command": "touch flag; echo the flag is set"}
+    tool: bash {"command": "touch FLAG; echo the flag is set"}
     tool: bash {"command": "echo the flag is set"}
     tool: bash {"command": "echo the flag is set"}
 
@@ -134,7 +134,7 @@ def one_line(text: str | None) -> str:
 async def test_one_day_of_work_publishes_every_type_in_the_documents_form(house: Machine) -> None:
     for line in ("init -q -b main", "-c user.name=t -c user.email=t@t commit -qm first --allow-empty"):
         subprocess.run(["git", *line.split()], cwd=house.folder, check=True)
-    house.says(SCRIPT.replace("FLAG", str(house.folder / "flag")))
+    house.says(SCRIPT.replace("FLAG", str(house.folder.parent / "workspace" / "state" / "flag")))
     # Events are the same where nothing can be confined.
     house.settings(
         permission={"bash": "ask"},
@@ -159,6 +159,7 @@ async def test_one_day_of_work_publishes_every_type_in_the_documents_form(house:
 def workspace(root: Path) -> Path:
     """A workspace of one script that knows no hook."""
     (root / "hooks").mkdir(parents=True)
+    (root / "state").mkdir()
     script = root / "hooks" / "a.sh"
     script.write_text("#!/bin/sh\n")
     script.chmod(0o755)

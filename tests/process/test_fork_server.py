@@ -25,8 +25,12 @@ from instar.sandbox.level import Name
 
 PYTHON = os.path.realpath(sys.executable)
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "LANG": "C.UTF-8", "GIVEN": "wörd"}
-PARENT = "import sys; print(open('/proc/self/stat').read().rsplit(')', 1)[1].split()[1])"
-"""Prints the process id of its parent, without a word by which it would be started plainly."""
+PARENT = """import sys
+def above(pid): return open('/proc/%s/stat' % pid).read().rsplit(')', 1)[1].split()[1]
+parent = above('self')
+print(above(parent) if b'zygote.py' in open('/proc/%s/cmdline' % parent, 'rb').read() else parent)
+"""
+"""Prints the process id of its parent; of a warm script, whose parent is its call's anchor, of the interpreter."""
 
 
 class Bench:

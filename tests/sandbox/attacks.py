@@ -19,6 +19,16 @@ def opens(expression: str) -> str:
     return python(f"try:\n    {expression}\n    print('OPEN')\nexcept OSError as error:\n    print(error)")
 
 
+CLIMB = """\
+pid = os.getppid()
+while pid:
+    ANCESTORS.append(pid)
+    try: pid = int(open(f'/proc/{pid}/stat').read().rpartition(')')[2].split()[1])
+    except OSError: break
+ANCESTORS = [p for p in ANCESTORS if p > 1] or [int(os.environ['PID'])]
+"""
+"""Fills ANCESTORS with the processes above, as far as they are seen."""
+
 WRITES: dict[str, tuple[str, str]] = {
     "append to a script": ("echo evil >> hooks/a.py", NOWHERE),
     "empty a script": (": > hooks/a.py", NOWHERE),
@@ -188,6 +198,21 @@ WAYS: dict[str, tuple[str, str]] = {
         ),
         NOWHERE,
     ),
+    "a signal to the process outside": (opens("os.kill(int(os.environ['PID']), 0)"), NOWHERE),
+    "a signal to the process outside by its descriptor": (
+        opens("import signal; signal.pidfd_send_signal(os.pidfd_open(int(os.environ['PID'])), 0)"),
+        NOWHERE,
+    ),
+    "a signal to all that instar has started": (
+        opens("os.kill(next(p for p in ANCESTORS if os.getsid(p) != os.getsid(0)), 0)").replace(
+            "try:", "ANCESTORS = []\n" + CLIMB + "try:"
+        ),
+        NOWHERE,
+    ),
+    "a daemon that keeps nothing of where it comes from": (
+        "env -i setsid sh -c '(sleep '$NAP' &) </dev/null >/dev/null 2>&1'; (env -i setsid -f sleep $NAP) <&- >&- 2>&-",
+        NOWHERE,
+    ),
     "a new user namespace": (opens("libc.unshare(0x10000000) == 0 or os.stat('/none')"), NOWHERE),
     "a new mount namespace": (
         opens(
@@ -283,6 +308,7 @@ CANDIDATES: dict[str, str] = {
     "much memory": '"$PY" -I -S -c \'x = bytearray(900 << 20); print("OPEN")\'',
     "many descriptors": opens("[os.dup(1) for _ in range(5000)]"),
     "an outliving child": "setsid -f sleep $NAP </dev/null >/dev/null 2>&1; (sleep $NAP &); nohup sleep $NAP & disown",
+    "a daemon that keeps nothing of where it comes from": "(env -i setsid -f sleep $NAP) <&- >&- 2>&-; sleep 0.1",
     "the original": 'echo evil > hooks/a.py; rm -rf tests src .git; echo evil > "$WS/hooks/a.py"',
     "the original by the copy's links": 'ln -s "$WS" o; echo evil > o/src/main.py; mv hooks ../x',
 }

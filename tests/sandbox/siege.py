@@ -45,8 +45,19 @@ def by_tool(script: str) -> str:
     return _call("siege_run", {}, script=script)
 
 
+def made(variables: Mapping[str, str]) -> str:
+    """Return a call that makes of the script one whose tool runs what it is given, with these variables set."""
+    return _call(
+        "evolve_hook_write", {"hook": "siege.sh"}, content=f"#!/bin/bash\n{_exports(variables)}{MADE}"
+    )
+
+
+def _exports(variables: Mapping[str, str]) -> str:
+    """The lines that set variables: a sandbox passes none."""
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
+
+
 MADE = f"""\
-#!/bin/bash
 case "$1" in
 discover) printf '%s\\n' {shlex.quote(json.dumps({**REGISTERED, "tools": [TOOL]}))};;
 execute_tool) "$PY" -I -S -c '
@@ -58,7 +69,7 @@ print(json.dumps({{"result": done.stdout.decode(errors="replace") or "nothing"}}
 *) printf '{{"error": "unknown hook: %s"}}\\n' "$1"; exit 1;;
 esac
 """
-"""A hook script whose tool runs what it is given."""
+"""The code of a hook script whose tool runs what it is given."""
 
 PERSONS = f"""\
 #!/bin/sh
@@ -80,11 +91,10 @@ exit 0
 
 def by_candidate(variables: Mapping[str, str]) -> Call:
     """A candidate, when its test runs it; `variables` are set in it, since a sandbox passes none."""
-    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
     register = f'if [ "$1" = discover ]; then printf "%s\\n" {shlex.quote(json.dumps(REGISTERED))}; exit; fi'
     begin = f"#!/bin/bash\n# ATTACK\n{register}\n"
     return lambda script: _call(
-        "evolve_hook_write", {"hook": "siege.sh"}, content=f"{begin}{exports}{script}\n"
+        "evolve_hook_write", {"hook": "siege.sh"}, content=f"{begin}{_exports(variables)}{script}\n"
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.sandbox.attacks import CANDIDATES, OF_LIMITS, READS, WAYS, WRITES
 from tests.sandbox.conftest import REACHED, Home, Listeners
-from tests.sandbox.siege import MADE, Siege, by_bash, by_candidate, by_tool
+from tests.sandbox.siege import Siege, by_bash, by_candidate, by_tool, made
 
 from instar.testing import Machine
 
@@ -27,17 +27,25 @@ async def house(tmp_path: Path, clean_environment: Mapping[str, str]) -> AsyncIt
     await made.close()
 
 
-WRITE = '== turn\ntool: evolve_hook_write {"hook": "siege.sh"}\narg: content <<MADE\n' + MADE + "MADE\n"
+@pytest.mark.slow
+@pytest.mark.parametrize("at", REACHED)
+async def test_a_hook_script_that_the_agent_made_gets_past_no_guard_but_modes_and_times(
+    at: str, house: Machine, home: Home, variables: dict[str, str]
+) -> None:
+    siege = Siege(house, home, at, variables)
+    first = made({**home.environment(), **variables})
+    found = await siege.run(by_tool, [script for script, _ in SHIELDED.values()], first)
+    got = {name for name, one in zip(SHIELDED, found, strict=True) if one.through}
+    assert got == ({"change modes", "change times", "change attributes"} if at == "landlock" else set())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("at", REACHED)
-@pytest.mark.parametrize(("call", "first"), [(by_bash, ""), (by_tool, WRITE)], ids=["bash", "a hook script"])
 async def test_a_session_gets_past_no_guard_but_those_that_the_page_names(
-    call, first: str, at: str, house: Machine, home: Home, variables: dict[str, str]
+    at: str, house: Machine, home: Home, variables: dict[str, str]
 ) -> None:
     siege = Siege(house, home, at, variables)
-    found = await siege.run(call, [script for script, _ in SHIELDED.values()], first)
+    found = await siege.run(by_bash, [script for script, _ in SHIELDED.values()])
     got = {name: one for name, one in zip(SHIELDED, found, strict=True) if one.through}
     assert {name: one for name, one in got.items() if SHIELDED[name][1] != at} == {}
     assert got.keys() == {name for name, (_, level) in SHIELDED.items() if level == at}

@@ -50,6 +50,7 @@ async def test_a_way_around_the_shield_is_closed(
     more = listeners.environment()
     done = await shielded(processes, home, level, script, PID=str(outside.pid), **more)
     assert (b"OPEN" in done.stdout) is (level.name == open_at), done.stdout.decode()
+    assert_nothing_runs(f"sleep {NAP}")
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.running import lives
+from tests.running import arguments, lives, pids
 from tests.sandbox.conftest import Home
 
 from instar.process import Output, ProcessError, Processes, fork_server
@@ -28,6 +28,8 @@ def home(quiet_home: Home) -> Home:
 ELSEWHERE = 99
 BY = f'read name < /proc/$PPID/comm; test "$name" = instar-launcher || exit {ELSEWHERE}; '
 """Goes on only in what a launcher started."""
+LAUNCHER = "read -r _ _ _ parent _ < /proc/$PPID/stat; echo $parent"
+"""Prints the launcher, which is the parent of a program's anchor."""
 
 
 class Launched:
@@ -60,7 +62,7 @@ class Launched:
 
     async def ready(self) -> int:
         """Return the process id of the launcher, once there is one."""
-        return int((await self.by("echo $PPID")).stdout)
+        return int((await self.by(LAUNCHER)).stdout)
 
 
 def is_launcher(pid: int) -> bool:
@@ -229,6 +231,52 @@ async def test_what_is_left_running_ends_with_the_run(launched: Launched) -> Non
     await gone(*left)
 
 
+HOPS = """
+import os
+os.setsid()
+for number in range(100_000):
+    if os.fork():
+        os._exit(0)
+"""
+"""A process that is never the same for long."""
+
+
+async def test_a_daemon_of_one_run_ends_with_it_and_not_with_another_s(launched: Launched) -> None:
+    said = bytearray()
+    daemon = "env -i setsid -f sh -c 'echo $$; exec sleep 60'; "
+    stays = asyncio.ensure_future(launched.by(daemon + "sleep 60", on_output=said.extend))
+    while b"\n" not in said:
+        await asyncio.sleep(0.005)
+    done = await launched.by(daemon + "sleep 0.2")
+    await gone(int(done.stdout))
+    assert lives(int(said))
+    stays.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stays
+    await gone(int(said))
+
+
+@pytest.mark.slow
+async def test_a_daemon_that_forks_without_end_is_caught(launched: Launched) -> None:
+    program = launched.home.workspace / "src/hops.py"
+    program.write_text(HOPS)
+    await launched.by(f"{sys.executable} -I -S {program} & sleep 0.3", merge=True)
+    end = time.monotonic() + 10
+    while any(str(program).encode() in one for pid in pids() for one in [arguments(pid)]):
+        assert time.monotonic() < end
+        await asyncio.sleep(0.01)
+
+
+async def test_a_call_signals_what_is_its_own(launched: Launched) -> None:
+    done = await launched.by(
+        "sleep 61 & kill %1; wait %1; echo $?; timeout -s INT 0.1 sleep 61; echo $?;"
+        " sleep 61.5 & pkill -P $$ sleep; wait $!; echo $?; setsid -f sleep 61.6; pkill -xf 'sleep 61.6'; echo $?;"
+        " kill -0 $PPID; echo $?; trap 'echo heard' USR1; kill -USR1 0; kill -KILL -$$"
+    )
+    assert done.stdout.decode().split() == ["143", "124", "143", "0", "1", "heard"]
+    assert done.signal == signal.SIGKILL
+
+
 @pytest.mark.slow
 async def test_a_timeout_and_a_cancel_end_the_group(launched: Launched) -> None:
     done = await launched.sh("sleep 60 & echo $!; trap '' TERM; wait; wait", timeout=3)
@@ -247,11 +295,15 @@ async def test_a_timeout_and_a_cancel_end_the_group(launched: Launched) -> None:
 async def test_when_the_launcher_is_killed_what_it_started_is_over_and_another_takes_its_place(
     launched: Launched,
 ) -> None:
-    done = await launched.by("echo $$ $PPID; kill -9 $PPID; sleep 60")
-    assert done.signal == signal.SIGKILL
-    await gone(*map(int, done.stdout.split()))
+    first, said = await launched.ready(), bytearray()
+    running = asyncio.ensure_future(launched.sh("echo $$ $PPID; sleep 60", on_output=said.extend))
+    while not said.endswith(b"\n"):
+        await asyncio.sleep(0.005)
+    os.kill(first, signal.SIGKILL)
+    assert (await running).signal == signal.SIGKILL
+    await gone(first, *map(int, said.split()))
     assert (await launched.sh("echo again")).stdout == b"again\n"
-    assert await launched.ready() not in map(int, done.stdout.split())
+    assert await launched.ready() != first
 
 
 async def test_a_launcher_that_does_not_answer_is_given_up_and_the_program_runs_once(

@@ -115,7 +115,7 @@ async def test_an_interpreter_is_missing_where_the_sandbox_does_not_show_it(
 
 
 async def test_a_program_dies_with_what_waits_for_it(processes: Processes, home: Home) -> None:
-    shield: Shield = home.shield(await find_level(processes, os.environ))
+    shield: Shield = home.shield(await find_level(processes, os.environ), inside=False)
     done = await run(processes, home, shield, "sh", "-c", "kill -9 $PPID; sleep 15; echo lived")
     assert (done.stdout, done.timed_out) == (b"", False)
     assert (done.code, done.signal) in [(137, None), (None, 9)]

@@ -23,8 +23,12 @@ def home(quiet_home: Home) -> Home:
 
 
 PYTHON = os.path.realpath(sys.executable)
-PARENT = "parent = int(open('/proc/self/stat').read().rsplit(')', 1)[1].split()[1])\n"
-"""The process that a script was forked from, without a word by which it would be started plainly."""
+PARENT = """
+def above(pid): return int(open('/proc/%s/stat' % pid).read().rsplit(')', 1)[1].split()[1])
+parent = above('self')
+if b'zygote.py' in open('/proc/%s/cmdline' % parent, 'rb').read(): parent = above(parent)
+"""
+"""The process that a script was forked from: the parent of its call's anchor."""
 SAYS = PARENT + "print('parent', parent)\n"
 WRITES = SAYS + (
     "import os\n"

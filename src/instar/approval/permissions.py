@@ -32,6 +32,12 @@ Reply = Literal["once", "always", "reject"]
 REPLIES: Final[tuple[Reply, ...]] = ("once", "always", "reject")
 
 
+KEEP: Final = "keep"
+"""The permission that is asked for by `Approvals.confirm`."""
+_PATIENCE: Final = 120.0
+"""Seconds that a server's clients have to say whether something is kept."""
+
+
 class PermissionAnswer(msgspec.Struct, frozen=True):
     """An answer with words for the model: a rejection that has some does not end the turn."""
 
@@ -88,8 +94,11 @@ class Approvals:
         person: Person | None,
         *,
         stops: bool = True,
+        confirms: bool = True,
     ) -> None:
         """`person` is None for a door without one; `stops`: what a person refused without a reason ends the turn.
+
+        `confirms`: only a person can answer as `person`, and no program of the model's; ``--auto`` never confirms.
 
         An `always` answer holds in the worktree (outside a repository: the folder) that it was given in: a
         project's id is its root commit, which any clone has, also a hostile one.
@@ -100,6 +109,7 @@ class Approvals:
         self._place = f"always:{project.worktree if project.vcs else project.directory}"
         self._person = person
         self.stops = stops
+        self.confirms = confirms and person not in (None, always_once)
         self._waiting: dict[str, PendingAsk] = {}
 
     async def require(
@@ -129,6 +139,29 @@ class Approvals:
                 tool=caller,
             )
             await self._put(PendingAsk(asked, names, anew=ask.anew))
+
+    async def confirm(self, ask: Ask, session_id: str, caller: AskedBy) -> bool:
+        """Ask a person whether to keep what a call did. No rule, plugin, `always` or ``--auto`` answers that.
+
+        A server's clients have two minutes, so that a call does not wait where no person is.
+        """
+        if not self.confirms:
+            return False
+        asked = PermissionAsked(
+            id=ids.new("per"),
+            session_id=session_id,
+            permission=ask.permission,
+            patterns=[*ask.patterns],
+            metadata=ask.metadata,
+            always=[],
+            tool=caller,
+        )
+        try:
+            async with asyncio.timeout(_PATIENCE if self._person is relayed else None):
+                await self._put(PendingAsk(asked, [ask.permission], anew=True))
+        except (PermissionDenied, TimeoutError):
+            return False
+        return True
 
     async def reply(self, request_id: str, reply: str, message: str | None = None) -> None:
         """Answer a call that waits; returns when the answer is durable.

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from instar.cli.door import Context, door, folder_option, json_option, opened_runtime
-from instar.cli.text import print_json, short
+from instar.cli.text import echo, print_json, short
 from instar.definitions.agent import Agent, sampling_temperature, to_plain
 from instar.definitions.markdown import COLOURS
 from instar.message import ModelRef
@@ -48,9 +48,7 @@ async def list_(context: Context, folder: str | None, as_json: bool, everything:
     width = max((len(agent.name) for agent in found), default=0)
     for agent in found:
         model = f" ({_model_name(agent)})" if agent.model else ""
-        click.echo(
-            f"{agent.name.ljust(width)}  {agent.mode:8}  {short(agent.description, 90)}{model}".rstrip()
-        )
+        echo(f"{agent.name.ljust(width)}  {agent.mode:8}  {short(agent.description, 90)}{model}".rstrip())
 
 
 @command.command()
@@ -66,7 +64,7 @@ async def show(context: Context, name: str, folder: str | None, as_json: bool) -
         print_json(to_plain(agent))
         return
     for line in _lines(agent):
-        click.echo(line)
+        echo(line)
 
 
 @command.command()
@@ -99,7 +97,7 @@ async def create(
             raise click.UsageError(f"{path} is there already; give another --name, or delete it")
         path.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(path, _file(written, mode).encode())
-    click.echo(f"made: {path}")
+    echo(f"made: {path}")
 
 
 def _model_name(agent: Agent) -> str:

@@ -17,6 +17,7 @@ from instar.cli import person
 from instar.cli.door import Context, Failure
 from instar.cli.follow import Follower, ticking, view_of
 from instar.cli.person import INTERRUPTED, Interrupts, RunRequest
+from instar.cli.text import echo
 from instar.client import (
     ApiError,
     AsyncClient,
@@ -246,7 +247,7 @@ async def _session(client: AsyncClient, wanted: RunRequest) -> Session:
         roots = await client.session.list(roots=True)
         found = next((one for one in roots if one.time.archived is None), None)
         if found is None:
-            click.echo("instar: there is no session to go on with there, so this is a new one", err=True)
+            echo("instar: there is no session to go on with there, so this is a new one", err=True)
     if found is None:
         return await client.session.create(SessionBody(title=wanted.title, agent=wanted.agent))
     return await client.session.update(found.id, ChangeBody(title=wanted.title)) if wanted.title else found

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from instar.cli.door import Context, Failure, door
-from instar.cli.text import note, one_line
+from instar.cli.text import echo, note, one_line
 from instar.provider.catalogue import shipped
 from instar.provider.keys import Keys
 from instar.provider.login import entry_of
@@ -52,7 +52,7 @@ async def login(context: Context, provider: str, method: str | None) -> None:
             methods = _methods(runtime, provider)
             if methods and (found := await _log_in(_chosen(methods, method), provider)) is not None:
                 keys.keep(*found)
-                click.echo(f"kept the login of {found[0]} in {keys.file}{_overridden(context, found[0])}")
+                echo(f"kept the login of {found[0]} in {keys.file}{_overridden(context, found[0])}")
                 return
     else:
         methods = []
@@ -64,7 +64,7 @@ async def login(context: Context, provider: str, method: str | None) -> None:
     if not key or len(key) > _LONGEST_KEY or any(mark.isspace() or not mark.isprintable() for mark in key):
         raise Failure("that is no key: it is one word, on one line; nothing was kept", 2)
     keys.put(provider, Secret(key))
-    click.echo(f"kept the key of {provider} in {keys.file}{_overridden(context, provider)}")
+    echo(f"kept the key of {provider} in {keys.file}{_overridden(context, provider)}")
 
 
 @command.command("list")
@@ -73,9 +73,9 @@ def list_(context: Context) -> None:
     """Print the providers that have a key, and where it is kept."""
     keys = _keys(context)
     for name in keys.list():
-        click.echo(f"{name}  {keys.file}")
+        echo(f"{name}  {keys.file}")
     for name, variable in _in_environment(context):
-        click.echo(f"{name}  ${variable}")
+        echo(f"{name}  ${variable}")
 
 
 @command.command()
@@ -86,7 +86,7 @@ def logout(context: Context, provider: str) -> None:
     keys = _keys(context)
     if not keys.remove(provider):
         raise Failure(f"no key of {provider!r} is kept in {keys.file} (instar auth list)")
-    click.echo(f"forgot the key of {provider}")
+    echo(f"forgot the key of {provider}")
 
 
 def _keys(context: Context) -> Keys:
@@ -144,7 +144,7 @@ def _chosen(methods: Sequence[Mapping[str, Any]], label: str | None) -> Mapping[
     if not sys.stdin.isatty():
         raise Failure(f"there are several methods to log in; give --method one of: {', '.join(labels)}", 2)
     for number, text in enumerate(labels, 1):
-        click.echo(f"{number}  {one_line(text)}")
+        echo(f"{number}  {one_line(text)}")
     return methods[click.prompt("Method", type=click.IntRange(1, len(methods))) - 1]
 
 
@@ -167,9 +167,9 @@ async def _log_in(method: Mapping[str, Any], provider: str) -> tuple[str, Plain]
 
 
 async def _called_back(answer: Mapping[str, Any]) -> Any:
-    click.echo(f"Go to: {one_line(str(answer['url']))}")
+    echo(f"Go to: {one_line(str(answer['url']))}")
     for line in str(answer.get("instructions") or "").splitlines():
-        click.echo(one_line(line))
+        echo(one_line(line))
     if answer.get("method") == "code":
         return await answer["callback"](_asked("Code", hidden=True))
     return await answer["callback"]()

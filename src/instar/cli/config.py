@@ -14,7 +14,7 @@ import msgspec
 
 from instar.cli.check import SettingPath, check
 from instar.cli.door import Context, Failure, door, folder_option
-from instar.cli.text import counted, harmless, note, one_line, print_json
+from instar.cli.text import counted, echo, harmless, note, one_line, print_json
 from instar.definitions.markdown import complete
 from instar.settings.builtin_plugins import sections
 from instar.settings.config import SECTIONS, Config, dotted, kind_of
@@ -77,9 +77,9 @@ def show(context: Context, key: str | None, as_json: bool, folder: str | None) -
         short = text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
         # An empty map came from nowhere in particular: layers only add to it.
         source = f"  ({one_line(one.origin)})" if one.origin else ""
-        click.echo(f"{one_line(dotted(one.path))} = {harmless(short)}{source}")
+        echo(f"{one_line(dotted(one.path))} = {harmless(short)}{source}")
     for sentence in read.dropped:
-        click.echo(f"left out, not trusted: {one_line(sentence)}")
+        echo(f"left out, not trusted: {one_line(sentence)}")
 
 
 @command.command("check", short_help="Print every mistake with its place.")
@@ -96,12 +96,12 @@ def check_(context: Context, folder: str | None) -> int:
     for mistake in found.mistakes:
         note(mistake)
     for text in found.notes:
-        click.echo(f"note: {one_line(text)}", err=True)
+        echo(f"note: {one_line(text)}", err=True)
     if found.read is None or found.mistakes:
         return 2
     left = f"; {len(found.read.dropped)} left out, not trusted" if found.read.dropped else ""
     well = "no mistake" if found.notes else "all is well"
-    click.echo(f"{well}: {counted(len(found.read.layers), 'source')} of settings for {where}{left}")
+    echo(f"{well}: {counted(len(found.read.layers), 'source')} of settings for {where}{left}")
     return 0
 
 

@@ -18,7 +18,7 @@ import msgspec
 from instar import __version__
 from instar.cli.check import Checked, check, models_of
 from instar.cli.door import Context, door, folder_option
-from instar.cli.text import one_line, print_json
+from instar.cli.text import echo, one_line, print_json
 from instar.git import clean_environment
 from instar.process import Output, ProcessError, Processes
 from instar.provider.catalogue import shipped, vendor_wanting_key
@@ -71,8 +71,8 @@ def command(context: Context, as_json: bool, folder: str | None) -> int:
         width = max(len(line.name) for line in report.lines)
         for line in report.lines:
             todo = f"; {line.todo}" if line.todo else ""
-            click.echo(f"{line.state:<7}  {line.name:<{width}}  {one_line(line.text + todo)}")
-        click.echo(f"next: {report.next}")
+            echo(f"{line.state:<7}  {line.name:<{width}}  {one_line(line.text + todo)}")
+        echo(f"next: {report.next}")
     return int(any(line.state == "problem" for line in report.lines))
 
 
@@ -219,11 +219,12 @@ async def _sandbox(processes: Processes, context: Context, found: Checked) -> _L
     asked = found.read.config.shield.at_most if found.read else "bubblewrap"
     level = await find_level(processes, context.environment, asked)
     lock = f"Landlock {level.landlock}" if level.landlock else "no Landlock"
+    signals = "" if level.scoped else ", children can signal instar (use Linux 6.12 or newer)"
     if level.name == "bubblewrap":
         overlay = "copies by overlay" if level.overlay else "plain copies"
-        return _Line("sandbox", "ok", f"{level.program}, {lock}, {overlay}")
+        return _Line("sandbox", "ok", f"{level.program}, {lock}, {overlay}{signals}")
     text = (
-        f"{lock} alone"
+        f"{lock} alone{signals}"
         if level.name == "landlock"
         else "none, so evolve changes nothing unless evolve.unsafe"
     )

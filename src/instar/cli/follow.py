@@ -24,6 +24,7 @@ from instar.event import (
     SessionCompacted,
     SessionError,
     SessionStatusChanged,
+    TuiToastShow,
 )
 from instar.message import (
     Assistant,
@@ -143,6 +144,8 @@ class Follower:
             case SelfModified(call_id="", path=path, old=old, new=new):
                 # What a call of the tool changed stands in the call's own line.
                 self._view.note(f"self: {path} = {new!r} (was {old!r})")
+            case TuiToastShow(message=text):
+                self._view.note(text.removeprefix("instar: "), "yellow")
             case PluginError(plugin=plugin, hook=hook, message=text):
                 self._view.note(f"plugin {plugin} failed in {hook}: {text}")
 

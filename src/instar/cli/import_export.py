@@ -9,7 +9,7 @@ import msgspec
 from instar import wire
 from instar.cli.door import Context, door, folder_option
 from instar.cli.session import find, open_sessions
-from instar.cli.text import local_time, note, one_line, short
+from instar.cli.text import echo, local_time, note, one_line, short
 from instar.message import Session
 from instar.opencode.database import OpencodeDatabase, Summary, families, of_folder, read_family
 from instar.runtime import Runtime
@@ -49,7 +49,7 @@ async def export(
         plain = await exported(runtime.instance.store, found, children=children)
     data = msgspec.json.format(wire.encode(redacted(plain) if sanitize else plain)) + b"\n"
     if target is None:
-        click.echo(data, nl=False)
+        echo(data, nl=False)
     else:
         atomic_write(target, data, 0o600)
 
@@ -183,7 +183,7 @@ def _list(runtime: Runtime, found: list[Summary]) -> int:
     here = [one for one in of_folder(found, project.directory, project.id) if one.parent_id is None]
     for one in here:
         title = short(one.title, 60)
-        click.echo(f"{one_line(one.id)}  {local_time(one.updated)}  {title}  ({one.messages} messages)")
+        echo(f"{one_line(one.id)}  {local_time(one.updated)}  {title}  ({one.messages} messages)")
     what = f"{len(here)} of the database's {len(found)} sessions are this folder's"
     note(f"{what}; import with --session ID, --project PATH or --all")
     return 0
@@ -192,6 +192,6 @@ def _list(runtime: Runtime, found: list[Summary]) -> int:
 def _print_imported(transcripts: list[Transcript]) -> None:
     for one in transcripts:
         title = short(one.session.title, 72)
-        click.echo(f"imported {one.session.id}  {title}  ({len(one.messages)} messages)")
+        echo(f"imported {one.session.id}  {title}  ({len(one.messages)} messages)")
         for text in one.notes:
             note(f"{one.session.id}: {text}")

@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from instar.cli.door import Context, door
+from instar.cli.text import echo
 
 _SKELETON: Final = Path(__file__).with_name("skeleton")
 
@@ -46,12 +47,12 @@ def command(context: Context, folder: str) -> None:
     # First: a list of trusted folders that cannot be written must not leave a half-made folder behind.
     trusted = [context.trust.add(path) for path in folders]
     for path in make(wanted):
-        click.echo(f"made: {path.relative_to(root)}")
+        echo(f"made: {path.relative_to(root)}")
     for path in trusted:
         context.trust.add(path)
-        click.echo(f"trusted: {path}")
+        echo(f"trusted: {path}")
     enter = "" if root == context.directory.resolve() else f"cd {shlex.quote(folder)} && "
-    click.echo(
+    echo(
         f'next: {enter}instar run "What can you do?", or without a model\'s key: instar run -m scripted/echo hello'
     )
 

@@ -4,7 +4,7 @@ import click
 
 from instar.cli import person
 from instar.cli.door import Context, Failure, door, folder_option, json_option
-from instar.cli.text import harmless, print_list, short
+from instar.cli.text import echo, harmless, print_list, short
 from instar.mcp import LinkError, Servers, Status
 from instar.runtime import Runtime
 
@@ -52,12 +52,12 @@ async def approve(context: Context, server: str, folder: str | None, yes: bool) 
 async def _approve(servers: Servers, server: str, yes: bool) -> None:
     changes = await servers.changes(server)
     for tool, difference in changes.items():
-        click.echo(f"{harmless(tool)}\n{harmless(difference)}\n")
+        echo(f"{harmless(tool)}\n{harmless(difference)}\n")
     if not changes:
-        click.echo("nothing changed since it was approved")
+        echo("nothing changed since it was approved")
     elif yes or (person.is_there() and await person.yes(f"Approve what changed in {server}?")):
         await servers.approve(server)
-        click.echo(f"approved: {', '.join(map(harmless, changes))}")
+        echo(f"approved: {', '.join(map(harmless, changes))}")
     else:
         raise Failure("nothing was approved (without a terminal: --yes)")
 

@@ -4,7 +4,7 @@ import click
 import msgspec
 
 from instar.cli.door import Context, door, folder_option, json_option
-from instar.cli.text import note, print_json
+from instar.cli.text import echo, note, print_json
 from instar.provider.catalogue import shipped
 from instar.provider.protocol import Model
 from instar.settings.config import Config
@@ -50,7 +50,7 @@ def _print(models: list[Model], config: Config) -> None:
     rows = [_TITLES, *(_row(model, config) for model in models)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_TITLES))]
     for row in rows:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _row(model: Model, config: Config) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from instar.cli.door import Context, Failure, door, json_option, tell_untrusted
-from instar.cli.text import one_line, print_json
+from instar.cli.text import echo, one_line, print_json
 from instar.opencode.bridge import installed
 from instar.opencode.bridge.installed import BridgeFile, InstallError
 
@@ -42,7 +42,7 @@ def install(context: Context, project: str | None, everywhere: bool, force: bool
         installed.install(place, force=force)
     except InstallError as error:
         raise Failure(str(error)) from error
-    click.echo(f"installed: {one_line(str(place.file))}")
+    echo(f"installed: {one_line(str(place.file))}")
 
 
 @command.command()
@@ -57,7 +57,7 @@ def uninstall(context: Context, project: str | None, everywhere: bool, force: bo
         gone = installed.uninstall(place, force=force)
     except InstallError as error:
         raise Failure(str(error)) from error
-    click.echo(f"{'removed' if gone else 'not installed'}: {one_line(str(place.file))}")
+    echo(f"{'removed' if gone else 'not installed'}: {one_line(str(place.file))}")
 
 
 @command.command()
@@ -79,10 +79,10 @@ def status(context: Context, project: str | None, as_json: bool) -> None:
         print_json(shown)
         return
     for name, place in places.items():
-        click.echo(f"{name}: {_WORDS[states[name]]} ({one_line(str(place.file))})")
-    click.echo(f"plugins: {one_line(', '.join(opened)) or 'none'}")
+        echo(f"{name}: {_WORDS[states[name]]} ({one_line(str(place.file))})")
+    echo(f"plugins: {one_line(', '.join(opened)) or 'none'}")
     if theirs:
-        click.echo(f"left to opencode: {one_line(', '.join(theirs))}")
+        echo(f"left to opencode: {one_line(', '.join(theirs))}")
     tell_untrusted(dropped)
 
 

@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from instar import wire
-from instar.cli.text import note, short
+from instar.cli.text import echo, note, short
 from instar.event import (
     Retry,
 )
@@ -78,7 +78,7 @@ class TurnView:
             line = tool_line(part)
             mark = "+" if line.problem is None else "!"
             words = (mark, line.name, line.title, f"({line.seconds or 0:.1f} s)", line.problem)
-            click.echo(" ".join(word for word in words if word), err=True)
+            echo(" ".join(word for word in words if word), err=True)
 
     def note(self, text: str, style: str = "dim") -> None:
         """Show something else that happened; `style` is for a terminal."""
@@ -132,4 +132,4 @@ class JsonView(TurnView):
 
     def _print(self, kind: str, **rest: Any) -> None:
         head = {"type": kind, "timestamp": time.time_ns() // 1_000_000, "sessionID": self._session_id}
-        click.echo(wire.encode({**head, **rest}))
+        echo(wire.encode({**head, **rest}))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import click
 
 from instar.cli.door import Context, Failure, door, folder_option, json_option
-from instar.cli.text import print_list, short
+from instar.cli.text import echo, print_list, short
 from instar.message import Rule
 
 
@@ -47,7 +47,7 @@ async def remove(
         for rule in removed:
             await runtime.permission.forget(rule.permission, rule.pattern)
     for rule in removed:
-        click.echo(f"removed {_line(rule)}")
+        echo(f"removed {_line(rule)}")
 
 
 def _named(known: Sequence[Rule], permission: str, pattern: str) -> list[Rule]:

@@ -8,12 +8,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
-import click
 import msgspec
 
-from instar.approval.permissions import PermissionAnswer, Reply
+from instar.approval.permissions import KEEP, PermissionAnswer, Reply
 from instar.approval.questions import Answers
-from instar.cli.text import harmless, short
+from instar.cli.text import echo, harmless, short
 from instar.event import PermissionAsked, Question, QuestionAsked
 from instar.wire import Plain
 
@@ -71,7 +70,7 @@ async def line() -> str | None:
         data = await typed
     except asyncio.CancelledError:
         # The question ended without an answer: what follows begins on a new line.
-        click.echo(err=True)
+        echo(err=True)
         raise
     finally:
         loop.remove_reader(descriptor)
@@ -80,14 +79,14 @@ async def line() -> str | None:
 
 async def yes(question: str) -> bool:
     """Ask a yes-or-no question; the default is no."""
-    click.echo(f"{question} [y/N] ", nl=False, err=True)
+    echo(f"{question} [y/N] ", nl=False, err=True)
     return (await line() or "").lower() in ("y", "yes")
 
 
 async def decided(question: str, show: Callable[[], str]) -> bool:
     """Ask until the answer is yes or no; ``show`` prints what it is about. The end of input is a no."""
     while True:
-        click.echo(f"{question} [y/n/show] ", nl=False, err=True)
+        echo(f"{question} [y/n/show] ", nl=False, err=True)
         answer = await line()
         match "n" if answer is None else answer.lower():
             case "y" | "yes":
@@ -95,7 +94,7 @@ async def decided(question: str, show: Callable[[], str]) -> bool:
             case "n" | "no":
                 return False
             case "s" | "show":
-                click.echo(show(), err=True)
+                echo(show(), err=True)
 
 
 def verdict(typed: str) -> PermissionAnswer | None:
@@ -157,15 +156,17 @@ class AtTerminal:
         self._turn = asyncio.Lock()
 
     async def permit(self, asked: PermissionAsked) -> PermissionAnswer:
-        """Ask whether a tool call may run; the end of input rejects."""
+        """Ask whether a tool call may run, or whether what it made is kept; the end of input rejects."""
         async with self._turn:
+            if asked.permission == KEEP:
+                return PermissionAnswer("once" if await _kept(asked) else "reject", "put it aside")
             wanted = ", ".join(short(pattern) for pattern in asked.patterns)
             always = ", ".join(short(pattern) for pattern in asked.always) or "nothing to remember"
-            click.echo(f"\n? {short(asked.permission)} wants: {wanted}", err=True)
-            click.echo(_whole(asked.metadata), nl=False, err=True)
+            echo(f"\n? {short(asked.permission)} wants: {wanted}", err=True)
+            echo(_whole(asked.metadata), nl=False, err=True)
             while True:
                 prompt = f"  allow [o]nce, [a]lways ({always}), [r]eject, or r and what to do instead? "
-                click.echo(prompt, nl=False, err=True)
+                echo(prompt, nl=False, err=True)
                 typed = await line()
                 if typed is None:
                     return PermissionAnswer("reject")
@@ -186,25 +187,38 @@ class AtTerminal:
             return answers
 
 
+async def _kept(asked: PermissionAsked) -> bool:
+    """Ask whether what a call made, and what would run later, is kept."""
+    echo("\n? this call made what runs later, outside of what holds the model:", err=True)
+    echo(_whole(asked.metadata), nl=False, err=True)
+    while True:
+        echo("  keep it [y/n]? ", nl=False, err=True)
+        typed = await line()
+        if typed is None or typed.lower() in ("n", "no"):
+            return False
+        if typed.lower() in ("y", "yes"):
+            return True
+
+
 def _show(question: Question, count: str) -> None:
-    click.echo(f"\n? the model asks{count}: {short(question.header)}", err=True)
+    echo(f"\n? the model asks{count}: {short(question.header)}", err=True)
     for text in harmless(question.question).splitlines():
-        click.echo(f"  | {text}", err=True)
+        echo(f"  | {text}", err=True)
     for number, option in enumerate(question.options, 1):
         meaning = f" - {short(option.description)}" if option.description else ""
-        click.echo(f"  {number}. {short(option.label)}{meaning}", err=True)
+        echo(f"  {number}. {short(option.label)}{meaning}", err=True)
 
 
 async def _answer(question: Question) -> list[str] | None:
     while True:
-        click.echo(f"  {_ways(question)}; nothing: no answer, which ends the turn? ", nl=False, err=True)
+        echo(f"  {_ways(question)}; nothing: no answer, which ends the turn? ", nl=False, err=True)
         typed = await line()
         if not typed:
             return None
         try:
             return chosen(question, typed)
         except ValueError as error:
-            click.echo(f"  {error}", err=True)
+            echo(f"  {error}", err=True)
 
 
 def _ways(question: Question) -> str:

@@ -38,6 +38,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "stats": ("instar.cli.stats:command", "Show what model calls used and cost."),
         "opencode": ("instar.cli.opencode:command", "Install instar's plugins in opencode."),
         "trust": ("instar.cli.trust:command", "Allow a folder to run code: plugins, hook scripts."),
+        "aside": ("instar.cli.aside:command", "List or put back what a model made that would run later."),
         "config": ("instar.cli.config:command", "Show or check the settings, or print their schema."),
         "doctor": ("instar.cli.doctor:command", "Check what instar needs, and say what to do."),
         "init": ("instar.cli.init:command", "Make a folder with an evolve workspace of your own."),

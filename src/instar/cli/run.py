@@ -21,7 +21,7 @@ from instar.cli.door import Context, Failure, door, in_utf8, opened_runtime
 from instar.cli.follow import Follower, ticking, view_of
 from instar.cli.output import TurnView
 from instar.cli.person import INTERRUPTED, Interrupts, RunRequest
-from instar.cli.text import note
+from instar.cli.text import echo, note
 from instar.definitions.command import UnknownCommand, mentioned_parts
 from instar.event.bus import Subscription
 from instar.message import ModelRef, Session, User, WithParts
@@ -355,7 +355,7 @@ async def _complete(runtime: Runtime, body: CommandBody) -> None:
         return
     command = await found_command(runtime.instance, body.command)
     for name in command.missing(body.arguments):
-        click.echo(f"{name}: ", nl=False, err=True)
+        echo(f"{name}: ", nl=False, err=True)
         value = await person.line()
         if value:
             body.arguments = f"{body.arguments} {name}={shlex.quote(value)}".strip()

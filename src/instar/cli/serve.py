@@ -6,7 +6,7 @@ import click
 
 from instar.cli import collector
 from instar.cli.door import Context, Failure, door, folder_option, in_process
-from instar.cli.text import note
+from instar.cli.text import echo, note
 from instar.server.access import origins
 from instar.server.instances import Instances
 from instar.server.listen import Address, BindError, Exposure, is_loopback, serve
@@ -92,7 +92,7 @@ async def command(
         for line in _notices(password, is_exposed=is_exposed):
             note(line)
         # The SDK of opencode starts a server and waits for this very line.
-        click.echo(f"opencode server listening on {url}")
+        echo(f"opencode server listening on {url}")
 
     try:
         await serve(instances, address, exposure, announce)

@@ -13,6 +13,7 @@ from instar.cli.door import Context, Failure, door, folder_option, json_option
 from instar.cli.output import tool_line
 from instar.cli.text import (
     counted,
+    echo,
     harmless,
     local_time,
     money,
@@ -100,12 +101,10 @@ async def show(runtime: Runtime, session: Session, as_json: bool, reasoning: boo
         _print_message(message, reasoning=reasoning)
     for one in waiting:
         said = " ".join(part["text"] for part in one.prompt.get("parts", []) if "text" in part)
-        click.echo(f"\n-- waits in the queue ({short(one.source, 40)}): {short(said)}")
+        echo(f"\n-- waits in the queue ({short(one.source, 40)}): {short(said)}")
     if len(kept) < len(messages):
         count = counted(len(messages) - len(kept), "message")
-        click.echo(
-            f"\n-- {count} reverted; the next prompt removes them, instar session unrevert restores them"
-        )
+        echo(f"\n-- {count} reverted; the next prompt removes them, instar session unrevert restores them")
 
 
 @command.command()
@@ -115,7 +114,7 @@ async def show(runtime: Runtime, session: Session, as_json: bool, reasoning: boo
 async def delete(runtime: Runtime, session: Session) -> None:
     """Delete a session with all that belongs to it. ID may be shortened, or be a slug."""
     await runtime.session.delete(session.id)
-    click.echo(f"deleted {session.id}  {short(session.title, 72)}")
+    echo(f"deleted {session.id}  {short(session.title, 72)}")
 
 
 @command.command()
@@ -134,7 +133,7 @@ async def revert(runtime: Runtime, session: Session, message: str | None, part: 
         raise click.UsageError("--part needs the MESSAGE that it is a part of")
     done = await runtime.session.revert(session.id, message, part)
     mark = done.session.revert
-    click.echo(f"reverted {session.id}  to before {mark.message_id if mark else message}")
+    echo(f"reverted {session.id}  to before {mark.message_id if mark else message}")
     _print_files(done)
 
 
@@ -148,7 +147,7 @@ async def unrevert(runtime: Runtime, session: Session) -> None:
     if session.revert is None:
         note(f"{session.id} is not reverted")
         return
-    click.echo(f"unreverted {session.id}")
+    echo(f"unreverted {session.id}")
     _print_files(done)
 
 
@@ -160,7 +159,7 @@ async def unrevert(runtime: Runtime, session: Session) -> None:
 async def fork(runtime: Runtime, session: Session, message: str | None) -> None:
     """Copy a session and print the copy's id. The copy ends before MESSAGE. ID may be shortened, or be a slug."""
     made = await runtime.session.fork(session.id, message)
-    click.echo(f"{made.id}  {short(made.title, 72)}")
+    echo(f"{made.id}  {short(made.title, 72)}")
 
 
 @command.command()
@@ -177,7 +176,7 @@ async def diff(runtime: Runtime, session: Session, message: str | None, as_json:
         return
     for one in found:
         head = f"{one.status} {one.file} +{one.additions} -{one.deletions}"
-        click.echo(harmless(one.patch) if one.patch else one_line(head), nl=not one.patch)
+        echo(harmless(one.patch) if one.patch else one_line(head), nl=not one.patch)
 
 
 @command.command()
@@ -191,7 +190,7 @@ async def archive(runtime: Runtime, session: Session, undo: bool) -> None:
     With --undo, give the whole id.
     """
     await runtime.session.update(session.id, archived=0 if undo else int(time.time() * 1000))
-    click.echo(f"{'unarchived' if undo else 'archived'} {session.id}  {short(session.title, 72)}")
+    echo(f"{'unarchived' if undo else 'archived'} {session.id}  {short(session.title, 72)}")
 
 
 @command.command()
@@ -211,7 +210,7 @@ async def compact(runtime: Runtime, session: Session, model: str | None) -> None
         raise Failure("no summary was written: a limit forbids the model call (`limits` in the settings)")
     if last.info.error is not None:
         raise Failure(f"no summary was written: {error_text(last.info.error)}")
-    click.echo(f"compacted {session.id}  {short(session.title, 72)}")
+    echo(f"compacted {session.id}  {short(session.title, 72)}")
 
 
 async def find(runtime: Runtime, named: str) -> Session:
@@ -250,17 +249,17 @@ def _print_files(done: Reverted) -> None:
     for name in done.changed:
         note(f"had been changed since; unrevert brings that back: {name}")
     for name in done.files:
-        click.echo(f"  {one_line(name)}")
+        echo(f"  {one_line(name)}")
 
 
 def _print_head(session: Session) -> None:
     if not Path(session.directory).is_dir():
         note("its folder is gone; going on with it works in the folder that you are in")
     tokens = session.tokens.input + session.tokens.output + session.tokens.reasoning
-    click.echo(
+    echo(
         f"{short(session.title)}\n{session.id}  {one_line(session.directory)}  {local_time(session.time.created)}"
     )
-    click.echo(f"{tokens:,} tokens, {money(session.cost)}")
+    echo(f"{tokens:,} tokens, {money(session.cost)}")
 
 
 def _print_message(message: WithParts, *, reasoning: bool) -> None:
@@ -270,8 +269,8 @@ def _print_message(message: WithParts, *, reasoning: bool) -> None:
     if isinstance(info, Assistant) and info.error is not None:
         shown.append(f"! {error_text(info.error)}")
     if shown:
-        click.echo(f"\n-- {by}, {info.agent}, {local_time(info.time.created)}")
-        click.echo(harmless("\n".join(shown)))
+        echo(f"\n-- {by}, {info.agent}, {local_time(info.time.created)}")
+        echo(harmless("\n".join(shown)))
 
 
 def _text(part: Part, *, reasoning: bool) -> str | None:

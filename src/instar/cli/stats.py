@@ -9,7 +9,7 @@ import msgspec
 
 from instar.api.stats import SpentLine, SpentSum, Stats
 from instar.cli.door import Context, Failure, door, json_option
-from instar.cli.text import counted, money, print_json, short
+from instar.cli.text import counted, echo, money, print_json, short
 from instar.limits.statistics import OVERVIEW, gather, in_project, period, session
 from instar.plugin import Invalid, NotFound
 from instar.store.sqlite import open_store
@@ -83,7 +83,7 @@ async def command(context: Context, **given: Any) -> None:
         return
     most = {"model": given["models"] or given["limit"], "tool": given["tools"] or _FEW}
     for line in _lines(found, most, given["limit"]):
-        click.echo(line)
+        echo(line)
 
 
 def _lines(found: Stats, most: Mapping[str, int], limit: int) -> Iterator[str]:

@@ -4,7 +4,7 @@ import click
 
 from instar.api.stats import Resumed, StopReport
 from instar.cli.door import Context, Failure, door, folder_option, json_option
-from instar.cli.text import counted, note, print_json, short
+from instar.cli.text import counted, echo, note, print_json, short
 from instar.limits.stop import EVERYWHERE, NotStopped, StopFile, StopFileError, scope_of, stop
 from instar.process.child import VARIABLE
 
@@ -36,7 +36,7 @@ async def command(context: Context, everything: bool, folder: str | None, resume
     except (NotStopped, StopFileError) as error:
         raise Failure(str(error)) from error
     if resume:
-        print_json(Resumed(scope)) if as_json else click.echo(
+        print_json(Resumed(scope)) if as_json else echo(
             f"heartbeats and plugins may begin turns again: {_where(scope)}"
         )
         return 0
@@ -53,15 +53,15 @@ def _print(report: StopReport, asked: str) -> None:
     ended = [one for one in report.sessions if one.ended]
     processes = len({(one.host, one.pid) for one in ended})
     count = f"{counted(len(ended), 'session')} in {counted(processes, 'process', 'processes')} ended"
-    click.echo(f"stopped {where}: {count if ended else 'nothing was running'}")
+    echo(f"stopped {where}: {count if ended else 'nothing was running'}")
     for one in ended:
-        click.echo(f"  {one.id}  {short(one.title, 72)}  (process {one.pid})")
+        echo(f"  {one.id}  {short(one.title, 72)}  (process {one.pid})")
     for one in report.sessions:
         if not one.ended:
-            click.echo(f"  {one.id}  {short(one.title, 72)}  STILL RUNS: end process {one.pid} on {one.host}")
+            echo(f"  {one.id}  {short(one.title, 72)}  STILL RUNS: end process {one.pid} on {one.host}")
     for queue in report.waiting:
         prompts = f"{counted(queue.count, 'prompt')} of {short(queue.source, 40)}"
-        click.echo(f"  {queue.session_id}  {prompts} waits until you prompt the session")
+        echo(f"  {queue.session_id}  {prompts} waits until you prompt the session")
     if report.elsewhere:
         note(f"{counted(report.elsewhere, 'session')} elsewhere: instar stop --all")
 

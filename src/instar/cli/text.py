@@ -4,6 +4,7 @@ A model, a file or a tool may print escape sequences or reverse the direction of
 """
 
 import re
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
@@ -18,6 +19,15 @@ _CONTROL: Final = re.compile(r"\r\n|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2
 def harmless(text: str) -> str:
     """Return `text` without the characters that control a terminal; line feeds and tabs stay."""
     return _CONTROL.sub(lambda found: "\n" if found[0] == "\r\n" else "", text)
+
+
+def echo(text: str | bytes = "", *, nl: bool = True, err: bool = False) -> None:
+    """Print a harmless text, or JSON in bytes. In that a terminal gets what would control it as ``\\u…``."""
+    if isinstance(text, bytes) and (sys.stderr if err else sys.stdout).isatty():
+        text = _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text.decode())
+    elif isinstance(text, str):
+        text = harmless(text)
+    click.echo(text, nl=nl, err=err)
 
 
 def one_line(text: str) -> str:
@@ -56,7 +66,7 @@ def print_json(value: object) -> None:
 
     from instar import wire
 
-    click.echo(msgspec.json.format(wire.encode(value)))
+    echo(msgspec.json.format(wire.encode(value)))
 
 
 def print_list(items: Sequence[T], line: Callable[[T], str], *, as_json: bool, otherwise: str) -> None:
@@ -67,7 +77,7 @@ def print_list(items: Sequence[T], line: Callable[[T], str], *, as_json: bool, o
     if not items:
         note(otherwise)
     for item in items:
-        click.echo(line(item))
+        echo(line(item))
 
 
 def note(text: str) -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from instar.cli import person
 from instar.cli.door import Context, Failure, door
-from instar.cli.text import counted, harmless, note, one_line, print_json
+from instar.cli.text import counted, echo, harmless, note, one_line, print_json
 from instar.settings.layer import as_map
 from instar.settings.steered import SETTINGS, Found, is_package, part
 from instar.settings.steering import SteeringChange, SteeringView
@@ -59,9 +59,7 @@ def command(context: Context, words: tuple[str, ...], listing: bool, remove: boo
         raise click.UsageError("--list stands alone, and so does diff")
     if listing:
         folders = [str(path) for path in context.trust.list()]
-        click.echo(
-            msgspec.json.encode(folders) if as_json else "\n".join(folders), nl=bool(folders) or as_json
-        )
+        echo(msgspec.json.encode(folders) if as_json else "\n".join(folders), nl=bool(folders) or as_json)
     elif is_diff:
         _diff(context, context.folder(folder), as_json)
     elif remove:
@@ -197,13 +195,13 @@ def _add(context: Context, folder: Path, as_json: bool) -> None:
     found = context.trust.found(folder)
     if not as_json:
         for line in brings(folder.resolve(), found):
-            click.echo(line)
+            echo(line)
     real = context.trust.add(folder, found)
     names = [_name(real, path) for files in found.values() for path in files if not is_package(path)]
     if as_json:
         print_json({"trusted": str(real), "accepted": names})
     else:
-        click.echo(f"trusted: {one_line(str(real))}")
+        echo(f"trusted: {one_line(str(real))}")
 
 
 def _diff(context: Context, folder: Path, as_json: bool) -> None:
@@ -215,9 +213,9 @@ def _diff(context: Context, folder: Path, as_json: bool) -> None:
     if as_json:
         print_json([{"file": change.name, "change": change.how, "diff": diff} for change, diff in found])
         return
-    click.echo(_said(found), nl=False)
+    echo(_said(found), nl=False)
     if not found:
-        click.echo(f"{one_line(str(folder.resolve()))} is as it was accepted")
+        echo(f"{one_line(str(folder.resolve()))} is as it was accepted")
 
 
 def differences(trust: Trust, folder: Path) -> Iterator[tuple[SteeringChange, str]]:
@@ -230,7 +228,7 @@ async def trusted_now(context: Context, folder: Path) -> bool:
     """Ask the person whether a folder is to be trusted, and remember the answer."""
     trust, found = context.trust, context.trust.found(folder)
     for line in brings(folder, found):
-        click.echo(line, err=True)
+        echo(line, err=True)
     question = f"Trust {folder}? It brings: {summary(found) or 'nothing'}. That may then run on this machine."
     if not await person.decided(question, lambda: _contents(found)):
         trust.refuse(folder)
@@ -274,6 +272,4 @@ def _remove(context: Context, path: Path, as_json: bool) -> None:
     real = str(path.resolve())
     if not context.trust.remove(path):
         raise Failure(f"{real} is not on the list of trusted folders (instar trust --list)")
-    click.echo(
-        msgspec.json.encode({"removed": real}) if as_json else f"not trusted any more: {one_line(real)}"
-    )
+    echo(msgspec.json.encode({"removed": real}) if as_json else f"not trusted any more: {one_line(real)}")

@@ -3,7 +3,7 @@
 import click
 
 from instar.cli.door import Context, door, folder_option, json_option
-from instar.cli.text import note, one_line, print_list, short
+from instar.cli.text import echo, note, one_line, print_list, short
 from instar.plugin import NotFound, WorkspaceInfo
 from instar.runtime import Runtime
 
@@ -47,7 +47,7 @@ async def create(
     async with context.runtime(folder) as runtime:
         from_id = None if from_ is None else (await runtime.workspace.get(from_)).id
         made = await runtime.workspace.create(kind, name=name, branch=branch, from_id=from_id)
-    click.echo(_line(made))
+    echo(_line(made))
 
 
 @command.command()
@@ -59,7 +59,7 @@ async def remove(context: Context, name: str, force: bool, folder: str | None) -
     """Remove a workspace, a worktree with its branch; its sessions stay."""
     async with context.runtime(folder) as runtime:
         removed = await runtime.workspace.remove(name, force=force)
-    click.echo(f"removed {_line(removed)}")
+    echo(f"removed {_line(removed)}")
 
 
 async def found_or_made(runtime: Runtime, name: str) -> WorkspaceInfo:

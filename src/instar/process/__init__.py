@@ -2,7 +2,8 @@
 
 Every child leads its own session and process group. When a run is over, whether it ended, timed out
 or was cancelled, what remains of that group is ended too: SIGTERM, a short grace, SIGKILL. A
-descendant that makes a session of its own escapes the group and is found by its environment.
+descendant that makes a session of its own escapes the group. Of a child that a fork server starts it
+comes to the child's anchor and is killed; of another one it is found by its environment.
 
 May import `wire`, `message` and `event`. Begin with `processes.py`; `child.py` is one child, `fork_server.py` starts
 children by forking, `confine.py` is the contract with `sandbox`.

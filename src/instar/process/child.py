@@ -2,7 +2,8 @@
 
 Descendants are found by their process group, and by a mark in their environment: one that makes a session of its own
 (``setsid``, a daemon) leaves the group, but inherits the environment. Where there is no /proc, only the group is known.
-A process that also cleans its environment is not found: a sandbox holds those.
+A process that also cleans its environment is not found, unless a fork server started the child (`launcher`): what runs
+for the model starts so, or is held by its confinement.
 """
 
 import asyncio
@@ -109,6 +110,11 @@ class Child(asyncio.SubprocessProtocol):
         return None if self._transport is None else self._transport.get_pid()
 
     @property
+    def launched(self) -> bool:
+        """Whether a fork server started it, which ends what it leaves behind."""
+        return isinstance(self._transport, ForkedProcess) and not self._transport.deserted
+
+    @property
     def running(self) -> bool:
         """Whether it has not exited."""
         return not self._exited.done()
@@ -164,7 +170,8 @@ class Child(asyncio.SubprocessProtocol):
             await asyncio.wait([self._starting])
         if self._transport is not None:
             await self._end_group(self._transport.get_pid())
-            self._sweep(self._transport.get_pid())
+            if not self.launched:
+                self._sweep(self._transport.get_pid())
             self._transport.close()
             await asyncio.wait([self._lost], timeout=GRACE)
 
@@ -215,13 +222,14 @@ class ForkedProcess(asyncio.SubprocessTransport):
     """A transport of one call; `over` is called once when the child lets go of it.
 
     `failed` says why a program did not start although its process had begun: the error's number and what was seen of
-    its file.
+    its file. `deserted`: the interpreter is gone, and ends nothing any more.
     """
 
     def __init__(self, child: Child, number: int, over: Callable[["ForkedProcess"], None]) -> None:
         super().__init__()
         self.number = number
         self.failed: tuple[int, Seen] | None = None
+        self.deserted = False
         self.begun: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
         self.child = child
         self._over = over
@@ -298,6 +306,7 @@ class ForkedProcess(asyncio.SubprocessTransport):
 
     def lose(self) -> None:
         """The interpreter is gone and cannot report the fork's end: end the fork."""
+        self.deserted = True
         if self.begun.done() and self._pid and self._code is None:
             send(self._pid, signals.SIGKILL)
         self.exit(-signals.SIGKILL)

@@ -9,10 +9,11 @@ socket. Messages:
   "applies"}`` with three descriptors, which become 0, 1 and 2; ``{"end": id}`` when a run is over and its group is
   gone. ``policy`` is given to ``apply`` of the file ``applies`` (`instar.process.confine` says what that does).
 - from us, in JSON: ``{"hello": …}`` once; from each fork ``{"id"}`` before anything of the program ran, and ``{"id",
-  "start"}`` when it did not start; from the parent ``{"id", "status"}`` with its exit code, or the negative number of
+  "start"}`` when it did not start; from its anchor ``{"id", "status"}`` with its exit code, or the negative number of
   the signal. A call with a status alone did not begin, and nothing of it ran.
 
-When the socket is closed, instar is gone: every group is killed, and this ends.
+The parent of a program is its anchor, a fork of the launcher that stays until nothing of the call is left. When the
+socket is closed, instar is gone: everything is killed, and this ends.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ class Launcher:
 
     def __init__(self, control: _socket.socket) -> None:
         self.control = control
-        self.calls: dict[int, int] = {}  # id: process id, until we hear that the run is over
-        self.running: dict[
-            int, tuple[int, int]
-        ] = {}  # by process id: the call's id, a descriptor of the process
+        # By the call's id the process id of its anchor, until we hear that the run is over.
+        self.calls: dict[int, int] = {}
+        # By process id of an anchor the call's id, and a descriptor of the process.
+        self.running: dict[int, tuple[int, int]] = {}
         self.poll = select.poll()
         self.poll.register(control.fileno(), select.POLLIN)
         self.pid = os.getpid()
@@ -97,14 +98,44 @@ class Launcher:
     def start(self, request: Request, prepared: Any, given: list[int]) -> None:
         """Fork."""
         call = request["id"]
-        child = os.fork()
-        if not child:
+        anchor = os.fork()
+        if not anchor:
+            self.hold(call, given)
             self.begin(request, given)
             self.become(request, prepared)
-        descriptor = os.pidfd_open(child)
+        descriptor = os.pidfd_open(anchor)
         self.poll.register(descriptor, select.POLLIN)
-        self.calls[call] = child
-        self.running[child] = call, descriptor
+        self.calls[call] = anchor
+        self.running[anchor] = call, descriptor
+
+    def hold(self, call: int, given: list[int]) -> None:
+        """Fork once more, and return in the new process. This one is the call's anchor, and reports its end.
+
+        What loses its parent comes to the anchor, whatever it did to its session and environment, and to the launcher
+        when the anchor is killed. An anchor with nothing left ends by itself.
+        """
+        try:
+            _LIBC.prctl(_ADOPT, 1, 0, 0, 0)
+            _LIBC.prctl(_PARENT_DIES, _KILL, 0, 0, 0)
+            if os.getppid() != self.pid:
+                os._exit(126)
+            for _, descriptor in self.running.values():
+                os.close(descriptor)
+            self.pid = os.getpid()
+            program = os.fork()
+        except BaseException:
+            os._exit(126)
+        if not program:
+            return
+        for descriptor in given:
+            os.close(descriptor)
+        try:
+            while True:
+                ended, status = os.wait()
+                if ended == program:
+                    self.say(b'{"id":%d,"status":%d}' % (call, os.waitstatus_to_exitcode(status)))
+        except ChildProcessError:
+            os._exit(0)
 
     def begin(self, request: Request, given: list[int]) -> None:
         """Take the call's session, streams, folder and confinement. A fork that fails here exits without a message."""
@@ -115,7 +146,7 @@ class Launcher:
                 os._exit(126)
             for target, descriptor in enumerate(given):
                 os.dup2(descriptor, target)
-            for descriptor in (*given, *(other for _, other in self.running.values())):
+            for descriptor in given:
                 os.close(descriptor)
             os.chdir(request["cwd"])
             if request["applies"]:
@@ -147,24 +178,27 @@ class Launcher:
             return
 
     def ended(self, child: int, status: int) -> None:
-        """Report the end of a call's fork."""
-        if child in self.running:
-            call, descriptor = self.running.pop(child)
-            self.poll.unregister(descriptor)
-            os.close(descriptor)
+        """When an anchor was killed, report that, and kill what it leaves to us."""
+        if child not in self.running:
+            return
+        call, descriptor = self.running.pop(child)
+        self.poll.unregister(descriptor)
+        os.close(descriptor)
+        if status:
             self.say(b'{"id":%d,"status":%d}' % (call, os.waitstatus_to_exitcode(status)))
+            self.kill_orphans()
 
     def over(self, call: int) -> None:
-        """Forget a run. With the last one ends what left its group: a fork does not carry the run's mark."""
-        self.calls.pop(call, None)
-        if not self.calls:
-            self.kill_children()
+        """Forget a run, and end what it left."""
+        anchor = self.calls.pop(call, 0)
+        if anchor in self.running and _kill(anchor):
+            self.ended(*os.waitpid(anchor, 0))
 
-    def kill_children(self) -> None:
-        """Kill what runs below us; what its end leaves comes to us too."""
-        while killed := [pid for pid in self.children() if _kill(pid)]:
+    def kill_orphans(self) -> None:
+        """Kill what runs below us and is no anchor; what its end leaves comes to us too."""
+        while killed := [pid for pid in self.children() if pid not in self.running and _kill(pid)]:
             for pid in killed:
-                self.ended(*os.waitpid(pid, 0))
+                os.waitpid(pid, 0)
 
     def children(self) -> list[int]:
         """Return our children; none if the kernel does not list them."""
@@ -176,12 +210,8 @@ class Launcher:
 
     def end(self) -> None:
         """Leave nothing running, and end."""
-        for pid in self.calls.values():
-            try:
-                os.killpg(pid, _KILL)
-            except OSError:
-                continue
-        self.kill_children()
+        self.running.clear()
+        self.kill_orphans()
         os._exit(0)
 
 

@@ -194,7 +194,7 @@ class OrphanGuard:
 
     def _take(self, child: Child) -> None:
         group = child.pid
-        if group is None or not child.running:
+        if group is None or child.launched or not child.running:
             return
         if not self._pid and not self._refused:
             self._start()

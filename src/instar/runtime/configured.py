@@ -72,6 +72,7 @@ def children(
         secrets=lambda: secrets(now() if now else config, ground),
         keep=config.shield.env,
         at_most=config.shield.at_most,
+        worktree=ground.project.worktree if ground.project.vcs else ground.project.directory,
     )
 
 

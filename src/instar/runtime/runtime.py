@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from instar.approval.permissions import Approvals
+from instar.approval.permissions import Approvals, relayed
 from instar.approval.questions import Questions
 from instar.event import ServerInstanceDisposed, make
 from instar.event.bus import Bus
@@ -83,6 +83,7 @@ class Runtime(InProcessClient):
         self._reloading: ReloadWatch | None = None
         instance = build(self)
         self.turns = Turns(instance)
+        instance.children.settle = self.turns.settle_outside
         self.registry = Registry()
         worktrees = WorktreeAdapter(
             instance.children, instance.project, instance.paths.worktrees, trust.is_trusted
@@ -141,7 +142,14 @@ class Runtime(InProcessClient):
                     children=children(processes, config, ground, lambda: runtime.instance.config),
                     snapshot=Snapshot.of(processes, project, paths.data, paths.home, config.snapshot),
                     sessions=Sessions(store, project, options.directory),
-                    approvals=Approvals(store, plugins, project, options.person, stops=_stops(config)),
+                    approvals=Approvals(
+                        store,
+                        plugins,
+                        project,
+                        options.person,
+                        stops=_stops(config),
+                        confirms=_confirms(options),
+                    ),
                     questions=Questions(bus, options.questioner),
                     agents=made.agents,
                     commands=made.commands,
@@ -221,6 +229,7 @@ class Runtime(InProcessClient):
         await self.instance.plugins.dispose()
         await self._server.close()
         await self.end_children()
+        await self.turns.settle_outside()
         if self._renewal is not None:
             await self._renewal.close()
         await self.instance.models.close()
@@ -285,6 +294,13 @@ class Runtime(InProcessClient):
             http=self.http,
             server=self._server.get,
         ).of
+
+
+def _confirms(options: Options) -> bool:
+    """Whether who answers is a person: a server that asks for no password could be answered by the model's programs."""
+    return options.person is not relayed or (
+        options.server is not None and options.server.authorization is not None
+    )
 
 
 def _stops(config: Config) -> bool:

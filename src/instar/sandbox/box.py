@@ -168,6 +168,7 @@ class Sandbox(msgspec.Struct, frozen=True):
             drop=range(64),
             env=bare(env, str(view.home), self.keep),
             cwd=str(view.cwd),
+            ends=True,
         )
         return bubblewrap.launched(policy, argv)
 

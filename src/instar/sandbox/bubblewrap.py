@@ -38,6 +38,9 @@ CAPABILITIES: Final = {
 """What root loses behind a shield: what could undo a mount, open a file by its number or read another's memory."""
 _DEVICES: Final = ("shm", "mqueue", "fuse", "kvm", "dri", "snd", "net", "kfd")
 
+PIDS: Final = ("--unshare-pid", "--proc", "/proc")
+"""Process ids of its own: nothing outside can be signalled, and all ends with the first process."""
+
 _SIGNAL: Final = re.compile(rb"signal ([1-9]|[1-5][0-9]|6[0-4])")
 _START: Final = re.compile(rb"start ([0-9]{1,3}) ([01]) ([01]) ((?:[0-9a-f]{2}){0,256})")
 _LONGEST: Final = 1024
@@ -113,13 +116,13 @@ def lock(
     """Return the Landlock policy behind mounts.
 
     Any file right that is taken away also ends every mount, and the tracing of processes outside; moving files between
-    folders must then be given back. Abstract sockets of others are out of reach. `env` is the program's environment;
-    `stay`: its launcher waits for it.
+    folders must then be given back. Abstract sockets of others are out of reach, and others for signals. `env` is the
+    program's environment; `stay`: its launcher waits for it.
     """
     return landlock.encode(
         fs=landlock.MAKE_BLOCK | landlock.REFER,
         rules=[(landlock.REFER, ["/"])],
-        scope=landlock.ABSTRACT_SOCKETS,
+        scope=landlock.ABSTRACT_SOCKETS | landlock.SIGNALS,
         limits=limits,
         env=env,
         stay=stay,

@@ -10,7 +10,8 @@ the inodes that these lead to (so that two policies of the same bytes have the s
 Landlock's masks of those names, ``limits`` soft and hard resource limits by name (``{"CPU": 10}``), ``seccomp`` a
 filter's bytes, ``drop`` capabilities by number that root loses, ``env`` the program's whole environment as a list of
 pairs (None: as it is), ``cwd`` its folder (None: where it stands). ``stay``, 1 or 0: fork, and wait as the program's
-parent. Rights that this kernel does not know are left out; that Landlock is missing altogether is an error.
+parent. ``ends``, 1 or 0: what the program leaves ends with it. Rights that this kernel does not know are left out; that
+Landlock is missing altogether is an error.
 
 What the exit code does not tell is appended to the policy's own file (at most a program that root runs in a sandbox
 can open that, and say so of its own end): ``start ERRNO FILE RUNS LINE`` when it did not start (whether it is a regular
@@ -25,6 +26,7 @@ import errno
 import marshal
 import os
 import resource
+import select
 import stat
 import sys
 
@@ -53,6 +55,8 @@ _PARENT_DIES, _DUMPABLE = 1, 4
 _CAPABILITY_VERSION = 0x20080522
 _KNOWN = ((1, (1 << 13) - 1), (2, REFER), (3, TRUNCATE), (5, IOCTL_DEV))
 """Which ABI brought which file rights."""
+_SCOPES = 6
+"""The ABI that brought scopes."""
 _KEPT = 8
 _READY: dict[bytes, tuple[dict[str, Any], int | None]] = {}
 """Policies that were read before they are needed, and the descriptors of their rules."""
@@ -81,6 +85,7 @@ def encode(
     env: Mapping[str, str] | None = None,
     cwd: str | None = None,
     stay: bool = False,
+    ends: bool = False,
 ) -> bytes:
     """Return a policy for `apply` and `main`; the module's docstring says what the fields mean."""
     given = [(rights, list(paths)) for rights, paths in rules]
@@ -91,6 +96,7 @@ def encode(
         "drop": list(drop),
         "cwd": cwd,
         "stay": int(stay),
+        "ends": int(ends),
     }
     return marshal.dumps({**policy, "env": None if env is None else list(env.items())}, 2)
 
@@ -98,8 +104,8 @@ def encode(
 def apply(policy: bytes) -> None:
     """Confine the calling thread and all that it starts by `policy`. There is no way back.
 
-    `cwd` and `stay` are left to `main`. Raises `OSError` when a part of it cannot be applied; the caller must then not
-    go on to the program.
+    `cwd`, `stay` and `ends` are left to `main`. Raises `OSError` when a part of it cannot be applied; the caller must
+    then not go on to the program.
     """
     asked, ruleset = _READY.get(policy) or _made(policy)
     for name, limit in asked["limits"].items():
@@ -140,7 +146,7 @@ def _made(policy: bytes) -> tuple[dict[str, Any], int | None]:
         raise OSError("this kernel has no Landlock, or it is switched off")
     known = sum(rights for since, rights in _KNOWN if since <= version)
     net = asked["net"] if version >= 4 else 0
-    scope = asked["scope"] if version >= 6 else 0
+    scope = asked["scope"] if version >= _SCOPES else 0
     attributes = (ctypes.c_uint64 * 3)(asked["fs"] & known, net, scope)
     if not any(attributes):
         return asked, None
@@ -222,11 +228,13 @@ def main(argv: Sequence[str]) -> None:
     os.set_inheritable(descriptor, False)
     try:
         policy = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+        asked = marshal.loads(policy)  # noqa: S302 - made by `encode`
+        if asked["ends"]:
+            _watch()
         apply(policy)
         # Last: a path of the policy may lead through an inherited descriptor.
         os.closerange(3, descriptor)
         os.closerange(descriptor + 1, 1 << 20)
-        asked = marshal.loads(policy)  # noqa: S302 - made by `encode`
         if asked["cwd"] is not None:
             os.chdir(asked["cwd"])
         if asked["stay"]:
@@ -264,6 +272,43 @@ def _found(name: str, env: dict[str, str]) -> list[str]:
         return [name]
     paths = [os.path.join(folder, name) for folder in env.get("PATH", os.defpath).split(":")]  # noqa: PTH118
     return [path for path in paths if os.path.lexists(path)]
+
+
+def _watch() -> None:
+    """Leave a process that kills all that this one leaves, however it left the group, when this one has ended.
+
+    It signals everything that it may. Signals are scoped to what this process starts from here on, or nothing is done:
+    from Linux 6.12 on.
+    """
+    if abi() < _SCOPES:
+        return
+    outside, watched = os.getppid(), os.pidfd_open(os.getpid())
+    apply(encode(scope=SIGNALS))
+    child = os.fork()
+    if child:
+        os.close(watched)
+        os.waitpid(child, 0)
+        return
+    try:
+        os.setsid()
+        # Not a child of the program's, which waits for its own.
+        if not os.fork():
+            os.closerange(0, watched)
+            os.closerange(watched + 1, 1 << 20)
+            _kill_scope(outside, watched)
+    finally:
+        os._exit(0)
+
+
+def _kill_scope(outside: int, watched: int) -> None:
+    """Kill all that may be signalled once `watched` has ended; nothing where `outside` may be signalled too."""
+    try:
+        os.kill(outside, 0)
+    except PermissionError:
+        poll = select.poll()
+        poll.register(watched, select.POLLIN)
+        poll.poll()
+        os.kill(-1, 9)
 
 
 def _stay(descriptor: int) -> None:

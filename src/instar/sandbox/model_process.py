@@ -4,13 +4,15 @@ What instar starts for itself (git, a browser, an editor) goes through `Processe
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
 from instar.process import Output, Processes
 from instar.process.confine import Confinement
 from instar.sandbox import GuardedPaths, Level, Places, Shield, environment, own_places
+from instar.sandbox.guarded_places import GuardedPlaces
 from instar.sandbox.level import Name
 from instar.sandbox.probe import known_level
 from instar.sandbox.shield import guarded_paths
@@ -27,7 +29,7 @@ class Children(Processes):
     `processes` are instar's own children. `variables` is the person's environment, in which bubblewrap is looked
     for. `secrets` gives the values that instar knows, asked when a child is about to be started. `keep` names
     variables that children get although they look like secrets. `at_most` asks for a lower level than the best
-    that the machine reaches.
+    that the machine reaches. Guarded places (`guarded_places.py`) are looked at where a `worktree` is given.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class Children(Processes):
         secrets: Callable[[], Iterable[Secret]] = tuple,
         keep: Collection[str] = (),
         at_most: Name = "bubblewrap",
+        worktree: Path | None = None,
     ) -> None:
         super().__init__()
         self._processes = processes
@@ -50,10 +53,25 @@ class Children(Processes):
         self._added: dict[object, Places] = {}
         self._level: Level | None = None
         self._last: tuple[GuardedPaths | None, float] = (None, 0.0)
+        self.steering = None if worktree is None else GuardedPlaces(worktree, paths.home, variables)
+        self.settle: Callable[[], Awaitable[Any]] | None = None
+        """Decides about what a child changed of guarded places when no turn does."""
 
     async def run(self, argv: Sequence[str], *, confine: Confinement | None = None, **how: Any) -> Output:
-        """Run `argv` as `Processes.run` does; without `confine` behind the shield."""
-        return await super().run(argv, confine=confine or await self.shield(), **how)
+        """Run `argv` as `Processes.run` does; without `confine` behind the shield.
+
+        What it changes of guarded places is noticed when it ends. A server of a plugin's, which is spoken to by a
+        descriptor, lasts: what it changes is noticed when the call ends that it does it for.
+        """
+        with self.watched(not isinstance(how.get("stdin"), int)):
+            output = await super().run(argv, confine=confine or await self.shield(), **how)
+        if self.steering is not None and self.steering.due and self.settle is not None:
+            await self.settle()
+        return output
+
+    def watched(self, wanted: bool = True) -> AbstractContextManager[None]:
+        """Notice what changes of guarded places while the block runs."""
+        return self.steering.watched() if wanted and self.steering is not None else nullcontext()
 
     async def level(self) -> Level:
         """Return how far children are confined here: tried out, which takes some 50 ms, and remembered."""

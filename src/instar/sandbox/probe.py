@@ -69,11 +69,15 @@ async def _find(processes: Processes, environment: Mapping[str, str], at_most: N
     with _folder() as folder:
         if program is not None and at_most == "bubblewrap":
             final = () if seccomp.program(seccomp.SHIELD) or os.geteuid() == 0 else ("--disable-userns",)
-            level = Level("bubblewrap", program, version, final=final)
+            level = Level("bubblewrap", program, version, final=final, pids=True)
             why, overlaid = await asyncio.gather(
                 _shield_fails(processes, environment, level, folder),
                 _with_overlay(processes, environment, level, folder),
             )
+            if why:
+                # A container that hides parts of /proc allows no other one.
+                overlaid = msgspec.structs.replace(overlaid, pids=False)
+                why = await _shield_fails(processes, environment, overlaid, folder)
             if not why:
                 return overlaid
         missing, todo = _advice(program, why, at_most)

@@ -17,6 +17,7 @@ from instar.process import ProcessError
 from instar.process.confine import Policy, Wrapped
 from instar.sandbox import bubblewrap, landlock, seccomp
 from instar.sandbox.level import Level
+from instar.sandbox.startup_files import REFUSED
 from instar.settings.paths import Paths
 
 _SETTINGS: Final = ("*.json", "*.jsonc")
@@ -32,7 +33,6 @@ _SOCKETS: Final = (
 )
 _OF_ROOT: Final = ("/run/dbus/system_bus_socket", "/run/systemd/private", "/run/systemd/io.systemd.Manager")
 _OF_PERSON: Final = (".docker/run/docker.sock", ".docker/desktop/docker.sock", ".colima/default/docker.sock")
-_SPOOLS: Final = ("/var/spool/cron", "/var/spool/at", "/etc/cron.d", "/etc/crontab", "/etc/ld.so.preload")
 _KERNEL: Final = ("/sys", "/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
 _MEMORY: Final = ("/dev/mem", "/dev/port", "/dev/kmem")
 
@@ -119,7 +119,7 @@ def kernel_switches() -> tuple[Path, ...]:
     """Return what root may write to change the machine around a shield; empty for everybody else."""
     if os.geteuid() != 0:
         return ()
-    return tuple(path for path in map(Path, (*_KERNEL, *_SPOOLS)) if path.exists())
+    return tuple(path for path in map(Path, (*_KERNEL, *REFUSED)) if path.exists())
 
 
 def below(path: Path, folders: Sequence[Path]) -> bool:
@@ -281,8 +281,8 @@ class Shield(msgspec.Struct, frozen=True):
             return Raised(self.level, grants=grants(found))
         _make_missing((*found.hidden, *found.readonly))
         words, points = _mounts(found, env)
-        words = [*bubblewrap.everything(), *words, *self.level.final]
-        return Raised(self.level, tuple(words), tuple(points), locks=self._locks())
+        tree, words = bubblewrap.everything(), [*words, *self.level.final]
+        return Raised(self.level, tuple(tree), tuple(words), tuple(points), locks=self._locks())
 
     def guarded(self) -> GuardedPaths:
         """Return what is guarded, by real paths, as of now; its `gaps` are what this shield cannot hold."""
@@ -295,13 +295,15 @@ class Shield(msgspec.Struct, frozen=True):
 class Raised(msgspec.Struct, frozen=True):
     """A shield as of one moment.
 
-    `mounts` are bubblewrap's arguments and `points` where these mount; `grants` is what Landlock alone is told.
+    `tree` and `mounts` are bubblewrap's arguments for everything and for what is guarded, `points` where the latter
+    mount; `grants` is what Landlock alone is told.
 
     `locks`: Landlock stands behind the mounts too. Two of equal value confine alike, as long as the `state` of a
     process behind one of them stays as it was.
     """
 
     level: Level
+    tree: tuple[str, ...] = ()
     mounts: tuple[str, ...] = ()
     points: tuple[str, ...] = ()
     grants: Grants = Grants((), ())
@@ -314,11 +316,13 @@ class Raised(msgspec.Struct, frozen=True):
         if self.level.name == "none":
             return Wrapped(list(argv), env)
         if self.level.name == "landlock":
-            return bubblewrap.launched(self._policy(env), argv)
+            return bubblewrap.launched(self._policy(env, ends=not lasting), argv)
+        # What lasts is a warm interpreter, whose scripts' numbers instar must know.
+        pids = bubblewrap.PIDS if self.level.pids and not lasting else ()
         # What confines starts without the variables of the child: some change how a program starts.
         return bubblewrap.command(
             self.level.program,
-            self.mounts,
+            [*self.tree, *pids, *self.mounts],
             argv,
             cwd=str(cwd),
             seccomp=seccomp.program(seccomp.SHIELD),
@@ -330,7 +334,7 @@ class Raised(msgspec.Struct, frozen=True):
         """Return the command that runs `argv`, which is instar's own, behind the mounts and the filter alone."""
         return bubblewrap.command(
             self.level.program,
-            self.mounts,
+            [*self.tree, *self.mounts],
             argv,
             cwd="/",
             seccomp=seccomp.program(seccomp.SHIELD),
@@ -369,15 +373,16 @@ class Raised(msgspec.Struct, frozen=True):
     def _inside(self, env: Mapping[str, str], *, stay: bool) -> bytes:
         return bubblewrap.lock(env, stay=stay) if self.locks else landlock.encode(env=env, stay=stay)
 
-    def _policy(self, env: Mapping[str, str] | None) -> bytes:
+    def _policy(self, env: Mapping[str, str] | None, *, ends: bool = False) -> bytes:
         return landlock.encode(
             fs=landlock.READ_FILE | landlock.WRITE,
             rules=self.grants.rules,
             files=self.grants.files,
-            scope=landlock.ABSTRACT_SOCKETS,
+            scope=landlock.ABSTRACT_SOCKETS | landlock.SIGNALS,
             seccomp=seccomp.program(seccomp.SHIELD),
             drop=list(bubblewrap.CAPABILITIES.values()),
             env=env,
+            ends=ends,
         )
 
 

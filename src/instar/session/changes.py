@@ -46,7 +46,7 @@ async def before(instance: Instance, holder: WithParts, tools: Iterable[tuple[st
     `tools` are registered names with what runs under them.
     """
     start = _start(holder)
-    if start is None or start.snapshot is not None or not any(_may_write(instance, *one) for one in tools):
+    if start is None or start.snapshot is not None or not any(may_write(instance, *one) for one in tools):
         return
     start.snapshot = await instance.snapshot.track()
     if start.snapshot is not None:
@@ -208,5 +208,6 @@ def _start(holder: WithParts) -> StepStartPart | None:
     return next((part for part in reversed(holder.parts) if isinstance(part, StepStartPart)), None)
 
 
-def _may_write(instance: Instance, name: str, tool: Tool | None) -> bool:
+def may_write(instance: Instance, name: str, tool: Tool | None) -> bool:
+    """Whether a tool, by its registered name and what runs under it, may change files."""
     return name not in READING or (tool is not None and tool is not instance.tools.get(name))

@@ -75,19 +75,13 @@ class AcceptedContent:
         tree, _, message = self._commit(commit)
         return AcceptedTree(dict(self._files(tree, "")), message)
 
-    def past(self, branch: str, path: str) -> Iterator[tuple[str, str]]:
-        """Give the message of each commit of a branch, newest first, and the id of what it has at `path`; "": nothing.
-
-        Raises `Damaged`.
-        """
+    def commits(self, branch: str) -> Iterator[tuple[str, str]]:
+        """Give the id and the message of each commit of a branch, newest first. Raises `Damaged`."""
         commit = self.tip(branch)
         while commit:
-            tree, commit, message = self._commit(commit)
-            found = AcceptedFile(_FOLDER, tree)
-            for name in path.split("/"):
-                listed = self._listed(found.blob) if found.mode == _FOLDER else {}
-                found = listed.get(name, AcceptedFile(0, ""))
-            yield message, found.blob
+            _, parent, message = self._commit(commit)
+            yield commit, message
+            commit = parent
 
     def versions(self, branch: str) -> Iterator[tuple[str, int]]:
         """Give the tree's id of each commit of a branch, newest first, and its time in seconds since 1970.

@@ -81,7 +81,7 @@ class Flagship(NamedTuple):
 FLAGSHIPS: Final[dict[str, Flagship]] = {
     "evolve": Flagship(
         module="instar.plugins.evolve",
-        command="instar.plugins.evolve.cli:command",
+        command="instar.plugins.evolve.cli:group",
         help="Look at an evolve workspace, and decide on what the agent changes in it.",
         environment=("INSTAR_WORKSPACE", "OPENCODE_EVOLVE_WORKSPACE"),
         flag="workspace",
@@ -93,7 +93,7 @@ FLAGSHIPS: Final[dict[str, Flagship]] = {
         changes="instar.plugins.evolve.history.audit_log:changes",
         more={
             "heartbeat": FlagshipCommand(
-                "instar.plugins.evolve.cli.heartbeat:command",
+                "instar.plugins.evolve.cli.heartbeat:group",
                 "Show, start, pause or resume the heartbeat of an evolve workspace.",
             )
         },

@@ -74,6 +74,11 @@ class Paths(msgspec.Struct, frozen=True):
         return self.data / "tool-output"
 
     @property
+    def aside(self) -> Path:
+        """The folder of what was put aside of guarded places."""
+        return self.data / "aside"
+
+    @property
     def accepted(self) -> Path:
         """The folder of the accepted files that steer, laid out for children to read (`instar.settings.steering`)."""
         return self.data / "accepted"

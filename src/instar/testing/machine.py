@@ -26,6 +26,8 @@ def clean_environment(home: Path) -> dict[str, str]:
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(home),
+        # No test may look at, or put aside, what this machine itself starts.
+        "INSTAR_SYSTEM_ROOT": str(home / ".system"),
         "XDG_CONFIG_HOME": str(home / ".config"),
         "XDG_DATA_HOME": str(home / ".local/share"),
         "XDG_STATE_HOME": str(home / ".local/state"),

@@ -10,6 +10,7 @@ import difflib
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,12 +37,14 @@ from instar.tool import invalid
 from instar.tool.call import truncate, validate, without_nulls
 from instar.turn import structured
 from instar.turn.context import Turn, available, defined, rules_for
+from instar.turn.steering import settle
 from instar.wire import ids
 
 log = logging.getLogger("instar.tool")
 LOOP: Final = 3
 """How many identical calls make a loop."""
 
+TASK_TOOL: Final = "task"
 INVOKED: Final = "invoked"
 """The metadata of a call whose tool made others (`ToolContext.invoke`): a list of `tool`, `callID` and `input`."""
 _PATIENCE = 0.9
@@ -129,6 +132,19 @@ class ToolRun:
         why = await self._instance.refusal(live, live.origin_of(self._turn.user.id))
         if why is not None:
             raise ToolFailure(f"The call was not made: {why}.")
+
+    def watched(self) -> AbstractContextManager[None]:
+        """Notice what the call changes of guarded places. A sub-agent's calls are watched for themselves."""
+        writes = self.name != TASK_TOOL and changes.may_write(self._instance, self.name, self.tool)
+        return self._instance.children.watched(writes)
+
+    async def put_aside(self) -> str:
+        """Decide about what the call changed of guarded places; return what the model reads of it."""
+        places = self._instance.children.steering
+        if places is None or not places.due:
+            return ""
+        caller = AskedBy(message_id=self.message_id, call_id=(self.within or self).call_id)
+        return await settle(self._instance, self.session_id, caller)
 
     async def save(self) -> None:
         """Save the part as it stands."""
@@ -474,7 +490,8 @@ async def execute(running: ToolRun) -> ToolResult:
     """Run a permitted call. Raises what its tool raises."""
     assert running.tool is not None
     await running.require_standing()
-    result = await kept(running.tool.execute(running.args, running))
+    with running.watched():
+        result = await kept(running.tool.execute(running.args, running))
     if isinstance(result, str):
         return ToolResult(output=result)
     if isinstance(result, ToolResult) and isinstance(result.output, str):
@@ -485,20 +502,25 @@ async def execute(running: ToolRun) -> ToolResult:
 async def report(instance: Instance, running: ToolRun, outcome: ToolResult | BaseException) -> None:
     """Write the result of a call into its part, save it and call the plugins."""
     await running.settle()
+    aside = await running.put_aside()
     if isinstance(outcome, ToolResult):
-        await _report_success(instance, running, outcome)
-    elif isinstance(outcome, ToolFailure):
-        await report_failure(instance, running, str(outcome))
+        await _report_success(instance, running, outcome, aside)
+        return
+    if isinstance(outcome, ToolFailure):
+        error = str(outcome)
     else:
         log.error("tool failed tool=%s call=%s", running.part.tool, running.call_id, exc_info=outcome)
-        await report_failure(instance, running, f"The tool failed: {type(outcome).__name__}: {outcome}")
+        error = f"The tool failed: {type(outcome).__name__}: {outcome}"
+    await report_failure(instance, running, f"{error}\n\n{aside}" if aside else error)
 
 
-async def _report_success(instance: Instance, running: ToolRun, result: ToolResult) -> None:
+async def _report_success(instance: Instance, running: ToolRun, result: ToolResult, aside: str) -> None:
     output = result.output
     cut: wire.Plain = {}
     if result.truncate:
         output, cut = truncate(result.output, instance.paths.tool_output, running.call_id)
+    if aside:
+        output = f"{output}\n\n{aside}"
     invoked = {INVOKED: list(running.invoked.values())} if running.invoked else {}
     try:
         after = points.ToolAfterOutput(

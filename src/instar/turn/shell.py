@@ -114,6 +114,9 @@ class PersonCommand:
         except ToolFailure as error:
             await running.settle()
             return _failed(running, error)
+        if self._origin.is_person and (places := self._instance.children.steering) is not None:
+            # The person typed the command: a hook that it set up is theirs.
+            places.forgive()
         await running.settle()
         output, cut = truncate(result.output, self._instance.paths.tool_output, running.call_id)
         state = ToolCompleted(

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
-from instar.event import Idle
+from instar.event import AskedBy, Idle
 from instar.limits.budget import (
     CallOwner,
     ReachedLimit,
@@ -24,6 +24,7 @@ from instar.store.lease import RENEW_MS, SessionBusy
 from instar.tool import background
 from instar.turn import loop
 from instar.turn.model_call import STOPPED, announce, give_title, message_error, wants_title
+from instar.turn.steering import settle
 
 log = logging.getLogger("instar.turn")
 
@@ -180,6 +181,7 @@ class Turns:
                 await first()
             while live.take_wanted():
                 await loop.run(self._instance, live)
+            await self._settle(live)
         except asyncio.CancelledError:
             log.info("turn aborted session=%s", live.id)
             self._tell_stopped(live)
@@ -203,11 +205,28 @@ class Turns:
             # turn has this one's hold.
             live.begin(self._run(live))
         else:
+            await _logged(self._settle())
             if not live.deleted:
                 await _logged(changes.summarise(self._instance, live))
             await self._instance.sessions.let_go(live)
             if self._instance.snapshot.is_due():
                 self.spawn(self._instance.snapshot.cleanup())
+
+    async def _settle(self, live: SessionState | None = None) -> None:
+        """Decide about what changed of guarded places since the last call; without `live` nobody is asked."""
+        places = self._instance.children.steering
+        if places is None or not places.due:
+            return
+        if live is None or not live.history:
+            await settle(self._instance)
+        else:
+            caller = AskedBy(message_id=live.history[-1].info.id, call_id="")
+            await settle(self._instance, live.id, caller)
+
+    async def settle_outside(self) -> None:
+        """Decide about what a child changed of guarded places; while a turn runs that one does."""
+        if not self._instance.sessions.running():
+            await self._settle()
 
     def _tell_stopped(self, live: SessionState) -> None:
         """Publish that `instar stop` ended the turn, if it did."""

@@ -13,7 +13,7 @@ import pytest
 
 from instar.message import WithParts, decode_with_parts
 from instar.plugin import Host, PluginInput, Project, Registry, ToolResult, points
-from instar.plugins.evolve.safe import Unkept
+from instar.plugins.evolve.ledger.own import Unkept
 from instar.plugins.evolve.server import server
 from instar.process import Processes
 from instar.sandbox.model_process import Children

@@ -22,7 +22,7 @@ from instar.plugins.evolve.grants import ScriptGrants
 from instar.plugins.evolve.history.audit_log import AuditEntry, AuditLog
 from instar.plugins.evolve.install import ChangeCause
 from instar.plugins.evolve.ledger.install import Installer
-from instar.plugins.evolve.safe import Unkept
+from instar.plugins.evolve.ledger.own import Unkept
 from instar.process import Processes
 from instar.sandbox.model_process import Children
 from instar.settings.paths import Paths

@@ -21,7 +21,7 @@ from tests.plugins.evolve.conftest import (
 
 from instar.plugin import Origin, Registry, ToolFailure, ToolResult, points
 from instar.plugins.evolve.history.audit_log import AuditEntry
-from instar.plugins.evolve.safe import Unkept
+from instar.plugins.evolve.ledger.own import Unkept
 from instar.plugins.evolve.server import Evolve
 from instar.plugins.evolve.workspace import Workspace
 from instar.process import Processes

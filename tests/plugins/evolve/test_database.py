@@ -139,7 +139,9 @@ def test_what_stands_in_a_files_place_is_put_aside_and_never_followed(database, 
 
 def test_a_database_of_a_newer_version_is_left_as_it_is_and_named(database):
     database.change(
-        lambda connection: connection.execute("UPDATE instar_migration SET version = 99, instar = '9.9'")
+        lambda connection: connection.execute(
+            "UPDATE instar_migration SET version = 99, instar = '9.9' WHERE version = 2"
+        )
     )
     again = Database(database.folder)
     with pytest.raises(OSError, match=r"evolve\.db: written by instar 9\.9"):

@@ -1,5 +1,6 @@
 """How versions are held: what the book of grants keeps, and what a live script may not take back."""
 
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,10 @@ from tests.plugins.evolve.living import bot, discover, living, workspace
 from instar.plugins.evolve.candidate import CandidateRefused
 from instar.plugins.evolve.database import Database
 from instar.plugins.evolve.gate.authority import Authority
+from instar.plugins.evolve.gate.pending import Proposal
 from instar.plugins.evolve.grants import GrantedVersion, ScriptGrants
 from instar.plugins.evolve.install import ChangeCause
+from instar.settings.accepted import blob_id
 
 OWN = Authority("unbounded", actions=None)
 SHIELD = Authority("shield")
@@ -97,3 +100,22 @@ async def test_where_the_settings_require_a_sandbox_a_machine_without_one_tries_
             with pytest.raises(CandidateRefused, match=r"no sandbox|shield"):
                 await live.engine.evolution.validate("hooks/bot.sh", bot(f"touch {tmp_path}/ran"))
     assert (tmp_path / "ran").exists() == tried
+
+
+async def test_versions_that_an_instar_before_named_by_sha256_are_named_as_git_does(tmp_path):
+    root = workspace(tmp_path / "ws")
+    own, sha = blob_id(bot().encode()), sha256(bot().encode()).hexdigest()
+    async with living(root) as live:
+        storage = live.engine.storage
+        storage.grants.expect("bot.sh", "its", GrantedVersion(SHIELD), sha, OWN)
+        proposal = Proposal("hooks/bot.sh", sha, "new", ("it would write notes",))
+        waits = storage.pending.put(proposal).id
+        storage.keep("probation", {"files": {"hooks/bot.sh": {"kept": sha}}})
+        storage.database.change(
+            lambda connection: connection.execute("DELETE FROM note WHERE name = 'versions'")
+        )
+    async with living(root) as live:
+        storage = live.engine.storage
+        assert storage.grants.of("bot.sh").own == own
+        assert storage.pending.get(waits).stale(own) is None
+        assert storage.note("probation")["files"]["hooks/bot.sh"]["kept"] == own

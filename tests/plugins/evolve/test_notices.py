@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from instar.plugin import Origin
 from instar.plugins.evolve import notices
 from instar.plugins.evolve.database import Database
-from instar.plugins.evolve.notices import KEPT, LARGEST, MOST, SESSIONS, HookNotice, Notices, NotNow
+from instar.plugins.evolve.notices import KEPT, LARGEST, MOST, HookNotice, Notices, NotNow
 
 CHANGED = {"type": "note_changed", "files": ["notes/a.md"]}
 
@@ -73,8 +73,8 @@ def queue(room):
 
 
 async def test_each_other_session_is_told_once_in_one_message(room, queue):
-    queue.notify("call 1", said(CHANGED, {"type": "b", "files": ["b.md"]}), ["s2", "s3"])
-    queue.notify("call 2", said({"type": "c", "files": ["notes/a.md", "c.md"]}), ["s2", "s3"])
+    queue.notify(said(CHANGED, {"type": "b", "files": ["b.md"]}), ["s2", "s3"])
+    queue.notify(said({"type": "c", "files": ["notes/a.md", "c.md"]}), ["s2", "s3"])
     assert queue.waiting() == ["s2", "s3"]
     assert await room.deliver("s1", "s2", "s3", "s2") == ["s2", "s3"]
     text = "[update] modified: notes/a.md, b.md, c.md. Read again what you need."
@@ -85,7 +85,7 @@ async def test_each_other_session_is_told_once_in_one_message(room, queue):
 
 async def test_the_scripts_word_the_message(room, queue):
     room.answer = "Look at a.md again."
-    queue.notify("call 1", said(CHANGED, "plain"), ["s2"])
+    queue.notify(said(CHANGED, "plain"), ["s2"])
     assert await room.deliver("s2")
     assert room.asked == [[CHANGED, "plain"]]
     assert room.told("s2") == ["Look at a.md again."]
@@ -93,28 +93,19 @@ async def test_the_scripts_word_the_message(room, queue):
 
 async def test_what_the_scripts_fail_to_word_is_told_all_the_same(room, queue):
     room.fail["word"] = RuntimeError("no")
-    queue.notify("call 1", said(CHANGED), ["s2"])
+    queue.notify(said(CHANGED), ["s2"])
     await room.deliver("s2")
     assert room.told("s2") == ["[update] modified: notes/a.md. Read again what you need."]
-
-
-async def test_an_answer_that_is_handed_in_twice_is_told_once(room, queue):
-    queue.notify("call 1", said(CHANGED), ["s2"])
-    Notices(Database(room.folder)).notify("call 1", said(CHANGED), ["s2"])
-    await room.deliver("s2")
-    queue.notify("call 1", said(CHANGED), ["s2"])
-    assert not await room.deliver("s2")
-    assert room.asked == [[CHANGED]]
 
 
 @pytest.mark.parametrize("place", ["word", "before", "after"])
 @pytest.mark.parametrize("killed", [Killed(), asyncio.CancelledError()])
 async def test_a_crash_at_any_point_neither_loses_nor_doubles_a_notice(room, queue, place, killed):
-    queue.notify("call 1", said({"type": "a", "files": ["a"]}), ["s2"])
+    queue.notify(said({"type": "a", "files": ["a"]}), ["s2"])
     room.fail[place] = killed
     with pytest.raises(type(killed)):
         await room.deliver("s2")
-    Notices(Database(room.folder)).notify("call 2", said({"type": "b", "files": ["b"]}), ["s2"])
+    Notices(Database(room.folder)).notify(said({"type": "b", "files": ["b"]}), ["s2"])
     while await room.deliver("s2"):
         pass
     assert room.told("s2") == [f"[update] modified: {name}. Read again what you need." for name in ("a", "b")]
@@ -122,7 +113,7 @@ async def test_a_crash_at_any_point_neither_loses_nor_doubles_a_notice(room, que
 
 @pytest.mark.parametrize("error", [ValueError("the session is away"), NotNow("it is at work")])
 async def test_a_message_that_is_refused_is_sent_again_and_keeps_no_other_session_waiting(room, queue, error):
-    queue.notify("call 1", said(CHANGED), ["s2", "s3"])
+    queue.notify(said(CHANGED), ["s2", "s3"])
     room.fail["before"] = error
     if isinstance(error, NotNow):
         assert await room.deliver("s2", "s3") == ["s3"]
@@ -135,69 +126,58 @@ async def test_a_message_that_is_refused_is_sent_again_and_keeps_no_other_sessio
 
 
 async def test_two_processes_that_tell_one_session_at_once_tell_it_once(room, queue):
-    queue.notify("call 1", said(CHANGED), ["s2"])
+    queue.notify(said(CHANGED), ["s2"])
     assert sorted(await asyncio.gather(*(room.deliver("s2") for _ in range(5)))) == [[]] * 4 + [["s2"]]
     assert len(room.told("s2")) == 1
 
 
 async def test_of_too_many_notices_the_oldest_are_dropped_and_counted(room, queue):
     for number in range(MOST + 7):
-        queue.notify(f"call {number}", said({"type": "t", "files": [f"{number}"]}), ["s2"])
+        queue.notify(said({"type": "t", "files": [f"{number}"]}), ["s2"])
     await room.deliver("s2")
     assert room.asked[0][0]["files"] == ["7"]
     assert len(room.asked[0]) == MOST
     assert room.told("s2")[0].endswith("\n(7 earlier notices were dropped.)")
-    queue.notify("again", said(CHANGED), ["s2"])
+    queue.notify(said(CHANGED), ["s2"])
     await room.deliver("s2")
     assert "dropped" not in room.told("s2")[1]
 
 
 async def test_what_comes_while_a_message_waits_is_told_in_the_next_one(room, queue):
-    queue.notify("call 1", said({"type": "a"}), ["s2"])
+    queue.notify(said({"type": "a"}), ["s2"])
     room.fail["before"] = NotNow("it is at work")
     assert await room.deliver("s2") == []
-    queue.notify("call 2", said({"type": "b"}), ["s2"])
+    queue.notify(said({"type": "b"}), ["s2"])
     assert await room.deliver("s2") == ["s2"]
     assert queue.waiting() == ["s2"]
     assert await room.deliver("s2") == ["s2"]
     assert room.told("s2") == ["[update] a.", "[update] b."]
-    assert kept(room) == {"notice": 0, "waiting": 0, "queue": 0, "answer": 2}
+    assert kept(room) == {"notice": 0, "waiting": 0}
 
 
 def kept(room):
     """How many rows each table has."""
-    tables = ("notice", "waiting", "queue", "answer")
+    tables = ("notice", "waiting")
     return {table: room.database.rows(f"SELECT count(*) FROM {table}")[0][0] for table in tables}
 
 
 @pytest.mark.slow
-async def test_the_queues_are_bounded_in_every_direction(room, queue):
-    for number in range(SESSIONS + 5):
-        queue.notify(f"c{number}", said(CHANGED), [f"s{number}"])
-    assert len(queue.waiting()) == SESSIONS
+async def test_the_queue_is_bounded(room, queue):
+    for number in range(KEPT + 5):
+        queue.notify(said(CHANGED), [f"s{number}"])
+    assert len(queue.waiting()) == KEPT
     assert "s0" not in queue.waiting()
-    assert kept(room)["notice"] == KEPT
-    for number in range(3000):
-        queue.notify(f"d{number}", said(1), ["s"])
-    assert kept(room)["answer"] == 2000
+    assert kept(room) == {"notice": KEPT, "waiting": KEPT}
 
 
 def test_a_notice_is_kept_once_however_many_sessions_it_waits_for(room, queue):
-    queue.notify("call 1", said(CHANGED), [f"s{number}" for number in range(50)])
+    queue.notify(said(CHANGED), [f"s{number}" for number in range(50)])
     assert kept(room)["notice"] == 1
-
-
-async def test_what_had_to_make_room_for_notices_of_other_sessions_is_counted(room, queue):
-    queue.notify("call 0", said(CHANGED, CHANGED), ["s0"])
-    for number in range(KEPT // MOST):
-        queue.notify(f"c{number}", said(*range(MOST)), [f"s{number + 1}"])
-    assert await room.deliver("s0") == ["s0"]
-    assert room.told("s0") == ["[update] 2 notices from other sessions were dropped: too many came at once."]
 
 
 async def test_a_script_may_say_that_there_is_nothing_to_tell(room, queue):
     room.answer = ""
-    queue.notify("call 1", said(CHANGED), ["s2"])
+    queue.notify(said(CHANGED), ["s2"])
     assert await room.deliver("s2") == ["s2"]
     assert (room.told("s2"), queue.waiting()) == ([], [])
 
@@ -210,13 +190,13 @@ async def test_a_notice_keeps_where_it_comes_from(room, queue):
 
     room.word = word
     origin = Origin("heartbeat", "ws/3", "evolve.send", 1)
-    queue.notify("call 1", said(CHANGED, origin=origin, hops=1), ["s2"])
+    queue.notify(said(CHANGED, origin=origin, hops=1), ["s2"])
     await room.deliver("s2")
     assert heard == [HookNotice(CHANGED, origin, 1)]
 
 
 async def test_a_notice_of_any_size_becomes_a_sentence(room, queue):
-    queue.notify("call 1", said({"type": "big", "text": "x" * LARGEST}, ["y" * LARGEST]), ["s2"])
+    queue.notify(said({"type": "big", "text": "x" * LARGEST}, ["y" * LARGEST]), ["s2"])
     await room.deliver("s2")
     big, other = room.asked[0]
     assert (big["type"], set(other)) == ("big", {"note"})
@@ -224,14 +204,14 @@ async def test_a_notice_of_any_size_becomes_a_sentence(room, queue):
 
 
 async def test_nothing_waits_for_a_session_that_is_gone(room, queue):
-    queue.notify("call 1", said(CHANGED), ["s2", "s3"])
+    queue.notify(said(CHANGED), ["s2", "s3"])
     queue.forget("s2")
     queue.forget("s9")
     assert queue.waiting() == ["s3"]
 
 
 async def test_a_notice_that_is_damaged_is_left_out_and_the_log_says_so(room, queue, caplog):
-    queue.notify("call 1", said({"type": "a"}, {"type": "b"}), ["s2"])
+    queue.notify(said({"type": "a"}, {"type": "b"}), ["s2"])
     room.database.change(
         lambda connection: connection.execute("UPDATE notice SET value = x'FF' WHERE number = 1")
     )

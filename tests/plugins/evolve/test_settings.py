@@ -42,14 +42,14 @@ def test_slashes_inside_a_string_are_no_comment(tmp_path):
     ("text", "says"),
     [
         ('{\n  "hook_timeout": 1,\n  oops\n}', ":3:3: expected"),
-        ('{\n  "heartbeat_ms": "soon"\n}', ':2:19: heartbeat_ms: expected a whole number, found "soon"'),
-        ('{"heartbeat_ms": true}', "expected a whole number, found true"),
-        ('{"hook_timeout": 0}', "expected a whole number of at least 1, found 0"),
+        ('{\n  "heartbeat_ms": "soon"\n}', ':2:19: heartbeat_ms: Expected `int`, got `str`, found "soon"'),
+        ('{"heartbeat_ms": true}', "Expected `int`, got `bool`, found true"),
+        ('{"hook_timeout": 0}', "Expected `int` >= 1, found 0"),
         ('{"heartbeat_cleanup": "delete"}', "expected one of none, new, archive, compact"),
-        ('{"heartbeat_skip_active": 1}', "expected true or false, found 1"),
-        ('{"heartbeat_cleanup_count": 0.5}', "whole number of at least 1 or null, found 0.5"),
-        ('{"model": "gpt"}', 'expected "provider/model"'),
-        ('{"heartbeat_agent": null}', "expected a text, found null"),
+        ('{"heartbeat_skip_active": 1}', "Expected `bool`, got `int`, found 1"),
+        ('{"heartbeat_cleanup_count": 0.5}', "Expected `int | null`, got `float`, found 0.5"),
+        ('{"model": "gpt"}', 'Expected `str` of length >= 1 - at `$.modelID`, found "gpt"'),
+        ('{"heartbeat_agent": null}', "Expected `str`, got `null`, found null"),
         ("[]", ":1:1: expected an object of settings, found []"),
         (b'{\n "model": "\xff"}', ":2:12: expected UTF-8"),
         ("", ":1:1: expected"),
@@ -86,7 +86,7 @@ def test_variables_win_over_the_file(tmp_path):
 
 def test_a_mistake_in_a_variable_names_the_variable(tmp_path):
     with pytest.raises(
-        settings.SettingsError, match="EVOLVE_HOOK_TIMEOUT in the environment: expected a whole"
+        settings.SettingsError, match="EVOLVE_HOOK_TIMEOUT in the environment: Expected `int`"
     ):
         load(tmp_path, "{}", EVOLVE_HOOK_TIMEOUT="soon")
 

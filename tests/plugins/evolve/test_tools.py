@@ -150,7 +150,7 @@ async def test_the_time_of_the_last_heartbeat_is_told_in_utc(start, root):
     running = await start(root)
     assert (await running.call("evolve_heartbeat_time")).output == "never"
     begun = int(datetime(2026, 3, 1, 12, 30, tzinfo=UTC).timestamp() * 1000)
-    running.engine.storage.heartbeat.change(lambda state: (State(last=begun), []), begun)
+    running.engine.storage.heartbeat.change(lambda state: (State(last=begun), []))
     assert (await running.call("evolve_heartbeat_time")).output == "2026-03-01T12:30:00.000Z"
 
 

@@ -1,6 +1,6 @@
 """Effects: what a hook's answer asks for beside its text: files that it changed, notices, and actions.
 
-Each answer is handed in once, under a `key` that tells it from every other: the id of the message or call it is about.
+Each answer is handed in once; its `key` is the id of the message or call that it is about.
 Observers fail open: an effect that fails is logged, and the hook's answer stands.
 
 An action may begin a turn in a session, whose hooks may answer with actions again. So each message that one sends has
@@ -11,14 +11,14 @@ Past `DEEPEST` none is carried out, whoever asks for it.
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
 from instar.plugin import Client, Invalid, NotFound, Origin, PromptBody, SessionBody, event, message
 from instar.plugins.evolve import protocol, script
 from instar.plugins.evolve.engine import EvolveEngine
-from instar.plugins.evolve.history.trailers import one_line
+from instar.plugins.evolve.history.trailers import counted, one_line
 from instar.plugins.evolve.notices import HookNotice, Notices
 from instar.plugins.evolve.protocol import as_text, clip
 from instar.plugins.evolve.settings import EvolveSettings
@@ -78,6 +78,40 @@ LONGEST: Final = 100_000
 SOURCE: Final = "evolve.send"
 """The source of the messages that actions send."""
 
+KEYS = ("modified", "notify", "actions")
+"""The keys of an answer that have effects."""
+
+TOLD: Final = 100
+"""Sessions that a notice is queued for: those that were used last."""
+
+HOPS: Final = 1
+"""Notices on end: a script may say one while it words another, and none while it words that."""
+
+_Text = Annotated[str, msgspec.Meta(pattern=r"\S", max_length=LONGEST)]
+
+
+class Send(msgspec.Struct, frozen=True, tag_field="type", tag="send"):
+    """Send a message to a session, which answers it; synthetic unless the script says otherwise."""
+
+    session_id: _Text
+    message: _Text
+    synthetic: bool = True
+
+    def __str__(self) -> str:
+        return f"send to {one_line(self.session_id, 100)}"
+
+
+class CreateSession(msgspec.Struct, frozen=True, tag_field="type", tag="create_session"):
+    """Make a session."""
+
+    title: _Text
+
+    def __str__(self) -> str:
+        return f"create_session {one_line(self.title, 100)!r}"
+
+
+Action = Send | CreateSession
+
 
 class ActionRequest(NamedTuple):
     """Who asks for an effect: a hook's answer in a session, known by its `key`, in a turn of `origin`."""
@@ -92,142 +126,27 @@ class ActionRequest(NamedTuple):
         return msgspec.structs.replace(self.origin.by(SOURCE), depth=self.origin.depth + 1)
 
 
-class Send(msgspec.Struct, frozen=True):
-    """Send a message to a session, which answers it; synthetic unless the script says otherwise."""
-
-    session_id: str
-    message: str
-    synthetic: bool = True
-
-    def __str__(self) -> str:
-        return f"send to {one_line(self.session_id, 100)}"
-
-
-class CreateSession(msgspec.Struct, frozen=True):
-    """Make a session."""
-
-    title: str
-
-    def __str__(self) -> str:
-        return f"create_session {one_line(self.title, 100)!r}"
-
-
-Action = Send | CreateSession
-
-
-class ParsedActions(NamedTuple):
-    """The actions that an answer asks for, in order, and a sentence on each that cannot be carried out."""
-
-    actions: list[Action]
-    problems: list[str]
-
-
-class ActionsResult(NamedTuple):
-    """What came of an answer's actions: a sentence on each that was not carried out, and why none might be, or ""."""
-
-    problems: list[str]
-    refused: str = ""
-
-
-def parse_actions(answer: protocol.Answer) -> ParsedActions:
-    """Return the actions of a hook's answer. An action that means nothing is named; the others stay."""
+def parse_actions(answer: protocol.Answer) -> tuple[list[Action], list[str]]:
+    """Return the actions of a hook's answer, and a sentence on each that means nothing; the others stay."""
     found = answer.get("actions")
     actions, problems = list[Action](), list[str]()
     for number, one in enumerate([] if found is None else found if isinstance(found, list) else [found], 1):
         try:
             if len(actions) == MOST:
                 raise ValueError(f"an answer may ask for {MOST} at most")
-            actions.append(_action(one))
+            actions.append(msgspec.convert(one, Action))
         except ValueError as error:
-            problems.append(f"action {number} is left out: {error}")
-    return ParsedActions(actions, problems)
+            said = one_line(f"{error}: {as_text(one)}", 300)
+            problems.append(f"action {number} is left out; there are send and create_session: {said}")
+    return actions, problems
 
 
-def refusal(origin: Origin, deepest: int = DEEPEST) -> str:
+def refusal(origin: Origin) -> str:
     """Return why no action may be carried out in a turn of this origin; "" when one may."""
-    if origin.depth < deepest:
+    if origin.depth < DEEPEST:
         return ""
-    return (
-        f"{_named(origin)} has led to {origin.depth} action{'s' * (origin.depth != 1)} on end, and {deepest} "
-        f"{'is' if deepest == 1 else 'are'} allowed: a chain of actions ends there"
-    )
-
-
-async def carry_out(answer: protocol.Answer, asking: ActionRequest, doors: "SessionDoors") -> ActionsResult:
-    """Carry out the actions of an answer. What could not be is named and logged; the others still happen."""
-    parsed = parse_actions(answer)
-    refused = refusal(asking.origin) if parsed.actions else ""
-    problems = parsed.problems
-    for action in parsed.actions:
-        problem = f"{action} is left out: {refused}" if refused else await _carry_out(action, asking, doors)
-        problems += [problem] if problem else []
-    for problem in problems:
-        log.warning(
-            "hook=%s session=%s origin=%s problem=%r",
-            asking.hook,
-            asking.session_id,
-            asking.origin.chain,
-            problem,
-        )
-    return ActionsResult(problems, refused)
-
-
-async def _carry_out(action: Action, asking: ActionRequest, doors: "SessionDoors") -> str:
-    try:
-        if isinstance(action, Send):
-            await doors.send(action, asking)
-        else:
-            await doors.create_session(action, asking)
-    except (NotFound, Invalid) as error:
-        return f"{action}: {error}"
-    except Exception as error:
-        log.exception("action=%s failed", action)
-        return f"{action} failed: {type(error).__name__}: {error}"
-    log.info(
-        "action=%r hook=%s session=%s origin=%s",
-        str(action),
-        asking.hook,
-        asking.session_id,
-        asking.origin.chain,
-    )
-    return ""
-
-
-def _named(origin: Origin) -> str:
-    """A chain's root, for a person: ``heartbeat 12``, ``a prompt of a person``."""
-    return "a prompt of a person" if origin.name == "person" else f"{origin.name} {origin.id}".strip()
-
-
-def _action(found: Any) -> Action:
-    if not isinstance(found, dict):
-        raise ValueError(f'expected an object with a "type", found {_show(found)}')
-    kind = found.get("type")
-    if kind == "send":
-        session_id, text = _text(found, "session_id"), _text(found, "message")
-        if len(text) > LONGEST:
-            raise ValueError(f"send: its message has {len(text)} characters, {LONGEST} at most are sent")
-        return Send(session_id, text, _flag(found, "synthetic", True))
-    if kind == "create_session":
-        return CreateSession(one_line(_text(found, "title"), 200))
-    raise ValueError(f"there is no action of type {_show(kind)}; there are send and create_session")
-
-
-def _text(found: dict[str, Any], key: str) -> str:
-    value = found.get(key)
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{found['type']}: expected a text under {key!r}, found {_show(value)}")
-    return value
-
-
-def _flag(found: dict[str, Any], key: str, otherwise: bool) -> bool:
-    value = found.get(key, otherwise)
-    if not isinstance(value, bool):
-        raise ValueError(f"{found['type']}: expected true or false under {key!r}, found {_show(value)}")
-    return value
-
-
-def _show(value: Any) -> str:
-    return protocol.clip(msgspec.json.encode(value).decode(), 100)
+    root = "a prompt of a person" if origin.name == "person" else f"{origin.name} {origin.id}".strip()
+    return f"{root} has led to {counted(origin.depth, 'action')} on end: a chain of actions ends there"
 
 
 def no_agent(wanted: str, agents: Sequence[str]) -> str:
@@ -235,65 +154,22 @@ def no_agent(wanted: str, agents: Sequence[str]) -> str:
     return f"heartbeat_agent: there is no agent {wanted!r}; there are: {', '.join(agents)}"
 
 
-class SessionDoors:
-    """Carries actions out on the client's sessions, with the agent that `settings` name."""
-
-    def __init__(self, client: Client, settings: Callable[[], EvolveSettings | None]) -> None:
-        self._client = client
-        self._settings = settings
-
-    async def send(self, action: Send, asking: ActionRequest) -> None:
-        """Send the message; the session answers with the heartbeat agent.
-
-        To the session that asks it is a follow-up (design "Continuing is a queue"), which has a cap of its own. A
-        session that another process runs is refused by name. Raises `NotFound` and `Invalid`.
-        """
-        body = PromptBody.text(action.message, synthetic=action.synthetic, agent=await self._agent())
-        session = self._client.session
-        if action.session_id == asking.session_id:
-            await session.follow_up(action.session_id, body, SOURCE, asking.then())
-        else:
-            await session.prompt_async(action.session_id, body, asking.then())
-
-    async def _agent(self) -> str | None:
-        """The heartbeat agent. Where nobody chose one, and there is none of the usual name, the session's own."""
-        wanted = (self._settings() or EvolveSettings()).heartbeat_agent
-        agents = await self._client.agents()
-        if wanted in agents:
-            return wanted
-        if wanted == EvolveSettings().heartbeat_agent:
-            return None
-        raise Invalid(no_agent(wanted, agents))
-
-    async def create_session(self, action: CreateSession, asking: ActionRequest) -> None:
-        """Make a session of this title. Raises `Invalid`."""
-        made = await self._client.session.create(SessionBody(title=action.title))
-        log.info("session=%s made by=%s from=%s", made.id, asking.hook, asking.session_id)
-
-
-KEYS = ("modified", "notify", "actions")
-"""The keys of an answer that have effects."""
-
-TOLD: Final = 100
-"""Sessions that a notice is queued for: those that were used last."""
-
-HOPS: Final = 1
-"""Notices on end: a script may say one while it words another, and none while it words that."""
-
-
 class HookEffects:
-    """Carries out what answers ask for. `doors` carries out actions, `notices` holds what sessions are to be told."""
+    """Carries out what answers ask for. `notices` holds what sessions are to be told, `settings` name the agent."""
 
-    def __init__(self, engine: EvolveEngine, client: Client, notices: Notices, doors: SessionDoors) -> None:
+    def __init__(
+        self,
+        engine: EvolveEngine,
+        client: Client,
+        notices: Notices,
+        settings: Callable[[], EvolveSettings | None],
+    ) -> None:
         self._engine = engine
         self._client = client
         self._notices = notices
-        self._doors = doors
-        self._filled: Callable[[], None] | None = None
-
-    def listen(self, filled: Callable[[], None]) -> None:
-        """Call `filled` when there is something new to tell."""
-        self._filled = filled
+        self._settings = settings
+        self.filled: Callable[[], None] = lambda: None
+        """Is called when there is something new to tell."""
 
     async def carry_out(
         self,
@@ -313,16 +189,8 @@ class HookEffects:
         asked = {name: answer[name] for name in KEYS if answer.get(name)}
         if not asked:
             return
-        for name, value in asked.items():
-            log.info(
-                "script=%s hook=%s session=%s key=%s %s=%s",
-                source,
-                hook,
-                session_id,
-                key,
-                name,
-                script.show(value),
-            )
+        shown = script.show(asked)
+        log.info("script=%s hook=%s session=%s key=%s effects=%s", source, hook, session_id, key, shown)
         try:
             asking = ActionRequest(hook, session_id, key, origin or await self._origin(session_id))
             if "modified" in asked:
@@ -330,9 +198,60 @@ class HookEffects:
             if "notify" in asked:
                 await self._notify(asking, asked["notify"], hops)
             if "actions" in asked:
-                await self._act(asking, answer)
+                await self.act(asking, answer)
         except Exception:
             log.exception("hook=%s session=%s effects=failed", hook, session_id)
+
+    async def act(self, asking: ActionRequest, answer: protocol.Answer) -> list[str]:
+        """Carry out the actions of an answer; return a sentence on each that was not. The others still happen."""
+        actions, problems = parse_actions(answer)
+        refused = refusal(asking.origin) if actions else ""
+        for action in actions:
+            problem = f"{action} is left out: {refused}" if refused else await self._act(action, asking)
+            problems += [problem] if problem else []
+        about = asking.hook, asking.session_id, asking.origin.chain
+        for problem in problems:
+            log.warning("hook=%s session=%s origin=%s problem=%r", *about, problem)
+        if refused:
+            await self._stopped(asking, "actions", refused)
+        return problems
+
+    async def _act(self, action: Action, asking: ActionRequest) -> str:
+        try:
+            await (self._send if isinstance(action, Send) else self._create)(action, asking)
+        except (NotFound, Invalid) as error:
+            return f"{action}: {error}"
+        except Exception as error:
+            log.exception("action=%s failed", action)
+            return f"{action} failed: {type(error).__name__}: {error}"
+        log.info("action=%r hook=%s session=%s origin=%s", str(action), *asking[:2], asking.origin.chain)
+        return ""
+
+    async def _send(self, action: Any, asking: ActionRequest) -> None:
+        """Send the message; the session answers with the heartbeat agent.
+
+        To the session that asks it is a follow-up, which has a cap of its own. A session that another process runs is
+        refused by name.
+        """
+        body = PromptBody.text(action.message, synthetic=action.synthetic, agent=await self._agent())
+        session = self._client.session
+        if action.session_id == asking.session_id:
+            await session.follow_up(action.session_id, body, SOURCE, asking.then())
+        else:
+            await session.prompt_async(action.session_id, body, asking.then())
+
+    async def _create(self, action: Any, asking: ActionRequest) -> None:
+        await self._client.session.create(SessionBody(title=one_line(action.title, 200)))
+
+    async def _agent(self) -> str | None:
+        """The heartbeat agent. Where nobody chose one, and there is none of the usual name, the session's own."""
+        wanted = (self._settings() or EvolveSettings()).heartbeat_agent
+        agents = await self._client.agents()
+        if wanted in agents:
+            return wanted
+        if wanted == EvolveSettings().heartbeat_agent:
+            return None
+        raise Invalid(no_agent(wanted, agents))
 
     async def _origin(self, session_id: str) -> Origin:
         try:
@@ -343,31 +262,20 @@ class HookEffects:
     async def _modified(self, asking: ActionRequest, names: Any) -> None:
         found = modified_files(self._engine.real.root, names)
         for problem in found.problems:
-            log.warning(
-                "hook=%s session=%s modified=refused reason=%r", asking.hook, asking.session_id, problem
-            )
+            log.warning("hook=%s session=%s modified=refused reason=%r", *asking[:2], problem)
         if found.files:
             await self._engine.recording.named(asking.session_id, asking.key, found.files)
 
     async def _notify(self, asking: ActionRequest, said: Any, hops: int) -> None:
         if hops > HOPS:
-            await self._stopped(
-                asking, "notices", f"a notice led to {HOPS} more on end: this one is not told"
-            )
+            why = f"a notice led to {HOPS} more on end: this one is not told"
+            await self._stopped(asking, "notices", why)
             return
-        notices = [
-            HookNotice(one, asking.origin, hops) for one in (said if isinstance(said, list) else [said])
-        ]
+        said = said if isinstance(said, list) else [said]
         to = [session.id for session in await self._client.session.list() if _is_live(session)]
         receivers = [session_id for session_id in to[:TOLD] if session_id != asking.session_id]
-        self._notices.notify(f"{asking.session_id} {asking.hook} {asking.key}", notices, receivers)
-        if self._filled is not None:
-            self._filled()
-
-    async def _act(self, asking: ActionRequest, answer: protocol.Answer) -> None:
-        done = await carry_out(answer, asking, self._doors)
-        if done.refused:
-            await self._stopped(asking, "actions", done.refused)
+        self._notices.notify([HookNotice(one, asking.origin, hops) for one in said], receivers)
+        self.filled()
 
     async def _stopped(self, asking: ActionRequest, limit: str, why: str) -> None:
         """Say that a chain has come to its end, where a person sees it."""

@@ -18,14 +18,15 @@ from instar.plugins.evolve.gate import authority
 from instar.plugins.evolve.history.commits import History
 from instar.plugins.evolve.install import ChangeCause, ChangeInstaller
 from instar.plugins.evolve.ledger.goodtree import NotServed, Served
-from instar.plugins.evolve.ledger.lock import WorkspaceBusy
+from instar.plugins.evolve.ledger.ledger import WorkspaceBusy
+from instar.plugins.evolve.ledger.own import Safe, Unkept
 from instar.plugins.evolve.points import CANDIDATE, asker
 from instar.plugins.evolve.probation.observer import Observer
 from instar.plugins.evolve.recording import ChangeRecorder
 from instar.plugins.evolve.rollback import Rollback
-from instar.plugins.evolve.safe import Safe, Unkept
 from instar.plugins.evolve.scripts import NoScripts, Scripts
 from instar.plugins.evolve.storage import Storage
+from instar.plugins.evolve.takeover import rename_versions
 from instar.plugins.evolve.workspace import Workspace
 
 log = logging.getLogger("instar.evolve")
@@ -86,6 +87,7 @@ class EvolveEngine:
             notices = [str(error)]
         for notice in notices:
             log.warning("evolve=ledger notice=%s", script.show(notice))
+        rename_versions(self.storage.database, self.storage.ledger)
         self.history.guarded = self._guarded
         if self.safe is None:
             await self.history.keep_in(self.storage.database)
@@ -128,9 +130,9 @@ class EvolveEngine:
         return self._standing
 
     def version(self, path: str) -> str:
-        """Return the hash of the version of a file that runs; "" for none."""
+        """Return git's id of the version of a file that runs; "" for none."""
         found = (self.storage.ledger if self.safe is None else self.safe).files.get(path)
-        return "" if found is None else found.sha
+        return "" if found is None else found.blob
 
     async def place(self, file: str, root: Path, session: wire.Plain) -> script.ScriptEnvironment:
         """Return how ``hooks/FILE`` is started in `root`, for a session or for none."""
@@ -152,7 +154,7 @@ class EvolveEngine:
         if self.safe is not None:
             return
         version = self.version(f"hooks/{file}")
-        self.observer.told(file, version, self.history.head, self.policy.names, called)
+        self.observer.told(file, version, self.history.head, called)
 
     def registered(self, said: Registration) -> Registration:
         """Return what a script registers, as far as it is what was judged in its trial."""

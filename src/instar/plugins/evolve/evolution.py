@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from instar.plugin import accepted
 from instar.plugins.evolve import edit
 from instar.plugins.evolve.candidate import (
     Candidate,
@@ -26,7 +27,7 @@ from instar.plugins.evolve.discovery import Registration, collisions
 from instar.plugins.evolve.execution_policy import ExecutionPolicy
 from instar.plugins.evolve.gate import authority, pending, replay, score, stages
 from instar.plugins.evolve.gate.authority import Authority
-from instar.plugins.evolve.gate.report import ReplayReport
+from instar.plugins.evolve.gate.replay import ReplayReport
 from instar.plugins.evolve.grants import GrantedVersion
 from instar.plugins.evolve.history import trailers
 from instar.plugins.evolve.history.commits import WorkspaceCommit
@@ -38,9 +39,7 @@ from instar.plugins.evolve.install import (
     ChangeInstaller,
     NotChanged,
     called_by,
-    commit_of,
 )
-from instar.plugins.evolve.ledger.standing import sha256
 from instar.plugins.evolve.points import CandidateInput
 from instar.plugins.evolve.probation.observer import Observer
 from instar.plugins.evolve.probation.prediction import Prediction
@@ -257,7 +256,7 @@ class Evolver:
     async def reject(self, id: str, who: str, why: str = "") -> pending.PendingEntry:  # noqa: A002 - as above
         """Refuse what waits under `id` for good. Raises `pending.NotPending`."""
         path = (await asyncio.to_thread(self._storage.pending.get, id)).proposal.file
-        live = self._change_installer.sha(path)
+        live = self._change_installer.version(path)
         entry = await asyncio.to_thread(self._storage.pending.decide, id, False, who, live)
         self._change_installer.happened("rejected", ChangeCause(by="person"), [path], why or f"{id} by {who}")
         return entry
@@ -346,7 +345,7 @@ class Evolver:
                 f"{entry.id} would reach something else now than was approved: "
                 f"{'; '.join(attempt.verdict.raised) or 'nothing'}; let it be proposed again"
             )
-        live = self._change_installer.sha(attempt.path)
+        live = self._change_installer.version(attempt.path)
         await asyncio.to_thread(self._storage.pending.decide, entry.id, True, attempt.who, live)
         attempt.cause = msgspec.structs.replace(attempt.cause, by="person")
         self._change_installer.happened(
@@ -356,7 +355,7 @@ class Evolver:
 
     async def _waiting(self, attempt: ChangeAttempt) -> Step:
         assert attempt.approval is not None
-        if why := attempt.approval.stale(self._change_installer.sha(attempt.path)):
+        if why := attempt.approval.stale(self._change_installer.version(attempt.path)):
             raise pending.NotPending(why)
         proposal = attempt.approval.proposal
         attempt.also = {name: TrialFile(new.encode(), 0o755) for name, new in proposal.also.items()}
@@ -371,7 +370,7 @@ class Evolver:
     async def _made_live(self, attempt: ChangeAttempt) -> None:
         storage, path, cause = self._storage, attempt.path, attempt.cause
         candidate, verdict = attempt.candidate, attempt.verdict
-        old, new = self._change_installer.sha(path), sha256(candidate.after.content)
+        old, new = self._change_installer.version(path), accepted.blob_id(candidate.after.content)
         if verdict.held is not None and verdict.settled is not None:
             # First, so that no crash leaves a version of the agent's that runs as the person's own.
             storage.grants.expect(candidate.file, new, verdict.held, old, verdict.settled)
@@ -394,7 +393,7 @@ class Evolver:
         if verdict.settled is not None:
             storage.grants.settle(candidate.file, verdict.settled)
         await self._change_installer.installed(changed, cause, verdict.ms)
-        attempt.installed = Installed(path, attempt.diff, changed.epoch, verdict, commit_of(changed))
+        attempt.installed = Installed(path, attempt.diff, changed.epoch, verdict, changed.commit)
 
     async def _waits(self, attempt: ChangeAttempt) -> NotChanged:
         """Let a candidate wait for a person."""
@@ -423,7 +422,7 @@ class Evolver:
         candidate, verdict, cause = attempt.candidate, attempt.verdict, attempt.cause
         return pending.Proposal(
             file=attempt.path,
-            base=self._change_installer.sha(attempt.path),
+            base=self._change_installer.version(attempt.path),
             content=text(candidate.after.content),
             raised=verdict.raised,
             cause=pending.Cause(cause.session, cause.call, cause.tool, cause.agent, cause.message),

@@ -68,11 +68,6 @@ class ExecutionPolicy:
         self._settings = chosen
         self._environment = self._input.children.environment(self._input.environment, self._named())
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the variables that scripts get."""
-        return tuple(sorted(self._environment))
-
     async def place(
         self, file: str, version: str, root: Path, session: wire.Plain
     ) -> script.ScriptEnvironment:
@@ -103,7 +98,8 @@ class ExecutionPolicy:
                 rules = await self._rules(session)
                 confine = self._sandbox(shield, narrowed(manifest, rules), root, rules)
                 timeout = min(timeout, float(manifest.limits.seconds or timeout))
-        return script.ScriptEnvironment(root, environment, timeout, chosen.spawn == "warm", confine)
+        watched = contextlib.nullcontext if confine is None else self._input.children.watched
+        return script.ScriptEnvironment(root, environment, timeout, chosen.spawn == "warm", confine, watched)
 
     async def _rules(self, session: wire.Plain) -> Sequence[message.Rule]:
         """The permissions that hold where a script is called; a command has no session, and its person watches."""

@@ -12,10 +12,8 @@ from instar.plugins.evolve.gate import authority
 from instar.plugins.evolve.history import trailers
 from instar.plugins.evolve.history.audit_log import AuditEntry, By
 from instar.plugins.evolve.history.audit_log import Kind as Happened
-from instar.plugins.evolve.history.commits import WorkspaceCommit
 from instar.plugins.evolve.ledger.install import Changed, ChangeRefused
-from instar.plugins.evolve.ledger.ledger import LedgerError
-from instar.plugins.evolve.ledger.lock import WorkspaceBusy
+from instar.plugins.evolve.ledger.ledger import LedgerError, Versions, WorkspaceBusy
 from instar.plugins.evolve.storage import Storage
 from instar.plugins.evolve.trial import TrialFile
 
@@ -58,15 +56,16 @@ class ChangeInstaller:
         changes: Mapping[str, TrialFile | None],
         subject: str,
         said: trailers.Trailers,
+        left: Versions | None = None,
     ) -> Changed:
-        """Put files in place (None deletes) as one commit. Raises `NotChanged`."""
+        """Put files in place (None deletes) as one commit; a person leaves `left` by it. Raises `NotChanged`."""
         with explained():
-            return await self._storage.installer.install(changes, trailers.write(subject, said))
+            return await self._storage.installer.install(changes, trailers.write(subject, said), left)
 
-    def sha(self, path: str) -> str:
-        """Return the hash of the accepted version of a file; "" for none."""
+    def version(self, path: str) -> str:
+        """Return git's id of the accepted version of a file; "" for none."""
         version = self._storage.ledger.files.get(path)
-        return "" if version is None else version.sha
+        return "" if version is None else version.blob
 
     async def installed(self, changed: Changed, cause: ChangeCause, cost: int) -> None:
         """Report a change that went live."""
@@ -125,8 +124,8 @@ class ChangeInstaller:
         """Add an entry to the audit log. A failed write loses the entry, not the change."""
         made: dict[str, Any] = msgspec.structs.asdict(cause)
         if changed is not None:
-            commit = commit_of(changed)
-            made |= {"epoch": changed.epoch, "commit": "" if commit is None else commit.id}
+            commit = "" if changed.commit is None else changed.commit.id
+            made |= {"epoch": changed.epoch, "commit": commit}
         try:
             self._storage.audit_log.add(
                 AuditEntry(kind=kind, files=files, text=why, stage=stage, cost=cost, **made)
@@ -140,17 +139,12 @@ class ChangeInstaller:
         known = self._storage.grants.of(file) if folder == "hooks" else None
         if known is None:
             return
-        held = known.versions.get(self.sha(path))
+        held = known.versions.get(self.version(path))
         if held is not None:
             grant = authority.after(known.grant, held.authority, True, self._storage.grants.others(file))
             self._storage.grants.settle(file, grant)
-        elif self.sha(path) == known.own:
+        elif self.version(path) == known.own:
             self._storage.grants.settle(file, authority.reopened(known.grant))
-
-
-def commit_of(changed: Changed) -> WorkspaceCommit | None:
-    """Return the commit of a change; None where git failed."""
-    return changed.commit if isinstance(changed.commit, WorkspaceCommit) else None
 
 
 def called_by(cause: ChangeCause, said: trailers.Trailers) -> trailers.Trailers:

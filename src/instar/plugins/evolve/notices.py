@@ -1,12 +1,11 @@
 """Notices: what hooks say that other sessions should know, told to each of them once.
 
 A hook's `notify` is queued for every other live session. What waits for a session is merged into one message: the
-scripts' `format_notification` words it, else `default_text` does. All instars on the workspace share the queues; a
+scripts' `format_notification` words it, else `default_text` does. All instars on the workspace share the queue; a
 notice is kept once, however many sessions it waits for.
 
 Once each, also over a crash: a batch gets the id of its message before the message is sent. A batch that a crash left
-is sent again under that id, unless the session already has a message of that id. An answer that is handed in twice
-(same `key`) is queued once.
+is sent again under that id, unless the session already has a message of that id.
 """
 
 import contextlib
@@ -21,58 +20,31 @@ import msgspec
 from instar.plugin import Origin, ids
 from instar.plugins.evolve.database import Database, decoded
 from instar.plugins.evolve.history.trailers import one_line
-from instar.plugins.evolve.ledger.lock import WorkspaceBusy, held
+from instar.plugins.evolve.ledger.ledger import WorkspaceBusy, held
 
 log = logging.getLogger("instar.evolve")
 
 MOST: Final = 100
-"""Notices that wait for one session; the oldest ones make room, and are counted."""
+"""Notices of one message; older ones are counted."""
 
 KEPT: Final = 1000
-"""Notices that wait in all; the oldest ones make room, and are counted."""
-
-SESSIONS: Final = 1000
-"""Sessions that something may wait for; the one that was given something longest ago makes room."""
+"""Notices that wait in all; the oldest ones make room."""
 
 LARGEST: Final = 8 << 10
 """Bytes of one notice as JSON; a larger one is replaced by a sentence about it."""
-
-_SEEN: Final = 2000
-"""Keys that are remembered."""
 
 _WAIT: Final = 2.0
 """Seconds to wait for another instar that tells a session at this moment."""
 
 _NAMES: Final = 20
 
-_BOUNDS: Final = {"kept": KEPT, "most": MOST, "sessions": SESSIONS, "seen": _SEEN}
-_FILLED: Final = """INSERT INTO queue (session, filled) VALUES (?, ?)
-  ON CONFLICT DO UPDATE SET filled = excluded.filled"""
+_MESSAGE: Final = "SELECT message FROM waiting WHERE session = ? ORDER BY message DESC LIMIT 1"
+_BEGIN: Final = "UPDATE waiting SET message = ? WHERE session = ?"
 _OF_MESSAGE: Final = """SELECT value FROM notice JOIN waiting ON notice = number
   WHERE session = ? AND message = ? ORDER BY number"""
-_MESSAGE: Final = "SELECT message, message_dropped FROM queue WHERE session = :session"
-_BEGIN: Final = (
-    "UPDATE queue SET message = :message, message_dropped = dropped, dropped = 0 "
-    "WHERE session = :session AND message = ''",
-    "UPDATE waiting SET message = :message WHERE session = :session "
-    "AND :message = (SELECT message FROM queue WHERE session = :session)",
-)
-_TOLD: Final = (
-    "DELETE FROM waiting WHERE session = ? AND message = ?",
-    "UPDATE queue SET message = '' WHERE session = ? AND message = ?",
-)
-_OVER: Final = """DELETE FROM waiting WHERE message = '' AND (
-  notice < (SELECT DISTINCT notice FROM waiting ORDER BY notice DESC LIMIT 1 OFFSET :kept - 1)
-  OR (session, notice) IN (SELECT session, notice FROM (
-    SELECT session, notice, row_number() OVER (PARTITION BY session ORDER BY notice DESC) AS place
-    FROM waiting WHERE message = '') WHERE place > :most)) RETURNING session"""
-_TIDY: Final = (
-    "DELETE FROM queue WHERE session NOT IN (SELECT session FROM queue ORDER BY filled DESC LIMIT :sessions)",
-    "DELETE FROM waiting WHERE session NOT IN (SELECT session FROM queue)",
-    "DELETE FROM queue WHERE message = '' AND dropped = 0 AND session NOT IN (SELECT session FROM waiting)",
-    "DELETE FROM notice WHERE number NOT IN (SELECT notice FROM waiting)",
-    "DELETE FROM answer WHERE number <= (SELECT max(number) FROM answer) - :seen",
-)
+_TOLD: Final = "DELETE FROM waiting WHERE session = ? AND message = ?"
+_OVER: Final = "DELETE FROM waiting WHERE notice <= (SELECT max(number) FROM notice) - ?"
+_UNUSED: Final = "DELETE FROM notice WHERE number NOT IN (SELECT notice FROM waiting)"
 
 
 class NotNow(Exception):
@@ -141,36 +113,37 @@ class Notices:
         self._database = database
         self._folder = database.folder / "notices"
 
-    def notify(self, key: str, notices: Sequence[HookNotice], receivers: Iterable[str]) -> None:
-        """Queue what a hook said, durably. `key` tells this answer from every other: it is queued once."""
+    def notify(self, notices: Sequence[HookNotice], receivers: Iterable[str]) -> None:
+        """Queue what a hook said, durably."""
         to = list(dict.fromkeys(receivers))
         values = [(msgspec.json.encode(_bounded(notice)),) for notice in notices]
 
         def turn(connection: Connection) -> None:
-            if not connection.execute("INSERT OR IGNORE INTO answer (key) VALUES (?)", (key,)).rowcount:
-                return
-            numbers = [
-                connection.execute("INSERT INTO notice (value) VALUES (?)", value).lastrowid
-                for value in values
-            ]
-            connection.executemany(_FILLED, [(session, numbers[-1]) for session in to])
+            insert = "INSERT INTO notice (value) VALUES (?)"
+            numbers = [connection.execute(insert, value).lastrowid for value in values]
             rows = [(session, number) for session in to for number in numbers]
             connection.executemany("INSERT INTO waiting (session, notice) VALUES (?, ?)", rows)
-            over = connection.execute(_OVER, _BOUNDS).fetchall()
-            connection.executemany("UPDATE queue SET dropped = dropped + 1 WHERE session = ?", over)
-            _run(connection, (), ())
+            connection.execute(_OVER, (KEPT,))
+            connection.execute(_UNUSED)
 
         if to and values:
             self._database.change(turn)
 
     def waiting(self) -> list[str]:
         """Return the sessions that something waits for."""
-        return [session for (session,) in self._database.rows("SELECT session FROM queue ORDER BY filled")]
+        found = self._database.rows("SELECT session FROM waiting GROUP BY session ORDER BY max(notice)")
+        return [session for (session,) in found]
 
     def forget(self, session_id: str) -> None:
         """Drop what waits for a session that is gone."""
-        gone = ("DELETE FROM queue WHERE session = ?",)
-        self._database.change(lambda connection: _run(connection, gone, (session_id,)))
+        self._drop("DELETE FROM waiting WHERE session = ?", session_id)
+
+    def _drop(self, delete: str, *values: str) -> None:
+        def turn(connection: Connection) -> None:
+            connection.execute(delete, values)
+            connection.execute(_UNUSED)
+
+        self._database.change(turn)
 
     async def deliver(self, sessions: Iterable[str], post: Post) -> list[str]:
         """Tell sessions what waits for them, in one message each; return those that were told.
@@ -210,15 +183,10 @@ class Notices:
             text = await self._text(session_id, batch, post)
             if text:
                 await post.put(session_id, batch.message_id, text)
-        told = session_id, batch.message_id
-        self._database.change(lambda connection: _run(connection, _TOLD, told))
+        self._drop(_TOLD, session_id, batch.message_id)
         return True
 
     async def _text(self, session_id: str, batch: NoticeBatch, post: Post) -> str:
-        if not batch.notices:
-            return (
-                f"[update] {batch.dropped} notices from other sessions were dropped: too many came at once."
-            )
         try:
             text = await post.word(session_id, batch.notices)
         except Exception:
@@ -233,22 +201,14 @@ class Notices:
 
 def _begin(connection: Connection, session_id: str) -> NoticeBatch | None:
     """Return the batch of a session: the one under way, else all that waits for it; None where nothing does."""
-    given = {"session": session_id, "message": ids.new("msg")}
-    for statement in _BEGIN:
-        connection.execute(statement, given)
-    found = connection.execute(_MESSAGE, given).fetchone()
+    found = connection.execute(_MESSAGE, (session_id,)).fetchone()
     if found is None:
         return None
-    notices = decoded(connection.execute(_OF_MESSAGE, (session_id, found[0])), HookNotice)
-    return NoticeBatch(found[0], notices, found[1])
-
-
-def _run(connection: Connection, statements: Sequence[str], given: Sequence[str]) -> None:
-    """Run statements, then delete what waits for nobody, and what makes room."""
-    for statement in statements:
-        connection.execute(statement, given)
-    for statement in _TIDY:
-        connection.execute(statement, _BOUNDS)
+    message_id = found[0] or ids.new("msg")
+    if not found[0]:
+        connection.execute(_BEGIN, (message_id, session_id))
+    notices = decoded(connection.execute(_OF_MESSAGE, (session_id, message_id)), HookNotice)
+    return NoticeBatch(message_id, notices[-MOST:], max(0, len(notices) - MOST))
 
 
 def _bounded(notice: HookNotice) -> HookNotice:

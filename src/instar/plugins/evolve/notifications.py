@@ -227,7 +227,7 @@ class Notifications:
         self._untold: list[str] = []
         self._awake: asyncio.Task[None] | None = None
         self._again = False
-        effects.listen(self.wake)
+        effects.filled = self.wake
 
     async def settle(self) -> None:
         """Perform the rollbacks that are due; `tell` reports them."""

@@ -18,10 +18,9 @@ from instar.plugins.evolve.gate.pending import Listing, NotPending, PendingEntry
 from instar.plugins.evolve.history.blame import NoLine
 from instar.plugins.evolve.history.commits import WorkspaceCommit
 from instar.plugins.evolve.history.pins import BadPin, Pin
-from instar.plugins.evolve.history.revision import NoSuchChange
+from instar.plugins.evolve.history.repository import NoSuchChange
 from instar.plugins.evolve.install import ChangeCause, NotChanged
-from instar.plugins.evolve.ledger.ledger import LedgerError
-from instar.plugins.evolve.ledger.lock import WorkspaceBusy
+from instar.plugins.evolve.ledger.ledger import LedgerError, WorkspaceBusy
 from instar.plugins.evolve.trial import NoTrial
 
 
@@ -38,10 +37,12 @@ class Made(msgspec.Struct, frozen=True):
     probation: dict[str, str] = {}
 
     @classmethod
-    def of(cls, engine: EvolveEngine, files: Sequence[str], epoch: int, commit: object | None) -> Self:
+    def of(
+        cls, engine: EvolveEngine, files: Sequence[str], epoch: int, commit: WorkspaceCommit | None
+    ) -> Self:
         """Return what was changed."""
         trials = {file: said for file in files if (said := engine.observer.describe(file)) is not None}
-        made = commit.id if isinstance(commit, WorkspaceCommit) else ""
+        made = "" if commit is None else commit.id
         return cls(list(files), epoch, made, engine.history.problem or "", trials)
 
     def text(self, did: str) -> str:

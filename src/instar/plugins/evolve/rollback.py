@@ -7,32 +7,44 @@ does any where a person has changed what judges it since.
 """
 
 import asyncio
-import itertools
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Final
 
+from instar.plugin import accepted
 from instar.plugins.evolve.candidate import CandidateRefused
 from instar.plugins.evolve.evolution import Evolver
 from instar.plugins.evolve.gate import authority
 from instar.plugins.evolve.history import trailers
-from instar.plugins.evolve.history.revision import NoSuchChange, Revision, is_start
+from instar.plugins.evolve.history.repository import NoSuchChange, Revision, is_start
 from instar.plugins.evolve.install import (
     ChangeCause,
     ChangeInstaller,
     NotChanged,
     called_by,
-    commit_of,
     explained,
 )
 from instar.plugins.evolve.ledger.install import Changed
+from instar.plugins.evolve.ledger.ledger import Sides
 from instar.plugins.evolve.ledger.own import RESTORED, is_agents
-from instar.plugins.evolve.ledger.standing import Version, sha256
 from instar.plugins.evolve.probation.observer import Observer
 from instar.plugins.evolve.probation.state import RollBack
 from instar.plugins.evolve.storage import Storage
 from instar.plugins.evolve.trial import TrialFile
 
-Check = Callable[[Revision, Mapping[str, TrialFile | None]], Awaitable[None]]
+
+@dataclass(frozen=True)
+class Before:
+    """The files of a change as they were before it, None where there was none, and how they were left then.
+
+    Without `sides`, what was accepted and left before and after it, only git knows of the change.
+    """
+
+    files: Mapping[str, TrialFile | None]
+    sides: tuple[Sides, Sides] | None = None
+
+
+Check = Callable[[Revision, Before], Awaitable[None]]
 """Gets a change and its files before it. Raises `NotChanged` to refuse the rollback."""
 
 
@@ -55,71 +67,69 @@ class Rollback:
         self._told: set[str] = set()
 
     async def roll_back(self, ref: str, cause: ChangeCause, check: Check | None = None) -> Changed:
-        """Restore the files of a change to the state before it, as a new change.
+        """Restore the files of a change to the state before it, as a new change: also whose they were.
 
-        `ref` names a change as `revision.Revisions.find` does; "" is the newest one that is no rollback itself. `check`
-        raises `NotChanged` where it may not be taken back. What a person left there comes back also where git never had
-        it. Raises `NotChanged` and `revision.NoSuchChange`.
+        `ref` names a change as `Revisions.find` does; "" is the newest one that is no rollback itself. `check`
+        raises `NotChanged` where it may not be taken back. Raises `NotChanged` and `repository.NoSuchChange`.
         """
         async with self._lock:
             revision = await self._storage.revisions.last(ref)
-            found = await self._storage.revisions.before(revision)
-            before = {path: None if one is None else TrialFile(*one) for path, one in found.items()}
-            for path in before:
+            before = await self._before(revision)
+            for path in before.files:
                 await self._may_change(path, cause)
             if check is not None:
                 await check(revision, before)
-            before |= await self._left(revision, before)
-            old = {path: self._change_installer.sha(path) for path in before}
+            old = {path: self._change_installer.version(path) for path in before.files}
             epoch = self._storage.ledger.next_epoch
             said = trailers.Trailers(by=cause.by, epoch=epoch, rolls_back=revision.id)
             subject = f"roll back {revision.subject}"
-            changed = await self._change_installer.make(before, subject, called_by(cause, said))
+            left = None
+            if before.sides is not None:
+                left = {path: before.sides[0][1].get(path) for path in before.files}
+            changed = await self._change_installer.make(before.files, subject, called_by(cause, said), left)
             for path in changed.files:
                 self._settle(path, old[path], cause)
-            if commit_of(changed) is not None:
-                await self._storage.own.taken_back(revision, changed.files)
             await self._change_installer.rolled_back(changed, cause, f"{revision.id[:12]} {revision.subject}")
             return changed
 
-    async def _left(
-        self, change: Revision, before: Mapping[str, TrialFile | None]
-    ) -> dict[str, TrialFile | None]:
-        """Return the files as a person left them before `change`, where git has another version.
+    async def _before(self, change: Revision) -> Before:
+        """Return the files before a change: as the ledger has them, else as git does.
 
-        They had changed one without a commit when instar first saw it, or their commit is owed, or went into one of the
-        agent's. Raises `NotChanged` where that would be lost.
+        The ledger has what a person left and never committed too. Raises `NotChanged` and `repository.NoSuchChange`.
         """
-        own, files = self._storage.own, self._storage.ledger.files
-        left = {path: version for path, version in own.changed.items() if path in before}
-        told = await own.told({path: files[path] for path in left if path in files})
-        found: dict[str, TrialFile | None] = {}
-        for path, version in left.items():
-            if _sha(version) in (_sha(told.get(path)), _sha_of(before[path])):
-                continue
-            set_by = (await self._storage.repository.files(change.id, [path])).get(path)
-            if set_by is not None and version is not None and sha256(set_by[0]) == version.sha:
-                continue  # it is their own change that they take back, and git has it
-            since = own.since(path)
-            earlier = _before(path, change, await self._storage.revisions.touching())
-            if earlier is not None and (earlier.trailers.epoch or -1) >= since:
-                continue  # git's version is the agent's, from after that
-            if change.trailers.epoch is not None and change.trailers.epoch < since:
+        storage = self._storage
+        paths = storage.revisions.guarded(change)
+        sides = await self._around(change, paths)
+        if sides is None:
+            found = await storage.revisions.before(change)
+            return Before({path: None if one is None else TrialFile(*one) for path, one in found.items()})
+        files: dict[str, TrialFile | None] = dict.fromkeys(paths)
+        for path in paths:
+            version = sides[0][0].get(path)
+            content = None if version is None else await storage.content(version.blob)
+            if version is not None and (content is None or version.link is not None):
                 raise NotChanged(
-                    f"git never had {path} as you left it after {change.short}, and it would be lost: take back what "
-                    f"the agent changed since first, with instar evolve rollback @{since}"
+                    f"there is no copy of {path} as it was before {change.short}: mend it by hand"
                 )
-            found[path] = None if version is None else await self._kept(path, version, change)
-        return found
+            if version is not None and content is not None:
+                files[path] = TrialFile(content, version.mode)
+        return Before(files, sides)
 
-    async def _kept(self, path: str, version: Version, change: Revision) -> TrialFile:
-        content = await self._storage.content(path, version.sha)
-        if content is None:
-            raise NotChanged(
-                f"there is no copy of {path} as you left it before {change.short}, and git never had it: for what git "
-                f"has of it, git checkout {change.short}^ -- {path}, then instar evolve accept"
-            )
-        return TrialFile(content, version.mode)
+    async def _around(self, change: Revision, paths: Collection[str]) -> tuple[Sides, Sides] | None:
+        """Return what the ledger has of a change, if that is the one that git has under its epoch."""
+        if change.trailers.epoch is None:
+            return None
+        try:
+            sides = self._storage.ledger.around(change.trailers.epoch)
+        except accepted.Damaged:
+            return None
+        if sides is None:
+            return None
+        listed = await self._storage.repository.listed(change.id, list(paths))
+        git = {one.path: one.blob for one in listed}
+        after = sides[1][0]
+        same = all(git.get(path) == (after[path].blob if path in after else None) for path in paths)
+        return sides if same else None
 
     async def settle(self) -> list[str]:
         """Perform the rollbacks that probation decided. Return a sentence on each for the session."""
@@ -143,7 +153,7 @@ class Rollback:
             with explained():
                 changed = await self._storage.installer.accept(trailers.write("accept by hand", said), paths)
             for path in changed.files:
-                self._observer.placed(path, self._change_installer.sha(path) or None)
+                self._observer.placed(path, self._change_installer.version(path) or None)
             self._change_installer.happened("accepted", ChangeCause(by="person"), changed.files, "", changed)
             await self._change_installer.live(changed)
             return changed
@@ -164,7 +174,7 @@ class Rollback:
 
     def _settle(self, path: str, old: str, cause: ChangeCause) -> None:
         """Start probation for a version that the agent restored; one that a person restored is kept."""
-        version = self._change_installer.sha(path)
+        version = self._change_installer.version(path)
         if cause.by == "agent":
             self._observer.installed(path, old, version, None)
         else:
@@ -173,8 +183,8 @@ class Rollback:
     async def _taken_back(self, one: RollBack) -> str:
         """Restore the kept version of a file. The reason is in the audit log."""
         version = self._storage.ledger.files.get(one.file)
-        content = await self._storage.content(one.file, one.to)
-        if version is None or version.sha != one.version or content is None:
+        content = await self._storage.content(one.to)
+        if version is None or version.blob != one.version or content is None:
             self._observer.rolled_back(one)
             return f"{one.file}: the version on probation is gone already"
         said = trailers.Trailers(by="instar", epoch=self._storage.ledger.next_epoch, cause=one.why)
@@ -187,21 +197,6 @@ class Rollback:
         self._observer.rolled_back(one)
         await self._change_installer.rolled_back(changed, ChangeCause(by="instar"), one.why)
         return f"{one.file} was rolled back to its version before: {one.why}"
-
-
-def _sha(version: Version | None) -> str:
-    return "" if version is None else version.sha
-
-
-def _sha_of(file: TrialFile | None) -> str:
-    return "" if file is None else sha256(file.content)
-
-
-def _before(path: str, change: Revision, commits: Sequence[Revision]) -> Revision | None:
-    """Return the commit that changed `path` last before `change`; `commits` newest first."""
-    ids = [one.id for one in commits]
-    older = commits[ids.index(change.id) + 1 :] if change.id in ids else []
-    return next((one for one in older if path in one.files), None)
 
 
 _FOLDERS: Final = ("hooks", "prompts")
@@ -230,45 +225,28 @@ class AgentRollback:
                 return one
         raise NoSuchChange("there is no change of yours to take back")
 
-    async def check(self, change: Revision, before: Mapping[str, TrialFile | None]) -> None:
+    async def check(self, change: Revision, before: Before) -> None:
         """Return if the files of `change` may become what they were `before` it. Raises `NotChanged`."""
         self._demand_own(change)
-        commits = await self._storage.revisions.touching()
-        if _taken_back(change, commits):
+        if _taken_back(change, await self._storage.revisions.touching()):
             raise NotChanged(f"{change.short} was taken back already")
-        since = list(itertools.takewhile(lambda one: one.id != change.id, commits))
-        for later in since:
-            touched = sorted(before.keys() & set(later.files))
-            if touched and _is_persons(later):
-                raise NotChanged(
-                    f"a person changed {', '.join(touched)} since, with {later.short}, which would be lost: {_ASK} "
-                    f"{change.short}"
-                )
-        if all(self._stands(path, file) for path, file in before.items()):
+        if before.sides is None:
+            raise NotChanged(
+                f"{change.short} was not made here, so its files are not kept: {_ASK} {change.short}"
+            )
+        ledger = self._storage.ledger
+        (files, left), now = before.sides[0], ledger.left
+        touched = [path for path in {**left, **now} if left.get(path) != now.get(path)]
+        lost = sorted(before.files.keys() & set(touched))
+        if lost:
+            raise NotChanged(
+                f"a person changed {', '.join(lost)} since, which would be lost: {_ASK} {change.short}"
+            )
+        if all(files.get(path) == ledger.files.get(path) for path in before.files):
             raise NotChanged(f"the files of {change.short} are as they were before it already")
-        anew = any(_is_persons(later) and _judges(later) for later in since)
-        for path, file in before.items():
+        anew = any(path.partition("/")[0] not in _FOLDERS for path in touched)
+        for path, file in before.files.items():
             await self._check_file(change, path, file, anew=anew)
-        await self._check_kept(change, before)
-
-    def _stands(self, path: str, file: TrialFile | None) -> bool:
-        return _sha(self._storage.ledger.files.get(path)) == _sha_of(file)
-
-    async def _check_kept(self, change: Revision, before: Mapping[str, TrialFile | None]) -> None:
-        """Look after what a person left there that git never had: its commit is owed, or went into one of the agent's.
-
-        Raises `NotChanged` where that stands, or was not what git would put back.
-        """
-        own = self._storage.own
-        live = {path: version for path, version in self._storage.ledger.files.items() if path in before}
-        told = await own.told(live)
-        for path, file in before.items():
-            left = _sha(self._storage.ledger.left.get(path))
-            same = left == _sha(told.get(path)) or (file is not None and left == _sha_of(file))
-            if (not own.is_changed(path) and path not in told) or not same:
-                raise NotChanged(
-                    f"git never had {path} as a person left it, and it would be lost: {_ASK} {change.short}"
-                )
 
     async def _check_file(self, change: Revision, path: str, file: TrialFile | None, *, anew: bool) -> None:
         """Check one file. `anew`: the tests that a person has changed since have not run on this version."""
@@ -295,7 +273,7 @@ class AgentRollback:
             others = self._storage.grants.others(script)
         except OSError as error:
             raise NotChanged(f"it cannot be told what {path} may reach: {error}") from None
-        held = None if known is None else known.versions.get(sha256(file.content))
+        held = None if known is None else known.versions.get(accepted.blob_id(file.content))
         if known is not None and held is not None:
             return authority.raises(known.grant, held.authority, others)
         return await self._tried(path, file)
@@ -324,15 +302,3 @@ def _taken_back(change: Revision, commits: list[Revision]) -> bool:
     """Return whether a change was rolled back, and that rollback was not itself rolled back."""
     back = [one for one in commits if is_start(one.trailers.rolls_back, change.id)]
     return any(not _taken_back(one, commits) for one in back)
-
-
-def _judges(commit: Revision) -> bool:
-    """Return whether a commit changed tests, evals or settings of the gate."""
-    return any(path.partition("/")[0] not in _FOLDERS for path in commit.files)
-
-
-def _is_persons(commit: Revision) -> bool:
-    """Return whether a commit is a person's own work. A rollback is not."""
-    said = commit.trailers
-    back = said.rolls_back or said.by == "instar" or commit.subject == RESTORED
-    return not back and not is_agents(commit)

@@ -22,7 +22,7 @@ from instar.plugins.evolve.heartbeat.schedule import BeatEntry
 from instar.plugins.evolve.history import timeline
 from instar.plugins.evolve.history.commits import is_repository
 from instar.plugins.evolve.history.pins import Pin
-from instar.plugins.evolve.history.revision import NoSuchChange
+from instar.plugins.evolve.history.repository import NoSuchChange
 from instar.plugins.evolve.history.timeline import Shown, Timeline, TimelinePage
 from instar.plugins.evolve.person import Made, Rejected
 from instar.plugins.evolve.status import EvolveStatus

@@ -8,6 +8,7 @@ import logging
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
@@ -78,7 +79,7 @@ class ScriptEnvironment(msgspec.Struct, frozen=True):
     """Where scripts run: the workspace, their environment, and seconds a call.
 
     `warm`: a Python script may be run by an interpreter that has already started. `confine` says what
-    it may reach; None: what its person may.
+    it may reach; None: what its person may. `watched` notices what it changes of guarded places.
     """
 
     root: Path
@@ -86,6 +87,7 @@ class ScriptEnvironment(msgspec.Struct, frozen=True):
     timeout: float
     warm: bool = False
     confine: process.Confinement | None = None
+    watched: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 class ScriptRunner(Protocol):
@@ -114,7 +116,8 @@ async def call(
     run = partial(
         processes.run, cwd=place.root, env=place.environment, warm=place.warm, confine=place.confine
     )
-    return await ask(run, path, hook, fields, place.timeout, told)
+    with place.watched():
+        return await ask(run, path, hook, fields, place.timeout, told)
 
 
 async def ask(

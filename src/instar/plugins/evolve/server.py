@@ -7,15 +7,15 @@ from typing import Any
 from instar.plugin import Hooks, PluginInput, Tool, View, event, process, wire
 from instar.plugins.evolve import discovery, script, script_tools, settings, tools, views
 from instar.plugins.evolve.dispatch import Dispatch
-from instar.plugins.evolve.effects import HookEffects, SessionDoors
+from instar.plugins.evolve.effects import HookEffects
 from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.heartbeat.heart import Heart
 from instar.plugins.evolve.history.trailers import counted
+from instar.plugins.evolve.ledger.own import Unkept
 from instar.plugins.evolve.notices import Notices
 from instar.plugins.evolve.notifications import Notifications
 from instar.plugins.evolve.profiles import Profiles
 from instar.plugins.evolve.routes import EvolveRoutes
-from instar.plugins.evolve.safe import Unkept
 from instar.plugins.evolve.sessions import ScriptSessions
 from instar.plugins.evolve.workspace import LocatedWorkspace, Workspace, locate, signature
 
@@ -75,8 +75,7 @@ class Evolve:
         kept = Unkept() if safe else given.kv
         self.scripts = self.engine.scripts
         self.notices = Notices(self.engine.storage.database)
-        doors = SessionDoors(given.client, lambda: self._settings)
-        self.effects = HookEffects(self.engine, given.client, self.notices, doors)
+        self.effects = HookEffects(self.engine, given.client, self.notices, lambda: self._settings)
         self.notifications = Notifications(self.engine, given.client, self.effects, self.notices)
         self.dispatch = Dispatch(self.scripts, given.client, self.effects)
         self.sessions = ScriptSessions(

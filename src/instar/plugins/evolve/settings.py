@@ -4,10 +4,11 @@ A mistake is an error that names its place, never a silent default: a broken fil
 heartbeat back on that the person had switched off.
 """
 
+import contextlib
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args, get_type_hints
 
 import msgspec
 
@@ -21,11 +22,15 @@ class SettingsError(Exception):
     """Settings that cannot be used; the text says where, what was expected and what was found."""
 
 
-class ModelName(msgspec.Struct, frozen=True):
+_Text = Annotated[str, msgspec.Meta(min_length=1)]
+_Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class ModelName(msgspec.Struct, frozen=True, rename={"provider_id": "providerID", "model_id": "modelID"}):
     """A model by its provider and its name there."""
 
-    provider_id: str
-    model_id: str
+    provider_id: _Text
+    model_id: _Text
 
 
 class EvolveSettings(msgspec.Struct, frozen=True):
@@ -38,12 +43,12 @@ class EvolveSettings(msgspec.Struct, frozen=True):
 
     model: ModelName | None = None
     heartbeat_ms: int = 1_800_000
-    hook_timeout: int = 30_000
-    heartbeat_title: str = "heartbeat"
-    heartbeat_agent: str = "evolve"
+    hook_timeout: _Positive = 30_000
+    heartbeat_title: _Text = "heartbeat"
+    heartbeat_agent: _Text = "evolve"
     heartbeat_cleanup: Cleanup = "none"
-    heartbeat_cleanup_count: int | None = None
-    heartbeat_cleanup_tokens: int | None = None
+    heartbeat_cleanup_count: _Positive | None = None
+    heartbeat_cleanup_tokens: _Positive | None = None
     heartbeat_skip_active: bool = True
     pass_environment: tuple[str, ...] = ()
     spawn: Spawn = "warm"
@@ -70,11 +75,11 @@ def load(path: Path, environment: Mapping[str, str]) -> LoadedSettings:
     values: dict[str, Any] = {}
     warnings: list[str] = []
     for key, value in data.items():
-        if key not in _READERS:
+        if key not in _TYPES:
             warnings.append(_unknown(path, text, key))
             continue
         try:
-            values[key] = _READERS[key](value)
+            values[key] = _taken(key, value)
         except ValueError as error:
             raise SettingsError(f"{_place(path, text, key)}: {key}: {error}, found {_show(value)}") from None
     values.update(_from_environment(environment))
@@ -104,104 +109,46 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     values = {}
-    for key, reader in _READERS.items():
+    for key in _TYPES:
         variable = f"EVOLVE_{key.upper()}"
         given = environment.get(variable)
         if given:
             try:
-                values[key] = reader(_parsed(key, given))
+                values[key] = _parsed(key, given)
             except ValueError as error:
                 raise SettingsError(f"{variable} in the environment: {error}, found {_show(given)}") from None
     return values
 
 
 def _parsed(key: str, given: str) -> Any:
+    """Take a text as it stands, else as JSON."""
     if key == "pass_environment":
-        return [name for name in given.replace(",", " ").split() if name]
-    if given == "null":
-        return None
-    if given.startswith("{") or key in _JSON:
-        try:
-            return msgspec.json.decode(given)
-        except msgspec.DecodeError:
-            return given
-    return given
+        return tuple(name for name in given.replace(",", " ").split() if name)
+    with contextlib.suppress(ValueError):
+        return _taken(key, given)
+    try:
+        return _taken(key, msgspec.json.decode(given))
+    except msgspec.DecodeError:
+        return _taken(key, given)
 
 
-def _whole(low: int | None = None, *, null: bool = False) -> Callable[[Any], int | None]:
-    def read(value: Any) -> int | None:
-        if value is None and null:
-            return None
-        if isinstance(value, int) and not isinstance(value, bool) and (low is None or value >= low):
-            return value
-        kind = "a whole number" if low is None else f"a whole number of at least {low}"
-        raise ValueError(f"expected {kind}{' or null' if null else ''}")
-
-    return read
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str) and value:
-        return value
-    raise ValueError("expected a text")
-
-
-def _one_of(kind: Any) -> Callable[[Any], str]:
-    def read(value: Any) -> str:
-        if value in get_args(kind):
-            return str(value)
-        raise ValueError(f"expected one of {', '.join(get_args(kind))}")
-
-    return read
-
-
-def _model(value: Any) -> ModelName | None:
-    if value is None:
-        return None
-    if isinstance(value, str):
+def _taken(key: str, value: Any) -> Any:
+    """Return a value as the setting has it. Raises `ValueError`."""
+    if key == "model" and isinstance(value, str):
         provider, _, name = value.partition("/")
         value = {"providerID": provider, "modelID": name}
-    if isinstance(value, dict) and all(
-        isinstance(value.get(key), str) and value[key] for key in ("providerID", "modelID")
-    ):
-        return ModelName(value["providerID"], value["modelID"])
-    raise ValueError('expected "provider/model", {"providerID", "modelID"} or null')
+    try:
+        return msgspec.convert(value, _TYPES[key])
+    except msgspec.ValidationError as error:
+        known = ", ".join(get_args(_TYPES[key])) if key in ("heartbeat_cleanup", "spawn") else ""
+        raise ValueError(f"expected one of {known}" if known else str(error)) from None
 
 
-def _flag(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    raise ValueError("expected true or false")
-
-
-def _names(value: Any) -> tuple[str, ...]:
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        return tuple(value)
-    raise ValueError("expected a list of variable names")
-
-
-_READERS: Final[dict[str, Callable[[Any], Any]]] = {
-    "model": _model,
-    "heartbeat_ms": _whole(),
-    "hook_timeout": _whole(1),
-    "heartbeat_title": _text,
-    "heartbeat_agent": _text,
-    "heartbeat_cleanup": _one_of(Cleanup),
-    "heartbeat_cleanup_count": _whole(1, null=True),
-    "heartbeat_cleanup_tokens": _whole(1, null=True),
-    "heartbeat_skip_active": _flag,
-    "pass_environment": _names,
-    "spawn": _one_of(Spawn),
-}
-_JSON: Final = (
-    *("heartbeat_ms", "hook_timeout", "heartbeat_cleanup_count", "heartbeat_cleanup_tokens"),
-    "heartbeat_skip_active",
-)
-"""Settings whose value in the environment is JSON."""
+_TYPES: Final[dict[str, Any]] = get_type_hints(EvolveSettings, include_extras=True)
 
 
 def _unknown(path: Path, text: str, key: str) -> str:
-    near = difflib.get_close_matches(key, _READERS, n=1)
+    near = difflib.get_close_matches(key, _TYPES, n=1)
     meant = f"; did you mean {near[0]!r}?" if near else ""
     return f"{_place(path, text, key)}: unknown setting {key!r} is ignored{meant}"
 

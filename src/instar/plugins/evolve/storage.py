@@ -19,13 +19,11 @@ from instar.plugins.evolve.history.audit_log import AuditLog
 from instar.plugins.evolve.history.checkout import ReplayCheckouts
 from instar.plugins.evolve.history.commits import History
 from instar.plugins.evolve.history.pins import Pins
-from instar.plugins.evolve.history.repository import WorkspaceRepository
-from instar.plugins.evolve.history.revision import Revisions
+from instar.plugins.evolve.history.repository import Revisions, WorkspaceRepository
 from instar.plugins.evolve.ledger.goodtree import GoodTree
 from instar.plugins.evolve.ledger.install import Installer
 from instar.plugins.evolve.ledger.ledger import Ledger
-from instar.plugins.evolve.ledger.own import Own
-from instar.plugins.evolve.safe import Safe
+from instar.plugins.evolve.ledger.own import Own, Safe
 from instar.plugins.evolve.takeover import take_over
 
 
@@ -73,9 +71,9 @@ class Storage:
         self.safe = Safe(self.ledger, self.own, self._safe_tree)
         return self.safe
 
-    async def content(self, path: str, sha: str) -> bytes | None:
-        """Return a version of a file by its SHA-256, from the ledger or from git; None where no copy is left."""
-        return self.ledger.earlier(path, sha) or await self.repository.content(path, sha)
+    async def content(self, blob: str) -> bytes | None:
+        """Return a content by git's id of it, from the ledger or from git; None where no copy is left."""
+        return self.ledger.kept.content(blob) or await self.repository.blob(blob)
 
     def note(self, name: str) -> Any:
         """Return the JSON value that was kept under `name`; None when there is none, or it cannot be read."""

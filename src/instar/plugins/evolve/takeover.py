@@ -3,17 +3,20 @@
 A part that cannot be read is named and left out. The old files stay, under names that end in ``.before``.
 """
 
+import re
 import sqlite3
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from instar.plugins.evolve.database import BINDING, LOST, decoded, put_note
-from instar.plugins.evolve.gate.pending import PendingEntry
+from instar.plugins.evolve.database import BINDING, LOST, Database, decoded, put_note
+from instar.plugins.evolve.gate.pending import PendingEntry, digest
 from instar.plugins.evolve.heartbeat.book import SCHEDULE
 from instar.plugins.evolve.history.pins import Pin, key
+from instar.plugins.evolve.ledger.ledger import Ledger
 
 Rows = Sequence[tuple[Any, ...]]
 
@@ -46,6 +49,40 @@ def take_over(folder: Path, connection: sqlite3.Connection) -> str:
     for path in {path for _, path, _, _ in there}:
         (folder / path).rename(folder / f"{path}.before")
     return f"taken over from the version before: {', '.join(taken) or 'nothing'}; not: {', '.join(left) or 'nothing'}"
+
+
+_RENAMED: Final = "versions"
+_NAME: Final = re.compile(rb'"([0-9a-f]{64})"')
+
+
+def rename_versions(database: Database, ledger: Ledger) -> None:
+    """Name versions as git does, once: an instar of before named them by the SHA-256 of their content."""
+    names = dict[bytes, bytes]()
+
+    def renamed(value: bytes) -> bytes:
+        return _NAME.sub(lambda found: b'"%s"' % names.get(found[1], found[1]), value)
+
+    def turn(connection: sqlite3.Connection) -> None:
+        for file in (ledger.kept.place / "objects").glob("??/*"):
+            blob = file.parent.name + file.name
+            if (data := ledger.kept.content(blob)) is not None:
+                names[sha256(data).hexdigest().encode()] = blob.encode()
+        for number, value in connection.execute("SELECT rowid, value FROM granted").fetchall():
+            connection.execute("UPDATE granted SET value = ? WHERE rowid = ?", (renamed(value), number))
+        for number, value in connection.execute("SELECT rowid, value FROM note").fetchall():
+            connection.execute("UPDATE note SET value = ? WHERE rowid = ?", (renamed(value), number))
+        found = connection.execute("SELECT value FROM pending WHERE rejected IS NULL").fetchall()
+        for entry in decoded([(renamed(value),) for (value,) in found], PendingEntry):
+            new = msgspec.structs.replace(entry, digest=digest(entry.proposal), decision=None)
+            update = "UPDATE pending SET value = ? WHERE id = ?"
+            connection.execute(update, (msgspec.json.encode(new), entry.id))
+        put_note(connection, _RENAMED, b"true")
+
+    try:
+        if database.note(_RENAMED) is None:
+            database.change(turn)
+    except OSError as error:
+        ledger.notice(str(error))
 
 
 def _read(path: Path, kind: Any) -> Any:

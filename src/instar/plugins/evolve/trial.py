@@ -198,7 +198,11 @@ class Trials:
             await trial.run(["rm", "-rf", "--", *paths], timeout=_PATIENCE, merge=True)
         elif paths:
             for path in paths:
-                (trial.copy.changes / path).unlink(missing_ok=True)
+                gone = trial.copy.changes / path
+                if gone.is_dir() and not gone.is_symlink():
+                    tree.remove(gone)
+                else:
+                    gone.unlink(missing_ok=True)
 
 
 class Bench(msgspec.Struct, frozen=True):

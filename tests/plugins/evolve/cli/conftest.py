@@ -18,7 +18,7 @@ from tests.confinement import remember
 from instar.cli.door import Context
 from instar.plugin import process
 from instar.plugins.evolve import edit
-from instar.plugins.evolve.cli import command
+from instar.plugins.evolve.cli import group as command
 from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.evolution import Installed, Waits
 from instar.plugins.evolve.install import ChangeCause

@@ -13,9 +13,9 @@ import pytest
 from instar.plugins.evolve.database import Database
 from instar.plugins.evolve.gate import pending
 from instar.plugins.evolve.gate.pending import Cause, NotPending, Pending, Proposal
-from instar.plugins.evolve.ledger.standing import sha256
+from instar.settings.accepted import blob_id
 
-LIVE = sha256(b"live")
+LIVE = blob_id(b"live")
 ASKED = Proposal(
     file="hooks/p.py",
     base=LIVE,
@@ -81,7 +81,7 @@ def test_the_same_candidate_twice_is_one_entry(store: Pending, database: Databas
     assert number(database) == 1
 
 
-@pytest.mark.parametrize("fields", [{"base": sha256(b"newer")}, {"raised": ("it would write notes",)}])
+@pytest.mark.parametrize("fields", [{"base": blob_id(b"newer")}, {"raised": ("it would write notes",)}])
 def test_the_same_text_judged_anew_takes_the_place_of_the_entry_under_another_id(store: Pending, fields):
     entry = store.put(ASKED)
     store.decide(entry.id, True, "ada", LIVE)
@@ -126,7 +126,7 @@ def test_a_rejected_candidate_is_answered_without_asking_again(store: Pending):
 def test_a_stale_entry_can_be_rejected_but_not_approved(store: Pending):
     entry = store.put(ASKED)
     assert entry.stale(LIVE) is None
-    now = sha256(b"somebody else's")
+    now = blob_id(b"somebody else's")
     with pytest.raises(NotPending, match=r"another version of hooks/p\.py .* judged again"):
         store.decide(entry.id, True, "ada", now)
     assert store.get(entry.id).state == "waiting"

@@ -27,7 +27,6 @@ def call(at: int = 1, hook: str = "idle", script: str = "a.py", **fields: Any) -
         at=at,
         stdin=stdin,
         duration=7,
-        names=("PATH",),
         commit="abc123",
         answer={"n": at},
     )
@@ -60,9 +59,7 @@ async def test_a_call_comes_back_as_it_was(make: Make) -> None:
 
 
 async def test_a_failed_call_is_kept_with_how_it_failed(make: Make) -> None:
-    failed = HookCallRecord(
-        script="a", hook="idle", at=1, stdin=b"{}", duration=3, failure="crash", code=None
-    )
+    failed = HookCallRecord(script="a", hook="idle", at=1, stdin=b"{}", duration=3, failure="crash")
     records = make()
     records.add(failed)
     assert (await records.read()).records == (failed,)

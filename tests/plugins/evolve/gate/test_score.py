@@ -108,29 +108,16 @@ async def test_an_eval_that_gives_no_score_refuses_the_candidate_and_says_what_i
     assert "with the live file" not in str(report.refusal)
 
 
-async def test_an_eval_that_fails_in_the_same_way_with_the_live_file_is_named_and_does_not_count(
-    evals: Evals,
-) -> None:
+async def test_an_eval_that_fails_with_the_live_file_is_named_and_does_not_count(evals: Evals) -> None:
     evals.write("evals/a", "#!/bin/sh\nexit 7\n")
     evals.write("evals/b", "#!/no/such/program\n")
     evals.write("evals/c", PASS_ON)
     report = await evals.compare("echo 2")
     assert report.refusal is None
-    assert report.text() == (
-        "evals/a: does not count: it ended with exit code 7, with the live file too\n"
-        "evals/b: does not count: it could not be started, with the live file too\n"
-        "evals/c: live 1, candidate 2 (higher is better)"
-    )
-
-
-async def test_an_eval_that_fails_in_another_way_than_live_refuses(evals: Evals) -> None:
-    evals.write("evals/quality", PASS_ON)
-    evals.write(FILE, "#!/bin/sh\nexit 1\n")
-    assert "exit code 2" in str((await evals.compare("exit 2")).refusal)
-    assert (await evals.compare("echo 5")).text() == (
-        "evals/quality: does not count: with the live file it ended with exit code 1, "
-        "so there is nothing to compare with"
-    )
+    first, second, third = report.lines
+    assert first.ignored == "with the live file it ended with exit code 7"
+    assert "with the live file it could not be started" in str(second.ignored)
+    assert (third.live, third.candidate) == ((1.0,), (2.0,))
 
 
 NOISY = """#!/bin/sh

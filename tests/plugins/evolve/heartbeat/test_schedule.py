@@ -12,15 +12,14 @@ EVERY = 1000
 moments = st.integers(0, 5 * EVERY)
 
 
-def due_at(due, now=0, **fields):
-    return State(every=EVERY, due=due, number=5, seen=now, **fields)
+def due_at(due, **fields):
+    return State(every=EVERY, due=due, number=5, **fields)
 
 
 acts = st.one_of(
     st.tuples(st.just("pass"), moments, st.sampled_from(["", "busy"])),
     st.tuples(st.just("end"), moments, st.sampled_from(["", "failed"])),
     st.tuples(st.just("open"), moments, st.integers(-20 * EVERY, 20 * EVERY)),
-    st.tuples(st.just("set"), moments, st.integers(-20 * EVERY, 20 * EVERY)),
     st.tuples(st.just("every"), moments, st.sampled_from([-1, 0, 1, EVERY, 3 * EVERY])),
     st.tuples(st.sampled_from(["pause", "resume", "ask"]), moments, st.just("")),
 )
@@ -33,8 +32,6 @@ def turn(state, now, act, given):
         return schedule.ended(state, now, BeatOutcome("ses_1", 1, error=given))
     if act == "open":
         return schedule.opened(state, now)
-    if act == "set":
-        return schedule.moved(state, now, given)
     if act == "every":
         return schedule.set_every(state, given, now)
     if act == "pause":
@@ -52,14 +49,14 @@ def test_whatever_happens_each_occurrence_is_written_down_once_and_the_next_one_
     state, log, now = State(), list[BeatEntry](), 10**9
     state, _ = schedule.set_every(state, EVERY, now)
     for act, passes, given_ in story:
-        now += passes + (given_ if act in ("open", "set") else 0)
+        now += passes + (given_ if act == "open" else 0)
         before = state
         state, entries = turn(state, now, act, given_)
         log += entries
         assert state.number >= before.number
         assert before.beat is None or state.beat in (None, before.beat)
         assert (state.due is None) == (state.every == 0)
-        if act in ("open", "set", "pass", "every"):
+        if act in ("open", "every"):
             assert state.due is None or state.due <= now + state.every
         if act == "pass":
             assert state.paused or state.due is None or state.beat is not None or state.due > now
@@ -173,20 +170,6 @@ def test_a_beat_that_is_asked_for_does_not_wait_for_busy_sessions():
     begun, entries = schedule.passed(asked, 400, busy="session ses_2 is busy")
     assert begun.beat == schedule.Begun(5, 400, None, asked=True)
     assert (begun.due, begun.asked, entries) == (1400, False, [])
-
-
-@pytest.mark.parametrize(
-    ("now", "due"),
-    [(100, 600), (1_000_000, 1_000_000 + 500), (-5_000_000, -5_000_000 + 500)],
-)
-def test_a_clock_that_was_set_moves_what_is_due(now, due):
-    state, (entry,) = schedule.moved(due_at(600), now, now - 100)
-    assert (state.due, entry.kind) == (due, "moved")
-
-
-def test_a_process_that_starts_takes_a_clock_that_was_put_back_as_no_time():
-    state, (entry,) = schedule.opened(due_at(10_500, now=10_000), 2_000)
-    assert (state.due, entry.kind, entry.times) == (2_500, "moved", 0)
 
 
 def test_a_new_interval_counts_from_the_last_beat_and_what_is_overdue_stays_so():

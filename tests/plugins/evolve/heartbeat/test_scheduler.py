@@ -141,7 +141,7 @@ class Weather:
             self.house.busy = self.dice.choice(("session ses_2 is busy", "", "", ""))
         elif chance < 0.105:
             other = HeartbeatBook(Database(self.house.folder.parent, durable=False), most=1 << 40)
-            other.change(self.dice.choice((_pausing, _pausing, _asking)), time.now)
+            other.change(self.dice.choice((_pausing, _pausing, _asking)))
         if self.house.decided >= 100_000:
             raise Stop
 
@@ -157,13 +157,13 @@ class Weather:
 
 def _pausing(state):
     if state.paused is None:
-        return schedule.pause(state, state.seen, "a person")
-    return schedule.resume(state, state.seen)
+        return schedule.pause(state, START, "a person")
+    return schedule.resume(state, START)
 
 
 def _asking(state):
     try:
-        return schedule.ask(state, state.seen)
+        return schedule.ask(state, START)
     except ScheduleRefused:
         return schedule.Turned(state, [])
 
@@ -180,14 +180,14 @@ async def test_of_100_000_heartbeats_each_runs_once_or_its_skip_is_written_down(
             time.pass_by(weather.dice.randrange(3 * EVERY) if weather.dice.random() < 0.5 else 0)
         except Stop:
             break
-    house.book.change(lambda state: schedule.opened(state, time.now), time.now)
+    house.book.change(lambda state: schedule.opened(state, time.now))
     entries = house.book.entries()
     assert accounted(entries) == house.book.state.number >= 100_000
     assert set(house.runs.values()) == {1}
     told = {entry.number for entry in entries if entry.kind in ("ran", "failed", "interrupted")}
     assert told == set(house.runs)
     assert {entry.kind for entry in entries} == {
-        *("ran", "failed", "interrupted", "skipped", "paused", "resumed", "moved")
+        *("ran", "failed", "interrupted", "skipped", "paused", "resumed")
     }
     assert all(entry.why for entry in entries if entry.kind in ("skipped", "failed", "interrupted"))
     assert lives > 100
@@ -223,7 +223,7 @@ async def test_of_the_beats_that_were_due_while_nothing_ran_one_runs(house):
     assert "overdue" in house.book.entries()[0].why
 
 
-@pytest.mark.parametrize("by", [-YEAR, -EVERY, -10 * MINUTE, 10 * MINUTE, EVERY, YEAR])
+@pytest.mark.parametrize("by", [-YEAR, -30 * MINUTE, -10 * MINUTE, 10 * MINUTE, 30 * MINUTE, YEAR])
 async def test_a_clock_that_is_set_neither_silences_the_heart_nor_makes_it_race(house, by):
     await house.until(lambda: house.time.now >= START + 10 * MINUTE, look=60)
     process, jumped, waited = house.process(look=60), [], house.time.steady()
@@ -238,8 +238,9 @@ async def test_a_clock_that_is_set_neither_silences_the_heart_nor_makes_it_race(
     house.time.meanwhile = meanwhile
     with pytest.raises(Stop):
         await process.run()
-    assert (house.time.steady() - waited) * 1000 == pytest.approx(20 * MINUTE + EVERY, abs=2 * MINUTE)
-    assert Counter(kind for kind, _, _ in house.log) == {"moved": 1, "ran": 2}
+    took = (house.time.steady() - waited) * 1000
+    assert EVERY - 2 * MINUTE <= took <= 2 * EVERY + 2 * MINUTE
+    assert Counter(kind for kind, _, _ in house.log)["ran"] == 2
 
 
 async def test_a_clock_that_was_put_back_while_nothing_ran_makes_nobody_wait_for_years(house):
@@ -296,19 +297,6 @@ async def test_what_came_due_while_a_long_beat_ran_is_skipped(house):
     assert house.book.entries()[2].at == START + 4 * EVERY
 
 
-@pytest.mark.parametrize("by", [-YEAR, YEAR])
-async def test_a_clock_that_is_set_during_a_beat_makes_no_beats_overdue(house, by):
-    def during(begun):
-        if begun.number == 0:
-            house.time.now += by
-        return BeatOutcome("ses_1")
-
-    house.during = during
-    await house.until(lambda: len(house.runs) == 2)
-    assert sorted(house.log) == [("moved", 1, 0), ("ran", 0, 1), ("ran", 1, 1)]
-    assert house.time.steady() * 1000 == 2 * EVERY
-
-
 async def test_a_beat_that_fails_is_written_down_and_the_next_one_runs(house):
     def during(begun):
         if begun.number == 0:
@@ -331,7 +319,7 @@ async def test_a_stop_pauses_once_outlasts_a_restart_and_what_came_due_is_skippe
     assert not house.runs
     assert house.log == [("paused", 0, 0)]
     house.stopped = 0
-    house.book.change(lambda state: schedule.resume(state, house.time.now), house.time.now)
+    house.book.change(lambda state: schedule.resume(state, house.time.now))
     await house.until(lambda: len(house.runs) == 1)
     assert [kind for kind, _, _ in house.log] == ["paused", "skipped", "resumed", "ran"]
     assert accounted(house.book.entries()) == house.book.state.number
@@ -429,7 +417,7 @@ async def test_a_shorter_interval_holds_at_once_and_counts_from_the_last_beat(ho
 async def test_a_beat_that_is_asked_for_takes_the_place_of_the_next_one(house):
     await house.until(lambda: house.time.now >= START + 20 * MINUTE, look=60)
     asked_at = house.time.now
-    house.book.change(lambda state: schedule.ask(state, asked_at), asked_at)
+    house.book.change(lambda state: schedule.ask(state, asked_at))
     await house.until(lambda: len(house.runs) == 2)
     first, second = house.book.entries()
     assert (first.asked, second.asked) == (True, False)

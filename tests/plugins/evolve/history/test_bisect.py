@@ -9,7 +9,7 @@ from tests.running import having
 
 from instar import sandbox
 from instar.plugins.evolve.history.bisect import Bisect
-from instar.plugins.evolve.history.revision import NoSuchChange
+from instar.plugins.evolve.history.repository import NoSuchChange
 from instar.plugins.evolve.history.trailers import Trailers, write
 from instar.plugins.evolve.trial import NoTrial, Trials
 

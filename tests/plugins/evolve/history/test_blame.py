@@ -8,7 +8,7 @@ from instar.plugins.evolve.database import Database
 from instar.plugins.evolve.history import blame
 from instar.plugins.evolve.history.audit_log import AuditEntry, AuditLog
 from instar.plugins.evolve.history.blame import NoLine, SourceLine, parse_place
-from instar.plugins.evolve.history.revision import Revisions
+from instar.plugins.evolve.history.repository import Revisions
 from instar.plugins.evolve.history.trailers import Trailers, write
 
 SAID = Trailers(session="ses_1", call="call_7", agent="build", epoch=3, cause="the greeting was wrong")

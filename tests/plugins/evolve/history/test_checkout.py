@@ -109,41 +109,6 @@ async def test_only_those_used_last_stay(
     assert {path.name for path in (tmp_path / "cache").glob("[!.]*")} == {commits[0], commits[2]}
 
 
-async def test_checkouts_share_the_files_that_they_have_in_common(
-    checkouts: ReplayCheckouts, repository: Path, kit: Any, tmp_path: Path
-) -> None:
-    first, second = kit.git(repository, "rev-parse", "HEAD~1", "HEAD").split()
-    one, other = (await checkouts.at(first)).folder, (await checkouts.at(second)).folder
-    assert (one / ".gitignore").samefile(other / ".gitignore")
-    assert (one / "hooks" / "a.py").read_text() == "one\n"
-    assert (other / "hooks" / "a.py").read_text() == "two\n"
-    # A file that was cut short when the machine went down is not taken for the whole one.
-    kept = next(
-        path for path in (tmp_path / "cache" / ".blobs").iterdir() if path.samefile(one / ".gitignore")
-    )
-    kept.write_text("")
-    (repository / "more").write_text("x")
-    third = (await checkouts.at(commit(repository, kit))).folder
-    assert (third / ".gitignore").read_text() == "state/\n"
-
-
-async def test_contents_that_no_checkout_has_any_more_are_removed(
-    checkouts: ReplayCheckouts, repository: Path, kit: Any, tmp_path: Path
-) -> None:
-    folder = (await checkouts.at(kit.git(repository, "rev-parse", "HEAD").strip())).folder
-    blobs = tmp_path / "cache" / ".blobs"
-    stray = blobs / "stray"
-    stray.write_text("x")
-    fresh = blobs / "fresh"
-    fresh.write_text("x")
-    os.utime(stray, (1000, 1000))
-    os.utime(folder / "hooks" / "a.py", (1000, 1000))
-    await checkouts.prune()
-    assert not stray.exists()
-    assert fresh.exists()
-    assert any(path.samefile(folder / "hooks" / "a.py") for path in blobs.iterdir())
-
-
 async def test_filters_of_the_repository_do_not_run(
     checkouts: ReplayCheckouts, repository: Path, kit: Any, tmp_path: Path
 ) -> None:

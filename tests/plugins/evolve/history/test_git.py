@@ -15,8 +15,7 @@ import pytest
 
 from instar.plugins.evolve.database import Database
 from instar.plugins.evolve.history.commits import History
-from instar.plugins.evolve.history.gitdir import ABANDONED
-from instar.plugins.evolve.history.plumbing import LARGEST
+from instar.plugins.evolve.history.plumbing import ABANDONED, LARGEST
 
 MESSAGE = "bash\n\nSession: ses_1\nCall: call_1"
 
@@ -384,12 +383,12 @@ async def test_a_script_that_the_person_staged_otherwise_is_committed_as_it_went
 
 
 @pytest.mark.slow
-async def test_what_the_person_stages_while_the_commit_is_made_stays_staged(case, history):
+async def test_what_the_person_writes_while_the_commit_is_made_stays_theirs(case, history):
     case.begin()
     made = history(case)
     await made.prepare()
     real = shutil.which("git")
-    # Between the look at the index and the lock on it.
+    # The index is held: their `git add` is refused, as beside any other git.
     case.script(
         "git",
         f"""        #!/bin/sh
@@ -403,7 +402,7 @@ async def test_what_the_person_stages_while_the_commit_is_made_stays_staged(case
     commit = await run(case, made)
     assert commit is not None
     assert commit.files == ["hooks/bot.sh", "notes.md", "notes/new.md"]
-    assert case.git("status", "--porcelain", "notes.md") == ""
+    assert case.git("status", "--porcelain", "notes.md") == " M notes.md\n"
 
 
 # -- locks -----------------------------------------------------------------------------------------------
@@ -440,7 +439,11 @@ async def test_an_old_lock_stays_while_a_git_is_at_work_in_the_workspace(case, h
     made = history(case, patience=0.1)
     await made.prepare()
     lock = case.lock(name, ABANDONED + 5)
-    with subprocess.Popen(["git", "cat-file", "--batch"], cwd=case.root, stdin=subprocess.PIPE) as living:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(["git", "cat-file", "--batch"], cwd=case.root, stdin=pipe, stdout=pipe) as living:
+        living.stdin.write(b"HEAD\n")
+        living.stdin.flush()
+        living.stdout.readline()
         assert await run(case, made) is None
         assert lock.exists()
         living.stdin.close()

@@ -8,7 +8,7 @@ import pytest
 from instar.plugins.evolve.database import Database
 from instar.plugins.evolve.history import timeline
 from instar.plugins.evolve.history.audit_log import AuditEntry, AuditLog
-from instar.plugins.evolve.history.revision import NoSuchChange, Revisions
+from instar.plugins.evolve.history.repository import NoSuchChange, Revisions
 from instar.plugins.evolve.history.trailers import Trailers, write
 
 HOUR = 3_600_000
@@ -39,7 +39,7 @@ class Bench:
         return self.audit_log.add(AuditEntry(kind=kind, time=START + hour * HOUR, **fields))
 
     async def newest(self, limit=50):
-        return await timeline.newest(self.revisions, self.audit_log, limit)
+        return await timeline.page(self.revisions, self.audit_log, timeline.TimelinePage(limit))
 
     async def show(self, ref, **fields):
         return await timeline.show(self.revisions, self.audit_log, ref, **fields)
@@ -109,7 +109,7 @@ async def test_a_workspace_without_commits_or_repository_still_tells_its_chronic
     bare = tmp_path / "bare"
     bare.mkdir()
     kit.git(tmp_path, "init", "--quiet")  # a repository around it is not its own
-    found = await timeline.newest(Revisions(processes, bare), bench.audit_log, 9)
+    found = await timeline.page(Revisions(processes, bare), bench.audit_log, timeline.TimelinePage(9))
     assert [one.kind for one in found.changes] == ["frozen"]
     assert "not a git repository" in found.problems[0]
 

@@ -98,21 +98,21 @@ async def test_what_a_script_makes_beside_the_links_is_moved_into_the_workspace(
     (there / "state").unlink()
     (there / "state" / "deep").mkdir(parents=True)
     (there / "state" / "deep" / "new").write_text("new")
-    (there / "notes").mkdir()
-    (there / "notes" / "a.md").write_text("a")
+    (there / "journal").mkdir()
+    (there / "journal" / "a.md").write_text("a")
     (there / "both").unlink()
     (there / "both").write_text("a file where a folder stands")
     await tree.serve()
-    assert (there / "notes" / "a.md").read_text() == "a"
+    assert (there / "journal" / "a.md").read_text() == "a"
     tree.gather()
     assert (root / "index.json").read_text() == "new"
     assert sorted(os.listdir(root / "state")) == ["deep", "old"]
     assert (root / "state" / "deep" / "new").read_text() == "new"
-    assert (root / "notes" / "a.md").read_text() == "a"
+    assert (root / "journal" / "a.md").read_text() == "a"
     assert "unmoved" in caplog.text
     await tree.serve()
     assert (there / "both").read_text() == "a file where a folder stands"
-    assert (there / "notes").readlink() == root / "notes"
+    assert (there / "journal").readlink() == root / "journal"
     (root / "index.json").unlink()
     await tree.serve()
     tree.gather()

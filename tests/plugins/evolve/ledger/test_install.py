@@ -13,9 +13,7 @@ from instar.plugins.evolve.history.commits import History
 from instar.plugins.evolve.history.repository import WorkspaceRepository
 from instar.plugins.evolve.ledger import install
 from instar.plugins.evolve.ledger.install import ChangeRefused, Installer
-from instar.plugins.evolve.ledger.ledger import Ledger, LedgerError
-from instar.plugins.evolve.ledger.lock import WorkspaceBusy, held
-from instar.plugins.evolve.ledger.standing import sha256
+from instar.plugins.evolve.ledger.ledger import Ledger, LedgerError, WorkspaceBusy, held
 from instar.plugins.evolve.trial import TrialFile
 
 OLD = "#!/bin/sh\necho old\n"
@@ -275,9 +273,12 @@ async def test_a_file_keeps_its_permission_bits_where_they_say_the_same(made):
     assert modes == [0o700, 0o600]
 
 
-async def test_what_went_live_before_is_kept_and_found_by_its_hash(made):
-    await made.installer.install({"hooks/bot.sh": NEW}, "new")
-    await made.installer.install({"hooks/bot.sh": None}, "away")
-    for content in (OLD.encode(), NEW.content):
-        assert made.ledger.earlier("hooks/bot.sh", sha256(content)) == content
-    assert made.ledger.earlier("prompts/chat.md", sha256(NEW.content)) is None
+async def test_what_stood_before_a_change_and_after_it_is_told(made):
+    ledger, path = made.ledger, "hooks/bot.sh"
+    await made.installer.install({path: NEW}, "new")
+    await made.installer.install({path: None}, "away")
+    for epoch, texts in ((2, (OLD.encode(), NEW.content)), (3, (NEW.content, None))):
+        sides = [files.get(path) for files, _ in ledger.around(epoch)]
+        assert tuple(one and ledger.kept.content(one.blob) for one in sides) == texts
+        assert [left[path] for _, left in ledger.around(epoch)] == [ledger.left[path]] * 2
+    assert [ledger.around(epoch) for epoch in (1, 4)] == [None, None]

@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from instar.plugins.evolve.probation.supervisor import (
+    LONGEST_FREEZE,
+    MOST,
+    WINDOW,
     Attempts,
-    FailurePolicy,
-    Intensity,
     Pauses,
     answered,
     failed,
@@ -21,26 +22,17 @@ MINUTE = 60_000
 DAY = 24 * 60 * MINUTE
 
 
-def fail(state: Attempts, *times: int, limits: Intensity | None = None) -> Attempts:
+def fail(state: Attempts, *times: int) -> Attempts:
     for time in times:
-        state = failed(state, time, limits or Intensity(), "hooks/x.py was rolled back")
+        state = failed(state, time, "hooks/x.py was rolled back")
     return state
 
 
 @given(
     steps=st.lists(st.integers(0, 400_000), max_size=200),
-    limits=st.builds(
-        Intensity,
-        most=st.integers(1, 6),
-        window=st.integers(1, 600_000),
-        pause=st.integers(0, 600_000),
-        longest=st.integers(0, 600_000),
-    ),
     restarts=st.booleans(),
 )
-def test_no_window_ever_holds_more_failed_attempts_than_are_borne(
-    steps: list[int], limits: Intensity, restarts: bool
-) -> None:
+def test_no_window_ever_holds_more_failed_attempts_than_are_borne(steps: list[int], restarts: bool) -> None:
     now, state, made = 0, Attempts(), list[int]()
     for step in steps:
         now += step
@@ -48,9 +40,9 @@ def test_no_window_ever_holds_more_failed_attempts_than_are_borne(
             state = settled(msgspec.json.decode(msgspec.json.encode(state), type=Attempts), now)
         if frozen(state, now) is None:
             made.append(now)
-            state = fail(state, now, limits=limits)
+            state = fail(state, now)
     for time in made:
-        assert sum(time <= other < time + limits.window for other in made) <= limits.most
+        assert sum(time <= other < time + WINDOW for other in made) <= MOST
 
 
 @given(st.lists(st.integers(0, 5 * DAY), min_size=1, max_size=50))
@@ -59,7 +51,7 @@ def test_a_freeze_always_ends_by_itself(steps: list[int]) -> None:
     for step in steps:
         now += step
         state = fail(state, now)
-        assert frozen(state, now + Intensity().longest) is None
+        assert frozen(state, now + LONGEST_FREEZE) is None
 
 
 def test_it_is_frozen_at_the_fifth_failure_and_says_why_and_what_to_do() -> None:
@@ -111,7 +103,7 @@ def falter(state: Pauses, now: int, times: int = 1, version: str = "v1") -> tupl
     said = []
     for _ in range(times):
         now += resting(state, "x.py", "idle", version, now)
-        state, text = faltered(state, "x.py", "idle", version, now, FailurePolicy())
+        state, text = faltered(state, "x.py", "idle", version, now)
         said += [text] if text else []
     return state, said
 
@@ -119,7 +111,7 @@ def falter(state: Pauses, now: int, times: int = 1, version: str = "v1") -> tupl
 def test_a_script_that_always_fails_rests_for_a_growing_pause_and_that_is_said_once() -> None:
     state, now, pauses, said = Pauses(), 0, list[int](), list[str]()
     for _ in range(20):
-        state, text = faltered(state, "x.py", "idle", "v1", now, FailurePolicy())
+        state, text = faltered(state, "x.py", "idle", "v1", now)
         said += [text] if text else []
         pauses.append(resting(state, "x.py", "idle", "v1", now))
         now += pauses[-1]
@@ -155,7 +147,7 @@ def test_a_success_of_an_old_version_says_nothing_about_the_new_one() -> None:
 def test_calls_that_fail_side_by_side_lengthen_the_pause_once() -> None:
     state, _ = falter(Pauses(), 0, 5)
     for _ in range(10):
-        state, said = faltered(state, "x.py", "idle", "v1", 1, FailurePolicy())
+        state, said = faltered(state, "x.py", "idle", "v1", 1)
         assert said is None
     assert resting(state, "x.py", "idle", "v1", 0) == 1000
 

@@ -7,22 +7,21 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong usage.
 
 import click
 
-from instar.plugins.evolve.cli import departed, named, orders, past, trying, waiting
+from instar.plugins.evolve.cli import departed, looks, orders, trying
+from instar.plugins.evolve.cli.command import workspace
 
 
 @click.group("evolve")
-@named.workspace
-def command() -> None:
+@workspace
+def group() -> None:
     """Look at an evolve workspace, and decide on what the agent changes in it."""
 
 
 for _one in (
-    *(waiting.status, past.log, past.show, past.diff, past.why),
-    *(waiting.pending, waiting.approve, waiting.reject),
-    *(orders.rollback, departed.accept, departed.restore),
-    *(orders.pin, orders.unpin, orders.pins, orders.freeze, orders.thaw),
-    *(trying.validate, trying.replay, trying.bisect),
+    *(looks.status, looks.log, looks.show, looks.diff, looks.why, looks.pending, looks.pins),
+    *(orders.approve, orders.reject, orders.rollback, orders.pin, orders.unpin, orders.freeze, orders.thaw),
+    *(departed.accept, departed.restore, trying.validate, trying.replay, trying.bisect),
 ):
-    command.add_command(_one)
+    group.add_command(_one)
 
-__all__ = ["command"]
+__all__ = ["group"]

@@ -1,8 +1,6 @@
 """``instar evolve accept`` and ``restore``: files of a workspace that somebody changed behind the gate's back."""
 
 import sys
-from collections.abc import Callable
-from functools import partial
 from typing import Literal
 
 import click
@@ -10,8 +8,7 @@ import msgspec
 
 from instar.plugins.evolve import edit
 from instar.plugins.evolve.candidate import text
-from instar.plugins.evolve.cli import named, output, work
-from instar.plugins.evolve.cli.named import NamedWorkspace
+from instar.plugins.evolve.cli.command import NamedWorkspace, Printed, command, ledger
 from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.history.trailers import counted, plain
 from instar.plugins.evolve.install import NotChanged
@@ -37,75 +34,58 @@ class DepartureShown(msgspec.Struct, frozen=True):
     readable: bool = True
 
 
-class NothingToDo(msgspec.Struct, frozen=True):
-    """There was nothing to do."""
-
-    files: list[str] = []
+_yes = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
-@click.command()
-@named.workspace
+@command(order=True)
 @click.argument("files", nargs=-1)
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@output.as_json
-@click.pass_context
-def accept(ctx: click.Context, files: tuple[str, ...], yes: bool, as_json: bool) -> None:
+@_yes
+async def accept(found: NamedWorkspace, files: tuple[str, ...], yes: bool) -> Printed:
     """Take over FILES (default: all) as they stand: they run from now on. What was changed is shown first."""
-    _order(ctx, "accept", files, yes=yes, as_json=as_json)
+    return await _carry(found, "accept", files, yes=yes)
 
 
-@click.command()
-@named.workspace
+@command(order=True)
 @click.argument("files", nargs=-1)
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@output.as_json
-@click.pass_context
-def restore(ctx: click.Context, files: tuple[str, ...], yes: bool, as_json: bool) -> None:
+@_yes
+async def restore(found: NamedWorkspace, files: tuple[str, ...], yes: bool) -> Printed:
     """Put the accepted version of FILES (default: all) back. What was changed is shown first; new files stay."""
-    _order(ctx, "restore", files, yes=yes, as_json=as_json)
+    return await _carry(found, "restore", files, yes=yes)
 
 
-def _order(ctx: click.Context, order: Order, files: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
-    found = named.find_for_order(ctx)
-    paths = [found.path(file) for file in files]
-    ask = None if yes else click.confirm if sys.stdin.isatty() else partial(_refuse, order)
-    made = output.play(_carry(found, order, paths, ask, quiet=as_json))
-    if made is None:
-        output.emit(NothingToDo(), f"there is nothing to {order}", json=as_json)
-        return
-    output.emit(made, made.text("accepted" if order == "accept" else "restored"), json=as_json)
-
-
-def _refuse(order: Order, _question: str, *, err: bool) -> bool:
-    raise click.UsageError(f"there is no terminal to ask on: look at what is shown, then {order} --yes")
-
-
-async def _carry(
-    found: NamedWorkspace, order: Order, paths: list[str], ask: Callable[..., bool] | None, *, quiet: bool
-) -> Made | None:
-    """Show what departed, ask, and do it; None where nothing has departed for which it can be done.
+async def _carry(found: NamedWorkspace, order: Order, files: tuple[str, ...], *, yes: bool) -> Printed:
+    """Show what departed, ask, and do it.
 
     Where no file was named, those are left out that cannot be accepted, or were never accepted. Raises `NotChanged`.
     """
-    async with work.ledger(found) as (engine, _):
-        shown = _shown(engine, paths)
-        if shown and not quiet:
+    async with ledger(found) as at:
+        engine = at.engine
+        shown = _shown(engine, [found.path(file) for file in files])
+        if shown and not found.quiet:
             click.echo("\n".join(_lines(one) for one in shown))
-        if not paths:
+        if not files:
             known = engine.storage.ledger.files
             shown = [
                 one for one in shown if (one.readable if order == "accept" else one.departure.path in known)
             ]
         if not shown:
-            return None
-        if ask is not None and not ask(f"{order} {counted(len(shown), 'file')}?", err=True):
-            raise NotChanged("nothing was changed")
+            return Printed({"files": []}, f"there is nothing to {order}")
+        if not yes:
+            _ask(order, len(shown))
         chosen = [one.departure.path for one in shown]
         if _shown(engine, chosen) != shown:
             raise NotChanged("nothing was changed: the files were changed again while you looked at them")
         back = engine.rollback
         changed = await (back.accept(chosen) if order == "accept" else back.restore(chosen))
-        return Made.of(engine, changed.files, changed.epoch, changed.commit)
+        made = Made.of(engine, changed.files, changed.epoch, changed.commit)
+    return Printed(made, made.text("accepted" if order == "accept" else "restored"))
+
+
+def _ask(order: Order, count: int) -> None:
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"there is no terminal to ask on: look at what is shown, then {order} --yes")
+    if not click.confirm(f"{order} {counted(count, 'file')}?", err=True):
+        raise NotChanged("nothing was changed")
 
 
 def _shown(engine: EvolveEngine, paths: list[str]) -> list[DepartureShown]:

@@ -1,12 +1,14 @@
-"""``instar evolve rollback``, ``pin``, ``unpin``, ``pins``, ``freeze`` and ``thaw``: what a person orders."""
+"""What a person orders: ``approve``, ``reject``, ``rollback``, ``pin``, ``unpin``, ``freeze`` and ``thaw``.
+
+``accept`` and ``restore`` are in `departed`.
+"""
 
 import click
 import msgspec
 
 from instar.plugins.evolve import person
-from instar.plugins.evolve.cli import named, output, work
-from instar.plugins.evolve.cli.named import NamedWorkspace
-from instar.plugins.evolve.person import Made
+from instar.plugins.evolve.cli.command import NamedWorkspace, Printed, command, ledger, opened, scripts, stage
+from instar.plugins.evolve.person import Rejected
 
 
 class Frozen(msgspec.Struct, frozen=True):
@@ -15,91 +17,73 @@ class Frozen(msgspec.Struct, frozen=True):
     why: str
 
 
-@click.command()
-@named.workspace
+@command(order=True)
+@click.argument("id")
+async def approve(found: NamedWorkspace, id: str) -> Printed:  # noqa: A002
+    """Let the change ID reach what it asks for, and install it. It is tried once more before."""
+    async with opened(found) as at:
+        at.engine.storage.pending.get(id)  # nothing is run for an id that is none
+    async with scripts(found) as at:
+        made = await person.approve(at.engine, id, stage)
+    return Printed(made, made.text("installed"))
+
+
+@command(order=True)
+@click.argument("id")
+@click.option("--reason", default="", help="Why; it stands in the log.")
+async def reject(found: NamedWorkspace, id: str, reason: str) -> Printed:  # noqa: A002
+    """Refuse the change ID for good: just this one is not asked about again."""
+    async with opened(found) as at:
+        entry = await person.reject(at.engine, id, reason)
+    file = entry.proposal.file
+    return Printed(Rejected(entry.id, file), f"rejected {entry.id}: {file} stays as it is")
+
+
+@command(order=True)
 @click.argument("ref", default="")
-@output.as_json
-@click.pass_context
-def rollback(ctx: click.Context, ref: str, as_json: bool) -> None:
+async def rollback(found: NamedWorkspace, ref: str) -> Printed:
     """Take the change REF back (default: the newest), by a new commit.
 
     REF is the start of a commit's id, HEAD, HEAD~2, or an epoch such as @12.
     """
-    made = output.play(_rollback(named.find_for_order(ctx), ref))
-    output.emit(made, made.text("rolled back"), json=as_json)
+    async with ledger(found) as at:
+        made = await person.roll_back(at.engine, ref)
+    return Printed(made, made.text("rolled back"))
 
 
-@click.command()
-@named.workspace
+@command(order=True)
 @click.argument("file")
-@output.as_json
-@click.pass_context
-def pin(ctx: click.Context, file: str, as_json: bool) -> None:
+async def pin(found: NamedWorkspace, file: str) -> Printed:
     """Keep the agent from changing FILE, or what is in it if it is a folder."""
-    found = named.find_for_order(ctx)
-    path = found.path(file)
-    done = output.play(work.within(found, lambda engine: person.pin(engine, path)))
+    async with opened(found) as at:
+        done = person.pin(at.engine, found.path(file))
     missing = "" if (found.root / done.file).exists() else " (there is no such file yet)"
-    output.emit(done, f"pinned {done.file}{missing}", json=as_json)
+    return Printed(done, f"pinned {done.file}{missing}")
 
 
-@click.command()
-@named.workspace
+@command(order=True)
 @click.argument("file")
-@output.as_json
-@click.pass_context
-def unpin(ctx: click.Context, file: str, as_json: bool) -> None:
+async def unpin(found: NamedWorkspace, file: str) -> Printed:
     """Let the agent change FILE again."""
-    found = named.find_for_order(ctx)
-    path = found.path(file)
-    done = output.play(work.within(found, lambda engine: person.unpin(engine, path)))
-    output.emit(done, f"unpinned {done.file}", json=as_json)
+    async with opened(found) as at:
+        done = person.unpin(at.engine, found.path(file))
+    return Printed(done, f"unpinned {done.file}")
 
 
-@click.command()
-@named.workspace
-@output.as_json
-@click.pass_context
-def pins(ctx: click.Context, as_json: bool) -> None:
-    """List the files that the agent may not change."""
-    listed = output.play(work.within(named.find(ctx), lambda engine: engine.storage.pins.all()))
-    lines = [f"{one.file}  (pinned by {one.by or 'a person'})" for one in listed]
-    output.emit(listed, "\n".join(lines) or "nothing is pinned", json=as_json)
-
-
-@click.command()
-@named.workspace
+@command(order=True)
 @click.option("--reason", default="", help="Why; it stands in the log, and the model reads it.")
-@output.as_json
-@click.pass_context
-def freeze(ctx: click.Context, reason: str, as_json: bool) -> None:
+async def freeze(found: NamedWorkspace, reason: str) -> Printed:
     """Let the agent change nothing until you thaw it. Scripts go on running."""
-    frozen = output.play(_freeze(named.find_for_order(ctx), reason))
-    output.emit(frozen, frozen.why, json=as_json)
+    async with opened(found) as at:
+        await at.engine.evolution.freeze(reason)
+        frozen = Frozen(await at.engine.evolution.frozen())
+    return Printed(frozen, frozen.why)
 
 
-@click.command()
-@named.workspace
-@output.as_json
-@click.pass_context
-def thaw(ctx: click.Context, as_json: bool) -> None:
+@command(order=True)
+async def thaw(found: NamedWorkspace) -> Printed:
     """Let the agent change things again, also where too many failures have stopped it."""
-    frozen = output.play(_thaw(named.find_for_order(ctx)))
-    output.emit(frozen, f"thawed, but {frozen.why}" if frozen.why else "thawed", json=as_json)
-
-
-async def _rollback(found: NamedWorkspace, ref: str) -> Made:
-    async with work.ledger(found) as (engine, _):
-        return await person.roll_back(engine, ref)
-
-
-async def _freeze(found: NamedWorkspace, why: str) -> Frozen:
-    async with work.opened(found) as (engine, _):
-        await engine.evolution.freeze(why)
-        return Frozen(await engine.evolution.frozen())
-
-
-async def _thaw(found: NamedWorkspace) -> Frozen:
-    async with work.opened(found) as (engine, _):
-        await engine.evolution.thaw()
-        return Frozen(await engine.evolution.frozen())
+    async with opened(found) as at:
+        await at.engine.evolution.thaw()
+        frozen = Frozen(await at.engine.evolution.frozen())
+    return Printed(frozen, f"thawed, but {frozen.why}" if frozen.why else "thawed")

@@ -9,14 +9,21 @@ import click
 import msgspec
 
 from instar.plugins.evolve.candidate import Candidate, CandidateRefused, GateContext
-from instar.plugins.evolve.cli import named, output, work
-from instar.plugins.evolve.cli.named import NamedWorkspace
-from instar.plugins.evolve.cli.work import OpenedEngine
+from instar.plugins.evolve.cli.command import (
+    NamedWorkspace,
+    Printed,
+    command,
+    fail,
+    failing,
+    ledger,
+    scripts,
+    stage,
+)
+from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.evolution import GateVerdict, StagePassed
 from instar.plugins.evolve.gate.replay import of_candidate
-from instar.plugins.evolve.gate.report import ReplayReport
-from instar.plugins.evolve.history.bisect import TIMEOUT, Bisect, BisectResult, Look
-from instar.plugins.evolve.history.revision import INITIAL
+from instar.plugins.evolve.history.bisect import TIMEOUT, Bisect, Look
+from instar.plugins.evolve.history.repository import INITIAL
 from instar.plugins.evolve.history.trailers import plain
 from instar.plugins.evolve.install import NotChanged
 from instar.plugins.evolve.trial import TrialFile
@@ -49,51 +56,46 @@ class _Set(NamedTuple):
     gate_context: GateContext
 
 
-@click.command()
-@named.workspace
+@command()
 @_file
-@output.as_json
-@click.pass_context
-def validate(ctx: click.Context, file: Path, as_json: bool) -> None:
+async def validate(found: NamedWorkspace, file: Path) -> Printed:
     """Take FILE through the gate in place of the hook script, or the prompt, of its name.
 
     It is a prompt if it ends in .md or its folder is called prompts. A file of the workspace itself is tried with
     all that stands there now. Nothing is installed. Exit code 1: it would be refused.
     """
-    found = named.find(ctx)
     path, stands = _place(found, file)
-    file_ = _read(file)
-    try:
-        verdict = output.play(_validate(found, path, file_, stands=stands))
-    except _Refusal as refusal:
-        error = refusal.error
-        if as_json:
-            output.emit(TrialResult(path, True, error.stage, str(error)), "", json=True)
-            raise click.exceptions.Exit(1) from None
-        output.fail(f"{path} would be refused: {error}")
-    output.emit(_tried(path, verdict), _passed(path, verdict), json=as_json)
+    new = _read(file)
+    async with scripts(found) as at:
+        tried = await _set(at.engine, path, new, stands=stands)
+        try:
+            verdict = await at.engine.evolution.judge(tried.candidate, tried.gate_context, stage)
+        except CandidateRefused as error:
+            refused = TrialResult(path, True, error.stage, str(error))
+            return Printed(refused, "", "" if found.quiet else f"{path} would be refused: {error}")
+    return Printed(_tried(path, verdict), _passed(path, verdict))
 
 
-@click.command()
-@named.workspace
+@command()
 @_file
-@output.as_json
-@click.pass_context
-def replay(ctx: click.Context, file: Path, as_json: bool) -> None:
+async def replay(found: NamedWorkspace, file: Path) -> Printed:
     """Run past calls with FILE and with what is live, and show each answer that differs.
 
     FILE is named as for validate. Exit code 1: it would be refused.
     """
-    found = named.find(ctx)
     path, stands = _place(found, file)
-    report = output.play(_replay(found, path, _read(file), stands=stands))
-    output.emit(report.plain(), report.text(), json=as_json)
-    if report.refusal is not None:
-        raise click.exceptions.Exit(1)
+    new = _read(file)
+    async with scripts(found) as at:
+        candidate, gate_context = await _set(at.engine, path, new, stands=stands)
+        if candidate.before is None:
+            raise NotChanged(f"{path} has no accepted version, so there are no calls to run again")
+        bench = await at.engine.policy.bench()
+        stage("replay")
+        report = await of_candidate(candidate, candidate.before, gate_context, bench, _SHOWN)
+    return Printed(report.plain(), report.text(), None if report.refusal is None else "")
 
 
-@click.command()
-@named.workspace
+@command()
 @click.argument("command")
 @click.option(
     "--good", metavar="REF", default=INITIAL, show_default=True, help="A change at which it passed."
@@ -106,75 +108,40 @@ def replay(ctx: click.Context, file: Path, as_json: bool) -> None:
     show_default=True,
     help="Seconds that one run may take.",
 )
-@output.as_json
-@click.pass_context
-def bisect(ctx: click.Context, command: str, good: str, bad: str, timeout: float, as_json: bool) -> None:
+async def bisect(found: NamedWorkspace, command: str, good: str, bad: str, timeout: float) -> Printed:
     """Find the change after which the shell command COMMAND began to fail, by runs in sandboxed copies.
 
     A run's exit code 0 is good, 125 says that it cannot be told, and any other is bad.
     """
-    found = output.play(_bisect(named.find(ctx), command, good, bad, timeout))
-    output.emit(found, found.text(), json=as_json)
-    if not found.suspects:
-        raise click.exceptions.Exit(1)
 
-
-class _Refusal(Exception):
-    """A candidate that the gate refused: the command's answer, not its failure."""
-
-    def __init__(self, error: CandidateRefused) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-async def _validate(found: NamedWorkspace, path: str, file: TrialFile, *, stands: bool) -> GateVerdict:
-    async with work.scripts(found) as at:
-        tried = await _set(at, path, file, stands=stands)
-        try:
-            return await at.engine.evolution.judge(tried.candidate, tried.gate_context, output.stage)
-        except CandidateRefused as error:
-            raise _Refusal(error) from None
-
-
-async def _replay(found: NamedWorkspace, path: str, file: TrialFile, *, stands: bool) -> ReplayReport:
-    async with work.scripts(found) as at:
-        candidate, gate_context = await _set(at, path, file, stands=stands)
-        before = candidate.before
-        if before is None:
-            raise NotChanged(f"{path} has no accepted version, so there are no calls to run again")
-        bench = await at.engine.policy.bench()
-        output.stage("replay")
-        return await of_candidate(candidate, before, gate_context, bench, _SHOWN)
-
-
-async def _bisect(found: NamedWorkspace, command: str, good: str, bad: str, timeout: float) -> BisectResult:
     def progress(look: Look) -> None:
         click.echo(plain(look.line()), err=True)
 
-    async with work.ledger(found) as (engine, means):
-        bench = await engine.policy.bench()
-        search = Bisect(means.processes, found.root, bench.trials, timeout=timeout, progress=progress)
-        return await search.run(command, good, bad)
+    async with ledger(found) as at:
+        bench = await at.engine.policy.bench()
+        search = Bisect(at.means.processes, found.root, bench.trials, timeout=timeout, progress=progress)
+        result = await search.run(command, good, bad)
+    return Printed(result, result.text(), None if result.suspects else "")
 
 
-async def _set(at: OpenedEngine, path: str, file: TrialFile, *, stands: bool) -> _Set:
+async def _set(engine: EvolveEngine, path: str, file: TrialFile, *, stands: bool) -> _Set:
     """The candidate and its scene. Raises `NotChanged` for a file that the workspace does not have."""
-    storage = at.engine.storage
+    storage = engine.storage
     accepted, content = storage.ledger.files.get(path), storage.ledger.good(path)
     before = None if accepted is None or content is None else TrialFile(content, accepted.mode)
-    if before is None and not stands and not _may_be_new(at, path):
+    if before is None and not stands and not _may_be_new(engine, path):
         kind = "hook script" if path.startswith("hooks/") else "prompt"
         raise NotChanged(f"the workspace has no {kind} {path}")
     mode = file.mode if stands or before is None else before.mode
     if path.startswith("hooks/"):
         mode |= stat.S_IXUSR
     candidate = Candidate(path, before, TrialFile(file.content, mode))
-    gate_context = await at.engine.evolution.candidates.context(candidate)
+    gate_context = await engine.evolution.candidates.context(candidate)
     return _Set(candidate, msgspec.structs.replace(gate_context, restored={}) if stands else gate_context)
 
 
-def _may_be_new(at: OpenedEngine, path: str) -> bool:
-    return path in [f"prompts/{name}" for name in PROMPTS] or at.engine.config.create == "allow"
+def _may_be_new(engine: EvolveEngine, path: str) -> bool:
+    return path in [f"prompts/{name}" for name in PROMPTS] or engine.config.create == "allow"
 
 
 def _place(found: NamedWorkspace, file: Path) -> tuple[str, bool]:
@@ -184,19 +151,19 @@ def _place(found: NamedWorkspace, file: Path) -> tuple[str, bool]:
     stands = real.is_relative_to(found.root)
     path = real.relative_to(found.root).as_posix() if stands else f"{folder}/{file.name}"
     if path.count("/") != 1 or not path.startswith(("hooks/", "prompts/")) or not visible(file.name):
-        output.fail(
+        fail(
             f"{path} is neither a hook script nor a prompt: name a file of hooks/ or prompts/, or a new version"
         )
     return path, stands
 
 
 def _read(file: Path) -> TrialFile:
-    with output.failing():
+    with failing():
         content, mode = file.read_bytes(), file.stat().st_mode & 0o777
     try:
         content.decode()
     except UnicodeDecodeError as error:
-        output.fail(f"{file} is not UTF-8 text (byte {error.start})")
+        fail(f"{file} is not UTF-8 text (byte {error.start})")
     return TrialFile(content, mode)
 
 

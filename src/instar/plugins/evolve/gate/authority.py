@@ -171,24 +171,6 @@ def settled(grant: Authority, candidate: Authority) -> Authority:
     return msgspec.structs.replace(candidate, tools={name: args for name, args in tools.items() if args})
 
 
-def describe(authority: Authority) -> list[str]:
-    """Return sentences on what `authority` reaches, for a person."""
-    said = [f"it {_REACHES[authority.hold]}"]
-    if authority.hold == "sandbox":
-        folders = "everywhere" if authority.write is None else _list(authority.write) or "nowhere"
-        said.append(f"it uses {'the' if authority.network else 'no'} network")
-        said.append(f"it writes {folders} in the workspace")
-        limits = [(name, getattr(authority.limits, name), unit) for name, unit in _UNITS.items()]
-        said += [f"its limit for {name} is {value}{unit}" for name, value, unit in limits if value]
-    if authority.env:
-        said.append(f"it is given the variables {_list(authority.env)}")
-    actions = "every action" if authority.actions is None else _list(authority.actions)
-    if actions:
-        said.append(f"it may use {actions}")
-    asks = {name: args for name, args in authority.tools.items() if args}
-    return said + [f"its tool {_plain(name)} asks about {_list(asks[name])}" for name in sorted(asks)]
-
-
 def _more(grant: Authority, candidate: Authority) -> Iterator[str]:
     """Yield a sentence on each thing in which `candidate` reaches more."""
     if HOLDS.index(candidate.hold) > HOLDS.index(grant.hold):

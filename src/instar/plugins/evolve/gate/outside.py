@@ -7,8 +7,7 @@ there. The folders of the scripts' own are data, and stay as they are.
 
 from collections.abc import Collection
 
-from instar.plugins.evolve.history.repository import WorkspaceRepository
-from instar.plugins.evolve.history.revision import Revision, Revisions
+from instar.plugins.evolve.history.repository import Revision, Revisions, WorkspaceRepository
 from instar.plugins.evolve.ledger.own import left
 from instar.plugins.evolve.trial import Changes, TrialFile
 from instar.plugins.evolve.workspace import GUARDED, SCRIPTS_OWN
@@ -21,7 +20,8 @@ async def unaccepted(repository: WorkspaceRepository, revisions: Revisions, kept
     `process.ProcessError`.
     """
     stays = {*GUARDED, *SCRIPTS_OWN, *kept}
-    known = (await repository.text("ls-tree", "--name-only", "-z", "HEAD")).split("\0")[:-1]
+    begun = await repository.text("rev-parse", "--verify", "--quiet", "HEAD", check=False)
+    known = (await repository.text("ls-tree", "--name-only", "-z", "HEAD")).split("\0")[:-1] if begun else []
     entries = sorted(set(known) - stays)
     commits = await revisions.touching(entries) if entries else []
     touched: dict[str, list[Revision]] = {}

@@ -9,13 +9,13 @@ import secrets
 import time
 import unicodedata
 from collections.abc import Callable
+from hashlib import sha256
 from sqlite3 import Connection
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from instar.plugins.evolve.database import Database
-from instar.plugins.evolve.ledger.standing import sha256
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class Cause(msgspec.Struct, frozen=True):
 class Proposal(msgspec.Struct, frozen=True):
     """A candidate that passed its trials and would reach more.
 
-    `file` is its path in the workspace and `base` the sha256 of the live version's bytes that it was judged against,
+    `file` is its path in the workspace and `base` git's id of the live version that it was judged against,
     "" for a new file; `also` are new texts of files that go with it, by path. `raised` is what
     `authority.raises` said. `diff`, `test` and `replay` are texts for a person; `prediction` is as the model gave it.
     """
@@ -94,7 +94,7 @@ class PendingEntry(msgspec.Struct, frozen=True):
         return "approved" if self.decision.approved else "rejected"
 
     def stale(self, live: str) -> str | None:
-        """Return why it must be judged again, when `live`, the live version's sha256 ("": no file), is another."""
+        """Return why it must be judged again, when `live`, git's id of the live version ("": no file), is another."""
         if live == self.proposal.base:
             return None
         return (
@@ -161,7 +161,7 @@ class Pending:
     def decide(self, id: str, approved: bool, by: str, live: str) -> PendingEntry:  # noqa: A002
         """Keep what the person `by` said of an entry, and return it; the last word counts.
 
-        `live` is the sha256 of the file that is live now. Raises `NotPending` as `get` does, and for the
+        `live` is git's id of the file that is live now. Raises `NotPending` as `get` does, and for the
         approval of a stale one.
         """
 
@@ -212,7 +212,7 @@ def digest(proposal: Proposal) -> str:
             proposal.raised,
             sorted(proposal.also.items()),
         ]
-        return sha256(msgspec.json.encode(bound))
+        return sha256(msgspec.json.encode(bound)).hexdigest()
     except UnicodeEncodeError as error:
         raise NotPending(f"{proposal.file}: its text cannot be written as UTF-8 ({error.reason})") from None
 

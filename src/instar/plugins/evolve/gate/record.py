@@ -8,7 +8,6 @@ the names of their keys; one that instar does not know, under a harmless name, i
 import asyncio
 import logging
 import re
-import threading
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -127,7 +126,6 @@ log = logging.getLogger("instar.evolve")
 
 LARGEST: Final = process.MIB
 """Bytes of input, and of answer, beyond which a call is not recorded."""
-_WAITING: Final = 32 * process.MIB
 _NEWEST_FIRST: Final = """SELECT script, hook, at, value FROM call WHERE ?1 IS NULL OR script = ?1
   ORDER BY at DESC, number DESC"""
 _KEEP_NEWEST: Final = """DELETE FROM call WHERE script = ? AND hook = ? AND number NOT IN
@@ -141,9 +139,8 @@ class HookCallRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One call as it was.
 
     `script` is the file's name in ``hooks/``; `stdin` its whole input; `at` its beginning in ms since the epoch and
-    `duration` its length in ms; `names` those of its environment's variables, never their values; `commit` the
-    workspace's (None where git had none); `answer` what was parsed (None when it failed, and `failure` says how);
-    `code` its exit code, None when a signal ended it.
+    `duration` its length in ms; `commit` the workspace's (None where git had none); `answer` what was parsed (None when
+    it failed, and `failure` says how).
     """
 
     script: str
@@ -151,11 +148,9 @@ class HookCallRecord(msgspec.Struct, frozen=True, kw_only=True):
     at: int
     stdin: bytes
     duration: int
-    names: tuple[str, ...] = ()
     commit: str | None = None
     answer: protocol.Answer | None = None
     failure: Failure | None = None
-    code: int | None = 0
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -175,8 +170,8 @@ class RecordsRead(msgspec.Struct, frozen=True):
 class Records:
     """The records of one workspace.
 
-    `secrets` gives the values that must not be written. A call that is too large is not kept, nor are calls that come
-    faster than they can be written. `problem` is what the last write failed with, None when it did not.
+    `secrets` gives the values that must not be written. A call that is too large is not kept. `problem` is what the
+    last write failed with, None when it did not.
     """
 
     def __init__(self, database: Database, secrets: Secrets = tuple, bounds: Bounds | None = None) -> None:
@@ -184,22 +179,13 @@ class Records:
         self._secrets = secrets
         self._bounds = bounds or Bounds()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="instar-records")
-        self._lock = threading.Lock()
-        self._waiting = 0
         self._closed = False
         self.problem: str | None = None
 
     def add(self, record: HookCallRecord) -> None:
         """Keep a call, soon. ``discover`` is not kept: the gate's first stage asks for it anyway."""
-        size = len(record.stdin)
-        if self._closed or record.hook == "discover" or size > LARGEST:
-            return
-        with self._lock:
-            if self._waiting + size > _WAITING:
-                return
-            self._waiting += size
-        written = self._thread.submit(self._write, record)
-        written.add_done_callback(lambda done: self._written(done, size))
+        if not self._closed and record.hook != "discover" and len(record.stdin) <= LARGEST:
+            self._thread.submit(self._write, record).add_done_callback(self._written)
 
     async def read(self, script: str | None = None) -> RecordsRead:
         """Return what is kept, of one script or of all, with what was added before this."""
@@ -249,9 +235,7 @@ class Records:
                 )
         return RecordsRead(tuple(records), tuple(problems))
 
-    def _written(self, done: "Future[None]", size: int) -> None:
-        with self._lock:
-            self._waiting -= size
+    def _written(self, done: "Future[None]") -> None:
         error = None if done.cancelled() else done.exception()
         said = None if error is None else f"a call could not be recorded: {type(error).__name__}: {error}"
         if said is not None and said != self.problem:

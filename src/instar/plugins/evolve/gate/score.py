@@ -18,7 +18,7 @@ own spread is left out on purpose: one that scores at random must not earn a wid
 
 What `tolerance`, `better` and `runs` are is read from live's first run, never from the candidate's: an eval runs the
 candidate's code, which might say what it likes. A run that fails (exit code, signal, time, no number) refuses the
-candidate, unless the eval fails in the same way with the live file: then it is named and does not count. The time for
+candidate; an eval that fails with the live file is named and does not count. The time for
 all evals together is limited; what did not finish in it refuses (a gate fails closed).
 """
 
@@ -55,11 +55,10 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 class Failed(Exception):
-    """A run of an eval that gave no score. `kind` tells ways to fail apart; the text has the output too."""
+    """A run of an eval that gave no score; the text says why, and what it printed."""
 
-    def __init__(self, kind: str, printed: str = "") -> None:
-        super().__init__(f"{kind}; it printed:\n{printed}" if printed else kind)
-        self.kind = kind
+    def __init__(self, why: str, printed: str = "") -> None:
+        super().__init__(f"{why}; it printed:\n{printed}" if printed else why)
 
 
 class Contest(msgspec.Struct, frozen=True):
@@ -199,37 +198,23 @@ class _Judge(msgspec.Struct, frozen=True):
             return EvalLine(name, refused=why)
 
     async def _contested(self, name: str) -> EvalLine:
-        try:
-            first = await self._run(name, self.contest.live)
-        except Failed as error:
-            return await self._without_live(name, error)
-        live, candidate = [first.score], list[float]()
-        sides = {"l": (live, self.contest.live), "c": (candidate, self.contest.candidate)}
-        turns = [turn for run in range(first.runs) for turn in ("lc" if run % 2 == 0 else "cl")][1:]
-        for turn in turns:
-            scores, changes = sides[turn]
+        live, candidate = list[float](), list[float]()
+        first: Statement | None = None
+        turns = "l"
+        while turns:
+            turn, turns = turns[0], turns[1:]
             try:
-                scores.append((await self._run(name, changes)).score)
+                said = await self._run(name, self.contest.live if turn == "l" else self.contest.candidate)
             except Failed as error:
-                # See whether the other version fails in the same way.
-                return await (self._without_live if turn == "l" else self._against_live)(name, error)
+                if turn == "l":
+                    return EvalLine(name, ignored=f"with the live file {error}")
+                return EvalLine(name, refused=f"with the candidate {error}")
+            (live if turn == "l" else candidate).append(said.score)
+            if first is None:
+                first = said
+                turns = "".join("lc" if run % 2 == 0 else "cl" for run in range(said.runs))[1:]
+        assert first is not None
         return _compared(name, first, live, candidate)
-
-    async def _without_live(self, name: str, live: Failed) -> EvalLine:
-        """There is nothing to compare with: the candidate must not fail in another way."""
-        try:
-            said = await self._run(name, self.contest.candidate)
-        except Failed as error:
-            return _failed_both(name, live, error)
-        ignored = f"with the live file {live.kind}, so there is nothing to compare with"
-        return EvalLine(name, candidate=(said.score,), better=said.better, ignored=ignored)
-
-    async def _against_live(self, name: str, candidate: Failed) -> EvalLine:
-        try:
-            await self._run(name, self.contest.live)
-        except Failed as live:
-            return _failed_both(name, live, candidate)
-        return EvalLine(name, refused=f"with the candidate {candidate}")
 
     async def _run(self, name: str, changes: Changes) -> Statement:
         """One run in a copy of its own: what a run leaves behind must not reach the next one."""
@@ -261,12 +246,6 @@ def _compared(name: str, said: Statement, live: Sequence[float], candidate: Sequ
     if worse > allowed and not math.isclose(worse, allowed, rel_tol=1e-9, abs_tol=1e-12):
         refused = f"worse by {worse:.6g}, and no more than {allowed:.6g} is allowed"
     return EvalLine(name, tuple(live), tuple(candidate), allowed, said.better, refused=refused)
-
-
-def _failed_both(name: str, live: Failed, candidate: Failed) -> EvalLine:
-    if live.kind == candidate.kind:
-        return EvalLine(name, ignored=f"{live.kind}, with the live file too")
-    return EvalLine(name, refused=f"with the candidate {candidate}\n(with the live file {live.kind})")
 
 
 def _shown(line: EvalLine) -> str:

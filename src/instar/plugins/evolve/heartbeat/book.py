@@ -37,8 +37,8 @@ class HeartbeatBook:
         """Return the state; a new one where nothing was written yet."""
         return _state(self._database.note(SCHEDULE))
 
-    def change(self, turn: Callable[[State], Turned], now: int) -> State:
-        """Turn the state as it stands now, write what came of it, and return it. `now` in ms is kept as `seen`.
+    def change(self, turn: Callable[[State], Turned]) -> State:
+        """Turn the state as it stands now, write what came of it, and return it.
 
         Nothing else changes the book meanwhile. What `turn` raises is raised. Nothing is written where nothing changed.
         """
@@ -49,7 +49,6 @@ class HeartbeatBook:
             state, entries = turn(before)
             if state == before and not entries:
                 return before
-            state = msgspec.structs.replace(state, seen=now)
             put_note(connection, SCHEDULE, msgspec.json.encode(state))
             values = [(msgspec.json.encode(entry),) for entry in entries]
             connection.executemany("INSERT INTO beat VALUES (NULL, ?)", values)

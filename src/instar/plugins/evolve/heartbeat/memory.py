@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from instar.plugins.evolve.ledger import place, standing
+from instar.plugins.evolve.ledger import standing
 from instar.plugins.evolve.settings import ModelName
 from instar.plugins.evolve.storage import Storage
 
@@ -37,13 +37,12 @@ def last_model(root: Path) -> ModelName | None:
 
     Raises `Unusable`. The name is not known to be one that a provider has.
     """
-    found = _read(root).get(_KEY)
-    if not isinstance(found, dict):
+    try:
+        found = msgspec.convert(_read(root).get(_KEY), ModelName)
+    except msgspec.ValidationError:
         return None
-    names = [found.get("providerID"), found.get("modelID")]
-    if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in names):
-        return None
-    return ModelName(*map(str, names))
+    named = _NAME.fullmatch(found.provider_id) and _NAME.fullmatch(found.model_id)
+    return found if named else None
 
 
 def note(storage: Storage, root: Path, model: ModelName) -> None:
@@ -51,7 +50,7 @@ def note(storage: Storage, root: Path, model: ModelName) -> None:
 
     What cannot be written is logged.
     """
-    kept = {_KEY: _plain(model)}
+    kept = {_KEY: msgspec.to_builtins(model)}
     if storage.note(_NOTE) == kept:
         return
     try:
@@ -67,18 +66,14 @@ def remember(root: Path, model: ModelName) -> bool:
     A file that is made here is told to git as one to ignore: each turn would leave the workspace changed.
     """
     data = _read(root)
-    said = _plain(model)
+    said = msgspec.to_builtins(model)
     if data.get(_KEY) == said:
         return False
     if not any((root / path).exists() for path in (FILE, _IGNORE)):
-        place.put(root, _IGNORE, b"evolve.json\n.gitignore\n", 0o644)
+        standing.put(root, _IGNORE, b"evolve.json\n.gitignore\n", 0o644)
     content = msgspec.json.format(msgspec.json.encode({**data, _KEY: said}), indent=2) + b"\n"
-    place.put(root, FILE, content, 0o644)
+    standing.put(root, FILE, content, 0o644)
     return True
-
-
-def _plain(model: ModelName) -> dict[str, str]:
-    return {"providerID": model.provider_id, "modelID": model.model_id}
 
 
 def _read(root: Path) -> dict[str, Any]:

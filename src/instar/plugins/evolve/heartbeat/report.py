@@ -194,7 +194,7 @@ def resume(book: HeartbeatBook, stopped: int, lift: Callable[[], None]) -> Pause
 def change(book: HeartbeatBook, turn: schedule.Turn) -> schedule.State:
     """Turn the schedule as it stands now. Raises what `turn` raises, and `OSError`."""
     now = SystemClock().wall()
-    return book.change(lambda state: turn(state, now), now)
+    return book.change(lambda state: turn(state, now))
 
 
 def line(one: BeatEntry) -> str:

@@ -13,8 +13,8 @@ The rules (times in ms of the wall clock):
 - A beat that was begun more than a tenth of the interval late moves the next one: it is due an interval after it.
 - A beat that somebody asked for takes the place of the next one, and does not wait for busy sessions.
 - A beat that has begun is never begun again: a process that finds one without its end writes `interrupted`.
-- A clock that was set moves what is due by as much. Only a process that measures knows that (`moved`); a process that
-  starts knows only a clock that was put back (`opened`), and takes one that was put forward as time that went by.
+- The wall clock counts, also one that was set: put forward it is time that went by, and put back it leaves what is due
+  no further away than the interval.
 """
 
 from collections.abc import Callable
@@ -114,14 +114,13 @@ class CleanupDecision(NamedTuple):
 class State(msgspec.Struct, frozen=True, omit_defaults=True):
     """All that outlasts a process.
 
-    `every` is the interval (below 1: the timer is off, `due` is None), `number` that of the next occurrence, `seen` the
-    latest time at which anything was written, `last` when the last beat began.
+    `every` is the interval (below 1: the timer is off, `due` is None), `number` that of the next occurrence, `last`
+    when the last beat began.
     """
 
     every: int = 0
     due: int | None = None
     number: int = 0
-    seen: int = 0
     last: int | None = None
     asked: bool = False
     paused: Pause | None = None
@@ -142,12 +141,7 @@ Turn = Callable[[State, int], Turned]
 
 def opened(state: State, now: int) -> Turned:
     """Take up what an earlier process left. Only the one process that may beat calls this."""
-    entries: list[BeatEntry] = []
-    if now < state.seen:
-        state, entries = moved(state, now, now - state.seen)
-    if state.beat is not None:
-        state, ended_ = interrupted(state, now, "instar ended before the beat did")
-        entries += ended_
+    state, entries = interrupted(state, now, "instar ended before the beat did")
     return Turned(_near(state, now), entries)
 
 
@@ -155,7 +149,7 @@ def set_every(state: State, every: int, now: int) -> Turned:
     """Take the interval from the settings. A new one counts from the last beat, or from now."""
     every = max(every, 0)
     if every == state.every and (state.due is None) == (every == 0):
-        return Turned(state, [])
+        return Turned(_near(state, now), [])
     if every == 0:
         return Turned(_with(state, every=0, due=None), [])
     if state.due is None:
@@ -164,14 +158,6 @@ def set_every(state: State, every: int, now: int) -> Turned:
         # What is overdue stays so, or nobody would hear of it.
         due = state.due if state.due <= now else max(state.due - state.every + every, now)
     return Turned(_near(_with(state, every=every, due=due), now), [])
-
-
-def moved(state: State, now: int, by: int) -> Turned:
-    """Take note that the clock was set forward, or back (`by` < 0): what is due moves with it."""
-    entry = BeatEntry("moved", state.number, now, times=0, why=f"the clock was set by {by} ms")
-    due = state.due + by if state.due is not None else None
-    # What was seen belongs to a clock that does not hold any more.
-    return Turned(_near(_with(state, due=due, seen=now), now), [entry])
 
 
 def is_due(state: State, now: int) -> bool:

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final
 
 from instar.plugins.evolve.heartbeat import schedule
 from instar.plugins.evolve.heartbeat.book import HeartbeatBook
@@ -23,25 +23,6 @@ LOOK: Final = 1.0
 STOPPED: Final = "instar stop"
 """Why heartbeats are paused after one."""
 
-_JUMP: Final = 2000
-"""Ms by which the wall clock may differ from the steady one before that counts as a clock that was set."""
-
-
-class Clock(Protocol):
-    """The time, as the scheduler is given it."""
-
-    def wall(self) -> int:
-        """Return the time in ms since 1970."""
-        ...
-
-    def steady(self) -> float:
-        """Return seconds that no setting of the clock changes; they go on while the machine sleeps."""
-        ...
-
-    async def pause(self, wake: asyncio.Event, seconds: float) -> None:
-        """Wait until `wake` is set, `seconds` at most."""
-        ...
-
 
 class SystemClock:
     """The machine's own time."""
@@ -50,10 +31,6 @@ class SystemClock:
         """Return the time in ms since 1970."""
         return time.time_ns() // 1_000_000
 
-    def steady(self) -> float:
-        """Return the seconds since the machine was started, its sleep among them."""
-        return time.clock_gettime(_STEADY)
-
     async def pause(self, wake: asyncio.Event, seconds: float) -> None:
         """Wait until `wake` is set, `seconds` at most."""
         try:
@@ -61,10 +38,6 @@ class SystemClock:
                 await wake.wait()
         except TimeoutError:
             return
-
-
-# A machine that wakes from sleep would look like one whose clock was set; only Linux counts its sleep.
-_STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Scheduler:
@@ -82,7 +55,7 @@ class Scheduler:
         beat: Callable[[Begun], Awaitable[BeatOutcome]],
         every: Callable[[], int],
         busy: Callable[[], Awaitable[str]],
-        clock: Clock | None = None,
+        clock: SystemClock | None = None,
         look: float = LOOK,
         halted: Callable[[], int] = lambda: 0,
     ) -> None:
@@ -95,7 +68,6 @@ class Scheduler:
         self._look = look
         self._halted = halted
         self._wake = asyncio.Event()
-        self._anchor = (0, 0.0)
 
     async def run(self) -> None:
         """Beat until this is cancelled. A book that cannot be read or written is said, and tried again."""
@@ -120,7 +92,6 @@ class Scheduler:
         if not self._owner.held:
             if not self._owner.take():
                 return
-            self._anchor = (self._clock.wall(), self._clock.steady())
             self._change(schedule.opened)
         while True:
             state = await self._turn()
@@ -131,7 +102,6 @@ class Scheduler:
             await self._pause(self._look if left is None else min(left / 1000, self._look))
 
     async def _turn(self) -> State:
-        self._measure()
         every, state, now = self._every(), self._book.state, self._clock.wall()
         if schedule.set_every(state, every, now).state != state:
             state = self._change(lambda state, now: schedule.set_every(state, every, now))
@@ -150,15 +120,6 @@ class Scheduler:
             log.exception("heartbeat=skipped")
             return f"it could not be told whether other sessions are busy: {error}"
 
-    def _measure(self) -> None:
-        """See whether the clock was set since the last look."""
-        wall, steady = self._anchor
-        self._anchor = now, _ = (self._clock.wall(), self._clock.steady())
-        by = now - wall - round((self._anchor[1] - steady) * 1000)
-        if abs(by) > _JUMP:
-            log.warning("heartbeat=clock set_by_ms=%d", by)
-            self._change(lambda state, at: schedule.moved(state, at, by))
-
     async def _beat(self, begun: Begun) -> None:
         try:
             outcome = await self._run_beat(begun)
@@ -168,7 +129,6 @@ class Scheduler:
         except Exception as error:
             log.exception("heartbeat=%d failed", begun.number)
             outcome = BeatOutcome(error=f"{type(error).__name__}: {error}")
-        self._measure()
         while True:
             try:
                 self._change(lambda state, now: schedule.ended(state, now, outcome))
@@ -189,7 +149,7 @@ class Scheduler:
 
     def _change(self, turn: Callable[[State, int], Turned]) -> State:
         now = self._clock.wall()
-        return self._book.change(lambda state: turn(state, now), now)
+        return self._book.change(lambda state: turn(state, now))
 
     async def _pause(self, seconds: float) -> None:
         await self._clock.pause(self._wake, seconds)

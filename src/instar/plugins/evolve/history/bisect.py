@@ -6,7 +6,6 @@ commit's, and what is not committed is not there. Exit code 0 is good, 125 says 
 """
 
 import asyncio
-import math
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -19,48 +18,13 @@ import msgspec
 from instar.plugin import process
 from instar.plugins.evolve.history import timeline, tree
 from instar.plugins.evolve.history.checkout import ReplayCheckouts
-from instar.plugins.evolve.history.repository import FAILED, whole
-from instar.plugins.evolve.history.revision import INITIAL, Revision, Revisions
+from instar.plugins.evolve.history.repository import FAILED, INITIAL, Revision, Revisions, whole
 from instar.plugins.evolve.history.timeline import Change
 from instar.plugins.evolve.history.trailers import counted, one_line, plain
 from instar.plugins.evolve.trial import Trials
 
 Verdict = Literal["good", "bad", "unknown"]
 """What a look at one position says; unknown: it cannot be told there."""
-
-
-class Halving:
-    """One search in a row whose position 0 is good and whose position `last` (from 1) is bad."""
-
-    def __init__(self, last: int) -> None:
-        self._good, self._bad = 0, last
-        self._skipped: set[int] = set()
-
-    def ask(self) -> int | None:
-        """Return the position to look at next, the nearest to the middle that is open; None at the end."""
-        open_ones = [at for at in range(self._good + 1, self._bad) if at not in self._skipped]
-        middle = (self._good + self._bad) / 2
-        return min(open_ones, key=lambda at: (abs(at - middle), at), default=None)
-
-    def tell(self, position: int, verdict: Verdict) -> None:
-        """Take in what was seen at `position`, which `ask` gave."""
-        if verdict == "unknown":
-            self._skipped.add(position)
-        elif verdict == "good":
-            self._good = position
-        else:
-            self._bad = position
-
-    @property
-    def suspects(self) -> range:
-        """The positions of which one is the first bad: at the end a single one, more only beside skipped ones."""
-        return range(self._good + 1, self._bad + 1)
-
-    @property
-    def left(self) -> int:
-        """About how many more looks it takes."""
-        open_ones = [at for at in self.suspects if at not in self._skipped]
-        return math.ceil(math.log2(len(open_ones))) if open_ones else 0
 
 
 CANNOT_TELL: Final = 125
@@ -148,7 +112,7 @@ class Bisect:
         """Find the change between `good` and `bad` after which the shell command `command` began to fail.
 
         Both ends are tried, `bad` first. On cancellation the running child is ended and nothing is left behind. Raises
-        `revision.NoSuchChange`, `trial.NoTrial`, `git.GitError` and `process.ProcessError`.
+        `repository.NoSuchChange`, `trial.NoTrial`, `git.GitError` and `process.ProcessError`.
         """
         row = await self._row(good, bad)
         notes = await self._notes(command)
@@ -223,17 +187,23 @@ class _Run:
         self.said = ""
 
     async def search(self, row: Sequence[Revision]) -> Sequence[Revision]:
-        """Return the commits of which one is the culprit. Raises `_Aborted`."""
-        halving = Halving(len(row) - 1)
-        await self._demand("bad", row[-1], halving.left + 1)
-        await self._demand("good", row[0], halving.left)
-        while (at := halving.ask()) is not None:
-            look = await self._look(row[at], halving.left - 1)
-            assert look.verdict
-            halving.tell(at, look.verdict)
-            if look.verdict == "bad":
-                self.said = look.said
-        return [row[at] for at in halving.suspects]
+        """Return the commits of which one is the culprit: more than one only beside such as cannot be told.
+
+        Raises `_Aborted`.
+        """
+        good, bad, skipped = 0, len(row) - 1, set[int]()
+        await self._demand("bad", row[bad], bad.bit_length() + 1)
+        await self._demand("good", row[good], bad.bit_length())
+        while found := [at for at in range(good + 1, bad) if at not in skipped]:
+            at = found[len(found) // 2]
+            look = await self._look(row[at], (len(found) // 2).bit_length())
+            if look.verdict == "unknown":
+                skipped.add(at)
+            elif look.verdict == "good":
+                good = at
+            else:
+                bad, self.said = at, look.said
+        return row[good + 1 : bad + 1]
 
     async def _demand(self, wanted: Verdict, commit: Revision, left: int) -> None:
         look = await self._look(commit, left)
@@ -251,7 +221,7 @@ class _Run:
 
     async def _look(self, commit: Revision, left: int) -> Look:
         """Run the command at a commit; one with files that were run before is not run again."""
-        look = Look(len(self.looks) + 1, max(0, left), commit.id, commit.subject)
+        look = Look(len(self.looks) + 1, left, commit.id, commit.subject)
         known = self._known.get(commit.tree)
         if known is None:
             self._progress(look)

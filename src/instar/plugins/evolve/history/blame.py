@@ -14,8 +14,7 @@ import msgspec
 from instar.plugin import Messages, NotFound, message
 from instar.plugins.evolve.history import timeline
 from instar.plugins.evolve.history.audit_log import AuditLog
-from instar.plugins.evolve.history.repository import FAILED
-from instar.plugins.evolve.history.revision import Revisions
+from instar.plugins.evolve.history.repository import FAILED, Revisions
 from instar.plugins.evolve.history.timeline import Change
 from instar.plugins.evolve.history.trailers import one_line, plain
 
@@ -92,7 +91,7 @@ def parse_place(text: str, root: Path, cwd: Path | None = None) -> SourceLine:
 
 
 async def why(revisions: Revisions, audit_log: AuditLog, fetch: Fetch, place: SourceLine) -> Why:
-    """Return why a line is as it is. Raises `NoLine`, also for what git says, and `revision.NoSuchChange`."""
+    """Return why a line is as it is. Raises `NoLine`, also for what git says, and `repository.NoSuchChange`."""
     file, line = place
     try:
         commit, was, code = _read(await revisions.blame(file, line))

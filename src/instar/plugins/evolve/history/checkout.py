@@ -2,7 +2,7 @@
 
 A checkout holds the commit's tree and nothing else: what git does not know (state, notes that are ignored) is not in
 it. Files are written as their blobs are: git's filters and attributes, which a repository chooses, do not run.
-Checkouts share the files that they have in common as hard links: nothing writes in a checkout, only in copies of it.
+Nothing writes in a checkout, only in copies of it.
 """
 
 import asyncio
@@ -26,7 +26,6 @@ _COMMIT: Final = re.compile(r"[0-9a-f]{4,64}")
 _NAME: Final = "workspace"
 _LINK: Final = stat.S_IFLNK
 _KINDS: Final = (0o100644, 0o100664, 0o100755, _LINK)
-_BLOBS: Final = ".blobs"
 _HALF_MADE: Final = 3600.0
 
 
@@ -80,31 +79,15 @@ class ReplayCheckouts:
             return folder
         files = [one for one in await self._repository.listed(place.name) if one.mode in _KINDS]
         _refuse(files)
-        missing = await asyncio.to_thread(self._missing, files)
-        contents = await self._repository.contents(missing)
-        await asyncio.to_thread(self._share, missing, contents)
-        await asyncio.to_thread(self._make, place, files)
+        contents = await self._repository.contents(files)
+        await asyncio.to_thread(self._make, place, files, contents)
         return folder
 
-    def _missing(self, files: Sequence[ListedFile]) -> list[ListedFile]:
-        """What is not kept yet, each content once."""
-        kept = self._folder / _BLOBS
-        kept.mkdir(mode=0o700, parents=True, exist_ok=True)
-        sizes = {entry.name: str(entry.stat().st_size) for entry in os.scandir(kept)}
-        return [*{_shared(one): one for one in files if sizes.get(_shared(one)) != one.size}.values()]
-
-    def _share(self, missing: Sequence[ListedFile], contents: Mapping[str, bytes]) -> None:
-        kept = self._folder / _BLOBS
-        for one in missing:
-            beside = kept / f".{_shared(one)}-{os.getpid()}"
-            beside.write_bytes(contents[one.blob])
-            beside.chmod(one.mode & 0o777 or 0o644)
-            beside.replace(kept / _shared(one))
-
-    def _make(self, place: Path, files: Sequence[ListedFile]) -> None:
+    def _make(self, place: Path, files: Sequence[ListedFile], contents: Mapping[str, bytes]) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(prefix=".new-", dir=self._folder))
         try:
-            _write(beside / _NAME, files, self._folder / _BLOBS)
+            _write(beside / _NAME, files, contents)
             beside.rename(place)
         except OSError:
             if not (place / _NAME).is_dir():  # else another process was faster
@@ -116,22 +99,12 @@ class ReplayCheckouts:
     def _prune(self) -> None:
         if not self._folder.is_dir():
             return
-        found = {path: path.stat().st_mtime for path in self._folder.iterdir() if path.name != _BLOBS}
+        found = {path: path.stat().st_mtime for path in self._folder.iterdir()}
         whole = sorted((path for path in found if path.name[0] != "."), key=found.__getitem__, reverse=True)
-        old = time.time() - _HALF_MADE
-        half = [path for path in found if path.name[0] == "." and found[path] < old]
+        half = [path for path in found if path.name[0] == "." and found[path] < time.time() - _HALF_MADE]
         for path in [*whole[self._kept :], *half]:
             with contextlib.suppress(OSError):
                 tree.remove(path)
-        for entry in os.scandir(self._folder / _BLOBS):
-            if entry.stat().st_nlink == 1 and entry.stat().st_mtime < old:
-                with contextlib.suppress(OSError):
-                    os.unlink(entry.path)  # noqa: PTH108 - there may be many
-
-
-def _shared(file: ListedFile) -> str:
-    """The name under which a content is kept for all checkouts."""
-    return f"{file.blob}-{file.mode:o}"
 
 
 def _refuse(files: Sequence[ListedFile]) -> None:
@@ -141,24 +114,21 @@ def _refuse(files: Sequence[ListedFile]) -> None:
             raise ValueError(f"its tree holds the path {one.path!r}")
 
 
-def _write(root: Path, files: Sequence[ListedFile], kept: Path) -> None:
+def _write(root: Path, files: Sequence[ListedFile], contents: Mapping[str, bytes]) -> None:
     """Write files, then links: nothing is written through a link. A link that leads outside is left out."""
     root.mkdir()
-    links = []
-    folders = set()
     for one in files:
-        path = root / one.path
-        if one.mode == _LINK:
-            links.append((path, os.fsdecode((kept / _shared(one)).read_bytes())))
-            continue
-        if path.parent not in folders:
+        if one.mode != _LINK:
+            path = root / one.path
             path.parent.mkdir(parents=True, exist_ok=True)
-            folders.add(path.parent)
-        os.link(kept / _shared(one), path)
-    for path, target in links:
-        if _stays(path.relative_to(root), target) and path.parent.resolve() == path.parent.absolute():
+            path.write_bytes(contents[one.blob])
+            path.chmod(one.mode & 0o777)
+    for one in files:
+        path, target = root / one.path, os.fsdecode(contents[one.blob])
+        if one.mode == _LINK and _stays(Path(one.path), target):
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.symlink_to(target)
+            if path.parent.resolve() == path.parent.absolute():
+                path.symlink_to(target)
 
 
 def _stays(link: Path, target: str) -> bool:

@@ -22,9 +22,8 @@ import msgspec
 from instar.plugin import git, process
 from instar.plugins.evolve.database import Database, decoded
 from instar.plugins.evolve.history import trailers, tree
-from instar.plugins.evolve.history.gitdir import Locked
-from instar.plugins.evolve.history.plumbing import CommitResult, Moved, Plumbing, WorkspaceCommit
-from instar.plugins.evolve.history.revision import INITIAL
+from instar.plugins.evolve.history.plumbing import CommitResult, Locked, Plumbing, WorkspaceCommit
+from instar.plugins.evolve.history.repository import INITIAL
 
 log = logging.getLogger("instar.evolve")
 
@@ -118,8 +117,8 @@ __all__ = ["History", "WorkspaceCommit", "is_repository"]
 
 _MARK: Final = "# written by instar when it made this repository\n"
 _EXCLUDED: Final = _MARK + "__pycache__/\n*.pyc\n"
-_OPTIMISTIC: Final = 2
-"""Attempts that keep the person's git waiting for a moment only; later ones hold it from their start."""
+_BUSY: Final = (".lock': File exists", "but expected", "reference already exists")
+"""What git says where another one is at work, or has moved the branch."""
 _PAUSE: Final = 0.05
 
 
@@ -242,24 +241,15 @@ class History:
         """Commit, anew where the person uses git at the same time; once git has failed it is asked only once."""
         patience = 0.0 if self.problem else self._patience
         deadline = time.monotonic() + patience
-        attempt = 0
         while True:
-            attempt += 1
-            first = attempt > _OPTIMISTIC
             try:
                 with tempfile.TemporaryDirectory(prefix="instar-index-") as folder:
-                    return await self._git.commit(
-                        wanted, message, Path(folder), first=first, patience=patience
-                    )
-            except Moved:
-                if time.monotonic() > deadline and first:
-                    raise
+                    return await self._git.commit(wanted, message, Path(folder), patience)
             except Locked:
                 raise
             except git.GitError as error:
-                locked = ".lock': File exists" in str(error)
-                freed = self._git.folder.freed(error)
-                if not freed and (not locked or time.monotonic() > deadline):
+                busy = any(said in str(error) for said in _BUSY) and time.monotonic() < deadline
+                if not busy and not self._git.folder.freed(error):
                     raise
                 await asyncio.sleep(_PAUSE)
 

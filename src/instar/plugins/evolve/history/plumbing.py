@@ -1,23 +1,144 @@
 """Making one commit of some files of a workspace, by git's plumbing, beside whatever the person does with git.
 
-The commit is put together in an index of its own on top of HEAD. Then the person's index takes the same entries and
-the branch moves, both or neither.
+The commit is put together in an index of its own on top of HEAD, with the person's index held. That takes the same
+entries, and the branch moves, both or neither.
 """
 
+import asyncio
 import contextlib
 import logging
 import os
+import re
+import shutil
 import stat
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from instar.plugin import git, process
-from instar.plugins.evolve.history.gitdir import GitFolder
-from instar.plugins.evolve.history.repository import WorkspaceRepository
+from instar.plugins.evolve.history.repository import WorkspaceRepository, git_at_work
 from instar.plugins.evolve.workspace import GUARDED
+
+ABANDONED: Final = 30.0
+"""Seconds after which a lock may be one that a dead git left; git itself holds locks for moments."""
+
+_POLL: Final = 0.02
+_PROCESSES: Final = Path("/proc/self")
+"""Only here can be asked which git is at work."""
+_LOCK: Final = re.compile(r"Unable to create '(.+\.lock)': File exists")
+_UNDER_WAY: Final = {
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "MERGE_HEAD": "merge",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "sequencer": "cherry-pick or revert",
+    "BISECT_LOG": "bisect",
+}
+
+
+class Locked(git.GitError):
+    """Another git holds a lock, or a dead one left it."""
+
+
+class GitFolder:
+    """The git folder of the workspace `root`."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    @property
+    def _folder(self) -> Path:
+        found = git.git_folder(self._root)
+        if found is None:
+            raise git.GitError(f"{self._root} is no git repository that can be read: see {self._root}/.git")
+        return found
+
+    def under_way(self) -> str:
+        """Return what a person has begun with git and not ended (``rebase``); "" for nothing.
+
+        What were committed meanwhile would become part of it, or be lost with its end.
+        """
+        folder = git.git_folder(self._root)
+        return next((what for name, what in _UNDER_WAY.items() if folder and (folder / name).exists()), "")
+
+    @contextlib.asynccontextmanager
+    async def index(self, beside: Path, patience: float) -> AsyncIterator[None]:
+        """Hold the index's lock, with a copy of the index at `beside`; at the end the copy becomes the index.
+
+        If the body fails the index stays. Waits up to `patience` seconds for another git. Raises `Locked`, `OSError`.
+        """
+        index = self._folder / "index"
+        lock = index.with_name("index.lock")
+        handle = await self._lock(lock, patience)
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                # With its time, by which git knows which entries it cannot trust.
+                shutil.copy2(index, beside)
+            before = _version(beside)
+            yield
+            if _version(beside) == before:
+                lock.unlink()
+            else:
+                _put(beside, handle, lock, index)
+        except BaseException:
+            lock.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(handle)
+
+    async def _lock(self, lock: Path, patience: float) -> int:
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                return os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            except FileExistsError:
+                if not self._free(lock) and time.monotonic() >= deadline:
+                    raise Locked(
+                        f"{lock} is held: another git is at work, or a dead one left it "
+                        f"(then it is removed after {ABANDONED:g} s)"
+                    ) from None
+            await asyncio.sleep(_POLL)
+
+    def freed(self, error: git.GitError) -> bool:
+        """Whether git failed only because of a lock that a dead git had left, which is removed now."""
+        named = _LOCK.search(str(error))
+        return named is not None and self._free(Path(named[1]))
+
+    def _free(self, lock: Path) -> bool:
+        """Remove a lock that a dead git left; whether there is none any more."""
+        if not _PROCESSES.exists():
+            return False
+        try:
+            status = lock.lstat()
+            if time.time() - status.st_mtime < ABANDONED or git_at_work(self._root):
+                return False
+            lock.unlink()
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return True
+
+
+def _put(beside: Path, handle: int, lock: Path, index: Path) -> None:
+    with os.fdopen(handle, "wb", closefd=False) as file:
+        file.write(beside.read_bytes())
+    with contextlib.suppress(FileNotFoundError):
+        lock.chmod(index.stat().st_mode & 0o777)
+    lock.replace(index)
+
+
+def _version(file: Path) -> tuple[int, int, int] | None:
+    try:
+        status = file.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
 
 log = logging.getLogger("instar.evolve")
 
@@ -52,10 +173,6 @@ class WorkspaceCommit(msgspec.Struct, frozen=True):
     files: list[str]
 
 
-class Moved(git.GitError):
-    """The person used git in between: begin anew."""
-
-
 class CommitResult(msgspec.Struct, frozen=True):
     """A commit (None where nothing differs), its whole id, and why files are not in it: path to reason."""
 
@@ -71,18 +188,12 @@ class Plumbing(WorkspaceRepository):
         super().__init__(processes, root)
         self.folder = GitFolder(root)
 
-    async def commit(
-        self, wanted: Sequence[str], message: str, aside: Path, *, first: bool, patience: float
-    ) -> CommitResult:
-        """Commit these paths as they stand; `aside` is a folder for what is made meanwhile.
+    async def commit(self, wanted: Sequence[str], message: str, aside: Path, patience: float) -> CommitResult:
+        """Commit these paths as they stand, with the person's index held; `aside` is a folder to work in.
 
-        `first`: hold the person's index from the start, so that nobody comes in between. Raises `git.GitError`
-        (`Moved`, `gitdir.Locked`), `process.ProcessError` and `OSError`; then nothing has changed.
+        Raises `git.GitError` (`Locked`), `process.ProcessError` and `OSError`; then nothing has changed.
         """
-        async with contextlib.AsyncExitStack() as held:
-            theirs = self.folder.index(aside / "theirs", patience)
-            if first:
-                await held.enter_async_context(theirs)
+        async with self.folder.index(aside / "theirs", patience):
             self._refuse_under_way()
             parent = (await self.text("rev-parse", "--verify", "--quiet", "HEAD", check=False)).strip()
             against = f"{parent}^{{tree}}" if parent else await self._empty_tree()
@@ -104,16 +215,13 @@ class Plumbing(WorkspaceRepository):
             parents = ["-p", parent] if parent else []
             commit = (await self.text("commit-tree", tree, *parents, "-F", "-", stdin=message)).strip()
             short = (await self.text("rev-parse", "--short", commit)).strip()
-            self._refuse_under_way()
-            if not first:
-                await held.enter_async_context(theirs)
-                if await self._staged(against, wanted) != staged:
-                    raise Moved("the index was changed meanwhile")
             # A guarded file that the person has staged otherwise stays staged so: HEAD has what went live.
             follow = {path: one for path, one in changed.items() if path not in other or one.is_new}
             lines = [_line(path, one) for path, one in follow.items()]
             await self._stage(lines, {"GIT_INDEX_FILE": str(aside / "theirs")})
-            await self._move(commit, parent, message)
+            self._refuse_under_way()
+            subject = message.partition("\n")[0]
+            await self.text("update-ref", "-m", f"commit: {subject}", "HEAD", commit, parent or _NONE)
         log.info("git=committed id=%s files=%s", short, ",".join(changed))
         return CommitResult(WorkspaceCommit(short, list(changed)), commit, waiting)
 
@@ -121,17 +229,6 @@ class Plumbing(WorkspaceRepository):
         begun = self.folder.under_way()
         if begun:
             raise git.GitError(f"a {begun} of yours is not finished: it waits until that has ended")
-
-    async def _move(self, commit: str, parent: str, message: str) -> None:
-        """Let HEAD's branch name the commit, if it still names `parent`."""
-        subject = message.partition("\n")[0]
-        try:
-            await self.text("update-ref", "-m", f"commit: {subject}", "HEAD", commit, parent or _NONE)
-        except git.GitError as error:
-            said = str(error)
-            if "but expected" in said or "reference already exists" in said:
-                raise Moved(said) from None
-            raise
 
     async def _tree(
         self, wanted: Sequence[str], parent: str, against: str, index: Path

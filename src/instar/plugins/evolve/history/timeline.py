@@ -12,8 +12,7 @@ from typing import Final
 import msgspec
 
 from instar.plugins.evolve.history.audit_log import AuditEntry, AuditLog
-from instar.plugins.evolve.history.repository import FAILED
-from instar.plugins.evolve.history.revision import Revision, Revisions, is_start
+from instar.plugins.evolve.history.repository import FAILED, Revision, Revisions, is_start
 from instar.plugins.evolve.history.trailers import counted, one_line, plain
 
 SEARCHED: Final = 1000
@@ -129,11 +128,6 @@ class TimelinePage(msgspec.Struct, frozen=True):
         return (not self.file or self.file in names) and self.session in ("", change.session)
 
 
-async def newest(revisions: Revisions, audit_log: AuditLog, limit: int) -> Timeline:
-    """Return the newest `limit` changes, as `page` does."""
-    return await page(revisions, audit_log, TimelinePage(limit))
-
-
 async def page(revisions: Revisions, audit_log: AuditLog, wanted: TimelinePage) -> Timeline:
     """Return the changes that are wanted. What cannot be read stands in `problems`; the rest is told all the same."""
     told = audit_log.read()
@@ -153,7 +147,7 @@ async def page(revisions: Revisions, audit_log: AuditLog, wanted: TimelinePage) 
 async def show(revisions: Revisions, audit_log: AuditLog, ref: str, longest: int = 100_000) -> Shown:
     """Return the change that `ref` names with up to `longest` characters of its diff.
 
-    Raises `revision.NoSuchChange`, `git.GitError`, and `process.ProcessError`.
+    Raises `repository.NoSuchChange`, `git.GitError`, and `process.ProcessError`.
     """
     found = await revisions.find(ref)
     entries = audit_log.read().entries

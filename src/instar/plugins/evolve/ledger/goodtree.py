@@ -26,7 +26,7 @@ from instar.plugins.evolve.history.repository import WorkspaceRepository
 from instar.plugins.evolve.ledger import standing
 from instar.plugins.evolve.ledger.install import find
 from instar.plugins.evolve.ledger.ledger import Departure, Ledger
-from instar.plugins.evolve.ledger.standing import Signature, Version
+from instar.plugins.evolve.ledger.standing import Version
 from instar.plugins.evolve.workspace import FOLDERS, SCRIPTS_OWN
 
 log = logging.getLogger("instar.evolve")
@@ -58,7 +58,6 @@ class GoodTree:
         self._ledger = ledger
         self._repository = repository
         self._place = place
-        self._seen: dict[str, tuple[Signature, Version]] = {}
 
     async def serve(self) -> Served:
         """Check the workspace and return where scripts run: there if all is as accepted, else in the last good tree.
@@ -128,16 +127,10 @@ class GoodTree:
     def _is_good(self, path: str, version: Version, at: standing.GuardedFile | None) -> bool:
         if at is None or at.kind != "file":
             return False
-        if self._seen.get(path) == (at.signature, version):
-            return True
-        try:
+        with contextlib.suppress(OSError, standing.NotPlain):
             found = standing.read(self._place, path)
-        except (OSError, standing.NotPlain):
-            return False
-        good = found.blob == version.blob and found.mode == version.mode
-        if good and standing.settled(found.signature):
-            self._seen[path] = (found.signature, version)
-        return good
+            return found.blob == version.blob and found.mode == version.mode
+        return False
 
     def _write(self, path: str, version: Version, data: bytes) -> None:
         full = self._place / path

@@ -9,16 +9,16 @@ changed in the meantime is left as it stands. A refusal writes nothing.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
 import msgspec
 
 from instar.plugin import accepted
+from instar.plugins.evolve.history.plumbing import WorkspaceCommit
 from instar.plugins.evolve.history.repository import FAILED, WorkspaceRepository, whole
-from instar.plugins.evolve.ledger import place, takeover
-from instar.plugins.evolve.ledger.ledger import ACCEPTED, Departure, Ledger, LedgerError
-from instar.plugins.evolve.ledger.lock import held
+from instar.plugins.evolve.ledger import standing, takeover
+from instar.plugins.evolve.ledger.ledger import ACCEPTED, Departure, Ledger, LedgerError, Versions, held
 from instar.plugins.evolve.ledger.standing import LARGEST, NotPlain, Version
 from instar.plugins.evolve.trial import Changes, TrialFile
 from instar.plugins.evolve.workspace import FOLDERS
@@ -32,7 +32,7 @@ ENDED: Final = "ended"
 STEPS: Final = (BEGUN, BESIDE, DECIDED, PLACED, COMMITTED, ENDED)
 """The steps of a change, each named when it is done; `PLACED` once a file."""
 
-Commit = Callable[[Collection[str], str], Awaitable[object | None]]
+Commit = Callable[[Collection[str], str], Awaitable[WorkspaceCommit | None]]
 """Commits just these paths as they stand, with this message; None where git failed or nothing differs.
 
 It may be called again for a change whose commit was cut short.
@@ -48,7 +48,7 @@ class Changed(msgspec.Struct, frozen=True):
 
     epoch: int
     files: list[str]
-    commit: object | None
+    commit: WorkspaceCommit | None
 
 
 class _Piece(NamedTuple):
@@ -84,7 +84,7 @@ class Installer:
         """Load the ledger, or make it, and end a change that a crash cut short; return what was found and done.
 
         To be called at start, once the workspace is a repository. See `ledger` for what serves when it is damaged.
-        Where it cannot be written the last good versions are only read. Raises `lock.WorkspaceBusy`.
+        Where it cannot be written the last good versions are only read. Raises `ledger.WorkspaceBusy`.
         """
         known = self._ledger.is_known()
         try:
@@ -98,13 +98,15 @@ class Installer:
             self._ledger.refresh()
         return self._ledger.notices
 
-    async def install(self, changes: Changes, message: str) -> Changed:
+    async def install(self, changes: Changes, message: str, left: Versions | None = None) -> Changed:
         """Put these files in place (None deletes) as one commit with this message and the next epoch.
 
+        `left`: a person leaves these versions by it.
+
         Raises `ChangeRefused` where a file has departed or cannot be written, `LedgerError` where the ledger cannot,
-        `lock.WorkspaceBusy`. Once begun it is carried to its end, also when the caller is cancelled.
+        `ledger.WorkspaceBusy`. Once begun it is carried to its end, also when the caller is cancelled.
         """
-        return await whole(self._install(changes, message))
+        return await whole(self._install(changes, message, left))
 
     async def accept(self, message: str, paths: Collection[str] | None = None) -> Changed:
         """Accept departed files as they stand, all of them or `paths`, as a commit and with the next epoch.
@@ -120,11 +122,11 @@ class Installer:
         """
         return await whole(self._restore(message, paths))
 
-    async def _install(self, changes: Changes, message: str) -> Changed:
+    async def _install(self, changes: Changes, message: str, left: Versions | None) -> Changed:
         async with self._alone():
             self._refuse(changes)
             pieces = [one for path, file in changes.items() if (one := self._piece(path, file)) is not None]
-            return await self._carry(pieces, message, None)
+            return await self._carry(pieces, message, left=left)
 
     async def _accept(self, message: str, paths: Collection[str] | None) -> Changed:
         async with self._alone():
@@ -151,7 +153,7 @@ class Installer:
                 before[one.path] = None
                 with contextlib.suppress(OSError, NotPlain):
                     before[one.path] = self._ledger.stand(one.path)
-            return await self._carry(pieces, message, before)
+            return await self._carry(pieces, message, before=before)
 
     # -- the way of a change ---------------------------------------------------------------------------
 
@@ -171,17 +173,22 @@ class Installer:
             raise LedgerError(f"the ledger in {self._ledger.home} cannot be used: {error}") from None
 
     async def _carry(
-        self, pieces: list[_Piece], message: str, before: Mapping[str, Version | None] | None
+        self,
+        pieces: list[_Piece],
+        message: str,
+        *,
+        before: Versions | None = None,
+        left: Versions | None = None,
     ) -> Changed:
         _demand(pieces)
         root, files = self._ledger.root, [piece.path for piece in pieces]
         try:
             await asyncio.to_thread(self._write, pieces)
             self._step(BESIDE)
-            self._ledger.record(message, {piece.path: piece.new for piece in pieces}, before=before)
+            self._ledger.record(message, {piece.path: piece.new for piece in pieces}, left, before=before)
         except (OSError, LedgerError) as error:
             for path in files:
-                place.clear_beside(root, path)
+                standing.clear_beside(root, path)
             if isinstance(error, LedgerError):
                 raise
             raise ChangeRefused(
@@ -200,18 +207,18 @@ class Installer:
     def _write(self, pieces: list[_Piece]) -> None:
         for path, new, data in pieces:
             if new is not None:
-                place.write(self._ledger.root, path, data, new.mode)
-                place.make_way(self._ledger.root, path)
+                standing.write(self._ledger.root, path, data, new.mode)
+                standing.make_way(self._ledger.root, path)
 
     def _swap(self, pieces: list[_Piece]) -> None:
         for path, new, _ in pieces:
             if new is None:
-                place.clear(self._ledger.root, path)
+                standing.clear(self._ledger.root, path)
             else:
-                place.swap(self._ledger.root, path)
+                standing.swap(self._ledger.root, path)
             self._step(PLACED)
 
-    async def _end(self, files: list[str], message: str) -> object | None:
+    async def _end(self, files: list[str], message: str) -> WorkspaceCommit | None:
         commit = await self._commit(files, message)
         self._step(COMMITTED)
         self._ledger.settled()
@@ -229,7 +236,9 @@ class Installer:
             return False
         for path, old in flight.items():
             new = ledger.files.get(path)
-            if place.stands(ledger.root, path, old) or (old is None and not place.is_file(ledger.root, path)):
+            if standing.stands(ledger.root, path, old) or (
+                old is None and not standing.is_file(ledger.root, path)
+            ):
                 await self._put(path, new)
                 self._step(PLACED)
         departed = {one.path for one in ledger.check()}
@@ -244,22 +253,22 @@ class Installer:
         data = None if version is None else await find(self._ledger, self._repository, path, version)
         try:
             if version is None:
-                await asyncio.to_thread(place.clear, self._ledger.root, path)
+                await asyncio.to_thread(standing.clear, self._ledger.root, path)
             elif data is None:
                 self._ledger.notice(
                     f"{path}: no copy of the accepted version is left, so it stays as it stands"
                 )
             else:
-                await asyncio.to_thread(place.put, self._ledger.root, path, data, version.mode)
+                await asyncio.to_thread(standing.put, self._ledger.root, path, data, version.mode)
         except OSError as error:
             self._ledger.notice(f"{path} is accepted and cannot be brought into its place: {error}")
 
     def _sweep(self) -> None:
         """Remove what a crash before the decision left beside its place."""
         for one in self._ledger.check():
-            if one.kind == "installing" and place.is_beside(one.path):
-                place.clear(self._ledger.root, one.path)
-                place.clear_beside(self._ledger.root, one.path)
+            if one.kind == "installing" and standing.is_beside(one.path):
+                standing.clear(self._ledger.root, one.path)
+                standing.clear_beside(self._ledger.root, one.path)
 
     # -- the files of a change -------------------------------------------------------------------------
 
@@ -349,8 +358,6 @@ class Installer:
         for blob, (path, version) in versions.items():
             if not ledger.kept.holds(blob):
                 await find(ledger, self._repository, path, version)
-        if not all(version.sha for version in ledger.files.values()):
-            ledger.load(anew=True)
 
 
 async def find(ledger: Ledger, repository: WorkspaceRepository, path: str, version: Version) -> bytes | None:

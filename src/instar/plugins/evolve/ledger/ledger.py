@@ -17,23 +17,72 @@ What serves when it is damaged:
 A file is hashed only when its stat signature, with ctime, is not the one under which it was found good by this process.
 """
 
+import asyncio
 import contextlib
+import fcntl
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 
 from instar.plugin import accepted, git
-from instar.plugins.evolve.ledger import place, standing
+from instar.plugins.evolve.ledger import standing
 from instar.plugins.evolve.ledger.standing import GuardedFile, Signature, Version
+
+_POLL: Final = 0.01
+
+
+class WorkspaceBusy(Exception):
+    """Another instar, or another task of this one, is at work on the workspace; the text says what to do."""
+
+
+@contextlib.asynccontextmanager
+async def held(folder: Path, seconds: float) -> AsyncIterator[None]:
+    """Hold the lock of `folder`, made if need be; the end of a process lets go of it.
+
+    Waits up to `seconds`, then raises `WorkspaceBusy`. Raises `OSError` where the folder cannot be made or opened.
+    """
+    deadline = time.monotonic() + seconds
+    while (handle := _lock(folder)) is None:
+        if time.monotonic() > deadline:
+            raise WorkspaceBusy(
+                f"another instar has been changing this workspace for more than {seconds:g} s "
+                f"(it holds {folder}): wait for it or end it, then try again"
+            )
+        await asyncio.sleep(_POLL)
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(folder: Path) -> int | None:
+    accepted.make_folder(folder)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Who waited for a folder that was removed meanwhile holds nothing.
+        if os.path.samestat(os.fstat(handle), os.stat(folder)):  # noqa: PTH116
+            return handle
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except BaseException:
+        os.close(handle)
+        raise
+    os.close(handle)
+    return None
+
 
 Kind = Literal["changed", "mode", "missing", "new", "link", "special", "unreadable", "installing"]
 
 Versions = Mapping[str, Version | None]
 """A version for each path in the workspace, None for no file."""
+
+Sides = tuple[Mapping[str, Version], Mapping[str, Version]]
+"""What is accepted, and what a person left."""
 
 ACCEPTED: Final = "accepted"
 PLACED: Final = "placed"
@@ -68,7 +117,7 @@ class Ledger:
     `epoch` rises with each change: install, rollback, accept, restore; it is 0 before the first sight. `in_flight` has
     the versions before a change that is not in its place yet. `notices` say what was found broken and what was done.
 
-    One writer at a time: who calls what writes holds the lock of `home` (`lock.held`).
+    One writer at a time: who calls what writes holds the lock of `home` (`held`).
     """
 
     def __init__(self, home: Path, root: Path) -> None:
@@ -85,7 +134,6 @@ class Ledger:
         self.in_flight: Versions = {}
         self.notices: list[str] = []
         self._tips = ("", "")
-        self._known: dict[str, tuple[str, int]] = {}
         self._seen: dict[str, tuple[Signature, Version, Departure | None]] = {}
 
     @property
@@ -108,8 +156,8 @@ class Ledger:
 
     # -- reading ---------------------------------------------------------------------------------------
 
-    def load(self, *, anew: bool = False) -> bool:
-        """Read what is accepted, where it was moved since or `anew`; False where nothing ever was.
+    def load(self) -> bool:
+        """Read what is accepted, where it was moved since; False where nothing ever was.
 
         Raises `accepted.Damaged`; then what was read before stays.
         """
@@ -121,7 +169,7 @@ class Ledger:
             placed = tip
         if not tip and self._tips[0]:
             raise accepted.Damaged(f"{self.kept.place} is gone")
-        if tip and (anew or (tip, placed) != self._tips):
+        if tip and (tip, placed) != self._tips:
             now = self.kept.read(tip)
             self._take(now, self.kept.read(placed) if placed not in ("", tip) else now)
             self._tips = tip, placed
@@ -141,8 +189,7 @@ class Ledger:
         both = files.keys() | placed.keys()
         self.in_flight = {path: placed.get(path) for path in both if placed.get(path) != files.get(path)}
         self.files, self.is_told = files, _TOLD in now.files
-        epoch, _, self.message = now.message[1:].partition(" ")
-        self.epoch = int(epoch)
+        self.epoch, self.message = _epoch(now.message), now.message.partition(" ")[2]
 
     def _versions(self, commit: accepted.AcceptedTree, side: str) -> dict[str, Version]:
         found = {}
@@ -152,42 +199,25 @@ class Ledger:
                 continue
             linked = commit.files.get(f"{side}.links/{path}")
             link = None if linked is None else os.fsdecode(self.kept.content(linked.blob) or b"")
-            found[path] = self._version(path, entry, link)
+            found[path] = Version(entry.blob, entry.mode & 0o777, link)
         return found
 
-    def _version(self, path: str, entry: accepted.AcceptedFile, link: str | None) -> Version:
-        """A version of a file; its SHA-256 is "" where no copy of it is at hand."""
-        here = None
-        if entry.blob not in self._known:
-            with contextlib.suppress(OSError, standing.NotPlain):
-                here = standing.read(self.root, path, follow=link is not None)
-            if here is not None and here.blob == entry.blob:
-                self._known[entry.blob] = here.sha, here.size
-            elif (data := self.kept.content(entry.blob)) is not None:
-                self._known[entry.blob] = standing.sha256(data), len(data)
-        sha, size = self._known.get(entry.blob, ("", -1))
-        version = Version(sha, entry.mode & 0o777, size, entry.blob, link)
-        if here is not None and link is None and here.blob == entry.blob and version.same_mode(here.mode):
-            self._remember(path, here.signature, version, None)
-        return version
+    def around(self, epoch: int) -> tuple[Sides, Sides] | None:
+        """Return what was accepted, and left, before the change of this epoch and after it; None: it is not known.
 
-    def past(self, path: str) -> Iterator[tuple[int, str, str]]:
-        """Give the epoch of each change, newest first, with the ids of what it has at `path`: accepted, and left.
-
-        An id is "" for no file. Raises `accepted.Damaged`.
+        Raises `accepted.Damaged`.
         """
-        sides = [self.kept.past(ACCEPTED, f"{side}/{path}") for side in (ACCEPTED, _LEFT)]
-        for (message, live), (_, left) in zip(*sides, strict=True):
-            yield int(message[1:].partition(" ")[0]), live, left
-
-    def earlier(self, path: str, sha: str) -> bytes | None:
-        """Return the accepted version of a file with this SHA-256, the newest first; None: there was none."""
-        with contextlib.suppress(accepted.Damaged):
-            for blob in dict.fromkeys(blob for _, blob, _ in self.past(path) if blob):
-                data = self.kept.content(blob)
-                if data is not None and standing.sha256(data) == sha:
-                    return data
+        after = None
+        for commit, message in self.kept.commits(ACCEPTED):
+            here = _epoch(message)
+            if here < epoch:
+                return None if after is None else (self._sides(commit), self._sides(after))
+            after = commit if here == epoch and after is None else after
         return None
+
+    def _sides(self, commit: str) -> Sides:
+        tree = self.kept.read(commit)
+        return self._versions(tree, ACCEPTED), self._versions(tree, _LEFT)
 
     def good(self, path: str) -> bytes | None:
         """Return the accepted content of a file. None where the file is not accepted, or no copy of it is left."""
@@ -209,8 +239,7 @@ class Ledger:
         """Keep a content and return it as a version. Raises `LedgerError`."""
         with self._explained():
             blob = self.kept.put(data, durable=durable)
-        self._known[blob] = standing.sha256(data), len(data)
-        return Version(self._known[blob][0], standing.plain_mode(mode), len(data), blob, link)
+        return Version(blob, standing.plain_mode(mode), link)
 
     def stand(self, path: str, *, durable: bool = True) -> Version | None:
         """Return the version that stands in the workspace now, which is kept; None where nothing does.
@@ -388,8 +417,6 @@ class Ledger:
             return "link", f"became {now}"
         if at.kind == "link" and self._target(path) != version.link:
             return "link", f"leads elsewhere than to {version.link}"
-        if at.kind == "file" and version.size >= 0 and at.signature[1] != version.size:
-            return "changed", "was changed"
         try:
             found = standing.read(self.root, path, follow=at.kind == "link")
         except FileNotFoundError:
@@ -406,12 +433,16 @@ class Ledger:
 
     def _excused(self, one: Departure) -> Departure:
         """Say of what a change is at work on that it is no person's departure."""
-        is_old = one.path in self.in_flight and place.stands(self.root, one.path, self.in_flight[one.path])
-        if not is_old and not (one.kind == "new" and place.is_beside(one.path)):
+        is_old = one.path in self.in_flight and standing.stands(self.root, one.path, self.in_flight[one.path])
+        if not is_old and not (one.kind == "new" and standing.is_beside(one.path)):
             return one
         return Departure(
             one.path, "installing", f"{one.path} is being changed by instar; the new version serves"
         )
+
+
+def _epoch(message: str) -> int:
+    return int(message[1:].partition(" ")[0])
 
 
 def _merged(files: Mapping[str, Version], changes: Versions) -> dict[str, Version]:

@@ -3,20 +3,29 @@
 What a person put there by hand and accepted is theirs; what went live through the gate is the agent's, whoever
 approved it. The ledger keeps it (`Ledger.left`). For a workspace that is new here (a clone) git's history tells it: a
 commit whose trailers name a session, a call or an agent is the agent's; one that rolls back or restores is nobody's.
+
+A safe start (``instar run --safe``) runs what a person left, in a tree of its own beside the last good one; nothing is
+changed meanwhile.
 """
 
 import contextlib
 import logging
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from instar.plugin import accepted
 from instar.plugins.evolve import script
-from instar.plugins.evolve.history.repository import FAILED, WorkspaceRepository
-from instar.plugins.evolve.history.revision import Revision, Revisions, is_start
+from instar.plugins.evolve.history.repository import (
+    FAILED,
+    Revision,
+    Revisions,
+    WorkspaceRepository,
+    is_start,
+)
+from instar.plugins.evolve.ledger.goodtree import GoodTree, Served
 from instar.plugins.evolve.ledger.ledger import Ledger, LedgerError, Versions
-from instar.plugins.evolve.ledger.standing import Version, sha256
+from instar.plugins.evolve.ledger.standing import Version
 
 log = logging.getLogger("instar.evolve")
 
@@ -64,17 +73,6 @@ class Own:
             return ""
         return "git could not be asked which files the agent had changed before instar saw this workspace"
 
-    def since(self, path: str) -> int:
-        """Return the epoch of the agent's first change of a file after what a person left; 0: not known."""
-        left, since, is_known = self._ledger.left.get(path), 0, False
-        with contextlib.suppress(accepted.Damaged):
-            for epoch, live, mine in self._ledger.past(path):
-                if mine != ("" if left is None else left.blob):
-                    break
-                is_known = live == mine
-                since = since if is_known else epoch
-        return since if is_known else 0
-
     async def open(self) -> None:
         """Ask git about a workspace that is new here."""
         if self._ledger.is_told or not self._ledger.epoch:
@@ -83,21 +81,6 @@ class Own:
             changed = set(self.changed)
             told = await self.told(self._ledger.files)
             self._ledger.leave({path: one for path, one in told.items() if path not in changed}, told=True)
-
-    async def taken_back(self, commit: Revision, paths: Collection[str]) -> None:
-        """Ask git about these paths, where a person took back a change of their own: what they left was before it.
-
-        Where the agent's change is live again, what they left is what it was; git may never have had it.
-        """
-        if is_agents(commit):
-            return
-        files = self._ledger.files
-        with _logged():
-            told = await self.told({path: files[path] for path in paths if path in files})
-            again = is_agents(_about(commit, await self._revisions.touching()))
-            kept = set(self.changed) if again else set()
-            left = {path: told.get(path, files.get(path)) for path in paths if path not in kept}
-            self._ledger.leave(left, told=self._ledger.is_told)
 
     async def told(self, files: Mapping[str, Version]) -> dict[str, Version | None]:
         """Return what git says a person left at those of `files` that the agent changed.
@@ -113,7 +96,7 @@ class Own:
         found: dict[str, Version | None] = {}
         for path, one in by_agent.items():
             at_head = head.get(path)
-            same = at_head is not None and sha256(at_head[0]) == files[path].sha
+            same = at_head is not None and accepted.blob_id(at_head[0]) == files[path].blob
             if same or path not in strange:  # else a person changed it since, and it was accepted
                 found[path] = None if one is None else await self._version(one, path)
         return found
@@ -147,14 +130,6 @@ def left(commits: Sequence[Revision]) -> Left | None:
     return Left(None) if is_changed else None
 
 
-def _about(commit: Revision, commits: Sequence[Revision]) -> Revision:
-    """Return what a rollback is about at last, and any other commit as it is; `commits` newest first."""
-    for one in commits:
-        if commit.trailers.rolls_back and is_start(commit.trailers.rolls_back, one.id):
-            commit = one
-    return commit
-
-
 def is_agents(commit: Revision) -> bool:
     """Whether a commit is of a tool call of the model's."""
     said = commit.trailers
@@ -172,3 +147,66 @@ def _logged() -> Iterator[None]:
         yield
     except (*FAILED, LedgerError) as error:
         log.warning("evolve=own problem=%s", script.show(str(error)))
+
+
+class Safe:
+    """What a person left of a workspace, served from `tree`."""
+
+    def __init__(self, ledger: Ledger, own: Own, tree: GoodTree) -> None:
+        self._ledger = ledger
+        self._own = own
+        self._tree = tree
+
+    @property
+    def files(self) -> dict[str, Version]:
+        """Return what a person left, by path in the workspace. What they deleted since is not in it."""
+        left = self._ledger.left
+        return {path: left[path] for path in self._ledger.files if path in left}
+
+    @property
+    def changed(self) -> list[str]:
+        """Return the files that are not what is live now, a phrase each."""
+        files, mine = self._ledger.files, self.files
+        return [
+            f"{path} {'as a person left it' if path in mine else 'left out, since the agent made it'}"
+            for path in sorted(files)
+            if mine.get(path) != files[path]
+        ]
+
+    @property
+    def why(self) -> str:
+        """Say that this run is safe, what differs from what is live, and how to end it."""
+        changed = ", ".join(self.changed) or "the agent has changed nothing here"
+        doubt = f"; {self._own.problem}" if self._own.problem else ""
+        return f"this run is safe (--safe): {changed}{doubt}; nothing is changed until instar is started without it"
+
+    async def serve(self) -> Served:
+        """Return where scripts run: in the tree, put right if need be. Raises `NotServed`."""
+        self._ledger.refresh()
+        return await self._tree.make(self.files)
+
+    def gather(self) -> None:
+        """Move what scripts made in the tree into the workspace."""
+        self._tree.gather()
+
+
+class Unkept:
+    """A plugin's values that end with the process: what a safe run learns must not meet what is live."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, Any] = {}
+
+    async def get(self, key: str) -> Any:
+        """Return the value for `key`, or None."""
+        return self._held.get(key)
+
+    async def set(self, key: str, value: Any) -> None:
+        """Set the value for `key`; None deletes it."""
+        if value is None:
+            self._held.pop(key, None)
+        else:
+            self._held[key] = value
+
+    async def list(self, prefix: str = "") -> dict[str, Any]:
+        """Return the keys that start with `prefix`, with their values."""
+        return {key: value for key, value in self._held.items() if key.startswith(prefix)}

@@ -1,17 +1,19 @@
-"""What stands in the guarded folders of a workspace: listed by `lstat`, read and hashed without trust.
+"""What stands in the guarded folders of a workspace: listed by `lstat`, read and hashed without trust, and written.
 
-Nothing here follows a link, waits for a pipe or reads a file of any length: whoever changed the workspace may have
-put anything in a file's place. Strings and `os` functions on purpose: 2,000 files
-are listed before a hook script is called.
+Nothing here follows a link, waits for a pipe or reads a file of any length: whoever changed the workspace may have put
+anything in a file's place. A file is written beside its place, synced and renamed; each folder on the way is opened on
+its own, so that a link that was put in its place meanwhile stops the write. Strings and `os` functions on purpose:
+2,000 files are listed before a hook script is called.
 """
-# ruff: noqa: PTH118
 
 import contextlib
+import errno
 import hashlib
 import os
 import stat
 import time
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePath
 from typing import Final, NamedTuple
 
 import msgspec
@@ -45,16 +47,13 @@ class GuardedFile(NamedTuple):
 
 
 class Version(msgspec.Struct, frozen=True):
-    """One version of a guarded file: SHA-256 of its content (hexadecimal), mode (0o755 or 0o644) and size in bytes.
+    """One version of a guarded file: git's id of its content, and its mode (0o755 or 0o644).
 
-    `blob` is git's id of the content. `link`: the file is a symbolic link with this text, and the rest is about what it
-    leads to.
+    `link`: the file is a symbolic link with this text, and the rest is about what it leads to.
     """
 
-    sha: str
-    mode: int
-    size: int
     blob: str
+    mode: int
     link: str | None = None
 
     def same_mode(self, mode: int) -> bool:
@@ -63,19 +62,12 @@ class Version(msgspec.Struct, frozen=True):
 
 
 class Content(NamedTuple):
-    """A file's bytes or, where they were not asked for, only their SHA-256 (hexadecimal) and git's id of them."""
+    """What git calls a file's content, its permission bits, and its bytes; None where they were not asked for."""
 
-    sha: str
     blob: str
     mode: int
-    size: int
     signature: Signature
     data: bytes | None
-
-
-def sha256(data: bytes) -> str:
-    """Return the hash by which versions are told apart."""
-    return hashlib.sha256(data).hexdigest()
 
 
 def plain_mode(mode: int) -> int:
@@ -145,25 +137,24 @@ def _read(full: str, keep: bool, follow: bool) -> Content | None:
             raise NotPlain(_kind(info, "it must be a file"))
         if info.st_size > LARGEST:
             raise NotPlain(f"it is larger than {LARGEST >> 20} MiB")
-        data, sha, blob = _bytes(handle, info.st_size, keep)
+        data, blob = _bytes(handle, info.st_size, keep)
         same = sign(os.fstat(handle)) == sign(info)
     finally:
         os.close(handle)
     if not same:
         return None
-    return Content(sha, blob, stat.S_IMODE(info.st_mode), info.st_size, sign(info), data)
+    return Content(blob, stat.S_IMODE(info.st_mode), sign(info), data)
 
 
-def _bytes(handle: int, size: int, keep: bool) -> tuple[bytes | None, str, str]:
-    sha, blob = hashlib.sha256(), hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+def _bytes(handle: int, size: int, keep: bool) -> tuple[bytes | None, str]:
+    blob = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
     chunks, left = list[bytes](), size + 1
     while left > 0 and (data := os.read(handle, min(_CHUNK, left))):
-        sha.update(data)
         blob.update(data)
         left -= len(data)
         if keep:
             chunks.append(data)
-    return b"".join(chunks) if keep else None, sha.hexdigest(), blob.hexdigest()
+    return b"".join(chunks) if keep else None, blob.hexdigest()
 
 
 def _list(root: str, folder: str, folders: list[str], found: dict[str, GuardedFile], caches: bool) -> None:
@@ -208,3 +199,126 @@ _KINDS: Final = {
 
 def _kind(info: os.stat_result, wanted: str) -> str:
     return f"it is {_KINDS.get(stat.S_IFMT(info.st_mode), 'a device')}; {wanted}"
+
+
+def beside(path: str) -> str:
+    """Return the path under which new content is written first, in the same folder."""
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/.{name[:200]}.instar"
+
+
+def is_beside(path: str) -> bool:
+    """Whether a path is one that `beside` gives."""
+    name = path.rpartition("/")[2]
+    return name.startswith(".") and name.endswith(".instar")
+
+
+def write(root: Path, path: str, data: bytes, mode: int) -> None:
+    """Write new content of a file beside its place, durably. Raises `OSError`.
+
+    Permission bits that say the same as `mode` stay: a private file stays private.
+    """
+    with _folder(root, beside(path), make=True) as (folder, name):
+        _discard(folder, name)
+        with contextlib.suppress(OSError):
+            here = os.stat(path.rpartition("/")[2], dir_fd=folder, follow_symlinks=False).st_mode
+            if stat.S_ISREG(here) and plain_mode(here) == mode:
+                mode = here & 0o777
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(name, flags, 0o600, dir_fd=folder), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+
+
+def make_way(root: Path, path: str) -> None:
+    """Remove an empty folder that stands in a file's place. Raises `OSError` for one that is not empty."""
+    with _folder(root, path) as (folder, name):
+        try:
+            os.rmdir(name, dir_fd=folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+
+
+def swap(root: Path, path: str) -> None:
+    """Rename what `write` wrote into its place. Raises `OSError`."""
+    with _folder(root, path) as (folder, name):
+        os.replace(beside(path).rpartition("/")[2], name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.fsync(folder)
+
+
+def put(root: Path, path: str, data: bytes, mode: int) -> None:
+    """Do all of it: bring new content of a file into its place. Raises `OSError`."""
+    write(root, path, data, mode)
+    make_way(root, path)
+    swap(root, path)
+
+
+def clear(root: Path, path: str) -> None:
+    """Delete a file that may be gone, or whose folder is gone or no folder any more, durably."""
+    with contextlib.suppress(OSError), _folder(root, path) as (folder, name):
+        _discard(folder, name)
+        os.fsync(folder)
+
+
+def clear_beside(root: Path, path: str) -> None:
+    """Delete what stands beside a file, and the folders on the way to it that are empty then."""
+    clear(root, beside(path))
+    for parent in PurePath(path).parents[:-1]:
+        with contextlib.suppress(OSError), _folder(root, str(parent)) as (folder, name):
+            os.rmdir(name, dir_fd=folder)
+
+
+def stands(root: Path, path: str, version: Version | None) -> bool:
+    """Whether just this version (None: nothing) stands at `path`."""
+    try:
+        found = read(root, path)
+    except (FileNotFoundError, NotADirectoryError):
+        return version is None
+    except (OSError, NotPlain):
+        return False
+    return version is not None and found.blob == version.blob and version.same_mode(found.mode)
+
+
+def is_file(root: Path, path: str) -> bool:
+    """Whether a regular file stands at `path`."""
+    try:
+        return stat.S_ISREG((root / path).lstat().st_mode)
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def _folder(root: Path, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+    """Open the folder that `path` lies in, and give its name there."""
+    *folders, name = path.split("/")
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    handle = os.open(root, flags)
+    try:
+        for folder in folders:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(folder, 0o777, dir_fd=handle)
+                    os.fsync(handle)
+            try:
+                inner = os.open(folder, flags | os.O_NOFOLLOW, dir_fd=handle)
+            except OSError as error:
+                if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                    raise NotADirectoryError(
+                        errno.ENOTDIR, f"{folder} on the way to it is no folder", path
+                    ) from None
+                raise
+            os.close(handle)
+            handle = inner
+        yield handle, name
+    finally:
+        os.close(handle)
+
+
+def _discard(folder: int, name: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
+
+
+# ruff: noqa: PTH118

@@ -1,6 +1,7 @@
 """Takes over what an instar of before kept of a workspace: its ledger, and what a person left (``own.json``)."""
 
 import contextlib
+from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
@@ -77,7 +78,7 @@ def _versions(ledger: Ledger, old: Path, known: dict[str, T], lost: list[str]) -
 def _content(folder: Path, sha: str, path: str = "") -> bytes | None:
     with contextlib.suppress(OSError, standing.NotPlain):
         found = standing.read(folder, path or sha, keep=True, follow=bool(path))
-        return found.data if found.sha == sha else None
+        return found.data if sha256(found.data or b"").hexdigest() == sha else None
     return None
 
 
@@ -85,7 +86,7 @@ def _page(path: Path) -> _Page | None:
     """Return what a file of the old ledger holds: a line with the hash of the rest, then JSON."""
     with contextlib.suppress(OSError, standing.NotPlain, msgspec.MsgspecError, UnicodeDecodeError):
         seal, _, body = (standing.read(path.parent, path.name, keep=True).data or b"").partition(b"\n")
-        if seal == standing.sha256(body).encode():
+        if seal == sha256(body).hexdigest().encode():
             return msgspec.json.decode(body, type=_Page)
     return None
 

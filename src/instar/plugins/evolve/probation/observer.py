@@ -53,9 +53,7 @@ class Observer:
 
     # -- calls -----------------------------------------------------------------------------------------
 
-    def told(
-        self, file: str, version: str, commit: str | None, names: tuple[str, ...], called: script.ScriptCall
-    ) -> None:
+    def told(self, file: str, version: str, commit: str | None, called: script.ScriptCall) -> None:
         """Take in one call of ``hooks/FILE``. It waits for nothing."""
         failure: Failure | None = None if called.kind is None else _FAILURES.get(called.kind, "crash")
         record = HookCallRecord(
@@ -64,7 +62,6 @@ class Observer:
             at=called.at,
             stdin=called.stdin,
             duration=round(called.ms),
-            names=names,
             commit=commit,
             answer=called.answer if failure is None else None,
             failure=failure,
@@ -95,9 +92,7 @@ class Observer:
             return
         if called.hook == "discover":
             return
-        self._pauses, said = supervisor.faltered(
-            self._pauses, file, called.hook, version, _now(), supervisor.FailurePolicy()
-        )
+        self._pauses, said = supervisor.faltered(self._pauses, file, called.hook, version, _now())
         self._dirty = True
         if said:
             log.warning("script=%s resting=%s", file, script.show(said))
@@ -154,7 +149,7 @@ class Observer:
     def rolled_back(self, one: probation.RollBack) -> None:
         """Take note of a rollback; too many in a short time freeze the workspace."""
         self._probation = probation.rolled_back(self._probation, one.file, one.version)
-        self._attempts = supervisor.failed(self._attempts, _now(), supervisor.Intensity(), one.why)
+        self._attempts = supervisor.failed(self._attempts, _now(), one.why)
         self.save()
 
     def frozen(self) -> str | None:

@@ -3,14 +3,14 @@
 Two rules, as in the supervisors of Erlang/OTP and systemd, both pure: a state in, a state out, with the time as an
 argument (ms of the wall clock) and JSON-able states.
 
-*Intensity*, one for a workspace: an *attempt* is an install that was rolled back, or a start that was refused. At
-`Intensity.most` failed attempts within `Intensity.window` evolve stops trying: it is frozen for changes until a person
+*Attempts*, of a workspace: an *attempt* is an install that was rolled back, or a start that was refused. At
+`MOST` failed attempts within `WINDOW` evolve stops trying: it is frozen for changes until a person
 thaws it, or for a pause that doubles each time and begins again from the first one after a day without a freeze. Law:
-no window of that length holds more than `most` attempts that failed while it was not frozen. What was under way when it
+no window of that length holds more than `MOST` attempts that failed while it was not frozen. What was under way when it
 froze is counted with what comes after the freeze.
 
-*Pauses*, one for each script and hook: after `FailurePolicy.failures` failures in a row the script is not called for
-that hook for a pause that doubles with each further failure, up to `FailurePolicy.longest`; after each pause one call
+*Pauses*, one for each script and hook: after `FAILURES` failures in a row the script is not called for
+that hook for a pause that doubles with each further failure, up to `LONGEST_PAUSE`; after each pause one call
 tries it again, and one success, or a new version, ends it. That it rests is said once.
 
 A clock that is put back ends a script's pause, and begins a freeze anew once `settled` was asked.
@@ -28,13 +28,15 @@ _DOUBLINGS: Final = 30
 """Doublings that are counted: by then every pause is at its longest."""
 
 
-class Intensity(msgspec.Struct, frozen=True):
-    """How many failed attempts are borne, all times in ms. A pause lasts `window` at least."""
+MOST: Final = 5
+"""Failed attempts that are borne within `WINDOW`."""
+WINDOW: Final = 10 * _MINUTE
+LONGEST_FREEZE: Final = _DAY
 
-    most: int = 5
-    window: int = 10 * _MINUTE
-    pause: int = 10 * _MINUTE
-    longest: int = _DAY
+FAILURES: Final = 5
+"""Failures of a script in a row after which it is called for that hook only after pauses."""
+PAUSE: Final = _SECOND
+LONGEST_PAUSE: Final = 10 * _MINUTE
 
 
 class Attempts(msgspec.Struct, frozen=True):
@@ -48,14 +50,6 @@ class Attempts(msgspec.Struct, frozen=True):
     since: int = 0
     until: int = 0
     why: str = ""
-
-
-class FailurePolicy(msgspec.Struct, frozen=True):
-    """How long a script that fails is called on, times in ms."""
-
-    failures: int = 5
-    pause: int = _SECOND
-    longest: int = 10 * _MINUTE
 
 
 class Rest(msgspec.Struct, frozen=True):
@@ -84,17 +78,17 @@ def frozen(state: Attempts, now: int) -> str | None:
     )
 
 
-def failed(state: Attempts, now: int, limits: Intensity, what: str) -> Attempts:
+def failed(state: Attempts, now: int, what: str) -> Attempts:
     """Take note of a failed attempt; `what` says which, for people. It may freeze."""
     # A time to come was written by a clock that has been put back: it counts as now, rather than not at all.
-    times = [min(time, now) for time in state.times if min(time, now) > now - limits.window]
-    times = [*times, now][-limits.most :]
-    if len(times) < limits.most or frozen(state, now) is not None:
+    times = [min(time, now) for time in state.times if min(time, now) > now - WINDOW]
+    times = [*times, now][-MOST:]
+    if len(times) < MOST or frozen(state, now) is not None:
         return msgspec.structs.replace(state, times=tuple(times))
     trips = 0 if _forgotten(state, now) else state.trips
-    pause = _doubled(limits.pause, trips, limits.longest)
-    why = f"{len(times)} changes failed within {_span(limits.window)}, the last one: {what}"
-    return Attempts((), trips + 1, now, now + max(pause, limits.window), why)
+    pause = _doubled(WINDOW, trips, LONGEST_FREEZE)
+    why = f"{len(times)} changes failed within {_span(WINDOW)}, the last one: {what}"
+    return Attempts((), trips + 1, now, now + pause, why)
 
 
 def settled(state: Attempts, now: int) -> Attempts:
@@ -120,9 +114,7 @@ def answered(state: Pauses, file: str, hook: str, version: str) -> Pauses:
     return _rests(state, file, {name: one for name, one in hooks.items() if name != hook})
 
 
-def faltered(
-    state: Pauses, file: str, hook: str, version: str, now: int, limits: FailurePolicy
-) -> tuple[Pauses, str | None]:
+def faltered(state: Pauses, file: str, hook: str, version: str, now: int) -> tuple[Pauses, str | None]:
     """Take note of a call that failed; the sentence that is to be said, the first time that it has to rest.
 
     Of calls that ran at the same time, those that end within the pause that another began add nothing.
@@ -132,15 +124,15 @@ def faltered(
     if _left(rest, now):
         return state, None
     failures = rest.failures + 1
-    if failures < limits.failures:
+    if failures < FAILURES:
         return _rests(state, file, {**hooks, hook: Rest(version, failures)}), None
-    pause = _doubled(limits.pause, failures - limits.failures, limits.longest)
+    pause = _doubled(PAUSE, failures - FAILURES, LONGEST_PAUSE)
     state = _rests(state, file, {**hooks, hook: Rest(version, failures, now, now + pause)})
-    if failures > limits.failures:
+    if failures > FAILURES:
         return state, None
     return state, (
         f"{file} failed {failures} times in a row at {hook}: it is now called for it only after pauses, which grow "
-        f"from {_span(limits.pause)} to {_span(limits.longest)}, until it succeeds or is changed"
+        f"from {_span(PAUSE)} to {_span(LONGEST_PAUSE)}, until it succeeds or is changed"
     )
 
 

@@ -9,10 +9,10 @@ from instar.plugins.evolve.discovery import PREFIX, remembered
 from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.gate import pending
 from instar.plugins.evolve.history import timeline
-from instar.plugins.evolve.history.revision import NoSuchChange, Revision
+from instar.plugins.evolve.history.repository import NoSuchChange, Revision
 from instar.plugins.evolve.history.timeline import TimelinePage
 from instar.plugins.evolve.history.trailers import counted, one_line
-from instar.plugins.evolve.install import NotChanged, commit_of
+from instar.plugins.evolve.install import NotChanged
 from instar.plugins.evolve.rollback import AgentRollback
 from instar.plugins.evolve.tools.definition import ToolDefinition, cause_of, tool
 
@@ -85,7 +85,7 @@ class _Past:
             raise ToolFailure(f"nothing was rolled back: {error}") from None
         except _UNREADABLE as error:
             raise ToolFailure(f"nothing was rolled back: git failed: {error}") from None
-        commit = commit_of(changed)
+        commit = changed.commit
         files, epoch = ", ".join(changed.files), changed.epoch
         text = f"Rolled back {revision.short} ({one_line(revision.subject)}): {files} as before it, epoch {epoch}."
         metadata = {"files": changed.files, "epoch": epoch, "commit": commit.id if commit else None}

@@ -1,0 +1,4 @@
+-- What waits for a session stands in `waiting` alone.
+
+DROP TABLE queue;
+DROP TABLE answer;
