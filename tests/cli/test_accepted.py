@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import marshal
+import os
 import shlex
 import shutil
 import struct
@@ -448,3 +449,40 @@ def test_what_was_accepted_can_be_read_and_not_written_by_what_runs_for_the_mode
     assert "#!/bin/sh" in machine.run("--auto", "go").stdout
     assert kept.read_text() == "#!/bin/sh\ntrue\n"
     assert [*kept.parent.glob("check*")] == [kept]
+
+
+@pytest.mark.slow
+def test_names_that_no_text_can_hold_and_a_flood_of_files_stop_no_run(machine):
+    machine.instar("trust")
+    folder = machine.write(".instar/plugin/a.py", "1").parent
+    (folder / os.fsdecode(b"\xff.py")).write_text("1")
+    for number in range(300):
+        (folder / f"n{number}.py").write_text("1")
+    (machine.project / "opencode.json").mkdir()
+    os.mkfifo(machine.project / "instar.json")
+    said = says(machine).stderr
+    assert (said.count("\n"), said.count("(new)"), "and 290 more" in said) == (1, 12, True)
+    done = machine.instar("trust", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "not as accepted" not in says(machine).stderr
+
+
+@pytest.mark.slow
+def test_no_secret_of_the_persons_comes_into_the_copy_by_a_link_or_with_the_home_folder(machine):
+    data = Path(machine.environment["XDG_DATA_HOME"]) / "instar"
+    data.mkdir(parents=True)
+    (data / "auth.json").write_text('{"key": "tell-nobody"}')
+    own = machine.write_home("instar.json", '{"username": "tell-nobody"}')
+    for name, target in ((".opencode/agent/a.md", data / "auth.json"), (".instar/plugin/b.py", own)):
+        (machine.project / name).parent.mkdir(parents=True)
+        (machine.project / name).symlink_to(target)
+    home = machine.home / ".opencode/opencode.json"
+    home.parent.mkdir()
+    home.write_text('{"small_model": "tell/nobody"}')
+    assert machine.instar("trust").returncode == 0
+    assert machine.instar("trust", str(machine.home)).returncode == 0
+    kept = [path.read_bytes() for path in (data / "accepted").rglob("*") if path.is_file()]
+    assert not any(b"tell" in text for text in kept)
+    assert machine.instar("config", "show", "small_model", cwd=machine.home).stdout.startswith(
+        'small_model = "tell/nobody"'
+    )

@@ -1,5 +1,6 @@
 """``instar trust``: the folders whose plugins, tools and rules may run, in the version that a person accepted."""
 
+import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -172,7 +173,8 @@ def _written(data: bytes) -> dict[str, Any]:
 
 
 def _name(folder: Path, path: Path) -> str:
-    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
+    name = path.relative_to(folder) if path.is_relative_to(folder) else path
+    return os.fsencode(name).decode(errors="replace")
 
 
 def check_person(context: Context) -> None:

@@ -21,6 +21,7 @@ from instar.settings.accepted import AcceptedFile, blob_id
 from instar.settings.builtin_plugins import FLAGSHIPS
 from instar.settings.config import Config, ConfigError, dotted
 from instar.settings.layer import as_map, references
+from instar.settings.paths import Paths
 from instar.wire import Plain
 from instar.wire.document import DocumentError, locate, open_regular, parse_jsonc
 from instar.wire.front_matter import front_matter
@@ -130,16 +131,17 @@ def _settings_part(path: Path, data: bytes) -> bytes:
 
 
 def collect(
-    folder: Path, home: Path, *, packages: bool = True, strict: bool = False
+    folder: Path, paths: Paths, *, packages: bool = True, strict: bool = False
 ) -> dict[Path, SteeringFile]:
     """Return what steers in a folder as it stands, with what it names; `packages`: with those of JavaScript code.
 
+    What is instar's own and the person's, and hidden from children, is no part of it, also where a link leads there.
     Raises `SteeringError` where it is too much, and if `strict` `DocumentError` for settings with a mistake.
     """
     found: dict[Path, SteeringFile] = {}
     size = 0
-    for path in _all(folder, home, packages=packages, strict=strict):
-        if path in found:
+    for path in _all(folder, paths.home, packages=packages, strict=strict):
+        if path in found or is_hidden(path, paths):
             continue
         try:
             found[path] = file_at(path)
@@ -152,6 +154,15 @@ def collect(
                 f"{LARGEST >> 20} MiB; remove what is not needed from {', '.join(FOLDERS)}"
             )
     return found
+
+
+def is_hidden(path: Path, paths: Paths) -> bool:
+    """Whether a file lies in a folder of instar's that children must not read."""
+    real = Path(os.path.realpath(path))
+    own = [Path(os.path.realpath(one)) for one in (*paths.config_homes, paths.state, paths.data)]
+    return any(real.is_relative_to(one) for one in own) and not real.is_relative_to(
+        os.path.realpath(paths.worktrees)
+    )
 
 
 def _all(folder: Path, home: Path, *, packages: bool, strict: bool) -> Iterator[Path]:

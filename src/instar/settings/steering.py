@@ -19,7 +19,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -40,6 +40,9 @@ from instar.settings.steered import (
 )
 from instar.wire.document import atomic_write
 
+_NAMED: Final = 12
+"""Files that a notice names."""
+
 
 class SteeringChange(NamedTuple):
     """A file that steers and is not as accepted: its name from the folder, and ``new``, ``changed`` or ``gone``."""
@@ -51,17 +54,19 @@ class SteeringChange(NamedTuple):
 class SteeringView(msgspec.Struct, frozen=True):
     """Where what steers in a `folder` is read.
 
-    It is below `tree`, as it was accepted for the folder `base`; without a tree it is in its place.
+    It is below `tree`, as it was accepted for the folder `base`; without a tree it is in its place. So is what lies in
+    the person's `own` folders.
     """
 
     folder: Path
     base: Path
     tree: Path | None = None
+    own: tuple[Path, ...] = ()
     changes: tuple[SteeringChange, ...] = ()
 
     def served(self, path: Path) -> Path:
         """Return what to read in the place of a file or folder that steers; it need not exist."""
-        if self.tree is None:
+        if self.tree is None or any(path.is_relative_to(one) for one in self.own):
             return path
         if path.is_relative_to(self.folder):
             return self.tree / (self.base / path.relative_to(self.folder)).relative_to("/")
@@ -103,7 +108,8 @@ class SteeringView(msgspec.Struct, frozen=True):
         """Return one line that names what is not heard, and the command; "" for nothing."""
         if not self.changes:
             return ""
-        names = ", ".join(f"{name} ({how})" for name, how in self.changes)
+        names = ", ".join(f"{name} ({how})" for name, how in self.changes[:_NAMED])
+        names += f", and {len(self.changes) - _NAMED} more" if len(self.changes) > _NAMED else ""
         where = shlex.quote(str(self.folder))
         return (
             f"{names}: not as accepted in {self.folder}, so the accepted version holds, or none; look: instar trust "
@@ -125,7 +131,8 @@ class Steering:
     def view(self, folder: Path, base: Path) -> SteeringView:
         """Return the view of a trusted `folder`, with what was accepted for `base`, and what is not so there now."""
         tip = self._tip(base)
-        view = SteeringView(folder, base, self._paths.accepted / _key(base) / (tip or "none"))
+        tree = self._paths.accepted / _key(base) / (tip or "none")
+        view = SteeringView(folder, base, tree, self._paths.config_homes)
         if tip and view.tree is not None and not view.tree.is_dir():
             with contextlib.suppress(OSError, Damaged):
                 self._lay_out(base, tip)
@@ -199,8 +206,8 @@ class Steering:
         signature = ""
         by_place = {*usual(view.folder)}
         try:
-            found = collect(view.folder, self._paths.home, packages=False)
-            more = [str(path) for path in found if path not in by_place]
+            found = collect(view.folder, self._paths, packages=False)
+            more = [_text(path) for path in found if path not in by_place]
             signature = _signature(view.folder, more)
             changes = [change for change, _, _ in _compared(view, found)]
         except SteeringError as error:
@@ -221,6 +228,11 @@ class _Compared(msgspec.Struct):
     signature: str
     more: list[str]
     changes: list[SteeringChange]
+
+
+def _text(path: Path) -> str:
+    """A path as text that JSON can hold."""
+    return os.fsencode(path).decode(errors="replace")
 
 
 def _key(folder: Path) -> str:
@@ -253,7 +265,7 @@ def _compared(view: SteeringView, found: Found) -> Iterator[tuple[SteeringChange
             continue
         how = "new" if path not in accepted else "changed" if path in found else "gone"
         name = path.relative_to(view.folder) if path.is_relative_to(view.folder) else path
-        yield SteeringChange(str(name), how), before, now
+        yield SteeringChange(_text(name), how), before, now
 
 
 def _accepted_paths(view: SteeringView) -> set[Path]:

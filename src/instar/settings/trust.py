@@ -45,7 +45,7 @@ class Trust:
         self._all = environment.get(VARIABLE, "") == "all"
         self._worktrees = paths.worktrees
         self._homes = [home.resolve() for home in paths.config_homes]
-        self._home = paths.home
+        self._paths = paths
         self.steering = Steering(paths)
 
     @property
@@ -100,7 +100,7 @@ class Trust:
         real = folder.resolve()
         below = folders_below(real) if find_worktree(real) is not None else ()
         try:
-            return {one: collect(one, self._home, strict=True) for one in (real, *below)}
+            return {one: collect(one, self._paths, strict=True) for one in (real, *below)}
         except SteeringError as error:
             raise TrustError(str(error)) from None
 
