@@ -95,9 +95,9 @@ async def test_an_unknown_action_or_session_is_logged_and_the_others_still_happe
         {"type": "create_session", "title": "Still made"},
     )
     ran = person.run(STORY.replace("act now", "hi"))
-    assert ran.logged("action 1 is left out: there is no action of type", "delete_everything")
+    assert ran.logged("action 1 is left out; there are send and create_session", "delete_everything")
     assert ran.logged("send to ses_nowhere: Session not found")
-    assert ran.logged("action 3 is left out: expected an object")
+    assert ran.logged("action 3 is left out", "Expected `object`, got `str`")
     door = await person.open()
     assert "Still made" in [one.title for one in await door.runtime.session.list()]
 
@@ -213,7 +213,9 @@ async def test_an_action_that_asks_for_itself_again_ends_and_a_person_is_told(pe
     assert [(one.session_id, one.limit, one.cause) for one in limits] == [
         (own, "actions", "evolve.observe_message")
     ]
-    assert "a prompt of a person has led to 1 action on end, and 1 is allowed" in limits[0].message
+    assert (
+        "a prompt of a person has led to 1 action on end: a chain of actions ends there" in limits[0].message
+    )
     # The next prompt begins a new chain.
     await door.ask(own, "again")
     await at_rest(door)

@@ -40,8 +40,8 @@ def test_texts_of_several_scripts_are_joined_by_a_newline_and_lists_are_concaten
     story = "== turn\ntext: one\n" + "== turn\ntext: more\n" * 9
     ran = person.run(story, code=None)
     assert "a.sh goes on\nso does b" in person.said()
-    assert ran.logged("hook=observe_message", 'modified=["a.sh.md", "b.sh.md"]')
-    assert ran.logged("hook=observe_message", 'notify=[{"type": "a.sh"}, {"type": "b.sh"}]')
+    assert ran.logged("hook=observe_message", '"modified": ["a.sh.md", "b.sh.md"]')
+    assert ran.logged("hook=observe_message", '"notify": [{"type": "a.sh"}, {"type": "b.sh"}]')
 
 
 def test_a_script_gets_the_hook_as_argument_json_on_stdin_the_workspace_as_folder_and_no_keys(person):
