@@ -70,7 +70,7 @@ def decide(permissions: Sequence[str], patterns: Sequence[str], *rulesets: Itera
 
 
 def restricted(
-    permissions: Sequence[str], possible: Iterable[str], texts: Iterable[str], *rulesets: Iterable[Rule]
+    permissions: Sequence[str], possible: Sequence[str], texts: Sequence[str], *rulesets: Iterable[Rule]
 ) -> dict[str, Action]:
     """Return what a call may come to and a rule denies or asks about, each with `ask` or `deny`.
 

@@ -44,12 +44,10 @@ def builtin(
     text, by name), `question` when somebody can answer. `options` are those of the setting
     ``permission_options``.
     """
-    judging = partial(bash.permissions, options=with_options(options))
-    starting = partial(background.permissions, options=with_options(options))
     found = {
         invalid.NAME: invalid.TOOL,
-        "bash": msgspec.structs.replace(bash.TOOL, permissions=judging),
-        "background": msgspec.structs.replace(background.TOOL, permissions=starting),
+        "bash": bash.TOOL,
+        "background": background.TOOL,
         "read": read.TOOL,
         "list": listing.TOOL,
         "glob": glob.TOOL,
@@ -61,6 +59,11 @@ def builtin(
         "todowrite": todo.TODOWRITE,
         "todoread": todo.TODOREAD,
     }
+    if options:
+        table = with_options(options)
+        for name, module in (("bash", bash), ("background", background)):
+            judging = partial(module.permissions, options=table)
+            found[name] = msgspec.structs.replace(module.TOOL, permissions=judging)
     if subagents:
         found["task"] = task.tool(subagents)
     if skills:
