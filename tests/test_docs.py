@@ -20,7 +20,7 @@ import pytest
 from instar.wire.document import parse_jsonc
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # The picture of the rooms is held against the code by tests/test_floors.py.
 KINDS = {"console", "json", "jsonc", "python", "text", "markdown", "sql", "mermaid", ""}
 
