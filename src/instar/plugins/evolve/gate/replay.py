@@ -220,6 +220,12 @@ class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
+_BEYOND: Final = (
+    "had an answer then, and the live version fails here, in a sandbox: if it needs the network, variables or folders, "
+    "ask for them in `sandbox`"
+)
+
+
 def _lines(report: ReplayReport) -> Iterator[str]:
     if report.total == 0:
         yield "No call has been recorded yet, so there was nothing to replay."
@@ -234,10 +240,12 @@ def _lines(report: ReplayReport) -> Iterator[str]:
             yield f"Refused: {report.refusal}"
     yield from _changes(report)
     hollow = sum(bool(one.record.answer) and one.live.silent for one in report.judged)
+    beyond = sum(one.record.answer is not None and one.live.failed for one in report.judged)
     for count, said in (
         (report.count("noise"), "left out: the live version does not answer the same way twice"),
         (report.count("both"), "left out: the live version fails in the replay too"),
         (report.count("mended"), "on which the live version fails now succeeded"),
+        (beyond, _BEYOND),
         (hollow, "had an answer then, and none from the live version here: what it reads is not in git"),
     ):
         if count:
