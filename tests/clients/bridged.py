@@ -6,7 +6,7 @@ from pathlib import Path
 
 from instar.plugin import Ask, Tool, ToolResult
 
-_FOLDER = Path(__file__).parent
+_FOLDER = [Path()]
 _HOST = [""]
 _SCHEMA = {
     "type": "object",
@@ -16,7 +16,7 @@ _SCHEMA = {
 
 
 def _note(text):
-    with (_FOLDER / "notes").open("a") as file:
+    with (_FOLDER[0] / "notes").open("a") as file:
         print(text, file=file)
 
 
@@ -30,7 +30,7 @@ async def _greet(args, context):
 
 async def _before(given, output):
     if output.args.get("command") == "hang":
-        (_FOLDER / "pid").write_text(str(os.getpid()))
+        (_FOLDER[0] / "pid").write_text(str(os.getpid()))
         await asyncio.Event().wait()
 
 
@@ -72,6 +72,8 @@ async def _started(given, output):
 
 async def bridged(input, options=None):  # noqa: A002 - opencode's name
     """Offer all of it."""
+    # What is loaded is the accepted copy: it keeps nothing beside itself.
+    _FOLDER[0] = Path(input.directory)
     _HOST[0] = f"{input.host.name} {input.host.version}"
     return {
         "tool": {"py_greet": Tool("Greets somebody.", _SCHEMA, _greet)},

@@ -124,7 +124,7 @@ class Bridged(Program):
     @property
     def notes(self) -> str:
         """What the plugin noted."""
-        return (self.project / ".instar" / "plugins" / "notes").read_text()
+        return (self.project / "notes").read_text()
 
     def prompt(self, text: str) -> str:
         """Begin a turn in a new session and return its id."""
@@ -279,7 +279,7 @@ def test_a_gate_that_was_pending_is_closed_when_the_bridge_is_killed_and_opencod
     bridged: Bridged,
 ) -> None:
     session = bridged.prompt("Hang.")
-    mark = bridged.project / ".instar" / "plugins" / "pid"
+    mark = bridged.project / "pid"
     wait_until(mark.exists)
     wait_until(lambda: bool(mark.read_text()))
     os.kill(int(mark.read_text()), signal.SIGKILL)

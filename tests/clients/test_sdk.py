@@ -61,7 +61,7 @@ EQUAL = {
 
 FIELDS = {
     "app.agents": ("name", "mode"),
-    "permission.list": ("permission", "patterns", "always"),
+    "permission.list": ("permission", "patterns"),
     "question.list": ("questions",),
     "session.get": ("title", "model", "tokens", "cost", "parentID"),
     "session.children": ("title", "parentID"),

@@ -136,7 +136,7 @@ def test_a_permission_that_is_given_for_always_is_not_asked_again(tui):
     tui.enter("Say ho")
     tui.screen.shows("Permission required")
     tui.screen.choose("Allow always")
-    tui.screen.shows("Always allow", "echo *")
+    tui.screen.shows("Always allow", "echo ho there")
     tui.screen.choose("Confirm")
     tui.screen.shows("Ho was said.")
     tui.fresh()
