@@ -170,7 +170,7 @@ async def test_without_a_level_the_command_is_as_it_was(home: Home) -> None:
     shield = home.shield(Level("none"))
     wrapped = shield.wrap(["true"], home.workspace, {"A": "1"})
     assert (wrapped.argv, wrapped.env, wrapped.pass_fds) == (["true"], {"A": "1"}, ())
-    raised = shield.shared({})
+    raised = shield.shared({}, home.workspace)
     assert raised is not None
     assert raised.policy().data == raised.state(os.getpid()) == b""
     assert raised.alone() is None

@@ -55,6 +55,9 @@ class Shared(Protocol):
     def mounted(self, argv: Sequence[str]) -> Wrapped:
         """Return the command of a launcher, which adds `policy` in each fork and needs nothing of it itself."""
 
+    def environment(self, env: Mapping[str, str]) -> Mapping[str, str]:
+        """Return what a fork gets of `env`."""
+
     def policy(self) -> Policy:
         """Return what a fork of a process behind this adds."""
 
@@ -74,8 +77,8 @@ class Confinement(Hashable, Protocol):
     def wrap(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Wrapped:
         """Return the command that runs `argv` in `cwd` with `env`, confined. Raises `ProcessError`."""
 
-    def shared(self, env: Mapping[str, str]) -> Shared | None:
-        """Return what confines a warm interpreter, in whose forks children with `env` may run.
+    def shared(self, env: Mapping[str, str], cwd: Path) -> Shared | None:
+        """Return what confines a process in whose forks children with `env` may run in `cwd`.
 
         None: each is started by `wrap`. What confines code that nobody has read must say so. Raises `ProcessError`.
         """

@@ -103,20 +103,22 @@ class ForkServers:
         wanted = interpreter(Path(argv[0]), cwd, env) if is_named else None
         if wanted is None or self._closed:
             return None
-        shared = None if confine is None else confine.shared(env)
+        shared = None if confine is None else confine.shared(env, cwd)
         if confine is not None and shared is None:
             return None
+        if shared is not None:
+            wanted = interpreter(Path(argv[0]), cwd, shared.environment(env)) or wanted
         found = self._kept((wanted._replace(version=()), confine), wanted, shared)
         return found if found is not None and found.usable else None
 
     async def launcher(
-        self, env: Mapping[str, str], confine: Confinement
+        self, cwd: Path, env: Mapping[str, str], confine: Confinement
     ) -> "tuple[ForkServer, Policy] | None":
         """Return what starts programs, and how its fork is confined by `confine`; None: start them plainly.
 
         The first call waits for its start, which takes no longer than to confine one program.
         """
-        shared = None if self._closed else confine.shared(env)
+        shared = None if self._closed else confine.shared(env, cwd)
         if shared is None:
             return None
         alone = shared.alone()

@@ -125,7 +125,7 @@ class _Start(msgspec.Struct):
         return await plainly(argv, self.stdin, self.merge, cwd=self.cwd, env=env, pass_fds=pass_fds)(child)
 
     async def _launched(self, child: Child) -> ForkedProcess | None:
-        found = self.confine and await self.servers.launcher(self.env, self.confine)
+        found = self.confine and await self.servers.launcher(self.cwd, self.env, self.confine)
         call = await self._forked(child, *found) if found else None
         if call is not None:
             self.wrapped = Wrapped((), {}, ending=lambda: self._ending(call))
@@ -145,9 +145,10 @@ class _Start(msgspec.Struct):
         return await self._forked(child, interpreter, policy)
 
     async def _forked(self, child: Child, server: ForkServer, policy: Policy) -> ForkedProcess | None:
+        env = self.env if server.shared is None else server.shared.environment(self.env)
         request = {
             "argv": list(self.argv),
-            "env": list(self.env.items()),
+            "env": list(env.items()),
             "cwd": str(self.cwd),
             "policy": policy.data,
             "applies": policy.applies if policy.data else "",

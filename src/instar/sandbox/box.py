@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from instar.process import ProcessError
+from instar.process import ProcessError, launcher
 from instar.process.child import MIB
-from instar.process.confine import Shared, Wrapped
+from instar.process.confine import Policy, Shared, Wrapped
 from instar.sandbox import bubblewrap, landlock, seccomp
 from instar.sandbox.environment import bare
 from instar.sandbox.level import Level
@@ -54,6 +54,8 @@ _ALL: Final = _READ | landlock.WRITE | landlock.IOCTL_DEV
 
 
 _TMP: Final = "/tmp"  # noqa: S108 - a mount of the sandbox's own
+_PROCESS: Final = Path(launcher.__file__).parent
+"""The programs that fork for calls."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -109,25 +111,47 @@ class Sandbox(msgspec.Struct, frozen=True):
             view.after()
             raise
 
-        def after() -> None:
-            made.after()
+        return _with(made, view)
+
+    def shared(self, env: Mapping[str, str], cwd: Path) -> Shared | None:
+        """Return what confines a process in whose forks the scripts of a live workspace run; None: each runs alone.
+
+        A copy is for what nobody has read: that is forked from nothing.
+        """
+        if not isinstance(self.place, Live) or self.level.name != "bubblewrap" or self.level.landlock < 2:
+            return None
+        return SharedSandbox(self, self.place.identities()) if self.place.holds(cwd) else None
+
+    def resident(self, argv: Sequence[str], policy: bytes | None) -> Wrapped:
+        """Return the command of a process that stays: its forks are limited, it is not."""
+        view = self.place.view(self.level, self.place.source)
+        try:
+            made = self._started(argv, view, policy, lasting=True)
+        except BaseException:
             view.after()
+            raise
+        return _with(made, view)
 
-        return made._replace(pass_fds=(*made.pass_fds, *view.descriptors), after=after)
-
-    def shared(self, env: Mapping[str, str]) -> Shared | None:
-        """Return None: what nobody has read does not run in a process that was forked from another."""
-        return None
+    def resources(self) -> dict[str, int]:
+        """Return the limits by the kernel's names."""
+        limits = self.limits
+        sizes = {"CPU": limits.cpu, "AS": limits.memory, "FSIZE": limits.file, "NOFILE": limits.files}
+        return {**sizes, "NPROC": limits.processes, "CORE": 0}
 
     def _mounted(self, argv: Sequence[str], env: Mapping[str, str], view: PlaceView) -> Wrapped:
-        kept = bare(env, _TMP, self.keep)
+        return self._started(argv, view, self._held(bare(env, _TMP, self.keep)))
+
+    def _started(
+        self, argv: Sequence[str], view: PlaceView, policy: bytes | None, *, lasting: bool = False
+    ) -> Wrapped:
         return bubblewrap.command(
             self.level.program,
             [*self._mounts(view), *self.level.final],
             argv,
             cwd=str(view.cwd),
             seccomp=_filter(seccomp.INET if view.inet else seccomp.LOCAL, needed=view.network),
-            policy=self._held(kept),
+            policy=policy,
+            lasting=lasting,
         )
 
     def _mounts(self, view: PlaceView) -> list[str]:
@@ -138,7 +162,7 @@ class Sandbox(msgspec.Struct, frozen=True):
         programs = [Path(path) for path in _PROGRAMS]
         links = [path for path in programs if path.is_symlink()]
         words += [word for path in links for word in ("--symlink", str(path.readlink()), str(path))]
-        shown = [*programs, *self._settings(view), *_python(), *self.readable, bubblewrap.LANDLOCK]
+        shown = [*programs, *self._settings(view), *_python(), *self.readable, bubblewrap.LANDLOCK, _PROCESS]
         words += _shown([path for path in shown if path not in links])
         words += view.mounts
         # Root in a namespace of its own is still the kernel's root where these files are concerned.
@@ -148,8 +172,8 @@ class Sandbox(msgspec.Struct, frozen=True):
 
     def _held(self, env: Mapping[str, str]) -> bytes:
         if self.level.landlock >= 2:
-            return bubblewrap.lock(env, self._resources(), stay=True)
-        return landlock.encode(limits=self._resources(), env=env, stay=True)
+            return bubblewrap.lock(env, self.resources(), stay=True)
+        return landlock.encode(limits=self.resources(), env=env, stay=True)
 
     def _alone(self, argv: Sequence[str], env: Mapping[str, str], view: PlaceView) -> Wrapped:
         programs = (*map(Path, _PROGRAMS), *self._settings(view), *_python(), *self.readable)
@@ -163,7 +187,7 @@ class Sandbox(msgspec.Struct, frozen=True):
             ],
             net=0 if view.network else landlock.TCP,
             scope=landlock.ABSTRACT_SOCKETS | landlock.SIGNALS,
-            limits=self._resources(),
+            limits=self.resources(),
             seccomp=_filter(seccomp.INET if view.network else (), needed=True),
             drop=range(64),
             env=bare(env, str(view.home), self.keep),
@@ -175,10 +199,48 @@ class Sandbox(msgspec.Struct, frozen=True):
     def _settings(self, view: PlaceView) -> list[Path]:
         return [Path(path) for path in (*_SETTINGS, *(_NETWORK if view.network else ()))]
 
-    def _resources(self) -> dict[str, int]:
-        limits = self.limits
-        sizes = {"CPU": limits.cpu, "AS": limits.memory, "FSIZE": limits.file, "NOFILE": limits.files}
-        return {**sizes, "NPROC": limits.processes, "CORE": 0}
+
+def _with(made: Wrapped, view: PlaceView) -> Wrapped:
+    """The command with the descriptors of what it shows, which are closed once it is over."""
+
+    def after() -> None:
+        made.after()
+        view.after()
+
+    return made._replace(pass_fds=(*made.pass_fds, *view.descriptors), after=after)
+
+
+class SharedSandbox(msgspec.Struct, frozen=True):
+    """A sandbox on a live workspace as of one moment: `found` are the folders that its mounts lead to."""
+
+    sandbox: Sandbox
+    found: tuple[tuple[int, int], ...]
+
+    def wrap(
+        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], *, lasting: bool = False
+    ) -> Wrapped:
+        """Return the command of a warm interpreter, which starts in the workspace."""
+        return self.sandbox.resident(argv, bubblewrap.lock(env))
+
+    def mounted(self, argv: Sequence[str]) -> Wrapped:
+        """Return the command of a launcher."""
+        return self.sandbox.resident(argv, None)
+
+    def environment(self, env: Mapping[str, str]) -> Mapping[str, str]:
+        """Return what a sandboxed child gets of `env`."""
+        return bare(env, _TMP, self.sandbox.keep)
+
+    def policy(self) -> Policy:
+        """Return what a fork adds: its limits, and that it cannot trace what it was forked from."""
+        return Policy(bubblewrap.lock(limits=self.sandbox.resources()), str(bubblewrap.LANDLOCK))
+
+    def alone(self) -> Policy | None:
+        """Return None: only mounts show a fork the workspace and nothing else."""
+        return None
+
+    def state(self, pid: int) -> bytes:
+        """Return the mounts of the process `pid`: one goes when what it leads to is deleted. Raises `OSError`."""
+        return Path(f"/proc/{pid}/mountinfo").read_bytes()
 
 
 def toolchains(variables: Mapping[str, str]) -> tuple[Path, ...]:

@@ -247,8 +247,7 @@ class Live(msgspec.Struct, frozen=True):
         or lies in a guarded or hidden one.
         """
         source, real = self.source.resolve(), cwd.resolve()
-        places = (source, *(path.resolve() for path in self.shown))
-        if not any(real.is_relative_to(place) for place in places):
+        if not self.holds(cwd):
             raise ProcessError(f"cannot start a sandboxed child in {cwd}: it lies outside {source}")
         with ExitStack() as held:
             try:
@@ -284,6 +283,22 @@ class Live(msgspec.Struct, frozen=True):
             after=held.pop_all().close,
         )
 
+    def holds(self, cwd: Path) -> bool:
+        """Whether a child may be started in this folder."""
+        real = cwd.resolve()
+        return any(real.is_relative_to(place.resolve()) for place in (self.source, *self.shown))
+
+    def identities(self) -> tuple[_Identity, ...]:
+        """Return which folders and files the names lead to as of now; (0, 0) for none."""
+        source = self.source.resolve()
+        named = (
+            source,
+            *(self._at(source, path) for path in self.writable),
+            *self.shown,
+            *self._hidden(source),
+        )
+        return tuple(_named_identity(path) for path in named)
+
     def _at(self, source: Path, path: Path) -> Path:
         """A path as it is meant: relative to the workspace, and by the workspace's real path if it is named by it."""
         named = Path(os.path.normpath(self.source.absolute()))
@@ -305,6 +320,14 @@ class Live(msgspec.Struct, frozen=True):
             if full.is_relative_to(other) or other.is_relative_to(full):
                 raise _guarded(path, other)
         return full.relative_to(source)
+
+
+def _named_identity(path: Path) -> _Identity:
+    try:
+        status = path.lstat()
+    except OSError:
+        return 0, 0
+    return status.st_dev, status.st_ino
 
 
 class _Closed:

@@ -99,7 +99,7 @@ class _Once(msgspec.Struct, frozen=True):
         """Return what the confinement itself returns."""
         return self.confine.wrap(argv, cwd, env)
 
-    def shared(self, env: Mapping[str, str]) -> None:
+    def shared(self, env: Mapping[str, str], cwd: Path) -> None:
         """Return nothing: no interpreter and no launcher is kept."""
         return
 

@@ -262,7 +262,7 @@ class Shield(msgspec.Struct, frozen=True):
         """Return the command that runs `argv` shielded. Raises `ProcessError` when a guarded path cannot be guarded."""
         return self.raised(env).wrap(argv, cwd, env)
 
-    def shared(self, env: Mapping[str, str]) -> "Raised | None":
+    def shared(self, env: Mapping[str, str], cwd: Path) -> "Raised | None":
         """Return the shield as of now, behind which forks of one process are confined as fresh children are.
 
         None where a fork could not be kept from tracing the process that it was forked from: bubblewrap without the
@@ -341,6 +341,10 @@ class Raised(msgspec.Struct, frozen=True):
             policy=None,
             lasting=True,
         )
+
+    def environment(self, env: Mapping[str, str]) -> Mapping[str, str]:
+        """Return `env`: a shield takes nothing from it."""
+        return env
 
     def policy(self) -> Policy:
         """Return the policy that a fork of a process behind this adds, so that it cannot trace processes there."""
