@@ -614,8 +614,11 @@ class Policy:
         echo = [] if lasting else ["sh", "-c", 'echo wrapped; exec "$@"', "sh"]
         return Wrapped([*echo, *argv], env)
 
-    def shared(self, env: Mapping[str, str]) -> "Policy | None":
+    def shared(self, env: Mapping[str, str], cwd: Path) -> "Policy | None":
         return None if self.bytes is None else self
+
+    def environment(self, env: Mapping[str, str]) -> Mapping[str, str]:
+        return env
 
     def policy(self) -> confine.Policy:
         return confine.Policy(self.bytes or b"", landlock.__file__)

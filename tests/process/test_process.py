@@ -430,7 +430,7 @@ class Echoes:
         self.over += 1
         os.close(self.reading)
 
-    def shared(self, env: Mapping[str, str]) -> None:
+    def shared(self, env: Mapping[str, str], cwd: Path) -> None:
         return None
 
 
@@ -487,7 +487,7 @@ class Tells:
     def after(self) -> None:
         self.ending = None
 
-    def shared(self, env: Mapping[str, str]) -> None:
+    def shared(self, env: Mapping[str, str], cwd: Path) -> None:
         return None
 
 
