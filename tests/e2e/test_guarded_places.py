@@ -304,6 +304,24 @@ def test_the_machines_start_up_files_are_put_aside_for_root(
     assert (root / "etc/profile.d/there.sh").read_text() == "before\n"
 
 
+def test_what_package_managers_make_is_left_but_what_stands_for_another_program_is_not(
+    machine: Machine,
+) -> None:
+    home = Path(machine.environment["HOME"])
+    site, programs = home / ".local/lib/python3.11/site-packages", home / ".local/bin"
+    site.mkdir(parents=True)
+    programs.mkdir()
+    (programs / "mine").write_text("mine")
+    done = run(
+        machine,
+        f"cd {home}/.local; echo new > bin/brand-new; echo evil > bin/sed; echo evil > bin/mine;"
+        " echo /src > lib/python3.11/site-packages/a.pth; echo 'import os' > lib/python3.11/site-packages/b.pth",
+    )
+    assert sorted(path.name for path in programs.iterdir()) == ["brand-new", "mine"]
+    assert (programs / "mine").read_text() == "mine"
+    assert [path.name for path in site.iterdir()] == ["a.pth"], done.stderr
+
+
 @pytest.mark.parametrize("seconds", [0, 1])
 def test_what_a_background_command_plants_does_not_outlive_the_run(machine: Machine, seconds: int) -> None:
     hook = machine.folder / ".git/hooks/pre-commit"

@@ -20,6 +20,8 @@ class StartupPlace(NamedTuple):
 HOME: Final = "~/"
 GIT: Final = "git reads it in every repository"
 """The reason of a configuration of git: of its keys only those count that can run a program."""
+PATH: Final = "its folder is on the PATH"
+"""The reason of a program: a new one counts only where it stands for another of its name."""
 
 
 def _files(reason: str, *paths: str) -> list[StartupPlace]:
@@ -38,7 +40,6 @@ _EDITOR: Final = "an editor runs it at its start"
 _CRON: Final = "cron runs it"
 _SYSTEMD: Final = "systemd starts it"
 _SSH: Final = "ssh lets somebody in or runs something by it"
-_PATH: Final = "its folder is on the PATH"
 _PACKAGES: Final = "it chooses where packages come from"
 _LOADER: Final = "every program loads what it names"
 
@@ -59,7 +60,7 @@ STARTUP_PLACES: Final = (
     *_files("a terminal runs it at its start", "~/.tmux.conf", "~/.config/tmux/tmux.conf", "~/.screenrc"),
     *_files("gdb runs it at its start", "~/.gdbinit", "~/.config/gdb/gdbinit"),
     *_folders(_SYSTEMD, "~/.config/systemd/user", "~/.local/share/systemd/user", depth=2),
-    *_folders(_PATH, "~/bin", "~/.local/bin"),
+    *_folders(PATH, "~/bin", "~/.local/bin"),
     *_folders(_EVERY_PYTHON, "~/.local/lib/python3*/site-packages", names=_PYTHON),
     *_files(_PACKAGES, "~/.npmrc", "~/.pip/pip.conf", "~/.config/pip/pip.conf"),
     *_files(_CRON, "/etc/crontab", "/etc/anacrontab"),
@@ -82,7 +83,7 @@ STARTUP_PLACES: Final = (
     *_files(_SSH, "/etc/ssh/sshd_config", "/etc/ssh/ssh_config", "/etc/ssh/sshrc"),
     *_folders(_SSH, "/etc/ssh/sshd_config.d", "/etc/ssh/ssh_config.d"),
     *_files(_EDITOR, "/etc/vim/vimrc.local", "/etc/vimrc"),
-    *_folders(_PATH, "/usr/local/bin", "/usr/local/sbin"),
+    *_folders(PATH, "/usr/local/bin", "/usr/local/sbin"),
     *_folders(_EVERY_PYTHON, "/usr/local/lib/python3*/site-packages", names=_PYTHON),
     *_folders(_EVERY_PYTHON, "/usr/local/lib/python3*/dist-packages", names=_PYTHON),
     *_folders(_EVERY_PYTHON, "/usr/lib/python3*/dist-packages", names=_PYTHON),

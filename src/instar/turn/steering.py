@@ -14,10 +14,12 @@ from instar.plugin import Ask
 from instar.process import ProcessError
 from instar.sandbox.aside import AsideFile, PutAside, digest, move_out, put
 from instar.sandbox.guarded_places import FileState, GuardedChange, state_of
+from instar.sandbox.startup_files import PATH
 from instar.session.instance import Instance
 
 log = logging.getLogger("instar.steering")
 
+_SYSTEM: Final = ("/usr/bin", "/bin", "/usr/sbin", "/sbin")
 _SHOWN: Final = 4_000
 """Characters of a file that a person is shown."""
 
@@ -64,6 +66,8 @@ async def _weighed(instance: Instance, change: GuardedChange) -> _Finding | None
     shown = _shown(instance, change.path)
     if kind == "pointer" and now is not None and _is_ordinary(change):
         return None
+    if change.former is None and _is_inert(change, instance.environment.get("PATH", "")):
+        return None
     if kind != "config" or (now is not None and not stat.S_ISREG(now.mode)):
         return _Finding(change, f"{shown} ({change.place.reason})", [_digest(change)])
     submodule = "/modules/" in change.path
@@ -81,6 +85,18 @@ async def _weighed(instance: Instance, change: GuardedChange) -> _Finding | None
     return _Finding(
         change, f"{shown}: {_line(', '.join(words))} ({change.place.reason})", digests, added, removed
     )
+
+
+def _is_inert(change: GuardedChange, folders: str) -> bool:
+    """Whether a new file is what package managers make: a program of a new name, paths for Python to look in."""
+    name = os.path.basename(change.path)  # noqa: PTH119
+    if change.place.reason == PATH:
+        places = {os.path.realpath(one) for one in (*folders.split(os.pathsep), *_SYSTEM)}
+        others = places - {os.path.realpath(change.place.base)}
+        return not any(os.path.lexists(os.path.join(one, name)) for one in others)  # noqa: PTH118
+    data = None if change.now is None else change.now.data
+    is_paths = data is not None and not any(line.lstrip().startswith(b"import") for line in data.splitlines())
+    return name.endswith(".pth") and is_paths
 
 
 def _is_ordinary(change: GuardedChange) -> bool:
