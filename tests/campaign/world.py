@@ -223,7 +223,11 @@ class World:
         for _ in range(int(PATIENCE / 0.02)):
             left = sorted(self._running() - (before or set()))
             names = [
-                name for pid in left if (name := _argv(pid)) and (before is not None or "zygote" not in name)
+                name
+                for pid in left
+                if (name := _argv(pid))
+                and "instar/process/launcher.py" not in name
+                and (before is not None or "zygote" not in name)
             ]
             copies = list((self._folder / "tmp").iterdir())
             if not names and not copies and not _marked(self.lures.mark):

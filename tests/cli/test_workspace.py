@@ -7,20 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.cli.conftest import COMMAND
 from tests.waiting import wait_until
 
 WRITE = '== turn\ntool: bash {"command": "echo new > new.txt"}\n\n== turn\ntext: done\n'
 ECHO = '== when ""\ntext: {{user}}\n'
-
-# Ends the git that calls it and the instar above that, as a machine that stops does.
-CRASH = r"""#!/bin/sh
-p=$PPID
-while ! tr '\0' ' ' < /proc/$p/cmdline | grep -q 'instar workspace'; do
-  g="$g $p"
-  p=$(awk '/^PPid/ {print $2}' /proc/$p/status)
-done
-kill -9 $p $g
-"""
 
 
 def git(folder, *args):
@@ -110,16 +101,20 @@ def test_run_in_a_folder_without_git_says_why_there_is_no_worktree(machine):
 
 @pytest.mark.slow
 def test_what_a_crash_left_of_a_worktree_is_gone_when_the_next_one_is_made(repository):
-    crash = repository.home / "crash"
-    crash.write_text(CRASH)
+    crash, begun = repository.home / "crash", repository.home / "begun"
+    begun.mkdir()
+    crash.write_text(f"#!/bin/sh\ntouch {begun}/now\nexec sleep 60\n")
     crash.chmod(0o755)
     repository.write(".gitattributes", "a.txt filter=crash\n")
     git(repository.project, "add", ".")
     git(repository.project, "commit", "-qm", "attributes")
     git(repository.project, "config", "filter.crash.smudge", str(crash))
     repository.environment["INSTAR_TRUST"] = "all"
-    # The script knows the process by its command line, which a fork does not have.
-    assert repository.fresh("workspace", "create", "fix").returncode == -9
+    with subprocess.Popen(
+        [*COMMAND, "workspace", "create", "fix"], cwd=repository.project, env=repository.environment
+    ) as killed:
+        wait_until((begun / "now").exists)
+        killed.kill()
     # Its git ends a moment after it.
     wait_until(lambda: not repository.runs("worktree add"))
     assert "instar/fix" in git(repository.project, "branch")

@@ -182,7 +182,9 @@ async def test_what_the_live_version_fails_on_too_is_not_held_against_the_candid
     assert report.refusal is None
     assert report.count("both") == 1
     assert "1 recorded call left out: the live version fails in the replay too." in report.text()
-    assert "ask for them in `sandbox`" in report.text()
+    answered = msgspec.structs.replace(record("idle"), answer={"continue": "go on"})
+    report = await run(broken, broken + "# still\n", [answered])
+    assert "1 recorded call had an answer then, and the live version fails here" in report.text()
     mended = await run(broken, LIVE, [record("idle")])
     assert (mended.refusal, mended.count("mended")) == (None, 1)
 
