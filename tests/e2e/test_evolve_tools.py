@@ -509,3 +509,16 @@ def test_bad_input_of_each_tool_gets_a_sentence_that_says_what_is_wrong(person):
         assert expected in read, (name, read)
         assert "failed:" not in read
     assert person.files(person.root / "hooks") | person.files(person.root / "prompts") == before
+
+
+@pytest.mark.slow
+def test_what_a_session_may_not_read_is_hidden_from_a_script_that_the_agent_changed(person):
+    person.config(permission={"read": {"plan*": "deny"}})
+    reads = (
+        """$ cat plan.txt >/dev/null 2>&1 && said=read || said=hidden; echo "{\\"result\\": \\"$said\\"}" """
+    )
+    path = bot(person, execute_tool=reads)
+    person.write("plan.txt", "secret")
+    person.run(story(call("bot_hello"), grow(path), call("bot_hello")))
+    before, _, after = person.results()
+    assert (before, after) == ("read", "hidden")

@@ -1,7 +1,6 @@
 """What a model makes that would run later: noticed when the call ends, asked about, put aside, said, put back."""
 
 import json
-import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -284,7 +283,6 @@ def test_start_up_files_of_the_person_are_put_aside_whether_they_were_there_or_n
     assert len(kept) == len([*made, "aside.json", ".bash_profile"]) + (level != "landlock")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can write the machine's")
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_machines_start_up_files_are_put_aside_for_root(
     machine: Machine, tmp_path: Path, level: str

@@ -236,7 +236,7 @@ def machine_places(root: str, home: str) -> list[GuardedPlace]:
     """Return the start-up files of the person and, for root, of the machine."""
     found = []
     for path, reason, names, depth in STARTUP_PLACES:
-        if not path.startswith(HOME) and os.geteuid() != 0:
+        if not path.startswith(HOME) and root == "/" and os.geteuid() != 0:
             continue
         whole = f"{home}/{path[len(HOME) :]}" if path.startswith(HOME) else f"{root.rstrip('/')}{path}"
         kind: Kind = "config" if reason == GIT else "startup"

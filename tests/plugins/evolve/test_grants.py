@@ -164,9 +164,12 @@ def denials(**rules: str) -> list[Rule]:
 @pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 async def test_what_the_session_denies_is_denied_to_the_agents_scripts_whatever_they_were_granted(
-    root, level, port
+    root, home, level, port
 ):
     workspace(root, probe())
+    program = home / ".nvm" / "node"
+    program.parent.mkdir()
+    program.write_text("node")
     (root / "plan.txt").write_text("secret")
     (root / "open.txt").write_text("open")
     async with living(root, level=level) as live:
@@ -176,13 +179,15 @@ async def test_what_the_session_denies_is_denied_to_the_agents_scripts_whatever_
         assert await live.said("bot_do", what="connect", where=str(port)) == "connected"
         assert await live.said("bot_do", what="write", where="log/a") == "written"
         assert await live.said("bot_do", what="read", where="plan.txt") == "secret"
+        assert await live.said("bot_do", what="read", where=str(program)) == "node"
         live.client.permissions = [
             *denials(edit="deny", webfetch="deny"),
             Rule(permission="read", pattern="plan*", action="deny"),
+            Rule(permission="external_directory", pattern=f"{home}/.nvm/*", action="deny"),
         ]
         await cannot(live, "connect", port)
         await cannot(live, "write", "log/b")
-        await cannot(live, "read", "plan.txt")
+        await cannot(live, "read", "plan.txt", program)
         assert await live.said("bot_do", what="read", where="open.txt") == "open"
         assert await live.said("bot_do", what="write", where="notes/b") == "written"
 

@@ -123,7 +123,7 @@ class ExecutionPolicy:
             shield.level,
             live,
             manifest.sandboxed(),
-            sandbox.toolchains(self._input.environment),
+            visible(sandbox.toolchains(self._input.environment), rules),
             frozenset((*VARIABLES, *_PYTHON, *manifest.env)),
         )
 
@@ -198,6 +198,16 @@ class ExecutionPolicy:
 
     def _named(self) -> set[str]:
         return {*self._settings.pass_environment, *self._config.env}
+
+
+def visible(folders: Sequence[Path], rules: Sequence[message.Rule]) -> tuple[Path, ...]:
+    """Return the folders of programs that no rule of a session denies by name: a denial of all else leaves them."""
+    named = [rule for rule in rules if rule.pattern.strip("*")]
+    return tuple(
+        path
+        for path in folders
+        if permission.evaluate("external_directory", f"{path}/*", named).action != "deny"
+    )
 
 
 def narrowed(manifest: Manifest, rules: Sequence[message.Rule]) -> Manifest:
