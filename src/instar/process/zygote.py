@@ -86,6 +86,9 @@ class Zygote(launcher.Launcher):
 
     def prepared(self, request: Any) -> types.CodeType | None:
         """Return the compiled script."""
+        # What confines the fork is loaded once, here, and not in each.
+        if request["applies"] and super().prepared(request) is None:
+            return None
         path = request["argv"][0]
         try:
             source = pathlib.Path(path).read_bytes()
