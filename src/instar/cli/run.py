@@ -62,6 +62,12 @@ _STDIN_PATIENCE: Final = 2.0
     help="json: one event a line, in the form of opencode run.",
 )
 @click.option(
+    "--variant", metavar="NAME", help="A variant of the model, as high: the model's block names them."
+)
+@click.option("--fork", is_flag=True, help="Go on with a copy of the session (with --session or --continue).")
+@click.option("--thinking", is_flag=True, help="Show the model's reasoning whole.")
+@click.option("--plain", is_flag=True, help="Whole lines without colours and marks, as for a screen reader.")
+@click.option(
     "--auto", is_flag=True, help="Allow every tool call that would be asked about (a deny still holds)."
 )
 @door
@@ -76,6 +82,8 @@ async def command(
     """Give the agent a MESSAGE and print its answer. Piped input and - are read as part of the message."""
     if asked["session"] and asked["continued"]:
         raise click.UsageError("--session and --continue exclude each other")
+    if asked["fork"] and not (asked["session"] or asked["continued"]):
+        raise click.UsageError("--fork copies a session: say which with --session ID or --continue")
     if url is not None:
         for name in ("worktree", "workspace", "safe", "profile"):
             if asked[name]:
@@ -85,7 +93,8 @@ async def command(
         asked["workspace"] = str(await _workspace(context.path(asked["workspace"])))
     asked["title"] = _readable(asked["title"] or "") or None
     parts = _parts(message, files, context.directory, needed=asked["command"] is None)
-    request = RunRequest(directory=directory, parts=parts, words=" ".join(message), **asked)
+    view = view_of(asked["format"], plain=asked.pop("plain"), thinking=asked.pop("thinking"))
+    request = RunRequest(directory=directory, parts=parts, words=" ".join(message), view=view, **asked)
     if url is not None:
         # Start-up time: a run of its own needs no client.
         from instar.cli.attach import Attached, attached
@@ -144,7 +153,7 @@ async def _turn(runtime: Runtime, request: RunRequest, interrupts: Interrupts) -
     if request.profile is not None and "self" not in runtime.registry.views:
         raise Failure('--profile needs "tools": {"self_evolution": true} in your instar.json (docs/self.md)')
     session = await _session(runtime, request)
-    view = view_of(request.format, session.id)
+    view = request.view
     follower = Follower(session.id, view)
     work = await _work(runtime, request, session.id)
     interrupts.abort = lambda: runtime.session.abort(session.id)
@@ -183,7 +192,10 @@ async def _shown(
             turn.cancel()
         ticks.cancel()
         subscription.close()
-        await showing
+        try:
+            await showing
+        finally:
+            follower.view.pause()
 
 
 async def _others_at_rest(runtime: Runtime, view: TurnView, interrupts: Interrupts) -> None:
@@ -213,6 +225,8 @@ async def _session(runtime: Runtime, request: RunRequest) -> Session:
     """Return the session to go on with, or a new one. Raises what a wrong agent, model or id raises."""
     if request.session or request.continued:
         earlier = await _earlier(runtime, request)
+        if earlier is not None and request.fork:
+            earlier = await runtime.session.fork(earlier.id)
         if earlier is not None:
             return await runtime.session.update(earlier.id, title=request.title) if request.title else earlier
     # Without a model no session is made.
@@ -314,7 +328,8 @@ async def _work(runtime: Runtime, request: RunRequest, session_id: str) -> Calla
     agents = {agent.name for agent in instance.agents.subagents()}
     mentioned = mentioned_parts(request.words, [instance.directory, instance.project.worktree], agents)
     parts = [*request.parts, *mentioned]
-    prompt = PromptBody(parts=parts, agent=request.agent, model=_model(runtime, request))
+    model = _model(runtime, request)
+    prompt = PromptBody(parts=parts, agent=request.agent, model=model, variant=request.variant)
     return lambda: runtime.session.prompt(session_id, prompt)
 
 
@@ -346,6 +361,7 @@ def _command(runtime: Runtime, request: RunRequest) -> CommandBody | None:
         parts=request.parts[1:] or None,
         agent=request.agent,
         model=request.model,
+        variant=request.variant,
     )
 
 
@@ -386,7 +402,7 @@ def _options(context: Context, request: RunRequest) -> Options:
     flags = {name: value for name in names if (value := getattr(request, name))}
     options = Options(request.directory, context.environment, flags)
     if person.is_there():
-        terminal = person.AtTerminal()
+        terminal = person.AtTerminal(request.view)
         answer = None if request.format == "json" else terminal.answer
         options = msgspec.structs.replace(options, person=terminal.permit, questioner=answer)
     return msgspec.structs.replace(options, person=always_once) if request.auto else options
