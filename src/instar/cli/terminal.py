@@ -237,7 +237,7 @@ class TerminalView(TurnView):
         for part, since in calls[:_CALLS]:
             line, seconds = tool_line(part), time.monotonic() - since - self._answered.get(part.call_id, 0.0)
             text = Text.assemble(("… ", "dim"), (line.name, "bold"), f" {one_line(line.title)}")
-            yield text.append(f" {seconds:.0f} s" if seconds >= 1 else "", style="dim")
+            yield text.append(f" {int(seconds)} s" if seconds >= 1 else "", style="dim")
             output = getattr(part.state, "metadata", None) or {}
             if len(calls) == 1 and isinstance(output.get("output"), str):
                 lines = harmless(output["output"]).rstrip().splitlines()[-_TAIL:]
