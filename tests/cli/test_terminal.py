@@ -204,11 +204,11 @@ def test_calls_that_run_together_have_a_row_each_while_they_run(machine, screen)
     )
     terminal = screen("run", "-m", "scripted/test", "hello")
     terminal.wait_until(lambda: sum(row.startswith("… bash until") for row in terminal.rows) == 2)
-    machine.write("two", "")
-    terminal.wait_until(lambda: any(row.startswith("✓ bash until [ -e two ]") for row in terminal.rows))
     machine.write("one", "")
+    terminal.wait_until(lambda: any(row.startswith("✓ bash until [ -e one ]") for row in terminal.rows))
+    machine.write("two", "")
     assert terminal.end() == 0
-    assert [row[:22] for row in terminal.rows[:2]] == ["✓ bash until [ -e two ", "✓ bash until [ -e one "]
+    assert [row[:22] for row in terminal.rows[:2]] == ["✓ bash until [ -e one ", "✓ bash until [ -e two "]
     assert "… bash" not in "".join(terminal.rows)
 
 
