@@ -17,7 +17,7 @@ from instar.cli import person
 from instar.cli.door import Context, Failure
 from instar.cli.follow import Follower, ticking
 from instar.cli.person import INTERRUPTED, Interrupts, RunRequest
-from instar.cli.text import echo
+from instar.cli.text import echo, note, short
 from instar.client import (
     ApiError,
     AsyncClient,
@@ -247,7 +247,9 @@ async def _session(client: AsyncClient, wanted: RunRequest) -> Session:
     elif wanted.continued:
         roots = await client.session.list(roots=True)
         found = next((one for one in roots if one.time.archived is None), None)
-        if found is None:
+        if found is not None:
+            note(f"going on with {found.id}: {short(found.title, 72)}")
+        else:
             echo("instar: there is no session to go on with there, so this is a new one", err=True)
     if found is None:
         return await client.session.create(SessionBody(title=wanted.title, agent=wanted.agent))

@@ -16,12 +16,12 @@ import click
 import msgspec
 
 from instar.approval.permissions import always_once
-from instar.cli import person
+from instar.cli import complete, person
 from instar.cli.door import Context, Failure, door, in_utf8, opened_runtime
 from instar.cli.follow import Follower, ticking, view_of
 from instar.cli.output import TurnView
 from instar.cli.person import INTERRUPTED, Interrupts, RunRequest
-from instar.cli.text import echo, note
+from instar.cli.text import echo, note, short
 from instar.definitions.command import UnknownCommand, mentioned_parts
 from instar.event.bus import Subscription
 from instar.message import ModelRef, Session, User, WithParts
@@ -38,15 +38,24 @@ _STDIN_PATIENCE: Final = 2.0
 
 @click.command()
 @click.argument("message", nargs=-1)
-@click.option("-m", "--model", metavar="PROVIDER/MODEL", help="The model that answers.")
-@click.option("--agent", metavar="NAME", help="The agent that answers.")
-@click.option("-s", "--session", metavar="ID", help="Go on with this session.")
+@click.option(
+    "-m", "--model", metavar="PROVIDER/MODEL", shell_complete=complete.models, help="The model that answers."
+)
+@click.option("--agent", metavar="NAME", shell_complete=complete.agents, help="The agent that answers.")
+@click.option(
+    "-s", "--session", metavar="ID", shell_complete=complete.sessions, help="Go on with this session."
+)
 @click.option("-c", "--continue", "continued", is_flag=True, help="Go on with the folder's last session.")
 @click.option("--title", metavar="TEXT", help="The session's title.")
 @click.option(
     "-f", "--file", "files", multiple=True, metavar="PATH", help="Attach a file or folder; repeatable."
 )
-@click.option("--command", metavar="NAME", help="Run this command; the message is its arguments.")
+@click.option(
+    "--command",
+    metavar="NAME",
+    shell_complete=complete.commands,
+    help="Run this command; the message is its arguments.",
+)
 @click.option("--dir", "folder", metavar="PATH", help="Run in this folder.")
 @click.option("--attach", "url", metavar="URL", help="Run it in the server there (http://… or unix:PATH).")
 @click.option("--worktree", metavar="NAME", help="Work in this git worktree; made when there is none.")
@@ -249,6 +258,7 @@ async def _earlier(runtime: Runtime, request: RunRequest) -> Session | None:
         return await find(runtime, request.session)
     for session in await open_sessions(runtime):
         if await _is_a_persons(runtime, session.id):
+            note(f"going on with {session.id}: {short(session.title, 72)}")
             return session
     note("there is no session to go on with here, so this is a new one")
     return None
