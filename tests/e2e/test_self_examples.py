@@ -100,6 +100,22 @@ async def test_the_example_lines_answer_as_they_are_printed(house: Machine) -> N
     assert await told(house, *(line for line, _ in story)) == [answer for _, answer in story]
 
 
+async def test_calls_of_one_answer_see_what_the_calls_before_them_changed(house: Machine) -> None:
+    """Calls that only look go to other tools beside them."""
+    story = [
+        *SNAPSHOTS[:1],
+        (call(action="modify", key="max_iterations", value=80), "Set max_iterations = 80 (was 40)"),
+        (call(action="inspect", key="max_iterations"), "max_iterations: 80"),
+        *SNAPSHOTS[4:5],
+        (call(action="inspect", key="max_iterations"), "max_iterations: 40"),
+        (call(action="list_snapshots"), "Snapshots (1): ['coding_mode']"),
+    ]
+    door = await opened(house, turn(*(line for line, _ in story)))
+    session = await door.session()
+    await door.ask(session, "go")
+    assert results(await door.stored(session)) == [answer for _, answer in story]
+
+
 async def test_the_system_prompt_that_a_call_gives_is_the_one_that_was_sent(house: Machine) -> None:
     (prompt,) = await told(house, call(action="call", method="context.build_system_prompt"))
     assert prompt == "\n\n".join(house.requests()[0]["system"])

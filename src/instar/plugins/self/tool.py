@@ -420,7 +420,8 @@ SCHEMA: Final[wire.Plain] = {
 def self_tool(access: Access, top: Sequence[str]) -> Tool:
     """Return the tool as the model is offered it. `top` are the names at the top of the tree, which it lists."""
     text = f"{DESCRIPTION}\n\nAt the top: {', '.join(top)}." if top else DESCRIPTION
-    return Tool(text, SCHEMA, functools.partial(_execute, access), permissions, repeatable=True)
+    execute = functools.partial(_execute, access)
+    return Tool(text, SCHEMA, execute, permissions, repeatable=True, ordered=True)
 
 
 async def _execute(access: Access, args: wire.Plain, context: ToolContext) -> ToolResult:
