@@ -3,6 +3,7 @@
 What instar starts for itself (git, a browser, an editor) goes through `Processes` instead.
 """
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -52,6 +53,7 @@ class Children(Processes):
         self.at_most = at_most
         self._added: dict[object, Places] = {}
         self._level: Level | None = None
+        self._finding = asyncio.Lock()
         self._last: tuple[GuardedPaths | None, float] = (None, 0.0)
         self.steering = None if worktree is None else GuardedPlaces(worktree, paths.home, variables)
         self.settle: Callable[[], Awaitable[Any]] | None = None
@@ -75,10 +77,11 @@ class Children(Processes):
 
     async def level(self) -> Level:
         """Return how far children are confined here: tried out, which takes some 50 ms, and remembered."""
-        if self._level is None:
-            file = self._paths.data / "confinement.json"
-            self._level = await known_level(self._processes, self._variables, self.at_most, file)
-        return self._level
+        async with self._finding:
+            if self._level is None:
+                file = self._paths.data / "confinement.json"
+                self._level = await known_level(self._processes, self._variables, self.at_most, file)
+            return self._level
 
     async def shield(self) -> Shield:
         """Return the shield as of now; at the level "none" it changes nothing."""
