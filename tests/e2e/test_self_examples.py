@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from instar.plugin import Tool, Value
-from instar.testing import Machine, RuntimeUnderTest, results
+from instar.testing import TIMEOUT, Machine, RuntimeUnderTest, results
 
 pytest_plugins = ["tests.turn"]
 
@@ -169,6 +169,36 @@ async def test_running_sub_agents_are_seen_counted_and_cancelled(house: Machine)
     seen, counted, ended = results(await door.stored(session))[2].splitlines()
     assert seen in {f"subagents: 2 running — {[one, other]}" for one, other in (hung, hung[::-1])}
     assert (counted, ended) == ("2", "2")
+
+
+@pytest.mark.parametrize("more", [{}, {"background": True}])
+async def test_sub_agents_are_seen_from_the_answer_that_sets_them_to_work(
+    house: Machine, more: dict[str, Any]
+) -> None:
+    task = {"description": "look", "prompt": "child work", "subagent_type": "general", **more}
+    door = await opened(
+        house,
+        turn(
+            f"    tool: task {json.dumps(task)}\n" * 2,
+            call(action="inspect", key="subagents._running_tasks"),
+            call(action="call", method="subagents.get_running_count"),
+            call(action="call", method="subagents.cancel_by_session", args={"session_key": "KEY"}),
+            call(action="call", method="subagents.get_running_count"),
+        ),
+        '    == when "child work"\n    tool: bash {"command": "sleep 4711"}\n\n',
+    )
+    session = await door.session()
+
+    async def name(given: Any, output: Any) -> None:
+        if given.tool == "self" and "args" in output.args:
+            output.args["args"] = {"session_key": session}
+
+    door.plugin({"tool.execute.before": name})
+    await asyncio.wait_for(door.ask(session, "go"), TIMEOUT)
+    *_, seen, counted, cancelled, left = results(await door.stored(session))[:6]
+    children = [one.id for one in await door.client.children(session)]
+    assert seen in {f"subagents: 2 running — {[one, other]}" for one, other in (children, children[::-1])}
+    assert (counted, cancelled, left) == ("2", "2", "0")
 
 
 @pytest.mark.parametrize(
