@@ -165,10 +165,17 @@ async def _turn(runtime: Runtime, request: RunRequest, interrupts: Interrupts) -
     view = request.view
     follower = Follower(session.id, view)
     work = await _work(runtime, request, session.id)
+
+    async def whole() -> WithParts:
+        answer = await work()
+        if await runtime.turns.wait_behind(await runtime.instance.sessions.open(session.id)):
+            answer = (await runtime.session.messages(session.id))[-1]
+        return answer
+
     interrupts.abort = lambda: runtime.session.abort(session.id)
     interrupts.end_children = runtime.end_children
     with runtime.instance.bus.subscribe() as subscription:
-        answer = await _shown(work, subscription, follower, interrupts.abort)
+        answer = await _shown(whole, subscription, follower, interrupts.abort)
     await _others_at_rest(runtime, view, interrupts)
     for problem in _problems(runtime):
         view.note(problem)
