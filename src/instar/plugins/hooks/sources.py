@@ -217,10 +217,13 @@ def arm(given: PluginInput | Means) -> ActiveRules:
             rules[rule.event] = (*rules.get(rule.event, ()), rule)
     # Where a person accepted rules, what is read and started is out of the model's reach. It must not write the others.
     files = {path: _signature(path) for path in map(given.served, _files([*folders, home], of_all))}
-    guarded = [path for path, signature in files.items() if signature is not None]
     started = [path for rule in of_all for path in programs(rule, given.directory, project, home)]
-    named = [path for path in dict.fromkeys(started) if given.served(path) == path]
-    given.children.guard(readonly=[*guarded, *named], owner="hooks")
+    guarded = [path for path, signature in files.items() if signature is not None]
+    guarded += [path for path in dict.fromkeys(started) if given.served(path) == path]
+    projects = [folder for folder in folders if not home.is_relative_to(folder)]
+    inside = [path for path in guarded if any(path.is_relative_to(folder) for folder in projects)]
+    own = [path for path in guarded if path not in inside]
+    given.children.guard(readonly=own, mounted=inside, owner="hooks")
     for problem in problems:
         log.warning("hooks=problem %s", " ".join(problem.split()))
     where = (given.directory, project, home, given.environment)
