@@ -58,7 +58,9 @@ def retry_text(status: Retry) -> str:
     from instar.turn.step import RETRIES
 
     seconds = max(0.0, status.next / 1000 - time.time())
-    return f"{status.message}; trying again in {seconds:.0f} s (attempt {status.attempt} of {RETRIES})"
+    # In the retry mode `persistent` there is no last one.
+    most = f" of {RETRIES}" if status.attempt <= RETRIES else ""
+    return f"{status.message}; trying again in {seconds:.0f} s (attempt {status.attempt}{most})"
 
 
 class TurnView:

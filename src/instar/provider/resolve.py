@@ -135,17 +135,18 @@ class _Provider(NamedTuple):
             ) from None
         return address
 
-    def key(self) -> Secret | None:
-        """Return the key in the configuration or the environment."""
+    def key(self) -> tuple[Secret | None, str]:
+        """Return the key in the configuration or the environment, and where it stands."""
         literal = self.block.options.get("apiKey")
+        setting = f"provider.{self.id}.options.apiKey"
         if isinstance(literal, Secret):
-            return literal
+            return literal, setting
         if isinstance(literal, str) and literal.strip():
-            return Secret(literal.strip())
+            return Secret(literal.strip()), setting
         for name in [*self.block.env, *(self.vendor.env if self.vendor else ())]:
             if value := self.environment.get(name, "").strip():
-                return Secret(value)
-        return None
+                return Secret(value), f"${name}"
+        return None, f"instar auth login {self.id}"
 
     def protocol(self, asked: ModelConfig, entry: CatalogueModel) -> str:
         """Return the protocol that ``npm`` names, else the catalogue's, else Chat Completions.
@@ -171,7 +172,7 @@ class _Provider(NamedTuple):
             )
         return protocol
 
-    def model(self, name: str, key: Secret | None, fetch: Fetch | None) -> Model:
+    def model(self, name: str, key: tuple[Secret | None, str], fetch: Fetch | None) -> Model:
         """Put a model together. Raises `UnknownModel` without an address, and `UnspokenProtocol`."""
         own = self.block.models.get(name)
         asked = own or ModelConfig()
@@ -189,7 +190,8 @@ class _Provider(NamedTuple):
             name=asked.name or entry.name or name,
             protocol=protocol,
             url=self.url(asked, protocol),
-            api_key=key,
+            api_key=key[0],
+            key_from=key[1],
             headers={**headers, **self.block.headers, **asked.headers},
             limit=_limit(asked.limit, entry),
             cost=_cost(asked.cost, entry),
@@ -363,7 +365,7 @@ class Models:
             provider = self._provider(provider_id)
             named = provider_id in self._config.provider
             is_local = provider.vendor is not None and provider.vendor.local
-            if (named and (is_local or provider.own_url())) or self._key(provider):
+            if (named and (is_local or provider.own_url())) or self._key(provider)[0]:
                 yield provider_id
 
     def default_name(self, provider_id: str) -> str | None:
@@ -454,12 +456,12 @@ class Models:
         is_wanted = enabled is None or provider_id in enabled
         return is_wanted and provider_id not in self._config.disabled_providers
 
-    def _key(self, provider: _Provider) -> Secret | None:
-        key = provider.key()
+    def _key(self, provider: _Provider) -> tuple[Secret | None, str]:
+        key, where = provider.key()
         # A key that the person keeps is sent to the provider's own server or the person's, to no other.
         if key is not None or self._keys is None or provider.id == SCRIPTED or self.is_foreign(provider.id):
-            return key
-        return self._keys.get(provider.id)
+            return key, where
+        return self._keys.get(provider.id), where
 
     def _nearest(self, ref: str) -> str:
         """Return ``; did you mean …`` with up to three references that look like `ref`."""
@@ -467,11 +469,13 @@ class Models:
             f"{one}/{name}" for one in dict.fromkeys(self._known()) for name in self._provider(one).names()
         ]
         by_name = {name.partition("/")[2]: name for name in reversed(known)}
-        close = difflib.get_close_matches(ref, known, n=3, cutoff=0.5)
+        close = difflib.get_close_matches(ref, known, n=3, cutoff=0.6)
         tail = ref.partition("/")[2] or ref
         close += [by_name[name] for name in difflib.get_close_matches(tail, list(by_name), n=2, cutoff=0.7)]
         close = list(dict.fromkeys(close))[:3]
-        return f"; did you mean {', '.join(close)}?" if close else "; `instar models` lists what there is"
+        return (
+            f"; did you mean {', '.join(close)}?" if close else "; `instar models --all` lists what there is"
+        )
 
 
 async def contribute(models: Models, plugins: Plugins, keys: Keys) -> list[str]:
