@@ -89,6 +89,7 @@ class Follower:
         self._growing: dict[str, Part] = {}
         self._whole: dict[str, Part] = {}
         self._limits: list[str] = []
+        self._said: set[str] = set()
 
     def exit_code(self, answer: WithParts, *, interrupted: bool) -> int:
         """Return 0 for an answer, 1 for an error or a limit, `INTERRUPTED` when a person ended the turn."""
@@ -96,6 +97,13 @@ class Follower:
         if interrupted and (error is None or isinstance(error, MessageAbortedError)):
             return INTERRUPTED
         return int(error is not None or not isinstance(answer.info, Assistant) or self._limited)
+
+    def say(self, *texts: str) -> None:
+        """Show what was not shown before."""
+        for text in texts:
+            if text not in self._said:
+                self._said.add(text)
+                self._view.note(text)
 
     def tick(self) -> None:
         """Let the view show the time, unless a question is open."""
@@ -163,9 +171,8 @@ class Follower:
                 self._limit(text)
             case SessionCompacted():
                 self._view.note("earlier messages were summarised")
-            case HooksRan(event=name, messages=texts):
-                for text in texts:
-                    self._view.note(f"{name} hook: {text}")
+            case HooksRan() as ran:
+                self._ran(ran)
             case TuiToastShow(message=text):
                 self._view.note(text.removeprefix("instar: "), "yellow")
             case PluginError(plugin=plugin, hook=hook, message=text):
@@ -180,6 +187,13 @@ class Follower:
                 self._view.evolved(f"evolved {', '.join(files)}")
             case EvolveRolledback(files=files, message=text):
                 self._view.evolved(f"took back a change of {', '.join(files)}: {text}")
+
+    def _ran(self, ran: HooksRan) -> None:
+        for text in ran.messages:
+            self._view.note(f"{ran.event} hook: {text}")
+        if ran.undecided and ran.action != "deny":
+            why = f"could not decide, and stands in nobody's way: {ran.error}"
+            self.say(f"{ran.event} hook {ran.rule} {why}")
 
     def _limit(self, text: str) -> None:
         """Show a limit once: the answer's error says it too, before the event or after it."""

@@ -25,7 +25,7 @@ from instar.cli.text import echo, note, short
 from instar.definitions.command import UnknownCommand, mentioned_parts
 from instar.event.bus import Subscription
 from instar.message import ModelRef, Session, User, WithParts
-from instar.plugin import CommandBody, PromptBody, SessionBody, Value
+from instar.plugin import CommandBody, PromptBody, SessionBody
 from instar.runtime import Options, Runtime
 from instar.turn.command import found as found_command
 from instar.turn.command import skill_commands
@@ -164,6 +164,7 @@ async def _turn(runtime: Runtime, request: RunRequest, interrupts: Interrupts) -
     session = await _session(runtime, request)
     view = request.view
     follower = Follower(session.id, view)
+    follower.say(*runtime.problems())
     work = await _work(runtime, request, session.id)
 
     async def whole() -> WithParts:
@@ -177,8 +178,7 @@ async def _turn(runtime: Runtime, request: RunRequest, interrupts: Interrupts) -
     with runtime.instance.bus.subscribe() as subscription:
         answer = await _shown(whole, subscription, follower, interrupts.abort)
     await _others_at_rest(runtime, view, interrupts)
-    for problem in _problems(runtime):
-        view.note(problem)
+    follower.say(*runtime.problems())
     view.close(session.id)
     return follower.exit_code(answer, interrupted=bool(interrupts.count))
 
@@ -224,14 +224,6 @@ async def _others_at_rest(runtime: Runtime, view: TurnView, interrupts: Interrup
         view.note(f"waiting for session {session_id}, which answers what {origin.source} sent it")
         interrupts.abort = functools.partial(runtime.session.abort, session_id)
         await runtime.turns.wait(await runtime.instance.sessions.open(session_id))
-
-
-def _problems(runtime: Runtime) -> list[str]:
-    """What plugins say is wrong with them now: the `problems` of their views, a sentence each."""
-    views = [(view.name, view.children.get("problems")) for view in runtime.registry.views.values()]
-    return [
-        f"{name}: {problem}" for name, node in views if isinstance(node, Value) for problem in node.read("")
-    ]
 
 
 # -- the session and its model -----------------------------------------------------------------------
