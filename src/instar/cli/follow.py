@@ -44,9 +44,10 @@ from instar.turn.model_call import STOPPED
 
 
 async def ticking(follower: "Follower") -> None:
-    """Tell the follower each second that time goes by, until cancelled."""
+    """Tell the follower each second that time goes by, until cancelled. Raises what printing met meanwhile."""
     while True:
         await asyncio.sleep(1)
+        sys.stdout.flush()
         follower.tick()
 
 
