@@ -292,7 +292,8 @@ def _trust(context: Context, folder: Path, found: Checked) -> _Line:
         if dropped:
             text = f"{folder} is trusted, but not all that it brings: {'; '.join(dropped)}"
             return _Line("trust", "note", text, f"instar trust diff {shlex.quote(str(folder))}")
-        return _Line("trust", "ok", f"{folder} is trusted: what it brings runs")
+        mine = "; edits of yours are taken at each start" if folder in context.trust.mine() else ""
+        return _Line("trust", "ok", f"{folder} is trusted: what it brings runs{mine}")
     if not dropped:
         return _Line("trust", "ok", f"{folder} is not trusted, and brings nothing that would need it")
     todo = f"if you know where it comes from: instar trust {shlex.quote(str(folder))}"

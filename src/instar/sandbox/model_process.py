@@ -4,8 +4,8 @@ What instar starts for itself (git, a browser, an editor) goes through `Processe
 """
 
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from instar.sandbox.guarded_places import GuardedPlaces
 from instar.sandbox.level import Name
 from instar.sandbox.probe import known_level
 from instar.sandbox.shield import guarded_paths
+from instar.settings.own_edits import ModelTime
 from instar.settings.paths import Paths
 from instar.wire.secret import Secret
 
@@ -54,6 +55,7 @@ class Children(Processes):
         self._level: Level | None = None
         self._last: tuple[GuardedPaths | None, float] = (None, 0.0)
         self.steering = None if worktree is None else GuardedPlaces(worktree, paths.home, variables)
+        self.model_time = ModelTime(paths, variables)
         self.settle: Callable[[], Awaitable[Any]] | None = None
         """Decides about what a child changed of guarded places when no turn does."""
 
@@ -69,9 +71,14 @@ class Children(Processes):
             await self.settle()
         return output
 
-    def watched(self, wanted: bool = True) -> AbstractContextManager[None]:
-        """Notice what changes of guarded places while the block runs."""
-        return self.steering.watched() if wanted and self.steering is not None else nullcontext()
+    @contextmanager
+    def watched(self, wanted: bool = True) -> Iterator[None]:
+        """Notice what changes while the block runs, of guarded places and of what steers."""
+        if not wanted:
+            yield
+            return
+        with self.model_time.lived(), self.steering.watched() if self.steering is not None else nullcontext():
+            yield
 
     async def level(self) -> Level:
         """Return how far children are confined here: tried out, which takes some 50 ms, and remembered."""
