@@ -27,6 +27,7 @@ from instar.provider.protocol import Model
 from instar.provider.resolve import NoModel, UnknownModel
 from instar.sandbox import find_level
 from instar.settings.config import Config
+from instar.settings.own_edits import is_said
 from instar.store import StoreError
 from instar.store.migrate import migrations, prepare
 
@@ -292,7 +293,7 @@ def _trust(context: Context, folder: Path, found: Checked) -> _Line:
         if dropped:
             text = f"{folder} is trusted, but not all that it brings: {'; '.join(dropped)}"
             return _Line("trust", "note", text, f"instar trust diff {shlex.quote(str(folder))}")
-        mine = "; edits of yours are taken at each start" if folder in context.trust.mine() else ""
+        mine = "; edits of yours are taken at each start" if is_said(context.paths, folder.resolve()) else ""
         return _Line("trust", "ok", f"{folder} is trusted: what it brings runs{mine}")
     if not dropped:
         return _Line("trust", "ok", f"{folder} is not trusted, and brings nothing that would need it")

@@ -79,7 +79,7 @@ def command(
         _remove(context, context.directory / (folder or "."), as_json)
     elif mine is False:
         real = context.folder(folder).resolve()
-        context.trust.set_mine(real, False)
+        own_edits.say(context.trust, context.paths, real, False)
         echo(f"edits are asked about again: {one_line(str(real))}")
     else:
         _add(context, context.folder(folder), as_json, mine is True)
@@ -217,14 +217,13 @@ def _add(context: Context, folder: Path, as_json: bool, mine: bool) -> None:
             echo(line)
     real = context.trust.add(folder, found)
     if mine:
-        context.trust.set_mine(real, True)
-        own_edits.begin(context.trust, context.paths, real)
+        own_edits.say(context.trust, context.paths, real, True)
     names = [_name(real, path) for files in found.values() for path in files if not is_package(path)]
     if as_json:
         print_json({"trusted": str(real), "accepted": names})
     else:
         echo(f"trusted: {one_line(str(real))}")
-        if real in context.trust.mine():
+        if own_edits.is_said(context.paths, real):
             echo(
                 "edits are yours: what steers there and changes while nothing of a model's lives is accepted"
             )
@@ -298,4 +297,5 @@ def _remove(context: Context, path: Path, as_json: bool) -> None:
     real = str(path.resolve())
     if not context.trust.remove(path):
         raise Failure(f"{real} is not on the list of trusted folders (instar trust --list)")
+    own_edits.say(context.trust, context.paths, Path(real), False)
     echo(msgspec.json.encode({"removed": real}) if as_json else f"not trusted any more: {one_line(real)}")

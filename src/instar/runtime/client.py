@@ -432,7 +432,7 @@ class InProcessSessions:
         async with self._held(session_id) as live:
             self._check_home(live.session)
             # Files that it brings back may be the model's.
-            with self._changed(live, f"cannot be {done}"), self._instance.children.model_time.lived():
+            with self._changed(live, f"cannot be {done}"), self._instance.children.lived():
                 yield live
 
     @contextmanager

@@ -1,12 +1,12 @@
 """The person's own edits of what steers: those made while nothing of a model's lived, where they say that these count.
 
-`ModelTime` is when something of a model's lives: a turn, a command in the background, a hook script. All instars of a
-person share one file in their data. Who lives holds its lock; who finds nobody else at the begin, and at the end, notes
-in it what differs then from what was accepted, of the folders of which the person said it. What differs at the next
-start and did not then, was made in between. An instar that was killed leaves a note without an end: nothing is taken.
+All instars of a person share one file in their data. Who runs something of a model's (a turn, a command in the
+background, a hook script) holds its lock, shared. Who finds nobody else as that begins and ends notes, of each folder
+of which the person said it, what is not as accepted. What is not so at the next start, and was so then, was changed in
+between. An instar that was killed leaves a note without an end: nothing is taken.
 
-A file counts as made in between only if its time of change, which the kernel sets, says so: what the model made, and
-only steers now since the person names it, does not.
+The kernel's time of change has to say the same of a file: what the model made, and only steers now since the person
+names it, is not theirs.
 """
 
 import contextlib
@@ -14,9 +14,8 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
 
 import msgspec
 
@@ -31,14 +30,11 @@ from instar.wire import Plain
 from instar.wire.document import DocumentError, parse_jsonc
 from instar.wire.front_matter import front_matter
 
-_GONE: Final = ""
-"""Stands for the content of a file that is not there."""
 
+class _Noted(msgspec.Struct):
+    """What was `pending` as the model's in a folder when its time `ended` (ns; 0: it has not), and the person's edits.
 
-class _Note(msgspec.Struct):
-    """What is known of a folder: what was not as accepted at `ended` (ns; 0: a model lives), and the person's edits.
-
-    `mine` are those that were made before the model's time began, each with the id of its content.
+    `mine` are those made before that time began, each with the id of its content.
     """
 
     ended: int = 0
@@ -46,61 +42,40 @@ class _Note(msgspec.Struct):
     mine: dict[str, str] = {}
 
 
-_Notes = dict[str, _Note]
+_Notes = dict[str, _Noted]
 
 
-class ModelTime:
-    """The time in which something of a model's lives, of one runtime. What begins raises `OSError`."""
-
-    def __init__(self, paths: Paths, environment: Mapping[str, str]) -> None:
-        self._trust = Trust(paths, environment)
-        self._file = _file(paths)
-        self._users = self._lock = 0
-
-    @contextlib.contextmanager
-    def lived(self) -> Iterator[None]:
-        """Count what changes while the block runs as the model's."""
-        if not self._users:
-            self._begin()
-        self._users += 1
-        try:
-            yield
-        finally:
-            self._users -= 1
-            if not self._users:
-                self._end()
-
-    def _begin(self) -> None:
-        self._lock = _opened(self._file)
-        if _is_alone(self._lock):
-            notes = _read(self._lock)
-            mine = {
-                str(folder): {change.name: _id(file) for change, file in _edits(self._trust, folder, notes)}
-                for folder in self._trust.mine()
-            }
-            _write(self._lock, {folder: _Note(mine=edits) for folder, edits in mine.items()})
-            if notes:
-                # After a crash of the machine the older note would stand for a time that goes on.
-                os.fsync(self._lock)
-        fcntl.flock(self._lock, fcntl.LOCK_SH)
-
-    def _end(self) -> None:
-        with contextlib.suppress(OSError):
-            if _is_alone(self._lock):
-                notes = _read(self._lock)
-                _write(self._lock, {str(one): _note(self._trust, one, notes) for one in self._trust.mine()})
-        os.close(self._lock)
+def begin(trust: Trust, lock: int, *, alone: bool) -> None:
+    """Note in the open file that a model's time begins, and if nobody else lives what the person did before."""
+    notes = _read(lock)
+    for folder, noted in notes.items():
+        if noted.ended:
+            edits = _edits(trust, Path(folder), noted) if alone else ()
+            notes[folder] = _Noted(mine={change.name: _id(file) for change, file in edits})
+    _write(lock, notes)
+    # After a crash of the machine the older note would stand for a time that goes on.
+    os.fsync(lock)
 
 
-def begin(trust: Trust, paths: Paths, folder: Path) -> None:
-    """Note what differs in a folder of which the person just said that edits are theirs. Raises `OSError`.
+def end(trust: Trust, lock: int) -> None:
+    """Note in the open file what differs now: what is not the person's is the model's. Nobody else lives."""
+    _write(lock, {one: _ended(trust, Path(one), noted) for one, noted in _read(lock).items()})
 
-    While something of a model's lives, its end does.
-    """
-    with _alone(paths) as lock:
-        if lock is not None:
-            notes = _read(lock)
-            _write(lock, {**notes, str(folder): _note(trust, folder, {})})
+
+def say(trust: Trust, paths: Paths, folder: Path, mine: bool) -> None:
+    """Remember whether edits in a folder are the person's. Raises `OSError`."""
+    if not mine and not is_said(paths, folder):
+        return
+    with _opened(paths) as (lock, alone):
+        notes = {one: noted for one, noted in _read(lock).items() if one != str(folder)}
+        # While something of a model's lives, its end notes what differs.
+        noted = _ended(trust, folder, _Noted()) if alone else _Noted()
+        _write(lock, {**notes, **({str(folder): noted} if mine else {})})
+
+
+def is_said(paths: Paths, folder: Path) -> bool:
+    """Whether the person said that edits in a folder are theirs."""
+    return f'"{folder}"'.encode() in content_of(paths.own_edits)
 
 
 def take(trust: Trust, paths: Paths, folders: Sequence[Path]) -> Iterator[str]:
@@ -108,62 +83,59 @@ def take(trust: Trust, paths: Paths, folders: Sequence[Path]) -> Iterator[str]:
 
     What may loosen a rule is left for the person to be asked about.
     """
-    wanted = [folder for folder in trust.mine() if folder in folders]
-    with _alone(paths) if wanted else contextlib.nullcontext() as lock:
-        notes = {} if lock is None else _read(lock)
-        for folder in wanted:
-            files, view = dict(trust.steering.kept(trust.compared(folder))), trust.compared(folder)
-            names = []
-            for change, file in _edits(trust, folder, notes):
-                path = folder / change.name
-                if not _may_loosen(folder, path, content_of(view.served(path)), file):
-                    names.append(f"{change.name} ({change.how})")
-                    files.pop(path, None)
-                    files |= {} if file is None else {path: file}
-            with contextlib.suppress(TrustError):
-                if names:
-                    trust.accept(folder, files)
-                    yield f"taken as your own edits of {folder}: {', '.join(names)}"
+    for folder in [one for one in folders if is_said(paths, one)]:
+        with _opened(paths) as (lock, alone), contextlib.suppress(TrustError):
+            view = trust.view(folder)
+            noted = _read(lock).get(str(folder), _Noted()) if alone else _Noted()
+            fit = {
+                change: file
+                for change, file in _edits(trust, folder, noted)
+                if not _may_loosen(folder, path := folder / change.name, content_of(view.served(path)), file)
+            }
+            if fit:
+                changed = {folder / change.name: file for change, file in fit.items()}
+                files = {**trust.steering.kept(view), **changed}
+                trust.accept(folder, {path: file for path, file in files.items() if file is not None})
+                names = ", ".join(f"{change.name} ({change.how})" for change in fit)
+                yield f"taken as your own edits of {folder}: {names}"
 
 
-def _edits(trust: Trust, folder: Path, notes: _Notes) -> Iterator[tuple[SteeringChange, SteeringFile | None]]:
+def _edits(trust: Trust, folder: Path, noted: _Noted) -> Iterator[tuple[SteeringChange, SteeringFile | None]]:
     """Yield what differs and is the person's, with the file as it stands."""
-    note = notes.get(str(folder), _Note())
-    for change in trust.compared(folder).changes if note.ended else ():
-        path = folder / change.name
-        file, changed = None, note.ended + 1
-        with contextlib.suppress(OSError):
-            changed = path.stat().st_ctime_ns
-            file = file_at(path)
-        is_between = change.name not in note.pending and changed > note.ended
-        if (file is None) == (change.how == "gone") and (
-            is_between or note.mine.get(change.name) == _id(file)
-        ):
+    for change, file, changed in _differing(trust, folder) if noted.ended else ():
+        is_between = change.name not in noted.pending and changed > noted.ended
+        is_read = (file is None) == (change.how == "gone")
+        if is_read and (is_between or noted.mine.get(change.name) == _id(file)):
             yield change, file
 
 
-def _note(trust: Trust, folder: Path, notes: _Notes) -> _Note:
-    """What differs now, at the end of a model's time: what is not the person's is the model's."""
-    mine = notes.get(str(folder), _Note()).mine
-    pending = []
-    for change in trust.compared(folder).changes:
-        file = None
-        with contextlib.suppress(OSError):
-            file = file_at(folder / change.name)
-        if mine.get(change.name) != _id(file):
-            pending.append(change.name)
-    return _Note(time.time_ns(), pending, mine)
+def _ended(trust: Trust, folder: Path, noted: _Noted) -> _Noted:
+    pending = [
+        change.name
+        for change, file, _ in _differing(trust, folder)
+        if noted.mine.get(change.name) != _id(file)
+    ]
+    return _Noted(time.time_ns(), pending, noted.mine)
+
+
+def _differing(trust: Trust, folder: Path) -> Iterator[tuple[SteeringChange, SteeringFile | None, float]]:
+    """Yield what is not as accepted, with the file and its time of change; what is gone changed at any time."""
+    for change in trust.view(folder).changes:
+        try:
+            yield change, file_at(folder / change.name), (folder / change.name).stat().st_ctime_ns
+        except OSError:
+            yield change, None, float("inf")
 
 
 def _may_loosen(folder: Path, path: Path, before: bytes, now: SteeringFile | None) -> bool:
-    """Whether an edit may loosen a rule, or choose who answers: any of settings but what a stranger's may say too.
+    """Whether an edit may loosen a rule or bring in a program: any of settings but what a stranger's may say too.
 
     What code does cannot be told; the person wrote it.
     """
     if is_code(path, folder):
         return False
     try:
-        old, new = _said(path, before), _said(path, b"" if now is None else now.data)
+        old, new = _said(path, before), _said(path, now.data if now else b"")
     except (DocumentError, ConfigError, UnicodeDecodeError):
         return True
     return any(
@@ -177,38 +149,13 @@ def _said(path: Path, data: bytes) -> Plain:
     """What settings or a definition say. Raises what a mistake in them raises."""
     if path.suffix == ".md":
         return front_matter(data.decode(), str(path)).data
-    said: Any = parse_jsonc(data.decode(), str(path)) if data.strip() else {}
+    said = parse_jsonc(data.decode(), str(path)) if data.strip() else {}
     Config.from_data(said, str(path))
     return dict(said)
 
 
-def _id(file: SteeringFile | None) -> str:
-    return _GONE if file is None else blob_id(file.data)
-
-
-# -- the file that all instars share ----------------------------------------------------------------------
-
-
-def _file(paths: Paths) -> Path:
-    return paths.data / "model-time.json"
-
-
-def _opened(path: Path) -> int:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-
-@contextlib.contextmanager
-def _alone(paths: Paths) -> Iterator[int | None]:
-    """Give the open file while nothing of a model's lives; None while something does."""
-    lock = _opened(_file(paths))
-    try:
-        yield lock if _is_alone(lock) else None
-    finally:
-        os.close(lock)
-
-
-def _is_alone(lock: int) -> bool:
+def is_alone(lock: int) -> bool:
+    """Whether nobody else holds the lock of the open file; it is held alone then, and not at all otherwise."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -216,8 +163,21 @@ def _is_alone(lock: int) -> bool:
     return True
 
 
+def _id(file: SteeringFile | None) -> str:
+    return "" if file is None else blob_id(file.data)
+
+
+@contextlib.contextmanager
+def _opened(paths: Paths) -> Iterator[tuple[int, bool]]:
+    """Give the open file, and whether nothing of a model's lives."""
+    lock = os.open(paths.own_edits, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        yield lock, is_alone(lock)
+    finally:
+        os.close(lock)
+
+
 def _read(lock: int) -> _Notes:
-    """The notes; none where they cannot be read, as after a crash."""
     try:
         return msgspec.json.decode(os.pread(lock, os.fstat(lock).st_size, 0), type=_Notes)
     except msgspec.MsgspecError:
@@ -225,7 +185,7 @@ def _read(lock: int) -> _Notes:
 
 
 def _write(lock: int, notes: _Notes) -> None:
-    # In place: the lock is the file's. What a crash leaves half written cannot be read.
-    os.ftruncate(lock, 0)
-    if notes:
-        os.pwrite(lock, msgspec.json.encode(notes), 0)
+    # The file that is locked, in one call that covers what stood there.
+    os.pwrite(lock, msgspec.json.encode(notes).ljust(os.fstat(lock).st_size) if notes else b"", 0)
+    if not notes:
+        os.ftruncate(lock, 0)

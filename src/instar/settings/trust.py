@@ -22,14 +22,12 @@ from typing import Any, Final
 
 from instar.git import common_folder, find_worktree, git_folder
 from instar.settings.accepted import Damaged
-from instar.settings.layer import as_map
 from instar.settings.paths import Paths
 from instar.settings.steered import Found, SteeringError, collect, file_at, folders_below
 from instar.settings.steering import Steering, SteeringView
 from instar.wire.document import DocumentError, atomic_write, locked, read_jsonc
 
 VARIABLE: Final = "INSTAR_TRUST"
-_MINE: Final = "edits_are_mine"
 
 
 class TrustError(Exception):
@@ -117,8 +115,8 @@ class Trust:
         found = self.found(real) if found is None else found
         with self._changing() as folders:
             old = folders.get(str(real))
-            if not isinstance(old, dict) or "added" not in old:
-                folders[str(real)] = {"added": int(time.time() * 1000)}
+            added = old.get("added") if isinstance(old, dict) else None
+            folders[str(real)] = {"added": added or int(time.time() * 1000)}
             for one, files in found.items():
                 self.accept(one, files)
         return real
@@ -137,20 +135,6 @@ class Trust:
         """Accept one file of a trusted folder as it stands, and all else as before. Raises `TrustError`, `OSError`."""
         if view.tree is not None:
             self.accept(view.folder, {**self.steering.kept(view), path.resolve(): file_at(path)})
-
-    def set_mine(self, folder: Path, mine: bool) -> None:
-        """Remember whether edits of a folder on the list are the person's (`own_edits.py`). Raises `TrustError`."""
-        with self._changing() as folders:
-            old = folders.get(str(folder))
-            if old is None or _is_refusal(old):
-                raise TrustError(f"{folder} is not on the list of trusted folders (instar trust --list)")
-            folders[str(folder)] = {"added": old["added"], **({_MINE: True} if mine else {})}
-
-    def mine(self) -> list[Path]:
-        """Return the folders whose edits are the person's. Never raises: in doubt there are none."""
-        with contextlib.suppress(TrustError):
-            return [Path(path) for path, entry in self._read().items() if as_map(entry).get(_MINE) is True]
-        return []
 
     def refuse(self, folder: Path) -> None:
         """Remember that the person was asked about `folder` and said no; `add` overrides it. Raises `TrustError`."""

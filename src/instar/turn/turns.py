@@ -177,7 +177,7 @@ class Turns:
         self.on_start()
         beside = [asyncio.create_task(self._renew(live)), asyncio.create_task(self._watch(live))]
         try:
-            with self._instance.children.model_time.lived():
+            with self._instance.children.lived():
                 if first is not None:
                     await first()
                 while live.take_wanted():
