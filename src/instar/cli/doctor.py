@@ -220,6 +220,8 @@ async def _sandbox(processes: Processes, context: Context, found: Checked) -> _L
     asked = found.read.config.shield.at_most if found.read else "bubblewrap"
     level = await find_level(processes, context.environment, asked)
     lock = f"Landlock {level.landlock}" if level.landlock else "no Landlock"
+    left = found.read.config.shield.startup_files if found.read else []
+    lock += f", start-up files stay unasked: {', '.join(left)}" if left else ""
     signals = "" if level.scoped else ", children can signal instar (use Linux 6.12 or newer)"
     if level.name == "bubblewrap":
         overlay = "copies by overlay" if level.overlay else "plain copies"
