@@ -108,7 +108,6 @@ arg: content <<END
 #!/bin/sh
 case $1 in
 discover) echo '{"tools": [{"name": "t"}]}';;
-*) echo '{"error": "unknown hook"}'; exit 1;;
 esac
 # version {{match.1}}
 END
@@ -120,10 +119,8 @@ KINDS = ("say", "say", "add", "add", "wait", "both", "file", "ask")
 BOT = """#!/bin/sh
 case $1 in
 discover) echo '{"tools": [{"name": "t"}]}';;
-*) echo '{"error": "unknown hook"}'; exit 1;;
 esac
-# version 0
-"""
+# version 0"""
 
 
 def armed(step: str, left: int) -> None:
