@@ -519,7 +519,8 @@ class Round:
         self._step = None
         if chance.random() < 0.6:
             names = NAMED if machine.evolves else [one for one in NAMED if "evolve" not in one]
-            self._step = chance.choice(names), chance.choice((1, 1, 2, 3, 5, 8, 13))
+            step = chance.choice(names)
+            self._step = step, 1 if "evolve" in step else chance.choice((1, 1, 2, 3, 5, 8))
 
     def play(self) -> None:
         """Start, work, kill, and look at what is left."""
@@ -546,7 +547,7 @@ class Round:
         machine.told.sent[text] = last or ""
         words = ["run", "--format", "json", *(["--session", last] if last else []), text]
         program = machine.start(self._name, words, self._step)
-        until = time.monotonic() + (3.0 if self._step else chance.uniform(0.0, self._span()))
+        until = time.monotonic() + (5.0 if self._step else chance.uniform(0.0, self._span()))
         ended = False
         while not ended and (left := until - time.monotonic()) > 0:
             ended = not program.read(left)
@@ -584,13 +585,19 @@ class Round:
             session = machine.last if chance.random() < 0.5 else None
             session = session or served.ask("POST", "/session", {})["id"]
             served.prompt(session, self._text(f"{self._name}{letter}"))
-        served.hear(1.5 if self._step else chance.uniform(0.0, self._span()))
+        served.hear(
+            (4.0 if self._is_of_evolve() else 1.5) if self._step else chance.uniform(0.0, self._span())
+        )
 
     def _text(self, name: str) -> str:
-        kind = self._chance.choice((*KINDS, *("grow",) * 6) if self._machine.evolves else KINDS)
-        if kind == "grow":
+        kind = self._chance.choice((*KINDS, *("grow",) * 4) if self._machine.evolves else KINDS)
+        if kind == "grow" or self._is_of_evolve():
+            kind = "grow"
             self._machine.grown.append(name)
         return f"{kind} {name}"
+
+    def _is_of_evolve(self) -> bool:
+        return self._step is not None and "evolve" in self._step[0]
 
     def _span(self) -> float:
         """Seconds within which most kinds of work are done; those of evolve last longer."""
