@@ -43,18 +43,12 @@ class Campaign:
         """Yield the rounds that are left, until the count or the time is up."""
         while self.done < self._count and time.monotonic() < self._until:
             yield self.done
-            self.note()
+            self._over()
 
-    def note(self, findings: list[str] | None = None, **counts: int) -> None:
-        """One round is over; without arguments `counts` and `findings` were filled in by the caller."""
+    def _over(self) -> None:
+        """One round is over; the caller has filled in `counts` and `findings`."""
         self.done += 1
-        self.counts.update(counts)
-        for text in findings or ():
-            self.find(text)
-        if self._state is not None:
-            beside = self._state.with_suffix(".new")
-            beside.write_text(json.dumps(self._report()))
-            beside.replace(self._state)
+        self._save()
         if time.monotonic() > self._shown + 10:
             self._shown = time.monotonic()
             print(f"{self._name}: {self._line()}", file=sys.stderr, flush=True)
@@ -65,9 +59,16 @@ class Campaign:
         print(f"{self._name}: FOUND {text}", file=sys.stderr, flush=True)
 
     def end(self, as_json: bool) -> int:
-        """Print what came of it; the exit code, 1 where something was found."""
+        """Save and print what came of it; the exit code, 1 where something was found."""
+        self._save()
         print(json.dumps(self._report()) if as_json else f"{self._name}: {self._line()}")
         return 1 if self.findings else 0
+
+    def _save(self) -> None:
+        if self._state is not None:
+            beside = self._state.with_suffix(".new")
+            beside.write_text(json.dumps(self._report()))
+            beside.replace(self._state)
 
     def _report(self) -> dict[str, Any]:
         seconds = round(self.spent + time.monotonic() - self._begun)

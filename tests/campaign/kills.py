@@ -347,6 +347,9 @@ class Machine:
         address = f"file:{self.database}?mode=ro"
         with contextlib.closing(sqlite3.connect(address, uri=True, timeout=PATIENCE)) as store:
             store.execute("BEGIN")
+            known = "SELECT count(*) FROM sqlite_master WHERE name = 'instar_follow_up'"
+            if not self.told.events and store.execute(known).fetchone() == (0,):
+                return  # killed before the tables were made
             if store.execute("PRAGMA quick_check").fetchone() != ("ok",):
                 yield "unusable: the database is damaged"
             for session, count, most in store.execute(
@@ -619,6 +622,8 @@ def play(campaign: Campaign, folder: Path) -> None:
             played.play()
         except AssertionError as error:
             played.findings.append(f"{error} (round {number})")
+        campaign.counts.update(machine.counts)
+        machine.counts.clear()
         for text in played.findings:
             campaign.find(text)
         if played.findings:
@@ -638,7 +643,6 @@ def _leave(campaign: Campaign, machine: Machine) -> None:
     kept = [event["properties"] for event in told.events.values()]
     parts = {one["part"]["id"] for one in kept if "part" in one} | told.parts.keys()
     messages = {one["info"]["id"] for one in kept if one.get("info", {}).get("role")}
-    campaign.counts.update(machine.counts)
     campaign.counts["events told"] += len(told.events)
     campaign.counts["parts told"] += len(parts)
     campaign.counts["messages told"] += len(messages)
