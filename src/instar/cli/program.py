@@ -18,6 +18,7 @@ from instar.settings.builtin_plugins import commands_under
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         "run": ("instar.cli.run:command", "Give the agent a message and print its answer."),
+        "chat": ("instar.cli.chat.command:command", "Talk with the agent at a terminal."),
         "session": ("instar.cli.session:command", "List, show, revert, fork, compact or delete sessions."),
         "export": ("instar.cli.import_export:export", "Print a session as a file that opencode reads."),
         "import": (
