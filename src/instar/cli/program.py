@@ -121,6 +121,8 @@ def main(arguments: list[str] | None = None, exit_with: Callable[[int], Any] = s
             arguments = [*words, "--help"]
         case ["version"]:
             arguments = ["--version"]
+        case [] if sys.stdin.isatty() and sys.stdout.isatty():
+            arguments = ["chat"]
     try:
         code = program.main(arguments, prog_name="instar", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

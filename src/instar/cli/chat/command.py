@@ -180,7 +180,8 @@ class Chat:
     def _rows(self) -> list[Text]:
         talk = self._talk
         waiting = [Text(f"waits: {short(text)}", "dim") for text in talk.queue]
-        return [*talk.chat.rows(busy=talk.busy and not talk.asks), *waiting]
+        # While something is asked, nothing else goes on above the question.
+        return waiting if talk.asks else [*talk.chat.rows(busy=talk.busy), *waiting]
 
     async def _words(self, begun: str) -> Iterable[tuple[str, str]]:
         if begun.startswith("@"):

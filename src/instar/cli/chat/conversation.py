@@ -173,6 +173,7 @@ class Conversation(Follower):
         client, session_id = self.client, self.session.id
         try:
             if text.startswith("!"):
+                self.chat.said(text)
                 agent = self.agent or "build"
                 await client.session.shell(
                     session_id, ShellBody(agent=agent, model=self.model, command=text[1:].strip())

@@ -83,6 +83,7 @@ class Screen:
             key_bindings=self._keys(),
             style=_STYLE,
             refresh_interval=0.1,
+            erase_when_done=True,
             output=terminal,
         )
         # A lone Esc is known sooner than by the default of half a second.
