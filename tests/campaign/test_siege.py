@@ -15,11 +15,11 @@ def wrong(chosen: list[Case]) -> dict[str, str]:
     return {one.case.name: one.wrong for batch in batches(chosen, 100) for one in play(batch) if one.wrong}
 
 
-def sample(size: int, *doors: str) -> list[Case]:
-    """So many cases of each attacker, door and level that this machine can show, spread over all of them."""
+def sample(size: int, *begins: str) -> list[Case]:
+    """So many cases of each attacker, door and level, by how their names begin, spread over all of them."""
     found = []
     for batch in batches(cases(), 1000):
-        here = [case for case in batch if is_possible_here(case) and (not doors or case.door in doors)]
+        here = [case for case in batch if is_possible_here(case) and case.name.startswith(begins or "")]
         found += here[:: max(1, len(here) // size)][:size] if here else []
     return found
 
@@ -37,8 +37,8 @@ def test_no_two_cases_have_one_name_and_each_attacker_has_some() -> None:
 
 
 def test_nothing_gets_through_in_a_short_siege() -> None:
-    chosen = sample(10, "header", "instar's own tools")
-    assert wrong([*chosen, *sample(4, "a trusted folder, later", "file")]) == {}
+    begins = ("page/header", "model/instar's own tools/none", "repository/a trusted folder, later")
+    assert wrong(sample(10, *begins)) == {}
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ each command ends in time with a sentence of its own.
 """
 
 import os
+import resource
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from instar.testing import Machine
 
 ESCAPES: Final = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e"
 CONTROLS: Final = ("\x1b", "\x07", "\x9b", "\u202e")
-SECONDS: Final = 12.0
+SECONDS: Final = 60.0
 PYTHON: Final = "open('TRACE', 'a').write('x')\n"
 COMMANDS: Final = (
     ("run", "-m", "scripted/x", "hi"),
@@ -28,6 +29,9 @@ COMMANDS: Final = (
     ("trust", "diff"),
 )
 """What the owner of the clone may say first. None of it trusts the folder."""
+
+MEMORY: Final = 4 << 30
+"""Bytes of addresses that a command may have."""
 
 Make = Callable[[Path], object]
 
@@ -211,10 +215,14 @@ def cases() -> list[Case]:
 
 def play(chosen: Sequence[Case], root: Path) -> list[Ended]:
     """Play cases, each on a machine of its own."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    # What reads a file without an end must not take the machine's memory.
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, hard))
     try:
         return [judged(case, _played(case, root / str(number))) for number, case in enumerate(chosen)]
     finally:
         started.close()
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def _machine(root: Path, make: Make) -> Machine:

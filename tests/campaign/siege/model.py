@@ -98,6 +98,18 @@ OWN: Final[dict[str, tuple[str, dict[str, Any]]]] = {
         "write",
         {"filePath": "/proc/self/cwd/hooks/a.py", "content": "evil"},
     ),
+    "write by the folder of a process": (
+        "write",
+        {"filePath": "/proc/{PID}/cwd/a.py", "content": "evil"},
+    ),
+    "add by the folder of a process": ("write", {"filePath": "/proc/{PID}/cwd/b.py", "content": "evil"}),
+    "edit by the root of a process": (
+        "edit",
+        {"filePath": "/proc/{PID}/root{WS}/hooks/a.py", "oldString": "as it was", "newString": "evil"},
+    ),
+    "read the logins by the root of a process": ("read", {"filePath": "/proc/{PID}/root{DATA}/auth.json"}),
+    "search by the root of a process": ("grep", {"pattern": "sk-.*", "path": "/proc/{PID}/root{DATA}"}),
+    "find by the root of a process": ("glob", {"pattern": "*", "path": "/proc/{PID}/root{DATA}"}),
     "write by a link to the folder": ("write", {"filePath": "notes/to-hooks/a.py", "content": "evil"}),
     "write by a link to a script": ("write", {"filePath": "notes/to-script", "content": "evil"}),
     "write a missing prompt": ("write", {"filePath": "prompts/system.md", "content": "evil"}),

@@ -45,6 +45,7 @@ class Target(NamedTuple):
     port: int
     socket: Path
     temporary: Path
+    sockets: Sequence[str]
 
     @property
     def processes(self) -> list[int]:
@@ -138,11 +139,12 @@ def descriptor_of(pid: int) -> bool:
     return called(LIBC.syscall(438, os.pidfd_open(pid), 0, 0))
 
 
-def sockets() -> list[str]:
-    """The names of all Unix sockets of the machine that listen, abstract ones too, and say instar."""
+def names_of_sockets(of: Sequence[int]) -> list[str]:
+    """Return the names of the Unix sockets that these processes have open, abstract ones too."""
+    open_ = {os.path.basename(os.path.realpath(fd)) for pid in of for fd in Path(f"/proc/{pid}/fd").iterdir()}
     with open("/proc/net/unix") as file:
-        found = [line.split()[7] for line in file if len(line.split()) == 8]
-    return [one.replace("@", "\0", 1) for one in found if "instar" in one or "siege" in one]
+        rows = [line.split() for line in file]
+    return [row[7].replace("@", "\0", 1) for row in rows if len(row) == 8 and f"socket:[{row[6]}]" in open_]
 
 
 READS: Final[dict[str, dict[str, Attempt]]] = {
@@ -301,7 +303,7 @@ TRIES: Final[dict[str, dict[str, Attempt]]] = {
         ),
     },
     "socket": {
-        "any socket of instar's": lambda at: any(_joins(one) for one in sockets()),
+        "any socket of instar's": lambda at: any(_joins(one) for one in at.sockets),
         "replace the server's socket": lambda at: os.unlink(at.socket) is None,
         "a socket beside the server's": lambda at: (
             socket.socket(socket.AF_UNIX).bind(str(at.socket) + "2") is None
@@ -444,7 +446,9 @@ def _at_work(root: Path) -> Iterator[tuple[Target, Served]]:
         children = sorted(_below(served.process.pid))
         assert children, "a background command of the model's runs"
         number = int(served.url.rpartition(":")[2])
-        yield Target(root, served.process.pid, children, number, at, root / "tmp"), served
+        names = names_of_sockets([served.process.pid, beside.pid])
+        assert str(at) in names
+        yield Target(root, served.process.pid, children, number, at, root / "tmp", names), served
     finally:
         beside.kill()
         beside.wait()
