@@ -184,6 +184,7 @@ def door_of(name: str, root: Path, variables: Mapping[str, str]) -> Door:
 
 SHELLS: Final = ("bash", "background", "hook script", "rule", "command body", "Python plugin's shell")
 LASTING: Final = ("MCP server", "JavaScript plugin", "JavaScript plugin's $")
+OWN_DOORS: Final = ("instar's own tools", "apply_patch")
 MODES: Final = ("change modes", "change times", "change attributes")
 
 
@@ -193,14 +194,14 @@ def cases() -> list[Case]:
     found = product("model", (*SHELLS, *LASTING), levels, list(SHIELDED))
     found += product("model", LASTING, levels, [END])
     found += product("model", ("candidate",), levels, TRIED)
-    for door, is_patch in (("instar's own tools", False), ("apply_patch", True)):
+    for door, is_patch in zip(OWN_DOORS, (False, True), strict=True):
         names = [name for name, (tool, _) in OWN.items() if (tool == "apply_patch") == is_patch]
         found += product("model", (door,), (*levels, "none"), names)
     return [one._replace(expect=POSSIBLE) if _is_possible(one) else one for one in found]
 
 
 def _is_possible(case: Case) -> bool:
-    if case.level != "landlock" or case.door == "candidate" or case.what not in SHIELDED:
+    if case.level != "landlock" or case.door not in (*SHELLS, *LASTING) or case.what == END:
         return False
     return case.what in MODES or (case.door != "hook script" and SHIELDED[case.what][1] == "landlock")
 
@@ -242,7 +243,7 @@ async def _played(chosen: Sequence[Case], root: Path) -> list[Ended]:
 def _script(case: Case) -> str:
     if case.door == "candidate":
         return CANDIDATES[case.what]
-    return case.what if case.what in OWN else SHIELDED[case.what][0]
+    return case.what if case.door in OWN_DOORS else SHIELDED[case.what][0]
 
 
 def _through(found: Found) -> str:
