@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.campaign.siege import page
+from tests.campaign.siege import clone, page
 from tests.campaign.siege.case import POSSIBLE, Case, batches, folder, table
 from tests.campaign.siege.players import cases, is_possible_here, play
 from tests.sandbox.conftest import KEY
@@ -43,7 +43,18 @@ def test_nothing_gets_through_in_a_short_siege() -> None:
 
 @pytest.mark.slow
 def test_nothing_gets_through_in_a_longer_siege() -> None:
-    assert wrong(sample(3)) == {}
+    assert wrong(sample(2)) == {}
+
+
+@pytest.mark.slow
+def test_a_clone_with_rules_that_have_no_end_or_a_link_to_the_whole_disk_holds_nothing_up() -> None:
+    whats = (
+        "rules that are a pipe",
+        "rules without an end",
+        "very large rules",
+        "a folder that leads to everything",
+    )
+    assert wrong([Case("repository", clone.DOORS[0], "any", what) for what in whats]) == {}
 
 
 @pytest.mark.slow
