@@ -289,6 +289,8 @@ def failure(error: Exception) -> Failure:
         where = f"{error.filename}: " if error.filename else ""
         todo = _TODO.get(error.errno, "") if error.errno else ""
         return Failure(f"{where}{error.strerror}{todo}", 1)
+    if isinstance(error, MemoryError) or "can't start new thread" in str(error):
+        return Failure("the system gives no more memory or threads: see `ulimit -v` and `ulimit -u`", 1)
     log.error("unexpected error", exc_info=error)
     text = f"{type(error).__name__}: {error}"
     return Failure(f"unexpected error: {text} (--log-level DEBUG shows where)", 1)
@@ -302,6 +304,7 @@ _TODO: Final = {
     errno.EACCES: f"; give yourself the right to it, or {_ANOTHER}",
     errno.EROFS: f"; {_ANOTHER}",
     errno.ENOSPC: "; free some space and try again",
+    errno.EMFILE: "; allow more at a time: ulimit -n 1024",
 }
 """What to do about an error of the system."""
 

@@ -25,7 +25,7 @@ from instar.plugin import PluginInput, Registry
 from instar.plugin.custom import SCRIPTS, ToolFile, load_tools, tool_files, tools_of
 from instar.plugin.door import LoadedPlugin, Plugins
 from instar.plugin.load import Mark, Spec, digest_of_files, load
-from instar.plugin.locate import TOOLS
+from instar.plugin.locate import TOOLS, LoadError
 from instar.provider.resolve import Models
 from instar.runtime import introspection, plugin_order
 from instar.runtime import mcp as mcp_door
@@ -203,10 +203,6 @@ class ReloadedRuntime(Protocol):
         """Make the built-in tools again: some name agents and skills."""
 
 
-class _Refused(Exception):
-    """Nothing could be reloaded; the text says why."""
-
-
 class _Made(msgspec.Struct):
     """The replacements. `back` restores what plugins had contributed, by their names."""
 
@@ -249,7 +245,7 @@ class Reloader:
                     read, self._options, instance.project, instance.paths, self._trust, self._reading
                 )
                 made = await self._made(found)
-            except (DocumentError, ConfigError, LimitsError, _Refused) as error:
+            except (DocumentError, ConfigError, LimitsError, LoadError) as error:
                 problem = f"{error}; nothing is taken up until that is mended"
                 self._publish(await self._without_strangers(), [problem])
                 return
@@ -272,7 +268,7 @@ class Reloader:
     # -- made beside what is there ----------------------------------------------------------------------
 
     async def _made(self, found: InstanceFiles) -> _Made:
-        """Make the replacements. Raises `_Refused`, and as reading settings does; nothing is changed then."""
+        """Make the replacements. Raises `LoadError`, and as reading settings does; nothing is changed then."""
         instance = self._host.instance
         folders = found.settings.folders
         tools = await asyncio.to_thread(read_tools, folders, instance.paths, self._trust, self._tools)
@@ -312,7 +308,7 @@ class Reloader:
         made.problems += failed
         if failed and not {spec.identity for spec in late} <= set(made.plugins.names):
             # It would judge what the others do: they must not begin without it.
-            raise _Refused(failed[0])
+            raise LoadError(failed[0])
         self._put_back(made, before)
 
     def _input(self, made: _Made, settings: Settings) -> Callable[[str], PluginInput]:

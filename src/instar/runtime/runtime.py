@@ -23,6 +23,7 @@ from instar.plugin import (
     Invalid,
     PluginInput,
     Registry,
+    Value,
     points,
 )
 from instar.plugin.door import Plugins
@@ -239,6 +240,16 @@ class Runtime(InProcessClient):
 
     async def __aenter__(self) -> "Runtime":
         return self
+
+    def problems(self) -> list[str]:
+        """Return what plugins say is wrong with them now: the `problems` of their views, a sentence each."""
+        views = [(view.name, view.children.get("problems")) for view in self.registry.views.values()]
+        return [
+            f"{name}: {problem}"
+            for name, node in views
+            if isinstance(node, Value)
+            for problem in node.read("")
+        ]
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()

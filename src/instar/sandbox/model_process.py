@@ -3,11 +3,14 @@
 What instar starts for itself (git, a browser, an editor) goes through `Processes` instead.
 """
 
+import asyncio
 import fcntl
 import os
+import shutil
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +28,20 @@ from instar.wire.secret import Secret
 
 _KEPT: Final = 0.1
 """Seconds for which it is not looked again which real paths are guarded."""
+_IN_HOME: Final[Mapping[str, tuple[str, ...]]] = {
+    "npm": (".npm",),
+    "yarn": (".yarn", ".cache/yarn"),
+    "pnpm": (".cache/pnpm", ".local/share/pnpm", ".local/state/pnpm"),
+    "bun": (".bun",),
+    "deno": (".cache/deno",),
+    "pip": (".cache/pip", ".local/lib"),
+    "uv": (".cache/uv", ".local/share/uv"),
+    "cargo": (".cargo",),
+    "go": ("go", ".cache/go-build", ".config/go"),
+    "java": (".gradle", ".m2"),
+    "dotnet": (".dotnet", ".nuget"),
+}
+"""The folders that programs make in a home for what they load and build."""
 
 
 class Children(Processes):
@@ -56,6 +73,7 @@ class Children(Processes):
         self.at_most = at_most
         self._added: dict[object, Places] = {}
         self._level: Level | None = None
+        self._finding = asyncio.Lock()
         self._last: tuple[GuardedPaths | None, float] = (None, 0.0)
         self._worktree = worktree
         self.steering: GuardedPlaces | None = None
@@ -117,15 +135,36 @@ class Children(Processes):
 
     async def level(self) -> Level:
         """Return how far children are confined here: tried out, which takes some 50 ms, and remembered."""
-        if self._level is None:
-            file = self._paths.data / "confinement.json"
-            self._level = await known_level(self._processes, self._variables, self.at_most, file)
-        return self._level
+        async with self._finding:
+            if self._level is None:
+                file = self._paths.data / "confinement.json"
+                self._level = await known_level(self._processes, self._variables, self.at_most, file)
+                path = self._variables.get("PATH")
+                needed = [names for program, names in _IN_HOME.items() if shutil.which(program, path=path)]
+                self._make(self._level, chain.from_iterable(needed))
+            return self._level
+
+    async def make_in_home(self, *folders: str, files: Iterable[str] = ()) -> None:
+        """Make what programs need in the home, where children cannot: at the level "landlock".
+
+        Nothing new can be made there beside a folder of instar's.
+        """
+        self._make(await self.level(), folders, files)
+
+    def _make(self, level: Level, folders: Iterable[str], files: Iterable[str] = ()) -> None:
+        if level.name == "landlock":
+            # What cannot be made is reported by the program that needs it.
+            with suppress(OSError):
+                for name in folders:
+                    (self._paths.home / name).mkdir(parents=True, exist_ok=True)
+                for name in files:
+                    (self._paths.home / name).touch()
 
     async def shield(self) -> Shield:
         """Return the shield as of now; at the level "none" it changes nothing."""
-        places = self._places()
-        return Shield(await self.level(), places.hidden, places.readonly, places.writable)
+        level, places = await self.level(), self._places()
+        mounted = places.mounted if level.name == "bubblewrap" else ()
+        return Shield(level, places.hidden, (*places.readonly, *mounted), places.writable)
 
     def guard(
         self,
@@ -133,14 +172,15 @@ class Children(Processes):
         hidden: Iterable[Path] = (),
         readonly: Iterable[Path] = (),
         writable: Iterable[Path] = (),
+        mounted: Iterable[Path] = (),
         owner: str | None = None,
     ) -> None:
-        """Guard more places from now on; `writable` ones stay so inside of them.
+        """Guard more places from now on; `writable` ones stay so inside of them, `mounted` are as `Places` says.
 
         With an `owner` they take the place of those that it had guarded before.
         """
         self._added[len(self._added) if owner is None else owner] = Places(
-            tuple(hidden), tuple(readonly), tuple(writable)
+            tuple(hidden), tuple(readonly), tuple(writable), tuple(mounted)
         )
         self._last = (None, 0.0)
 
@@ -165,7 +205,7 @@ class Children(Processes):
         found, until = self._last
         if found is None or time.monotonic() > until:
             places = self._places()
-            found = guarded_paths(places.hidden, places.readonly, places.writable)
+            found = guarded_paths(places.hidden, (*places.readonly, *places.mounted), places.writable)
             self._last = (found, time.monotonic() + _KEPT)
         return found
 
@@ -175,6 +215,7 @@ class Children(Processes):
             tuple(path for one in all_ for path in one.hidden),
             tuple(path for one in all_ for path in one.readonly),
             tuple(path for one in all_ for path in one.writable),
+            tuple(path for one in all_ for path in one.mounted),
         )
 
 

@@ -211,7 +211,7 @@ def _named(folder: Path, home: Path, *, strict: bool) -> Iterator[Path]:
     for shipped in FLAGSHIPS.values():
         module, _, attribute = shipped.steers.partition(":")
         if module:
-            programs = getattr(import_module(module), attribute)(folder, home, said.values())
+            programs = getattr(import_module(module), attribute)(folder, home, said.values(), strict=strict)
             yield from (path for path in programs if path.is_relative_to(folder))
 
 
