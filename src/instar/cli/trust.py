@@ -14,7 +14,7 @@ from instar.cli.door import Context, Failure, door
 from instar.cli.text import counted, echo, harmless, note, one_line, print_json
 from instar.settings import own_edits
 from instar.settings.layer import as_map
-from instar.settings.steered import SETTINGS, Found, is_package, part
+from instar.settings.steered import CODE_FOLDERS, DEFINITION_FOLDERS, SETTINGS, Found, is_package, part
 from instar.settings.steering import SteeringChange, SteeringView
 from instar.settings.trust import Trust, TrustError
 from instar.wire.document import DocumentError, parse_jsonc
@@ -26,11 +26,8 @@ _DIFF: Final = "diff"
 _SHOWN: Final = 200
 """Characters of a setting that are shown."""
 _KINDS: Final = {
-    **dict.fromkeys(("plugin", "plugins"), "plugin"),
-    **dict.fromkeys(("tool", "tools"), "tool"),
-    **dict.fromkeys(("agent", "agents", "mode", "modes"), "agent"),
-    **dict.fromkeys(("command", "commands"), "command"),
-    **dict.fromkeys(("skill", "skills"), "skill"),
+    **{name: name.removesuffix("s") for name in (*CODE_FOLDERS, *DEFINITION_FOLDERS)},
+    **dict.fromkeys(("mode", "modes"), "agent"),
 }
 _RUN: Final = ("plugin", "tool", "program")
 _DEFINED: Final = ("agent", "command", "skill")
