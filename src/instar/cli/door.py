@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from instar.cli import collector
+from instar.cli import collector, streams
 from instar.cli.text import harmless, note
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def door(function: Callable[..., Any]) -> Callable[..., Any]:
         with one_line_errors(traceback=log_level == "DEBUG"):
             result = function(context, *args, **options)
             code = asyncio.run(result) if isinstance(result, Coroutine) else result
-            sys.stdout.flush()
+            streams.finish()
             return code
 
     return opened

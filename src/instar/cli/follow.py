@@ -50,8 +50,9 @@ from instar.turn.model_call import STOPPED
 
 
 async def ticking(follower: "Follower") -> None:
-    """Tell the follower that time goes by, as often as its view wants, until cancelled."""
+    """Tell the follower that time goes by, as often as its view wants, until cancelled. Raises what printing met."""
     while True:
+        sys.stdout.flush()
         follower.tick()
         await asyncio.sleep(follower.view.interval)
 

@@ -12,6 +12,7 @@ import msgspec
 
 from instar.approval.permissions import KEEP, PermissionAnswer, Reply
 from instar.approval.questions import Answers
+from instar.cli import streams
 from instar.cli.output import TurnView
 from instar.cli.text import echo, harmless, short
 from instar.event import PermissionAsked, Question, QuestionAsked
@@ -265,6 +266,7 @@ class Interrupts:
 
     def _interrupt(self) -> None:
         self.count += 1
+        streams.hurry()
         if self.count == 1:
             self._start(self._end())
             return

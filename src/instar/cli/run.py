@@ -199,19 +199,20 @@ async def _shown(
     showing = asyncio.create_task(show())
     ticks = asyncio.create_task(ticking(follower))
     try:
-        await asyncio.wait([turn, showing], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([turn, showing, ticks], return_when=asyncio.FIRST_COMPLETED)
         if not turn.done():
             await abort()
         return await turn
     finally:
         if not turn.done():
             turn.cancel()
-        ticks.cancel()
         subscription.close()
         try:
             await showing
         finally:
             follower.view.pause()
+        if not ticks.cancel():
+            ticks.result()
 
 
 async def _others_at_rest(runtime: Runtime, view: TurnView, interrupts: Interrupts) -> None:
