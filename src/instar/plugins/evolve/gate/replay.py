@@ -10,7 +10,7 @@ import asyncio
 import json
 import re
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -37,6 +37,27 @@ _LINES: Final = 2000
 _WIDTH: Final = 200
 _SHOWN_LINES: Final = 40
 _TAIL: Final = 1000
+_NEEDS: Final = (
+    (
+        re.compile(
+            r"name resolution|resolve host|is unreachable|onnection refused|to connect to|urlopen error|"
+            r"EAI_AGAIN|ENETUNREACH|ECONNREFUSED|_socket\.socket\b.*\n.*not permitted"
+        ),
+        "the network, which a replay does not have: ask for it in `sandbox`",
+    ),
+    (
+        re.compile(
+            r"\bos(?:\.py|>)\", line \d+, in __getitem__\n(?:.*\n)?KeyError: '(\w+)'|"
+            r"\b(\w+): (?:parameter (?:null or )?not set|unbound variable)"
+        ),
+        "the variable {}, which a replay does not have: ask for it in `sandbox`",
+    ),
+    (
+        re.compile(r"(?:denied|directory): '(/[^'\n]+)|(/[^\s:']+): (?:Permission denied|No such file)"),
+        "{}, which a replay does not see",
+    ),
+)
+"""What programs print where something is missing in a sandbox, and what that is."""
 _LINE_END: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\n")
 
 
@@ -61,6 +82,14 @@ class RunOutcome(msgspec.Struct, frozen=True):
     def failed(self) -> bool:
         """Whether it ended in a way that a call must not."""
         return self.kind in BAD
+
+    @property
+    def need(self) -> str:
+        """What a run that failed lacks in a sandbox, as far as what it printed tells."""
+        for pattern, words in _NEEDS:
+            if found := pattern.search(self.printed):
+                return words.format(protocol.clip(found[found.lastindex or 0], 100))
+        return ""
 
 
 class JudgedRecord(msgspec.Struct, frozen=True):
@@ -220,10 +249,7 @@ class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-_BEYOND: Final = (
-    "had an answer then, and the live version fails here, in a sandbox: if it needs the network, variables or folders, "
-    "ask for them in `sandbox`"
-)
+_BEYOND: Final = "had an answer then, and the live version fails here, in a sandbox"
 
 
 def _lines(report: ReplayReport) -> Iterator[str]:
@@ -240,16 +266,19 @@ def _lines(report: ReplayReport) -> Iterator[str]:
             yield f"Refused: {report.refusal}"
     yield from _changes(report)
     hollow = sum(bool(one.record.answer) and one.live.silent for one in report.judged)
-    beyond = sum(one.record.answer is not None and one.live.failed for one in report.judged)
+    failed = [one.live for one in report.judged if one.record.answer is not None and one.live.failed]
+    needs = Counter(one.need for one in failed)
     for count, said in (
         (report.count("noise"), "left out: the live version does not answer the same way twice"),
         (report.count("both"), "left out: the live version fails in the replay too"),
         (report.count("mended"), "on which the live version fails now succeeded"),
-        (beyond, _BEYOND),
+        (needs.pop("", 0), _BEYOND),
         (hollow, "had an answer then, and none from the live version here: what it reads is not in git"),
     ):
         if count:
             yield f"{_calls(count)} {said}."
+    for need, count in needs.items():
+        yield f"On {count} of {_calls(report.total)} the live version needs {need}."
     for name, kinds in (("actions", report.new.actions), ("notify", report.new.notify)):
         if kinds:
             yield f"Its answers hold {name} that the live version's do not: {', '.join(sorted(kinds))}."
