@@ -436,7 +436,8 @@ class InProcessSessions:
         """Hold a session in which no turn runs, and let no prompt in meanwhile. Raises `Invalid`."""
         async with self._held(session_id) as live:
             self._check_home(live.session)
-            with self._changed(live, f"cannot be {done}"):
+            # Files that it brings back may be the model's.
+            with self._changed(live, f"cannot be {done}"), self._instance.children.lived():
                 yield live
 
     @contextmanager

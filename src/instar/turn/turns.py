@@ -193,11 +193,12 @@ class Turns:
         self.on_start()
         beside = [asyncio.create_task(self._renew(live)), asyncio.create_task(self._watch(live))]
         try:
-            if first is not None:
-                await first()
-            while live.take_wanted():
-                await loop.run(self._instance, live)
-            await self._settle(live)
+            with self._instance.children.lived():
+                if first is not None:
+                    await first()
+                while live.take_wanted():
+                    await loop.run(self._instance, live)
+                await self._settle(live)
         except asyncio.CancelledError:
             log.info("turn aborted session=%s", live.id)
             self._tell_stopped(live)

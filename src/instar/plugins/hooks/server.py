@@ -38,7 +38,7 @@ _LOOPS: Final = "doom_loop"
 
 
 async def server(input: PluginInput, options: wire.Plain | None = None) -> Hooks:  # noqa: A002 - opencode's name
-    """Read the rules and return their callbacks; none without rules.
+    """Read the rules and return their callbacks; without rules at most the one that says what is not armed.
 
     Should that fail, everything is refused that a rule might have refused: a plugin that is skipped guards nothing.
     """
@@ -46,7 +46,9 @@ async def server(input: PluginInput, options: wire.Plain | None = None) -> Hooks
         armed = arm(input)
         input.registry.add_view(_view(armed))
         input.registry.add_routes(HooksRoutes(armed, input.data, input.client))
-        return HooksPlugin(input, armed).hooks() if armed.rules else {}
+        found = HooksPlugin(input, armed).hooks()
+        # Also without a rule sessions say what is not armed.
+        return found if armed.rules else {"session.start": found["session.start"]} if armed.problems else {}
     except Exception as error:
         log.error("the rules of hooks cannot be armed", exc_info=error)
         return _closed(f"{type(error).__name__}: {error}")
