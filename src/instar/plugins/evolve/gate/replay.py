@@ -37,27 +37,21 @@ _LINES: Final = 2000
 _WIDTH: Final = 200
 _SHOWN_LINES: Final = 40
 _TAIL: Final = 1000
-_NEEDS: Final = (
-    (
-        re.compile(
-            r"name resolution|resolve host|is unreachable|onnection refused|to connect to|urlopen error|"
-            r"EAI_AGAIN|ENETUNREACH|ECONNREFUSED|_socket\.socket\b.*\n.*not permitted"
-        ),
-        "the network, which a replay does not have: ask for it in `sandbox`",
-    ),
-    (
-        re.compile(
-            r"\bos(?:\.py|>)\", line \d+, in __getitem__\n(?:.*\n)?KeyError: '(\w+)'|"
-            r"\b(\w+): (?:parameter (?:null or )?not set|unbound variable)"
-        ),
-        "the variable {}, which a replay does not have: ask for it in `sandbox`",
-    ),
-    (
-        re.compile(r"(?:denied|directory): '(/[^'\n]+)|(/[^\s:']+): (?:Permission denied|No such file)"),
-        "{}, which a replay does not see",
-    ),
+_LACKING: Final = re.compile(
+    r"(name resolution|resolve host|is unreachable|onnection refused|to connect to|urlopen error|EAI_AGAIN|ENETUNREACH|"
+    r"ECONNREFUSED|_socket\.socket\b.*\n.*not permitted)|"
+    r"\bos(?:\.py|>)\", line \d+, in __getitem__\n(?:.*\n)?KeyError: '(\w+)'|"
+    r"\b(\w+): (?:parameter (?:null or )?not set|unbound variable)|"
+    r"(?:denied|directory): '(/[^'\n]+)|(/[^\s:']+): (?:Permission denied|No such file)"
 )
-"""What programs print where something is missing in a sandbox, and what that is."""
+"""What programs print where the network, a variable or a file is missing in a sandbox."""
+_ASK: Final = ", which a replay does not have: ask for it in `sandbox`"
+_NEEDS: Final = (
+    "the network" + _ASK,
+    *("the variable {}" + _ASK,) * 2,
+    *("{}, which a replay does not see",) * 2,
+)
+"""What each group of `_LACKING` means."""
 _LINE_END: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\n")
 
 
@@ -86,10 +80,9 @@ class RunOutcome(msgspec.Struct, frozen=True):
     @property
     def need(self) -> str:
         """What a run that failed lacks in a sandbox, as far as what it printed tells."""
-        for pattern, words in _NEEDS:
-            if found := pattern.search(self.printed):
-                return words.format(protocol.clip(found[found.lastindex or 0], 100))
-        return ""
+        found = _LACKING.search(self.printed)
+        at = found.lastindex if found else None
+        return _NEEDS[at - 1].format(protocol.clip(found[at], 100)) if found and at else ""
 
 
 class JudgedRecord(msgspec.Struct, frozen=True):
