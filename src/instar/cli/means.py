@@ -38,7 +38,9 @@ async def means(
         project = await discover(directory, processes)
         read = read_settings(directory, project, paths, environment, {}, trust)
         read, _ = complete(read, project, paths, trust)
-        store = await open_store(paths.database, lambda events: None)
+        store = await open_store(
+            paths.database, lambda events: None, synchronous=read.config.storage.synchronous
+        )
         stack.push_async_callback(store.close)
         ground = SettingsContext(project, paths, environment, trust.is_trusted, ())
         model_processes = children(processes, read.config, ground)

@@ -122,7 +122,7 @@ class Runtime(InProcessClient):
         config, ground = reading.settings.config, reading.ground
         made = ConfiguredRooms.of(reading.settings, ground)
         bus = Bus()
-        store = await open_store(paths.database, bus.publish)
+        store = await open_store(paths.database, bus.publish, synchronous=config.storage.synchronous)
         plugins = Plugins(bus, points.CORE)
         try:
             runtime = cls(
