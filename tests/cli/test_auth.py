@@ -1,6 +1,8 @@
 """`instar auth`: keys that a person keeps, and that no command prints."""
 
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -33,6 +35,28 @@ def test_a_key_in_the_environment_is_listed_by_its_variables_name(machine):
         "$XAI_API_KEY is set and takes precedence"
         in machine.instar("auth", "login", "xai", stdin=KEY.encode()).stdout
     )
+
+
+def test_without_a_key_the_list_says_so_and_how_to_keep_one(machine):
+    done = machine.instar("auth", "list")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "no provider has a key" in done.stderr
+    assert "instar auth login openai" in done.stderr
+    assert json.loads(machine.instar("auth", "list", "--json").stdout) == []
+    machine.environment["XAI_API_KEY"] = KEY
+    found = json.loads(machine.instar("auth", "list", "--json").stdout)
+    assert found == [{"provider": "xai", "key": "$XAI_API_KEY"}]
+
+
+def test_a_key_of_a_provider_that_nothing_describes_is_kept_and_said(machine):
+    done = machine.instar("auth", "login", "opnai", stdin=KEY.encode())
+    assert done.returncode == 0
+    assert "no provider is called opnai yet (did you mean openai?)" in done.stderr
+    assert "instar auth logout opnai" in done.stderr
+    machine.write_home(
+        "instar.json", '{"provider": {"mine": {"options": {"baseURL": "http://127.0.0.1:9/v1"}}}}'
+    )
+    assert machine.instar("auth", "login", "mine", stdin=KEY.encode()).stderr == ""
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "two words", "two\nlines", "\x1b[31m"])
@@ -181,3 +205,45 @@ def test_nothing_is_sent_to_a_vendor_without_a_key(machine, model, variable):
     assert (done.returncode, done.stdout) == (1, "")
     assert f"{provider} has no key: instar auth login {provider}, or set {variable}" in done.stderr
     assert "trying again" not in done.stderr
+
+
+class Refusal(BaseHTTPRequestHandler):
+    """A provider that takes no key."""
+
+    def do_POST(self):
+        self.send_response(401)
+        self.end_headers()
+        self.wfile.write(b'{"error": {"message": "Incorrect API key provided"}}')
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture
+def refusing():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusal) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("options", "variable", "place"),
+    [
+        ({"apiKey": KEY}, {}, "provider.mine.options.apiKey"),
+        ({}, {"MINE_KEY": KEY}, "$MINE_KEY"),
+        ({}, {}, "instar auth login mine"),
+    ],
+)
+def test_a_key_that_is_refused_is_said_with_the_place_where_it_stands(
+    machine, refusing, options, variable, place
+):
+    block = {"env": ["MINE_KEY"], "options": {"baseURL": refusing, **options}, "models": {"m": {}}}
+    machine.write_home("instar.json", json.dumps({"provider": {"mine": block}}))
+    machine.environment |= variable
+    if not options and not variable:
+        machine.instar("auth", "login", "mine", stdin=KEY.encode())
+    done = machine.instar("run", "-m", "mine/m", "hello")
+    assert done.returncode == 1
+    assert f"answered 401: Incorrect API key provided - check the provider's key ({place})" in done.stderr
+    assert KEY not in done.stderr

@@ -71,6 +71,10 @@ def test_a_call_that_is_tried_again_says_which_attempt_of_how_many():
     assert text == "503 overloaded; trying again in 0 s (attempt 1 of 5)"
 
 
+def test_a_call_that_is_tried_without_an_end_has_no_last_attempt():
+    assert retry_text(Retry(attempt=6, message="503", next=0)) == "503; trying again in 0 s (attempt 6)"
+
+
 LURE = "\x1b[31mred\x1b]0;title\x07\x9b2J\u202egnp.exe"
 """Colours, the title of the window, an empty screen, and letters in the other direction."""
 

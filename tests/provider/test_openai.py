@@ -257,7 +257,7 @@ async def test_nobody_listening_is_a_network_error(adapter):
     error = await failure(adapter, make_request(make_model(url="http://127.0.0.1:9/v1"), user("hi")))
     assert (error.kind, error.retryable) == ("network", True)
     assert "cannot reach" in str(error)
-    assert "127.0.0.1:9" in str(error)
+    assert "; is it running? (http://127.0.0.1:9/v1" in str(error)
 
 
 @pytest.mark.parametrize("url", ["ftp://host/v1", "not an address", "http://"])

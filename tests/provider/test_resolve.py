@@ -103,7 +103,7 @@ def test_the_configuration_overrides_the_catalogue_field_by_field():
         ("opnai/gpt-4o", "did you mean openai/gpt-4o"),
         ("gpt-4q", r"write provider/model; did you mean \S*gpt-4"),
         ("openai/", "write provider/model"),
-        ("nobody/nothing-like-it", "`instar models` lists what there is"),
+        ("nobody/nothing-like-it", "`instar models --all` lists what there is"),
         ("mine/bigg", "unknown model mine/bigg"),
         ("scripted/nope", "unknown model scripted/nope"),
     ],

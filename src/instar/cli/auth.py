@@ -6,14 +6,16 @@ person is asked for the key. For ``oauth`` it is ``{"url", "instructions", "meth
 what the callback returns is kept.
 """
 
+import difflib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from instar.cli import complete
 from instar.cli.door import Context, Failure, door
-from instar.cli.text import echo, note, one_line
+from instar.cli.text import echo, note, one_line, print_list
 from instar.provider.catalogue import shipped
 from instar.provider.keys import Keys
 from instar.provider.login import entry_of
@@ -24,6 +26,7 @@ from instar.wire.secret import Secret
 
 if TYPE_CHECKING:
     from instar.runtime import Runtime
+    from instar.settings.load import Settings
 
 _LONGEST_KEY: Final = 16_384
 
@@ -34,7 +37,7 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("provider")
+@click.argument("provider", shell_complete=complete.providers)
 @click.option("--method", metavar="LABEL", help="Which of the methods that plugins offer.")
 @door
 async def login(context: Context, provider: str, method: str | None) -> None:
@@ -46,7 +49,8 @@ async def login(context: Context, provider: str, method: str | None) -> None:
         raise click.UsageError(f"{provider!r} is no provider's name (instar models --all lists them)")
     keys = _keys(context)
     keys.list()  # a file that cannot be read is told before anything is asked
-    if await _has_plugins(context):
+    read = await _settings(context)
+    if read is not None and read.plugins:
         # Only a folder with plugins pays for a runtime.
         async with context.runtime(None) as runtime:
             methods = _methods(runtime, provider)
@@ -65,21 +69,31 @@ async def login(context: Context, provider: str, method: str | None) -> None:
         raise Failure("that is no key: it is one word, on one line; nothing was kept", 2)
     keys.put(provider, Secret(key))
     echo(f"kept the key of {provider} in {keys.file}{_overridden(context, provider)}")
+    known = {*shipped().providers, *(read.config.provider if read is not None else ())}
+    if read is not None and provider not in known:
+        near = difflib.get_close_matches(provider, known, n=1)
+        note(
+            f"no provider is called {provider} yet{f' (did you mean {near[0]}?)' if near else ''}: describe it as "
+            f"`provider.{provider}` in instar.json, or take the key back: instar auth logout {provider}"
+        )
 
 
 @command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array of objects: provider, key.")
 @door
-def list_(context: Context) -> None:
+def list_(context: Context, as_json: bool) -> None:
     """Print the providers that have a key, and where it is kept."""
     keys = _keys(context)
-    for name in keys.list():
-        echo(f"{name}  {keys.file}")
-    for name, variable in _in_environment(context):
-        echo(f"{name}  ${variable}")
+    found = [{"provider": name, "key": str(keys.file)} for name in keys.list()]
+    found += [{"provider": name, "key": f"${variable}"} for name, variable in _in_environment(context)]
+    otherwise = (
+        f"no provider has a key in {keys.file} or the environment; to keep one: instar auth login openai"
+    )
+    print_list(found, lambda one: f"{one['provider']}  {one['key']}", as_json=as_json, otherwise=otherwise)
 
 
 @command.command()
-@click.argument("provider")
+@click.argument("provider", shell_complete=complete.providers)
 @door
 def logout(context: Context, provider: str) -> None:
     """Forget PROVIDER's key."""
@@ -110,15 +124,14 @@ def _overridden(context: Context, provider: str) -> str:
 # -- methods of plugins ------------------------------------------------------------------------------
 
 
-async def _has_plugins(context: Context) -> bool:
-    """Whether the working directory's settings name plugins; settings with a mistake name none."""
+async def _settings(context: Context) -> "Settings | None":
+    """The working directory's settings, None if they have a mistake."""
     folder = context.folder(None)
     try:
-        _, read = await context.settings(folder)
+        return (await context.settings(folder))[1]
     except (DocumentError, ConfigError) as error:
         note(f"no plugin is asked how to log in: {error}")
-        return False
-    return bool(read.plugins)
+        return None
 
 
 def _methods(runtime: "Runtime", provider: str) -> list[Mapping[str, Any]]:

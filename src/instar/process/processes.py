@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import resource
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,11 @@ from instar.process.output import Output, ProcessError, program, told
 
 log = logging.getLogger("instar.process")
 
+_DESCRIPTORS: Final = 16
+"""Descriptors that a child and what is done around it take at most."""
+_OWN_DESCRIPTORS: Final = 32
+_PATIENCE: Final = 60.0
+"""Seconds that a child waits for descriptors before it is started all the same: others may run for days."""
 _SHELL: Final = "/bin/sh"
 _PROGRAM: Final = str(Path(__file__).with_name("instar-guard.sh"))
 
@@ -31,6 +37,8 @@ class Processes:
         self._runs = 0
         self._guard = OrphanGuard(self._token)
         self._fork_servers = ForkServers(lambda env: marked(env, self._mark()))
+        allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._room = asyncio.Semaphore(max(1, (allowed - _OWN_DESCRIPTORS) // _DESCRIPTORS))
 
     async def run(
         self,
@@ -54,7 +62,7 @@ class Processes:
         stderr into stdout. `on_output` sees each chunk of stdout as it comes; what it raises ends the
         child and is raised here. `confine` says what it may reach. `warm`: a Python script given bytes to read may
         be run by an interpreter that has already started, behind the same confinement. Cancelling ends the group,
-        within a second, before it is passed on.
+        within a second, before it is passed on. Where descriptors are few (``ulimit -n``), children wait for others.
 
         Raises `ProcessError` when the program cannot be started, confined or not, or after `close`.
         """
@@ -66,6 +74,8 @@ class Processes:
         child = Child(Capture(limit), Capture(limit), on_output, mark)
         guard, servers = self._guard, self._fork_servers
         start = _Start(guard, servers, argv, cwd, marked(env, mark), stdin, merge, confine, warm)
+        # A server of a plugin's, which is spoken to by a descriptor, would keep its place for ever.
+        has_place = not isinstance(stdin, int) and await self._place()
         self._children.add(child)
         started = time.monotonic()
         ending = Ending()
@@ -78,6 +88,8 @@ class Processes:
             await whole(child.end())
             guard.over(child)
             self._children.discard(child)
+            if has_place:
+                self._room.release()
             start.wrapped.after()
         if ending.failure:
             raise ProcessError(ending.failure)
@@ -90,6 +102,14 @@ class Processes:
             *(whole(child.end()) for child in list(self._children)), self._fork_servers.close()
         )
         await self._guard.close()
+
+    async def _place(self) -> bool:
+        """Wait for a place among the children that run; return whether there was one in time."""
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                return await self._room.acquire()
+        except TimeoutError:
+            return False
 
     def _mark(self) -> str:
         # The full stop tells run 1 from run 12 in an environment.

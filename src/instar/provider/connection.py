@@ -62,6 +62,7 @@ FILE_TOKENS: Final = 1_500
 _CONNECT_TIMEOUT: Final = 10.0
 _DRAIN: Final = 0.25
 _BASE64: Final = re.compile(rb'"(?:data:[^",]{0,100},)?[A-Za-z0-9+/=]{2000,}"')
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _CONNECTION_HEADERS: Final = frozenset({"host", "connection", "content-length", "transfer-encoding"})
 """Headers of a request that whoever makes the connection sets."""
 _UNPACKED_HEADERS: Final = frozenset({"content-encoding", "content-length", "transfer-encoding"})
@@ -207,7 +208,8 @@ class HTTPAdapter(ABC):
         """Make the call and yield its deltas. Raises `ProviderError`, never with the key in it."""
         model = request.model
         secrets = secrets_in(model.headers | request.headers)
-        endpoint = ProviderEndpoint(self.url(model), [*secrets, model.api_key], speaks=self.speaks)
+        known = [*secrets, model.api_key]
+        endpoint = ProviderEndpoint(self.url(model), known, speaks=self.speaks, key_from=model.key_from)
         vendor = vendor_wanting_key(model.provider_id, model.url)
         if vendor is not None and not (model.api_key or model.fetch or secrets):
             how = f"instar auth login {model.provider_id}, or set {vendor.env[0]}"
@@ -431,6 +433,8 @@ def _unreachable(endpoint: ProviderEndpoint, error: Exception) -> ProviderError:
     if isinstance(error, httpx2.UnsupportedProtocol | httpx2.InvalidURL | httpx2.LocalProtocolError):
         return endpoint.error(f"cannot call {endpoint.url}: {error}. baseURL must be an http(s) address.")
     what = "timed out" if isinstance(error, httpx2.TimeoutException) else _reason(error)
+    if isinstance(error, httpx2.ConnectError) and urlsplit(endpoint.url).hostname in _LOOPBACK:
+        what += "; is it running?"
     return endpoint.network(f"cannot reach the model's server: {what}")
 
 

@@ -49,14 +49,20 @@ class ProviderEndpoint:
     """Makes the errors of calls to one address.
 
     `secrets` are the values that no text may show. Query and user name are cut off the address. `speaks`
-    names the protocol that an answer should be in.
+    names the protocol that an answer should be in, `key_from` the place of the key.
     """
 
     def __init__(
-        self, url: str, secrets: Iterable[Secret | None] = (), *, speaks: str = "Chat Completions"
+        self,
+        url: str,
+        secrets: Iterable[Secret | None] = (),
+        *,
+        speaks: str = "Chat Completions",
+        key_from: str = "options.apiKey, or its environment variable",
     ) -> None:
         self.url = public_url(url)
         self._speaks = speaks
+        self._key_from = key_from
         found = {secret.reveal() for secret in secrets if secret}
         with contextlib.suppress(ValueError):
             # Some servers take their key in the address.
@@ -97,7 +103,7 @@ class ProviderEndpoint:
         kind, retryable = judge(status, f"{code} {said}")
         advice = ""
         if kind == "auth":
-            advice = " - check the provider's key (options.apiKey, or its environment variable)"
+            advice = f" - check the provider's key ({self._key_from})"
         elif status == 404:
             advice = " - check the model's name and the provider's baseURL"
         return self.error(

@@ -274,7 +274,9 @@ def _endpoint(request: ModelRequest) -> ProviderEndpoint:
     model = request.model
     secrets = secrets_in(model.headers | request.headers)
     secrets += [Secret(str(model.settings[name])) for name in _SECRET_SETTINGS if model.settings.get(name)]
-    return ProviderEndpoint(model.url or model.provider_id, [*secrets, model.api_key], speaks=model.protocol)
+    known = [*secrets, model.api_key]
+    url = model.url or model.provider_id
+    return ProviderEndpoint(url, known, speaks=model.protocol, key_from=model.key_from)
 
 
 def _history(messages: Any, request: ModelRequest) -> list[Any]:

@@ -71,6 +71,8 @@ class Model(msgspec.Struct, frozen=True):
     """The provider's own name for the model where it is not `id`."""
     fetch: Fetch | None = None
     """Sends its calls in place of an HTTP connection; a plugin's login may give one."""
+    key_from: str = ""
+    """Where its key stands, for error texts: a variable, a setting, or the command that keeps one."""
 
     @property
     def ref(self) -> str:

@@ -135,17 +135,18 @@ class _Provider(NamedTuple):
             ) from None
         return address
 
-    def key(self) -> Secret | None:
-        """Return the key in the configuration or the environment."""
+    def key(self) -> tuple[Secret | None, str]:
+        """Return the key in the configuration or the environment, and where it stands."""
         literal = self.block.options.get("apiKey")
+        setting = f"provider.{self.id}.options.apiKey"
         if isinstance(literal, Secret):
-            return literal
+            return literal, setting
         if isinstance(literal, str) and literal.strip():
-            return Secret(literal.strip())
+            return Secret(literal.strip()), setting
         for name in [*self.block.env, *(self.vendor.env if self.vendor else ())]:
             if value := self.environment.get(name, "").strip():
-                return Secret(value)
-        return None
+                return Secret(value), f"${name}"
+        return None, f"instar auth login {self.id}"
 
     def protocol(self, asked: ModelConfig, entry: CatalogueModel) -> str:
         """Return the protocol that ``npm`` names, else the catalogue's, else Chat Completions.
@@ -171,7 +172,7 @@ class _Provider(NamedTuple):
             )
         return protocol
 
-    def model(self, name: str, key: Secret | None, fetch: Fetch | None) -> Model:
+    def model(self, name: str, key: tuple[Secret | None, str], fetch: Fetch | None) -> Model:
         """Put a model together. Raises `UnknownModel` without an address, and `UnspokenProtocol`."""
         own = self.block.models.get(name)
         asked = own or ModelConfig()
@@ -189,7 +190,8 @@ class _Provider(NamedTuple):
             name=asked.name or entry.name or name,
             protocol=protocol,
             url=self.url(asked, protocol),
-            api_key=key,
+            api_key=key[0],
+            key_from=key[1],
             headers={**headers, **self.block.headers, **asked.headers},
             limit=_limit(asked.limit, entry),
             cost=_cost(asked.cost, entry),
@@ -242,14 +244,18 @@ class Models:
     def find_named(self, ref: str, beside: Model | None = None) -> Model:
         """Return the model of a reference or, for a name of `FAMILIES`, the family's newest. Raises `UnknownModel`.
 
-        The provider of `beside` comes first, then the first that lists one. A model that is listed under the short
-        name itself wins. Providers that an untrusted project brought are left out.
+        The provider of `beside` comes first, then the first that lists one; of several that list a model of the name
+        itself one with a key. Such a model wins. Providers that an untrusted project brought are left out.
         """
+        name, main = ref.removeprefix("/"), beside.provider_id if beside else ""
         try:
-            return self.find(ref)
+            if ref.partition("/")[0] in self._known() or not (owners := self._owners(name, main)):
+                return self.find(ref)
+            # False comes before True.
+            best = min(owners, key=lambda one: (one != main, self._key(self._provider(one))[0] is None))
+            return self.find(f"{best}/{name}")
         except UnknownModel:
-            family = ref.removeprefix("/").lower()
-            if family not in FAMILIES:
+            if (family := name.lower()) not in FAMILIES:
                 raise
         found = [
             model
@@ -263,7 +269,7 @@ class Models:
                 "called here lists one; write provider/model in its place (instar models lists what there is), or no "
                 "model at all"
             )
-        own = [model for model in found if beside is not None and model.provider_id == beside.provider_id]
+        own = [model for model in found if model.provider_id == main]
         first = [model for model in found if model.provider_id == found[0].provider_id]
         return max(own or first, key=_version)
 
@@ -363,7 +369,7 @@ class Models:
             provider = self._provider(provider_id)
             named = provider_id in self._config.provider
             is_local = provider.vendor is not None and provider.vendor.local
-            if (named and (is_local or provider.own_url())) or self._key(provider):
+            if (named and (is_local or provider.own_url())) or self._key(provider)[0]:
                 yield provider_id
 
     def default_name(self, provider_id: str) -> str | None:
@@ -413,8 +419,8 @@ class Models:
             raise UnknownModel(f"there is no model {name!r}; write provider/model{self._nearest(ref)}")
         return provider_id, model_id
 
-    def _owners(self, name: str) -> _Names:
-        """Return the providers that list a model of this name: those that can be called, else all.
+    def _owners(self, name: str, used: str = "") -> _Names:
+        """Return the providers that list a model of this name: the `used` one and those that can be called, else all.
 
         Providers that an untrusted project brought are left out.
         """
@@ -425,7 +431,7 @@ class Models:
             and not self.is_foreign(provider_id)
             and name in self._provider(provider_id).names()
         ]
-        usable = set(self.usable()) if len(listing) > 1 else set()
+        usable = {used, *self.usable()} if len(listing) > 1 else set()
         return [provider_id for provider_id in listing if provider_id in usable] or listing
 
     def _make(self, provider_id: str, name: str) -> Model:
@@ -454,12 +460,12 @@ class Models:
         is_wanted = enabled is None or provider_id in enabled
         return is_wanted and provider_id not in self._config.disabled_providers
 
-    def _key(self, provider: _Provider) -> Secret | None:
-        key = provider.key()
+    def _key(self, provider: _Provider) -> tuple[Secret | None, str]:
+        key, where = provider.key()
         # A key that the person keeps is sent to the provider's own server or the person's, to no other.
         if key is not None or self._keys is None or provider.id == SCRIPTED or self.is_foreign(provider.id):
-            return key
-        return self._keys.get(provider.id)
+            return key, where
+        return self._keys.get(provider.id), where
 
     def _nearest(self, ref: str) -> str:
         """Return ``; did you mean …`` with up to three references that look like `ref`."""
@@ -467,11 +473,13 @@ class Models:
             f"{one}/{name}" for one in dict.fromkeys(self._known()) for name in self._provider(one).names()
         ]
         by_name = {name.partition("/")[2]: name for name in reversed(known)}
-        close = difflib.get_close_matches(ref, known, n=3, cutoff=0.5)
+        close = difflib.get_close_matches(ref, known, n=3, cutoff=0.6)
         tail = ref.partition("/")[2] or ref
         close += [by_name[name] for name in difflib.get_close_matches(tail, list(by_name), n=2, cutoff=0.7)]
         close = list(dict.fromkeys(close))[:3]
-        return f"; did you mean {', '.join(close)}?" if close else "; `instar models` lists what there is"
+        return (
+            f"; did you mean {', '.join(close)}?" if close else "; `instar models --all` lists what there is"
+        )
 
 
 async def contribute(models: Models, plugins: Plugins, keys: Keys) -> list[str]:

@@ -83,7 +83,8 @@ def answer_for(error: Exception, path: str = "") -> Response:
         case Invalid() | ConfigError() | DocumentError():
             return refusal(400, "BadRequest", str(error))
         case StoreError():
-            return refusal(503, "UnknownError", str(error), ref=_logged(error))
+            # A full disk, a database that was taken away: the text says what to do, and the request may be made again.
+            return refusal(503, "ServiceUnavailableError", str(error), ref=_logged(error))
         case _:
             return refusal(500, "UnknownError", _UNFORESEEN, ref=_logged(error))
 
@@ -103,7 +104,7 @@ def _tagged(error: Exception, path: str) -> Response | None:
         case Invalid() | ConfigError() | DocumentError():
             return reply({"_tag": "InvalidRequestError", "message": text}, 400)
         case StoreError():
-            return reply({"_tag": "UnknownError", "message": text, "ref": _logged(error)}, 503)
+            return reply({"_tag": "ServiceUnavailableError", "message": text, "service": "store"}, 503)
         case _:
             return reply({"_tag": "UnknownError", "message": _UNFORESEEN, "ref": _logged(error)}, 500)
 

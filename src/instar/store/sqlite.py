@@ -10,6 +10,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -190,6 +191,10 @@ class Store:
             "limit": _limit(limit),
         }
         return await self._read(rows.session_of, "sessions", chosen)
+
+    async def saying(self, words: str) -> set[str]:
+        """Return the ids of the sessions in which somebody said these words, in small letters; it reads every part."""
+        return set(await self._read(itemgetter(0), "saying", (words,)))
 
     async def messages(self, session_id: str, limit: int | None = None) -> list[WithParts]:
         """Return a session's messages with their parts, oldest first; `limit` keeps the newest ones."""
