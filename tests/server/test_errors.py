@@ -9,6 +9,7 @@ from tests.server.conformance import DOCUMENT
 from instar.plugin import Busy, Invalid, NotFound
 from instar.server.errors import BadRequest, Formed, Missing, answer_for
 from instar.settings.config import ConfigError
+from instar.store import StoreError
 
 SCHEMAS = DOCUMENT["components"]["schemas"]
 
@@ -24,6 +25,7 @@ SCHEMAS = DOCUMENT["components"]["schemas"]
         (Missing("PermissionNotFoundError", "per_1", "no"), 404, "PermissionNotFoundError"),
         (Busy("ses_1", "runs"), 409, "SessionBusyError"),
         (Formed(503, {"_tag": "ServiceUnavailableError", "message": "m"}), 503, "ServiceUnavailableError"),
+        (StoreError("the disk is full: free some space"), 503, "ServiceUnavailableError"),
         (RuntimeError("secret"), 500, "UnknownError"),
     ],
 )
@@ -43,6 +45,7 @@ def test_the_newer_routes_have_tagged_errors(error, status, tag):
         (BadRequest("no", "Query"), 400, "BadRequest"),
         (Invalid("no"), 400, "BadRequest"),
         (NotFound("no"), 404, "NotFoundError"),
+        (StoreError("the disk is full: free some space"), 503, "ServiceUnavailableError"),
         (RuntimeError("secret"), 500, "UnknownError"),
     ],
 )

@@ -138,17 +138,15 @@ def test_an_answer_with_an_error_of_an_unknown_kind_is_readable() -> None:
     assert answer.error.data.message == "full"  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("data", ["", "{", "[]", "null", '{"type":"text"', "\x00"])
-def test_a_damaged_row_is_an_error_that_names_it(data: str) -> None:
-    with pytest.raises(StoreError, match="part prt_1 in the database cannot be read"):
-        rows.part_of(("prt_1", "msg_1", "ses_1", data))
-    with pytest.raises(StoreError, match="message msg_1 in the database cannot be read"):
-        rows.message_of(("msg_1", "ses_1", data, 7))
-
-
-def test_a_message_of_an_unknown_role_is_an_error_that_names_it() -> None:
-    with pytest.raises(StoreError, match=r"message msg_1 .*'judge'"):
-        rows.message_of(("msg_1", "ses_1", '{"role":"judge"}', 7))
+@pytest.mark.parametrize("data", ["", "{", "[]", "null", '{"type":"text"', "\x00", '{"role":"judge"}'])
+def test_a_damaged_row_is_shown_as_damaged_and_keeps_its_text(data: str) -> None:
+    part = rows.part_of(("prt_1", "msg_1", "ses_1", data))
+    assert isinstance(part, UnknownPart)
+    if "role" not in data:
+        assert part.fields == {"type": "damaged", "text": data, **IDS}
+    answer: Message = rows.message_of(("msg_1", "ses_1", data, 7))
+    assert (answer.id, answer.session_id, answer.time.created) == ("msg_1", "ses_1", 7)
+    assert "message msg_1 is damaged in the database" in answer.error.data.message  # type: ignore[union-attr]
 
 
 def test_a_tool_part_comes_back_as_one() -> None:
@@ -201,12 +199,20 @@ def test_what_no_column_of_a_session_holds_survives(
     assert wire.to_plain(through_session(plain)[2]) == plain
 
 
-def test_a_damaged_session_row_is_an_error_that_names_it() -> None:
+def test_a_damaged_session_row_denies_everything_and_keeps_its_texts() -> None:
+    columns, _, _ = through_session(FULL)
+    for name, text in (("model", '{"id":1}'), ("metadata", "{"), ("permission", "[{}]")):
+        session = rows.session_of((*{**columns, name: text}.values(), None))
+        assert session.title.startswith("(damaged) ")
+        assert [rule.action for rule in session.permission or ()] == ["deny"]
+        assert wire.to_plain(session)["damaged"][name] == text
+        assert through_session(wire.to_plain(session))[2] == session
+
+
+def test_a_session_row_without_what_it_cannot_lack_is_an_error_that_names_it() -> None:
     columns, _, _ = through_session(FULL)
     with pytest.raises(StoreError, match="session ses_1"):
-        rows.session_of((*{**columns, "model": '{"id":1}'}.values(), None))
-    with pytest.raises(StoreError, match="session ses_1"):
-        rows.session_of((*{**columns, "metadata": "{"}.values(), None))
+        rows.session_of((*{**columns, "title": 5, "time_created": "never"}.values(), None))
 
 
 @pytest.mark.parametrize("cost", [None, 0.0, 0.25])

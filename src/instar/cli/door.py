@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from instar.cli import collector
+from instar.cli import collector, streams
 from instar.cli.text import harmless, note
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 GONE: Final = 141
 """The exit code when nobody reads stdout any more: 128 and SIGPIPE."""
+
+_ENDED: Final = 128 + signal.SIGTERM
 
 LEVELS: Final = {
     "DEBUG": logging.DEBUG,
@@ -199,7 +202,7 @@ def door(function: Callable[..., Any]) -> Callable[..., Any]:
         with one_line_errors(traceback=log_level == "DEBUG"):
             result = function(context, *args, **options)
             code = asyncio.run(result) if isinstance(result, Coroutine) else result
-            sys.stdout.flush()
+            streams.finish()
             return code
 
     return opened
@@ -258,13 +261,15 @@ def drop_output() -> None:
 def one_line_errors(*, traceback: bool) -> Iterator[None]:
     """Turn what a command raises into a `Failure`; with `traceback` raise it as it is.
 
-    When the reader of stdout has gone, end without a word, with the exit code of SIGPIPE.
+    When the reader of stdout has gone, or SIGTERM came, end without a word, with the exit code of the signal.
     """
     try:
         yield
     except BrokenPipeError:
         drop_output()
         raise click.exceptions.Exit(GONE) from None
+    except asyncio.CancelledError:
+        raise click.exceptions.Exit(_ENDED) from None
     except (click.ClickException, click.Abort, click.exceptions.Exit):
         raise
     except Exception as error:
@@ -284,6 +289,8 @@ def failure(error: Exception) -> Failure:
         where = f"{error.filename}: " if error.filename else ""
         todo = _TODO.get(error.errno, "") if error.errno else ""
         return Failure(f"{where}{error.strerror}{todo}", 1)
+    if isinstance(error, MemoryError) or "can't start new thread" in str(error):
+        return Failure("the system gives no more memory or threads: see `ulimit -v` and `ulimit -u`", 1)
     log.error("unexpected error", exc_info=error)
     text = f"{type(error).__name__}: {error}"
     return Failure(f"unexpected error: {text} (--log-level DEBUG shows where)", 1)
@@ -297,6 +304,7 @@ _TODO: Final = {
     errno.EACCES: f"; give yourself the right to it, or {_ANOTHER}",
     errno.EROFS: f"; {_ANOTHER}",
     errno.ENOSPC: "; free some space and try again",
+    errno.EMFILE: "; allow more at a time: ulimit -n 1024",
 }
 """What to do about an error of the system."""
 

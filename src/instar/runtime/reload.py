@@ -15,7 +15,8 @@ import msgspec
 from instar.definitions.instruction import NAMES
 from instar.definitions.markdown import complete
 from instar.definitions.skill import Skill, read_skills, skill_rules
-from instar.event import InstanceReloaded, make
+from instar.event import InstanceReloaded, TrustChanged, make
+from instar.event.bus import Bus
 from instar.git.project import Project
 from instar.limits.budget import LimitsError
 from instar.mcp import ASK, Servers
@@ -34,6 +35,7 @@ from instar.session.instance import Instance
 from instar.settings.config import ConfigError
 from instar.settings.load import Settings, read_settings
 from instar.settings.paths import Paths
+from instar.settings.steering import SteeringView
 from instar.settings.trust import Trust
 from instar.wire.document import DocumentError
 
@@ -97,6 +99,15 @@ def read(
     problems = map(str, [*[one for one in settings.unknown if one.near], *mistakes, *more])
     ground = SettingsContext(project, paths, options.environment, trust.is_trusted, own)
     return InstanceFiles(settings, skills, ground, [*problems, *filter(None, [trust.problem])])
+
+
+def tell_unaccepted(bus: Bus, before: Sequence[SteeringView], now: Sequence[SteeringView]) -> None:
+    """Publish for each folder what is not as accepted now, where that is something else than before."""
+    known = {view.folder: view.changes for view in before}
+    for view in now:
+        if view.changes != known.get(view.folder, ()):
+            files = {str(view.folder / one.name): one.how for one in view.changes}
+            bus.publish(make(TrustChanged(directory=str(view.folder), unaccepted=files)))
 
 
 def read_tools(folders: list[Path], paths: Paths, trust: Trust, before: ToolFiles | None = None) -> ToolFiles:
@@ -239,7 +250,7 @@ class Reloader:
                 self._publish(await self._without_strangers(), [problem])
                 return
             old = instance.plugins.loaded
-            host, named = self._host, self._host.settings.config.mcp
+            host, named, views = self._host, self._host.settings.config.mcp, self._host.settings.views
             what = [
                 *changed_settings(host.settings, made.settings),
                 *(f"mcp:{name}" for name in changed_servers(host.settings, made.settings)),
@@ -252,6 +263,7 @@ class Reloader:
             new = {id(one) for one in made.plugins.loaded}
             await self._end([one for one in old if id(one) not in new])
             self._publish(what, made.problems)
+            tell_unaccepted(instance.bus, views, made.settings.views)
 
     # -- made beside what is there ----------------------------------------------------------------------
 

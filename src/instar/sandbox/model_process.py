@@ -3,11 +3,13 @@
 What instar starts for itself (git, a browser, an editor) goes through `Processes` instead.
 """
 
-import contextlib
+import asyncio
+import fcntl
+import os
 import shutil
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +21,9 @@ from instar.sandbox.guarded_places import GuardedPlaces
 from instar.sandbox.level import Name
 from instar.sandbox.probe import known_level
 from instar.sandbox.shield import guarded_paths
+from instar.settings import own_edits
 from instar.settings.paths import Paths
+from instar.settings.trust import Trust
 from instar.wire.secret import Secret
 
 _KEPT: Final = 0.1
@@ -69,8 +73,13 @@ class Children(Processes):
         self.at_most = at_most
         self._added: dict[object, Places] = {}
         self._level: Level | None = None
+        self._finding = asyncio.Lock()
         self._last: tuple[GuardedPaths | None, float] = (None, 0.0)
-        self.steering = None if worktree is None else GuardedPlaces(worktree, paths.home, variables)
+        self._worktree = worktree
+        self.steering: GuardedPlaces | None = None
+        """What is looked at around children, once there is one."""
+        self._lives = self._lock = 0
+        self._own_edits = paths.own_edits
         self.settle: Callable[[], Awaitable[Any]] | None = None
         """Decides about what a child changed of guarded places when no turn does."""
 
@@ -86,26 +95,58 @@ class Children(Processes):
             await self.settle()
         return output
 
-    def watched(self, wanted: bool = True) -> AbstractContextManager[None]:
-        """Notice what changes of guarded places while the block runs."""
-        return self.steering.watched() if wanted and self.steering is not None else nullcontext()
+    @contextmanager
+    def watched(self, wanted: bool = True) -> Iterator[None]:
+        """Notice what changes while the block runs, of guarded places and of what steers."""
+        if not wanted:
+            yield
+            return
+        if self.steering is None and self._worktree is not None:
+            self.steering = GuardedPlaces(self._worktree, self._paths.home, self._variables)
+        with self.lived(), self.steering.watched() if self.steering is not None else nullcontext():
+            yield
+
+    @contextmanager
+    def lived(self) -> Iterator[None]:
+        """Count what changes of what steers while the block runs as the model's (`instar.settings.own_edits`)."""
+        if not self._lives:
+            self._own_edits.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = os.open(self._own_edits, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            # Shared in the end. In between another may have ended: what it noted is looked at again.
+            for how in (fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_SH):
+                with suppress(BlockingIOError):
+                    fcntl.flock(self._lock, how)
+                    self._note(own_edits.begin, alone=how != fcntl.LOCK_SH)
+        self._lives += 1
+        try:
+            yield
+        finally:
+            self._lives -= 1
+            if not self._lives:
+                with suppress(BlockingIOError):
+                    fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    self._note(own_edits.end)
+                os.close(self._lock)
+
+    def _note(self, note: Callable[..., None], **how: bool) -> None:
+        # An empty file: the person said it of no folder.
+        if os.fstat(self._lock).st_size:
+            note(Trust(self._paths, self._variables), self._lock, **how)
 
     async def level(self) -> Level:
         """Return how far children are confined here: tried out, which takes some 50 ms, and remembered."""
-        if self._level is None:
-            file = self._paths.data / "confinement.json"
-            self._level = await known_level(self._processes, self._variables, self.at_most, file)
-            path, home = self._variables.get("PATH"), self._paths.home
-            needed = [names for program, names in _IN_HOME.items() if shutil.which(program, path=path)]
-            await self.make_room(*(home / name for name in chain.from_iterable(needed)))
-        return self._level
+        async with self._finding:
+            if self._level is None:
+                file = self._paths.data / "confinement.json"
+                self._level = await known_level(self._processes, self._variables, self.at_most, file)
+                path, home = self._variables.get("PATH"), self._paths.home
+                needed = [names for program, names in _IN_HOME.items() if shutil.which(program, path=path)]
+                _make(self._level, [home / name for name in chain.from_iterable(needed)])
+            return self._level
 
     async def make_room(self, *folders: Path, files: Collection[Path] = ()) -> None:
         """Make what is needed beside a guarded folder at the level "landlock": children can make nothing there."""
-        for path in (*folders, *files) if (await self.level()).name == "landlock" else ():
-            # What cannot be made is reported by the program that needs it.
-            with contextlib.suppress(OSError):
-                path.touch() if path in files else path.mkdir(parents=True, exist_ok=True)
+        _make(await self.level(), folders, files)
 
     async def shield(self) -> Shield:
         """Return the shield as of now; at the level "none" it changes nothing."""
@@ -161,6 +202,13 @@ class Children(Processes):
             tuple(path for one in all_ for path in one.readonly),
             tuple(path for one in all_ for path in one.writable),
         )
+
+
+def _make(level: Level, folders: Collection[Path], files: Collection[Path] = ()) -> None:
+    for path in (*folders, *files) if level.name == "landlock" else ():
+        # What cannot be made is reported by the program that needs it.
+        with suppress(OSError):
+            path.touch() if path in files else path.mkdir(parents=True, exist_ok=True)
 
 
 def _deepest(found: GuardedPaths, path: Path) -> str:

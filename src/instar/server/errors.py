@@ -9,6 +9,7 @@ from starlette.responses import Response
 from instar import wire
 from instar.plugin import Busy, Invalid, NotFound
 from instar.settings.config import ConfigError
+from instar.store import StoreError
 from instar.wire import ids
 from instar.wire.document import DocumentError
 
@@ -81,6 +82,9 @@ def answer_for(error: Exception, path: str = "") -> Response:
             return reply(answer, 409)
         case Invalid() | ConfigError() | DocumentError():
             return refusal(400, "BadRequest", str(error))
+        case StoreError():
+            # A full disk, a database that was taken away: the text says what to do, and the request may be made again.
+            return refusal(503, "ServiceUnavailableError", str(error), ref=_logged(error))
         case _:
             return refusal(500, "UnknownError", _UNFORESEEN, ref=_logged(error))
 
@@ -99,6 +103,8 @@ def _tagged(error: Exception, path: str) -> Response | None:
             return reply({"_tag": "InvalidRequestError", "message": text, "kind": error.kind}, error.status)
         case Invalid() | ConfigError() | DocumentError():
             return reply({"_tag": "InvalidRequestError", "message": text}, 400)
+        case StoreError():
+            return reply({"_tag": "ServiceUnavailableError", "message": text, "service": "store"}, 503)
         case _:
             return reply({"_tag": "UnknownError", "message": _UNFORESEEN, "ref": _logged(error)}, 500)
 

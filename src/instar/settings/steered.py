@@ -406,6 +406,17 @@ def content_of(path: Path) -> bytes:
         return b""
 
 
+def is_code(path: Path, folder: Path) -> bool:
+    """Whether a file that steers in a `folder` is code: what it does cannot be told from its text."""
+    inner = path.relative_to(folder).parts if path.is_relative_to(folder) else ()
+    return (
+        path.suffix in _PROGRAMS
+        or path.name in _MANIFESTS
+        or (len(inner) > 2 and inner[0] in FOLDERS and inner[1] in _CODE_FOLDERS)
+        or (not path.suffix and os.access(path, os.X_OK))
+    )
+
+
 def is_package(path: Path) -> bool:
     """Whether a file is one of an installed package."""
     return _PACKAGES in path.parts

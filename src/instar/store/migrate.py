@@ -141,7 +141,8 @@ _ADVICE: Final = (
     ("is a file", "move it away, or name another data folder: INSTAR_DATA=FOLDER"),
     ("No such file", "its folder cannot be made; name another data folder: INSTAR_DATA=FOLDER"),
     ("Read-only file system", "name a file on a file system that can be written to"),
-    ("unable to open", "make sure that its folder exists and can be written to"),
+    ("unable to open", "make sure that its folder exists and can be written to (and see: ulimit -n)"),
+    ("disk I/O error", "the disk fails, or a limit on the size of files forbids the write (see: ulimit -f)"),
     ("disk is full", "free some space and try again; what was saved before is intact"),
     ("No space left", "free some space and try again; what was saved before is intact"),
 )

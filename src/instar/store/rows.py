@@ -19,13 +19,17 @@ from instar.api.project import Project, ProjectCommands, ProjectIcon
 from instar.event import TYPES, Event, ProjectTime
 from instar.message import (
     PART_TYPES,
+    AnswerTime,
     Assistant,
     CacheTokens,
     Message,
+    MessagePath,
     Origin,
     Part,
     Session,
     Tokens,
+    UnknownData,
+    UnknownError,
     User,
     decode_message,
     decode_part,
@@ -96,6 +100,7 @@ COLUMNS: Final = tuple(_PATHS)
 """The columns of a session's row, in the order that `session_of` takes them."""
 
 _JSON: Final = frozenset({"summary_diffs", "metadata", "revert", "permission", "model"})
+_TEXTS: Final = _JSON | {"leftover"}
 _MESSAGE_IDS: Final = ("id", "sessionID")
 _PART_IDS: Final = ("id", "sessionID", "messageID")
 _TAG: Final = len('{"type":"')
@@ -138,15 +143,26 @@ def session_row(session: Session) -> tuple[dict[str, Any], str | None]:
 def session_of(row: Row) -> Session:
     """Return the session of a row: its columns in the statements' order, then its leftover tree.
 
-    Raises `StoreError` when the row is malformed: its permissions may be what cannot be read.
+    One with damaged JSON has none of it and denies everything, since its permissions may be what cannot be read; it
+    keeps the texts as ``damaged``. Raises `StoreError` when the other columns are malformed too.
     """
     try:
         plain = _session_plain(row[:-1])
         if row[-1] is not None:
             _lay_over(plain, wire.parse(row[-1]))
         return wire.decode(plain, Session)
-    except msgspec.DecodeError as error:
-        raise _unreadable("session", row[0], error) from error
+    except msgspec.DecodeError:
+        texts = {name: text for name, text in zip((*COLUMNS, "leftover"), row, strict=True) if name in _TEXTS}
+    plain = _session_plain(tuple(None if name in _JSON else row[at] for at, name in enumerate(COLUMNS)))
+    plain["title"] = f"(damaged) {plain.get('title')}"
+    plain |= {"permission": [{"permission": "*", "pattern": "*", "action": "deny"}], "damaged": texts}
+    try:
+        return wire.decode(plain, Session)
+    except msgspec.ValidationError as error:
+        raise StoreError(
+            f"session {row[0]} in the database cannot be read: {error}. "
+            "It was written by another program or version; nothing was changed."
+        ) from error
 
 
 def message_row(message: Message) -> Row:
@@ -158,8 +174,8 @@ def message_row(message: Message) -> Row:
 def message_of(row: Row) -> Message:
     """Return the message of a row ``(id, session_id, data, …)``.
 
-    An error of a kind that this version does not know becomes an `UnknownError` with its text, so that
-    one message does not make its session unreadable. Raises `StoreError` when the row is malformed.
+    One message does not make its session unreadable: an error of a kind that this version does not know becomes an
+    `UnknownError` with its text, and a damaged row an answer with an error that says so. The row stays as it is.
     """
     ids, data = row[:2], row[2]
     kind = _ROLES.get(_tag(data))
@@ -168,11 +184,14 @@ def message_of(row: Row) -> Message:
             return wire.decode(_with_ids(data, _MESSAGE_IDS, ids), kind)
         except msgspec.DecodeError:
             pass  # not as we write it: read it with care
-    plain = _object("message", data, _MESSAGE_IDS, ids)
     try:
-        return decode_message(plain)
-    except msgspec.ValidationError as error:
-        return _with_unknown_error(plain, error)
+        plain = _object(data, _MESSAGE_IDS, ids)
+        try:
+            return decode_message(plain)
+        except msgspec.ValidationError:
+            return decode_message({**plain, "error": _unknown_error(plain)})
+    except msgspec.DecodeError as error:
+        return _damaged_message(ids, row[3], f"message {ids[0]} is damaged in the database: {error}")
 
 
 def part_row(part: Part) -> Row:
@@ -184,8 +203,8 @@ def part_row(part: Part) -> Row:
 def part_of(row: Row) -> Part:
     """Return the part of a row ``(id, message_id, session_id, data)``.
 
-    A part that this version cannot read, of whatever type, is an `UnknownPart`: kept and shown as it is.
-    Raises `StoreError` when ``data`` is not a JSON object.
+    A part that this version cannot read, of whatever type, is an `UnknownPart`: kept and shown as it is. One whose
+    ``data`` is not a JSON object has the type ``damaged`` and keeps it as ``text``.
     """
     part_id, message_id, session_id, data = row
     ids = (part_id, session_id, message_id)
@@ -195,7 +214,10 @@ def part_of(row: Row) -> Part:
             return wire.decode(_with_ids(data, _PART_IDS, ids), kind)  # type: ignore[no-any-return]
         except msgspec.DecodeError:
             pass  # not as we write it: read it with care
-    plain = _object("part", data, _PART_IDS, ids)
+    try:
+        plain = _object(data, _PART_IDS, ids)
+    except msgspec.DecodeError:
+        plain = {"type": "damaged", "text": str(data), **dict(zip(_PART_IDS, ids, strict=True))}
     try:
         return decode_part(plain)
     except msgspec.ValidationError:
@@ -336,32 +358,34 @@ def _with_ids(data: str, keys: Row, ids: Row) -> str:
     return data[:head] + _ids_text(keys, ids) + data[head:]
 
 
-def _object(what: str, data: str, keys: Row, ids: Row) -> Plain:
-    try:
-        plain = wire.parse(data)
-    except msgspec.DecodeError as error:
-        raise _unreadable(what, ids[0], error) from error
-    if not isinstance(plain, dict):
-        raise _unreadable(what, ids[0], "its data is not an object")
+def _object(data: str, keys: Row, ids: Row) -> Plain:
+    """Return a row's data with its ids. Raises `msgspec.DecodeError`."""
+    plain = msgspec.convert(wire.parse(data), Plain)
     return {**plain, **dict(zip(keys, ids, strict=True))}
 
 
-def _with_unknown_error(plain: Plain, error: msgspec.ValidationError) -> Message:
+def _unknown_error(plain: Plain) -> Plain:
     found = plain.get("error")
-    if not isinstance(found, dict):
-        raise _unreadable("message", plain["id"], error) from error
-    data = found.get("data")
-    text = str(data.get("message")) if isinstance(data, dict) else str(found.get("name"))
-    try:
-        return decode_message({**plain, "error": {"name": "UnknownError", "data": {"message": text}}})
-    except msgspec.ValidationError as again:
-        raise _unreadable("message", plain["id"], again) from again
+    given = found if isinstance(found, dict) else {}
+    data = given.get("data")
+    text = data.get("message") if isinstance(data, dict) else given.get("name")
+    return {"name": "UnknownError", "data": {"message": str(text)}}
 
 
-def _unreadable(what: str, row_id: str, reason: object) -> StoreError:
-    return StoreError(
-        f"{what} {row_id} in the database cannot be read: {reason}. "
-        "It was written by another program or version; nothing was changed."
+def _damaged_message(ids: Row, created: int, text: str) -> Message:
+    return Assistant(
+        id=ids[0],
+        session_id=ids[1],
+        time=AnswerTime(created=created, completed=created),
+        parent_id=ids[0],
+        model_id="",
+        provider_id="",
+        mode="",
+        agent="",
+        path=MessagePath(cwd="", root=""),
+        cost=0.0,
+        tokens=Tokens.zero(),
+        error=UnknownError(data=UnknownData(message=text)),
     )
 
 

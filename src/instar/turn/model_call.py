@@ -62,7 +62,7 @@ from instar.provider.resolve import NoModel, UnknownModel
 from instar.session.instance import Instance
 from instar.session.sessions import default_title, place_in
 from instar.session.state import SessionState, now
-from instar.store import Usage
+from instar.store import StoreError, Usage
 from instar.turn.context import Turn, finish_request
 from instar.wire import ids
 
@@ -338,7 +338,8 @@ async def single(instance: Instance, call: ModelCall, system: Sequence[str], tex
 def message_error(error: Exception, provider_id: str) -> MessageError:
     """Return the message error for an exception of a step; the text never holds a traceback."""
     if not isinstance(error, ProviderError):
-        return UnknownError(data=UnknownData(message=f"{type(error).__name__}: {error}"))
+        text = str(error) if isinstance(error, StoreError) else f"{type(error).__name__}: {error}"
+        return UnknownError(data=UnknownData(message=text))
     text = str(error)
     if error.kind == "auth":
         return ProviderAuthError(data=AuthData(provider_id=provider_id, message=text))
@@ -366,7 +367,7 @@ def wants_title(live: SessionState) -> bool:
 
 
 async def give_title(instance: Instance, live: SessionState, asked: WithParts) -> None:
-    """Ask a small model for a title and save it. A failure is logged: the session keeps its default title."""
+    """Ask a small model for a title and save it. Where that fails, the title is the beginning of what was asked."""
     assert isinstance(asked.info, User)
     agent, main = instance.agents.get("title"), instance.models.find(_model_name(asked.info.model))
     model = (
@@ -382,7 +383,9 @@ async def give_title(instance: Instance, live: SessionState, asked: WithParts) -
             text, _ = await complete(instance, request, meter)
     except ProviderError as error:
         _title_log.info("no title session=%s error=%s", live.id, error)
-        return
+        text = next(
+            (part.text for part in asked.parts if isinstance(part, TextPart) and not part.synthetic), ""
+        )
     title = clean_title(text)
     if title and is_untitled(live):
         live.session.title = title

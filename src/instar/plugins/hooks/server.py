@@ -5,6 +5,7 @@ allow answers a question and never takes a deny of the rules away. What a hook s
 of its message: saved with it, so its bytes stay and a provider's cache goes on to serve them.
 """
 
+import asyncio
 import json
 import logging
 import re
@@ -239,11 +240,22 @@ class HooksPlugin:
     async def _before(self, given: points.ToolCallInput, output: points.ArgsOutput) -> None:
         """Run the PreToolUse rules for a call, before its permission is asked."""
         session = await self._session(given.session_id)
-        if session.ending:
-            raise Denied(session.ending)
         use = self._use(given.tool, output.args, given.call_id)
-        decision = await self._runner.fire("PreToolUse", session, tool=use)
-        session.end_by(decision)
+
+        async def decide(ahead: asyncio.Task[HookDecision] | None) -> HookDecision:
+            found = (
+                HookDecision() if session.ending else await self._runner.fire("PreToolUse", session, tool=use)
+            )
+            if ahead is not None:
+                await asyncio.wait([ahead])
+            if session.ending:
+                raise Denied(session.ending)
+            session.end_by(found)
+            return found
+
+        # The rules of calls side by side run at once; what they decide counts in the order of the calls.
+        session.deciding = asyncio.create_task(decide(session.deciding))
+        decision = await session.deciding
         if decision.action == "deny":
             raise Denied(decision.text or session.ending)
         if decision.updated_input is not None:
