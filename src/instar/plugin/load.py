@@ -24,7 +24,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from instar.plugin.door import PATIENCE, Exited, LoadedPlugin, Plugins, in_time, unsound
+from instar.plugin.door import ENDINGS, PATIENCE, Exited, LoadedPlugin, Plugins, in_time, unsound
 from instar.plugin.interface import Hooks, PluginFunction, PluginInput
 from instar.plugin.locate import JAVASCRIPT, TOOLS, LoadError, PluginLocation, locate
 from instar.settings.builtin_plugins import flagship_name
@@ -129,6 +129,9 @@ class PluginHost(Protocol):
     ) -> list[tuple[str, Hooks]]:
         """Return the name and hooks of each plugin that a module offers. Raises `LoadError`."""
 
+    async def ready(self) -> Any:
+        """Wait until it runs; one that has ended is started again."""
+
     def release(self, hooks: Hooks) -> bool:
         """Forget a plugin that was loaded here; return True if none is left."""
 
@@ -205,7 +208,7 @@ class _Loading:
         for function in functions:
             given = self._make_input(name)
             try:
-                hooks = await in_time(function(given, mark.options), self._patience)
+                hooks = await in_time(self._patience, function, given, mark.options)
                 problem = None if hooks is None else unsound(hooks)
                 if problem is not None:
                     raise LoadError(problem)
@@ -267,7 +270,7 @@ def _offered(place: PluginLocation) -> Any:
         return module_from_file(place.path)
     try:
         offered: Any = importlib.import_module(place.module)
-    except SystemExit as error:
+    except ENDINGS as error:
         raise Exited(error) from error
     for part in filter(None, place.attribute.split(".")):
         if not hasattr(offered, part):
@@ -303,7 +306,7 @@ def module_from_file(path: Path) -> ModuleType:
         for key in [one for one in sys.modules if f"{one}.".startswith(f"{name}.")]:
             del sys.modules[key]
         sys.modules.update(old)
-        if isinstance(error, SystemExit):
+        if isinstance(error, ENDINGS):
             raise Exited(error) from error
         raise
     return module

@@ -201,6 +201,7 @@ OWN_KEYS: Final = (
     "limits",
     "max_iterations",
     "permission_options",
+    "plugin_timeouts",
     "provider_retry_mode",
     "reload",
     *SECTIONS,
@@ -405,6 +406,7 @@ class Config(msgspec.Struct, frozen=True):
     permission_options: dict[str, list[str]] = {}
     mcp: dict[str, McpConfig] = {}
     plugin: list[str | tuple[str, dict[str, Any]]] = []
+    plugin_timeouts: dict[str, Annotated[float, Meta(gt=0)]] = {}
     instructions: list[str] = []
     tools: dict[str, bool] = {}
     snapshot: bool | None = None

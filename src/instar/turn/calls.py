@@ -491,7 +491,7 @@ async def execute(running: ToolRun) -> ToolResult:
     assert running.tool is not None
     await running.require_standing()
     with running.watched():
-        result = await kept(running.tool.execute(running.args, running))
+        result = await kept(running.tool.execute, running.args, running)
     if isinstance(result, str):
         return ToolResult(output=result)
     if isinstance(result, ToolResult) and isinstance(result.output, str):
