@@ -411,10 +411,12 @@ class Plugins:
 
     def _seconds(self, plugin: LoadedPlugin, kind: str, *names: str) -> float | None:
         """Return the seconds that a call of a plugin's may take: as the plugin says, the settings, the default."""
-        limits = {**LIMITS, **self._limits()}
-        usual = next(limits[name] for name in (*names, kind) if name in limits)
-        own: float | None = plugin.hooks.get("timeout", usual)
-        return own
+        seconds: float | None = LIMITS[kind]
+        if "timeout" in plugin.hooks:
+            seconds = plugin.hooks["timeout"]
+        elif limits := self._limits():
+            seconds = next((limits[name] for name in (*names, kind) if name in limits), seconds)
+        return seconds
 
     def _report(self, plugin: str, hook: str, error: Exception) -> None:
         message = _reason(error)
