@@ -340,6 +340,7 @@ GOOD = [
     {"agent": {"a": {"maxSteps": 3, "reasoningEffort": "high", "permission": {"edit": "deny"}}}},
     {"mcp": {"m": {"type": "local", "command": ["x"]}, "n": {"enabled": False}}},
     {"shield": {"level": "landlock", "env": ["GH_TOKEN"]}, "evolve": {"sandbox": "require", "pins": ["a"]}},
+    {"storage": {"durability": "power"}},
 ]
 BAD = [
     {"model": 3},
@@ -350,6 +351,7 @@ BAD = [
     {"provider_retry_mode": "sometimes"},
     {"context_window_tokens": 10},
     {"shield": {"level": "off"}},
+    {"storage": {"durability": "always"}},
     {"evolve": {"replay_seconds": 0}},
     {"evolve": {"frozen": "yes"}},
 ]

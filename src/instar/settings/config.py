@@ -159,6 +159,21 @@ class ShieldConfig(msgspec.Struct, frozen=True):
             extra={"tighter": "fewer"},
         ),
     ] = []
+    startup_files: Annotated[
+        list[str],
+        Meta(
+            description="Start-up files that stay as a child leaves them, unasked: paths, also with `*` and `~/`.",
+            extra={"tighter": "fewer"},
+        ),
+    ] = []
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for what can be no path of a start-up file."""
+        for pattern in self.startup_files:
+            if not pattern.startswith(("/", "~/", "*")):
+                raise ValueError(
+                    f"startup_files: expected a path that begins with /, ~/ or *, found {pattern!r}"
+                )
 
     @property
     def at_most(self) -> Literal["bubblewrap", "landlock", "none"]:
@@ -166,7 +181,27 @@ class ShieldConfig(msgspec.Struct, frozen=True):
         return "bubblewrap" if self.level == "auto" else self.level
 
 
-_OF_THE_CORE: Final[Mapping[str, type[msgspec.Struct]]] = MappingProxyType({"shield": ShieldConfig})
+class StorageConfig(msgspec.Struct, frozen=True):
+    """The ``storage`` block: what is kept of sessions when the machine fails (docs/reliability.md)."""
+
+    durability: Annotated[
+        Literal["process", "power"],
+        Meta(
+            description="What all that was told survives: the death of the `process`, or a loss of `power` too, "
+            "at the price of one wait for the disk a commit.",
+            extra={"tighter": ["process", "power"]},
+        ),
+    ] = "process"
+
+    @property
+    def synchronous(self) -> Literal["NORMAL", "FULL"]:
+        """The same in SQLite's words."""
+        return "FULL" if self.durability == "power" else "NORMAL"
+
+
+_OF_THE_CORE: Final[Mapping[str, type[msgspec.Struct]]] = MappingProxyType(
+    {"shield": ShieldConfig, "storage": StorageConfig}
+)
 
 SECTIONS: Final = (*_OF_THE_CORE, *sections())
 """The top-level keys that guard: a project's file is heard in them only as far as the person vouches for it."""
@@ -413,6 +448,7 @@ class Config(msgspec.Struct, frozen=True):
     compaction: CompactionConfig = CompactionConfig()
     limits: dict[str, Any] = {}
     shield: ShieldConfig = ShieldConfig()
+    storage: StorageConfig = StorageConfig()
     context_window_tokens: Annotated[int, Meta(ge=4096)] = 65536
     max_iterations: Annotated[int, Meta(ge=1)] = 40
     provider_retry_mode: Literal["standard", "persistent"] = "standard"
