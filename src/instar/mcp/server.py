@@ -207,7 +207,8 @@ class MCPServer:
     async def call(self, method: str, params: Plain, on_progress: Progress | None = None) -> Any:
         """Send a request and return its result. Raises `LinkError` naming the server.
 
-        A server that was lost is started again, after the pause that its losses cost. A call's time starts again with every progress notification of the server.
+        A server that was lost is started again, after the pause that its losses cost. A call's time starts again with
+        every progress notification of the server.
         """
         limit = self._timeout or CALL_TIMEOUT
         pause = self._due - time.monotonic()
