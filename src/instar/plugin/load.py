@@ -27,6 +27,7 @@ import msgspec
 from instar.plugin.door import ENDINGS, PATIENCE, Exited, LoadedPlugin, Plugins, in_time, unsound
 from instar.plugin.interface import Hooks, PluginFunction, PluginInput
 from instar.plugin.locate import JAVASCRIPT, TOOLS, LoadError, PluginLocation, locate
+from instar.process import guard_own
 from instar.settings.builtin_plugins import flagship_name
 from instar.wire import Plain
 
@@ -271,6 +272,8 @@ def _offered(place: PluginLocation) -> Any:
     """Return the module, or the object that an entry point names in it."""
     if place.path is not None:
         return module_from_file(place.path)
+    if not place.module.startswith("instar.plugins."):
+        guard_own()
     try:
         offered: Any = importlib.import_module(place.module)
     except ENDINGS as error:
@@ -288,6 +291,7 @@ def module_from_file(path: Path) -> ModuleType:
         path = path / "__init__.py"
     if not path.is_file():
         raise LoadError(f"there is no file {path}")
+    guard_own()
     name = f"instar_plugin_{path.stem}_{abs(hash(str(path)))}"
     folder = [str(path.parent)] if path.name == "__init__.py" else None
     old = {key: sys.modules.pop(key) for key in [*sys.modules] if f"{key}.".startswith(f"{name}.")}
