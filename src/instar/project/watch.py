@@ -523,18 +523,14 @@ class Watching:
 
     async def _excludes(self) -> list[str]:
         """Git's ignore files beside ``.gitignore``: the person's own, and the repository's."""
-        instance = self._instance
-        worktree, environment = instance.project.worktree, instance.environment
-        home = Path(environment.get("HOME", "/"))
-        own = Path(environment.get("XDG_CONFIG_HOME") or home / ".config") / "git" / "ignore"
-        try:
-            args = ("config", "--type=path", "--get", "core.excludesFile")
-            said = await git.git(instance.processes, worktree, *args, check=False)
-        except (git.GitError, ProcessError):
-            said = ""
+        worktree, environment = self._instance.project.worktree, self._instance.environment
+        home = environment.get("XDG_CONFIG_HOME") or f"{environment.get('HOME', '')}/.config"
+        args = ("config", "--type=path", "--default", f"{home}/git/ignore", "--get", "core.excludesFile")
+        own = ""
+        with contextlib.suppress(git.GitError, ProcessError):
+            own = (await git.git(self._instance.processes, worktree, *args)).strip()
         common = git.common_folder(worktree)
-        theirs = [str(common / "info" / "exclude")] if common else []
-        return [said.strip() or str(own), *theirs]
+        return [own, *([str(common / "info" / "exclude")] if common else [])]
 
     async def _checked_out(self) -> str | None:
         project = self._instance.project
