@@ -14,7 +14,7 @@ while read -r o n; do
   esac
 done
 for n in $g; do kill -TERM -- "-$n"; done
-test "$g" = ' ' || sleep "$2"
+sleep "$2"
 for n in $g; do kill -KILL -- "-$n"; done
 for f in $(grep -ls "$1" /proc/[0-9]*/environ); do
   n=${f#/proc/}

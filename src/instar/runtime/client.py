@@ -500,7 +500,7 @@ class InProcessSessions:
     async def close(self) -> None:
         """The instance ends: tell plugins of every session in use, oldest first, for a few seconds at most."""
         try:
-            await in_time(self._end_all(), DISPOSE)
+            await in_time(DISPOSE, self._end_all)
         except Late as error:
             log.error("session.end was not told to everybody: %s", error)
 
