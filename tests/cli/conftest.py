@@ -7,15 +7,19 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import pyte
 import pytest
 from tests import started
 from tests.running import arguments, pids
 from tests.waiting import PATIENCE
 
+ROWS = 300
+"""Of the terminals that tests look at."""
 COMMAND = [sys.executable, "-m", "instar"]
 
 
@@ -84,15 +88,41 @@ class Machine:
 
 
 class Screen:
-    """A process on a terminal of its own."""
+    """A process on a terminal of its own, with `columns` columns and so many rows that nothing scrolls away."""
 
-    def __init__(self, arguments: list[str], cwd: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, arguments: list[str], cwd: Path, environment: Mapping[str, str], columns: int = 100
+    ) -> None:
         self.raw = b""
         self.code: int | None = None
+        self._emulated = pyte.Screen(columns, ROWS)
+        self._emulator = pyte.ByteStream(self._emulated)
         self.pid, self._terminal = pty.fork()
         if self.pid == 0:
+            termios.tcsetwinsize(0, (ROWS, columns))
             os.chdir(cwd)
             os.execve(COMMAND[0], [*COMMAND, *arguments], dict(environment))
+
+    @property
+    def rows(self) -> list[str]:
+        """What a person sees now: the rows of the terminal, without empty ones at the end."""
+        found = [row.rstrip() for row in self._emulated.display]
+        while found and not found[-1]:
+            found.pop()
+        return found
+
+    def style(self, text: str) -> "pyte.screens.Char":
+        """How the first character of a text is shown."""
+        for y, row in enumerate(self._emulated.display):
+            if text in row:
+                return self._emulated.buffer[y][row.index(text)]
+        raise AssertionError(f"{text!r} is not on the screen:\n" + "\n".join(self.rows))
+
+    def resize(self, columns: int) -> None:
+        """Give the terminal another width, as a window's border does. Rows that stand there are cut, not wrapped."""
+        termios.tcsetwinsize(self._terminal, (ROWS, columns))
+        self._emulated.resize(ROWS, columns)
+        os.kill(self.pid, signal.SIGWINCH)
 
     @property
     def text(self) -> str:
@@ -139,6 +169,7 @@ class Screen:
                 assert wanted is None, f"ended before {wanted!r} was printed:\n{self.text}"
                 return
             self.raw += data
+            self._emulator.feed(data)
 
 
 @pytest.fixture
@@ -149,13 +180,14 @@ def machine(tmp_path: Path, clean_environment: Mapping[str, str]) -> Machine:
 
 @pytest.fixture
 def screen(machine: Machine) -> Iterator[Callable[..., Screen]]:
-    """Start `instar` on a terminal of 100 columns with colours."""
+    """Start `instar` on a terminal with colours."""
     started: list[Screen] = []
 
-    def start(*arguments: str) -> Screen:
-        environment = {**machine.environment, "TERM": "xterm-256color", "COLUMNS": "100"}
-        environment.pop("NO_COLOR")
-        started.append(Screen(list(arguments), machine.project, environment))
+    def start(*arguments: str, columns: int = 100, **variables: str) -> Screen:
+        environment = {**machine.environment, "TERM": "xterm-256color", **variables}
+        if "NO_COLOR" not in variables:
+            environment.pop("NO_COLOR")
+        started.append(Screen(list(arguments), machine.project, environment, columns))
         return started[-1]
 
     yield start

@@ -1,3 +1,7 @@
+import errno
+import subprocess
+import sys
+
 import pytest
 
 from instar.cli.door import Failure, failure, one_line_errors
@@ -27,6 +31,8 @@ def caused(error: Exception, cause: Exception) -> Exception:
         (caused(Invalid("no model"), NoModel("no model")), 1, "no model"),
         (StoreError("the database is newer"), 1, "newer"),
         (PermissionError(13, "Permission denied", "/x"), 1, "/x: Permission denied"),
+        (OSError(errno.EMFILE, "Too many open files", "/x"), 1, "/x: Too many open files; allow more"),
+        (MemoryError(), 1, "gives no more memory"),
         (KeyError("surprise"), 1, "unexpected error: KeyError: 'surprise' (--log-level DEBUG"),
     ],
 )
@@ -67,3 +73,12 @@ def test_a_file_where_the_data_folder_should_be_is_one_line_that_says_what_to_do
     assert "move it away" in done.stderr
     assert "INSTAR_DATA" in done.stderr
     assert "Errno" not in done.stderr
+
+
+def test_a_limit_on_the_size_of_files_is_named(machine):
+    limited = 'ulimit -f 100; exec "$@"'
+    command = ["sh", "-c", limited, "sh", sys.executable, "-m", "instar", "run", "-m", "scripted/echo", "hi"]
+    done = subprocess.run(command, cwd=machine.project, env=machine.environment, capture_output=True)
+    assert done.returncode == 1
+    assert b"ulimit -f" in done.stderr
+    assert b"Traceback" not in done.stderr

@@ -127,3 +127,39 @@ def test_a_session_that_cannot_be_compacted_says_why(machine, made, script, opti
     assert (done.returncode, done.stdout) == (code, "")
     assert text in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_sessions_are_found_by_their_title_and_by_what_was_said(machine):
+    machine.instar("run", "-m", "scripted/echo", "--title", "Apples", "The Answer is forty-two.")
+    machine.instar("run", "-m", "scripted/echo", "--title", "Pears", "Nothing.")
+    assert "Apples" in machine.instar("session", "list", "the", "answer").stdout
+    assert "Pears" not in machine.instar("session", "list", "the", "answer").stdout
+    assert "Pears" in machine.instar("session", "list", "pear").stdout
+    assert "no session here holds that" in machine.instar("session", "list", "plums").stderr
+
+
+def test_going_on_says_with_which_session(machine):
+    machine.script("== turn\ntext: one\n== turn\ntext: two\n")
+    machine.instar("run", "-m", "scripted/test", "--title", "Apples", "first")
+    assert "going on with ses_" in (done := machine.instar("run", "-m", "scripted/test", "-c", "more")).stderr
+    assert done.stderr.rstrip().endswith(": Apples")
+
+
+@pytest.mark.parametrize(
+    ("words", "begun", "found"),
+    [
+        ("instar run -m", "scripted/e", "scripted/echo"),
+        ("instar run --agent", "pl", "plan"),
+        ("instar run -s", "ses_", "ses_"),
+        ("instar session show", "", "Apples"),
+        ("instar auth login", "anth", "anthropic"),
+    ],
+)
+def test_a_shell_completes_the_names_of_the_folder(machine, words, begun, found):
+    machine.instar("run", "-m", "scripted/echo", "--title", "Apples", "first")
+    machine.environment |= {
+        "_INSTAR_COMPLETE": "zsh_complete",
+        "COMP_WORDS": f"{words} {begun}",
+        "COMP_CWORD": str(len(words.split())),
+    }
+    assert found in machine.fresh().stdout.decode()

@@ -1,5 +1,6 @@
 import os
 import re
+import signal
 import time
 
 import pytest
@@ -7,17 +8,32 @@ from tests.waiting import take_quickest
 
 
 @pytest.mark.slow
-def test_text_streams_reasoning_is_dim_and_a_tool_line_has_title_and_time(machine, screen):
+def test_a_turn_leaves_its_text_its_calls_and_what_it_took(machine, screen):
     machine.script(
         '== turn\nreasoning: thinking\ntext: I look.\ntool: bash {"command": "echo hi"}\n== turn\ntext: Done.\n'
     )
     terminal = screen("run", "-m", "scripted/test", "hello")
     assert terminal.end() == 0
-    assert "I look.\n" in terminal.text
-    assert re.search(r"✓ bash echo hi \d+\.\d s\n", terminal.text)
-    assert "Done.\n" in terminal.text
-    assert b"\x1b[2mthinking" in terminal.raw
-    assert "go on: instar run -s ses_" in terminal.text
+    shown = re.sub(r"\d+\.\d s", "N s", "\n".join(terminal.rows))
+    assert re.sub("ses_\\w+|[0-9,]+ tokens", "*", shown).splitlines() == [
+        "thought N s: thinking",
+        "",
+        "I look.",
+        "✓ bash echo hi N s",
+        "    hi",
+        "",
+        "Done.",
+        "N s, *; go on: instar run -s *",
+    ]
+
+
+@pytest.mark.slow
+def test_reasoning_is_shown_whole_where_that_is_wanted(machine, screen):
+    thought = "word " * 60
+    machine.script(f"== turn\nreasoning: {thought}\ntext: Done.\n")
+    terminal = screen("run", "-m", "scripted/test", "--thinking", "hello")
+    assert terminal.end() == 0
+    assert " ".join(" ".join(terminal.rows).split()).count("word") == 60
 
 
 @pytest.mark.slow
@@ -161,9 +177,10 @@ def test_ctrl_c_at_the_trust_question_leaves_the_prompt_on_a_line_of_its_own(mac
 def test_a_model_that_says_nothing_is_waited_for_visibly_and_the_line_goes_away(machine, screen):
     machine.script("== turn\ndelay: 6s\ntext: At last.\n")
     terminal = screen("run", "-m", "scripted/test", "hello")
-    terminal.wait_until(lambda: re.search(r"… waiting [2-5] s \(Ctrl-C ends the turn\)", terminal.text))
+    terminal.wait_until(lambda: re.search(r"thinks [2-5] s · Ctrl-C ends", "\n".join(terminal.rows)))
     assert terminal.end() == 0
-    assert b"\r\x1b[2KAt last." in terminal.raw
+    assert terminal.rows[:2] == ["", "At last."]
+    assert "thinks" not in "".join(terminal.rows)
 
 
 @pytest.mark.slow
@@ -173,20 +190,218 @@ def test_a_tool_that_takes_long_counts_its_seconds(machine, screen):
     )
     terminal = screen("run", "-m", "scripted/test", "hello")
     # A machine that stalls passes over a second now and then.
-    terminal.wait_until(lambda: re.search(r"… bash until .* done [2-9] s", terminal.text))
+    terminal.wait_until(lambda: re.search(r"… bash until .* done [2-9] s", "\n".join(terminal.rows)))
     machine.write("go", "")
     assert terminal.end() == 0
-    assert re.search(r"✓ bash until .* done [2-9]\.|✓ bash until .* done \d\d", terminal.text)
+    assert re.search(r"✓ bash until .* done ([2-9]|\d\d)\.\d s", terminal.rows[0])
 
 
 @pytest.mark.slow
-def test_calls_that_run_together_are_announced_once_each(machine, screen):
+def test_calls_that_run_together_have_a_row_each_while_they_run(machine, screen):
     machine.script(
-        # The first one says nothing before the second one runs.
-        '== turn\ntool: bash {"command": "for i in 1 2 3 4; do until [ -e two ]; do sleep 0.02; done;'
-        ' echo $i; sleep 0.3; done"}\ntool: bash {"command": "touch two; sleep 1.3"}\n== turn\ntext: ok\n'
+        '== turn\ntool: bash {"command": "until [ -e one ]; do sleep 0.02; done"}\n'
+        'tool: bash {"command": "until [ -e two ]; do sleep 0.02; done"}\n== turn\ntext: ok\n'
+    )
+    terminal = screen("run", "-m", "scripted/test", "hello")
+    terminal.wait_until(lambda: sum(row.startswith("… bash until") for row in terminal.rows) == 2)
+    machine.write("one", "")
+    terminal.wait_until(lambda: any(row.startswith("✓ bash until [ -e one ]") for row in terminal.rows))
+    machine.write("two", "")
+    assert terminal.end() == 0
+    assert [row[:22] for row in terminal.rows[:2]] == ["✓ bash until [ -e one ", "✓ bash until [ -e two "]
+    assert "… bash" not in "".join(terminal.rows)
+
+
+EDIT = """== turn
+tool: edit {"filePath": "a.py", "oldString": "return a - b", "newString": "return a + b"}
+tool: bash {"command": "seq 30; exit 3"}
+tool: todowrite {"todos": [{"content": "one", "status": "completed", "priority": "high"},
+  {"content": "two", "status": "in_progress", "priority": "high"},
+  {"content": "three", "status": "pending", "priority": "low"}]}
+tool: grep {"pattern": "def"}
+== turn
+text: ok
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [100, 60])
+def test_a_call_shows_what_it_did(machine, screen, columns):
+    machine.write("a.py", "def add(a, b):\n    return a - b\n")
+    machine.script(EDIT)
+    terminal = screen("run", "-m", "scripted/test", "hello", columns=columns)
+    assert terminal.end() == 0
+    rows = [re.sub(r"\d+\.\d s", "N s", row) for row in terminal.rows]
+    edit = rows.index("✓ edit a.py N s")
+    assert rows[edit + 1 : edit + 5] == [
+        "    @@ -1,2 +1,2 @@",
+        "     def add(a, b):",
+        "    -    return a - b",
+        "    +    return a + b",
+    ]
+    assert terminal.style("+    return").fg == "green"
+    assert terminal.style("+ b").reverse
+    assert not terminal.style("return a + b").reverse
+    command = rows.index("✓ bash seq 30; exit 3 N s")
+    assert rows[command + 1 : command + 9] == [
+        "    … 24 lines before",
+        *(f"    {number}" for number in range(25, 31)),
+        "    exit code 3",
+    ]
+    todo = next(at for at, row in enumerate(rows) if row.startswith("✓ todowrite"))
+    assert rows[todo + 1 : todo + 4] == ["    ✓ one", "    ▸ two", "    · three"]
+    grep = rows.index("✓ grep def N s")
+    assert rows[grep + 1] == "    1 match"
+
+
+@pytest.mark.slow
+def test_a_long_diff_is_folded(machine, screen):
+    text = "\\n".join(str(number) for number in range(100))
+    machine.script(f'== turn\ntool: write {{"filePath": "a.txt", "content": "{text}"}}\n== turn\ntext: ok\n')
+    terminal = screen("run", "-m", "scripted/test", "hello")
+    assert terminal.end() == 0
+    assert "    … 77 more lines" in terminal.rows
+
+
+MARKDOWN = """== turn
+text: <<END
+# Head
+
+Some *words* of `code` and [a link](http://example.com/x).
+
+- one
+- two
+
+```python
+def f():
+    return 1
+```
+END
+delay: 60s
+"""
+
+
+@pytest.mark.slow
+def test_markdown_is_shown_block_by_block_and_what_is_printed_stays(machine, screen):
+    machine.script(MARKDOWN)
+    terminal = screen("run", "-m", "scripted/test", "hello")
+    terminal.wait_until(lambda: any("return 1" in row for row in terminal.rows))
+    assert terminal.rows[1] == "Head"
+    assert terminal.style("Head").bold
+    assert "Some words of code and a link (http://example.com/x)." in terminal.rows
+    assert " • one" in terminal.rows
+    assert terminal.style("words").italics
+    terminal.type("\x03")
+    assert terminal.end() == 130
+    # Rich clears nothing: the only rows that are written over are those at the bottom.
+    assert terminal.raw.count(b"Head") == 1
+    assert "  def f():" in terminal.rows
+
+
+@pytest.mark.slow
+def test_a_window_that_becomes_narrower_leaves_what_was_printed(machine, screen):
+    machine.script(
+        '== turn\ntool: bash {"command": "until [ -e go ]; do sleep 0.02; done; echo the end"}\n== turn\ntext: ok\n'
+    )
+    terminal = screen("run", "-m", "scripted/test", "hello")
+    terminal.wait_until(lambda: any("works" in row for row in terminal.rows))
+    terminal.resize(40)
+    seen = len(terminal.raw)
+    terminal.wait_until(lambda: len(terminal.raw) > seen + 200)
+    machine.write("go", "")
+    assert terminal.end() == 0
+    assert "    the end" in terminal.rows
+    assert "ok" in terminal.rows
+    assert not any("works" in row for row in terminal.rows)
+
+
+@pytest.mark.slow
+def test_wide_and_combining_characters_are_cut_to_the_width(machine, screen):
+    machine.script(
+        '== turn\ntool: bash {"command": "until [ -e go ]; do sleep 0.02; done # '
+        + "漢字e\u0301" * 40
+        + '"}\n'
+        "== turn\ntext: ok\n"
+    )
+    terminal = screen("run", "-m", "scripted/test", "hello", columns=60)
+    terminal.wait_until(lambda: any("works" in row for row in terminal.rows))
+    assert len(terminal.rows) == 2
+    machine.write("go", "")
+    assert terminal.end() == 0
+    assert not any(row.startswith("… bash") for row in terminal.rows)
+
+
+@pytest.mark.slow
+def test_ctrl_z_leaves_no_trace_and_the_run_goes_on(machine, screen):
+    machine.script(
+        '== turn\ntool: bash {"command": "until [ -e go ]; do sleep 0.02; done"}\n== turn\ntext: ok\n'
+    )
+    terminal = screen("run", "-m", "scripted/test", "hello")
+    terminal.wait_until(lambda: any("works" in row for row in terminal.rows))
+    terminal.type("\x1a")
+    os.waitpid(terminal.pid, os.WUNTRACED)
+    terminal.wait_until(lambda: terminal.rows == [])
+    os.kill(terminal.pid, signal.SIGCONT)
+    terminal.wait_until(lambda: any("works" in row for row in terminal.rows))
+    machine.write("go", "")
+    assert terminal.end() == 0
+    assert "ok" in terminal.rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "variables"), [(["--plain"], {}), ([], {"TERM": "dumb"})], ids=["plain", "dumb"]
+)
+def test_plain_lines_hold_no_control_sequence(machine, screen, arguments, variables):
+    machine.write("a.py", "def add(a, b):\n    return a - b\n")
+    machine.script(EDIT)
+    terminal = screen("run", "-m", "scripted/test", *arguments, "hello", **variables)
+    assert terminal.end() == 0
+    assert b"\x1b" not in terminal.raw
+    assert "    +    return a + b" in terminal.rows
+    assert "ok" in terminal.rows
+
+
+@pytest.mark.slow
+def test_no_color_leaves_the_colours_out(machine, screen):
+    machine.write("a.py", "def add(a, b):\n    return a - b\n")
+    machine.script(EDIT)
+    terminal = screen("run", "-m", "scripted/test", "hello", NO_COLOR="1")
+    assert terminal.end() == 0
+    assert terminal.style("+    return").fg == "default"
+
+
+@pytest.mark.slow
+def test_the_time_of_a_call_is_without_the_wait_for_the_person(machine, screen):
+    machine.write("opencode.json", '{"permission": {"bash": "ask"}}')
+    machine.script('== turn\ntool: bash {"command": "echo hi"}\n== turn\ntext: ok\n')
+    terminal = screen("run", "-m", "scripted/test", "hello")
+    terminal.wait_for("? bash wants: echo hi")
+    time.sleep(3)
+    terminal.type("o\n")
+    assert terminal.end() == 0
+    (line,) = (row for row in terminal.rows if row.startswith("✓ bash echo hi"))
+    assert float(line.split()[-2]) < 2.5
+    assert not any("thinks" in row or "works" in row for row in terminal.rows)
+
+
+@pytest.mark.slow
+def test_the_calls_of_a_sub_agent_are_shown_below_its_own(machine, screen):
+    machine.script(
+        '== when "look around"\ntool: bash {"command": "echo hi"}\n== when "hi"\ntext: seen\n'
+        '== turn\ntool: task {"description": "look", "prompt": "look around", "subagent_type": "general"}\n'
+        "== turn\ntext: ok\n"
     )
     terminal = screen("run", "-m", "scripted/test", "hello")
     assert terminal.end() == 0
-    assert terminal.text.count("… bash for") == 1
-    assert terminal.text.count("✓ bash for") == 1
+    assert any(row.startswith("  ✓ bash echo hi") for row in terminal.rows)
+
+
+def test_a_copy_of_a_session_is_gone_on_with(machine):
+    machine.script("== turn\ntext: one\n== turn\ntext: two\n")
+    machine.instar("run", "-m", "scripted/test", "first")
+    done = machine.instar("run", "-m", "scripted/test", "-c", "--fork", "second")
+    assert done.returncode == 0
+    assert len(machine.instar("session", "list").stdout.splitlines()) == 2
+    refused = machine.instar("run", "--fork", "third")
+    assert (refused.returncode, "--fork copies a session" in refused.stderr) == (2, True)

@@ -84,6 +84,22 @@ def test_new_text_is_taken_literally_and_replace_all_replaces_all(bot):
 
 
 @pytest.mark.slow
+def test_calls_of_one_answer_see_what_the_calls_before_them_changed(bot):
+    calls = (
+        tool("evolve_hook_write", hook="bot.py", content=GROWN),
+        tool("evolve_tool_list"),
+        tool("evolve_prompt_write", prompt="chat.md", content="be short\n"),
+        tool("evolve_prompt_edit", prompt="chat.md", oldString="short", newString="brief"),
+        tool("evolve_prompt_read", prompt="chat.md"),
+    )
+    bot.run("== turn\n" + "".join(calls).replace("== turn\n", "") + "== turn\ntext: done\n")
+    told = bot.results()
+    assert "Installed hooks/bot.py" in told[0]
+    assert "bot_bye" in told[1]
+    assert "be brief" in told[4]
+
+
+@pytest.mark.slow
 def test_validating_installs_nothing(bot):
     before = bot.files()
     story = tool("evolve_hook_validate", hook="bot.py", content=GROWN)

@@ -29,9 +29,11 @@ def call(machine: Machine, *commands: str, tool: str = "bash") -> None:
     machine.says("\n".join([*turns, "== turn\ntext: done\n"]))
 
 
-def run(machine: Machine, *commands: str, level: str = "auto") -> subprocess.CompletedProcess[str]:
-    """Run a prompt without a terminal, whose model calls bash with these commands."""
-    machine.settings(shield={"level": level})
+def run(
+    machine: Machine, *commands: str, level: str = "auto", left: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Run a prompt without a terminal, whose model calls bash with these commands; `left`: start-up files that stay."""
+    machine.settings(shield={"level": level, "startup_files": left})
     call(machine, *commands)
     done = machine.run("run", "--auto", "--model", "scripted/x", "go")
     assert done.returncode == 0, done.stderr
@@ -318,6 +320,45 @@ def test_what_package_managers_make_is_left_but_what_stands_for_another_program_
     assert sorted(path.name for path in programs.iterdir()) == ["brand-new", "mine"]
     assert (programs / "mine").read_text() == "mine"
     assert [path.name for path in site.iterdir()] == ["a.pth"], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("left", "names"),
+    [
+        (["*"], [".bashrc", "bin/sed", "b.pth"]),
+        (["~/.local/bin/*"], ["bin/sed"]),
+        (["/nowhere/*", "*/site-packages/*.pth"], ["b.pth"]),
+        ([], []),
+    ],
+)
+def test_the_persons_settings_name_start_up_files_that_stay(
+    machine: Machine, left: list[str], names: list[str]
+) -> None:
+    home = Path(machine.environment["HOME"])
+    site = home / ".local/lib/python3.11/site-packages"
+    site.mkdir(parents=True)
+    (home / ".local/bin").mkdir()
+    done = run(
+        machine,
+        f"cd {home}; echo evil > .bashrc; echo evil > .local/bin/sed; echo 'import os' > {site}/b.pth",
+        "echo evil > .git/hooks/pre-commit",
+        left=left,
+    )
+    places = {".bashrc": home / ".bashrc", "bin/sed": home / ".local/bin/sed", "b.pth": site / "b.pth"}
+    assert [name for name, place in places.items() if place.exists()] == names
+    assert not (machine.folder / ".git/hooks/pre-commit").exists()
+    assert "pre-commit" in done.stderr
+
+
+def test_a_start_up_file_is_named_by_a_path_and_a_stranger_names_none(machine: Machine) -> None:
+    machine.settings(shield={"startup_files": ["bin/sed"]})
+    refused = machine.run("config", "show", "shield")
+    assert refused.returncode == 2
+    assert "expected a path that begins with /, ~/ or *, found 'bin/sed'" in refused.stderr
+    machine.settings()
+    del machine.environment["INSTAR_TRUST"]
+    machine.write("instar.json", '{"shield": {"startup_files": ["*"]}}')
+    assert "shield.startup_files was left out" in machine.run("config", "show", "shield").stdout
 
 
 @pytest.mark.parametrize("seconds", [0, 1])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from instar.plugin import Tool, Value
-from instar.testing import Machine, RuntimeUnderTest, results
+from instar.testing import TIMEOUT, Machine, RuntimeUnderTest, results
 
 pytest_plugins = ["tests.turn"]
 
@@ -100,6 +100,22 @@ async def test_the_example_lines_answer_as_they_are_printed(house: Machine) -> N
     assert await told(house, *(line for line, _ in story)) == [answer for _, answer in story]
 
 
+async def test_calls_of_one_answer_see_what_the_calls_before_them_changed(house: Machine) -> None:
+    """Calls that only look go to other tools beside them."""
+    story = [
+        *SNAPSHOTS[:1],
+        (call(action="modify", key="max_iterations", value=80), "Set max_iterations = 80 (was 40)"),
+        (call(action="inspect", key="max_iterations"), "max_iterations: 80"),
+        *SNAPSHOTS[4:5],
+        (call(action="inspect", key="max_iterations"), "max_iterations: 40"),
+        (call(action="list_snapshots"), "Snapshots (1): ['coding_mode']"),
+    ]
+    door = await opened(house, turn(*(line for line, _ in story)))
+    session = await door.session()
+    await door.ask(session, "go")
+    assert results(await door.stored(session)) == [answer for _, answer in story]
+
+
 async def test_the_system_prompt_that_a_call_gives_is_the_one_that_was_sent(house: Machine) -> None:
     (prompt,) = await told(house, call(action="call", method="context.build_system_prompt"))
     assert prompt == "\n\n".join(house.requests()[0]["system"])
@@ -155,12 +171,45 @@ async def test_running_sub_agents_are_seen_counted_and_cancelled(house: Machine)
     assert (counted, ended) == ("2", "2")
 
 
+@pytest.mark.parametrize("more", [{}, {"background": True}])
+async def test_sub_agents_are_seen_from_the_answer_that_sets_them_to_work(
+    house: Machine, more: dict[str, Any]
+) -> None:
+    task = {"description": "look", "prompt": "child work", "subagent_type": "general", **more}
+    door = await opened(
+        house,
+        turn(
+            f"    tool: task {json.dumps(task)}\n" * 2,
+            call(action="inspect", key="subagents._running_tasks"),
+            call(action="call", method="subagents.get_running_count"),
+            call(action="call", method="subagents.cancel_by_session", args={"session_key": "KEY"}),
+            call(action="call", method="subagents.get_running_count"),
+        ),
+        '    == when "child work"\n    tool: bash {"command": "sleep 4711"}\n\n',
+    )
+    session = await door.session()
+
+    async def name(given: Any, output: Any) -> None:
+        if given.tool == "self" and "args" in output.args:
+            output.args["args"] = {"session_key": session}
+
+    door.plugin({"tool.execute.before": name})
+    await asyncio.wait_for(door.ask(session, "go"), TIMEOUT)
+    *_, seen, counted, cancelled, left = results(await door.stored(session))[:6]
+    children = [one.id for one in await door.client.children(session)]
+    assert seen in {f"subagents: 2 running — {[one, other]}" for one, other in (children, children[::-1])}
+    assert (counted, cancelled, left) == ("2", "2", "0")
+
+
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
         ("max_iterations", 0, "Error: 'max_iterations' must be >= 1"),
         ("max_iterations", 101, "Error: 'max_iterations' must be <= 100"),
-        ("max_iterations", "80", "Error: 'max_iterations' must be int, got str"),
+        ("max_iterations", "eighty", "Error: 'max_iterations' must be int, got str"),
+        ("max_iterations", "101", "Error: 'max_iterations' must be <= 100"),
+        ("max_iterations", 10**30, "Error: unsupported int (more than 64 bits)"),
+        ("max_iterations", "80.5", "Error: 'max_iterations' must be int, got float"),
         ("max_iterations", True, "Error: 'max_iterations' must be int, got bool"),
         ("context_window_tokens", 4095, "Error: 'context_window_tokens' must be >= 4096"),
         ("context_window_tokens", 1_000_001, "Error: 'context_window_tokens' must be <= 1000000"),
@@ -208,6 +257,7 @@ async def test_what_nanobot_does_not_block_can_be_looked_at(house: Machine, key:
 
 SAFEGUARDS: list[tuple[Any, str]] = [
     (["x"] * 1025, "Error: value too large (max 1024 total elements)"),
+    ("x" * 32769, "Error: value too large (max 32768 bytes of text)"),
     (json.loads("[" * 11 + "]" * 11), "Error: value nesting too deep (max 10 levels)"),
 ]
 
@@ -216,6 +266,85 @@ SAFEGUARDS: list[tuple[Any, str]] = [
 async def test_a_value_is_bounded(house: Machine, value: Any, said: str) -> None:
     (refused,) = await told(house, call(action="modify", key="mine", value=value))
     assert refused.endswith(said.removeprefix("Error: "))
+
+
+async def test_a_number_may_come_as_a_text_and_a_text_may_be_long(house: Machine) -> None:
+    story = [
+        (call(action="modify", key="max_iterations", value="80"), "Set max_iterations = 80 (was 40)"),
+        (
+            call(action="modify", key="limits.session.cost", value="1.5"),
+            "Set limits.session.cost = 1.5 (was None)",
+        ),
+        (call(action="modify", key="mine", value="80"), "Set _runtime_vars.mine = '80'"),
+        (call(action="inspect", key="_runtime_vars.mine"), "mine: '80'"),
+        (call(action="modify", key="long", value="x" * 32768), ""),
+        (call(action="inspect", key="_runtime_vars.long.__class__"), "Error: '__class__' is not accessible"),
+    ]
+    told_, read = await told(house, *(line for line, _ in story)), [answer for _, answer in story]
+    assert told_.pop(4).startswith("Set _runtime_vars.long = 'xxx")
+    assert told_ == read[:4] + read[5:]
+
+
+async def test_arguments_of_another_type_are_refused_before_the_tool_sees_them(house: Machine) -> None:
+    wrong: list[dict[str, Any]] = [
+        *({}, {"action": 5}, {"action": ["inspect"]}, {"action": "inspect", "key": 5}),
+        *({"action": "inspect", "key": ["a"]}, {"action": "snapshot", "name": 7}),
+        {"action": "snapshot", "name": "a", "persist": "yes"},
+        {"action": "call", "method": "subagents.get_running_count", "args": ["a"]},
+        {"action": "manage_tool", "name": 7, "manage_action": "register"},
+    ]
+    for said in await told(house, *(call(**one) for one in wrong)):
+        assert said.startswith("The self tool was called with invalid arguments: ")
+
+
+@pytest.mark.parametrize("key", ["commands", "consolidator.auto", "runner.agent", "workspace.directory"])
+async def test_what_is_a_persons_to_change_is_said_with_what_may_be_set(house: Machine, key: str) -> None:
+    (refused,) = await told(house, call(action="modify", key=key, value="x"))
+    assert refused.startswith(f"Error: '{key}' is read-only: it is a person's to change (docs/self.md). ")
+    assert "You may set max_iterations, context_window_tokens, model, provider_retry_mode" in refused
+
+
+async def test_what_a_plugin_set_out_of_range_is_reset_and_said(
+    house: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def loosen(given: Any, output: Any) -> None:
+        parameter = door.runtime.registry.views["parameters"].children["max_iterations"]
+        assert isinstance(parameter, Value)
+        assert parameter.write is not None
+        parameter.write(given.session_id, 500)
+
+    door = await opened(house, turn(call(action="inspect", key="max_iterations")))
+    door.plugin({"chat.message": loosen})
+    session = await door.session()
+    await door.ask(session, "go")
+    assert "'max_iterations' must be <= 100; it was reset to its default 40" in caplog.text
+    assert [(one.path, one.old, one.new) for one in door.of("self.modified")] == [("max_iterations", 500, 40)]
+    assert results(await door.stored(session)) == ["max_iterations: 40"]
+
+
+async def test_a_sub_agent_registers_nothing_that_its_caller_took_away(house: Machine) -> None:
+    task = {"description": "look", "prompt": "child work", "subagent_type": "general"}
+    door = await opened(
+        house,
+        turn(
+            call(action="manage_tool", name="web_search", manage_action="unregister"),
+            call(action="manage_tool", name="grep", manage_action="unregister"),
+            call(action="manage_tool", name="grep", manage_action="register"),
+        ),
+        turn(f"    tool: task {json.dumps(task)}\n"),
+        '    == when "child work" once\n',
+        call(action="manage_tool", name="web_search", manage_action="register"),
+        call(action="manage_tool", name="glob", manage_action="unregister"),
+        call(action="manage_tool", name="glob", manage_action="register") + "\n",
+    )
+    session = await door.session()
+    await door.ask(session, "go")
+    (child,) = await door.client.children(session)
+    refused, *own = results(await door.stored(child.id))[:3]
+    assert refused.startswith("Error: 'web_search' was not previously unregistered")
+    assert own == ["Unregistered tool 'glob'", "Re-registered tool 'glob'"]
+    offered = [{one["function"]["name"] for one in request["tools"]} for request in house.requests()]
+    assert not any("web_search" in names for names in offered[1:])
 
 
 async def test_there_are_64_variables_and_no_more(house: Machine) -> None:

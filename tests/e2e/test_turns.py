@@ -161,3 +161,43 @@ async def test_an_interrupt_ends_the_turn_and_its_command_within_a_second(house:
     history = await door.client.messages(session.id)
     assert results(history) == ["Tool execution aborted"]
     assert isinstance(answer_of(history[-1]).error, MessageAbortedError)
+
+
+BEHIND = """
+    == turn
+    tool: task {"description": "d", "prompt": "child work", "subagent_type": "general", "background": true}
+
+    == turn
+    text: I go on.
+
+    == turn
+    text: It found seven.
+
+    == when "child work" once
+    tool: bash {"command": "touch new; mv new begun; until [ -e go ]; do sleep 0.05; done; echo was held"}
+
+    == when "was held"
+    text: seven
+"""
+
+
+async def test_a_run_waits_for_the_sub_agent_that_it_set_to_work_in_the_background(house: Machine) -> None:
+    house.says(BEHIND)
+    child = await start(house, "go")
+    await appears(house.folder / "begun")
+    (house.folder / "go").touch()
+    out, _ = await asyncio.wait_for(child.communicate(), TIMEOUT)
+    assert child.returncode == 0
+    assert out.decode().index("I go on.") < out.decode().index("It found seven.")
+
+
+async def test_an_interrupt_ends_the_sub_agent_in_the_background_that_a_run_waits_for(house: Machine) -> None:
+    house.says(BEHIND)
+    child = await start(house, "go")
+    assert child.stdout is not None
+    await appears(house.folder / "begun")
+    await asyncio.wait_for(child.stdout.readuntil(b"I go on."), TIMEOUT)
+    child.send_signal(signal.SIGINT)
+    _, err = await asyncio.wait_for(child.communicate(), TIMEOUT)
+    assert child.returncode == 130, err
+    assert b"Traceback" not in err

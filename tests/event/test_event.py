@@ -15,7 +15,8 @@ from instar.wire import Wire
 DOCUMENT = json.loads((Path(__file__).parents[1] / "data" / "opencode-schemas.json").read_text())
 OWN = {
     "server.heartbeat", "plugin.error", "session.limit", "evolve.installed", "evolve.refused", "evolve.rolledback",
-    "hooks.armed", "hooks.ran", "instance.reloaded", "self.modified",
+    "hooks.armed", "hooks.ran", "instance.reloaded", "instar.trust.changed",
+    "self.modified",
 }  # fmt: skip
 """Types without a schema: opencode sends the first without declaring it, the others are ours."""
 SYNC = {
@@ -96,6 +97,7 @@ EXAMPLES: list[tuple[str, dict[str, Any]]] = [
     ("server.instance.disposed", {"directory": "/a"}),
     ("global.disposed", {}),
     ("instance.reloaded", {"what": ["agents", "plugin:mine"], "problems": []}),
+    ("instar.trust.changed", {"directory": "/a", "unaccepted": {"/a/instar.json": "new"}}),
     ("installation.updated", {"version": "1"}),
     ("lsp.updated", {}),
     ("pty.created", {"info": PTY}),

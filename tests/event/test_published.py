@@ -26,11 +26,12 @@ DOCUMENT = json.loads((Path(__file__).parents[1] / "data" / "opencode-schemas.js
 OF_A_STREAM = {
     *("server.connected", "server.heartbeat", "global.disposed"),
     *("tui.prompt.append", "tui.command.execute", "tui.toast.show", "tui.session.select"),
+    "instar.trust.changed",
 }
-"""Sent by a server, not by an instance: `tests/server/test_{stream,settings,tui}.py` hear them."""
+"""Sent by a server, or where not all is trusted: `tests/server/test_{stream,settings,tui,accepted}.py` hear them."""
 OWN = {
     *("plugin.error", "session.limit", "evolve.installed", "evolve.refused", "evolve.rolledback"),
-    *("hooks.armed", "hooks.ran", "instance.reloaded", "self.modified"),
+    *("hooks.armed", "hooks.ran", "instance.reloaded", "instar.trust.changed", "self.modified"),
 }
 """Types of our own, without a schema of opencode's."""
 SCRIPT = """

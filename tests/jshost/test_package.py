@@ -66,6 +66,29 @@ async def test_a_package_is_installed_once_with_its_lock_and_never_runs_its_scri
 
 
 @pytest.mark.slow
+async def test_a_fresh_home_is_enough_for_npm_and_for_what_plugins_keep_there(
+    house: Machine, registry: Registry
+) -> None:
+    source = """
+    import { appendFileSync, mkdirSync, writeFileSync } from 'node:fs'
+    const home = process.env.HOME
+    appendFileSync(home + '/.opencode-supermemory.log', 'loaded\\n')
+    mkdirSync(home + '/.claude/todos', { recursive: true })
+    mkdirSync(home + '/.config/opencode', { recursive: true })
+    writeFileSync(home + '/.claude/todos/1.json', '[]')
+    """
+    registry.publish("plug", "1.0.0", {"index.js": source + BANG.replace("WORD", "!")}, main="index.js")
+    house.settings(plugin=["plug"], shield={"level": "landlock"})
+    house.says("== turn\ntext: hello\n")
+    door = await house.open()
+    assert not door.runtime.notices
+    assert await answer(house, door) == "hello!"
+    home = Path(house.environment["HOME"])
+    assert (home / ".npm/_cacache").is_dir()
+    assert (home / ".claude/todos/1.json").exists()
+
+
+@pytest.mark.slow
 async def test_two_that_install_a_package_at_once_use_the_one_that_was_there_first(
     house: Machine, registry: Registry
 ) -> None:

@@ -424,6 +424,20 @@ def test_cancelling_ends_a_warm_call_within_a_second(shared: Bench) -> None:
     assert shared.runner.run(quickest(cancelled, 1.0)) < 1.0
 
 
+def test_a_warm_script_behind_a_shield_begins_with_little_more_work_than_a_free_one(
+    benches: dict[str, Bench],
+) -> None:
+    """What confines forks is loaded and made ready once: a fork that loads it works twice to six times as long."""
+    path = benches["free"].script("import time; print(time.process_time())", "work.py")
+
+    def work(bench: Bench) -> float:
+        return min(float(bench.call(path).stdout) for _ in range(20))
+
+    free = work(benches["free"])
+    for name in LEVELS:
+        assert work(benches[name]) < free * 1.8, name
+
+
 DAEMON = (
     "import os, sys, time\n"
     "r, w = os.pipe()\n"

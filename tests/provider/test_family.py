@@ -45,6 +45,16 @@ def test_the_sessions_own_provider_comes_first_then_the_first_that_has_one() -> 
     )
 
 
+def test_of_several_providers_of_one_model_the_sessions_is_meant_then_one_with_a_key() -> None:
+    keyed = server("sonnet-x")
+    keyed["options"]["apiKey"] = "k"
+    known = models({"provider": {"one": server("sonnet-x", "m"), "two": keyed, "three": server("sonnet-x")}})
+    assert known.find_named("sonnet-x", known.find("one/m")).ref == "one/sonnet-x"
+    assert known.find_named("/sonnet-x").ref == "two/sonnet-x"
+    with pytest.raises(UnknownModel, match="several providers"):
+        known.find("sonnet-x")
+
+
 def test_where_nothing_of_the_family_can_be_called_that_is_said() -> None:
     with pytest.raises(
         UnknownModel, match="newest Claude Haiku, and no provider that can be called here lists one"

@@ -316,10 +316,10 @@ async def test_sub_agents_are_seen_and_ended_by_their_caller_alone(house: Machin
     await door.start(session, "go")
     await door.until(lambda event: _children_run(door, session) == 2)
     views = door.runtime.registry.views["subagents"].children
-    running = views["_running_tasks"].read(session)  # type: ignore[union-attr]
+    running = await views["_running_tasks"].read(session)  # type: ignore[union-attr]
     assert [one["title"] for one in running.values()] == ["look (@general subagent)"] * 2
-    assert views["get_running_count"].run(session, {}) == 2  # type: ignore[union-attr]
-    assert views["get_running_count"].run(other, {}) == 0  # type: ignore[union-attr]
+    assert await views["get_running_count"].run(session, {}) == 2  # type: ignore[union-attr]
+    assert await views["get_running_count"].run(other, {}) == 0  # type: ignore[union-attr]
     cancel = views["cancel_by_session"].run  # type: ignore[union-attr]
     assert await cancel(other, {"session_key": session}) == 0
     first = next(iter(running))

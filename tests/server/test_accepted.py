@@ -49,18 +49,24 @@ def test_code_that_the_model_writes_is_not_taken_up_until_the_person_trusts_it(
     with served.events("/instar/event") as events:
         answer = served.ask(served.session()).json()
         assert answer["parts"][-2]["text"] == "written", answer
-        said = set[str]()
+        said, unaccepted = set[str](), dict[str, str]()
         for event in events:
+            if event["type"] == "instar.trust.changed":
+                assert event["properties"]["directory"] == str(project)
+                unaccepted = event["properties"]["unaccepted"]
             if event["type"] == "instance.reloaded":
                 said |= {*event["properties"]["problems"]}
-            if all(any(name in one for one in said) for name in files):
+                assert event["properties"]["what"] == []
+            if unaccepted == {str(project / name): "new" for name in files}:
                 break
-        assert event["properties"]["what"] == []
+        assert all(any(name in one for one in said) for name in files)
         assert not trace.exists()
         assert all(one.endswith(f"then accept: instar trust {project}") for one in said)
         assert ".instar/plugin/evil.py: a plugin, which runs as it stands there now" in instar("trust")
         reloaded = next(one["properties"] for one in events if one["type"] == "instance.reloaded")
         assert reloaded == {"what": ["tools", "plugin:elsewhere", "plugin:evil"], "problems": []}
+        told = next(one["properties"] for one in events if one["type"] == "instar.trust.changed")
+        assert told == {"directory": str(project), "unaccepted": {}}
     assert sorted(trace.read_text()) == ["a", "b", "c"]
     log = Path(clean_environment["XDG_STATE_HOME"]) / "instar" / "log" / "instar.log"
     assert "then accept: instar trust" in log.read_text()

@@ -270,6 +270,16 @@ def test_an_instances_terminals_end_with_it(served, tmp_path):
     wait_until(lambda: not is_alive(pid))
 
 
+@pytest.mark.parametrize("times", [4, pytest.param(50, marks=pytest.mark.slow)])
+def test_a_server_that_is_killed_leaves_no_program_that_has_just_started(serve, times):
+    started = []
+    for _ in range(times):
+        served = serve()
+        started.append(opened(served, **script("trap '' HUP TERM; while :; do sleep 1; done"))["pid"])
+        served.stop(signal.SIGKILL)
+    wait_until(lambda: not any(is_alive(pid) for pid in started))
+
+
 @pytest.mark.slow
 def test_the_end_of_the_server_ends_terminals_in_time_and_its_log_holds_no_ticket(serve):
     served = serve("--print-logs", "--log-level", "DEBUG")

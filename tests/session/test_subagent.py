@@ -9,10 +9,10 @@ import pytest
 from tests.waiting import SOON
 
 from instar.message import Rule
-from instar.plugin import SessionBody
+from instar.plugin import SessionBody, Tool
 from instar.session.subagent import CAP, inherited
 from instar.settings.permission import evaluate
-from instar.testing import Machine, RuntimeUnderTest, calls_of, results
+from instar.testing import TIMEOUT, Machine, RuntimeUnderTest, calls_of, results, said
 
 pytest_plugins = ["tests.turn"]
 
@@ -178,6 +178,79 @@ async def test_an_abort_reaches_the_sub_agent_within_a_second(house: Machine) ->
     assert await door.client.status() == {}
     last = (await door.stored(part.session_id))[-1].info
     assert last.error.__class__.__name__ == "MessageAbortedError"  # type: ignore[union-attr]
+
+
+BEHIND = (
+    TASK.replace('"subagent_type"', '"background": true, "subagent_type"')
+    + """
+    == turn
+    text: thank you
+"""
+)
+
+
+async def begun(house: Machine) -> tuple[RuntimeUnderTest, str, str, asyncio.Event]:
+    """A caller at rest, its sub-agent that works in the background, and what lets that one end."""
+    child = '\n    == when "child: count" once\n    tool: hold {}\n\n    == when "held"\n    text: seven\n'
+    house.says(BEHIND + child)
+    door = await house.open()
+    released = asyncio.Event()
+
+    async def hold(args: Any, context: Any) -> str:
+        await released.wait()
+        return "held"
+
+    door.plugin({"tool": {"hold": Tool("Hold.", {"type": "object", "properties": {}}, hold)}})
+    session = await door.session()
+    await asyncio.wait_for(door.ask(session, "go"), TIMEOUT)
+    (made,) = await door.client.children(session)
+    return door, session, made.id, released
+
+
+async def test_a_task_in_the_background_is_not_waited_for_and_its_end_is_told(house: Machine) -> None:
+    door, session, child, released = await begun(house)
+    history = await door.stored(session)
+    assert results(history)[0].startswith(f'<task id="{child}" state="running">')
+    assert said(history[-1]) == "all done"
+    assert set(await door.client.status()) == {child}
+    released.set()
+    assert await door.runtime.turns.wait_behind(await door.live(session))
+    told, answer = (await door.stored(session))[-2:]
+    assert (
+        said(told) == f'<task id="{child}" state="completed">\n<task_result>\nseven\n</task_result>\n</task>'
+    )
+    assert told.parts[0].synthetic  # type: ignore[union-attr]
+    assert said(answer) == "thank you"
+
+
+async def test_an_abort_ends_the_turn_and_the_next_one_what_works_in_the_background(house: Machine) -> None:
+    door, session, child, _ = await begun(house)
+    assert await asyncio.wait_for(door.client.abort(session), SOON)
+    await door.idle(child)
+    assert not await door.client.abort(session)
+    assert len(house.requests()) == 3
+
+
+async def test_what_works_in_the_background_ends_with_its_session(house: Machine) -> None:
+    door, session, _, _ = await begun(house)
+    await door.client.delete(session)
+    assert await door.client.status() == {}
+
+
+async def test_work_in_the_background_that_the_end_of_instar_cut_off_is_told_by_the_next_turn(
+    house: Machine,
+) -> None:
+    door, session, child, _ = await begun(house)
+    await door.runtime.close()
+    again = await house.open()
+    await again.ask(session, "are you there?")
+    texts = [said(one) for one in await again.stored(session)]
+    assert any(text.startswith(f'<task id="{child}" state="error">') for text in texts[3:]), texts
+
+
+async def test_a_task_in_the_background_that_cannot_be_begun_says_why(house: Machine) -> None:
+    door, session = await played(house, "", BEHIND.replace("general", "genral"))
+    assert "there is no agent 'genral'" in results(await door.stored(session))[0]
 
 
 async def test_a_sub_agent_that_fails_says_so_and_the_caller_goes_on(house: Machine) -> None:

@@ -35,7 +35,10 @@ def bare(schema: Any) -> Any:
 
 @pytest.mark.parametrize("name", OPENCODE)
 def test_a_tools_parameters_are_opencodes(name: str) -> None:
-    assert bare(ALL[name].parameters) == OPENCODE[name]
+    ours = bare(ALL[name].parameters)
+    if name == "task":
+        del ours["properties"]["background"]  # instar's own
+    assert ours == OPENCODE[name]
     jsonschema.Draft202012Validator.check_schema(ALL[name].parameters)
 
 

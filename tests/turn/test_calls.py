@@ -85,6 +85,52 @@ async def test_calls_are_prepared_in_order_before_any_runs_and_reported_in_order
     assert ends(door) == ["call_t1_1", "call_t1_2"]
 
 
+async def test_hooks_of_different_calls_run_at_once_and_people_are_asked_in_order(house: Machine) -> None:
+    """The first call's hook ends when the last call's one has begun."""
+    last, asked = asyncio.Event(), list[str]()
+
+    async def before(given: points.ToolCallInput, output: points.ArgsOutput) -> None:
+        if output.args["command"] == "echo 3":
+            last.set()
+        await asyncio.wait_for(last.wait(), SOON)
+        output.ask = f"about {output.args['command']}"
+
+    async def permission(given: points.PermissionInput, output: points.PermissionOutput) -> None:
+        asked.append(given.metadata["reason"])
+        output.status = "allow"
+
+    lines = [f'tool: bash {{"command": "echo {number}"}}' for number in (1, 2, 3)]
+    hooks = {"tool.execute.before": before, "permission.ask": permission}
+    _, found = await played(house, "\n".join(lines), hooks)
+    assert found == ["1\n", "2\n", "3\n"]
+    assert asked == [f"about echo {number}" for number in (1, 2, 3)]
+
+
+async def test_a_call_that_changes_what_later_ones_see_ends_before_they_begin(house: Machine) -> None:
+    """What stands before it runs beside it: a sub-agent, say, that it looks at."""
+    seen: list[str] = []
+    looked = asyncio.Event()
+
+    async def work(args: Any, ctx: ToolContext) -> str:
+        await asyncio.wait_for(looked.wait(), SOON)
+        return "worked"
+
+    async def change(args: Any, ctx: ToolContext) -> str:
+        await asyncio.sleep(0.05 if not seen else 0)
+        seen.append(args["to"])
+        looked.set()
+        return f"{seen}"
+
+    async def look(args: Any, ctx: ToolContext) -> str:
+        return f"{seen}"
+
+    tools = {"work": tool(work), "change": tool(change, ordered=True), "look": tool(look)}
+    turn = 'tool: work {}\ntool: change {"to": "a"}\ntool: look {}\ntool: change {"to": "b"}\ntool: look {}'
+    _, found = await played(house, turn, {"tool": tools})
+    assert found == ["worked", "['a']", found[2], "['a', 'b']", "['a', 'b']"]
+    assert found[2] in ("['a']", "['a', 'b']")
+
+
 async def test_a_refused_call_leaves_its_neighbours_alone_and_is_reported_in_its_place(
     house: Machine,
 ) -> None:

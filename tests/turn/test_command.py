@@ -241,6 +241,29 @@ async def test_a_strangers_command_shows_files_of_its_project_only_and_runs_noth
     assert not (house.folder / "ran").exists()
 
 
+async def test_a_file_that_a_command_names_is_not_read_once_it_is_a_link_that_leads_out(
+    house: Machine,
+) -> None:
+    private = house.folder.parent / "private.txt"
+    private.write_text("private")
+    notes = house.folder / "notes.txt"
+    notes.write_text("of the project")
+    (house.folder / "inner").symlink_to(notes)
+    command(house, "look", "See @notes.txt and @inner $ARGUMENTS")
+    command(house, "there", f"See @{private}")
+    assert "of the project" in users(await run(house, "look"))[0]
+    assert "private" in users(await run(house, "there"))[0]
+    notes.unlink()
+    notes.symlink_to(private)
+    with pytest.raises(
+        Invalid, match=r"the command look names a link, and @notes.txt leads to .*write there where"
+    ):
+        await run(house, "look")
+    # What the person types is theirs.
+    command(house, "look", "See $ARGUMENTS")
+    assert "private" in users(await run(house, "look", "@notes.txt"))[0]
+
+
 async def test_mistakes_in_definitions_are_told_when_the_runtime_opens(house: Machine) -> None:
     command(house, "bad", "---\nsubtask: maybe\n---\nx")
     agent(house, "worse", "---\nmode: no\n---\nx")

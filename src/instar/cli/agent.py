@@ -8,6 +8,7 @@ from typing import Final
 import click
 import msgspec
 
+from instar.cli import complete
 from instar.cli.door import Context, door, folder_option, json_option, opened_runtime
 from instar.cli.text import echo, print_json, short
 from instar.definitions.agent import Agent, sampling_temperature, to_plain
@@ -52,7 +53,7 @@ async def list_(context: Context, folder: str | None, as_json: bool, everything:
 
 
 @command.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete.agents)
 @_folder
 @json_option
 @door

@@ -15,9 +15,9 @@ from instar.api.session import AnswersBody, ChangeBody, PermissionBody
 from instar.approval.permissions import PermissionAnswer
 from instar.cli import person
 from instar.cli.door import Context, Failure
-from instar.cli.follow import Follower, ticking, view_of
+from instar.cli.follow import Follower, ticking
 from instar.cli.person import INTERRUPTED, Interrupts, RunRequest
-from instar.cli.text import echo
+from instar.cli.text import echo, note, short
 from instar.client import (
     ApiError,
     AsyncClient,
@@ -110,7 +110,7 @@ def _password(context: Context, server: Attached) -> Secret | None:
 
 async def _turn(client: AsyncClient, server: Attached, wanted: RunRequest, stop: Interrupts) -> int:
     session = await _session(client, wanted)
-    view = view_of(wanted.format, session.id)
+    view = wanted.view
     follower = Follower(session.id, view)
     stop.abort = lambda: client.session.abort(session.id)
     work = await _work(client, server, wanted, session.id)
@@ -126,6 +126,7 @@ async def _turn(client: AsyncClient, server: Attached, wanted: RunRequest, stop:
             listening.cancel()
             await asyncio.gather(listening, ticks, return_exceptions=True)
             await listener.close()
+            view.pause()
     view.close(session.id)
     return follower.exit_code(answer, interrupted=bool(stop.count))
 
@@ -167,7 +168,7 @@ class _Listener:
         self._follower = follower
         self._session_id = session_id
         self._family = {session_id}
-        self._person = person.AtTerminal() if person.is_there() else None
+        self._person = person.AtTerminal(wanted.view) if person.is_there() else None
         self._may_answer = self._person is not None and wanted.format != "json"
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._idle = asyncio.Event()
@@ -246,10 +247,14 @@ async def _session(client: AsyncClient, wanted: RunRequest) -> Session:
     elif wanted.continued:
         roots = await client.session.list(roots=True)
         found = next((one for one in roots if one.time.archived is None), None)
-        if found is None:
+        if found is not None:
+            note(f"going on with {found.id}: {short(found.title, 72)}")
+        else:
             echo("instar: there is no session to go on with there, so this is a new one", err=True)
     if found is None:
         return await client.session.create(SessionBody(title=wanted.title, agent=wanted.agent))
+    if wanted.fork:
+        found = await client.session.fork(found.id)
     return await client.session.update(found.id, ChangeBody(title=wanted.title)) if wanted.title else found
 
 
@@ -271,10 +276,11 @@ async def _work(
             arguments=arguments,
             agent=wanted.agent,
             model=wanted.model,
+            variant=wanted.variant,
             parts=files,
         )
         return lambda: client.session.command(session_id, command)
-    prompt = PromptBody(parts=parts, agent=wanted.agent, model=_model(wanted))
+    prompt = PromptBody(parts=parts, agent=wanted.agent, model=_model(wanted), variant=wanted.variant)
     return lambda: client.session.prompt(session_id, prompt)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from instar.cli import complete
 from instar.cli.door import Context, Failure, door
 from instar.cli.text import echo, note, one_line, print_list
 from instar.provider.catalogue import shipped
@@ -36,7 +37,7 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("provider")
+@click.argument("provider", shell_complete=complete.providers)
 @click.option("--method", metavar="LABEL", help="Which of the methods that plugins offer.")
 @door
 async def login(context: Context, provider: str, method: str | None) -> None:
@@ -92,7 +93,7 @@ def list_(context: Context, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("provider")
+@click.argument("provider", shell_complete=complete.providers)
 @door
 def logout(context: Context, provider: str) -> None:
     """Forget PROVIDER's key."""

@@ -27,6 +27,7 @@ from instar.provider.protocol import Model
 from instar.provider.resolve import NoModel, UnknownModel
 from instar.sandbox import find_level
 from instar.settings.config import Config
+from instar.settings.own_edits import is_said
 from instar.store import StoreError
 from instar.store.migrate import migrations, prepare
 
@@ -219,6 +220,8 @@ async def _sandbox(processes: Processes, context: Context, found: Checked) -> _L
     asked = found.read.config.shield.at_most if found.read else "bubblewrap"
     level = await find_level(processes, context.environment, asked)
     lock = f"Landlock {level.landlock}" if level.landlock else "no Landlock"
+    left = found.read.config.shield.startup_files if found.read else []
+    lock += f", start-up files stay unasked: {', '.join(left)}" if left else ""
     signals = "" if level.scoped else ", children can signal instar (use Linux 6.12 or newer)"
     if level.name == "bubblewrap":
         overlay = "copies by overlay" if level.overlay else "plain copies"
@@ -292,7 +295,8 @@ def _trust(context: Context, folder: Path, found: Checked) -> _Line:
         if dropped:
             text = f"{folder} is trusted, but not all that it brings: {'; '.join(dropped)}"
             return _Line("trust", "note", text, f"instar trust diff {shlex.quote(str(folder))}")
-        return _Line("trust", "ok", f"{folder} is trusted: what it brings runs")
+        mine = "; edits of yours are taken at each start" if is_said(context.paths, folder.resolve()) else ""
+        return _Line("trust", "ok", f"{folder} is trusted: what it brings runs{mine}")
     if not dropped:
         return _Line("trust", "ok", f"{folder} is not trusted, and brings nothing that would need it")
     todo = f"if you know where it comes from: instar trust {shlex.quote(str(folder))}"

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from instar.cli import collector
+from instar.cli import collector, streams
 from instar.cli.text import harmless, note
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 GONE: Final = 141
 """The exit code when nobody reads stdout any more: 128 and SIGPIPE."""
+
+_ENDED: Final = 128 + signal.SIGTERM
 
 LEVELS: Final = {
     "DEBUG": logging.DEBUG,
@@ -199,7 +202,7 @@ def door(function: Callable[..., Any]) -> Callable[..., Any]:
         with one_line_errors(traceback=log_level == "DEBUG"):
             result = function(context, *args, **options)
             code = asyncio.run(result) if isinstance(result, Coroutine) else result
-            sys.stdout.flush()
+            streams.finish()
             return code
 
     return opened
@@ -258,13 +261,15 @@ def drop_output() -> None:
 def one_line_errors(*, traceback: bool) -> Iterator[None]:
     """Turn what a command raises into a `Failure`; with `traceback` raise it as it is.
 
-    When the reader of stdout has gone, end without a word, with the exit code of SIGPIPE.
+    When the reader of stdout has gone, or SIGTERM came, end without a word, with the exit code of the signal.
     """
     try:
         yield
     except BrokenPipeError:
         drop_output()
         raise click.exceptions.Exit(GONE) from None
+    except asyncio.CancelledError:
+        raise click.exceptions.Exit(_ENDED) from None
     except (click.ClickException, click.Abort, click.exceptions.Exit):
         raise
     except Exception as error:

@@ -1,12 +1,16 @@
 """From a session's events to what a view shows: which parts are an answer's, and when they are whole."""
 
 import asyncio
+import os
 import sys
+import time
 
-from instar.cli.output import JsonView, TurnView, retry_text
+from instar.cli.output import JsonView, PlainView, TurnView, retry_text
 from instar.cli.person import INTERRUPTED
 from instar.event import (
     Event,
+    EvolveInstalled,
+    EvolveRolledback,
     HooksRan,
     LimitReached,
     MessageUpdated,
@@ -22,6 +26,7 @@ from instar.event import (
     Retry,
     SelfModified,
     SessionCompacted,
+    SessionCreated,
     SessionError,
     SessionStatusChanged,
     TuiToastShow,
@@ -31,6 +36,7 @@ from instar.message import (
     MessageAbortedError,
     Part,
     ReasoningPart,
+    Session,
     StepFinishPart,
     StepStartPart,
     TextPart,
@@ -44,22 +50,25 @@ from instar.turn.model_call import STOPPED
 
 
 async def ticking(follower: "Follower") -> None:
-    """Tell the follower each second that time goes by, until cancelled."""
+    """Tell the follower that time goes by, as often as its view wants, until cancelled. Raises what printing met."""
     while True:
-        await asyncio.sleep(1)
+        sys.stdout.flush()
         follower.tick()
+        await asyncio.sleep(follower.view.interval)
 
 
-def view_of(format: str, session_id: str) -> TurnView:
+def view_of(format: str, *, plain: bool, thinking: bool) -> TurnView:
     """Return what shows the turn: lines of JSON, plain text, or a terminal's."""
     if format == "json":
-        return JsonView(session_id)
+        return JsonView(thinking=thinking)
+    if plain or (sys.stdout.isatty() and os.environ.get("TERM") in ("dumb", "")):
+        return PlainView()
     if not sys.stdout.isatty():
         return TurnView()
     # Start-up time: rich costs 50 ms and only a terminal needs it.
     from instar.cli.terminal import TerminalView
 
-    return TerminalView()
+    return TerminalView(thinking=thinking)
 
 
 class Follower:
@@ -71,14 +80,17 @@ class Follower:
     def __init__(self, session_id: str, view: TurnView) -> None:
         self._limited = False
         self._session_id = session_id
-        self._view = view
+        self.view = self._view = view
+        view.begin(session_id)
+        self._depths = {session_id: 0}
+        self._asked_at: dict[str, tuple[str, float]] = {}
         self._answers: set[str] = set()
         self._asked: list[str] = []
-        self._questions: set[str] = set()
         self._held_back: list[Event] = []
         self._growing: dict[str, Part] = {}
         self._whole: dict[str, Part] = {}
         self._limits: list[str] = []
+        self._said: set[str] = set()
 
     def exit_code(self, answer: WithParts, *, interrupted: bool) -> int:
         """Return 0 for an answer, 1 for an error or a limit, `INTERRUPTED` when a person ended the turn."""
@@ -87,28 +99,40 @@ class Follower:
             return INTERRUPTED
         return int(error is not None or not isinstance(answer.info, Assistant) or self._limited)
 
+    def say(self, *texts: str) -> None:
+        """Show what was not shown before."""
+        for text in texts:
+            if text not in self._said:
+                self._said.add(text)
+                self._view.note(text)
+
     def tick(self) -> None:
         """Let the view show the time, unless a question is open."""
-        if not self._questions:
+        if not self._asked_at:
             self._view.tick()
 
     def take(self, event: Event) -> None:
         """Show an event, if it is of the session and means something to a person."""
         match event.properties:
-            case PermissionAsked(id=asked) | QuestionAsked(id=asked):
-                self._questions.add(asked)
+            case PermissionAsked(id=asked, tool=call) | QuestionAsked(id=asked, tool=call):
+                self._asked_at[asked] = (call.call_id if call else "", time.monotonic())
+                self._view.pause()
             case (
                 PermissionReplied(request_id=asked)
                 | QuestionReplied(request_id=asked)
                 | QuestionRejected(request_id=asked)
-            ):
-                self._questions.discard(asked)
+            ) if asked in self._asked_at:
+                call_id, since = self._asked_at.pop(asked)
+                self._view.answered(call_id, time.monotonic() - since)
+                if not self._asked_at:
+                    self._view.resume()
         self._held_back.append(event)
-        while self._held_back and not self._questions:
+        while self._held_back and not self._asked_at:
             self._show(self._held_back.pop(0))
 
     def _show(self, event: Event) -> None:
         if event.session_id not in (self._session_id, None):
+            self._child(event.properties)
             return
         match event.properties:
             case PartDelta(part_id=part_id, delta=text):
@@ -124,6 +148,16 @@ class Follower:
                 self._view.note(retry_text(status), "yellow")
             case other:
                 self._report(other)
+                self._changed(other)
+
+    def _child(self, properties: object) -> None:
+        """Show the finished calls of sub-agents."""
+        match properties:
+            case SessionCreated(info=Session(id=session_id, parent_id=str(parent))) if parent in self._depths:
+                self._depths[session_id] = self._depths[parent] + 1
+            case PartUpdated(part=ToolPart(session_id=session_id) as part) if session_id in self._depths:
+                if _is_whole(part):
+                    self._view.child(part, self._depths[session_id])
 
     def _report(self, properties: object) -> None:
         match properties:
@@ -138,16 +172,29 @@ class Follower:
                 self._limit(text)
             case SessionCompacted():
                 self._view.note("earlier messages were summarised")
-            case HooksRan(event=name, messages=texts):
-                for text in texts:
-                    self._view.note(f"{name} hook: {text}")
-            case SelfModified(call_id="", path=path, old=old, new=new):
-                # What a call of the tool changed stands in the call's own line.
-                self._view.note(f"self: {path} = {new!r} (was {old!r})")
+            case HooksRan() as ran:
+                self._ran(ran)
             case TuiToastShow(message=text):
                 self._view.note(text.removeprefix("instar: "), "yellow")
             case PluginError(plugin=plugin, hook=hook, message=text):
                 self._view.note(f"plugin {plugin} failed in {hook}: {text}")
+
+    def _changed(self, properties: object) -> None:
+        """Show what instar changed of itself, but for what a call's own lines say."""
+        match properties:
+            case SelfModified(call_id="", path=path, old=old, new=new):
+                self._view.evolved(f"self: {path} = {new!r} (was {old!r})")
+            case EvolveInstalled(files=files, session_id=None):
+                self._view.evolved(f"evolved {', '.join(files)}")
+            case EvolveRolledback(files=files, message=text):
+                self._view.evolved(f"took back a change of {', '.join(files)}: {text}")
+
+    def _ran(self, ran: HooksRan) -> None:
+        for text in ran.messages:
+            self._view.note(f"{ran.event} hook: {text}")
+        if ran.undecided and ran.action != "deny":
+            why = f"could not decide, and stands in nobody's way: {ran.error}"
+            self.say(f"{ran.event} hook {ran.rule} {why}")
 
     def _limit(self, text: str) -> None:
         """Show a limit once: the answer's error says it too, before the event or after it."""

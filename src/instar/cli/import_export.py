@@ -7,6 +7,7 @@ import click
 import msgspec
 
 from instar import wire
+from instar.cli import complete
 from instar.cli.door import Context, door, folder_option
 from instar.cli.session import find, open_sessions
 from instar.cli.text import echo, local_time, note, one_line, short
@@ -24,7 +25,7 @@ _folder = folder_option("In this folder's project.")
 
 
 @click.command("export")
-@click.argument("session", required=False)
+@click.argument("session", required=False, shell_complete=complete.sessions)
 @click.option("-o", "--output", metavar="FILE", help="Write this new file instead of stdout.")
 @click.option("--children", is_flag=True, help="Include the sessions of its sub-agents.")
 @click.option("--sanitize", is_flag=True, help="Leave out texts, paths and tool output.")

@@ -2,7 +2,7 @@
 
 import click
 
-from instar.cli import person
+from instar.cli import complete, person
 from instar.cli.door import Context, Failure, door, folder_option, json_option
 from instar.cli.text import echo, harmless, print_list, short
 from instar.mcp import LinkError, Servers, Status
@@ -30,7 +30,7 @@ async def list_(context: Context, folder: str | None, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("server")
+@click.argument("server", shell_complete=complete.servers)
 @_folder
 @click.option("--yes", is_flag=True, help="Approve without being asked.")
 @door

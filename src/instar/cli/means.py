@@ -1,7 +1,9 @@
 """`Means`, what the command of a built-in plugin works with: its store, children and settings, without an instance."""
 
+import asyncio
 import contextlib
 import functools
+import signal
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
@@ -24,8 +26,12 @@ async def means(
 ) -> AsyncIterator[Means]:
     """Open the `Means` of the plugin `name` in `directory`; children that it starts end with the context.
 
-    Raises `DocumentError` for settings with a mistake, and `StoreError` for a database that cannot be opened.
+    SIGTERM cancels the task, as Ctrl-C does. Raises `DocumentError` for settings with a mistake, and `StoreError` for a
+    database that cannot be opened.
     """
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with contextlib.AsyncExitStack() as stack:
         processes, stops = Processes(), StopFile(paths.data)
         stack.push_async_callback(processes.close)

@@ -14,6 +14,7 @@ from instar.event import (
 from instar.message import (
     MessageError,
     Part,
+    ReasoningPart,
     StepFinishPart,
     StepStartPart,
     TextPart,
@@ -68,6 +69,11 @@ class TurnView:
 
     streams = False
     """Whether parts are wanted as they grow; else a part is handed over once, whole, and never taken back."""
+    interval = 1.0
+    """Seconds between two calls of `tick`."""
+
+    def begin(self, session_id: str) -> None:
+        """Learn which session is shown."""
 
     def delta(self, part: Part, text: str) -> None:
         """Show what was added to a text or reasoning part."""
@@ -82,9 +88,16 @@ class TurnView:
             words = (mark, line.name, line.title, f"({line.seconds or 0:.1f} s)", line.problem)
             echo(" ".join(word for word in words if word), err=True)
 
+    def child(self, part: ToolPart, depth: int) -> None:
+        """Show a finished call of a sub-agent, `depth` of them below the session."""
+
     def note(self, text: str, style: str = "dim") -> None:
         """Show something else that happened; `style` is for a terminal."""
         note(text)
+
+    def evolved(self, text: str) -> None:
+        """Show what instar changed of itself."""
+        self.note(text)
 
     def error(self, error: MessageError) -> None:
         """Show that the turn failed."""
@@ -95,10 +108,35 @@ class TurnView:
         self.note(text, "red")
 
     def tick(self) -> None:
-        """Show that time goes by; called once a second while no question waits for the person."""
+        """Show that time goes by; called each `interval` while no question waits for the person."""
+
+    def answered(self, call_id: str, seconds: float) -> None:
+        """Learn how long a call waited for the person."""
+
+    def pause(self) -> None:
+        """Leave the terminal to a question."""
+
+    def resume(self) -> None:
+        """Go on after a question."""
 
     def close(self, session_id: str) -> None:
         """Show what the turn took."""
+
+
+class PlainView(TurnView):
+    """For a screen reader or a terminal that can do nothing: whole lines, no colours, no marks, nothing rewritten."""
+
+    def part(self, part: Part) -> None:
+        """Show a whole part; of a call also what it did."""
+        super().part(part)
+        if isinstance(part, ToolPart):
+            # Start-up time: rich costs 50 ms.
+            from instar.cli.render import details, summary_of
+
+            for line in details(part):
+                echo(f"    {line.plain}", err=True)
+            if summary := summary_of(part):
+                self.evolved(summary)
 
 
 class JsonView(TurnView):
@@ -111,9 +149,13 @@ class JsonView(TurnView):
         StepFinishPart: "step_finish",
     }
 
-    def __init__(self, session_id: str) -> None:
+    def __init__(self, *, thinking: bool = False) -> None:
+        self._kinds = self._KINDS | {ReasoningPart: "reasoning"} if thinking else self._KINDS
+        self._session_id = self._step_id = ""
+
+    def begin(self, session_id: str) -> None:
+        """Learn the session that each line names."""
         self._session_id = session_id
-        self._step_id = ""
 
     def part(self, part: Part) -> None:
         """Print a whole part; a step's start once: it is published again with its snapshot."""
@@ -121,7 +163,7 @@ class JsonView(TurnView):
             if part.id == self._step_id:
                 return
             self._step_id = part.id
-        if kind := self._KINDS.get(type(part)):
+        if kind := self._kinds.get(type(part)):
             self._print(kind, part=part_to_plain(part))
 
     def error(self, error: MessageError) -> None:

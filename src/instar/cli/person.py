@@ -12,6 +12,8 @@ import msgspec
 
 from instar.approval.permissions import KEEP, PermissionAnswer, Reply
 from instar.approval.questions import Answers
+from instar.cli import streams
+from instar.cli.output import TurnView
 from instar.cli.text import echo, harmless, short
 from instar.event import PermissionAsked, Question, QuestionAsked
 from instar.wire import Plain
@@ -46,6 +48,9 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     worktree: str | None
     workspace_id: str | None = None
     command: str | None
+    variant: str | None
+    fork: bool
+    view: TurnView
 
 
 def is_there() -> bool:
@@ -152,12 +157,14 @@ class AtTerminal:
     `permit` is an `instar.approval.permissions.Person`, `answer` an `instar.approval.questions.Questioner`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, view: TurnView) -> None:
+        self._view = view
         self._turn = asyncio.Lock()
 
     async def permit(self, asked: PermissionAsked) -> PermissionAnswer:
         """Ask whether a tool call may run, or whether what it made is kept; the end of input rejects."""
         async with self._turn:
+            self._view.pause()
             if asked.permission == KEEP:
                 return PermissionAnswer("once" if await _kept(asked) else "reject", "put it aside")
             wanted = ", ".join(short(pattern) for pattern in asked.patterns)
@@ -176,6 +183,7 @@ class AtTerminal:
     async def answer(self, asked: QuestionAsked) -> Answers | None:
         """Ask the model's questions one after the other; None when one of them got no answer."""
         async with self._turn:
+            self._view.pause()
             answers = []
             for number, question in enumerate(asked.questions, 1):
                 count = f" ({number} of {len(asked.questions)})" if len(asked.questions) > 1 else ""
@@ -258,6 +266,7 @@ class Interrupts:
 
     def _interrupt(self) -> None:
         self.count += 1
+        streams.hurry()
         if self.count == 1:
             self._start(self._end())
             return

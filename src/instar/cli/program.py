@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from instar import __version__
-from instar.cli import collector
+from instar.cli import collector, streams
 from instar.cli.text import note
 from instar.settings.builtin_plugins import commands as plugin_commands
 from instar.settings.builtin_plugins import commands_under
@@ -113,6 +113,7 @@ def main(arguments: list[str] | None = None, exit_with: Callable[[int], Any] = s
     """Run the command line and end the process with its exit code."""
     collector.starting()
     _open_standard_streams()
+    streams.replace()
     arguments = sys.argv[1:] if arguments is None else arguments
     match arguments:
         case ["help", *words]:
@@ -139,6 +140,8 @@ def main(arguments: list[str] | None = None, exit_with: Callable[[int], Any] = s
         drop_output()
         note(error.strerror or str(error))
         code = 1
+    finally:
+        streams.restore()
     exit_with(int(code or 0))
 
 

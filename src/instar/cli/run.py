@@ -16,16 +16,16 @@ import click
 import msgspec
 
 from instar.approval.permissions import always_once
-from instar.cli import person
+from instar.cli import complete, person
 from instar.cli.door import Context, Failure, door, in_utf8, opened_runtime
 from instar.cli.follow import Follower, ticking, view_of
 from instar.cli.output import TurnView
 from instar.cli.person import INTERRUPTED, Interrupts, RunRequest
-from instar.cli.text import echo, note
+from instar.cli.text import echo, note, short
 from instar.definitions.command import UnknownCommand, mentioned_parts
 from instar.event.bus import Subscription
 from instar.message import ModelRef, Session, User, WithParts
-from instar.plugin import CommandBody, PromptBody, SessionBody, Value
+from instar.plugin import CommandBody, PromptBody, SessionBody
 from instar.runtime import Options, Runtime
 from instar.turn.command import found as found_command
 from instar.turn.command import skill_commands
@@ -38,15 +38,24 @@ _STDIN_PATIENCE: Final = 2.0
 
 @click.command()
 @click.argument("message", nargs=-1)
-@click.option("-m", "--model", metavar="PROVIDER/MODEL", help="The model that answers.")
-@click.option("--agent", metavar="NAME", help="The agent that answers.")
-@click.option("-s", "--session", metavar="ID", help="Go on with this session.")
+@click.option(
+    "-m", "--model", metavar="PROVIDER/MODEL", shell_complete=complete.models, help="The model that answers."
+)
+@click.option("--agent", metavar="NAME", shell_complete=complete.agents, help="The agent that answers.")
+@click.option(
+    "-s", "--session", metavar="ID", shell_complete=complete.sessions, help="Go on with this session."
+)
 @click.option("-c", "--continue", "continued", is_flag=True, help="Go on with the folder's last session.")
 @click.option("--title", metavar="TEXT", help="The session's title.")
 @click.option(
     "-f", "--file", "files", multiple=True, metavar="PATH", help="Attach a file or folder; repeatable."
 )
-@click.option("--command", metavar="NAME", help="Run this command; the message is its arguments.")
+@click.option(
+    "--command",
+    metavar="NAME",
+    shell_complete=complete.commands,
+    help="Run this command; the message is its arguments.",
+)
 @click.option("--dir", "folder", metavar="PATH", help="Run in this folder.")
 @click.option("--attach", "url", metavar="URL", help="Run it in the server there (http://… or unix:PATH).")
 @click.option("--worktree", metavar="NAME", help="Work in this git worktree; made when there is none.")
@@ -62,6 +71,12 @@ _STDIN_PATIENCE: Final = 2.0
     help="json: one event a line, in the form of opencode run.",
 )
 @click.option(
+    "--variant", metavar="NAME", help="A variant of the model, as high: the model's block names them."
+)
+@click.option("--fork", is_flag=True, help="Go on with a copy of the session (with --session or --continue).")
+@click.option("--thinking", is_flag=True, help="Show the model's reasoning whole.")
+@click.option("--plain", is_flag=True, help="Whole lines without colours and marks, as for a screen reader.")
+@click.option(
     "--auto", is_flag=True, help="Allow every tool call that would be asked about (a deny still holds)."
 )
 @door
@@ -76,6 +91,8 @@ async def command(
     """Give the agent a MESSAGE and print its answer. Piped input and - are read as part of the message."""
     if asked["session"] and asked["continued"]:
         raise click.UsageError("--session and --continue exclude each other")
+    if asked["fork"] and not (asked["session"] or asked["continued"]):
+        raise click.UsageError("--fork copies a session: say which with --session ID or --continue")
     if url is not None:
         for name in ("worktree", "workspace", "safe", "profile"):
             if asked[name]:
@@ -85,7 +102,8 @@ async def command(
         asked["workspace"] = str(await _workspace(context.path(asked["workspace"])))
     asked["title"] = _readable(asked["title"] or "") or None
     parts = _parts(message, files, context.directory, needed=asked["command"] is None)
-    request = RunRequest(directory=directory, parts=parts, words=" ".join(message), **asked)
+    view = view_of(asked["format"], plain=asked.pop("plain"), thinking=asked.pop("thinking"))
+    request = RunRequest(directory=directory, parts=parts, words=" ".join(message), view=view, **asked)
     if url is not None:
         # Start-up time: a run of its own needs no client.
         from instar.cli.attach import Attached, attached
@@ -144,16 +162,23 @@ async def _turn(runtime: Runtime, request: RunRequest, interrupts: Interrupts) -
     if request.profile is not None and "self" not in runtime.registry.views:
         raise Failure('--profile needs "tools": {"self_evolution": true} in your instar.json (docs/self.md)')
     session = await _session(runtime, request)
-    view = view_of(request.format, session.id)
+    view = request.view
     follower = Follower(session.id, view)
+    follower.say(*runtime.problems())
     work = await _work(runtime, request, session.id)
+
+    async def whole() -> WithParts:
+        answer = await work()
+        if await runtime.turns.wait_behind(await runtime.instance.sessions.open(session.id)):
+            answer = (await runtime.session.messages(session.id))[-1]
+        return answer
+
     interrupts.abort = lambda: runtime.session.abort(session.id)
     interrupts.end_children = runtime.end_children
     with runtime.instance.bus.subscribe() as subscription:
-        answer = await _shown(work, subscription, follower, interrupts.abort)
+        answer = await _shown(whole, subscription, follower, interrupts.abort)
     await _others_at_rest(runtime, view, interrupts)
-    for problem in _problems(runtime):
-        view.note(problem)
+    follower.say(*runtime.problems())
     view.close(session.id)
     return follower.exit_code(answer, interrupted=bool(interrupts.count))
 
@@ -174,16 +199,20 @@ async def _shown(
     showing = asyncio.create_task(show())
     ticks = asyncio.create_task(ticking(follower))
     try:
-        await asyncio.wait([turn, showing], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([turn, showing, ticks], return_when=asyncio.FIRST_COMPLETED)
         if not turn.done():
             await abort()
         return await turn
     finally:
         if not turn.done():
             turn.cancel()
-        ticks.cancel()
         subscription.close()
-        await showing
+        try:
+            await showing
+        finally:
+            follower.view.pause()
+        if not ticks.cancel():
+            ticks.result()
 
 
 async def _others_at_rest(runtime: Runtime, view: TurnView, interrupts: Interrupts) -> None:
@@ -198,14 +227,6 @@ async def _others_at_rest(runtime: Runtime, view: TurnView, interrupts: Interrup
         await runtime.turns.wait(await runtime.instance.sessions.open(session_id))
 
 
-def _problems(runtime: Runtime) -> list[str]:
-    """What plugins say is wrong with them now: the `problems` of their views, a sentence each."""
-    views = [(view.name, view.children.get("problems")) for view in runtime.registry.views.values()]
-    return [
-        f"{name}: {problem}" for name, node in views if isinstance(node, Value) for problem in node.read("")
-    ]
-
-
 # -- the session and its model -----------------------------------------------------------------------
 
 
@@ -213,6 +234,8 @@ async def _session(runtime: Runtime, request: RunRequest) -> Session:
     """Return the session to go on with, or a new one. Raises what a wrong agent, model or id raises."""
     if request.session or request.continued:
         earlier = await _earlier(runtime, request)
+        if earlier is not None and request.fork:
+            earlier = await runtime.session.fork(earlier.id)
         if earlier is not None:
             return await runtime.session.update(earlier.id, title=request.title) if request.title else earlier
     # Without a model no session is made.
@@ -235,6 +258,7 @@ async def _earlier(runtime: Runtime, request: RunRequest) -> Session | None:
         return await find(runtime, request.session)
     for session in await open_sessions(runtime):
         if await _is_a_persons(runtime, session.id):
+            note(f"going on with {session.id}: {short(session.title, 72)}")
             return session
     note("there is no session to go on with here, so this is a new one")
     return None
@@ -314,7 +338,8 @@ async def _work(runtime: Runtime, request: RunRequest, session_id: str) -> Calla
     agents = {agent.name for agent in instance.agents.subagents()}
     mentioned = mentioned_parts(request.words, [instance.directory, instance.project.worktree], agents)
     parts = [*request.parts, *mentioned]
-    prompt = PromptBody(parts=parts, agent=request.agent, model=_model(runtime, request))
+    model = _model(runtime, request)
+    prompt = PromptBody(parts=parts, agent=request.agent, model=model, variant=request.variant)
     return lambda: runtime.session.prompt(session_id, prompt)
 
 
@@ -346,6 +371,7 @@ def _command(runtime: Runtime, request: RunRequest) -> CommandBody | None:
         parts=request.parts[1:] or None,
         agent=request.agent,
         model=request.model,
+        variant=request.variant,
     )
 
 
@@ -386,7 +412,7 @@ def _options(context: Context, request: RunRequest) -> Options:
     flags = {name: value for name in names if (value := getattr(request, name))}
     options = Options(request.directory, context.environment, flags)
     if person.is_there():
-        terminal = person.AtTerminal()
+        terminal = person.AtTerminal(request.view)
         answer = None if request.format == "json" else terminal.answer
         options = msgspec.structs.replace(options, person=terminal.permit, questioner=answer)
     return msgspec.structs.replace(options, person=always_once) if request.auto else options

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import click
 
-from instar.cli import collector
+from instar.cli import collector, streams
 from instar.cli.door import Context, Failure, door, folder_option, in_process
 from instar.cli.text import echo, note
 from instar.server.access import origins
@@ -98,6 +98,7 @@ async def command(
         await serve(instances, address, exposure, announce)
     except BindError as error:
         raise Failure(str(error)) from error
+    streams.hurry()
 
 
 def _notices(password: Password | None, *, is_exposed: bool) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from instar import wire
+from instar.cli import complete
 from instar.cli.door import Context, Failure, door, folder_option, json_option
 from instar.cli.output import tool_line
 from instar.cli.text import (
@@ -65,13 +66,18 @@ def _on_session(function: Callable[..., Awaitable[None]]) -> Callable[..., Any]:
 
 
 @command.command("list")
+@click.argument("words", nargs=-1)
 @_folder
 @json_option
 @door
-async def list_(context: Context, folder: str | None, as_json: bool) -> None:
-    """List sessions, last used first."""
+async def list_(context: Context, words: tuple[str, ...], folder: str | None, as_json: bool) -> None:
+    """List sessions, last used first; with WORDS those whose title or text holds them."""
     async with context.runtime(folder) as runtime:
         sessions = await runtime.session.list()
+        if words:
+            wanted = " ".join(words).lower()
+            saying = await runtime.instance.store.saying(wanted)
+            sessions = [one for one in sessions if one.id in saying or wanted in one.title.lower()]
         here = str(runtime.instance.directory)
 
     def line(session: Session) -> str:
@@ -79,11 +85,16 @@ async def list_(context: Context, folder: str | None, as_json: bool) -> None:
         where = "" if session.directory == here else f"  ({short(session.directory)}{gone})"
         return f"{session.id}  {local_time(session.time.updated)}  {short(session.title, 72)}{where}"
 
-    print_list(sessions, line, as_json=as_json, otherwise="no sessions here yet")
+    print_list(
+        sessions,
+        line,
+        as_json=as_json,
+        otherwise="no session here holds that" if words else "no sessions here yet",
+    )
 
 
 @command.command()
-@click.argument("id")
+@click.argument("id", shell_complete=complete.sessions)
 @_folder
 @json_option
 @click.option("--reasoning", is_flag=True, help="Also what the model thought.")
@@ -108,7 +119,7 @@ async def show(runtime: Runtime, session: Session, as_json: bool, reasoning: boo
 
 
 @command.command()
-@click.argument("id")
+@click.argument("id", shell_complete=complete.sessions)
 @_folder
 @_on_session
 async def delete(runtime: Runtime, session: Session) -> None:
@@ -118,7 +129,7 @@ async def delete(runtime: Runtime, session: Session) -> None:
 
 
 @command.command()
-@click.argument("id")
+@click.argument("id", shell_complete=complete.sessions)
 @click.argument("message", required=False)
 @click.option("--part", metavar="ID", help="Only from this part of MESSAGE on.")
 @_folder
@@ -138,7 +149,7 @@ async def revert(runtime: Runtime, session: Session, message: str | None, part: 
 
 
 @command.command()
-@click.argument("id")
+@click.argument("id", shell_complete=complete.sessions)
 @_folder
 @_on_session
 async def unrevert(runtime: Runtime, session: Session) -> None:
@@ -152,7 +163,7 @@ async def unrevert(runtime: Runtime, session: Session) -> None:
 
 
 @command.command()
-@click.argument("id")
+@click.argument("id", shell_complete=complete.sessions)
 @click.argument("message", required=False)
 @_folder
 @_on_session
@@ -163,7 +174,7 @@ async def fork(runtime: Runtime, session: Session, message: str | None) -> None:
 
 
 @command.command()
-@click.argument("id")
+@click.argument("id", shell_complete=complete.sessions)
 @click.argument("message", required=False)
 @_folder
 @json_option
@@ -180,7 +191,7 @@ async def diff(runtime: Runtime, session: Session, message: str | None, as_json:
 
 
 @command.command()
-@click.argument("id")
+@click.argument("id", shell_complete=complete.sessions)
 @click.option("--undo", is_flag=True, help="Take it out of the archive.")
 @_folder
 @_on_session
@@ -194,7 +205,7 @@ async def archive(runtime: Runtime, session: Session, undo: bool) -> None:
 
 
 @command.command()
-@click.argument("id")
+@click.argument("id", shell_complete=complete.sessions)
 @click.option("-m", "--model", metavar="PROVIDER/MODEL", help="The model that summarises.")
 @_folder
 @_on_session

@@ -1,13 +1,21 @@
-"""The view for a terminal: text as it streams, a line for each tool call, troubles in red."""
+"""The view for a terminal: what is finished is printed once, what goes on stands in rows below it."""
 
+import asyncio
+import os
+import signal
 import time
-from typing import Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.padding import Padding
 from rich.text import Text
+from rich.theme import Theme
 
+from instar.cli.area import Area
 from instar.cli.output import TurnView, tool_line
-from instar.cli.text import harmless, money, one_line
+from instar.cli.render import details, summary_of
+from instar.cli.text import counted, harmless, money, one_line, short
 from instar.message import (
     MessageAbortedError,
     MessageError,
@@ -20,45 +28,59 @@ from instar.message import (
     ToolRunning,
 )
 
-_PATIENCE: Final = 1.5
-"""Seconds without output after which a line says that instar waits."""
+if TYPE_CHECKING:
+    from instar.cli.markdown import Block, Blocks
 
-_BACK: Final = "\r\x1b[2K"
-"""Back to the start of the line, and clear it."""
+_THEME: Final = Theme({"markdown.code": "cyan", "markdown.h1": "bold underline", "markdown.h2": "bold"})
+"""Colours of the terminal alone, and no background: they are read on light and dark."""
+_SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_TAIL: Final = 6
+"""Rows of a text that grows, and of a command's output."""
+_CALLS: Final = 4
+"""Calls that run together and have a row each."""
 
 
 class TerminalView(TurnView):
     """Shows a turn on a terminal.
 
-    A running tool call has a line that counts seconds; the line of its end replaces it if nothing was printed in
-    between. When nothing happens, a line counts the seconds of the wait.
+    Markdown is printed block by block once a block is whole, a call once it has ended. Below that stand rows that are
+    written over: the end of the block that grows, the calls that run, and what is waited for. With `thinking` the
+    model's reasoning is printed whole, else a line of it.
     """
 
     streams = True
+    interval = 0.1
 
-    def __init__(self) -> None:
-        self._console = Console(highlight=False, soft_wrap=True)
-        self._shown: dict[str, str] = {}
+    def __init__(self, *, thinking: bool = False) -> None:
+        self._console = Console(highlight=False, theme=_THEME)
+        self._area = Area(self._console)
+        self._thinking = thinking
+        self._texts: dict[str, Blocks] = {}
+        self._taken: dict[str, str] = {}
         self._finished: set[str] = set()
-        self._open_part: str | None = None
-        self._running_part: str | None = None
-        self._tool_line = (Text(), 0.0)
-        self._announced: set[str] = set()
-        self._is_waiting = False
-        self._last_output = time.monotonic()
+        self._calls: dict[str, tuple[ToolPart, float]] = {}
+        self._answered: dict[str, float] = {}
+        self._reasoning = ""
+        self._last_is_item = False
+        self._is_asked = False
         self._started = time.monotonic()
+        self._since = self._started
         self._tokens = 0
         self._cost = 0.0
 
+    def begin(self, session_id: str) -> None:
+        """Be ready for Ctrl-Z."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTSTP, self._stop)
+
     def delta(self, part: Part, text: str) -> None:
-        """Print what was added to a text (plain) or to reasoning (dimmed)."""
-        if self._open_part != part.id:
-            self._end_line()
-            self._open_part = part.id
-        self._last_output = time.monotonic()
+        """Take what was added to a text or to reasoning."""
         clean = harmless(text)
-        self._shown[part.id] = self._shown.get(part.id, "") + clean
-        self._console.out(clean, style="dim" if isinstance(part, ReasoningPart) else None, end="")
+        self._taken[part.id] = self._taken.get(part.id, "") + clean
+        if isinstance(part, ReasoningPart):
+            self._reasoning += clean
+        else:
+            blocks = self._blocks(part.id)
+            self._print_blocks(blocks.feed(clean))
 
     def part(self, part: Part) -> None:
         """Print what a part's change means to a person."""
@@ -71,10 +93,17 @@ class TerminalView(TurnView):
                 self._tokens += tokens.input + tokens.output + tokens.reasoning
                 self._cost += cost
 
+    def child(self, part: ToolPart, depth: int) -> None:
+        """Print a finished call of a sub-agent, below the calls of who started it."""
+        self._print(Padding(self._line(part), (0, 0, 0, 2 * depth)))
+
     def note(self, text: str, style: str = "dim") -> None:
         """Print what happened."""
-        self._end_line()
-        self._console.print(Text(one_line(text), style=style))
+        self._print(Text(one_line(text), style=style))
+
+    def evolved(self, text: str) -> None:
+        """Print what instar changed of itself."""
+        self._print(Text(f"✦ {one_line(text)}", style="bold magenta"))
 
     def error(self, error: MessageError) -> None:
         """Print why the turn failed. An abort is printed without its details: the person asked for it."""
@@ -83,94 +112,143 @@ class TerminalView(TurnView):
         else:
             super().error(error)
 
+    def answered(self, call_id: str, seconds: float) -> None:
+        """A call waited so long for a person; that is no part of its time."""
+        self._answered[call_id] = self._answered.get(call_id, 0.0) + seconds
+
+    def pause(self) -> None:
+        """Take the rows away: a question is asked below what was printed."""
+        self._is_asked = True
+        self._area.erase()
+        self._console.file.flush()
+
+    def resume(self) -> None:
+        """Show the rows again."""
+        self._is_asked = False
+        self._since = time.monotonic()
+
     def tick(self) -> None:
-        """Count the seconds of the tool call that runs, or of a wait."""
-        if self._running_part is not None:
-            self._rewrite(self._tool_line[0], self._since())
-        elif self._open_part is None and (seconds := time.monotonic() - self._last_output) >= _PATIENCE:
-            self._is_waiting = True
-            self._rewrite(Text("… waiting", style="dim"), f" {seconds:.0f} s (Ctrl-C ends the turn)")
+        """Draw the rows anew."""
+        if not self._is_asked:
+            self._area.draw([*self._growing(), *self._running(), self._status()])
 
     def close(self, session_id: str) -> None:
         """Print what the turn took, and how to go on with its session."""
         used = f"{time.monotonic() - self._started:.1f} s, {self._tokens:,} tokens"
         price = f", {money(self._cost)}" if self._cost else ""
-        self.note(f"{used}{price}; go on: instar run -s {session_id}")
+        self._print(Text(f"{used}{price}; go on: instar run -s {session_id}", style="dim"), last=True)
+
+    def _stop(self) -> None:
+        """Leave the terminal to the shell without a trace; drawn again once the process goes on."""
+        self._area.erase()
+        self._console.file.flush()
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    # -- what is printed -----------------------------------------------------------------------------
+
+    def _print(self, *what: RenderableType, last: bool = False) -> None:
+        self._area.erase()
+        for one in what:
+            self._console.print(one)
+        self._since = time.monotonic()
+        if last:
+            self._console.file.flush()
+        else:
+            self.tick()
+
+    def _blocks(self, part_id: str) -> "Blocks":
+        # Start-up time: 60 ms, and only a text needs them.
+        from instar.cli.markdown import Blocks
+
+        return self._texts.setdefault(part_id, Blocks())
+
+    def _print_blocks(self, blocks: "list[Block]") -> None:
+        from instar.cli.markdown import rendered
+
+        found: list[RenderableType] = []
+        for block in blocks:
+            if not (block.is_item and self._last_is_item):
+                found.append("")
+            self._last_is_item = block.is_item
+            found.append(rendered(block))
+        if found:
+            self._print(*found)
 
     def _finish_text(self, part: TextPart | ReasoningPart) -> None:
         if part.time is None or part.time.end is None or part.id in self._finished:
             return
         self._finished.add(part.id)
-        shown, whole = self._shown.pop(part.id, ""), harmless(part.text)
-        if whole.startswith(shown):
-            rest = whole[len(shown) :]
-            self._end_wait()
+        taken, whole = self._taken.pop(part.id, ""), harmless(part.text)
+        if isinstance(part, ReasoningPart):
+            self._reasoning = ""
+            if whole.strip():
+                self._print_reasoning(whole, (part.time.end - part.time.start) / 1000)
+            return
+        blocks = self._blocks(part.id)
+        del self._texts[part.id]
+        if whole.startswith(taken):
+            found = blocks.feed(whole[len(taken) :])
+            self._print_blocks([*found, *blocks.close()])
         else:
             # A plugin changed the text after it was streamed: show the stored text too.
-            self._end_line()
-            rest = whole
-        self._open_part = part.id
-        self._console.out(rest, end="")
-        self._end_line()
+            self._print_blocks(blocks.close())
+            blocks.rest = whole
+            self._print_blocks(blocks.close())
+        self._last_is_item = False
+
+    def _print_reasoning(self, text: str, seconds: float) -> None:
+        if self._thinking:
+            self._print("", Text(text.strip(), style="dim italic"))
+        else:
+            self._print(Text(f"thought {seconds:.1f} s: {short(text, 72)}", style="dim italic"))
 
     def _tool(self, part: ToolPart) -> None:
-        line = tool_line(part)
-        running = isinstance(part.state, ToolRunning)
-        if running and part.id in self._announced and part.id != self._running_part:
-            # One of several calls that run together: its line is not the last one, do not print it again.
+        if isinstance(part.state, ToolRunning):
+            _, since = self._calls.get(part.id, (part, time.monotonic()))
+            self._calls[part.id] = (part, since)
             return
-        mark = "…" if running else "✓" if line.problem is None else "✗"
-        color = "dim" if running else "green" if line.problem is None else "red"
-        text = Text.assemble((f"{mark} ", color), (line.name, "bold"), f" {line.title}")
-        if line.seconds is not None:
-            text.append(f" {line.seconds:.1f} s", style="dim")
+        self._finished.add(part.id)
+        self._calls.pop(part.id, None)
+        below = [Padding(line, (0, 0, 0, 4)) for line in details(part)]
+        self._print(self._line(part), *below)
+        if summary := summary_of(part):
+            self.evolved(summary)
+
+    def _line(self, part: ToolPart) -> Text:
+        line = tool_line(part)
+        mark, color = ("✓", "green") if line.problem is None else ("✗", "red")
+        text = Text.assemble((f"{mark} ", color), (line.name, "bold"), f" {one_line(line.title)}")
+        seconds = max(0.0, (line.seconds or 0.0) - self._answered.get(part.call_id, 0.0))
+        text.append(f" {seconds:.1f} s", style="dim")
         if line.problem is not None:
             text.append(f" {line.problem}", style="red")
-        if running:
-            since = self._tool_line[1] if part.id == self._running_part else time.monotonic()
-            self._announced.add(part.id)
-            self._tool_line = (text, since)
-        else:
-            self._finished.add(part.id)
-        self._replace(part.id if running else None, part.id, text)
+        return text
 
-    def _replace(self, stays_open: str | None, part_id: str, text: Text) -> None:
-        """Print a tool's line, over the one before it when that is of the same call."""
-        if self._running_part == part_id:
-            self._console.file.write(_BACK)
-            self._running_part = None
-        else:
-            self._end_line()
-        text = Text(" ").join(text.split()) if "\n" in text.plain else text
-        self._running_part = stays_open
-        if stays_open is None:
-            self._console.print(text)
-        else:
-            self._rewrite(text, self._since())
+    # -- what stands below ---------------------------------------------------------------------------
 
-    def _since(self) -> str:
-        """The seconds that the last line's call has been running; empty for the first ones."""
-        seconds = time.monotonic() - self._tool_line[1]
-        return f" {seconds:.0f} s" if seconds >= _PATIENCE else ""
+    def _growing(self) -> Iterator[Text]:
+        for blocks in self._texts.values():
+            yield from (Text(line) for line in blocks.rest.rstrip("\n").splitlines()[-_TAIL:])
+        if self._reasoning:
+            yield Text(short(self._reasoning.rstrip().rpartition("\n")[2] or self._reasoning), "dim italic")
 
-    def _rewrite(self, text: Text, seconds: str) -> None:
-        """Print a line over the last one, short enough for one row; the cursor stays at its end."""
-        room = max(1, self._console.width - 1 - len(seconds))
-        shown = text.copy()
-        shown.truncate(room, overflow="ellipsis")
-        self._console.file.write(_BACK)
-        self._console.print(shown.append(seconds, style="dim"), end="")
-        self._console.file.flush()
+    def _running(self) -> Iterator[Text]:
+        calls = list(self._calls.values())
+        for part, since in calls[:_CALLS]:
+            line, seconds = tool_line(part), time.monotonic() - since - self._answered.get(part.call_id, 0.0)
+            text = Text.assemble(("… ", "dim"), (line.name, "bold"), f" {one_line(line.title)}")
+            yield text.append(f" {int(seconds)} s" if seconds >= 1 else "", style="dim")
+            output = getattr(part.state, "metadata", None) or {}
+            if len(calls) == 1 and isinstance(output.get("output"), str):
+                lines = harmless(output["output"]).rstrip().splitlines()[-_TAIL:]
+                yield from (Text(f"    {one}", "dim") for one in lines)
+        if len(calls) > _CALLS:
+            yield Text(f"… {counted(len(calls) - _CALLS, 'more call')}", "dim")
 
-    def _end_wait(self) -> None:
-        if self._is_waiting:
-            self._is_waiting = False
-            self._console.file.write(_BACK)
-
-    def _end_line(self) -> None:
-        self._end_wait()
-        self._last_output = time.monotonic()
-        if self._open_part is not None or self._running_part is not None:
-            self._open_part = self._running_part = None
-            self._console.file.write("\n")
-            self._console.file.flush()
+    def _status(self) -> Text:
+        now = time.monotonic()
+        what = "works" if self._calls else "answers" if self._texts else "thinks"
+        used = f" · {self._tokens:,} tokens" if self._tokens else ""
+        price = f" · {money(self._cost)}" if self._cost else ""
+        text = f"{_SPINNER[int(now * 10) % len(_SPINNER)]} {what} {now - self._since:.0f} s{used}{price} · Ctrl-C ends"
+        return Text(text, style="dim")

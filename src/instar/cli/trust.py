@@ -12,6 +12,7 @@ import msgspec
 from instar.cli import person
 from instar.cli.door import Context, Failure, door
 from instar.cli.text import counted, echo, harmless, note, one_line, print_json
+from instar.settings import own_edits
 from instar.settings.layer import as_map
 from instar.settings.steered import SETTINGS, Found, is_package, part
 from instar.settings.steering import SteeringChange, SteeringView
@@ -40,10 +41,18 @@ _DEFINED: Final = ("agent", "command", "skill")
 @click.option("--list", "listing", is_flag=True, help="Print the trusted folders.")
 @click.option("--remove", is_flag=True, help="Do not trust FOLDER any more.")
 @click.option(
+    "--edits-are-mine/--no-edits-are-mine",
+    "mine",
+    default=None,
+    help="Accept from now on at each start what changed in FOLDER while nothing of a model's lived, or no more.",
+)
+@click.option(
     "--json", "as_json", is_flag=True, help="Print a JSON object, with --list and diff a JSON list."
 )
 @door
-def command(context: Context, words: tuple[str, ...], listing: bool, remove: bool, as_json: bool) -> None:
+def command(
+    context: Context, words: tuple[str, ...], listing: bool, remove: bool, mine: bool | None, as_json: bool
+) -> None:
     """Trust FOLDER (this one if it is left out): what it brings may run.
 
     What steers in it (settings, plugins, tools, rules and their programs, agents and commands that grant something) is
@@ -55,8 +64,12 @@ def command(context: Context, words: tuple[str, ...], listing: bool, remove: boo
     folder = next(iter(words[is_diff:]), None)
     if len(words) > 1 + is_diff:
         raise click.UsageError(f"one FOLDER is expected, found {' '.join(words[is_diff:])}")
-    if (listing and (words or remove)) or (remove and is_diff):
-        raise click.UsageError("--list stands alone, and so does diff")
+    if (
+        (listing and (words or remove))
+        or (remove and is_diff)
+        or (mine is not None and (listing or remove or is_diff))
+    ):
+        raise click.UsageError("--list stands alone, and so does diff, --remove and --edits-are-mine")
     if listing:
         folders = [str(path) for path in context.trust.list()]
         echo(msgspec.json.encode(folders) if as_json else "\n".join(folders), nl=bool(folders) or as_json)
@@ -64,8 +77,12 @@ def command(context: Context, words: tuple[str, ...], listing: bool, remove: boo
         _diff(context, context.folder(folder), as_json)
     elif remove:
         _remove(context, context.directory / (folder or "."), as_json)
+    elif mine is False:
+        real = context.folder(folder).resolve()
+        own_edits.say(context.trust, context.paths, real, False)
+        echo(f"edits are asked about again: {one_line(str(real))}")
     else:
-        _add(context, context.folder(folder), as_json)
+        _add(context, context.folder(folder), as_json, mine is True)
 
 
 def brings(root: Path, found: Mapping[Path, Found]) -> Iterator[str]:
@@ -189,19 +206,27 @@ def check_person(context: Context) -> None:
         )
 
 
-def _add(context: Context, folder: Path, as_json: bool) -> None:
+def _add(context: Context, folder: Path, as_json: bool, mine: bool) -> None:
     check_person(context)
+    if mine and not person.is_there():
+        raise Failure("--edits-are-mine is said by a person: type it in a terminal")
     # Read once: what is accepted is what was shown, whatever the files say by then.
     found = context.trust.found(folder)
     if not as_json:
         for line in brings(folder.resolve(), found):
             echo(line)
     real = context.trust.add(folder, found)
+    if mine:
+        own_edits.say(context.trust, context.paths, real, True)
     names = [_name(real, path) for files in found.values() for path in files if not is_package(path)]
     if as_json:
         print_json({"trusted": str(real), "accepted": names})
     else:
         echo(f"trusted: {one_line(str(real))}")
+        if own_edits.is_said(context.paths, real):
+            echo(
+                "edits are yours: what steers there and changes while nothing of a model's lives is accepted"
+            )
 
 
 def _diff(context: Context, folder: Path, as_json: bool) -> None:
@@ -272,4 +297,5 @@ def _remove(context: Context, path: Path, as_json: bool) -> None:
     real = str(path.resolve())
     if not context.trust.remove(path):
         raise Failure(f"{real} is not on the list of trusted folders (instar trust --list)")
+    own_edits.say(context.trust, context.paths, Path(real), False)
     echo(msgspec.json.encode({"removed": real}) if as_json else f"not trusted any more: {one_line(real)}")

@@ -32,22 +32,32 @@ def mentions(text: str) -> list[str]:
     return list(dict.fromkeys(found[1] for found in _MENTION.finditer(text)))
 
 
+def leads_out(name: str) -> bool:
+    """Whether a mention says itself that its file is elsewhere: by an absolute path, or by going up."""
+    return name.startswith(("/", "~")) or ".." in name.split("/")
+
+
 def mentioned_parts(
-    text: str, folders: Collection[Path], agents: Collection[str], within: Path | None = None
+    text: str,
+    folders: Collection[Path],
+    agents: Collection[str],
+    within: Path | None = None,
+    free: Collection[str] = (),
 ) -> list[Plain]:
     """Return the parts that the mentions in `text` mean; a name that is neither file nor agent means nothing.
 
     A path is looked for in each of `folders` in turn; ``~/`` is the home folder. Punctuation at the end of a
     name is left out where the name with it does not exist. With `within` a path, links resolved, that leads
-    elsewhere raises `OutsideMention`.
+    elsewhere raises `OutsideMention`, unless its mention is one of `free`.
     """
     found: dict[str, Plain] = {}
     for name in mentions(text):
         for spelled in dict.fromkeys((name, name.rstrip(_ENDINGS))):
             path = next((path for path in _places(spelled, folders) if spelled and path.exists()), None)
             if path is not None:
-                if within is not None and not path.resolve().is_relative_to(within.resolve()):
-                    raise OutsideMention(f"@{spelled} leads to {path}, outside of {within}")
+                real = path.resolve()
+                if within is not None and name not in free and not real.is_relative_to(within.resolve()):
+                    raise OutsideMention(f"@{spelled} leads to {real}, outside of {within}")
                 found.setdefault(str(path), _file(path))
                 break
             if spelled in agents:

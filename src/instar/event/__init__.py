@@ -2,9 +2,8 @@
 
 An event is ``{"id": "evt_…", "type": …, "properties": {…}}``. Each type is declared once, by the class of its
 properties. A type with a `version` is a *sync event*, as opencode calls them: it is also a durable row with a
-sequence number in its session. Payloads are those of opencode 1.18's document.
-
-May import `wire` and `message`. Begin with `declare`; `bus.py` publishes, `renamed.py` has what older plugins hear.
+sequence number in its session. Payloads are those of opencode 1.18's document. May import `wire` and `message`. Begin
+with `declare`; `bus.py` publishes, `renamed.py` has what older plugins hear.
 """
 
 from typing import Any, Final, Literal, TypeVar
@@ -28,8 +27,7 @@ from instar.wire import Plain, Wire, ids
 class EventType(msgspec.Struct, frozen=True):
     """A declared type: its name, its properties' class and, for a sync event, its version.
 
-    `never` says why instar never sends it, for a type that opencode's clients know and nothing here publishes.
-    `own`: opencode has no such type, so the streams that its clients read do not carry it.
+    `never` says why instar never sends a type that opencode's clients know; an `own` one their streams do not carry.
     """
 
     name: str
@@ -47,10 +45,7 @@ P = TypeVar("P", bound=type[Wire])
 
 
 def declare(name: str, *, version: int | None = None, never: str | None = None, own: bool = False) -> Any:
-    """Declare the decorated class as the properties of the event type `name` (see `EventType`).
-
-    Raises `ValueError` when the name is taken.
-    """
+    """Declare the decorated class as the properties of the event type `name`. Raises `ValueError` if it is taken."""
 
     def register(properties: P) -> P:
         if name in TYPES:
@@ -496,6 +491,14 @@ class InstanceReloaded(Wire):
     problems: list[str]
 
 
+@declare("instar.trust.changed", own=True)
+class TrustChanged(Wire):
+    """Of a trusted folder these files, as ``new``, ``changed`` or ``gone``, wait for a person now (our own event)."""
+
+    directory: str
+    unaccepted: dict[str, str]
+
+
 @declare("server.instance.disposed")
 class ServerInstanceDisposed(Wire):
     """A directory's instance ended."""
@@ -508,9 +511,7 @@ class GlobalDisposed(Nothing):
     """Every directory's instance ended, since the person's own settings changed or a client asked for it."""
 
 
-@declare(
-    "installation.updated", never="instar does not upgrade itself: the package manager that installed it does"
-)
+@declare("installation.updated", never="instar does not upgrade itself: its package manager does")
 class InstallationUpdated(Wire):
     """The program itself was brought to another version."""
 

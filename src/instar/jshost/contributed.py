@@ -272,7 +272,7 @@ def tool_of(host: HostConnection, plugin: str, name: str, said: Plain) -> Tool:
         return _result(found, context)
 
     # As in opencode: it asks for nothing by itself; a rule that denies its name takes it away.
-    return Tool(said["description"], said["parameters"], execute, permissions=lambda args, context: ())
+    return Tool(said["description"], said["parameters"], execute, lambda *asked: (), ordered=said["ordered"])
 
 
 def _context_of(context: ToolContext) -> Plain:

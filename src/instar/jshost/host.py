@@ -96,6 +96,9 @@ def _root(given: PluginInput) -> Path:
 
 log = logging.getLogger("instar.jshost")
 
+_FOLDERS: Final = (".claude/todos", ".claude/transcripts", ".config/opencode")
+_FILES: Final = (".opencode-supermemory.log",)
+"""What known plugins make in the home when they load."""
 _ENDING: Final = 2.0
 """Seconds that a child has to end once it has closed its socket."""
 
@@ -117,6 +120,7 @@ class HostProcess:
         cls, engine: JavaScriptEngine, given: PluginInput, answer: Answer, greeting: Plain
     ) -> "HostProcess":
         """Start a child and greet it. Raises `JavaScriptError` when it does not come up."""
+        await given.children.make_in_home(*_FOLDERS, files=_FILES)
         ours, theirs = socket.socketpair()
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         lines = LogLines(partial(log.info, "printed line=%s"))

@@ -179,6 +179,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
     `task_id` names the session of an earlier task of the same parent, which then goes on.
     `by_person`: a person's command asked for it, so a primary agent may do it too; `model` is then the command's.
+    `background`: nobody waits; its end is told to the session that asks, as a prompt of its own.
     """
 
     session_id: str
@@ -190,14 +191,16 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     task_id: str | None = None
     by_person: bool = False
     model: ModelRef | None = None
+    background: bool = False
 
 
 class Done(msgspec.Struct, frozen=True):
-    """What a sub-agent answered; `error` is None unless its last step failed or was ended."""
+    """What a sub-agent answered; `error` is None unless its last step failed or was ended. `running`: it goes on."""
 
     session_id: str
     text: str
     error: str | None = None
+    running: bool = False
 
 
 class Reverted(msgspec.Struct, frozen=True):
@@ -357,7 +360,7 @@ class SessionClient(Protocol):
         """Return the origin of the message that the session answers now, or answered last. Raises `NotFound`."""
 
     async def abort(self, session_id: str) -> bool:
-        """End the session's turn; True when one ran."""
+        """End the session's turn, else what its sub-agents do in the background; True when there was any."""
 
     async def status(self) -> dict[str, SessionStatus]:
         """Return what each session that is not idle does."""

@@ -40,13 +40,14 @@ class Spec(msgspec.Struct, frozen=True):
     """One plugin to load: a package's, module's or flagship's name or a file's absolute path, with its options.
 
     `tools`: it is a JavaScript file of a person's own tools (`instar.plugin.custom`). `code` is what is read in
-    the place of its file: the version that a person accepted.
+    the place of its file: the version that a person accepted. `required`: nothing may run where it is skipped.
     """
 
     target: str
     options: Plain = msgspec.field(default_factory=dict)
     tools: bool = False
     code: Path | None = None
+    required: bool = False
 
     @property
     def identity(self) -> str:
@@ -86,7 +87,7 @@ async def load(
     before: Sequence[LoadedPlugin] = (),
     digest_of: Callable[[PluginLocation], str] | None = None,
 ) -> list[str]:
-    """Load `specs` into `plugins` in order and return a sentence for each that failed.
+    """Load `specs` into `plugins` in order and return a sentence for each that failed. Raises `LoadError` if required.
 
     `make_input` builds the input for a plugin's name. A plugin that fails, or that takes longer than `patience`
     seconds, is logged and skipped; its neighbours still load. One that is named in two ways loads once.
@@ -257,6 +258,8 @@ def _said(spec: Spec, error: Exception, *, stays: bool = False) -> str:
     reason = str(error) if isinstance(error, LoadError) else f"{type(error).__name__}: {error}"
     what = "tool" if spec.tools else "plugin"
     log.error("failed to load %s=%s reason=%s", what, spec.target, reason, exc_info=error)
+    if spec.required and not stays:
+        raise LoadError(f'{what} {spec.target} is "required", so nothing may run here without it: {reason}')
     skipped = "is not loaded again, and stays as it was" if stays else "is skipped"
     return f"{what} {spec.target} {skipped}: {reason}"
 

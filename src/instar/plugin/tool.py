@@ -117,7 +117,8 @@ class Tool(msgspec.Struct):
     the rule name that takes the tool away when it is denied outright (default: the tool's name). With
     `exact_first`, in a map of rules for this tool an exact pattern beats a wildcard whichever stands first.
     `repeatable` says that the same call is
-    made again and again for good reason, as polling is: it never counts as a loop. `former` maps names that arguments
+    made again and again for good reason, as polling is: it never counts as a loop. `ordered` says that a call changes
+    what later calls of the same answer see: those begin when it has ended. `former` maps names that arguments
     had in an earlier version to those that they have now; a call may still use them.
     """
 
@@ -129,4 +130,5 @@ class Tool(msgspec.Struct):
     permission: str | None = None
     exact_first: bool = False
     repeatable: bool = False
+    ordered: bool = False
     former: Mapping[str, str] = {}

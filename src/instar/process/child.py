@@ -282,8 +282,8 @@ class ForkedProcess(asyncio.SubprocessTransport):
 
     def abandon(self) -> None:
         """Let go of a call that was not begun."""
-        for file in self._ours.values():
-            file.close()
+        for fd, file in self._ours.items():
+            self._pipes.get(fd, file).close()
         self._over(self)
 
     def begin(self, pid: int) -> None:
@@ -332,7 +332,8 @@ class ForkedProcess(asyncio.SubprocessTransport):
     def lost(self, fd: int, error: Exception | None) -> None:
         """A pipe is closed."""
         self._pipes.pop(fd, None)
-        if fd:
+        # A child whose call was not begun has other pipes by now.
+        if fd and self._pid:
             self.child.pipe_connection_lost(fd, error)
         self._settle()
 

@@ -269,6 +269,8 @@ class ForkServer:
             if len(data) > _LARGEST:
                 raise OSError("the request is too large")
             socket.send_fds(self._socket, [data], theirs)
+            # Meanwhile it forks.
+            await call.connect(stdin)
             await asyncio.wait([call.begun], timeout=_BEGIN)
         except (OSError, ValueError) as error:
             log.debug("warm=refused reason=%s", error)
@@ -282,7 +284,6 @@ class ForkServer:
         if not call.begun.done() or call.begun.result() is None:
             call.abandon()
             return None
-        await call.connect(stdin)
         return call
 
     async def _start(self) -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _MESSAGE = 1 << 18  # bytes
 _KILL = 9
 _NAME, _PARENT_DIES, _ADOPT = 15, 1, 36  # what prctl is asked for
-_LIBC = ctypes.CDLL(None)
+_LIBC = ctypes.PyDLL(None)
 
 
 class Launcher:
@@ -98,7 +98,8 @@ class Launcher:
     def start(self, request: Request, prepared: Any, given: list[int]) -> None:
         """Fork."""
         call = request["id"]
-        anchor = os.fork()
+        # `os.fork` would also renew locks, threads and random numbers: as much work again, of no use to an anchor.
+        anchor = _LIBC.fork()
         if not anchor:
             self.hold(call, given)
             self.begin(request, given)

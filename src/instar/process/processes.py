@@ -18,8 +18,6 @@ from instar.process.output import Output, ProcessError, program, told
 
 log = logging.getLogger("instar.process")
 
-SOON: Final = 0.02
-"""Seconds that a child lives before it is guarded: most end sooner, and by themselves."""
 _DESCRIPTORS: Final = 16
 """Descriptors that a child and what is done around it take at most."""
 _OWN_DESCRIPTORS: Final = 32
@@ -74,23 +72,21 @@ class Processes:
             raise ProcessError("cannot start a command of no words: name a program")
         mark = self._mark()
         child = Child(Capture(limit), Capture(limit), on_output, mark)
-        start = _Start(self._fork_servers, argv, cwd, marked(env, mark), stdin, merge, confine, warm)
+        guard, servers = self._guard, self._fork_servers
+        start = _Start(guard, servers, argv, cwd, marked(env, mark), stdin, merge, confine, warm)
         # A server of a plugin's, which is spoken to by a descriptor, would keep its place for ever.
         has_place = not isinstance(stdin, int) and await self._place()
         self._children.add(child)
         started = time.monotonic()
-        guarding: asyncio.TimerHandle | None = None
         ending = Ending()
         try:
             await whole(child.start(start.launch, merge))
-            guarding = self._guard.soon(child)  # not before: one that is slow to start would be passed over
+            guard.take(child)
             timed_out = not await child.exit(timeout)
             ending = start.wrapped.ending()
         finally:
             await whole(child.end())
-            if guarding is not None:
-                guarding.cancel()
-            self._guard.over(child)
+            guard.over(child)
             self._children.discard(child)
             if has_place:
                 self._room.release()
@@ -124,6 +120,7 @@ class Processes:
 class _Start(msgspec.Struct):
     """How one program is started: with `warm` by a warm interpreter where that is possible, else plainly."""
 
+    guard: "OrphanGuard"
     servers: ForkServers
     argv: Sequence[str]
     cwd: Path
@@ -142,6 +139,8 @@ class _Start(msgspec.Struct):
         confined = self.confine and self.confine.wrap(self.argv, self.cwd, self.env)
         self.wrapped = confined or Wrapped(self.argv, self.env)
         argv, env, pass_fds, *_ = self.wrapped
+        # Before the child: what is started later would miss one whose instar is killed at once.
+        self.guard.start()
         return await plainly(argv, self.stdin, self.merge, cwd=self.cwd, env=env, pass_fds=pass_fds)(child)
 
     async def _launched(self, child: Child) -> ForkedProcess | None:
@@ -181,7 +180,7 @@ class OrphanGuard:
 
     A shell of a few hundred kilobytes reads which groups live, from a pipe that only instar holds. When the pipe is
     closed without a word, instar is gone, and so are they: SIGTERM, a short grace, SIGKILL, and whatever carries the
-    mark of its runs. It starts with the first child that lives longer than `SOON`.
+    mark of its runs. It is started before the first child that no launcher guards.
     """
 
     def __init__(self, mark: str) -> None:
@@ -191,45 +190,10 @@ class OrphanGuard:
         self._groups: dict[Child, int] = {}
         self._refused = False
 
-    def soon(self, child: Child) -> asyncio.TimerHandle:
-        """Guard `child` if it still runs in a moment; cancel what is returned when it is over."""
-        return asyncio.get_running_loop().call_later(SOON, self._take, child)
-
-    def over(self, child: Child) -> None:
-        """The run of `child` is over, and its group is gone."""
-        group = self._groups.pop(child, None)
-        if group is not None:
-            self._say(f"- {group}")
-
-    async def close(self) -> None:
-        """End the guard; nothing is left for it to do."""
-        if not self._pid:
+    def start(self) -> None:
+        """Start it, once."""
+        if self._pid or self._refused:
             return
-        self._say("q")
-        os.close(self._pipe)
-        pid, self._pid, self._pipe = self._pid, 0, -1
-        until, pause = time.monotonic() + 1, 0.001
-        while _runs(pid) and time.monotonic() < until:
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, 0.02)
-
-    def _take(self, child: Child) -> None:
-        group = child.pid
-        if group is None or child.launched or not child.running:
-            return
-        if not self._pid and not self._refused:
-            self._start()
-        self._groups[child] = group
-        self._say(f"+ {group}")
-
-    def _say(self, line: str) -> None:
-        if self._pipe >= 0:
-            try:
-                os.write(self._pipe, line.encode() + b"\n")
-            except OSError as error:
-                log.debug("guard=deaf reason=%s", error)
-
-    def _start(self) -> None:
         reading, writing = os.pipe()
         try:
             null = (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0), (os.POSIX_SPAWN_DUP2, 1, 2)
@@ -249,6 +213,38 @@ class OrphanGuard:
             log.warning("guard=none reason=%s; if instar is killed, what it started lives on", error)
         finally:
             os.close(reading)
+
+    def take(self, child: Child) -> None:
+        """Guard the group of `child`; a launcher guards its own."""
+        group = child.pid
+        if group is not None and not child.launched:
+            self._groups[child] = group
+            self._say(f"+ {group}")
+
+    def over(self, child: Child) -> None:
+        """The run of `child` is over, and its group is gone."""
+        group = self._groups.pop(child, None)
+        if group is not None:
+            self._say(f"- {group}")
+
+    async def close(self) -> None:
+        """End the guard; nothing is left for it to do."""
+        if not self._pid:
+            return
+        self._say("q")
+        os.close(self._pipe)
+        pid, self._pid, self._pipe = self._pid, 0, -1
+        until, pause = time.monotonic() + 1, 0.001
+        while _runs(pid) and time.monotonic() < until:
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 0.02)
+
+    def _say(self, line: str) -> None:
+        if self._pipe >= 0:
+            try:
+                os.write(self._pipe, line.encode() + b"\n")
+            except OSError as error:
+                log.debug("guard=deaf reason=%s", error)
 
 
 def _runs(pid: int) -> bool:

@@ -86,6 +86,11 @@ class Zygote(launcher.Launcher):
 
     def prepared(self, request: Any) -> types.CodeType | None:
         """Return the compiled script."""
+        # What confines the fork is loaded once, here, and not in each.
+        if request["applies"] and super().prepared(request) is None:
+            return None
+        # Folders may have changed since they were read.
+        sys.path_importer_cache.clear()
         path = request["argv"][0]
         try:
             source = pathlib.Path(path).read_bytes()
@@ -117,8 +122,6 @@ class Zygote(launcher.Launcher):
         path = sys.argv[0]
         if not getattr(sys.flags, "safe_path", False):
             sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
-        # Folders may have changed since they were read.
-        sys.path_importer_cache.clear()
         status = _run(prepared, path)
         # The interpreter's own end writes to every page that the fork shares, and takes longer than all the rest.
         if threading.active_count() == 1 and not atexit._ncallbacks() and _flushed():

@@ -244,14 +244,18 @@ class Models:
     def find_named(self, ref: str, beside: Model | None = None) -> Model:
         """Return the model of a reference or, for a name of `FAMILIES`, the family's newest. Raises `UnknownModel`.
 
-        The provider of `beside` comes first, then the first that lists one. A model that is listed under the short
-        name itself wins. Providers that an untrusted project brought are left out.
+        The provider of `beside` comes first, then the first that lists one; of several that list a model of the name
+        itself one with a key. Such a model wins. Providers that an untrusted project brought are left out.
         """
+        name, main = ref.removeprefix("/"), beside.provider_id if beside else ""
         try:
-            return self.find(ref)
+            if ref.partition("/")[0] in self._known() or not (owners := self._owners(name, main)):
+                return self.find(ref)
+            # False comes before True.
+            best = min(owners, key=lambda one: (one != main, self._key(self._provider(one))[0] is None))
+            return self.find(f"{best}/{name}")
         except UnknownModel:
-            family = ref.removeprefix("/").lower()
-            if family not in FAMILIES:
+            if (family := name.lower()) not in FAMILIES:
                 raise
         found = [
             model
@@ -265,7 +269,7 @@ class Models:
                 "called here lists one; write provider/model in its place (instar models lists what there is), or no "
                 "model at all"
             )
-        own = [model for model in found if beside is not None and model.provider_id == beside.provider_id]
+        own = [model for model in found if model.provider_id == main]
         first = [model for model in found if model.provider_id == found[0].provider_id]
         return max(own or first, key=_version)
 
@@ -415,8 +419,8 @@ class Models:
             raise UnknownModel(f"there is no model {name!r}; write provider/model{self._nearest(ref)}")
         return provider_id, model_id
 
-    def _owners(self, name: str) -> _Names:
-        """Return the providers that list a model of this name: those that can be called, else all.
+    def _owners(self, name: str, used: str = "") -> _Names:
+        """Return the providers that list a model of this name: the `used` one and those that can be called, else all.
 
         Providers that an untrusted project brought are left out.
         """
@@ -427,7 +431,7 @@ class Models:
             and not self.is_foreign(provider_id)
             and name in self._provider(provider_id).names()
         ]
-        usable = set(self.usable()) if len(listing) > 1 else set()
+        usable = {used, *self.usable()} if len(listing) > 1 else set()
         return [provider_id for provider_id in listing if provider_id in usable] or listing
 
     def _make(self, provider_id: str, name: str) -> Model:

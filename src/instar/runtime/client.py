@@ -151,6 +151,8 @@ class InProcessSessions:
 
         sessions = self.speaking_for(self._origin)
         sessions._for_agent = True
+        if task.background:
+            return await subagent.run_behind(self._instance, sessions, task, begun, self._turns.spawn)
         return await subagent.run(self._instance, sessions, task, begun)
 
     async def update(
@@ -199,6 +201,7 @@ class InProcessSessions:
         Raises `NotFound`, and `Invalid` when another process runs one of them.
         """
         store = self._instance.store
+        self._turns.end_behind(session_id)
         for child in await store.sessions(parent_id=session_id, archived=True):
             await self.delete(child.id)
         await self.abort(session_id)
@@ -282,8 +285,10 @@ class InProcessSessions:
         return (await self._sessions.open(session_id)).origin
 
     async def abort(self, session_id: str) -> bool:
-        """End the session's turn; True when one ran."""
-        return await self._turns.abort(await self._sessions.open(session_id))
+        """End the session's turn, else what its sub-agents do in the background; True when there was any."""
+        return await self._turns.abort(await self._sessions.open(session_id)) or self._turns.end_behind(
+            session_id
+        )
 
     async def status(self) -> dict[str, SessionStatus]:
         """Return what each session that is not idle does."""
@@ -431,7 +436,8 @@ class InProcessSessions:
         """Hold a session in which no turn runs, and let no prompt in meanwhile. Raises `Invalid`."""
         async with self._held(session_id) as live:
             self._check_home(live.session)
-            with self._changed(live, f"cannot be {done}"):
+            # Files that it brings back may be the model's.
+            with self._changed(live, f"cannot be {done}"), self._instance.children.lived():
                 yield live
 
     @contextmanager

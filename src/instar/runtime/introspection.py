@@ -18,6 +18,7 @@ from instar.provider.protocol import Model
 from instar.provider.resolve import NoModel, UnknownModel
 from instar.session.instance import Instance
 from instar.session.state import SessionState
+from instar.session.subagent import at_work
 from instar.store import Share
 from instar.turn import compaction
 from instar.turn.context import Turn, answering, available, compose
@@ -327,10 +328,10 @@ def _subagents(seen: Inspected, turns: Turns) -> dict[str, Value | Method]:
     """A session's sub-agents. No session reaches those of another."""
     instance = seen.instance
 
-    def children(session_id: str) -> list[SessionState]:
-        return [live for live in instance.sessions.running() if live.session.parent_id == session_id]
+    async def count(session_id: str, args: wire.Plain) -> int:
+        return len(await at_work(instance, session_id))
 
-    def running(session_id: str) -> wire.Plain:
+    async def running(session_id: str) -> wire.Plain:
         return {
             live.id: {
                 "title": live.session.title,
@@ -338,13 +339,14 @@ def _subagents(seen: Inspected, turns: Turns) -> dict[str, Value | Method]:
                 "since": live.session.time.created,
                 "steps": seen.step(live),
             }
-            for live in children(session_id)
+            for live in await at_work(instance, session_id)
         }
 
     async def cancel(session_id: str, args: wire.Plain) -> int:
         # Another session's key matches none.
-        found = [live for live in children(session_id) if args["session_key"] in (session_id, live.id)]
-        return sum(await asyncio.gather(*(turns.abort(live, "Ended by its caller") for live in found)))
+        key, found = args["session_key"], await at_work(instance, session_id)
+        ending = [turns.abort(live, "Ended by its caller") for live in found if key in (session_id, live.id)]
+        return sum(await asyncio.gather(*ending))
 
     return {
         "_running_tasks": Value(
@@ -353,9 +355,7 @@ def _subagents(seen: Inspected, turns: Turns) -> dict[str, Value | Method]:
             counted="running",
         ),
         "get_running_count": Method(
-            doc="How many sub-agents of the session run now.",
-            parameters=_NOTHING,
-            run=lambda session_id, args: len(children(session_id)),
+            doc="How many sub-agents of the session run now.", parameters=_NOTHING, run=count
         ),
         "cancel_by_session": Method(
             doc="End the sub-agents of this session, or the one whose session it is, and return how many ended.",

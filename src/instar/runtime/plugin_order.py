@@ -20,7 +20,9 @@ Flags = Mapping[str, Any]
 
 def listed(read: Settings) -> list[Spec]:
     """Return the plugins that settings and plugin folders name, in the order in which they load."""
-    return [Spec(entry.target, entry.options, code=entry.code) for entry in read.plugins]
+    return [
+        Spec(entry.target, entry.options, code=entry.code, required=entry.required) for entry in read.plugins
+    ]
 
 
 def early(read: Settings, environment: Mapping[str, str], flags: Flags) -> list[Spec]:

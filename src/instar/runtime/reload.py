@@ -15,7 +15,8 @@ import msgspec
 from instar.definitions.instruction import NAMES
 from instar.definitions.markdown import complete
 from instar.definitions.skill import Skill, read_skills, skill_rules
-from instar.event import InstanceReloaded, make
+from instar.event import InstanceReloaded, TrustChanged, make
+from instar.event.bus import Bus
 from instar.git.project import Project
 from instar.limits.budget import LimitsError
 from instar.mcp import ASK, Servers
@@ -24,7 +25,7 @@ from instar.plugin import PluginInput, Registry
 from instar.plugin.custom import SCRIPTS, ToolFile, load_tools, tool_files, tools_of
 from instar.plugin.door import LoadedPlugin, Plugins
 from instar.plugin.load import Mark, Spec, digest_of_files, load
-from instar.plugin.locate import TOOLS
+from instar.plugin.locate import TOOLS, LoadError
 from instar.provider.resolve import Models
 from instar.runtime import introspection, plugin_order
 from instar.runtime import mcp as mcp_door
@@ -34,6 +35,7 @@ from instar.session.instance import Instance
 from instar.settings.config import ConfigError
 from instar.settings.load import Settings, read_settings
 from instar.settings.paths import Paths
+from instar.settings.steering import SteeringView
 from instar.settings.trust import Trust
 from instar.wire.document import DocumentError
 
@@ -97,6 +99,15 @@ def read(
     problems = map(str, [*[one for one in settings.unknown if one.near], *mistakes, *more])
     ground = SettingsContext(project, paths, options.environment, trust.is_trusted, own)
     return InstanceFiles(settings, skills, ground, [*problems, *filter(None, [trust.problem])])
+
+
+def tell_unaccepted(bus: Bus, before: Sequence[SteeringView], now: Sequence[SteeringView]) -> None:
+    """Publish for each folder what is not as accepted now, where that is something else than before."""
+    known = {view.folder: view.changes for view in before}
+    for view in now:
+        if view.changes != known.get(view.folder, ()):
+            files = {str(view.folder / one.name): one.how for one in view.changes}
+            bus.publish(make(TrustChanged(directory=str(view.folder), unaccepted=files)))
 
 
 def read_tools(folders: list[Path], paths: Paths, trust: Trust, before: ToolFiles | None = None) -> ToolFiles:
@@ -192,10 +203,6 @@ class ReloadedRuntime(Protocol):
         """Make the built-in tools again: some name agents and skills."""
 
 
-class _Refused(Exception):
-    """Nothing could be reloaded; the text says why."""
-
-
 class _Made(msgspec.Struct):
     """The replacements. `back` restores what plugins had contributed, by their names."""
 
@@ -238,12 +245,12 @@ class Reloader:
                     read, self._options, instance.project, instance.paths, self._trust, self._reading
                 )
                 made = await self._made(found)
-            except (DocumentError, ConfigError, LimitsError, _Refused) as error:
+            except (DocumentError, ConfigError, LimitsError, LoadError) as error:
                 problem = f"{error}; nothing is taken up until that is mended"
                 self._publish(await self._without_strangers(), [problem])
                 return
             old = instance.plugins.loaded
-            host, named = self._host, self._host.settings.config.mcp
+            host, named, views = self._host, self._host.settings.config.mcp, self._host.settings.views
             what = [
                 *changed_settings(host.settings, made.settings),
                 *(f"mcp:{name}" for name in changed_servers(host.settings, made.settings)),
@@ -256,11 +263,12 @@ class Reloader:
             new = {id(one) for one in made.plugins.loaded}
             await self._end([one for one in old if id(one) not in new])
             self._publish(what, made.problems)
+            tell_unaccepted(instance.bus, views, made.settings.views)
 
     # -- made beside what is there ----------------------------------------------------------------------
 
     async def _made(self, found: InstanceFiles) -> _Made:
-        """Make the replacements. Raises `_Refused`, and as reading settings does; nothing is changed then."""
+        """Make the replacements. Raises `LoadError`, and as reading settings does; nothing is changed then."""
         instance = self._host.instance
         folders = found.settings.folders
         tools = await asyncio.to_thread(read_tools, folders, instance.paths, self._trust, self._tools)
@@ -300,7 +308,7 @@ class Reloader:
         made.problems += failed
         if failed and not {spec.identity for spec in late} <= set(made.plugins.names):
             # It would judge what the others do: they must not begin without it.
-            raise _Refused(failed[0])
+            raise LoadError(failed[0])
         self._put_back(made, before)
 
     def _input(self, made: _Made, settings: Settings) -> Callable[[str], PluginInput]:

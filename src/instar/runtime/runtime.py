@@ -23,6 +23,7 @@ from instar.plugin import (
     Invalid,
     PluginInput,
     Registry,
+    Value,
     points,
 )
 from instar.plugin.door import Plugins
@@ -42,7 +43,8 @@ from instar.session.instance import Instance
 from instar.session.sessions import Sessions
 from instar.session.subagent import is_subagent
 from instar.settings.config import Config
-from instar.settings.load import Settings
+from instar.settings.load import Settings, folder_chain
+from instar.settings.own_edits import take
 from instar.settings.paths import Paths
 from instar.settings.trust import Trust
 from instar.store.sqlite import open_store
@@ -115,6 +117,7 @@ class Runtime(InProcessClient):
         places = WatchedFiles(options.directory, project, paths, options.environment)
         # Before anything is read: what changes from here on is found to be another.
         seen = places.signature()
+        taken = [*take(trust, paths, folder_chain(options.directory.resolve(), project))]
         reading = read(options, project, paths, trust)
         config, ground = reading.settings.config, reading.ground
         made = ConfiguredRooms.of(reading.settings, ground)
@@ -163,7 +166,7 @@ class Runtime(InProcessClient):
         except BaseException:
             await store.close()
             raise
-        runtime.notices += made.problems
+        runtime.notices += [*taken, *made.problems]
         await runtime._begin(places, seen)
         return runtime
 
@@ -237,6 +240,16 @@ class Runtime(InProcessClient):
 
     async def __aenter__(self) -> "Runtime":
         return self
+
+    def problems(self) -> list[str]:
+        """Return what plugins say is wrong with them now: the `problems` of their views, a sentence each."""
+        views = [(view.name, view.children.get("problems")) for view in self.registry.views.values()]
+        return [
+            f"{name}: {problem}"
+            for name, node in views
+            if isinstance(node, Value)
+            for problem in node.read("")
+        ]
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()

@@ -3,9 +3,14 @@
 What instar starts for itself (git, a browser, an editor) goes through `Processes` instead.
 """
 
+import asyncio
+import fcntl
+import os
+import shutil
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,11 +21,27 @@ from instar.sandbox.guarded_places import GuardedPlaces
 from instar.sandbox.level import Name
 from instar.sandbox.probe import known_level
 from instar.sandbox.shield import guarded_paths
+from instar.settings import own_edits
 from instar.settings.paths import Paths
+from instar.settings.trust import Trust
 from instar.wire.secret import Secret
 
 _KEPT: Final = 0.1
 """Seconds for which it is not looked again which real paths are guarded."""
+_IN_HOME: Final[Mapping[str, tuple[str, ...]]] = {
+    "npm": (".npm",),
+    "yarn": (".yarn", ".cache/yarn"),
+    "pnpm": (".cache/pnpm", ".local/share/pnpm", ".local/state/pnpm"),
+    "bun": (".bun",),
+    "deno": (".cache/deno",),
+    "pip": (".cache/pip", ".local/lib"),
+    "uv": (".cache/uv", ".local/share/uv"),
+    "cargo": (".cargo",),
+    "go": ("go", ".cache/go-build", ".config/go"),
+    "java": (".gradle", ".m2"),
+    "dotnet": (".dotnet", ".nuget"),
+}
+"""The folders that programs make in a home for what they load and build."""
 
 
 class Children(Processes):
@@ -52,8 +73,13 @@ class Children(Processes):
         self.at_most = at_most
         self._added: dict[object, Places] = {}
         self._level: Level | None = None
+        self._finding = asyncio.Lock()
         self._last: tuple[GuardedPaths | None, float] = (None, 0.0)
-        self.steering = None if worktree is None else GuardedPlaces(worktree, paths.home, variables)
+        self._worktree = worktree
+        self.steering: GuardedPlaces | None = None
+        """What is looked at around children, once there is one."""
+        self._lives = self._lock = 0
+        self._own_edits = paths.own_edits
         self.settle: Callable[[], Awaitable[Any]] | None = None
         """Decides about what a child changed of guarded places when no turn does."""
 
@@ -69,21 +95,76 @@ class Children(Processes):
             await self.settle()
         return output
 
-    def watched(self, wanted: bool = True) -> AbstractContextManager[None]:
-        """Notice what changes of guarded places while the block runs."""
-        return self.steering.watched() if wanted and self.steering is not None else nullcontext()
+    @contextmanager
+    def watched(self, wanted: bool = True) -> Iterator[None]:
+        """Notice what changes while the block runs, of guarded places and of what steers."""
+        if not wanted:
+            yield
+            return
+        if self.steering is None and self._worktree is not None:
+            self.steering = GuardedPlaces(self._worktree, self._paths.home, self._variables)
+        with self.lived(), self.steering.watched() if self.steering is not None else nullcontext():
+            yield
+
+    @contextmanager
+    def lived(self) -> Iterator[None]:
+        """Count what changes of what steers while the block runs as the model's (`instar.settings.own_edits`)."""
+        if not self._lives:
+            self._own_edits.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = os.open(self._own_edits, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            # Shared in the end. In between another may have ended: what it noted is looked at again.
+            for how in (fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_SH):
+                with suppress(BlockingIOError):
+                    fcntl.flock(self._lock, how)
+                    self._note(own_edits.begin, alone=how != fcntl.LOCK_SH)
+        self._lives += 1
+        try:
+            yield
+        finally:
+            self._lives -= 1
+            if not self._lives:
+                with suppress(BlockingIOError):
+                    fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    self._note(own_edits.end)
+                os.close(self._lock)
+
+    def _note(self, note: Callable[..., None], **how: bool) -> None:
+        # An empty file: the person said it of no folder.
+        if os.fstat(self._lock).st_size:
+            note(Trust(self._paths, self._variables), self._lock, **how)
 
     async def level(self) -> Level:
         """Return how far children are confined here: tried out, which takes some 50 ms, and remembered."""
-        if self._level is None:
-            file = self._paths.data / "confinement.json"
-            self._level = await known_level(self._processes, self._variables, self.at_most, file)
-        return self._level
+        async with self._finding:
+            if self._level is None:
+                file = self._paths.data / "confinement.json"
+                self._level = await known_level(self._processes, self._variables, self.at_most, file)
+                path = self._variables.get("PATH")
+                needed = [names for program, names in _IN_HOME.items() if shutil.which(program, path=path)]
+                self._make(self._level, chain.from_iterable(needed))
+            return self._level
+
+    async def make_in_home(self, *folders: str, files: Iterable[str] = ()) -> None:
+        """Make what programs need in the home, where children cannot: at the level "landlock".
+
+        Nothing new can be made there beside a folder of instar's.
+        """
+        self._make(await self.level(), folders, files)
+
+    def _make(self, level: Level, folders: Iterable[str], files: Iterable[str] = ()) -> None:
+        if level.name == "landlock":
+            # What cannot be made is reported by the program that needs it.
+            with suppress(OSError):
+                for name in folders:
+                    (self._paths.home / name).mkdir(parents=True, exist_ok=True)
+                for name in files:
+                    (self._paths.home / name).touch()
 
     async def shield(self) -> Shield:
         """Return the shield as of now; at the level "none" it changes nothing."""
-        places = self._places()
-        return Shield(await self.level(), places.hidden, places.readonly, places.writable)
+        level, places = await self.level(), self._places()
+        mounted = places.mounted if level.name == "bubblewrap" else ()
+        return Shield(level, places.hidden, (*places.readonly, *mounted), places.writable)
 
     def guard(
         self,
@@ -91,14 +172,15 @@ class Children(Processes):
         hidden: Iterable[Path] = (),
         readonly: Iterable[Path] = (),
         writable: Iterable[Path] = (),
+        mounted: Iterable[Path] = (),
         owner: str | None = None,
     ) -> None:
-        """Guard more places from now on; `writable` ones stay so inside of them.
+        """Guard more places from now on; `writable` ones stay so inside of them, `mounted` are as `Places` says.
 
         With an `owner` they take the place of those that it had guarded before.
         """
         self._added[len(self._added) if owner is None else owner] = Places(
-            tuple(hidden), tuple(readonly), tuple(writable)
+            tuple(hidden), tuple(readonly), tuple(writable), tuple(mounted)
         )
         self._last = (None, 0.0)
 
@@ -123,7 +205,7 @@ class Children(Processes):
         found, until = self._last
         if found is None or time.monotonic() > until:
             places = self._places()
-            found = guarded_paths(places.hidden, places.readonly, places.writable)
+            found = guarded_paths(places.hidden, (*places.readonly, *places.mounted), places.writable)
             self._last = (found, time.monotonic() + _KEPT)
         return found
 
@@ -133,6 +215,7 @@ class Children(Processes):
             tuple(path for one in all_ for path in one.hidden),
             tuple(path for one in all_ for path in one.readonly),
             tuple(path for one in all_ for path in one.writable),
+            tuple(path for one in all_ for path in one.mounted),
         )
 
 

@@ -52,11 +52,12 @@ class GuardedPaths(msgspec.Struct, frozen=True):
 
 
 class Places(msgspec.Struct, frozen=True):
-    """What `Shield` is given to guard of instar's own."""
+    """What `Shield` is given to guard; `mounted` is read-only where files beside it can still be made: by a mount."""
 
     hidden: tuple[Path, ...]
     readonly: tuple[Path, ...]
     writable: tuple[Path, ...]
+    mounted: tuple[Path, ...] = ()
 
 
 def own_places(paths: Paths) -> Places:
@@ -172,30 +173,26 @@ class Grants(NamedTuple):
 def grants(found: GuardedPaths) -> Grants:
     """Return what stays, as of now, so that what `found` names can be changed by nobody, or read by nobody."""
     closed = (*found.hidden, *found.readonly, *_machine())
-    seen: dict[str, list[tuple[str, int]]] = {}
+    seen: dict[str, dict[str, int]] = {}
     read = _granted(found.hidden, (*found.readonly, *found.writable), seen)
     write = _granted(closed, found.writable, seen)
+    known = write | read
     # One rule for both where both stay: each path is opened once.
-    both, readable, writable = (
-        tuple(sorted(paths))
-        for paths in (read.keys() & write.keys(), read.keys() - write.keys(), write.keys() - read.keys())
-    )
     rules = (
-        (landlock.READ_FILE | landlock.WRITE, both),
-        (landlock.READ_FILE, readable),
-        (landlock.WRITE, writable),
+        (landlock.READ_FILE | landlock.WRITE, tuple(path for path in read if path in write)),
+        (landlock.READ_FILE, tuple(path for path in read if path not in write)),
+        (landlock.WRITE, tuple(path for path in write if path not in read)),
     )
-    known = {**write, **read}
     return Grants(rules, tuple(known[path] for _, paths in rules for path in paths))
 
 
 def _granted(
-    closed: Sequence[Path], opened: Sequence[Path], seen: dict[str, list[tuple[str, int]]]
+    closed: Sequence[Path], opened: Sequence[Path], seen: dict[str, dict[str, int]]
 ) -> dict[str, int]:
     """Return the highest paths below which nothing is closed, and those that are opened again, with their inodes."""
     if not closed:
         return {"/": _inode("/")}
-    shut = frozenset(map(str, closed))
+    shut = set(map(str, closed))
     above = {str(parent) for path in closed for parent in path.parents}
     found: dict[str, int] = {}
     todo = ["/"]
@@ -203,18 +200,20 @@ def _granted(
         folder = todo.pop()
         if folder not in seen:
             seen[folder] = _entries(folder)
-        todo += [path for path, _ in seen[folder] if path in above and path not in shut]
-        found |= {path: inode for path, inode in seen[folder] if path not in above and path not in shut}
+        found |= seen[folder]
+        todo += (seen[folder].keys() & above) - shut
+    for path in found.keys() & (above | shut):
+        del found[path]
     return found | {str(path): _inode(str(path)) for path in opened}
 
 
-def _entries(folder: str) -> list[tuple[str, int]]:
-    """What stands in a folder, but for links."""
+def _entries(folder: str) -> dict[str, int]:
+    """What stands in a folder, but for links, with its inode."""
     try:
         with os.scandir(folder) as entries:
-            return [(entry.path, entry.inode()) for entry in entries if not entry.is_symlink()]
+            return {entry.path: entry.inode() for entry in entries if not entry.is_symlink()}
     except OSError:
-        return []
+        return {}
 
 
 def _inode(path: str) -> int:

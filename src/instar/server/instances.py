@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from instar.provider.login import Logins
 
 log = logging.getLogger("instar.server")
+screen = logging.getLogger("instar.waiting")
+"""Shown to whoever started the server, and in its log."""
 
 
 class Instances:
@@ -195,8 +197,8 @@ class Instances:
         runtime = await Runtime.open(options)
         self.feed.join(runtime)
         self.counters.join(runtime)
-        for notice in [*runtime.untrusted, *runtime.notices]:
-            log.warning("notice directory=%s: %s", path, notice)
+        for notice in [*runtime.untrusted, *runtime.notices, *runtime.problems()]:
+            screen.warning("notice directory=%s: %s", path, notice)
         log.info("instance opened directory=%s", path)
         return runtime
 

@@ -276,7 +276,11 @@ class Sessions:
         await self._store.commit([DropPart(part.id)], [make(gone)])
 
     def delta(self, part: Part, text: str) -> None:
-        """Publish that `text` was appended to a part's text; nothing is stored until the part is saved."""
+        """Publish that `text` was appended to a part's text; nothing is stored until the part is saved.
+
+        Raises `StoreError` where it could not be saved: an answer may go on for minutes.
+        """
+        self._store.check()
         told = event.PartDelta(
             session_id=part.session_id, message_id=part.message_id, part_id=part.id, field="text", delta=text
         )

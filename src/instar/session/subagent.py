@@ -4,22 +4,40 @@ What the caller may not do its sub-agent may not do either, and a sub-agent hand
 of tasks goes on for ever. Ending the caller's turn ends the sub-agent's.
 """
 
+import asyncio
+import contextlib
 import difflib
 import logging
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
 
 from instar.definitions.agent import Agent, UnknownAgent
-from instar.message import Assistant, ModelRef, Origin, Rule, Session, WithParts, error_text, text_of
-from instar.plugin import Done, Invalid, PromptBody, SessionBody, SessionClient, Task, points, wire
+from instar.message import (
+    Assistant,
+    ModelRef,
+    Origin,
+    Rule,
+    Session,
+    ToolCompleted,
+    ToolPart,
+    ToolRunning,
+    WithParts,
+    error_text,
+    text_of,
+)
+from instar.plugin import Done, Invalid, NotFound, PromptBody, SessionBody, SessionClient, Task, points, wire
 from instar.session.instance import Instance
+from instar.session.state import SessionState
 from instar.settings.permission import evaluate, matches
+from instar.tool.task import text
 
 log = logging.getLogger("instar.subagent")
 
 CAP: Final = 8
 """How often in a row a `subagent.stop` hook may make a sub-agent go on."""
 
+_LOOKS: Final = 300
+"""Looks, one in 10 ms, for a sub-agent that is about to begin."""
 _NO_TASKS: Final = Rule(permission="task", pattern="*", action="deny")
 
 
@@ -42,6 +60,61 @@ async def run(
         body = PromptBody.text(again, synthetic=True, agent=agent.name)
         origin = origin.by("subagent.stop")
     return _done(session, answer)
+
+
+async def run_behind(
+    instance: Instance,
+    sessions: SessionClient,
+    task: Task,
+    started: Callable[[Session], None],
+    spawn: Callable[[Coroutine[Any, Any, None], str], object],
+) -> Done:
+    """Begin a task and return; its end is told to the caller's session. `spawn` runs it on the caller's behalf."""
+    begun: asyncio.Future[Done] = asyncio.get_running_loop().create_future()
+
+    def begin(session: Session) -> None:
+        started(session)
+        begun.set_result(
+            Done(session.id, "It works in the background. A message brings its answer.", running=True)
+        )
+
+    async def work() -> None:
+        try:
+            done = await run(instance, sessions, task, begin)
+        except Exception as error:
+            if not begun.done():
+                begun.set_exception(error)
+                return
+            done = Done(begun.result().session_id, "", str(error))
+        # While instar closes it is kept: the session's next turn tells it.
+        with contextlib.suppress(NotFound, Invalid):
+            await sessions.follow_up(task.session_id, PromptBody.text(text(done), synthetic=True), "task")
+
+    spawn(work(), task.session_id)
+    return await begun
+
+
+async def at_work(instance: Instance, session_id: str) -> list[SessionState]:
+    """Return a session's sub-agents that work now, those too that calls of its newest answer are about to begin."""
+    live = await instance.sessions.open(session_id)
+    for _ in range(_LOOKS):
+        begun = {one.id for one in instance.sessions.present() if one.history}
+        if live.turn is None or _set_to_work(live) <= begun:
+            break
+        await asyncio.sleep(0.01)
+    return [one for one in instance.sessions.running() if one.session.parent_id == session_id]
+
+
+def _set_to_work(live: SessionState) -> set[str]:
+    """Return the sessions of the tasks that a session's newest answer asks for, "" for one that has none yet."""
+    return {
+        str((one.state.metadata or {}).get("sessionId", ""))
+        for message in live.history[-1:]
+        for one in message.parts
+        if isinstance(one, ToolPart)
+        and one.tool == "task"
+        and isinstance(one.state, ToolRunning | ToolCompleted)
+    }
 
 
 def inherited(caller: Sequence[Rule], own: Sequence[Rule]) -> list[Rule]:

@@ -159,6 +159,21 @@ class ShieldConfig(msgspec.Struct, frozen=True):
             extra={"tighter": "fewer"},
         ),
     ] = []
+    startup_files: Annotated[
+        list[str],
+        Meta(
+            description="Start-up files that stay as a child leaves them, unasked: paths, also with `*` and `~/`.",
+            extra={"tighter": "fewer"},
+        ),
+    ] = []
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for what can be no path of a start-up file."""
+        for pattern in self.startup_files:
+            if not pattern.startswith(("/", "~/", "*")):
+                raise ValueError(
+                    f"startup_files: expected a path that begins with /, ~/ or *, found {pattern!r}"
+                )
 
     @property
     def at_most(self) -> Literal["bubblewrap", "landlock", "none"]:

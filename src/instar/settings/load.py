@@ -112,12 +112,13 @@ class PluginFile(msgspec.Struct, frozen=True):
 class PluginEntry(msgspec.Struct, frozen=True):
     """A plugin to load: a package's or flagship's name, or a file's absolute path, and its options.
 
-    `code` is what is read in the place of that file, where that is another.
+    `code` is what is read in the place of that file, where that is another. `required`: nothing runs without it.
     """
 
     target: str
     options: Plain = {}
     code: Path | None = None
+    required: bool = False
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -198,9 +199,11 @@ def read_settings(
     listed: list[tuple[str, Plain]] = [
         (entry, {}) if isinstance(entry, str) else (entry[0], entry[1]) for entry in config.plugin
     ]
-    plugins = [PluginEntry(target, options, codes.get(target)) for target, options in listed]
+    plugins = [_listed(target, options, codes.get(target)) for target, options in listed]
     plugins = [
-        one for one in plugins if one.code is None or one.code.exists() or not Path(one.target).exists()
+        one
+        for one in plugins
+        if one.code is None or one.code.exists() or one.required or not Path(one.target).exists()
     ]
     plugins += [
         PluginEntry(str(file.path), {}, file.code if file.code != file.path else None)
@@ -218,6 +221,11 @@ def read_settings(
     return Settings(
         config, layers, origins, dropped, plugins, files, existing, strange, [*views.values()], notices
     )
+
+
+def _listed(target: str, options: Plain, code: Path | None) -> PluginEntry:
+    own = {name: value for name, value in options.items() if name != "required"}
+    return PluginEntry(target, own, code, required=bool(options.get("required")))
 
 
 def _codes(

@@ -84,6 +84,11 @@ class Paths(msgspec.Struct, frozen=True):
         return self.data / "accepted"
 
     @property
+    def own_edits(self) -> Path:
+        """The file that all instars share on the person's own edits (`instar.settings.own_edits`)."""
+        return self.data / "own-edits.json"
+
+    @property
     def worktrees(self) -> Path:
         """The folder of the git worktrees that instar makes for sessions."""
         return self.data / "worktrees"

@@ -211,7 +211,7 @@ def _named(folder: Path, home: Path, *, strict: bool) -> Iterator[Path]:
     for shipped in FLAGSHIPS.values():
         module, _, attribute = shipped.steers.partition(":")
         if module:
-            programs = getattr(import_module(module), attribute)(folder, home, said.values())
+            programs = getattr(import_module(module), attribute)(folder, home, said.values(), strict=strict)
             yield from (path for path in programs if path.is_relative_to(folder))
 
 
@@ -404,6 +404,17 @@ def content_of(path: Path) -> bytes:
         return file_at(path).data
     except OSError:
         return b""
+
+
+def is_code(path: Path, folder: Path) -> bool:
+    """Whether a file that steers in a `folder` is code: what it does cannot be told from its text."""
+    inner = path.relative_to(folder).parts if path.is_relative_to(folder) else ()
+    return (
+        path.suffix in _PROGRAMS
+        or path.name in _MANIFESTS
+        or (len(inner) > 2 and inner[0] in FOLDERS and inner[1] in _CODE_FOLDERS)
+        or (not path.suffix and os.access(path, os.X_OK))
+    )
 
 
 def is_package(path: Path) -> bool:

@@ -364,6 +364,11 @@ to files are taken out before.
 """
 
 
+def is_free(key: str, *, definition: bool = False) -> bool:
+    """Whether an untrusted project may say what it likes under a key of settings, or of a definition's front matter."""
+    return (_AGENT if definition else _LAW).get(key) == _HEARD
+
+
 def _inside(entry: str) -> bool:
     return (
         not entry.startswith(("/", "~", "$")) and "://" not in entry and ".." not in re.split(r"[/\\]", entry)

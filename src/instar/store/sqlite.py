@@ -9,6 +9,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -83,10 +84,20 @@ class Store:
         self._writer = Writer(path, partial(prepare, path, synchronous, migrations()), publish)
         self._readers = Readers(path)
         self._near = Near(path)
+        self._file: tuple[int, int] | None = None
 
     async def start(self) -> None:
         """Open the file. Raises `StoreError`."""
         await self._writer.start()
+        self._file = file_identity(self._path)
+
+    def check(self) -> None:
+        """Raise `StoreError` when another file, or none, has the database's name: what is saved would be lost."""
+        if file_identity(self._path) != self._file:
+            raise StoreError(
+                f"{self._path}: the database was deleted, moved or replaced while instar ran, so nothing can be saved;"
+                " put the file back, or start instar again"
+            )
 
     async def close(self) -> None:
         """Finish pending work and close the database. May be called twice."""
@@ -104,6 +115,7 @@ class Store:
         Deleting a session deletes its events; the ``session.deleted`` event itself gets its number and is
         published, and leaves no row. Sessions that have it as their parent are the caller's to delete.
         """
+        self.check()
         try:
             encoded = encode_commit(writes, events, _now())
         except (TypeError, ValueError, RecursionError) as error:
@@ -126,7 +138,7 @@ class Store:
         self, last: str | int, directory: str | None = None, limit: int = 500
     ) -> list[Stored]:
         """Return durable events of all sessions, or of a directory's, after `last`: an event's id or a place."""
-        return await self._readers.submit(partial(_events_after, statements(), last, directory, limit))
+        return await self._query(partial(_events_after, statements(), last, directory, limit))
 
     async def projects(self, project_id: str | None = None) -> list[Project]:
         """Return the projects that are known, or the one with this id; last updated first."""
@@ -161,9 +173,13 @@ class Store:
         }
         return await self._read(rows.session_of, "sessions", chosen)
 
+    async def saying(self, words: str) -> set[str]:
+        """Return the ids of the sessions in which somebody said these words, in small letters; it reads every part."""
+        return set(await self._read(itemgetter(0), "saying", (words,)))
+
     async def messages(self, session_id: str, limit: int | None = None) -> list[WithParts]:
         """Return a session's messages with their parts, oldest first; `limit` keeps the newest ones."""
-        return await self._readers.submit(partial(_messages, session_id, _limit(limit)))
+        return await self._query(partial(_messages, session_id, _limit(limit)))
 
     async def follow_ups(self, session_id: str) -> list[FollowUp]:
         """Return what waits in a session's queue, oldest first."""
@@ -199,7 +215,7 @@ class Store:
 
     async def sums(self, shares: Sequence[Share]) -> list[Sum]:
         """Return the sums of booked calls for each share, from kept totals."""
-        return await self._readers.submit(partial(_sums, shares))
+        return await self._query(partial(_sums, shares))
 
     async def origins(self, session_id: str) -> dict[str, Origin]:
         """Return where a session's messages come from, by their ids; a person's are left out."""
@@ -208,13 +224,14 @@ class Store:
 
     async def ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
         """Let one of `instar.store.statistics` read the database, in one read transaction."""
-        return await self._readers.submit(question)
+        return await self._query(question)
 
     async def lease(self, session_id: str, owner: str, ttl: int) -> Lease | None:
         """Take or renew the right to run a session for `ttl` ms; None when another holds it.
 
         An owner that takes again what nobody else took in between keeps its fence.
         """
+        self.check()
         now = _now()
         wanted = {"session_id": session_id, "owner": owner, "expires": now + ttl, "now": now}
         found = await self._writer.submit(partial(_fetch, "take_lease", wanted))
@@ -238,7 +255,7 @@ class Store:
         change is an event like any other. Returns how many parts were marked.
         For the first opening of a session whose process died.
         """
-        parts, answers = await self._readers.submit(partial(_unfinished, session_id))
+        parts, answers = await self._query(partial(_unfinished, session_id))
         for part in parts:
             part.state = _interrupted(part.state, now)
         for answer in answers:
@@ -251,13 +268,18 @@ class Store:
             await self.commit(writes, events)
         return len(parts)
 
+    def _query(self, question: Callable[[sqlite3.Connection], T]) -> "asyncio.Future[T]":
+        self.check()
+        return self._readers.submit(question)
+
     async def _read(self, shape: Callable[[rows.Row], Any], name: str, parameters: Any) -> list[Any]:
-        return await self._readers.submit(
+        return await self._query(
             lambda connection: [shape(row) for row in _fetch(name, parameters, connection)]
         )
 
     async def _look(self, shape: Callable[[rows.Row], Any], name: str, parameters: Any) -> list[Any]:
         """Read a few rows that a key names, at once unless somebody holds the file."""
+        self.check()
         try:
             found = self._near.read(partial(_fetch, name, parameters))
         except BlockingIOError:
@@ -283,6 +305,15 @@ class Values:
     async def list(self, prefix: str = "") -> dict[str, Any]:
         """Return the keys that start with `prefix`, with their values."""
         return await self._store.values(self._plugin, prefix)
+
+
+def file_identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another one that gets its name; None when it is not there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _now() -> int:

@@ -18,4 +18,4 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
     return ToolResult(args["error"], "Invalid tool", {"tool": args["tool"]})
 
 
-TOOL: Final = Tool(description("invalid"), PARAMETERS, execute, lambda args, ctx: [])
+TOOL: Final = Tool(description("invalid"), PARAMETERS, execute, lambda args, ctx: [], repeatable=True)

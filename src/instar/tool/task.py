@@ -5,7 +5,7 @@ from typing import Final
 
 from instar.api.session import Invalid, NotFound
 from instar.message import Session, SubtaskPart
-from instar.plugin.client import Task
+from instar.plugin.client import Done, Task
 from instar.plugin.tool import Ask, Tool, ToolContext, ToolFailure, ToolResult
 from instar.tool import description, parameters
 from instar.wire import Plain
@@ -19,6 +19,10 @@ PARAMETERS: Final[Plain] = parameters(
     {
         "task_id": "An earlier task's id, to go on with it: the sub-agent remembers what it did",
         "command": "The command that this task comes from, if any",
+        "background": {
+            "type": "boolean",
+            "description": "Do not wait for it: you go on, and its answer comes in a message of its own",
+        },
     },
 )
 
@@ -49,6 +53,7 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
         task_id=args.get("task_id"),
         by_person=command is not None,
         model=command.model if command else None,
+        background=bool(args.get("background")),
     )
 
     shown: Plain = {"parentSessionId": ctx.session_id}
@@ -61,12 +66,16 @@ async def execute(args: Plain, ctx: ToolContext) -> ToolResult:
         done = await ctx.client.session.task(task, started)
     except (Invalid, NotFound) as error:
         raise ToolFailure(f"The task was not begun: {error}.") from None
-    state = "completed" if done.error is None else "error"
+    return ToolResult(text(done), args["description"], {**shown, "sessionId": done.session_id})
+
+
+def text(done: Done) -> str:
+    """Return what the model reads of a sub-agent's end, or that it works."""
+    state = "running" if done.running else "completed" if done.error is None else "error"
     lines = [f'<task id="{done.session_id}" state="{state}">']
     if done.error is not None:
         lines += ["<task_error>", done.error, "</task_error>"]
-    lines += ["<task_result>", done.text, "</task_result>", "</task>"]
-    return ToolResult("\n".join(lines), args["description"], {**shown, "sessionId": done.session_id})
+    return "\n".join([*lines, "<task_result>", done.text, "</task_result>", "</task>"])
 
 
 def _by_command(ctx: ToolContext) -> SubtaskPart | None:

@@ -1,15 +1,16 @@
-"""The tool calls of one answer: prepared one by one in order, run together, reported in the order asked.
+"""The tool calls of one answer: put to hooks together, permitted in order, run together, reported in the order asked.
 
 A call is parsed, validated, put to `tool.execute.before`, validated again and put to the permission rules; then it is
 run, cut, told to plugins and saved in its part. A refused one is an error in its own result, which the model reads; its
-neighbours still run. A tool may call other tools, as the model would.
+neighbours still run. What follows a call of an `ordered` tool runs behind it. A tool may call other tools, as the model
+would.
 """
 
 import asyncio
 import difflib
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
@@ -77,8 +78,9 @@ class ToolRun:
         self.name = part.tool
         self.within = within
         self.invoked: dict[str, wire.Plain] = {}
-        self.tool: Tool | None = None
+        self.tool = invalid.TOOL
         self.args: wire.Plain = {}
+        self.reason: str | None = None
         self.started = now()
         self.session_id = turn.live.id
         self.message_id = holder.info.id
@@ -181,7 +183,9 @@ class InvokingToolRun(ToolRun):
         call = _invocation(self, name, args, f"{self.call_id}.{self._count}")
         inner = ToolRun(self._instance, self._turn, self._holder, call, self)
         self._instance.stops.check(self.session_id)
-        refusal = await prepare(self._instance, inner, self._others())
+        tools = self._others()
+        refusal = await _refusal(inner, _weigh(self._instance, inner, tools))
+        refusal = refusal or await _refusal(inner, _permit(inner, tools))
         self._instance.stops.check(self.session_id)
         error = refusal or await _finished(self._instance, inner)
         if refusal is not None:
@@ -220,18 +224,27 @@ async def run(
     tasks: dict[str, asyncio.Task[ToolResult]] = {}
     refusals: dict[str, Exception] = {}
     stopped = False
+    instance.stops.check(turn.live.id)
+    weighed = [
+        asyncio.create_task(_refusal(running, _weigh(instance, running, tools))) for running in prepared
+    ]
     try:
-        for running in prepared:
+        for running, weighing in zip(prepared, weighed, strict=True):
+            refusal = await weighing
             instance.stops.check(turn.live.id)
-            refusal = PermissionDenied(ABORTED) if stopped else await prepare(instance, running, tools)
+            if stopped:
+                refusal = PermissionDenied(ABORTED)
+            refusal = refusal or await _refusal(running, _permit(running, tools))
             if refusal is not None:
                 refusals[running.part.id] = refusal
                 stopped = stopped or _ends_turn(instance, refusal)
         allowed = [running for running in prepared if running.part.id not in refusals]
         await changes.before(instance, holder, [(running.name, running.tool) for running in allowed])
         instance.stops.check(turn.live.id)
+        ahead: asyncio.Task[ToolResult] | None = None
         for running in allowed:
-            tasks[running.part.id] = asyncio.create_task(execute(running))
+            tasks[running.part.id] = task = asyncio.create_task(execute(running, ahead))
+            ahead = task if running.tool.ordered else ahead
         for running in prepared:
             if running.part.id in refusals:
                 await report_failure(instance, running, str(refusals[running.part.id]))
@@ -241,7 +254,7 @@ async def run(
                 stopped = stopped or _ends_turn(instance, outcome)
     except BaseException:
         # Also when reporting failed: no call may run on behind a turn that has ended.
-        await _abort(prepared, list(tasks.values()))
+        await _abort(prepared, [*weighed, *tasks.values()])
         raise
     return not stopped
 
@@ -309,32 +322,40 @@ def _invocation(running: ToolRun, name: str, args: wire.Plain, call_id: str) -> 
     )
 
 
-async def prepare(instance: Instance, running: ToolRun, tools: Mapping[str, Tool]) -> Exception | None:
-    """Make a call ready to run; or return why it may not.
+async def _weigh(instance: Instance, running: ToolRun, tools: Mapping[str, Tool]) -> None:
+    """Find a call's tool, and put its arguments to the hooks. Raises what refuses the call."""
+    try:
+        running.name, running.tool = find(tools, running.part.tool)
+    except ToolFailure as failure:
+        # The call of an unknown tool becomes one of `invalid`, as in opencode.
+        running.args = {"tool": running.part.tool, "error": str(failure)}
+        running.part.tool = running.name = invalid.NAME
+        return
+    running.args = _parse(running.part)
+    for former, current in running.tool.former.items():
+        if former in running.args and current not in running.args:
+            running.args[current] = running.args.pop(former)
+    _check(running)
+    await _before(instance, running)
+    _check(running)
+
+
+async def _permit(running: ToolRun, tools: Mapping[str, Tool]) -> None:
+    """Ask for what a call needs. Raises what refuses it.
 
     Its part is saved as running before a person is asked, so that they see what it would do.
     """
-    if (why := instance.stops.why(running.session_id)) is not None:
-        return ToolFailure(f"Not run: {why}")
+    running.started = now()
+    running.part.state = ToolRunning(input=running.args, time=Span(start=running.started))
+    await running.save()
+    for ask in [*_loop(running, tools), *_asks(running)]:
+        await running.ask(ask)
+
+
+async def _refusal(running: ToolRun, deciding: Awaitable[None]) -> Exception | None:
+    """Return why a call may not run, as `deciding` raises it."""
     try:
-        try:
-            name, running.tool = find(tools, running.part.tool)
-        except ToolFailure as failure:
-            await _note_invalid(running, str(failure))
-            return None
-        running.name = name
-        running.args = _parse(running.part)
-        for former, current in running.tool.former.items():
-            if former in running.args and current not in running.args:
-                running.args[current] = running.args.pop(former)
-        _check(running, name)
-        running.args, wanted = await _before(instance, running)
-        _check(running, name)
-        running.started = now()
-        running.part.state = ToolRunning(input=running.args, time=Span(start=running.started))
-        await running.save()
-        for ask in [*_loop(running, name, tools), *_asks(running, name, wanted)]:
-            await running.ask(ask)
+        await deciding
     except Refused as refused:
         return ToolFailure(f"The plugin {refused.plugin} refused this call: {refused}")
     except ToolFailure as failure:
@@ -346,22 +367,14 @@ async def prepare(instance: Instance, running: ToolRun, tools: Mapping[str, Tool
     return None
 
 
-async def _note_invalid(running: ToolRun, error: str) -> None:
-    """Turn the call of an unknown tool into one of `invalid`, as opencode does."""
-    running.args = {"tool": running.part.tool, "error": error}
-    running.tool, running.part.tool, running.name = invalid.TOOL, invalid.NAME, invalid.NAME
-    running.part.state = ToolRunning(input=running.args, time=Span(start=running.started))
-    await running.save()
-
-
-def _loop(running: ToolRun, name: str, tools: Mapping[str, Tool]) -> Sequence[Ask]:
+def _loop(running: ToolRun, tools: Mapping[str, Tool]) -> Sequence[Ask]:
     """Return the permission that a call in a loop needs."""
-    if running.tool is None or running.tool.repeatable:
+    if running.tool.repeatable:
         return []
     shown = (running.within or running).part
     if not _is_loop(running.messages, shown, running.part, _registered(tools)):
         return []
-    return [Ask("doom_loop", [name], [name], {"tool": name, "input": running.args})]
+    return [Ask("doom_loop", [running.name], [running.name], {"tool": running.name, "input": running.args})]
 
 
 def _is_loop(
@@ -449,19 +462,18 @@ def _parse(call: ToolPart) -> wire.Plain:
     return args
 
 
-def _check(running: ToolRun, name: str) -> None:
-    assert running.tool is not None
+def _check(running: ToolRun) -> None:
     running.part.state = msgspec.structs.replace(running.part.state, input=running.args)
     problem = validate(running.args, running.tool.parameters)
     if problem:
-        raise ToolFailure(f"The {name} tool was called with invalid arguments: {problem}")
+        raise ToolFailure(f"The {running.name} tool was called with invalid arguments: {problem}")
     running.args = without_nulls(running.args, running.tool.parameters)
 
 
-async def _before(instance: Instance, running: ToolRun) -> tuple[wire.Plain, str | None]:
-    """Return the arguments after hooks, and what to ask a person, if a hook wants that."""
+async def _before(instance: Instance, running: ToolRun) -> None:
+    """Let hooks change the arguments, and say what a person is to be asked."""
     if not instance.plugins.listens(points.TOOL_BEFORE):
-        return running.args, None
+        return
     given = points.ToolCallInput(tool=running.name, session_id=running.session_id, call_id=running.call_id)
     output = points.ArgsOutput(args=json.loads(json.dumps(running.args)))
     await instance.plugins.trigger(points.TOOL_BEFORE, given, output)
@@ -469,26 +481,24 @@ async def _before(instance: Instance, running: ToolRun) -> tuple[wire.Plain, str
         raise ToolFailure(
             f"A tool.execute.before hook left arguments that are not an object: {output.args!r}"
         )
-    args: wire.Plain = wire.to_plain(output.args)
-    return args, output.ask
+    running.args, running.reason = wire.to_plain(output.args), output.ask
 
 
-def _asks(running: ToolRun, name: str, wanted: str | None) -> Sequence[Ask]:
-    """Return the permissions that a call needs; with `wanted` at least one, each with that text for the person."""
-    assert running.tool is not None
+def _asks(running: ToolRun) -> Sequence[Ask]:
+    """Return the permissions that a call needs; at least one where a hook wants that, each with its reason."""
     found = None if running.tool.permissions is None else running.tool.permissions(running.args, running)
-    if found is None or (wanted is not None and not found):
-        found = [Ask(permission=running.tool.permission or name, aliases=running.tool.aliases)]
-    if wanted is None:
+    if found is None or (running.reason is not None and not found):
+        found = [Ask(permission=running.tool.permission or running.name, aliases=running.tool.aliases)]
+    if running.reason is None:
         return found
-    return [
-        msgspec.structs.replace(ask, metadata={**ask.metadata, "reason": wanted}, anew=True) for ask in found
-    ]
+    more = {"reason": running.reason}
+    return [msgspec.structs.replace(ask, metadata=ask.metadata | more, anew=True) for ask in found]
 
 
-async def execute(running: ToolRun) -> ToolResult:
-    """Run a permitted call. Raises what its tool raises."""
-    assert running.tool is not None
+async def execute(running: ToolRun, ahead: asyncio.Task[ToolResult] | None = None) -> ToolResult:
+    """Run a permitted call once the one `ahead`, which changes what it sees, has ended. Raises what its tool raises."""
+    if ahead is not None:
+        await asyncio.wait([ahead])
     await running.require_standing()
     with running.watched():
         result = await kept(running.tool.execute(running.args, running))

@@ -16,7 +16,9 @@ from instar.definitions.command import (
     OutsideMention,
     UnknownCommand,
     fill,
+    leads_out,
     mentioned_parts,
+    mentions,
     positional,
     split,
 )
@@ -90,17 +92,21 @@ async def _parts(
     if filled.shells and not command.trusted:
         raise Invalid(f"the command {command.name} runs shell commands, and its folder is not trusted")
     root = instance.project.worktree if instance.project.vcs else instance.directory
+    said, written = _HELD.sub(" ", filled.text), mentions(command.template)
+    # A file of the project that a command names can become a link: what nobody accepted is not followed.
+    free = [name for name in mentions(said) if name not in written or leads_out(name)]
     try:
         mentioned = mentioned_parts(
-            _HELD.sub(" ", filled.text),
+            said,
             [instance.directory, instance.project.worktree],
             {agent.name for agent in instance.agents.subagents()},
-            None if command.trusted else root,
+            root,
+            free if command.trusted else (),
         )
     except OutsideMention as error:
-        raise Invalid(
-            f"the command {command.name} stands in a folder that is not trusted, and {error}"
-        ) from None
+        why = "names a link" if command.trusted else "stands in a folder that is not trusted"
+        todo = "; write there where it leads to" if command.trusted else ""
+        raise Invalid(f"the command {command.name} {why}, and {error}{todo}") from None
     environment = {**arguments.values, "ARGUMENTS": arguments.text}
     text = await _printed(instance, live, filled, positional(command, arguments), environment)
     return [{"type": "text", "text": text}, *mentioned, *(body.parts or [])]

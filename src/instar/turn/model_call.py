@@ -367,7 +367,7 @@ def wants_title(live: SessionState) -> bool:
 
 
 async def give_title(instance: Instance, live: SessionState, asked: WithParts) -> None:
-    """Ask a small model for a title and save it. A failure is logged: the session keeps its default title."""
+    """Ask a small model for a title and save it. Where that fails, the title is the beginning of what was asked."""
     assert isinstance(asked.info, User)
     agent, main = instance.agents.get("title"), instance.models.find(_model_name(asked.info.model))
     model = (
@@ -383,7 +383,9 @@ async def give_title(instance: Instance, live: SessionState, asked: WithParts) -
             text, _ = await complete(instance, request, meter)
     except ProviderError as error:
         _title_log.info("no title session=%s error=%s", live.id, error)
-        return
+        text = next(
+            (part.text for part in asked.parts if isinstance(part, TextPart) and not part.synthetic), ""
+        )
     title = clean_title(text)
     if title and is_untitled(live):
         live.session.title = title

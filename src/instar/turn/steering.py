@@ -2,8 +2,10 @@
 
 import logging
 import os
+import re
 import stat
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from instar.approval.permissions import KEEP
@@ -20,6 +22,7 @@ from instar.session.instance import Instance
 log = logging.getLogger("instar.steering")
 
 _SYSTEM: Final = ("/usr/bin", "/bin", "/usr/sbin", "/sbin")
+_MACHINE: Final = "machine"
 _SHOWN: Final = 4_000
 """Characters of a file that a person is shown."""
 
@@ -45,7 +48,7 @@ async def settle(instance: Instance, session_id: str = "", caller: AskedBy | Non
     aside = PutAside(instance.paths.aside)
     found = []
     for change in places.take():
-        finding = await _weighed(instance, change)
+        finding = None if _is_left(instance, change) else await _weighed(instance, change)
         if finding is not None and not aside.is_kept(_owner(instance, change), finding.digests):
             found.append(finding)
     if not found:
@@ -97,6 +100,13 @@ def _is_inert(change: GuardedChange, folders: str) -> bool:
     data = None if change.now is None else change.now.data
     is_paths = data is not None and not any(line.lstrip().startswith(b"import") for line in data.splitlines())
     return name.endswith(".pth") and is_paths
+
+
+def _is_left(instance: Instance, change: GuardedChange) -> bool:
+    """Whether the person's settings leave a start-up file as it is."""
+    home = f"{instance.paths.home}/"
+    patterns = instance.config.shield.startup_files if _owner(instance, change) == _MACHINE else ()
+    return any(fnmatchcase(change.path, re.sub("^~/", lambda _: home, one)) for one in patterns)
 
 
 def _is_ordinary(change: GuardedChange) -> bool:
@@ -197,7 +207,7 @@ def _owner(instance: Instance, change: GuardedChange) -> str:
     is_machines = change.place.kind == "startup" or (
         change.place.kind == "config" and not change.place.guards
     )
-    return "machine" if is_machines or places is None else places.repository
+    return _MACHINE if is_machines or places is None else places.repository
 
 
 def _digest(change: GuardedChange) -> str:

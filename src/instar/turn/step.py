@@ -432,8 +432,9 @@ async def _failed(
 ) -> Outcome:
     if not isinstance(error, ProviderError):
         log.error("step failed session=%s", turn.live.id, exc_info=error)
+    # First of all: an answer that cannot be saved either still says why.
+    said = _answer(writer.holder).error = message_error(error, turn.model.provider_id)
     await writer.close()
-    said = message_error(error, turn.model.provider_id)
     overflow = isinstance(error, ProviderError) and error.kind == "overflow"
     await _fail(instance, turn, writer.holder, said, announced=announced or not overflow)
     return "overflow" if overflow else "failed"

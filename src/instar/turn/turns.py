@@ -40,7 +40,7 @@ class Turns:
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
-        self._beside: set[asyncio.Task[None]] = set()
+        self._beside: dict[asyncio.Task[None], str] = {}
         self._closed = self._ending = False
         self.on_start: Callable[[], None] = lambda: None
         """Called when a turn begins."""
@@ -146,12 +146,28 @@ class Turns:
         await asyncio.wait([turn])
         return True
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run something beside the turns; a failure is logged."""
+    def spawn(self, work: Coroutine[Any, Any, None], session_id: str = "") -> asyncio.Task[None]:
+        """Run something beside the turns, for a session if it is a sub-agent's work; a failure is logged."""
         task = asyncio.create_task(_logged(work))
-        self._beside.add(task)
-        task.add_done_callback(self._beside.discard)
+        self._beside[task] = session_id
+        task.add_done_callback(self._beside.pop)
         return task
+
+    def end_behind(self, session_id: str) -> bool:
+        """End the sub-agents that work for a session in the background, untold; True when there was one."""
+        return sum(task.cancel() for task in self._working(session_id)) > 0
+
+    async def wait_behind(self, live: SessionState) -> bool:
+        """Wait for a session's sub-agents in the background, and for what comes of their work; True if any worked."""
+        waited = False
+        while working := self._working(live.id):
+            await asyncio.wait(working)
+            await self.wait(live)
+            waited = True
+        return waited
+
+    def _working(self, session_id: str) -> list[asyncio.Task[None]]:
+        return [task for task, whose in self._beside.items() if whose == session_id]
 
     async def drain(self) -> None:
         """Let no turn begin but those of sub-agents, and wait until none runs. Cancelled, it leaves them alone."""
@@ -177,11 +193,12 @@ class Turns:
         self.on_start()
         beside = [asyncio.create_task(self._renew(live)), asyncio.create_task(self._watch(live))]
         try:
-            if first is not None:
-                await first()
-            while live.take_wanted():
-                await loop.run(self._instance, live)
-            await self._settle(live)
+            with self._instance.children.lived():
+                if first is not None:
+                    await first()
+                while live.take_wanted():
+                    await loop.run(self._instance, live)
+                await self._settle(live)
         except asyncio.CancelledError:
             log.info("turn aborted session=%s", live.id)
             self._tell_stopped(live)

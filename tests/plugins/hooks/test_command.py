@@ -114,13 +114,21 @@ def test_exit_0_and_json_decides(output, action, dialect):
         '{"decision": "allow", "hookSpecificOutput": {"decision": {"message": "no"}}}',
         '{"decision": "allow"',
         '{"reason": 5}',
-        b'{"x": "' + b"y" * (2 << 20) + b'"}',
+        b"log\n" * (1 << 19),
     ],
 )
 def test_json_that_cannot_be_read_is_undecided(output):
     assert (outcome(0, output).action, outcome(0, output).undecided) == ("deny", True)
     found = outcome(0, output, "claude")
     assert (found.action, found.undecided, found.error != "") == ("none", True, True)
+
+
+@pytest.mark.parametrize("dialect", ["instar", "claude", "openhands"])
+@pytest.mark.parametrize("order", [("decision", "reason"), ("reason", "decision")])
+def test_a_denial_that_is_longer_than_can_be_read_is_a_denial(dialect, order):
+    said = {"decision": "deny", "reason": "no " * (1 << 20)}
+    found = outcome(0, json.dumps({key: said[key] for key in order}), dialect)
+    assert (found.action, found.reason != "") == ("deny", True)
 
 
 @pytest.mark.parametrize(
@@ -296,7 +304,8 @@ def test_the_answer_to_a_request_is_read_like_a_programs_output(status, action):
 @pytest.mark.parametrize("line", ['{"a":', "{", '{"a": "', "[", '{"a": [{'])
 def test_megabytes_of_broken_json_are_read_in_no_time(line):
     started = time.thread_time()
-    assert outcome(0, (line * 300_000), "claude").action == "none"
-    assert outcome(0, (f"{line}\n" * 300_000), "claude").action == "none"
+    for text in (line * 300_000, f"{line}\n" * 300_000):
+        may_refuse = len(text) >= 1 << 20 and text.startswith("{")
+        assert outcome(0, text, "claude").action == ("deny" if may_refuse else "none")
     assert outcome(2, (f"{line}\n" * 300_000), "claude").action == "deny"
     assert time.thread_time() - started < 5

@@ -60,3 +60,29 @@ async def test_a_rewrite_of_a_call_that_another_rule_denies_runs_nothing(house: 
     await ran(house, CALLS)
     assert not (house.folder / "one.txt").exists()
     assert not (house.folder / "two.txt").exists()
+
+
+async def test_rules_of_calls_side_by_side_run_at_once(house: Machine) -> None:
+    """Each rule waits until all four have begun."""
+    meet = 'mkdir -p met; mktemp -p met > /dev/null; until [ "$(ls met | wc -l)" = 4 ]; do sleep 0.02; done'
+    arm(house, {"PreToolUse": {"command": meet, "timeout": 20, "on_error": "deny"}})
+    names = ("a.txt", "b.txt", "c.txt", "d.txt")
+    for name in names:
+        (house.folder / name).write_text("it is here")
+    reads = "".join(f'    tool: read {{"filePath": "{name}"}}\n' for name in names)
+    door, session = await ran(house, f"\n    == turn\n{reads}\n    == turn\n    text: done\n")
+    assert ["it is here" in one for one in results(await door.stored(session))] == [True] * 4
+
+
+async def test_a_rule_that_ends_the_turn_refuses_what_comes_after_its_call_however_long_it_thinks(
+    house: Machine,
+) -> None:
+    stop = answer(**{"continue": False, "stopReason": "enough"})
+    rule = f'case "$(cat)" in *one*) sleep 0.5; {stop.partition("; ")[2]};; *) touch quick;; esac'
+    arm(house, {"PreToolUse": rule})
+    calls = "".join(f'    tool: bash {{"command": "echo {n} > {n}.txt"}}\n' for n in ("zero", "one", "two"))
+    door, session = await ran(house, f"\n    == turn\n{calls}\n    == turn\n    text: done\n")
+    told = results(await door.stored(session))
+    assert ["enough" in one for one in told] == [False, True, True], told
+    assert (house.folder / "quick").exists()
+    assert [(house.folder / f"{n}.txt").exists() for n in ("zero", "one", "two")] == [True, False, False]

@@ -164,16 +164,16 @@ async def test_answers_follow_each_other_as_nanobot_tells(story: list[tuple[dict
     assert house.room.value("s", "options")["api_key"] != "***"
 
 
+A_PERSONS = (
+    ": it is a person's to change (docs/self.md). You may set max_iterations, context_window_tokens, model, "
+    "provider_retry_mode, options, web_config.enable"
+)
+"""What the refusal of a value that is read ends with."""
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"action": "explode"}, "Unknown action: explode"),
-    ({}, "Unknown action: <NoneType>"),
-    ({"action": 5}, "Unknown action: <int>"),
-    ({"action": ["inspect"]}, "Unknown action: <list>"),
     # inspect
     ({"action": "inspect", "key": ""}, "Error: 'key' cannot be empty or whitespace"),
     ({"action": "inspect", "key": " \t"}, "Error: 'key' cannot be empty or whitespace"),
-    ({"action": "inspect", "key": 5}, "Error: 'key' must be str, got int"),
-    ({"action": "inspect", "key": ["a"]}, "Error: 'key' must be str, got list"),
     ({"action": "inspect", "key": "bus"}, "Error: 'bus' is not accessible"),
     ({"action": "inspect", "key": "provider.api_key"}, "Error: 'provider' is not accessible"),
     ({"action": "inspect", "key": "context.__class__"}, "Error: '__class__' is not accessible"),
@@ -240,15 +240,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"action": "modify", "key": "max_iterations", "value": 0}, "Error: 'max_iterations' must be >= 1"),
     ({"action": "modify", "key": "max_iterations", "value": 101}, "Error: 'max_iterations' must be <= 100"),
     (
-        {"action": "modify", "key": "max_iterations", "value": 10**30},
-        "Error: 'max_iterations' must be <= 100",
-    ),
-    (
-        {"action": "modify", "key": "max_iterations", "value": -(10**30)},
-        "Error: 'max_iterations' must be >= 1",
-    ),
-    (
-        {"action": "modify", "key": "max_iterations", "value": "80"},
+        {"action": "modify", "key": "max_iterations", "value": "eighty"},
         "Error: 'max_iterations' must be int, got str",
     ),
     (
@@ -303,11 +295,11 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"action": "modify", "key": "subagents._running_tasks", "value": {}},
-        "Error: 'subagents._running_tasks' is read-only",
+        f"Error: 'subagents._running_tasks' is read-only{A_PERSONS}",
     ),
     (
         {"action": "modify", "key": "subagents._running_tasks.a1b2c3", "value": {}},
-        "Error: 'subagents._running_tasks.a1b2c3' is read-only",
+        f"Error: 'subagents._running_tasks.a1b2c3' is read-only{A_PERSONS}",
     ),
     ({"action": "modify", "key": "a.b", "value": 1}, "Error: 'a.b' not found: there is no 'a' at the top"),
     (
@@ -336,10 +328,6 @@ BAD: list[tuple[dict[str, Any], str]] = [
         {"action": "call", "method": "subagents.cancel_by_session", "args": {"session_key": "a", "b": 1}},
         "Error calling subagents.cancel_by_session: unexpected argument 'b'; it takes 'session_key'",
     ),
-    (
-        {"action": "call", "method": "subagents.get_running_count", "args": ["a"]},
-        "Error calling subagents.get_running_count: 'args' must be dict, got list",
-    ),
     ({"action": "call", "method": "odd.echo", "args": {"n": 6}}, "Error calling odd.echo: 'n' must be <= 5"),
     ({"action": "call", "method": "odd.echo", "args": {"n": 5}}, "{'n': 5}"),
     (
@@ -362,7 +350,6 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"action": "call", "method": "odd.huge"}, "x" * 30_000 + "... (truncated: 1,000,000 characters)"),
     # manage_tool
     ({"action": "manage_tool", "manage_action": "register"}, "Error: 'name' cannot be empty or whitespace"),
-    ({"action": "manage_tool", "name": 7, "manage_action": "register"}, "Error: 'name' must be str, got int"),
     ({"action": "manage_tool", "name": "x"}, "Error: manage_action is required ('register' or 'unregister')"),
     ({"action": "manage_tool", "name": "x", "manage_action": "explode"}, "Unknown manage_action: explode"),
     (
@@ -382,7 +369,6 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ),
     # snapshots
     ({"action": "snapshot"}, "Error: 'name' cannot be empty or whitespace"),
-    ({"action": "snapshot", "name": 7}, "Error: 'name' must be str, got int"),
     (
         {"action": "snapshot", "name": "a\nb"},
         "Error: snapshot 'a\\nb' has no usable name: 64 printable characters at most",

@@ -18,6 +18,7 @@ def nested(levels: int, inner: Any = 1) -> Any:
 
 
 TOO_LARGE = "value too large (max 1024 total elements)"
+TOO_LONG = "value too large (max 32768 bytes of text)"
 TOO_DEEP = "value nesting too deep (max 10 levels)"
 
 
@@ -28,10 +29,11 @@ TOO_DEEP = "value nesting too deep (max 10 levels)"
         *(
             2**63 - 1,
             -(2**63) + 1,
-            "x" * 1024,
+            "x" * 32768,
+            "ä" * 16384,
             [0] * 1024,
-            ["x"] * 1024,
-            ["x" * 512] * 2,
+            ["x" * 32] * 1024,
+            {"a": ["x" * 16384] * 2},
             [[0] * 512, [0] * 512],
         ),
         *({str(one): one for one in range(1024)}, [[]] * 1024, {"k" * 256: 1}),
@@ -49,13 +51,14 @@ def test_a_value_at_the_edge_is_kept_as_a_copy(value: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ("x" * 1025, TOO_LARGE),
+        ("x" * 32769, TOO_LONG),
+        ("ä" * 16385, TOO_LONG),
         ([0] * 1025, TOO_LARGE),
-        (["x" * 512, "x" * 513], TOO_LARGE),
+        (["x" * 16384, {"a": "x" * 16385}], TOO_LONG),
         ([[0] * 1000, [0] * 1000, [0] * 1000], TOO_LARGE),
         ([[0] * 512, [0] * 512, 0], TOO_LARGE),
         ([[]] * 1025, TOO_LARGE),
-        ("x" * 5_000_000, TOO_LARGE),
+        ("x" * 5_000_000, TOO_LONG),
         ({str(one): one for one in range(1025)}, TOO_LARGE),
         ({"k" * 257: 1}, "dict key too long (max 256 characters)"),
         (nested(11), TOO_DEEP),
@@ -126,8 +129,6 @@ def test_whatever_is_kept_is_small_shallow_and_json(value: Any) -> None:
 
 
 def weight(value: Any) -> int:
-    if isinstance(value, str):
-        return len(value)
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return sum(map(weight, items)) if isinstance(value, dict | list) else 1
 

@@ -5,7 +5,8 @@ const DRAFT = "https://json-schema.org/draft/2020-12/schema"
 // Return what the model is told of a tool. Throws for what is no tool.
 export function describe(name, tool) {
   if (!tool || typeof tool.execute !== "function") throw new Error(`the tool ${name} has no function \`execute\``)
-  return { description: String(tool.description ?? ""), parameters: parameters(tool.args ?? tool.parameters ?? {}) }
+  const schema = parameters(tool.args ?? tool.parameters ?? {})
+  return { description: String(tool.description ?? ""), parameters: schema, ordered: tool.ordered === true }
 }
 
 // Return the JSON Schema of an object, from a shape of zod or JSON Schema fields, or from a whole schema; opencode's own

@@ -6,7 +6,6 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong usage, or rules that do not hol
 import asyncio
 import contextlib
 import json
-import signal
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
@@ -222,7 +221,6 @@ async def _session(opened: Any, event: HookEvent) -> AsyncIterator[tuple[Client 
 
 T = TypeVar("T")
 
-_ENDED: Final = 128 + signal.SIGTERM
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -292,16 +290,10 @@ def _emit(report: RulesInForce | TestReport | HookStats, as_json: bool) -> None:
 
 
 def _run(ctx: click.Context, work: Callable[[Means], Coroutine[Any, Any, T]]) -> T:
-    """Run a command's work to its end. SIGTERM cancels it, as Ctrl-C does."""
+    """Run a command's work to its end."""
 
     async def run() -> T:
-        task = asyncio.current_task()
-        assert task is not None
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         async with ctx.obj.means("hooks") as means:
             return await work(means)
 
-    try:
-        return asyncio.run(run())
-    except asyncio.CancelledError:
-        raise click.exceptions.Exit(_ENDED) from None
+    return asyncio.run(run())

@@ -104,6 +104,8 @@ class _Reading:
         # In bytes, not characters: the part beyond the limit may have refused.
         if len(raw) >= LARGEST:
             self._fail("its answer is longer than can be read")
+            if _text(raw).lstrip("\ufeff \t\r\n").startswith("{"):
+                self._decide("deny", f"The answer of {rule.label} is longer than can be read; it may refuse.")
         self._plain = plain.strip()
         self._takes_text = event.kind.text and rule.dialect != "openhands"
 

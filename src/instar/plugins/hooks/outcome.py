@@ -111,6 +111,8 @@ def settle(
     usual = "allow" if outcome.passes and default == "dialect" else default
     if outcome.undecided and on_error(rule, usual) == "deny" and outcome.action != "deny":
         reason = f"The hook {rule.label} could not decide: {outcome.error or 'it failed'}"
+        if rule.broken:
+            reason = f"A rule cannot be read, and what it would judge is refused: {rule.place}: {rule.broken}"
         outcome = msgspec.structs.replace(outcome, action="deny", reason=reason)
     elif outcome.undecided and outcome.action == "allow":
         outcome = msgspec.structs.replace(outcome, action="none")

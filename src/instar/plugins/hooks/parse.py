@@ -2,10 +2,12 @@
 
 A mistake costs its own rule at most, never a neighbour. What a rule would be another without (`_NEEDED`) switches it
 off when it cannot be read. Any other key that cannot be read counts as not set: a guard that runs too often is better
-than none. Each mistake is a `RuleProblem` with its place.
+than none. Each mistake is a sentence with its place. In instar's own dialect what cannot be read at a gate stays there
+as a `broken` rule, which refuses what it would judge.
 """
 
-from collections.abc import Callable, Sequence
+import difflib
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, get_args
 
 import msgspec
@@ -13,6 +15,7 @@ import msgspec
 from instar.plugins.hooks import match
 from instar.plugins.hooks.rule import (
     EVENTS,
+    GATES,
     SPELLINGS,
     AgentRule,
     CommandRule,
@@ -55,6 +58,10 @@ _SWITCH: Final = "disableAllHooks"
 _BESIDE: Final = ("hooks", "$schema", "description", _SWITCH)
 _OFF: Final = "; the rule is not armed"
 _ALL_OFF: Final = "; its rules are not armed"
+_NOTHING: Final = "; nothing of it is armed"
+_REFUSED: Final = "; what it would judge is refused"
+_CERTAIN: Final = 0.9
+"""How like a known event's name must be to an unknown one that is taken for a slip of the pen."""
 
 
 class RuleSource(msgspec.Struct, frozen=True):
@@ -68,10 +75,14 @@ class RuleSource(msgspec.Struct, frozen=True):
 
 
 class ParsedRules(msgspec.Struct):
-    """Rules in order, and what a person must know of their sources, a sentence each: ``file:line:column: keys: …``."""
+    """Rules in order, and what a person must know of their sources, a sentence each: ``file:line:column: keys: …``.
+
+    `broken` are the rules that could not be read and refuse what they would judge.
+    """
 
     rules: list[HookRule] = []
     problems: list[str] = []
+    broken: list[HookRule] = []
 
 
 def parse(given: RuleSource, found: ParsedRules) -> None:
@@ -80,18 +91,47 @@ def parse(given: RuleSource, found: ParsedRules) -> None:
     reading.read(given.data)
     found.rules += reading.rules[:MOST]
     found.problems += reading.problems
+    found.broken += reading.broken
     for first in reading.rules[MOST : MOST + 1]:
         many = f"more than {MOST} rules in one file: {first.label} and those after it are not armed"
         found.problems.append(f"{first.place}: {many}")
+        over = dict.fromkeys(rule.event for rule in reading.rules[MOST:])
+        found.broken += broken(given, many, (first.line, first.column), over)
+
+
+def broken(
+    given: RuleSource, why: str, place: tuple[int, int], events: Iterable[str] = GATES, matcher: str = ""
+) -> list[HookRule]:
+    """Return rules in the place of what could not be read at the gates among `events`; none in a foreign dialect.
+
+    Claude Code and OpenHands let pass what a file with mistakes would have judged.
+    """
+    line, column = place
+    made = HookRule(
+        event="",
+        settings=CommandRule(command=""),
+        dialect=given.dialect,
+        source=given.source,
+        line=line,
+        column=column,
+        matcher=matcher,
+        agent=given.agent,
+        broken=why,
+    )
+    names = [name for name in events if name in GATES and given.dialect == "instar"]
+    return [msgspec.structs.replace(made, event=name) for name in names]
 
 
 class _Reading:
-    """Reads one source."""
+    """Reads one source; what is read now would judge `_events` and what `_matcher` fits."""
 
     def __init__(self, given: RuleSource) -> None:
         self._given = given
         self.rules: list[HookRule] = []
         self.problems: list[str] = []
+        self.broken: list[HookRule] = []
+        self._events: Iterable[str] = GATES
+        self._matcher = ""
 
     def read(self, data: Any) -> None:
         if not self._is((), data, dict, "a map of events"):
@@ -113,14 +153,17 @@ class _Reading:
                 self._event((*at, name), name, groups)
 
     def _event(self, keys: Keys, name: str, groups: Any) -> None:
-        event = SPELLINGS.get(name)
+        event, self._matcher = SPELLINGS.get(name), ""
+        meant = [name] if event else difflib.get_close_matches(name, SPELLINGS, n=1, cutoff=_CERTAIN)
+        self._events = [SPELLINGS[one] for one in meant]
         if event is None:
-            self._fault(keys, f"{no_event(name)}{_ALL_OFF}")
+            self._fault(keys, no_event(name), _ALL_OFF)
         elif self._is(keys, groups, list, "a list of groups"):
             for index, group in enumerate(groups):
                 self._group((*keys, index), event, group)
 
     def _group(self, keys: Keys, event: str, group: Any) -> None:
+        self._matcher = ""
         if not self._is(keys, group, dict, '{"matcher": …, "hooks": […]}'):
             return
         if not self._is((*keys, "hooks"), group.get("hooks"), list, '"hooks": [rule, …]'):
@@ -130,8 +173,9 @@ class _Reading:
         try:
             match.check(msgspec.convert(matcher, str))
         except ValueError as error:
-            self._fault((*keys, "matcher"), f"{error}{_ALL_OFF}")
+            self._fault((*keys, "matcher"), str(error), _ALL_OFF)
             return
+        self._matcher = matcher
         for index, rule in enumerate(group["hooks"]):
             self._rule((*keys, "hooks", index), event, matcher, rule)
 
@@ -142,7 +186,7 @@ class _Reading:
         kind = KINDS.get(named) if isinstance(named, str) else None
         if kind is None:
             known = ", ".join(KINDS)
-            self._fault((*keys, "type"), f"expected one of {known}, found {named!r:.40}{_OFF}")
+            self._fault((*keys, "type"), f"expected one of {known}, found {named!r:.40}", _OFF)
             return
         self._unknown(
             keys, data, (*COMMON, *KEYS[kind.kind]), f"means nothing for a rule of type {kind.kind}"
@@ -152,13 +196,13 @@ class _Reading:
         if common is None or settings is None:
             return
         if kind is AgentRule and not (settings.get("prompt") or settings.get("system_prompt")):
-            self._fault(keys, f"expected a prompt or a system_prompt{_OFF}")
+            self._fault(keys, "expected a prompt or a system_prompt", _OFF)
             return
         if common.get("condition"):
             try:
                 match.parse_condition(common["condition"])
             except ValueError as error:
-                self._fault((*keys, "if"), f"{error}{_OFF}")
+                self._fault((*keys, "if"), str(error), _OFF)
                 return
             if not EVENTS[event].tool:
                 self._fault((*keys, "if"), f"{event} has no tool, so the rule never runs")
@@ -193,30 +237,34 @@ class _Reading:
                 parts = [word for part in get_args(field.type) for word in get_args(part)]
                 words = [word for word in parts if isinstance(word, str)]
                 known = f", expected {' or '.join(words)}" if words else ""
-                effect = "; it counts as not set"
+                effect, off = "; it counts as not set", ""
                 if name in _NEEDED:
-                    armed, effect = False, _OFF
+                    armed, effect, off = False, "", _OFF
                 elif name in _UNREADABLE:
                     found[field.name] = _UNREADABLE[name]
                     effect = f"; it counts as {msgspec.json.encode(_UNREADABLE[name]).decode()}"
-                self._fault((*keys, name), f"{error}{known}{effect}")
+                self._fault((*keys, name), f"{error}{known}{effect}", off)
         return found if armed else None
 
     def _is(self, keys: Keys, value: Any, kind: type, expected: str) -> bool:
         """Return whether a value is of a type; that it is not is a problem."""
         if not isinstance(value, kind):
-            self._fault(keys, f"expected {expected}, found {value!r:.40}")
+            self._fault(keys, f"expected {expected}, found {value!r:.40}", _NOTHING)
         return isinstance(value, kind)
 
     def _unknown(self, keys: Keys, data: dict[str, Any], known: Sequence[str], why: str) -> None:
         for key in (key for key in data if key not in known):
             self._fault((*keys, key), f"{why}{meant(key, known)}")
 
-    def _fault(self, keys: Keys, message: str) -> None:
+    def _fault(self, keys: Keys, message: str, off: str = "") -> None:
+        """Note a mistake; `off` says what is not armed for it, unless it is refused."""
         line, column = self._given.place(keys)
         place = [self._given.source, *([f"{line}:{column}"] if line else [])]
         named = [".".join(map(str, keys))] if keys else []
-        self.problems.append(f"{':'.join(place)}: {': '.join([*named, message])}")
+        why = ": ".join([*named, message])
+        refused = broken(self._given, why, (line, column), self._events, self._matcher) if off else []
+        self.broken += refused
+        self.problems.append(f"{':'.join(place)}: {why}{_REFUSED if refused else off}")
 
 
 def usual_timeout(kind: Evaluator, dialect: Dialect, event: str) -> float:

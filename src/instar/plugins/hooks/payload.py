@@ -18,23 +18,23 @@ from instar.plugins.hooks.rule import Dialect, HookEvent, ToolUse
 
 _EDITOR: Final = ("file_editor", "str_replace_editor")
 NAMES: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
-    "bash": (("Bash",), ("terminal", "execute_bash")),
+    "bash": (("Bash",), ("terminal", "execute_bash", "exec")),
     "background": (("BashOutput", "KillShell", "TaskOutput", "TaskStop"), ()),
-    "read": (("Read",), _EDITOR),
-    "write": (("Write",), _EDITOR),
-    "edit": (("Edit", "MultiEdit"), _EDITOR),
+    "read": (("Read",), (*_EDITOR, "read_file")),
+    "write": (("Write",), (*_EDITOR, "write_file")),
+    "edit": (("Edit", "MultiEdit"), (*_EDITOR, "edit_file")),
     "apply_patch": (("Edit", "Write", "MultiEdit"), (*_EDITOR, "apply_patch")),
-    "list": (("LS",), _EDITOR),
+    "list": (("LS",), (*_EDITOR, "list_directory", "list_dir")),
     "glob": (("Glob",), ("glob",)),
     "grep": (("Grep",), ("grep",)),
-    "webfetch": (("WebFetch",), ("fetch",)),
+    "webfetch": (("WebFetch",), ("fetch", "web_fetch")),
     "todowrite": (("TodoWrite",), ("task_tracker",)),
     "todoread": (("TodoRead",), ("task_tracker",)),
-    "task": (("Task", "Agent"), ("task", "delegate")),
+    "task": (("Task", "Agent"), ("task", "delegate", "spawn")),
     "skill": (("Skill",), ("invoke_skill",)),
     "question": (("AskUserQuestion",), ()),
 }
-"""Claude Code's and OpenHands' names of our tools; a script is told the first of its dialect."""
+"""Claude Code's, and OpenHands' and others', names of our tools; a script is told the first of its dialect."""
 
 _KEYS: Final[Mapping[str, Mapping[str, Mapping[str, str]]]] = {
     "claude": {

@@ -110,7 +110,7 @@ def simple_commands(text: str, breaks: str) -> tuple[list[list[str]], bool]:
     `breaks` are the characters that end a word and a command.
     """
     reader = shlex.shlex(text, posix=True, punctuation_chars=breaks)
-    reader.whitespace, reader.commenters = " \t\r", ""
+    reader.whitespace, reader.commenters, reader.whitespace_split = " \t\r", "", True
     commands: list[list[str]] = [[]]
     try:
         for word in reader:

@@ -88,7 +88,7 @@ class RulesInForce(msgspec.Struct, frozen=True):
 
 def in_force(armed: ActiveRules) -> RulesInForce:
     """Return the report on the active rules. No rule is run."""
-    rules = [_armed(rule, armed) for event in EVENTS for rule in armed.of(event)]
+    rules = [_armed(rule, armed) for event in EVENTS for rule in armed.of(event) if not rule.broken]
     broken = [f"{rule.place}: {rule.problem}" for rule in rules if rule.problem]
     return RulesInForce(str(armed.directory), armed.settings, rules, [*armed.problems, *broken])
 
@@ -117,7 +117,8 @@ def _options(rule: HookRule) -> list[str]:
     settings = rule.settings
     said = [f"for the agent {rule.agent}"] if rule.agent else []
     said += ["once a session"] if rule.once else []
-    said += ["async"] if rule.background else []
+    never = "async: it can never deny" if EVENTS[rule.event].final else "async"
+    said += [never] if rule.background else []
     if isinstance(settings, PromptRule | AgentRule) and settings.model:
         said.append(f"model {settings.model}")
     if isinstance(settings, AgentRule):

@@ -62,6 +62,7 @@ SPELLINGS: Final[Mapping[str, str]] = {
     **{kind.snake: name for name, kind in EVENTS.items()},
 }
 """Both spellings of each event, to its name."""
+GATES: Final = tuple(name for name, kind in EVENTS.items() if kind.gate)
 
 
 _KNOWN: Final = f"; known are {', '.join(EVENTS)}"
@@ -195,7 +196,7 @@ class HookRule(CommonKeys, frozen=True, kw_only=True):
     """A rule that was read without a problem.
 
     `agent` is the only agent in whose turns it holds, if any. `line` and `column` count from 1; 0: the source has no
-    lines.
+    lines. `broken` says why the rule could not be read: it stands for what it would judge, and is undecided.
     """
 
     event: str
@@ -206,6 +207,7 @@ class HookRule(CommonKeys, frozen=True, kw_only=True):
     column: int = 0
     matcher: str = ""
     agent: str = ""
+    broken: str = ""
 
     @property
     def evaluator(self) -> Evaluator:
@@ -235,7 +237,7 @@ class HookRule(CommonKeys, frozen=True, kw_only=True):
                 said = settings.prompt
             case AgentRule():
                 said = settings.prompt or settings.system_prompt
-        return self.name or said
+        return self.name or said or "a rule that cannot be read"
 
     @property
     def label(self) -> str:

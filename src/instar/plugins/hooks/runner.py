@@ -64,6 +64,8 @@ async def evaluate(rule: HookRule, event: HookEvent, context: EvaluationContext)
 
     Raises nothing but `CancelledError`; the evaluator and all that it started are cancelled then.
     """
+    if rule.broken:
+        return undecided(rule.broken)
     try:
         module, name = EVALUATORS[rule.evaluator]
         function: Evaluate = getattr(import_module(f"instar.plugins.hooks.{module}"), name)

@@ -5,6 +5,7 @@ allow answers a question and never takes a deny of the rules away. What a hook s
 of its message: saved with it, so its bytes stay and a provider's cache goes on to serve them.
 """
 
+import asyncio
 import json
 import logging
 import re
@@ -37,7 +38,7 @@ _LOOPS: Final = "doom_loop"
 
 
 async def server(input: PluginInput, options: wire.Plain | None = None) -> Hooks:  # noqa: A002 - opencode's name
-    """Read the rules and return their callbacks; none without rules.
+    """Read the rules and return their callbacks; without rules at most the one that says what is not armed.
 
     Should that fail, everything is refused that a rule might have refused: a plugin that is skipped guards nothing.
     """
@@ -45,7 +46,9 @@ async def server(input: PluginInput, options: wire.Plain | None = None) -> Hooks
         armed = arm(input)
         input.registry.add_view(_view(armed))
         input.registry.add_routes(HooksRoutes(armed, input.data, input.client))
-        return HooksPlugin(input, armed).hooks() if armed.rules else {}
+        found = HooksPlugin(input, armed).hooks()
+        # Also without a rule sessions say what is not armed.
+        return found if armed.rules else {"session.start": found["session.start"]} if armed.problems else {}
     except Exception as error:
         log.error("the rules of hooks cannot be armed", exc_info=error)
         return _closed(f"{type(error).__name__}: {error}")
@@ -237,11 +240,22 @@ class HooksPlugin:
     async def _before(self, given: points.ToolCallInput, output: points.ArgsOutput) -> None:
         """Run the PreToolUse rules for a call, before its permission is asked."""
         session = await self._session(given.session_id)
-        if session.ending:
-            raise Denied(session.ending)
         use = self._use(given.tool, output.args, given.call_id)
-        decision = await self._runner.fire("PreToolUse", session, tool=use)
-        session.end_by(decision)
+
+        async def decide(ahead: asyncio.Task[HookDecision] | None) -> HookDecision:
+            found = (
+                HookDecision() if session.ending else await self._runner.fire("PreToolUse", session, tool=use)
+            )
+            if ahead is not None:
+                await asyncio.wait([ahead])
+            if session.ending:
+                raise Denied(session.ending)
+            session.end_by(found)
+            return found
+
+        # The rules of calls side by side run at once; what they decide counts in the order of the calls.
+        session.deciding = asyncio.create_task(decide(session.deciding))
+        decision = await session.deciding
         if decision.action == "deny":
             raise Denied(decision.text or session.ending)
         if decision.updated_input is not None:

@@ -3,6 +3,7 @@
 A transcript is a session's messages as lines of JSON, in the shape that Claude Code's scripts read.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Iterable, Mapping
@@ -40,6 +41,7 @@ class HookSession(msgspec.Struct):
 
     `ending` is why its turn must end, `refused` why it takes no prompt, "" for neither. `stops` counts how often in a
     row a rule let the turn go on; `expected` are prompts to come that no person wrote; `in_task`: a sub-agent at work.
+    `deciding` is the decision about the newest call.
     """
 
     id: str
@@ -51,6 +53,7 @@ class HookSession(msgspec.Struct):
     pending: list[str] = []
     stops: int = 0
     in_task: bool = False
+    deciding: asyncio.Task[HookDecision] | None = None
     calls: dict[str, AllowedCall] = {}
     expected: list[str] = []
 

@@ -20,7 +20,7 @@ import msgspec
 from instar.plugin import Means, PluginInput, document
 from instar.plugins.hooks import config
 from instar.plugins.hooks.config import HookSettings
-from instar.plugins.hooks.parse import ParsedRules, Place, RuleSource, parse
+from instar.plugins.hooks.parse import ParsedRules, Place, RuleSource, broken, parse
 from instar.plugins.hooks.programs import programs
 from instar.plugins.hooks.rule import Dialect, HookRule
 
@@ -117,21 +117,30 @@ def find(
 
 
 def _read(
-    path: Path, dialect: Dialect, found: ParsedRules, served: Callable[[Path], Path] | None = None
+    path: Path,
+    dialect: Dialect,
+    found: ParsedRules,
+    served: Callable[[Path], Path] | None = None,
+    *,
+    strict: bool = False,
 ) -> None:
-    """Add the rules of a file; `served` gives what is read in its place."""
+    """Add the rules of a file; `served` gives what is read in its place. Raises what `strict` does not let pass."""
     try:
         text = document.read_text(served(path) if served else path)
         if len(text) > LARGEST:
             raise document.DocumentError(str(path), 1, 1, f"expected at most {LARGEST >> 10} KiB, found more")
         data = document.parse_jsonc(text, str(path))
-    except document.DocumentError as error:
-        found.problems.append(f"{error}; no rule of it is armed")
-        return
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return
-    except OSError as error:
-        found.problems.append(f"{path}: it cannot be read: {error.strerror}; no rule of it is armed")
+    except (document.DocumentError, OSError) as error:
+        if strict:
+            raise
+        at = (error.line, error.column) if isinstance(error, document.DocumentError) else (0, 0)
+        why = error.message if isinstance(error, document.DocumentError) else str(error.strerror)
+        refused = broken(RuleSource(None, str(path), dialect), f"it cannot be read: {why}", at)
+        found.broken += refused
+        what = "what it may judge is refused" if refused else "no rule of it is armed"
+        found.problems.append(f"{path}{''.join(f':{number}' for number in at if number)}: {why}; {what}")
         return
     twice = "stands twice in one map: what stands under the last one counts alone"
     found.problems += [f"{path}: {key}: {twice}" for key in document.repeated(text)]
@@ -207,7 +216,7 @@ def arm(given: PluginInput | Means) -> ActiveRules:
     if settings.enabled:
         agents = of_agents(given.config, given.origins)
         found = find(given.config, folders, home, given.trusted, agents, given.origins, given.served)
-        of_all = found.rules
+        of_all = [*found.rules, *found.broken]
         problems += found.problems
     rules: dict[str, tuple[HookRule, ...]] = {}
     for rule in of_all:
@@ -217,24 +226,34 @@ def arm(given: PluginInput | Means) -> ActiveRules:
             rules[rule.event] = (*rules.get(rule.event, ()), rule)
     # Where a person accepted rules, what is read and started is out of the model's reach. It must not write the others.
     files = {path: _signature(path) for path in map(given.served, _files([*folders, home], of_all))}
-    guarded = [path for path, signature in files.items() if signature is not None]
     started = [path for rule in of_all for path in programs(rule, given.directory, project, home)]
-    named = [path for path in dict.fromkeys(started) if given.served(path) == path]
-    given.children.guard(readonly=[*guarded, *named], owner="hooks")
+    guarded = [path for path, signature in files.items() if signature is not None]
+    guarded += [path for path in dict.fromkeys(started) if given.served(path) == path]
+    projects = [folder for folder in folders if not home.is_relative_to(folder)]
+    inside = [path for path in guarded if any(path.is_relative_to(folder) for folder in projects)]
+    own = [path for path in guarded if path not in inside]
+    given.children.guard(readonly=own, mounted=inside, owner="hooks")
     for problem in problems:
         log.warning("hooks=problem %s", " ".join(problem.split()))
     where = (given.directory, project, home, given.environment)
     return ActiveRules(*where, settings, rules, problems, files, given.served)
 
 
-def programs_in(folder: Path, home: Path, settings: Iterable[Mapping[str, Any]]) -> Iterator[Path]:
-    """Yield the programs that the rules of a folder start, in its files as they stand there now and in `settings`."""
+def programs_in(
+    folder: Path, home: Path, settings: Iterable[Mapping[str, Any]], *, strict: bool = False
+) -> Iterator[Path]:
+    """Yield the programs that the rules of a folder start, in its files as they stand there now and in `settings`.
+
+    Raises `DocumentError` if `strict` for a file or rule that cannot be read: it would guard nothing.
+    """
     found = ParsedRules()
     for name, dialect in FILES:
-        _read(folder / name, dialect, found)
+        _read(folder / name, dialect, found, strict=strict)
     for block in settings:
         for source in (*of_settings(block, {}), *of_agents(block, {})):
             parse(source, found)
+    for rule in found.broken if strict else ():
+        raise document.DocumentError(rule.source, rule.line, rule.column, rule.broken)
     for rule in found.rules:
         yield from programs(rule, folder, folder, home)
 

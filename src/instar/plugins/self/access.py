@@ -108,10 +108,7 @@ class Access:
         await self.publish(masked)
 
     def _brief(self, given: Any, name: str) -> Any:
-        try:
-            seen = self.shown(given, name)
-        except Refusal as why:
-            return f"({why})"
+        seen = self.shown(given, name)
         text = repr(seen)
         return seen if len(text) <= SHOWN else cut(text)
 

@@ -1,11 +1,13 @@
 """Which values may be set, kept and shown: the restricted parameters, JSON Schemas, bounds of plain data.
 
-Ranges and wording are those of nanobot's tool ``self``; docs/compatibility.md lists them. A value is never converted: a
-boolean is not a number, a number is not a text, ``80.0`` is not an integer.
+Ranges and wording are those of nanobot's tool ``self``; docs/compatibility.md lists them. A boolean is not a number, a
+number is not a text, ``80.0`` is not an integer; a number that comes as a text is taken where no text fits.
 """
 
+import contextlib
 import copy
 import itertools
+import json
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -42,7 +44,9 @@ _LIMITS: Final[Mapping[str, tuple[tuple[type, ...], Callable[[Any, Any], bool], 
 }
 """Each keyword with the types that it limits, what must hold, and how a message says it."""
 ELEMENTS: Final = 1024
-"""Elements of a value, over the whole of it: a text counts by its length, anything else is one."""
+"""Elements of a value, over the whole of it."""
+TEXT: Final = 32 << 10
+"""Bytes of all texts of a value."""
 LEVELS: Final = 10
 """Maps and lists inside each other."""
 KEY: Final = 256
@@ -59,6 +63,15 @@ def check_parameter(name: str, value: Any, schema: Mapping[str, Any] = MappingPr
     """Raise `UnfitValue` when a parameter cannot have a value, for its range or for the `schema` that it declares."""
     check(name, value, RESTRICTED.get(name, {}))
     check(name, value, schema)
+
+
+def number(value: Any, schema: Mapping[str, Any]) -> Any:
+    """Return the number that a text is where the schema takes a number and no text; anything else as it is."""
+    kinds = str(schema.get("type"))
+    if type(value) is str and "string" not in kinds and ("integer" in kinds or "number" in kinds):
+        with contextlib.suppress(ValueError, RecursionError):
+            return json.loads(value)
+    return value
 
 
 def default(name: str, given: Any) -> Any:
@@ -111,7 +124,15 @@ def _check_keys(name: str, value: wire.Plain, schema: Mapping[str, Any]) -> None
 def kept(value: Any) -> Any:
     """Return a detached copy of a value that may be kept. Raises `UnfitValue` with the reason."""
     _count(value, 0, 0, "")
+    if _text(value) > TEXT:
+        raise UnfitValue(f"value too large (max {TEXT} bytes of text)")
     return copy.deepcopy(value)
+
+
+def _text(value: Any) -> int:
+    if isinstance(value, dict | list):
+        return sum(map(_text, value.values() if isinstance(value, dict) else value))
+    return len(value.encode()) if isinstance(value, str) else 0
 
 
 def _count(value: Any, levels: int, elements: int, where: str) -> int:
@@ -123,7 +144,7 @@ def _count(value: Any, levels: int, elements: int, where: str) -> int:
     kind = type(value)
     if kind in (dict, list) and levels >= LEVELS:
         raise UnfitValue(f"value nesting too deep (max {LEVELS} levels)")
-    elements += not value if kind in (dict, list) else max(1, len(value)) if kind is str else 1
+    elements += not value if kind in (dict, list) else 1
     if elements > ELEMENTS:
         raise UnfitValue(f"value too large (max {ELEMENTS} total elements)")
     if fault := _fault(value):

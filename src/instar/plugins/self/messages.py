@@ -46,10 +46,9 @@ def cut(text: str, most: int = SHOWN) -> str:
     return text if len(text) <= most else f"{text[:most]}... (truncated: {len(text):,} characters)"
 
 
-def quoted(name: Any) -> str:
-    """Return a name as answers quote it, cut to 80 characters; of anything but a text only the type."""
-    text = name if isinstance(name, str) else f"<{type(name).__name__}>"
-    return repr(text if len(text) <= KEY else f"{text[:KEY]}... ({len(text):,} characters)")
+def quoted(name: str) -> str:
+    """Return a name as answers quote it, cut to 80 characters."""
+    return repr(name if len(name) <= KEY else f"{name[:KEY]}... ({len(name):,} characters)")
 
 
 def value(given: Any) -> str:

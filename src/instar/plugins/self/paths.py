@@ -57,16 +57,14 @@ def folded(name: str) -> str:
     ).casefold()
 
 
-def text(argument: str, given: Any) -> str:
-    """Return an argument that must be a text with something in it. Raises `Refusal`."""
-    if given is not None and type(given) is not str:
-        raise Refusal(f"Error: {argument!r} must be str, got {type(given).__name__}")
+def text(argument: str, given: str | None) -> str:
+    """Return an argument that must have something in it. Raises `Refusal`."""
     if given is None or not folded(given):
         raise Refusal(f"Error: {argument!r} cannot be empty or whitespace")
-    return str(given)
+    return given
 
 
-def parse(argument: str, given: Any) -> Names:
+def parse(argument: str, given: str | None) -> Names:
     """Return the names of a path. Raises `Refusal` for anything else."""
     written = text(argument, given)
     if len(written) > LONGEST:

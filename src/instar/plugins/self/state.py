@@ -81,7 +81,8 @@ class SelfSession:
     def __init__(self) -> None:
         self.variables = Variables()
         self.snapshots = Snapshots()
-        self.unregistered: dict[str, None] = {}
+        # Each with whether the caller of this sub-agent took it away.
+        self.unregistered: dict[str, bool] = {}
         self.changed: dict[str, Any] = {}
         self.warned: set[tuple[str, str]] = set()
         self.reads = self.calls = self.changes = 0
@@ -93,7 +94,7 @@ class SelfSession:
         """Return what a sub-agent's session begins with: a copy of the variables, and the same tools taken away."""
         made = SelfSession()
         made.variables = Variables(self.variables)
-        made.unregistered = dict(self.unregistered)
+        made.unregistered = dict.fromkeys(self.unregistered, True)
         return made
 
 

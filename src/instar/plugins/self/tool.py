@@ -73,6 +73,9 @@ async def inspect(call: SelfCall) -> str:
     if call.args.get("key") is None:
         return await _summary(call)
     names = paths.parse("key", call.args["key"])
+    if names[0] == "_runtime_vars" and names[1:] and names[1] in call.session.variables:
+        # As `modify` names a variable in its answer.
+        names = names[1:]
     tree = call.access.tree()
     found = tree.find(names)
     if found is None:
@@ -166,7 +169,10 @@ async def modify(call: SelfCall) -> str:
             children = ", ".join(list(node.children)[:ITEMS])
             raise Refusal(f"{refused} cannot be modified as a whole; it holds {children}")
         if node.write is None:
-            raise Refusal(f"{refused} is read-only")
+            free = ", ".join(one.path for one in tree.walk() if getattr(one.node, "write", None))
+            raise Refusal(
+                f"{refused} is read-only: it is a person's to change (docs/self.md). You may set {free}"
+            )
         return await _set_value(call, found, node)
 
 
@@ -206,10 +212,9 @@ def _from_to(call: SelfCall, whole: str, old: Any, new: Any) -> str:
 
 async def _set_value(call: SelfCall, found: TreeNode, node: Value) -> str:
     at, given = ".".join(found.at), call.args["value"]
+    if not found.rest:
+        given = bounds.number(given, node.kind)
     old = await call.access.raw(at, node.read, call.session_id)
-    if type(given) is int and not found.rest:
-        # Before the size of the integer: a number out of range is answered with the range.
-        bounds.check_parameter(at, given, node.kind)
     new = bounds.kept(paths.replaced(found.path, old, found.rest, bounds.kept(given)))
     bounds.check_parameter(at, new, node.kind)
     if node.guard is not None and not is_tighter(node, old, new):
@@ -262,8 +267,6 @@ async def call_method(call: SelfCall) -> str:
 
 def _arguments(method: Method, args: Any) -> wire.Plain:
     """Return a detached copy of the arguments. Raises `Refusal` when they do not fit the method's parameters."""
-    if args is not None and type(args) is not dict:
-        raise Refusal(f"'args' must be dict, got {type(args).__name__}")
     given: wire.Plain = bounds.kept(args or {})
     properties = method.parameters.get("properties", {})
     for name in method.parameters.get("required", ()):
@@ -273,7 +276,8 @@ def _arguments(method: Method, args: Any) -> wire.Plain:
         if name not in properties:
             takes = ", ".join(map(repr, properties)) or "no arguments"
             raise Refusal(f"unexpected argument {quoted(name)}; it takes {takes}")
-        bounds.check(name, argument, properties[name])
+        given[name] = bounds.number(argument, properties[name])
+        bounds.check(name, given[name], properties[name])
     return given
 
 
@@ -283,8 +287,8 @@ def _arguments(method: Method, args: Any) -> wire.Plain:
 async def manage_tool(call: SelfCall) -> str:
     """Take a tool away from the session, or give back one that was taken away."""
     offered = await call.context.tools()
-    name, action = call.args.get("name"), call.args.get("manage_action")
-    wanted = registered = name if isinstance(name, str) else ""
+    name, action = call.args.get("name"), call.args.get("manage_action", "").strip()
+    wanted = registered = name or ""
     if wanted not in offered:
         registered = next((one for one, tool in offered.items() if wanted in tool.aliases), wanted)
     if registered != wanted:
@@ -292,30 +296,25 @@ async def manage_tool(call: SelfCall) -> str:
         for ask in permissions({**call.args, "name": registered}, call.context):
             await call.context.ask(ask)
     paths.text("name", name)
-    if action is None or (type(action) is str and not action.strip()):
+    if not action:
         raise Refusal("Error: manage_action is required ('register' or 'unregister')")
     gone = call.session.unregistered
     if action == "register":
-        if wanted not in gone:
+        if gone.get(wanted) is not False:
             why = "was not previously unregistered (cannot register arbitrary tools)"
             raise Refusal(f"Error: {quoted(wanted)} {why}")
         del gone[wanted]
         await call.changed(f"tools.{wanted}", "unregistered", "registered")
         return f"Re-registered tool {wanted!r}"
     if action != "unregister":
-        raise Refusal(f"Unknown manage_action: {bare(action)}")
+        raise Refusal(f"Unknown manage_action: {cut(action, KEY)}")
     if paths.ITSELF in (paths.folded(wanted), paths.folded(registered)):
         raise Refusal("Error: cannot unregister the 'self' tool (would cause lockout)")
     if registered not in offered or registered in gone:
         raise Refusal(f"Tool {quoted(wanted)} is not currently registered")
-    gone[registered] = None
+    gone[registered] = False
     await call.changed(f"tools.{registered}", "registered", "unregistered")
     return f"Unregistered tool {registered!r}"
-
-
-def bare(given: Any) -> str:
-    """Return a text cut to 80 characters; of anything else the type."""
-    return cut(given, KEY) if isinstance(given, str) else f"<{type(given).__name__}>"
 
 
 # -- snapshots ---------------------------------------------------------------------------------------
@@ -324,8 +323,6 @@ def bare(given: Any) -> str:
 async def snapshot(call: SelfCall) -> str:
     """Keep the restricted parameters and the variables under a name; with `persist` in the evolve workspace too."""
     persist = call.args.get("persist")
-    if persist is not None and type(persist) is not bool:
-        raise Refusal(f"Error: 'persist' must be bool, got {type(persist).__name__}")
     name = paths.text("name", call.args.get("name"))
     keep = call.access.tree().at(profile.KEEP) if persist else None
     if persist and not isinstance(keep, Method):
@@ -380,8 +377,8 @@ ACTIONS: Final[Mapping[str, Callable[[SelfCall], Awaitable[str]]]] = {
 
 def permissions(args: wire.Plain, context: ToolContext) -> list[Ask]:
     """Return what a call needs: the permission ``self`` for its action and what it is about, as ``modify model``."""
-    action = args.get("action")
-    if not isinstance(action, str) or action not in ACTIONS:
+    action = args["action"]
+    if action not in ACTIONS:
         return [Ask(paths.ITSELF, ["unknown"], [], {})]
     if action == "snapshot" and args.get("persist"):
         # It writes a file: a rule of its own may ask about it.
@@ -420,22 +417,21 @@ SCHEMA: Final[wire.Plain] = {
 def self_tool(access: Access, top: Sequence[str]) -> Tool:
     """Return the tool as the model is offered it. `top` are the names at the top of the tree, which it lists."""
     text = f"{DESCRIPTION}\n\nAt the top: {', '.join(top)}." if top else DESCRIPTION
-    return Tool(text, SCHEMA, functools.partial(_execute, access), permissions, repeatable=True)
+    execute = functools.partial(_execute, access)
+    return Tool(text, SCHEMA, execute, permissions, repeatable=True, ordered=True)
 
 
 async def _execute(access: Access, args: wire.Plain, context: ToolContext) -> ToolResult:
     """Return the answer to a call, also where it cannot be done. Raises `PermissionDenied`."""
-    given = args if isinstance(args, dict) else {}
-    action = given.get("action")
-    known = ACTIONS.get(action) if isinstance(action, str) else None
-    if known is None:
-        return _result(action, f"Unknown action: {bare(action)}")
+    action: str = args["action"]
+    if action not in ACTIONS:
+        return _result(action, f"Unknown action: {cut(action, KEY)}")
     try:
-        return _result(action, await known(SelfCall(access, context, given)))
+        return _result(action, await ACTIONS[action](SelfCall(access, context, args)))
     except PermissionDenied:
         raise
     except HiddenName as why:
-        refused = _HIDDEN.get(str(action), "is not accessible")
+        refused = _HIDDEN.get(action, "is not accessible")
         return _result(action, f"Error: {quoted(str(why))} {refused}")
     except Refusal as why:
         return _result(action, f"Error: {why}" if isinstance(why, UnfitValue) else str(why))
@@ -446,8 +442,8 @@ async def _execute(access: Access, args: wire.Plain, context: ToolContext) -> To
         return _result(action, cut(f"Error: {text}"))
 
 
-def _result(action: object, answer: str) -> ToolResult:
+def _result(action: str, answer: str) -> ToolResult:
     """Return an answer with a title for people: a change's first line, else the action."""
     changes = action in ("modify", "reset", "manage_tool", "restore")
-    title = cut(answer.partition("\n")[0], 120) if changes else str(action)[:40]
+    title = cut(answer.partition("\n")[0], 120) if changes else action[:40]
     return ToolResult(answer, title=title, truncate=False)

@@ -190,6 +190,10 @@ WHERE (:project_id IS NULL OR project_id = :project_id)
   AND (:archived OR time_archived IS NULL)
 ORDER BY time_updated DESC, s.id LIMIT :limit;
 
+-- name: saying
+SELECT DISTINCT session_id FROM part
+WHERE data LIKE '{"type":"text"%' AND CASE WHEN json_valid(data) THEN instr(lower(data ->> '$.text'), ?) END;
+
 -- name: messages
 SELECT id, session_id, data, time_created FROM message
 WHERE session_id = ? ORDER BY time_created DESC, id DESC LIMIT ?;

@@ -4,9 +4,8 @@ import asyncio
 import contextlib
 import functools
 import os
-import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from json import dumps
@@ -30,7 +29,6 @@ T = TypeVar("T")
 _KEY: Final = "instar.evolve.located"
 _INSIDE: Final = "INSTAR_RUN"
 """The variable that instar gives to each program that it starts."""
-_ENDED: Final = 128 + signal.SIGTERM
 
 
 def _name(ctx: click.Context, _parameter: click.Parameter, given: str | None) -> None:
@@ -100,10 +98,10 @@ class Printed(NamedTuple):
 
 def command(
     *, order: bool = False, epilog: str | None = None
-) -> Callable[[Callable[..., Awaitable[Printed]]], click.Command]:
+) -> Callable[[Callable[..., Coroutine[Any, Any, Printed]]], click.Command]:
     """Make a command of a function on the named workspace. `order`: only a person may give it."""
 
-    def made(work: Callable[..., Awaitable[Printed]]) -> click.Command:
+    def made(work: Callable[..., Coroutine[Any, Any, Printed]]) -> click.Command:
         @functools.wraps(work, updated=())
         @click.pass_context
         def run(ctx: click.Context, /, as_json: bool, **given: Any) -> None:
@@ -171,16 +169,10 @@ def fail(text: str) -> NoReturn:
     raise click.exceptions.Exit(1)
 
 
-def play(work: Awaitable[T]) -> T:
-    """Run a command's work to its end. What it refuses or fails with is one message and exit code 1.
-
-    SIGTERM ends what it has started, as Ctrl-C does.
-    """
+def play(work: Coroutine[Any, Any, T]) -> T:
+    """Run a command's work to its end. What it refuses or fails with is one message and exit code 1."""
     with failing():
-        try:
-            return asyncio.run(_ended_by_signal(work))
-        except asyncio.CancelledError:
-            raise click.exceptions.Exit(_ENDED) from None
+        return asyncio.run(work)
 
 
 @contextlib.contextmanager
@@ -205,13 +197,6 @@ def _json(value: Any) -> str:
         return msgspec.json.format(msgspec.json.encode(value)).decode()
     except UnicodeEncodeError:  # the name of a file need not be UTF-8
         return dumps(msgspec.to_builtins(value), indent=2)
-
-
-async def _ended_by_signal(work: Awaitable[T]) -> T:
-    task = asyncio.current_task()
-    assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    return await work
 
 
 # -- the engine, for the time of one command -------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """How evolve's own tools are put together: schema, names and what is asked before a call."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -10,6 +11,10 @@ from instar.plugins.evolve.install import ChangeCause
 
 Execute = Callable[[wire.Plain, ToolContext], Awaitable[ToolResult]]
 Permissions = Callable[[wire.Plain, ToolContext], Sequence[Ask]]
+
+
+_CHANGES: Final = ("hook_write", "hook_edit", "prompt_write", "prompt_edit", "rollback", "heartbeat_time")
+"""The tools that change what later calls see."""
 
 
 class ToolDefinition(msgspec.Struct, frozen=True):
@@ -55,6 +60,7 @@ def named(name: str, made: ToolDefinition, aliases: tuple[str, ...]) -> Tool:
         aliases=aliases,
         exact_first=True,
         repeatable=made.repeatable,
+        ordered=name in _CHANGES,
         former=made.former,
     )
 

@@ -132,12 +132,20 @@ def commit_text(installed: Installed) -> str:
     return f" (commit {installed.commit.id})" if installed.commit else _NOT_COMMITTED
 
 
-def metadata(installed: Installed) -> wire.Plain:
-    """Return what people are shown of a change."""
+def metadata(installed: Installed, *more: str) -> wire.Plain:
+    """Return what people are shown of a change; `more` is what else its summary says."""
+    said = list(more)
+    if installed.verdict.test is not None:
+        said.append("test passed")
+    if replay := installed.verdict.replay:
+        said.append(f"replayed {replay.replayed} of {replay.total}")
+    how = f": {', '.join(said)}" if said else ""
+    show = f" · instar evolve show {installed.commit.id}" if installed.commit else ""
     return {
+        "summary": f"evolved {installed.path}{how}{show}",
         "file": installed.path.partition("/")[2],
         "diff": installed.diff,
         "commit": installed.commit.id if installed.commit else None,
         "epoch": installed.epoch,
-        "test_output": installed.verdict.test if installed.verdict is not None else None,
+        "test_output": installed.verdict.test,
     }

@@ -94,13 +94,14 @@ class _Hooks(Files):
             tool.full for one in self._engine.scripts.registrations if one.file == file for tool in one.tools
         }
         installed = await self._change(args, name, change, context)
-        registration = installed.verdict.registration if installed.verdict is not None else None
+        registration = installed.verdict.registration
         now = [tool.full for tool in registration.tools] if registration is not None else []
-        verdict = verdict_text(installed.verdict) if installed.verdict is not None else ""
-        text = f"Installed {installed.path}{commit_text(installed)}: {verdict}"
+        text = f"Installed {installed.path}{commit_text(installed)}: {verdict_text(installed.verdict)}"
         fresh, gone = [tool for tool in now if tool not in known], sorted(known.difference(now))
         if fresh:
             text += f"\nNew tools, from the next step on: {', '.join(fresh)}"
         if gone:
             text += f"\nTools that are gone: {', '.join(gone)}"
-        return ToolResult(text, installed.path, metadata(installed) | {"tools": now})
+        signed = ((f"+{len(fresh)}", fresh), (f"-{len(gone)}", gone))
+        counts = [f"{number} tool{'s' if len(names) > 1 else ''}" for number, names in signed if names]
+        return ToolResult(text, installed.path, metadata(installed, *counts) | {"tools": now})
