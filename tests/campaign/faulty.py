@@ -4,6 +4,7 @@ It is a command rule, a hook script or an MCP server, by its second argument. On
 what it answers where nothing is wrong is `well`.
 """
 
+import contextlib
 import json
 import os
 import resource
@@ -49,7 +50,8 @@ def _daemon() -> None:
 
 
 def _own_file() -> None:
-    with open(__file__, "ab") as file:
+    # Behind a sandbox it may not.
+    with contextlib.suppress(OSError), open(__file__, "ab") as file:
         file.write(b"# more\n")
 
 
