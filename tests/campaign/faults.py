@@ -278,12 +278,12 @@ def _javascript(cell: Cell) -> None:
     body = IN_JAVASCRIPT.get(cell.kind, "")
     text = (
         "import fs from 'node:fs'\nimport cp from 'node:child_process'\n"
-        f"export const P = async () => ({{ 'tool.execute.before': async (input, output) => {{ {body} }} }})\n"
+        f"export const P = async () => ({{ timeout: 3, 'tool.execute.before': async (input, output) => {{ {body} }} }})\n"
     )
     path = cell.machine.folder / "own" / "plugin.js"
     if cell.kind != "missing":
         cell.machine.write("own/plugin.js", text)
-    cell.settings["plugin"] = [[str(path), {"timeout": 4 if cell.kind == "hangs" else 20}]]
+    cell.settings["plugin"] = [str(path)]
 
 
 _PREPARE: dict[str, Callable[[Cell], None]] = {
