@@ -278,7 +278,8 @@ def _javascript(cell: Cell) -> None:
     body = IN_JAVASCRIPT.get(cell.kind, "")
     text = (
         "import fs from 'node:fs'\nimport cp from 'node:child_process'\n"
-        f"export const P = async () => ({{ timeout: 3, 'tool.execute.before': async (input, output) => {{ {body} }} }})\n"
+        f"const before = async (input, output) => {{ {body} }}\n"
+        "export const P = async () => ({ timeout: 3, 'tool.execute.before': before })\n"
     )
     path = cell.machine.folder / "own" / "plugin.js"
     if cell.kind != "missing":
