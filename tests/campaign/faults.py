@@ -62,12 +62,12 @@ EXPECTED: dict[str, tuple[str, ...]] = {
     "hangs": ("told", "denied", "denied", "denied", "denied", "denied", "", "told", "answers"),
     "endless output": ("told", "denied", "denied", "denied", "", "", "", "told", ""),
     "prose": ("told", "runs", "denied", "denied", "denied", "denied", "answers", "answers", "answers"),
-    "wrong shape": ("told", "denied", "denied", "denied", "denied", "denied", "told", "told", "ends"),
+    "wrong shape": ("answers", "denied", "denied", "denied", "denied", "denied", "told", "answers", "ends"),
     "huge": ("told", "denied", "denied", "denied", "", "", "answers", "answers", "answers"),
     "not UTF-8": ("told", "runs", "denied", "denied", "", "denied", "answers", "answers", "ends"),
-    "stdin closed": ("answers", "runs", "", "", "", "runs", "", "told", "answers"),
-    "stderr only": ("told", "runs", "denied", "denied", "runs", "runs", "answers", "answers", "answers"),
-    "nothing": ("told", "runs", "denied", "denied", "runs", "runs", "told", "told", "answers"),
+    "stdin closed": ("answers", "runs", "", "", "", "runs", "", "answers", "answers"),
+    "stderr only": ("answers", "runs", "denied", "denied", "runs", "runs", "answers", "answers", "answers"),
+    "nothing": ("answers", "runs", "denied", "denied", "runs", "runs", "told", "told", "answers"),
     "daemon": ("answers", "runs", "", "", "runs", "runs", "answers", "answers", "answers"),
     "slow": ("answers", "runs", "runs", "runs", "runs", "runs", "answers", "answers", "answers"),
     "no memory": ("told", "runs", "denied", "denied", "denied", "denied", "told", "told", "answers"),
@@ -168,7 +168,8 @@ class Cell:
 def _script(cell: Cell) -> None:
     path = cell.machine.workspace({"hooks/.keep": ""}) / "hooks" / "bot.py"
     cell.program(path, "script")
-    (path.parent.parent / "config.json").write_text('{"hook_timeout": 2000}')
+    (path.parent.parent / "config").mkdir()
+    (path.parent.parent / "config" / "evolve.jsonc").write_text('{"hook_timeout": 2000}')
     cell.call = "bot_t {}"
 
 
