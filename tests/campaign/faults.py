@@ -60,10 +60,10 @@ EXPECTED: dict[str, tuple[str, ...]] = {
     "killed": ("told", "denied", "denied", "denied", "", "denied", "", "told", "answers"),
     "crash": ("told", "denied", "denied", "denied", "", "denied", "", "told", "answers"),
     "hangs": ("told", "denied", "denied", "denied", "denied", "denied", "", "told", "answers"),
-    "endless output": ("told", "denied", "denied", "denied", "", "", "", "told", ""),
+    "endless output": ("told", "denied", "denied", "denied", "", "", "", "told", "ends"),
     "prose": ("told", "runs", "denied", "denied", "denied", "denied", "answers", "answers", "answers"),
     "wrong shape": ("answers", "denied", "denied", "denied", "denied", "denied", "told", "answers", "ends"),
-    "huge": ("told", "denied", "denied", "denied", "", "", "answers", "answers", "answers"),
+    "huge": ("told", "denied", "denied", "denied", "", "", "answers", "answers", "ends"),
     "not UTF-8": ("told", "runs", "denied", "denied", "", "denied", "answers", "answers", "ends"),
     "stdin closed": ("answers", "runs", "", "", "", "runs", "", "answers", "answers"),
     "stderr only": ("answers", "runs", "denied", "denied", "runs", "runs", "answers", "answers", "answers"),
@@ -184,7 +184,8 @@ def _command(cell: Cell) -> None:
 
 def _judge(cell: Cell) -> None:
     kind = cell.place.removesuffix(" rule")
-    _rule(cell, type=kind, prompt="Deny what is bad.", model="local/m", timeout=3)
+    seconds = 3 if cell.kind in ("hangs", "endless output") else 15
+    _rule(cell, type=kind, prompt="Deny what is bad.", model="local/m", timeout=seconds)
     cell.settings["hook_settings"] = {"agent_pre_tool_use": True}
 
 
