@@ -235,6 +235,7 @@ KEYS: Final[Mapping[str, str]] = MappingProxyType(
         "permission_options": "Options of programs that take a value and stand before a subcommand, which rules name.",
         "mcp": "MCP servers by name.",
         "plugin": "Plugins: names, paths from the file that names them, or [name, options].",
+        "plugin_timeouts": "Seconds that a plugin may take at a hook point, by its name, or gate, observer, event.",
         "instructions": "Files with instructions for the model; patterns from the project's folder.",
         "tools": "Tools by name, true or false; permission says the same more finely.",
         "snapshot": "false: no snapshots of the folder's files are taken, so that none can be put back.",

@@ -236,6 +236,7 @@ OWN_KEYS: Final = (
     "limits",
     "max_iterations",
     "permission_options",
+    "plugin_timeouts",
     "provider_retry_mode",
     "provider_retry_wait_seconds",
     "reload",
@@ -441,6 +442,7 @@ class Config(msgspec.Struct, frozen=True):
     permission_options: dict[str, list[str]] = {}
     mcp: dict[str, McpConfig] = {}
     plugin: list[str | tuple[str, dict[str, Any]]] = []
+    plugin_timeouts: dict[str, Annotated[float, Meta(gt=0)]] = {}
     instructions: list[str] = []
     tools: dict[str, bool] = {}
     snapshot: bool | None = None
