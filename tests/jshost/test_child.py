@@ -1,5 +1,6 @@
 """The child that runs JavaScript: what ends it, what it may ask of instar, and that a new one takes its place."""
 
+import asyncio
 import json
 import logging
 import os
@@ -193,6 +194,37 @@ async def test_one_that_does_not_load_again_is_named_and_the_others_work(
     assert "it was ended by SIGKILL" in killed
     assert broken.startswith("it could not be loaded again: ")
     assert reason in broken
+
+
+async def test_a_child_that_starts_slowly_takes_no_plugins_time(
+    house: Machine, write: Write, caplog: pytest.LogCaptureFixture
+) -> None:
+    house.settings(plugin_timeouts={"observer": 1})
+    house.says(HELLO + HELLO + HELLO)
+    write("""
+        import { existsSync, writeFileSync } from "node:fs"
+        if (existsSync("once")) {
+          await new Promise((done) => setTimeout(done, 2_500))
+          writeFileSync("loaded", "")
+        }
+        writeFileSync("once", "")
+        export const P = async () => ({ "chat.params": async () => {
+          if (existsSync("twice")) return
+          writeFileSync("twice", "")
+          process.kill(process.pid, "SIGKILL")
+        } })
+    """, "a.js")  # fmt: skip
+    write("export const Q = async () => ({ 'text.complete': async (i, o) => { o.text += '!' } })", "b.js")
+    door = await house.open()
+    session = await door.session()
+    await door.start(session, "hi")
+    await until(lambda: "is started again" in caplog.text)
+    await asyncio.sleep(0.5)
+    # It is half started: the turn that waits for it is ended, the start is not.
+    await door.client.abort(session)
+    assert said(await door.ask(session, "hi")) == "hello!"
+    (killed,) = door.of("plugin.error")
+    assert "SIGKILL" in killed.message
 
 
 async def test_the_end_of_the_instance_starts_no_child_to_tell_it(

@@ -5,13 +5,11 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.waiting import until
 
 from instar.event import PluginError
-from instar.jshost.contributed import hooks_of
 from instar.message import WithParts
 from instar.plugin import points
 from instar.testing import Machine, answer_of, results, said
@@ -200,11 +198,70 @@ async def test_an_answer_that_comes_too_late_is_passed_over(house: Machine, writ
     assert two.removeprefix("two") == three.removeprefix("three") != ""
 
 
-def test_a_hook_has_thirty_seconds_unless_it_says_otherwise() -> None:
-    offered: dict[str, Any] = {"key": "0.0", "hooks": [], "tools": {}}
-    host: Any = None
-    assert hooks_of(host, offered)["timeout"] == 30
-    assert hooks_of(host, {**offered, "timeout": None})["timeout"] is None
+@pytest.mark.slow
+async def test_an_observer_has_five_seconds_unless_it_says_otherwise(house: Machine, write: Write) -> None:
+    house.says("== turn\ntext: one\n")
+    hang = "'text.complete': async () => { await new Promise((done) => setTimeout(done, 5_500)) }"
+    write(f"export const P = async () => ({{ {hang} }})", "first.js")
+    write(f"export const Q = async () => ({{ {hang}, timeout: null }})", "second.js")
+    door = await house.open()
+    assert said(await door.ask(await door.session(), "hi")) == "one"
+    (failed,) = door.of("plugin.error")
+    assert (failed.plugin, failed.message) == ("first", "it did not return within 5 s and was ended")
+
+
+async def test_settings_limit_a_hook_point_by_its_name_or_kind(house: Machine, write: Write) -> None:
+    house.settings(plugin_timeouts={"text.complete": 0.5, "gate": 1})
+    house.says('== turn\ntool: bash {"command": "true"}\n== turn\ntext: one\n')
+    write("""
+        export const P = async () => ({
+          "text.complete": async () => { await new Promise(() => {}) },
+          "tool.execute.before": async () => { await new Promise(() => {}) },
+        })
+    """)
+    door = await house.open()
+    session = await door.session()
+    assert said(await door.ask(session, "hi")) == "one"
+    (failed,) = door.of("plugin.error")
+    assert failed.message == "it did not return within 0.5 s and was ended"
+    (refused,) = results(await door.stored(session))
+    assert "it did not return within 1 s" in refused
+
+
+async def test_a_listener_that_never_lets_go_is_named_and_the_others_work(
+    house: Machine, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("instar.jshost.host._PING", 0.5)
+    house.settings(plugin_timeouts={"event": 2})
+    house.says("== turn\ntext: one\n== turn\ntext: two\n")
+    write("export const P = async () => ({ event: async ({ event }) => { "
+          "while (event.type === 'session.idle') {} } })", "bad.js")  # fmt: skip
+    write("export const Q = async () => ({ 'text.complete': async (i, o) => { o.text += '!' } })", "good.js")
+    door = await house.open()
+    session = await door.session()
+    assert said(await door.ask(session, "hi")) == "one!"
+    await door.until(lambda event: event.type == "plugin.error")
+    assert [(one.plugin, one.hook, one.message) for one in door.of("plugin.error")] == [
+        ("bad", "event", "it did not return within 2 s and was ended")
+    ]
+    assert said(await door.ask(session, "hi")) == "two!"
+
+
+async def test_a_plugin_cannot_end_what_runs_it(house: Machine, write: Write) -> None:
+    # Behind a shield its parent is no process of instar's, or cannot be signalled.
+    house.settings(shield={"level": "none"})
+    house.says("== turn\ntext: one\n== turn\ntext: two\n")
+    write("""
+        export const P = async () => ({ "text.complete": async (i, o) => {
+          o.text += process.kill(process.ppid, 0)
+          process.kill(process.ppid)
+        } })
+    """)
+    door = await house.open()
+    session = await door.session()
+    assert [said(await door.ask(session, "hi")) for _ in range(2)] == ["one", "two"]
+    (failed, _) = door.of("plugin.error")
+    assert failed.message.startswith("it called process.kill(process.ppid), which would end instar")
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 import sys
 from typing import Any
 
@@ -160,9 +162,18 @@ async def test_a_server_that_dies_during_a_call_costs_that_call_only(lab: Any, m
         await lab.call(servers, "notes_die")
     assert await neighbour == "said alive"
     assert "notes_echo" in servers.tools, "the tools stay: what the model was sent keeps its bytes"
-    await lab.until(lambda: servers.status()[0].state == "failed")
-    await asyncio.sleep(0.6)
     assert await lab.call(servers, "notes_echo", text="again") == "said again"
+
+
+async def test_a_server_that_was_killed_is_started_again_by_the_next_call(lab: Any, make_tool: Any) -> None:
+    lab.offers(make_tool("pid"))
+    servers = await lab.ready(notes=lab.raw())
+    pids = []
+    for _ in range(3):
+        pids.append(int(await lab.call(servers, "notes_pid")))
+        os.kill(pids[-1], signal.SIGKILL)
+        await lab.until(lambda: servers.status()[0].state == "failed")
+    assert len(set(pids)) == 3
 
 
 async def test_a_server_that_keeps_dying_is_tried_again_later_each_time(
@@ -172,8 +183,9 @@ async def test_a_server_that_keeps_dying_is_tried_again_later_each_time(
     lab.offers(make_tool("die"))
     servers = await lab.ready(notes=lab.raw())
     for _ in range(3):
-        with pytest.raises(ToolFailure):
+        with pytest.raises(ToolFailure) as failed:
             await lab.call(servers, "notes_die")
+    assert "out of memory; it is started again in 60 s" in str(failed.value)
     started = [one for one in lab.sent() if one["method"] == "initialize"]
     assert len(started) == 1, "within the first wait after a loss it is not started again"
 

@@ -55,7 +55,10 @@ class Ear:
 @asynccontextmanager
 async def forwarding(*hooks: Hook, patience: float | None = None, **limits: Any) -> AsyncIterator[Bus]:
     bus = Bus()
-    ears = [EventEar(bus, f"plugin{number}", hook, patience, **limits) for number, hook in enumerate(hooks)]
+    ears = [
+        EventEar(bus, f"plugin{number}", hook, lambda: patience, **limits)
+        for number, hook in enumerate(hooks)
+    ]
     task = asyncio.gather(*(ear.listen() for ear in ears))
     await asyncio.sleep(0)
     yield bus

@@ -235,6 +235,7 @@ KEYS: Final[Mapping[str, str]] = MappingProxyType(
         "permission_options": "Options of programs that take a value and stand before a subcommand, which rules name.",
         "mcp": "MCP servers by name.",
         "plugin": "Plugins: names, paths from the file that names them, or [name, options].",
+        "plugin_timeouts": "Seconds that a plugin may take at a hook point, by its name, or gate, observer, event.",
         "instructions": "Files with instructions for the model; patterns from the project's folder.",
         "tools": "Tools by name, true or false; permission says the same more finely.",
         "snapshot": "false: no snapshots of the folder's files are taken, so that none can be put back.",
@@ -245,6 +246,7 @@ KEYS: Final[Mapping[str, str]] = MappingProxyType(
         "context_window_tokens": "The window, in tokens, of a model that does not say its own.",
         "max_iterations": "Model calls of one turn at most.",
         "provider_retry_mode": "How long a provider that fails is tried again.",
+        "provider_retry_wait_seconds": "How long a provider may ask to wait before it is tried again.",
         "reload": "false: what changes in files is taken up at the next start, not in a running instance.",
         **{name: section.help for name, section in sections().items()},
     }

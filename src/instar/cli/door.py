@@ -235,9 +235,11 @@ async def opened_runtime(options: "Options", *, automatic: bool = False) -> "Asy
     # Start-up time: only a command that needs a runtime pays for its rooms.
     from msgspec.structs import replace
 
+    from instar.process import mark_own
     from instar.runtime import Runtime
     from instar.server.own_server import OwnServer
 
+    mark_own()
     asked = replace(options, automatic=automatic, http=in_process, serve=OwnServer)
     async with await Runtime.open(asked) as runtime:
         collector.started()

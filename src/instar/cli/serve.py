@@ -7,6 +7,7 @@ import click
 from instar.cli import collector, streams
 from instar.cli.door import Context, Failure, door, folder_option, in_process
 from instar.cli.text import echo, note
+from instar.process import mark_own
 from instar.server.access import origins
 from instar.server.instances import Instances
 from instar.server.listen import Address, BindError, Exposure, is_loopback, serve
@@ -86,6 +87,8 @@ async def command(
     asked = {"workspace": str(context.path(workspace)) if workspace else None, "safe": safe}
     flags = {name: value for name, value in asked.items() if value}
     instances = Instances(context.folder(folder), context.environment, flags, in_process, OwnServer)
+
+    mark_own()
 
     def announce(url: str) -> None:
         collector.started()

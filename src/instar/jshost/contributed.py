@@ -41,8 +41,6 @@ from instar.wire import Plain, ids
 
 log = logging.getLogger("instar.jshost")
 
-PATIENCE: Final = 30.0
-"""Seconds that a hook may take, where the plugin says nothing else with ``timeout``."""
 _MOST_SESSIONS: Final = 8
 """Sessions whose messages the child keeps."""
 _MESSAGES: Final = (points.MESSAGES.name, *points.MESSAGES.aliases)
@@ -316,10 +314,10 @@ def hooks_of(host: HostConnection, offered: Plain) -> Hooks:
         "event": partial(_tell, host, key),
         "config": partial(_configure, host, key),
         "dispose": partial(_dispose, host, key),
-        "timeout": offered.get("timeout", PATIENCE),
     }
     found: dict[str, Any] = {name: own.get(name, _Handler(host, key, name)) for name in offered["hooks"]}
-    found["timeout"] = own["timeout"]
+    if "timeout" in offered:
+        found["timeout"] = offered["timeout"]
     if offered["tools"]:
         found["tool"] = {name: tool_of(host, key, name, said) for name, said in offered["tools"].items()}
     for name in ("auth", "provider"):
@@ -356,8 +354,8 @@ class _Handler:
 
 
 async def _tell(host: HostConnection, plugin: str, event: Event) -> None:
-    """The ``event`` hook: called in order and not awaited, as in opencode."""
-    await host.tell("event", {"plugin": plugin, "event": event.to_plain()})
+    """The ``event`` hook: called in order and, as in opencode, not awaited: the answer says that it let go."""
+    await host.request("event", {"plugin": plugin, "event": event.to_plain()})
 
 
 async def _configure(host: HostConnection, plugin: str, config: Plain) -> None:

@@ -15,13 +15,13 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
 from instar import wire
 from instar.event import PluginError, make
-from instar.jshost.contributed import PATIENCE, Adapter, Histories, RunningTool, hooks_of, revived
+from instar.jshost.contributed import Adapter, Histories, RunningTool, hooks_of, revived
 from instar.jshost.package import Packages
 from instar.jshost.peer import Answer, JavaScriptError, Peer
 from instar.message import WithParts
@@ -94,6 +94,7 @@ def _root(given: PluginInput) -> Path:
     return given.worktree if given.project.vcs else given.directory
 
 
+T = TypeVar("T")
 log = logging.getLogger("instar.jshost")
 
 _FOLDERS: Final = (".claude/todos", ".claude/transcripts", ".config/opencode")
@@ -195,6 +196,8 @@ _DEATHS: Final = 3
 _WHILE: Final = 60.0
 _PING: Final = 2.0
 """Seconds that a child has to show that it is alive, once something took too long."""
+PATIENCE: Final = 30.0
+"""Seconds that a plugin's function at load may take."""
 _LOADING: Final = 45.0
 """Seconds that a module and its plugins may take to load, their own limits included."""
 _MOST_NAMED: Final = 100
@@ -241,7 +244,7 @@ class JavaScript:
         self._starting = asyncio.Lock()
         self._deaths: deque[float] = deque(maxlen=_DEATHS)
         self._named: set[tuple[str, str, str]] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._checks: list[asyncio.Task[None]] = []
         self._closed = False
 
@@ -271,7 +274,7 @@ class JavaScript:
         load |= {"tools": True} if place.tools else {}
         module = self._modules[key] = _Module({**load, "timeout": PATIENCE}, make_input, place.name, place)
         try:
-            found = await in_time(self.request("load", module.load), min(patience, _LOADING))
+            found = await in_time(min(patience, _LOADING), self.request, "load", module.load)
             for name in found["plugins"][0]["tools"] if place.tools else ():
                 check_name(name)
         except (JavaScriptError, LoadError, Late) as error:
@@ -296,6 +299,13 @@ class JavaScript:
     def runs(self) -> str:
         """The program that runs it, ``bun`` or ``node``; "" before it was started."""
         return "" if self._child is None else str(self._child.about.get("runtime", ""))
+
+    async def ready(self) -> HostProcess:
+        """Return the child; one that has ended is started anew, also for a caller that is ended meanwhile."""
+        child = self._child
+        if child is None or child.gone or self._checks or self._starting.locked():
+            child = await asyncio.shield(self._do(self._up()))
+        return child
 
     async def request(self, method: str, params: Plain) -> Any:
         """Ask the child, which is started anew when it has ended. Raises `JavaScriptError`."""
@@ -358,7 +368,7 @@ class JavaScript:
         self._engine = self._engine or find_engine(environment)
 
     async def _ready(self, params: Plain) -> HostProcess:
-        child = await self._up()
+        child = await self.ready()
         if "plugin" in params and (broken := self._modules[params["plugin"].partition(".")[0]].broken):
             raise JavaScriptError(f"it could not be loaded again: {broken}")
         return child
@@ -381,7 +391,7 @@ class JavaScript:
             log.info("the JavaScript host runs: %s %s", child.about["runtime"], child.about["version"])
             for module in [one for one in self._modules.values() if one.hooks and not one.broken]:
                 try:
-                    await in_time(self._asked(child, "load", module.load), _LOADING)
+                    await in_time(_LOADING, self._asked, child, "load", module.load)
                 except (JavaScriptError, LoadError, Late) as error:
                     module.broken = str(error)
                     log.error("failed to load again plugin=%s reason=%s", module.name, error)
@@ -436,17 +446,17 @@ class JavaScript:
         try:
             return await child.peer.request(method, params)
         except asyncio.CancelledError:
-            self._checks.append(self._do(self._suspect(child)))
+            self._checks.append(self._do(self._suspect(child, self._module(params))))
             raise
 
-    async def _suspect(self, child: HostProcess) -> None:
+    async def _suspect(self, child: HostProcess, named: str) -> None:
         """End a child that does not answer: code that never awaits cannot be stopped otherwise."""
         if child.gone:
             return
         try:
             await asyncio.wait_for(child.peer.request("ping", {}), _PING)
         except TimeoutError:
-            await child.close("it answered nothing any more and was ended")
+            await child.close(f"{named} held it up, so that it answered nothing any more, and it was ended")
         except JavaScriptError:  # it ended by itself
             return
 
@@ -497,10 +507,14 @@ class JavaScript:
             raise JavaScriptError("the call is over")
         return call
 
+    def _module(self, params: Plain) -> str:
+        """Return the name of the module whose plugin `params` name, or that they load."""
+        key = str(params.get("plugin") or params.get("key") or "").partition(".")[0]
+        return self._modules[key].name if key in self._modules else "JavaScript"
+
     async def _failed(self, params: Plain) -> None:
         """Name a plugin that failed where nobody waits for it: once for each hook, event type and text."""
-        module = self._modules.get(str(params.get("plugin") or "").partition(".")[0])
-        name = "JavaScript" if module is None else module.name
+        name = self._module(params)
         hook, kind, text = str(params["hook"]), str(params.get("event", "")), str(params["message"])
         log.error("plugin failed plugin=%s hook=%s event=%s error=%s", name, hook, kind, text)
         # A failing observer of plugin.error must not publish the next one for ever.
@@ -512,7 +526,7 @@ class JavaScript:
             self._named.add((name, kind, text))
             await self._given.client.publish(make(PluginError(plugin=name, hook=hook, message=text)))
 
-    def _do(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    def _do(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -207,16 +207,23 @@ class MCPServer:
     async def call(self, method: str, params: Plain, on_progress: Progress | None = None) -> Any:
         """Send a request and return its result. Raises `LinkError` naming the server.
 
-        Its time starts again with every progress notification of the server.
+        A server that was lost is started again, after the pause that its losses cost. A call's time starts again with
+        every progress notification of the server.
         """
-        await self.ready()
         limit = self._timeout or CALL_TIMEOUT
-        if self.is_starting:
+        pause = self._due - time.monotonic()
+        if 0 < pause <= limit:
+            await asyncio.sleep(pause)
+        await self.ready()
+        if self.state == "connecting":
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._settled.wait(), limit)
         link = self._link
         if link is None:
-            raise LinkError(f"The MCP server {self.name!r} is not connected: {self.error or 'it was lost'}.")
+            again = f"; it is started again in {pause:.0f} s" if pause > limit else ""
+            raise LinkError(
+                f"The MCP server {self.name!r} is not connected: {self.error or 'it was lost'}{again}."
+            )
         loop = asyncio.get_running_loop()
 
         async def extend(progress: float, total: float | None, message: str | None) -> None:

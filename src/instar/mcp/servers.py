@@ -277,6 +277,8 @@ class Servers:
             "step.before": self._step,
             "chat.message": self._message,
             "dispose": self.close,
+            # A server has a limit of its own, and a person may be asked.
+            "timeout": None,
         }
 
     async def ready(self) -> None:

@@ -14,6 +14,8 @@ import inspect
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -30,7 +32,12 @@ from instar.wire import Plain
 log = logging.getLogger("instar.plugin")
 
 PATIENCE: Final = 60.0
-"""Seconds that a handler, or a plugin's function at load, may take."""
+"""Seconds that a plugin's function at load, its ``config`` and its login may take."""
+LIMITS: Final = MappingProxyType({"gate": 60.0, "observer": 5.0})
+"""Seconds that a handler may take, where neither its plugin nor the settings (``plugin_timeouts``) say otherwise.
+
+At a gate a person may be asked; behind any other hook point, and behind ``event``, a turn or a plugin waits.
+"""
 DISPOSE: Final = 5.0
 """Seconds that a plugin's ``dispose`` may take."""
 GRACE: Final = 0.8
@@ -42,33 +49,38 @@ class Late(Exception):
     """Code that did not return in time, or that was cancelled from within; the text says which."""
 
 
+ENDINGS: Final = (SystemExit, KeyboardInterrupt)
+"""What code raises that asks for the end of the program."""
+
+
 class Exited(Exception):
-    """Code that asked for the end of the program (``sys.exit``): it would end every plugin, and instar."""
+    """Code that raised one of `ENDINGS`: it would end every plugin, and instar."""
 
-    def __init__(self, error: SystemExit) -> None:
-        code = "" if error.code is None else repr(error.code)
-        super().__init__(f"it called sys.exit({code}), which would end instar: that is not done here")
+    def __init__(self, error: BaseException) -> None:
+        what = f"raised {type(error).__name__}"
+        if isinstance(error, SystemExit):
+            what = f"called sys.exit({'' if error.code is None else repr(error.code)})"
+        super().__init__(f"it {what}, which would end instar: that is not done here")
 
 
-async def kept(work: Awaitable[Any]) -> Any:
-    """Return what `work` gives. Raises `Exited`, and what the work raises."""
+async def kept(function: Callable[..., Any], *args: Any) -> Any:
+    """Return what a function, async or not, gives. Raises `Exited`, and what the function raises."""
     try:
-        return await work
-    except SystemExit as error:
+        found = function(*args)
+        return await found if inspect.isawaitable(found) else found
+    except ENDINGS as error:
         raise Exited(error) from error
 
 
-async def in_time(work: Any, seconds: float | None) -> Any:
-    """Return what `work`, an awaitable or already the result, gives; None seconds are as many as it wants.
+async def in_time(seconds: float | None, function: Callable[..., Any], *args: Any) -> Any:
+    """Return what a function, async or not, gives within `seconds`; None are as many as it wants.
 
-    When the caller is cancelled, the work is cancelled too, and has `GRACE` seconds to end. Raises `Late`,
-    `Exited`, and what the work raises.
+    When the caller is cancelled, the call is cancelled too, and has `GRACE` seconds to end. Raises `Late`,
+    `Exited`, and what the function raises.
     """
-    if not inspect.isawaitable(work):
-        return work
     if seconds is None:
-        return await _own_limits(work)
-    task: asyncio.Task[Any] = asyncio.ensure_future(kept(work))
+        return await _own_limits(kept(function, *args))
+    task: asyncio.Task[Any] = asyncio.ensure_future(kept(function, *args))
     try:
         await asyncio.wait([task], timeout=seconds)
     except asyncio.CancelledError:
@@ -84,7 +96,7 @@ async def in_time(work: Any, seconds: float | None) -> Any:
 
 async def _own_limits(work: Awaitable[Any]) -> Any:
     try:
-        return await kept(work)
+        return await work
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is None or task.cancelling():
@@ -131,7 +143,7 @@ Handler = Callable[[Event], Awaitable[None]]
 class EventEar:
     """Gives one plugin's hook every event from now on until the bus closes, and keeps its failures that were published.
 
-    One call may take `patience` seconds (None: as many as it wants).
+    One call may take as many seconds as `patience` gives (None: as many as it wants).
     """
 
     def __init__(
@@ -139,7 +151,7 @@ class EventEar:
         bus: Bus,
         plugin: str,
         handler: Handler,
-        patience: float | None,
+        patience: Callable[[], float | None],
         most_waiting: int = MOST_WAITING,
     ) -> None:
         self._bus = bus
@@ -163,7 +175,7 @@ class EventEar:
 
     async def _call(self, event: Event) -> None:
         try:
-            await in_time(self._handler(event), self._patience)
+            await in_time(self._patience(), self._handler, event)
         except Exception as error:
             # A failing observer of plugin.error must not publish the next one for ever.
             own = event.type == "plugin.error"
@@ -185,7 +197,7 @@ O = TypeVar("O")  # noqa: E741
 
 
 class LoadedPlugin(msgspec.Struct, frozen=True):
-    """A plugin that runs: its name, its hooks, and the seconds that one call may take (None: no limit).
+    """A plugin that runs: its name and its hooks.
 
     `mark` says from which code it was loaded, with which options (`instar.plugin.load.Mark`); None: it is built in.
     `host` runs it if it is not Python (`instar.plugin.load.PluginHost`).
@@ -193,17 +205,22 @@ class LoadedPlugin(msgspec.Struct, frozen=True):
 
     name: str
     hooks: Hooks
-    patience: float | None = PATIENCE
     mark: Any = None
     host: Any = None
 
 
 class Plugins:
-    """The plugins of one instance, in registration order."""
+    """The plugins of one instance, in registration order.
 
-    def __init__(self, bus: Bus, points: HookPoints) -> None:
+    `limits` gives the seconds that settings set: by hook point, or for every ``gate`` or ``observer``.
+    """
+
+    def __init__(
+        self, bus: Bus, points: HookPoints, limits: Callable[[], Mapping[str, float]] = dict[str, float]
+    ) -> None:
         self._bus = bus
         self._points = points
+        self._limits = limits
         self._loaded: list[LoadedPlugin] = []
         self._hearing: dict[int, tuple[LoadedPlugin, asyncio.Task[None]]] = {}
         self._odd: set[tuple[str, str]] = set()
@@ -214,10 +231,10 @@ class Plugins:
 
         ``timeout`` gives the seconds that one call may take; None says that the plugin keeps limits of its own.
         """
-        self._loaded.append(LoadedPlugin(name, hooks, hooks.get("timeout", PATIENCE), mark, host))
+        self._loaded.append(LoadedPlugin(name, hooks, mark, host))
 
     def warn(self) -> None:
-        """Log the names that plugins subscribed to and nobody declared: they are never called.
+        """Log the names that plugins subscribed to, or settings limit, and nobody declared: they mean nothing.
 
         Call it once all are loaded, since a plugin may declare what an earlier one subscribes to.
         """
@@ -225,6 +242,9 @@ class Plugins:
             for key in plugin.hooks:
                 if key not in NOT_POINTS and self._points.find(key) is None:
                     log.warning("unknown hook plugin=%s hook=%s: it is never called", plugin.name, key)
+        for key in self._limits():
+            if key not in (*LIMITS, "event") and self._points.find(key) is None:
+                log.warning("unknown hook plugin_timeouts.%s: it limits nothing", key)
 
     @property
     def loaded(self) -> list[LoadedPlugin]:
@@ -233,7 +253,7 @@ class Plugins:
 
     def with_loaded(self, loaded: Iterable[LoadedPlugin] = ()) -> "Plugins":
         """Return a second set of plugins on the same bus and hook points. Nothing calls it before `replace`."""
-        found = Plugins(self._bus, self._points)
+        found = Plugins(self._bus, self._points, self._limits)
         found._loaded = list(loaded)
         return found
 
@@ -263,8 +283,12 @@ class Plugins:
         Raises `Refused` when the point is a gate and a handler failed.
         """
         for plugin, handler in self._handlers(point):
+            seconds = self._seconds(plugin, "gate" if point.gate else "observer", point.name, *point.aliases)
             try:
-                found = await _handled(handler, given, output, plugin.patience)
+                if plugin.host is not None:
+                    # Its start, after it ended, is no time that the plugin takes.
+                    await plugin.host.ready()
+                found = await _handled(seconds, handler, given, output)
             except Exception as error:
                 if point.gate:
                     reason = _reason(error)
@@ -308,7 +332,7 @@ class Plugins:
                 continue
             try:
                 working = json_copy(config)
-                await in_time(plugin.hooks["config"](working), plugin.patience)
+                await in_time(plugin.hooks.get("timeout", PATIENCE), plugin.hooks["config"], working)
                 found = json_copy(working)
                 if found != config:
                     accept(found)
@@ -330,7 +354,8 @@ class Plugins:
             self._hearing.pop(gone)[1].cancel()
         for key, one in hears.items():
             if key not in self._hearing:
-                ear = EventEar(self._bus, one.name, one.hooks["event"], one.patience)
+                patience = partial(self._seconds, one, "observer", "event")
+                ear = EventEar(self._bus, one.name, one.hooks["event"], patience)
                 self._hearing[key] = one, asyncio.create_task(ear.listen(), name=f"events for {one.name}")
 
     async def drain_events(self, grace: float) -> None:
@@ -355,7 +380,7 @@ class Plugins:
         """
         if plugin.hooks.get("dispose") is not None:
             try:
-                await in_time(plugin.hooks["dispose"](), DISPOSE)
+                await in_time(DISPOSE, plugin.hooks["dispose"])
             except Exception as error:
                 self._report(plugin.name, "dispose", error)
         if plugin.host is not None and plugin.host.release(plugin.hooks):
@@ -384,18 +409,27 @@ class Plugins:
                 if handler is not None:
                     yield plugin, handler
 
+    def _seconds(self, plugin: LoadedPlugin, kind: str, *names: str) -> float | None:
+        """Return the seconds that a call of a plugin's may take: as the plugin says, the settings, the default."""
+        seconds: float | None = LIMITS[kind]
+        if "timeout" in plugin.hooks:
+            seconds = plugin.hooks["timeout"]
+        elif limits := self._limits():
+            seconds = next((limits[name] for name in (*names, kind) if name in limits), seconds)
+        return seconds
+
     def _report(self, plugin: str, hook: str, error: Exception) -> None:
         message = _reason(error)
         log.error("plugin failed plugin=%s hook=%s error=%s", plugin, hook, message, exc_info=error)
         self._bus.publish(make(PluginError(plugin=plugin, hook=hook, message=message)))
 
 
-async def _handled(handler: Callable[..., Any], given: Any, output: O, patience: float | None) -> O:
+async def _handled(seconds: float | None, handler: Callable[..., Any], given: Any, output: O) -> O:
     """Return the output as a handler leaves it. Raises `Unsound`, and what the handler raises."""
     if getattr(handler, "crosses", False):
-        return taken(output, await in_time(handler(given, output), patience))
+        return taken(output, await in_time(seconds, handler, given, output))
     working = detached(output)
-    await in_time(handler(given, working), patience)
+    await in_time(seconds, handler, given, working)
     return detached(working)
 
 

@@ -24,11 +24,12 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from instar.plugin.door import PATIENCE, Exited, LoadedPlugin, Plugins, in_time, unsound
+from instar.plugin.door import ENDINGS, PATIENCE, Exited, LoadedPlugin, Plugins, in_time, unsound
 from instar.plugin.interface import Hooks, PluginFunction, PluginInput
 from instar.plugin.locate import JAVASCRIPT, TOOLS, LoadError, PluginLocation, locate
+from instar.process import guard_own
 from instar.settings.builtin_plugins import flagship_name
-from instar.wire import Plain
+from instar.wire import Plain, document
 
 log = logging.getLogger("instar.plugin")
 
@@ -130,6 +131,9 @@ class PluginHost(Protocol):
     ) -> list[tuple[str, Hooks]]:
         """Return the name and hooks of each plugin that a module offers. Raises `LoadError`."""
 
+    async def ready(self) -> Any:
+        """Wait until it runs; one that has ended is started again."""
+
     def release(self, hooks: Hooks) -> bool:
         """Forget a plugin that was loaded here; return True if none is left."""
 
@@ -206,7 +210,7 @@ class _Loading:
         for function in functions:
             given = self._make_input(name)
             try:
-                hooks = await in_time(function(given, mark.options), self._patience)
+                hooks = await in_time(self._patience, function, given, mark.options)
                 problem = None if hooks is None else unsound(hooks)
                 if problem is not None:
                     raise LoadError(problem)
@@ -248,9 +252,13 @@ def digest_of_files(files: Iterable[Path], folder: Path = Path("/")) -> str:
     for file in files:
         found.update(str(file.relative_to(folder)).encode("utf-8", "surrogateescape") + b"\0")
         try:
-            found.update(hashlib.sha256(file.read_bytes()).digest())
+            found.update(hashlib.sha256(document.read_bytes(file)).digest())
         except OSError as error:
             found.update(type(error).__name__.encode())
+        except document.DocumentError:
+            # A repository's pipe, device or very large file is not read: it would hold the start up.
+            status = file.stat()
+            found.update(f"{status.st_size} {status.st_mtime_ns}".encode())
     return found.hexdigest()
 
 
@@ -268,9 +276,11 @@ def _offered(place: PluginLocation) -> Any:
     """Return the module, or the object that an entry point names in it."""
     if place.path is not None:
         return module_from_file(place.path)
+    if not place.module.startswith("instar.plugins."):
+        guard_own()
     try:
         offered: Any = importlib.import_module(place.module)
-    except SystemExit as error:
+    except ENDINGS as error:
         raise Exited(error) from error
     for part in filter(None, place.attribute.split(".")):
         if not hasattr(offered, part):
@@ -285,6 +295,7 @@ def module_from_file(path: Path) -> ModuleType:
         path = path / "__init__.py"
     if not path.is_file():
         raise LoadError(f"there is no file {path}")
+    guard_own()
     name = f"instar_plugin_{path.stem}_{abs(hash(str(path)))}"
     folder = [str(path.parent)] if path.name == "__init__.py" else None
     old = {key: sys.modules.pop(key) for key in [*sys.modules] if f"{key}.".startswith(f"{name}.")}
@@ -306,7 +317,7 @@ def module_from_file(path: Path) -> ModuleType:
         for key in [one for one in sys.modules if f"{one}.".startswith(f"{name}.")]:
             del sys.modules[key]
         sys.modules.update(old)
-        if isinstance(error, SystemExit):
+        if isinstance(error, ENDINGS):
             raise Exited(error) from error
         raise
     return module

@@ -12,7 +12,7 @@ children by forking, `confine.py` is the contract with `sandbox`.
 from instar.process.child import DRAIN, GRACE, MIB, Feed, whole
 from instar.process.confine import Confinement, Ending, Wrapped
 from instar.process.output import Output, ProcessError
-from instar.process.processes import Processes
+from instar.process.processes import Processes, guard_own, mark_own
 
 __all__ = [
     "DRAIN",
@@ -25,5 +25,7 @@ __all__ = [
     "ProcessError",
     "Processes",
     "Wrapped",
+    "guard_own",
+    "mark_own",
     "whole",
 ]

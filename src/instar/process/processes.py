@@ -247,5 +247,21 @@ class OrphanGuard:
                 log.debug("guard=deaf reason=%s", error)
 
 
+_own: Final[list[OrphanGuard]] = []
+
+
+def mark_own() -> None:
+    """Mark what code in this process starts by itself, as plugins in Python do. A program of instar calls it once."""
+    mark = os.urandom(8).hex()
+    os.environ.update(marked(None, mark))
+    _own.append(OrphanGuard(mark))
+
+
+def guard_own() -> None:
+    """Let what `mark_own` marks end with this process, however that ends."""
+    for guard in _own:
+        guard.start()
+
+
 def _runs(pid: int) -> bool:
     return os.waitpid(pid, os.WNOHANG) == (0, 0)

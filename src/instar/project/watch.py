@@ -65,10 +65,20 @@ class FileTree:
     """The files below `root`, an absolute path without links. `globs` are the person's own, as in an ignore file."""
 
     def __init__(
-        self, root: str, globs: Sequence[str] = (), *, repository: str | None = None, most: int = MOST_FOLDERS
+        self,
+        root: str,
+        globs: Sequence[str] = (),
+        *,
+        repository: str | None = None,
+        excludes: Sequence[str] = (),
+        most: int = MOST_FOLDERS,
     ) -> None:
-        """`repository` is the worktree that `root` lies in, whose ignore files hold from there down."""
+        """`repository` is the worktree that `root` lies in, whose ignore files hold from there down.
+
+        `excludes` are git's other ignore files, those that weigh less first.
+        """
         self.root = root
+        self._excludes = excludes
         self.complete = True
         self._most = most
         self._repository = repository
@@ -84,10 +94,11 @@ class FileTree:
 
     def read(self) -> Changes:
         """Look at everything again and return what was added and what is gone since the last time."""
-        before, self._names, self._rules, self._inodes = self._names, {}, {}, {}
+        before, self._names, rules, self._rules, self._inodes = self._names, {}, self._rules, {}, {}
         was_complete = self.complete
         self.complete = self._walk()
-        return self._difference(before, was_complete and self.complete)
+        found = self._difference(before, was_complete and self.complete)
+        return _without_ignored(found, {**rules, **self._rules})
 
     def settle(self, paths: Iterable[str]) -> tuple[Changes, bool]:
         """Return what happened to `paths`, and whether a folder is there that `read` has not seen yet."""
@@ -101,7 +112,9 @@ class FileTree:
                 found.update(self._drop(path))
             elif (kind := self._file(path, status is not None)) is not None:
                 found[path] = kind
-        return found, grown
+                # What it says of folders is known once they are looked at again.
+                grown = grown or path.endswith("/.gitignore")
+        return _without_ignored(found, self._rules), grown
 
     def _file(self, path: str, there: bool) -> Kind | None:
         folder, name = os.path.split(path)
@@ -159,9 +172,13 @@ class FileTree:
 
     def _above(self) -> Rules:
         """What the ignore files say that stand above the root, from the worktree's folder down."""
-        if self._repository is None or self.root == self._repository:
+        if self._repository is None:
             return ()
-        rules: Rules = ()
+        rules: Rules = tuple(
+            (self._repository, parse(_text(os.path.realpath(file)))) for file in self._excludes
+        )
+        if self.root == self._repository:
+            return rules
         for folder in _between(self._repository, self.root):
             rules = self._entered(folder, rules)
         return rules
@@ -184,6 +201,14 @@ class FileTree:
                 gone = names - self._names.get(folder, set())
                 found.update({os.path.join(folder, name): "unlink" for name in gone})
         return found
+
+
+def _without_ignored(changes: Changes, rules: Mapping[str, Rules]) -> Changes:
+    return {
+        path: kind
+        for path, kind in changes.items()
+        if not ignored(path, False, rules.get(os.path.dirname(path), ()))
+    }
 
 
 def collapse(changes: Changes, root: str, most: int) -> Changes:
@@ -366,6 +391,47 @@ def _advice(error: OSError) -> str:
 
 
 log = logging.getLogger("instar.watch")
+PAUSE: Final = 0.5
+"""Seconds between a file's change that is told and its next one; each further one doubles them."""
+LONGEST_PAUSE: Final = 60.0
+
+
+class ChangesTold:
+    """Tells changes of files; those of one file that come fast are merged, with a pause that doubles.
+
+    A listener that writes a file of the project for each event would else feed itself for ever.
+    """
+
+    def __init__(self, tell: Callable[[str, Kind], None]) -> None:
+        self._tell = tell
+        self._pauses: dict[str, asyncio.TimerHandle] = {}
+        self._held: dict[str, Kind] = {}
+
+    def take(self, path: str, kind: Kind) -> None:
+        """Tell a change, or keep it until its file's pause is over."""
+        if path in self._pauses:
+            self._held[path] = "add" if (self._held.get(path), kind) == ("add", "change") else kind
+        else:
+            self._now(path, kind, PAUSE)
+
+    def close(self) -> None:
+        """Tell what is kept."""
+        for pause in self._pauses.values():
+            pause.cancel()
+        for path, kind in self._held.items():
+            self._tell(path, kind)
+        self._pauses, self._held = {}, {}
+
+    def _now(self, path: str, kind: Kind, pause: float) -> None:
+        self._tell(path, kind)
+        loop = asyncio.get_running_loop()
+        self._pauses[path] = loop.call_later(pause, self._over, path, min(2 * pause, LONGEST_PAUSE))
+
+    def _over(self, path: str, next_pause: float) -> None:
+        del self._pauses[path]
+        if (kind := self._held.pop(path, None)) is not None:
+            self._now(path, kind, next_pause)
+
 
 _Report = ChangeBatch | Unwatched | None
 _AT_ONCE: Final = 100
@@ -383,6 +449,9 @@ class Watching:
         self._task: asyncio.Task[None] | None = None
         self._notice: WatchThread | None = None
         self._branch: str | None = None
+        self._told = ChangesTold(
+            lambda path, kind: instance.bus.publish(make(FileWatcherUpdated(file=path, event=kind)))
+        )
 
     def start(self, after: float = 0.0) -> None:
         """Begin to watch in `after` seconds; a later call with less brings it forward."""
@@ -401,6 +470,7 @@ class Watching:
             self._notice.stop()
         await asyncio.wait([self._task], timeout=_ENDING)
         self._task.cancel()
+        self._told.close()
 
     async def _run(self, after: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -410,7 +480,7 @@ class Watching:
         if _is_wide(self._instance):
             log.info("not watched directory=%s: it holds a whole home", self._instance.directory)
             return
-        tree, marks = self._watched()
+        tree, marks = await self._watched()
         reports: asyncio.Queue[_Report] = asyncio.Queue()
         self._notice = WatchThread(tree, marks, partial(_enqueue, asyncio.get_running_loop(), reports))
         self._notice.start()
@@ -431,12 +501,13 @@ class Watching:
         if batch is not None:
             log.warning("not watched any more directory=%s: %s", directory, batch)
 
-    def _watched(self) -> tuple[FileTree, frozenset[str]]:
+    async def _watched(self) -> tuple[FileTree, frozenset[str]]:
         project = self._instance.project
         folder = git.git_folder(project.worktree) if project.vcs else None
-        repository = str(project.main_worktree) if project.vcs else None
+        repository = str(project.worktree.resolve()) if project.vcs else None
         root = str(self._instance.directory.resolve())
-        tree = FileTree(root, _globs(self._instance.config.data), repository=repository)
+        excludes = await self._excludes() if project.vcs else []
+        tree = FileTree(root, _globs(self._instance.config.data), repository=repository, excludes=excludes)
         return tree, frozenset(map(str, _marks(folder)))
 
     async def _publish(self, batch: ChangeBatch) -> None:
@@ -445,7 +516,21 @@ class Watching:
             if branch != self._branch:
                 self._branch = branch
                 self._instance.bus.publish(make(VcsBranchUpdated(branch=branch)))
-        await publish_changes(self._instance, batch.changes)
+        for number, (path, kind) in enumerate(sorted(batch.changes.items()), 1):
+            self._told.take(path, kind)
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    async def _excludes(self) -> list[str]:
+        """Git's ignore files beside ``.gitignore``: the person's own, and the repository's."""
+        worktree, environment = self._instance.project.worktree, self._instance.environment
+        home = environment.get("XDG_CONFIG_HOME") or f"{environment.get('HOME', '')}/.config"
+        args = ("config", "--type=path", "--default", f"{home}/git/ignore", "--get", "core.excludesFile")
+        own = ""
+        with contextlib.suppress(git.GitError, ProcessError):
+            own = (await git.git(self._instance.processes, worktree, *args)).strip()
+        common = git.common_folder(worktree)
+        return [own, *([str(common / "info" / "exclude")] if common else [])]
 
     async def _checked_out(self) -> str | None:
         project = self._instance.project
@@ -459,14 +544,6 @@ class Watching:
         except (git.GitError, ProcessError) as error:
             log.warning("the branch of %s cannot be read: %s", project.worktree, error)
             return self._branch
-
-
-async def publish_changes(instance: Instance, changes: Changes) -> None:
-    """Publish each change, letting others have the event loop in between."""
-    for number, (path, kind) in enumerate(sorted(changes.items()), 1):
-        instance.bus.publish(make(FileWatcherUpdated(file=path, event=kind)))
-        if number % _AT_ONCE == 0:
-            await asyncio.sleep(0)
 
 
 async def announce_project(instance: Instance) -> None:

@@ -96,7 +96,7 @@ class Logins:
             raise Invalid(f"the method {at} of {provider_id} wants a key: PUT /auth/{provider_id}")
         _check(method.get("prompts") or (), inputs)
         try:
-            answer = await in_time(method["authorize"](dict(inputs)), PATIENCE)
+            answer = await in_time(PATIENCE, method["authorize"], dict(inputs))
             attempt = Attempt(provider_id, answer)
         except Exception as error:
             raise _failed(provider_id, error) from error

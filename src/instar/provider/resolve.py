@@ -505,7 +505,7 @@ async def _add_models(models: Models, hook: Mapping[str, Any], keys: Keys) -> No
     info = models.info(provider_id)
     known = info["models"]
     auth = None if models.is_foreign(provider_id) else keys.entry(provider_id)
-    found = json_copy(_mapping(await in_time(ask(json_copy(info), {"auth": auth}), PATIENCE), "models"))
+    found = json_copy(_mapping(await in_time(PATIENCE, ask, json_copy(info), {"auth": auth}), "models"))
     new = {name: _block(name, given) for name, given in found.items() if given != known.get(name)}
     models.add(provider_id, models={name: msgspec.convert(block, ModelConfig) for name, block in new.items()})
 
@@ -519,7 +519,7 @@ async def _add_login(models: Models, hook: Mapping[str, Any], keys: Keys) -> Non
     async def get_auth() -> Plain | None:
         return keys.entry(provider_id)
 
-    found = await in_time(loader(get_auth, models.info(provider_id)), PATIENCE)
+    found = await in_time(PATIENCE, loader, get_auth, models.info(provider_id))
     # Loaders of opencode, and published ones, return None if there is nothing to add.
     given = {} if found is None else _mapping(found, "options")
     options = {_OPTION_NAMES.get(key, key): value for key, value in given.items()}

@@ -151,9 +151,7 @@ class InProcessSessions:
 
         sessions = self.speaking_for(self._origin)
         sessions._for_agent = True
-        if task.background:
-            return await subagent.run_behind(self._instance, sessions, task, begun, self._turns.spawn)
-        return await subagent.run(self._instance, sessions, task, begun)
+        return await subagent.run(self._instance, sessions, task, begun, self._turns.spawn)
 
     async def update(
         self,
@@ -502,7 +500,7 @@ class InProcessSessions:
     async def close(self) -> None:
         """The instance ends: tell plugins of every session in use, oldest first, for a few seconds at most."""
         try:
-            await in_time(self._end_all(), DISPOSE)
+            await in_time(DISPOSE, self._end_all)
         except Late as error:
             log.error("session.end was not told to everybody: %s", error)
 

@@ -123,7 +123,7 @@ class Runtime(InProcessClient):
         made = ConfiguredRooms.of(reading.settings, ground)
         bus = Bus()
         store = await open_store(paths.database, bus.publish, synchronous=config.storage.synchronous)
-        plugins = Plugins(bus, points.CORE)
+        plugins = Plugins(bus, points.CORE, lambda: runtime.instance.config.plugin_timeouts)
         try:
             runtime = cls(
                 options,

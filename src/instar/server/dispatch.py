@@ -21,6 +21,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from instar import wire
 from instar.api.operation import Bound, Signature, flagship_operations, signature
 from instar.plugin import NotFound, Registry
+from instar.plugin.door import ENDINGS, Exited
 from instar.server.call import Call
 from instar.server.errors import BadRequest, Forbidden, Kind, answer_for, refusal, reply
 from instar.server.instances import Instances
@@ -242,8 +243,8 @@ class Contributed:
         """Answer a request for a path of `PATH`."""
         try:
             return await self._answer(request)
-        except SystemExit as error:  # a plugin ends no server
-            return answer_for(RuntimeError(f"a plugin exited: {error}"), request.url.path)
+        except ENDINGS as error:  # a plugin ends no server
+            return answer_for(Exited(error), request.url.path)
         except Exception as error:
             return answer_for(error, request.url.path)
 

@@ -236,7 +236,9 @@ OWN_KEYS: Final = (
     "limits",
     "max_iterations",
     "permission_options",
+    "plugin_timeouts",
     "provider_retry_mode",
+    "provider_retry_wait_seconds",
     "reload",
     *SECTIONS,
 )
@@ -440,6 +442,7 @@ class Config(msgspec.Struct, frozen=True):
     permission_options: dict[str, list[str]] = {}
     mcp: dict[str, McpConfig] = {}
     plugin: list[str | tuple[str, dict[str, Any]]] = []
+    plugin_timeouts: dict[str, Annotated[float, Meta(gt=0)]] = {}
     instructions: list[str] = []
     tools: dict[str, bool] = {}
     snapshot: bool | None = None
@@ -450,6 +453,7 @@ class Config(msgspec.Struct, frozen=True):
     context_window_tokens: Annotated[int, Meta(ge=4096)] = 65536
     max_iterations: Annotated[int, Meta(ge=1)] = 40
     provider_retry_mode: Literal["standard", "persistent"] = "standard"
+    provider_retry_wait_seconds: Annotated[int, Meta(ge=0)] = 3600
     reload: bool = True
     data: Plain = {}
     foreign: frozenset[str] = frozenset()

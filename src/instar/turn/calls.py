@@ -501,7 +501,7 @@ async def execute(running: ToolRun, ahead: asyncio.Task[ToolResult] | None = Non
         await asyncio.wait([ahead])
     await running.require_standing()
     with running.watched():
-        result = await kept(running.tool.execute(running.args, running))
+        result = await kept(running.tool.execute, running.args, running)
     if isinstance(result, str):
         return ToolResult(output=result)
     if isinstance(result, ToolResult) and isinstance(result.output, str):

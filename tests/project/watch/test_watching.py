@@ -117,18 +117,73 @@ async def test_new_folders_are_watched_too_and_one_that_was_made_again(house: Ma
 async def test_what_machines_make_and_what_is_ignored_is_not_told(house: Machine) -> None:
     committed(house.folder)
     (house.folder / ".gitignore").write_text("large/\n*.secret\n")
+    (house.folder / ".git" / "info" / "exclude").write_text("mine.txt\n")
+    (house.home.parent / "git").mkdir(parents=True)
+    (house.home.parent / "git" / "ignore").write_text("*.orig\n")
     house.settings(watcher={"ignore": ["*.log", "docs/"]})
     quiet = ["node_modules/a.js", ".git/a", "large/a", "docs/a", "x.log", "src/__pycache__/a.pyc"]
+    quiet += ["a.secret", "src/own.secret", "src/mine.txt", "src/b.orig"]
     for name in quiet:
         (house.folder / name).parent.mkdir(parents=True, exist_ok=True)
     door = await watched(house)
-    for name in [*quiet, "src/own.secret"]:
+    for name in [*quiet, "src/seen"]:
         (house.folder / name).write_text("x")
     (house.folder / "late" / "node_modules").mkdir(parents=True)
-    await told(door, house.folder / "src" / "own.secret", "add")
+    await told(door, house.folder / "src" / "seen", "add")
     await settled(door, house.folder)
     paths = {str(Path(one.file).relative_to(house.folder)) for one in door.of(WATCHED)}
-    assert {path for path in paths if not path.startswith(("ready", "mark"))} == {"src/own.secret"}
+    assert {path for path in paths if not path.startswith(("ready", "mark"))} == {"src/seen"}
+
+
+async def test_a_rule_that_an_ignore_file_gets_later_holds(house: Machine) -> None:
+    committed(house.folder)
+    door = await watched(house)
+    (house.folder / ".gitignore").write_text("*.late\n")
+    await told(door, house.folder / ".gitignore", "add")
+    await settled(door, house.folder)
+    (house.folder / "a.late").write_text("x")
+    await settled(door, house.folder)
+    assert kinds(door, house.folder / "a.late") == []
+
+
+@pytest.mark.parametrize("language", ["js", "py"])
+async def test_a_listener_that_writes_a_file_for_each_event_is_told_of_it_less_and_less_often(
+    house: Machine, language: str
+) -> None:
+    if language == "js":
+        house.write(".opencode/plugin/log.js", """
+            import { appendFileSync } from "node:fs"
+            const event = async ({ event }) => appendFileSync("events", event.type + "\\n")
+            export const Log = async () => ({ event })
+        """)  # fmt: skip
+    else:
+        house.plugin("""
+            async def log(given, options=None):
+                async def event(event):
+                    with open(given.directory / "events", "a") as file:
+                        file.write(event.type + "\\n")
+                return {"event": event}
+        """)
+    door = await watched(house)
+    await door.until(lambda event: event.type == WATCHED and event.properties.file.endswith("events"))
+    await asyncio.sleep(5)
+    # At 0, 0.5, 1.5, 3.5 and 7.5 s: it began before.
+    assert 2 <= len(kinds(door, house.folder / "events")) <= 6
+    (house.folder / "other").write_text("x")
+    await told(door, house.folder / "other", "add")
+
+
+async def test_the_last_of_the_changes_that_were_merged_is_told(house: Machine) -> None:
+    door = await watched(house)
+    path = house.folder / "a.txt"
+    path.write_text("1")
+    await told(door, path, "add")
+    path.write_text("2")
+    await settled(door, house.folder)
+    path.unlink()
+    await told(door, path, "unlink")
+    # On a slow machine the pause is over before the file is removed.
+    assert kinds(door, path) in (["add", "unlink"], ["add", "change", "unlink"])
 
 
 async def test_a_link_out_of_the_project_is_not_followed(house: Machine, tmp_path: Path) -> None:

@@ -66,7 +66,8 @@ const methods = {
     return JSON.stringify(config) === before ? null : { config }
   }),
 
-  // Not awaited, as in opencode: a hook that prompts at `session.idle` must not hold the next event up.
+  // Not awaited, as in opencode: a hook that prompts at `session.idle` must not hold the next event up. Answered, so that
+  // a hook that never lets go is noticed, and is known.
   event({ plugin, event }) {
     const hook = plugins.get(plugin)?.hooks.event
     if (!hook) return
@@ -171,6 +172,13 @@ for (const kind of ["uncaughtException", "unhandledRejection"]) {
 }
 process.exit = process.reallyExit = (code) => {
   throw new Error(`it called process.exit(${code ?? ""}), which would end every plugin: that is not done here`)
+}
+
+const kill = process.kill.bind(process)
+process.kill = (pid, signal) => {
+  // Whether the parent lives may be asked.
+  if (Number(pid) !== process.ppid || signal === 0) return kill(pid, signal)
+  throw Object.assign(new Error("it called process.kill(process.ppid), which would end instar: that is not done here"), { code: "EPERM" })
 }
 
 // A plugin that reads stdin finds nothing.

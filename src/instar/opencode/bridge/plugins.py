@@ -143,7 +143,7 @@ class Opened:
         self.environment = environment
         self.processes = Processes()
         self.bus = Bus()
-        self.plugins = Plugins(self.bus, points.CORE)
+        self.plugins = Plugins(self.bus, points.CORE, lambda: self.read.settings.config.plugin_timeouts)
         self.registry = Registry()
         self.http = client_of(ask, str(directory), AsyncClient)
         self._asking = client_of(ask, str(directory), OpencodeConnection)

@@ -254,7 +254,7 @@ async def run_tool(tool: Tool, name: str, args: Plain, context: CallContext) -> 
     asks = [Ask(name, ["*"], ["*"])] if tool.permissions is None else tool.permissions(args, given)
     for ask in asks:
         await context.ask(ask)
-    working = asyncio.ensure_future(kept(tool.execute(args, given)))
+    working = asyncio.ensure_future(kept(tool.execute, args, given))
     try:
         found = await asyncio.shield(working)
     except asyncio.CancelledError:
