@@ -63,12 +63,17 @@ bench: $(VENV)/.dev ## measure this machine: cold start, turn, tool call, hook c
 beside: $(VENV)/.dev $(VENV)/.opencode ## measure the budgets beside the real opencode: 4 minutes; QUICK=1 takes 1; npm fetches 180 MB
 	@$(BIN)/python -m bench.beside --opencode $(VENV)/opencode $(if $(QUICK),--quick)
 
-campaign: $(VENV)/.dev ## 620 candidates for the gate; evolve's files damaged in 10,000 ways; a life of a large workspace; 5,000 commands against a deny
+campaign: $(VENV)/.dev ## 620 candidates for the gate; evolve's files damaged in 10,000 ways; a large workspace; 5,000 commands against a deny; 2,800 attacks; kills, failures, a failing disk, a soak: over 2 hours
 	@$(BIN)/python -m tests.campaign.gate
 	@$(BIN)/python -m tests.campaign.corruption
 	@$(BIN)/python -m tests.campaign.stores
 	@$(BIN)/python -m tests.campaign.production
 	@$(BIN)/python -m tests.campaign.oracle
+	@$(BIN)/python -m tests.campaign.siege
+	@$(BIN)/python -m tests.campaign.faults
+	@$(BIN)/python -m tests.campaign.storage
+	@$(BIN)/python -m tests.campaign.soak
+	@$(BIN)/python -m tests.campaign.kills
 
 fuzz: $(VENV)/.dev $(VENV)/.schemathesis ## ask the server what schemathesis makes up: MINUTES=10, SEED=n; OPENCODE=1: by opencode's document
 	@$(BIN)/python -m tests.fuzz $(VENV)/schemathesis/bin/st --minutes $(or $(MINUTES),10) \

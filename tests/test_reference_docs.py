@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.campaign.faults import EXPECTED, PLACES
 from tests.settings.unread import NO_EFFECT, PARTLY
 
 from instar.plugin import Ask
@@ -208,6 +209,11 @@ def shown(call: dict[str, Any]) -> str:
     return code(named[:1]) if named else "a patch of two files" if "patchText" in call else ""
 
 
+def faults() -> str:
+    rows = [[kind, *outcomes] for kind, outcomes in EXPECTED.items()]
+    return table(["failure", *PLACES], rows)
+
+
 LOOKED_AT = ("command", "filePath", "pattern", "url", "subagent_type", "name", "path")
 
 
@@ -217,6 +223,8 @@ PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("configuration.md", "keys"): keys,
     ("configuration.md", "shield"): lambda: section("shield"),
     ("configuration.md", "evolve"): lambda: section("evolve"),
+    ("configuration.md", "storage"): lambda: section("storage"),
+    ("reliability.md", "faults"): faults,
     ("permissions.md", "defaults"): defaults,
     ("permissions.md", "agents"): agents,
     ("permissions.md", "tools"): tools,

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.campaign import kills
 from tests.campaign.kills import MARK, Machine
 
 ROOT = Path(__file__).parents[2]
@@ -57,11 +58,14 @@ def test_what_is_lost_is_found(machine: Machine, statement: str, said: str) -> N
     assert said in " ".join(machine.check())
 
 
-def test_an_effect_that_is_there_twice_and_a_process_that_lives_on_are_found(machine: Machine) -> None:
+def test_an_effect_that_is_there_twice_and_a_process_that_lives_on_are_found(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = machine.project / "effects.txt"
     assert path.read_text() == "one\n"
     path.write_text("one\none\n")
     assert list(machine.check()) == ["doubled: the effect one is there 2 times"]
+    monkeypatch.setattr(kills, "SLOW", 0.1)
     with subprocess.Popen(["sleep", "30"], env={MARK: "r1;"}) as left:
         machine.killed = {"r1": 1.0, "r2": 1.0}
         assert [one.partition(" of ")[0] for one in machine.orphans()] == [f"orphan: process {left.pid}"]

@@ -139,9 +139,11 @@ def test_it_is_said_in_a_terminal_only_and_taken_back_anywhere(machine, screen, 
     assert screen("trust", "--edits-are-mine").end() == 0
     assert "edits of yours are taken" in machine.instar("doctor").stdout
     machine.write(PLUGIN, PYTHON.format(path=str(trace), word="1"))
+    assert json.loads(machine.instar("trust", "--json").stdout)["edits_are_mine"] is True
+    machine.write(PLUGIN, PYTHON.format(path=str(trace), word="2"))
     back = machine.instar("trust", "--no-edits-are-mine")
     assert back.stdout == f"edits are asked about again: {machine.project}\n"
-    assert f"{PLUGIN} (new): not as accepted" in says(machine).stderr
+    assert f"{PLUGIN} (changed): not as accepted" in says(machine).stderr
     assert "edits of yours are taken" not in machine.instar("doctor").stdout
 
 

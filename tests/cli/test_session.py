@@ -1,5 +1,7 @@
+import contextlib
 import itertools
 import json
+import sqlite3
 
 import pytest
 
@@ -163,3 +165,56 @@ def test_a_shell_completes_the_names_of_the_folder(machine, words, begun, found)
         "COMP_CWORD": str(len(words.split())),
     }
     assert found in machine.fresh().stdout.decode()
+
+
+def age_all(machine, days: int) -> None:
+    """Make every session of the machine one that was used last so many days ago."""
+    with contextlib.closing(sqlite3.connect(next(machine.home.rglob("instar.db")))) as connection, connection:
+        connection.execute("UPDATE session SET time_updated = time_updated - ?", (days * 86_400_000,))
+
+
+def test_sessions_that_nobody_used_for_long_are_pruned_and_the_database_is_smaller(machine):
+    machine.script(f'== when "hi"\ntext: {"many words " * 9000}\n')
+    for _ in range(3):
+        assert machine.run("hi").returncode == 0
+    age_all(machine, 100)
+    newest = json.loads(machine.run("--format", "json", "hi").stdout.splitlines()[0])["sessionID"]
+    listed = machine.instar("session", "prune", "--older", "90d", "--dry-run")
+    assert (listed.stdout.count("ses_"), newest in listed.stdout) == (3, False)
+    assert "3 sessions would go; nothing was deleted" in listed.stderr
+    refused = machine.instar("session", "prune", "--older", "90d")
+    assert refused.returncode == 1
+    assert "say --yes" in refused.stderr
+    assert len(json.loads(machine.instar("session", "list", "--json").stdout)) == 4
+    said = machine.instar("doctor").stdout
+    assert "3 sessions were not used for 90 days; instar session prune --all --older 90d" in said
+    done = json.loads(machine.instar("session", "prune", "--older", "90d", "--yes", "--json").stdout)
+    assert (len(done["sessions"]), done["dryRun"]) == (3, False)
+    assert done["after"] < done["before"]
+    assert [one["id"] for one in json.loads(machine.instar("session", "list", "--json").stdout)] == [newest]
+    assert "not used for" not in machine.instar("doctor").stdout
+    assert machine.instar("session", "prune", "--older", "90d", "--all").stderr.startswith(
+        "instar: deleted 0 sessions"
+    )
+
+
+@pytest.mark.parametrize("age", ["90", "d", "90y", "-1d"])
+def test_an_age_that_is_none_is_refused(machine, age):
+    done = machine.instar("session", "prune", f"--older={age}")
+    assert done.returncode == 2
+    assert "as in 90d" in done.stderr
+
+
+def test_a_person_is_asked_before_sessions_are_pruned(machine, screen):
+    machine.script('== when "hi"\ntext: hello\n')
+    machine.run("hi")
+    age_all(machine, 2)
+    asked = screen("session", "prune", "--older", "24h")
+    asked.wait_for("Delete 1 session for good? [y/N]")
+    asked.type("n\n")
+    assert asked.end() == 1
+    asked = screen("session", "prune", "--older", "24h")
+    asked.wait_for("[y/N]")
+    asked.type("y\n")
+    assert asked.end() == 0
+    assert json.loads(machine.instar("session", "list", "--json").stdout) == []

@@ -69,6 +69,7 @@ def test_trusting_a_folder_can_be_read_by_a_program(machine):
     assert told == {
         "trusted": str(machine.project),
         "accepted": ["instar.json"],
+        "edits_are_mine": False,
     }
     assert json.loads(machine.instar("trust", "--remove", "--json").stdout) == {
         "removed": str(machine.project)

@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+import socket
 
 import pytest
 
@@ -165,3 +166,39 @@ async def test_another_plugin_may_refuse_a_candidate_that_passed_its_trials(bot,
     assert (bot.root / "hooks" / "bot.sh").read_text() == fine
     assert bot.subjects()[0] == "evolve_hook_write bot.sh"
     assert "unknown hook" not in caplog.text
+
+
+NEEDY = """\
+#!/usr/bin/env python3
+import json, os, socket, sys
+
+if sys.argv[1] == "discover":
+    print(json.dumps({"tools": [{"name": name, "description": "Say it."} for name in ("greet", "home")]}))
+elif sys.argv[1] == "execute_tool":
+    given = json.load(sys.stdin)
+    if given["tool"] == "greet":
+        socket.create_connection(("127.0.0.1", PORT)).close()
+    print(json.dumps({"result": "hello " + (os.environ["SHIP"] if given["tool"] == "home" else "")}))
+else:
+    print(json.dumps({"error": f"unknown hook: {sys.argv[1]}"}))
+    sys.exit(1)
+"""
+
+
+@pytest.mark.slow
+def test_the_replay_tells_which_past_calls_used_the_network_or_a_variable(person):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        person.script("bot.py", NEEDY.replace("PORT", str(server.getsockname()[1])))
+        person.commit_all()
+        calls = tool("bot_greet") * 2 + tool("bot_home")
+        edit = tool("evolve_hook_edit", hook="bot.py", oldString='"hello "', newString='"hi "')
+        person.run(calls + edit + "== turn\ntext: done\n", SHIP="Argo")
+    *answers, told = person.results()
+    assert answers == ["hello ", "hello ", "hello Argo"]
+    assert re.search(
+        r"On 2 of \d+ recorded calls the live version needs the network, which a replay does not", told
+    )
+    assert re.search(
+        r"On 1 of \d+ recorded calls the live version needs the variable SHIP, which a replay does not", told
+    )
+    assert "ask for it in `sandbox`" in told

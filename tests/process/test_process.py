@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ from tests.running import lives
 from tests.waiting import SOON, quickest
 
 from instar.process import Ending, ProcessError, Processes, Wrapped, child
+from instar.process import processes as processes_module
 
 
 @pytest.fixture
@@ -531,3 +533,16 @@ def test_a_process_that_ends_while_the_table_is_read_is_passed_over(
     assert child.lives(group)
     (tmp_path / "8" / "stat").write_text(f"8 (a) Z 1 {group} 8")
     assert not child.lives(group)
+
+
+def test_a_guard_also_ends_what_becomes_its_program_after_instar_was_killed(tmp_path: Path) -> None:
+    # Until then a child of instar has instar's own environment, where it is not known by its mark.
+    guard = Path(processes_module.__file__).with_name("instar-guard.sh")
+    mark = f"{os.urandom(8).hex()}."
+    with subprocess.Popen(["/bin/sh", guard, mark, "0.1"], stdin=subprocess.PIPE) as guarding:
+        assert guarding.stdin is not None
+        guarding.stdin.close()
+        time.sleep(0.4)
+        with subprocess.Popen(["sleep", "60"], env={**os.environ, child.VARIABLE: f"{mark}1."}) as late:
+            assert late.wait(SOON) == -signal.SIGKILL
+        assert guarding.wait(SOON) == 0

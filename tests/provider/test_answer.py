@@ -203,6 +203,16 @@ def test_an_answer_that_broke_off_is_tried_again(data):
     assert caught.value.retryable
 
 
+def test_an_answer_that_broke_off_in_the_middle_of_an_event_is_tried_again():
+    def outcome(data):
+        try:
+            return read(data)[-1].reason
+        except ProviderError as error:
+            return "again" if error.retryable else str(error)
+
+    assert {outcome(STREAM[:cut]) for cut in range(1, len(STREAM))} == {"again", "tool-calls"}
+
+
 def test_an_answer_that_does_not_stream_is_read_too():
     whole = {
         "choices": [

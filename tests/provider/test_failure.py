@@ -4,7 +4,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from instar.provider.failure import LONGEST_WAIT, ProviderEndpoint, judge, public_url, retry_after, secrets_in
+from instar.provider.failure import ProviderEndpoint, judge, public_url, retry_after, secrets_in
 from instar.wire.secret import Secret
 
 OPENAI_OVERFLOW = (
@@ -129,18 +129,6 @@ def test_an_address_is_shown_without_its_query():
     assert public_url("https://u:p@host/v1?key=1#x") == "https://host/v1"
     assert public_url("http://[::1]:8/v1") == "http://[::1]:8/v1"
     assert public_url("http://[oops") == "(an address that is none)"
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"retry-after": "999999999"},
-        {"retry-after-ms": "999999999"},
-        {"retry-after": "Fri, 31 Dec 9999 23:59:59 GMT"},
-    ],
-)
-def test_a_server_does_not_put_a_turn_to_sleep_for_good(headers):
-    assert retry_after(headers) == LONGEST_WAIT
 
 
 @pytest.mark.parametrize("body", [b"[" * 60_000, b'{"error":' + b"[" * 20_000 + b"]" * 20_000 + b"}"])

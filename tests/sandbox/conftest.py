@@ -1,6 +1,7 @@
 """A person's home with a workspace, what is guarded in it, and children that are started as the model's are."""
 
 import asyncio
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -175,8 +176,8 @@ def quiet_home(quiet_folder: Path) -> Iterator[Home]:
     remove(made.path)
 
 
-@pytest.fixture
-def outside(home: Home) -> Iterator[subprocess.Popen[bytes]]:
+@contextlib.contextmanager
+def neighbour(home: Home) -> Iterator[subprocess.Popen[bytes]]:
     """A process of the same person outside: it has a key in its environment and a hidden file open."""
     with (home.data / "auth.json").open() as file:
         child = subprocess.Popen(
@@ -185,9 +186,17 @@ def outside(home: Home) -> Iterator[subprocess.Popen[bytes]]:
             cwd=home.workspace / "hooks",
             env={"PATH": os.environ["PATH"], "API_KEY": KEY},
         )
-    yield child
-    child.kill()
-    child.wait()
+    try:
+        yield child
+    finally:
+        child.kill()
+        child.wait()
+
+
+@pytest.fixture
+def outside(home: Home) -> Iterator[subprocess.Popen[bytes]]:
+    with neighbour(home) as child:
+        yield child
 
 
 class Listeners:
@@ -205,6 +214,10 @@ class Listeners:
         for one in self.sockets:
             one.listen()
 
+    def close(self) -> None:
+        for one in self.sockets:
+            one.close()
+
     def environment(self) -> dict[str, str]:
         return {
             "XDG_RUNTIME_DIR": str(self.runtime),
@@ -219,8 +232,7 @@ def listeners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listeners]:
     # A socket's path holds 107 bytes.
     made = Listeners(tmp_path_factory.mktemp("s"))
     yield made
-    for one in made.sockets:
-        one.close()
+    made.close()
 
 
 @pytest.fixture

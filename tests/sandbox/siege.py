@@ -7,17 +7,21 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tests.sandbox.conftest import KEY, NAP, Home, running_as, state_of
 from tests.waiting import PATIENCE
 
-from instar.testing import Machine, RuntimeUnderTest, results
+from instar.plugin import CommandBody
+from instar.testing import Machine, RuntimeUnderTest, results, users
 
 Call = Callable[[str], str]
 """What makes of an attack's shell program the section of the model's script that tries it."""
 
 REGISTERED = {"name": "siege", "test": "siege_test.sh"}
+HARMLESS = 'echo "$((6 * 7)) heard"'
+"""A program that attacks nothing."""
 TOOL = {"name": "run", "parameters": {"script": {"type": "string"}}}
 
 
@@ -37,17 +41,17 @@ class Found(NamedTuple):
 
 def by_bash(script: str) -> str:
     """The model's own bash."""
-    return _call("bash", {"timeout": 20000}, command=script)
+    return call_of("bash", {"timeout": 20000}, command=script)
 
 
 def by_tool(script: str) -> str:
     """A tool of a hook script that the agent has made (`MADE`)."""
-    return _call("siege_run", {}, script=script)
+    return call_of("siege_run", {}, script=script)
 
 
 def made(variables: Mapping[str, str]) -> str:
     """Return a call that makes of the script one whose tool runs what it is given, with these variables set."""
-    return _call(
+    return call_of(
         "evolve_hook_write", {"hook": "siege.sh"}, content=f"#!/bin/bash\n{_exports(variables)}{MADE}"
     )
 
@@ -93,9 +97,23 @@ def by_candidate(variables: Mapping[str, str]) -> Call:
     """A candidate, when its test runs it; `variables` are set in it, since a sandbox passes none."""
     register = f'if [ "$1" = discover ]; then printf "%s\\n" {shlex.quote(json.dumps(REGISTERED))}; exit; fi'
     begin = f"#!/bin/bash\n# ATTACK\n{register}\n"
-    return lambda script: _call(
+    return lambda script: call_of(
         "evolve_hook_write", {"hook": "siege.sh"}, content=f"{begin}{_exports(variables)}{script}\n"
     )
+
+
+class Door(NamedTuple):
+    """How a program of an attack comes to run: the call, and the settings that it needs.
+
+    `lasts`: what attacks stays between attacks, so what they leave may stay as long. `collects` is the tool of a second
+    call for each attack, which waits for the first one's end.
+    """
+
+    call: Call
+    settings: Mapping[str, Any] = MappingProxyType({})
+    lasts: bool = False
+    collects: str = ""
+    model: str = "scripted/x"
 
 
 class Siege:
@@ -104,20 +122,28 @@ class Siege:
     Between two of them what is not guarded is put back, so that each finds what the first one found.
     """
 
-    def __init__(self, house: Machine, home: Home, level: str, variables: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        house: Machine,
+        home: Home,
+        level: str,
+        variables: Mapping[str, str],
+        door: "Door | None" = None,
+    ) -> None:
         self._house, self._home = house, home
         self._before: dict[str, str] = {}
         self._kept: dict[Path, set[str]] = {}
         self._modes: dict[Path, int] = {}
         self._found: list[tuple[list[str], list[str]]] = []
         self._waiting = False
+        self._door = door or Door(by_bash)
         house.folder = home.workspace
-        settings = {"plugin": ["evolve"], "permission": {"*": "allow"}, "shield": {"level": level}}
-        settings |= {"limits": {"steps": 1000}}
+        given = {"plugin": ["evolve"], "permission": {"*": "allow"}, "shield": {"level": level}}
+        given |= {"limits": {"steps": 1000}, **self._door.settings}
         house.environment |= {
             **home.environment(),
             "INSTAR_WORKSPACE": str(home.workspace),
-            "INSTAR_CONFIG_CONTENT": json.dumps(settings),
+            "INSTAR_CONFIG_CONTENT": json.dumps(given),
             **variables,
         }
         for folder, name, text in (("hooks", "siege.sh", PERSONS), ("tests", "siege_test.sh", TEST)):
@@ -130,29 +156,46 @@ class Siege:
 
         Raises `AssertionError` when a program that attacks nothing is not heard either: then none was.
         """
-        sections = [*([first] if first else []), *map(call, [*scripts, 'echo "$((6 * 7)) heard"'])]
-        self._house.script.write_text("".join(sections) + "== turn\ntext: done\n")
-        door = await self._house.open()
-        self._kept = {folder: set(os.listdir(folder)) for folder in self._places()}
-        self._modes = {path: path.stat().st_mode for path in self._hooks()}
-        door.plugin({"tool.execute.before": self._look}, name="siege")
-        outputs = await self._played(door)
-        self._settle()
-        skipped = 1 if first else 0
-        assert len(self._found) == len(outputs) == len(sections), outputs[-1:]
-        pairs = zip(self._found, outputs, strict=True)
-        found = [Found(changed, left, output) for (changed, left), output in pairs]
-        assert "42 heard" in found[-1].output, found[-1].output
-        return found[skipped:-1]
-
-    async def _played(self, door: RuntimeUnderTest) -> list[str]:
+        door = await self._opened([*([first] if first else []), *map(call, [*scripts, HARMLESS])])
+        door.plugin({"tool.execute.before": self._looked}, name="siege")
         session = await door.session()
         await door.start(session, "go")
         # As long as it takes: one attack waits for its background, and there are many.
         await door.runtime.turns.wait(await door.live(session))
-        return results(await door.stored(session))
+        outputs = results(await door.stored(session))[1 if first else 0 :]
+        if self._door.collects:
+            outputs = list(map("\n".join, zip(outputs[::2], outputs[1::2], strict=True)))
+        return self._ended(outputs, scripts, 1 if first else 0)
 
-    async def _look(self, given: Any, output: Any) -> None:
+    async def run_commands(self, name: str, scripts: list[str]) -> list[Found]:
+        """Make the attacks by the body of a command of that name, which runs its arguments."""
+        door = await self._opened(["== turn\ntext: read\n"] * (len(scripts) + 1))
+        session, outputs = await door.session(), []
+        for script in [*scripts, HARMLESS]:
+            self._look()
+            await door.client.command(session, CommandBody(command=name, arguments=script))
+            outputs.append(users(await door.stored(session))[-1])
+        return self._ended(outputs, scripts, 0)
+
+    async def _opened(self, sections: list[str]) -> RuntimeUnderTest:
+        self._house.script.write_text("".join(sections) + "== turn\ntext: done\n")
+        self._kept = {folder: set(os.listdir(folder)) for folder in self._places()}
+        self._modes = {path: path.stat().st_mode for path in self._hooks()}
+        return await self._house.open(model=self._door.model)
+
+    def _ended(self, outputs: list[str], scripts: list[str], skipped: int) -> list[Found]:
+        self._settle()
+        seen = self._found[skipped:]
+        assert len(seen) == len(outputs) == len(scripts) + 1, (len(seen), outputs)
+        found = [Found(*one, output) for one, output in zip(seen, outputs, strict=True)]
+        assert "42 heard" in found[-1].output, found[-1].output
+        return found[:-1]
+
+    async def _looked(self, given: Any, output: Any) -> None:
+        if given.tool != self._door.collects:
+            self._look()
+
+    def _look(self) -> None:
         self._settle()
         self._restore()
         self._before = self._guarded()
@@ -163,7 +206,7 @@ class Siege:
             after = self._guarded()
             names = sorted(self._before.keys() | after.keys())
             changed = [name for name in names if self._before.get(name) != after.get(name)]
-            self._found.append((changed, _left()))
+            self._found.append((changed, [] if self._door.lasts else left()))
         self._waiting = False
 
     def _guarded(self) -> dict[str, str]:
@@ -198,12 +241,12 @@ class Siege:
         (source / "main.py").write_text("code\n")
 
 
-def _left() -> list[int]:
+def left() -> list[int]:
     """What runs on; killed is not yet gone: the kernel may take a moment."""
     end = time.monotonic() + PATIENCE
-    while (left := running_as(f"sleep {NAP}")) and time.monotonic() < end:
+    while (found := running_as(f"sleep {NAP}")) and time.monotonic() < end:
         time.sleep(0.01)
-    return left
+    return found
 
 
 def _remove(path: Path) -> None:
@@ -213,7 +256,7 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _call(tool: str, args: Mapping[str, object], **texts: str) -> str:
+def call_of(tool: str, args: Mapping[str, object], **texts: str) -> str:
     lines = [f"== turn\ntool: {tool} {json.dumps(args)}\n"]
     lines += [f"arg: {name} <<SIEGE\n{text}\nSIEGE\n" for name, text in texts.items()]
     return "".join(lines)

@@ -4,15 +4,16 @@ import time
 from typing import Any
 
 import pytest
+from tests.loopback import Loopback, status, text
 from tests.turn import TRAILING, trace
 from tests.waiting import SOON
 
-from instar.event import TYPES
+from instar.event import TYPES, Retry
 from instar.message import APIError, ContentFilterError, ProviderAuthError, RetryPart, UnknownError
 from instar.plugin import points
 from instar.testing import Machine, answer_of, results, said
 
-pytest_plugins = ["tests.turn"]
+pytest_plugins = ["tests.turn", "tests.loopback"]
 
 
 async def test_a_turn_with_one_tool_call_leaves_these_parts_and_these_events(house: Machine) -> None:
@@ -168,6 +169,18 @@ async def test_a_call_that_had_begun_to_ask_for_tools_is_taken_back_before_it_is
     await door.ask(session, "go")
     assert sorted((house.folder / "ran.txt").read_text().split()) == ["again", "ran"]
     assert len(results(await door.stored(session))) == 2
+
+
+async def test_a_provider_that_asks_for_a_day_is_told_and_gets_what_the_settings_allow(
+    house: Machine, loopback: Loopback
+) -> None:
+    loopback.answer = lambda number, body: status(429, retry_after="86400") if number == 1 else text("well")
+    house.settings(provider=loopback.settings, provider_retry_wait_seconds=0)
+    door = await house.open(model="local/m")
+    session = await door.session()
+    assert answer_of(await door.ask(session, "go")).error is None
+    (told,) = (one.status.message for one in door.of("session.status") if isinstance(one.status, Retry))
+    assert "asks to wait 86400 s, and provider_retry_wait_seconds allows 0 s" in told
 
 
 async def test_a_wait_that_the_provider_asks_for_is_kept_to_and_an_abort_ends_it(house: Machine) -> None:

@@ -66,7 +66,7 @@ async def attached(context: Context, server: Attached, wanted: RunRequest) -> in
     """Run a turn in a server. Returns the exit code; raises `Failure` for what the server cannot do."""
     with Interrupts() as stop:
         try:
-            async with _client(context, server) as client:
+            async with client_to(context, server) as client:
                 return await _turn(client, server, wanted, stop)
         except asyncio.CancelledError:
             if not stop.count:
@@ -76,7 +76,7 @@ async def attached(context: Context, server: Attached, wanted: RunRequest) -> in
             raise Failure(_advice(error)) from error
 
 
-def _client(context: Context, server: Attached) -> AsyncClient:
+def client_to(context: Context, server: Attached) -> AsyncClient:
     """Return the client of a server. Raises `click.UsageError` for an invalid address."""
     folder = server.folder
     if folder is None and server.is_here:
@@ -114,7 +114,7 @@ async def _turn(client: AsyncClient, server: Attached, wanted: RunRequest, stop:
     follower = Follower(session.id, view)
     stop.abort = lambda: client.session.abort(session.id)
     work = await _work(client, server, wanted, session.id)
-    async with _events(client) as events:
+    async with heard(client) as events:
         listener = _Listener(client, wanted, session.id, follower)
         listening = asyncio.create_task(listener.listen(events))
         ticks = asyncio.create_task(ticking(follower))
@@ -149,7 +149,7 @@ async def _answered(
 
 
 @asynccontextmanager
-async def _events(client: AsyncClient) -> AsyncIterator[AsyncIterator[Event]]:
+async def heard(client: AsyncClient) -> AsyncIterator[AsyncIterator[Event]]:
     """The server's events: instar's own stream, which tells more, or opencode's where the server has no other."""
     async with AsyncExitStack() as stack:
         try:

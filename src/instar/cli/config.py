@@ -246,6 +246,7 @@ KEYS: Final[Mapping[str, str]] = MappingProxyType(
         "context_window_tokens": "The window, in tokens, of a model that does not say its own.",
         "max_iterations": "Model calls of one turn at most.",
         "provider_retry_mode": "How long a provider that fails is tried again.",
+        "provider_retry_wait_seconds": "How long a provider may ask to wait before it is tried again.",
         "reload": "false: what changes in files is taken up at the next start, not in a running instance.",
         **{name: section.help for name, section in sections().items()},
     }

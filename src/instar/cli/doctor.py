@@ -8,7 +8,9 @@ import shutil
 import socket
 import sqlite3
 import sys
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Final, Literal
 
@@ -264,6 +266,13 @@ def _evolve(context: Context, done: Output | ProcessError, found: Checked) -> _L
 # -- places ------------------------------------------------------------------------------------------
 
 
+_UNUSED: Final = 90
+"""Days after which a session is old."""
+_MUCH: Final = 64 << 20
+_SIZES: Final = """
+SELECT (SELECT count(*) FROM session WHERE parent_id IS NULL AND time_updated < ?),
+  (SELECT freelist_count FROM pragma_freelist_count) * (SELECT page_size FROM pragma_page_size)
+"""
 _ELSEWHERE: Final = "name another data folder: export INSTAR_DATA=FOLDER"
 
 
@@ -279,11 +288,19 @@ def _database(path: Path) -> _Line:
         return _Line("database", "ok", f"{path}, made by the first run")
     try:
         # As a run opens it: what would stop a run is said here in the same words.
-        prepare(path, "NORMAL", migrations()).close()
+        with closing(prepare(path, "NORMAL", migrations())) as connection:
+            latest = (time.time() - _UNUSED * 24 * 3600) * 1000
+            unused, free = connection.execute(_SIZES, (latest,)).fetchone()
     except (StoreError, sqlite3.Error) as error:
         return _Line("database", "problem", str(error))
     version = max(step.version for step in migrations())
-    return _Line("database", "ok", f"{path}, schema {version}, {path.stat().st_size / 2**20:.1f} MiB")
+    size = path.stat().st_size
+    text = f"{path}, schema {version}, {size / 2**20:.1f} MiB"
+    if not unused and free < max(size / 4, _MUCH):
+        return _Line("database", "ok", text)
+    text += f", {free / 2**20:.1f} of them free; {unused} sessions were not used for {_UNUSED} days"
+    todo = f"instar session prune --all --older {_UNUSED}d deletes those and makes it smaller"
+    return _Line("database", "note" if size > _MUCH else "ok", text, todo)
 
 
 def _trust(context: Context, folder: Path, found: Checked) -> _Line:

@@ -18,6 +18,7 @@ from instar.settings.builtin_plugins import commands_under
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         "run": ("instar.cli.run:command", "Give the agent a message and print its answer."),
+        "chat": ("instar.cli.chat.command:command", "Talk with the agent at a terminal."),
         "session": ("instar.cli.session:command", "List, show, revert, fork, compact or delete sessions."),
         "export": ("instar.cli.import_export:export", "Print a session as a file that opencode reads."),
         "import": (
@@ -120,6 +121,8 @@ def main(arguments: list[str] | None = None, exit_with: Callable[[int], Any] = s
             arguments = [*words, "--help"]
         case ["version"]:
             arguments = ["--version"]
+        case [] if sys.stdin.isatty() and sys.stdout.isatty():
+            arguments = ["chat"]
     try:
         code = program.main(arguments, prog_name="instar", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -138,7 +138,7 @@ async def _run(context: Context, request: RunRequest, interrupts: Interrupts) ->
         request = await _in_worktree(context, request, request.worktree)
     options = _options(context, request)
     async with opened_runtime(options, automatic=True) as runtime:
-        if request.workspace_id is not None or not await _is_trusted_now(context, runtime):
+        if request.workspace_id is not None or not await is_trusted_now(context, runtime):
             return await _turn(runtime, request, interrupts)
     async with opened_runtime(options, automatic=True) as runtime:
         return await _turn(runtime, request, interrupts)
@@ -150,7 +150,7 @@ async def _in_worktree(context: Context, request: RunRequest, name: str) -> RunR
     from instar.cli.workspace import found_or_made
 
     async with opened_runtime(_options(context, request)) as runtime:
-        await _is_trusted_now(context, runtime)
+        await is_trusted_now(context, runtime)
         info = await found_or_made(runtime, name)
         directory = await runtime.workspace.enter(info.id)
     return msgspec.structs.replace(request, directory=directory, workspace_id=info.id)
@@ -390,7 +390,7 @@ async def _complete(runtime: Runtime, body: CommandBody) -> None:
 # -- trust and options -------------------------------------------------------------------------------
 
 
-async def _is_trusted_now(context: Context, runtime: Runtime) -> bool:
+async def is_trusted_now(context: Context, runtime: Runtime) -> bool:
     """Offer to trust the folder, or what was changed in it, when that was skipped; whether the person said yes."""
     # A terminal that was made for the model is not a person's.
     if not person.is_there() or not runtime.untrusted or context.environment.get("INSTAR_RUN"):

@@ -1,6 +1,7 @@
 """``instar session``: list, show, revert, fork, archive, compact and delete the sessions of a folder's project."""
 
 import functools
+import re
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import click
 
 from instar import wire
-from instar.cli import complete
+from instar.cli import complete, person
 from instar.cli.door import Context, Failure, door, folder_option, json_option
 from instar.cli.output import tool_line
 from instar.cli.text import (
@@ -40,6 +41,7 @@ from instar.message import (
 from instar.plugin import Reverted
 from instar.runtime import Runtime
 from instar.session.revert import kept as stays
+from instar.store.migrate import shrink
 
 
 @click.group()
@@ -126,6 +128,54 @@ async def delete(runtime: Runtime, session: Session) -> None:
     """Delete a session with all that belongs to it. ID may be shortened, or be a slug."""
     await runtime.session.delete(session.id)
     echo(f"deleted {session.id}  {short(session.title, 72)}")
+
+
+@command.command()
+@click.option("--older", "age", metavar="AGE", required=True, help="Not used for so long: 24h, 90d, 12w.")
+@click.option("--all", "everywhere", is_flag=True, help="Those of every project.")
+@click.option("--dry-run", is_flag=True, help="Only list them.")
+@click.option("--yes", is_flag=True, help="Delete without being asked.")
+@_folder
+@json_option
+@door
+async def prune(context: Context, age: str, folder: str | None, **asked: bool) -> None:
+    """Delete sessions that were not used for a while, archived ones too, and make the database smaller.
+
+    A sub-agent's session goes with that of its caller.
+    """
+    latest, path = time.time() * 1000 - _milliseconds(age), context.paths.database
+    async with context.runtime(folder) as runtime:
+        project = None if asked["everywhere"] else runtime.instance.project.id
+        known = await runtime.instance.store.sessions(project, archived=True)
+        found = [one for one in known if one.parent_id is None and one.time.updated < latest]
+        before, count = path.stat().st_size, counted(len(found), "session")
+        if not asked["as_json"]:
+            for one in found:
+                echo(f"{one.id}  {local_time(one.time.updated)}  {short(one.title, 72)}")
+        if found and not asked["dry_run"]:
+            sure = asked["yes"] or (person.is_there() and await person.yes(f"Delete {count} for good?"))
+            if not sure:
+                raise Failure(f"{count} would go and nothing was deleted: say --yes to delete them")
+            for one in found:
+                await runtime.session.delete(one.id)
+    if not asked["dry_run"]:
+        shrink(path)
+    after = path.stat().st_size
+    if asked["as_json"]:
+        deleted = [one.id for one in found]
+        print_json({"sessions": deleted, "dryRun": asked["dry_run"], "before": before, "after": after})
+    elif asked["dry_run"]:
+        note(f"{count} would go; nothing was deleted")
+    else:
+        mib = 1 << 20
+        note(f"deleted {count}; the database had {before / mib:.1f} MiB and has {after / mib:.1f}")
+
+
+def _milliseconds(age: str) -> int:
+    match = re.fullmatch(r"(\d{1,5})([hdw])", age)
+    if match is None:
+        raise click.UsageError(f"--older {age}: write a number and h, d or w, as in 90d")
+    return int(match[1]) * {"h": 1, "d": 24, "w": 7 * 24}[match[2]] * 3600 * 1000
 
 
 @command.command()

@@ -19,7 +19,7 @@ PATIENCE: Final = 0.5
 _PIECE: Final = 1 << 16
 
 
-class Writer:
+class Printer:
     """Writes to a descriptor in a thread. `patience` is how many seconds the end waits for it; None is for ever."""
 
     def __init__(self, descriptor: int, patience: float | None) -> None:
@@ -75,11 +75,11 @@ class Writer:
                 self._changed.notify_all()
 
 
-class Output(io.RawIOBase):
-    """A stream that a `Writer` writes; see its `put` for `most`."""
+class PrintedStream(io.RawIOBase):
+    """A stream that a `Printer` writes; see its `put` for `most`."""
 
-    def __init__(self, writer: Writer, most: int | None) -> None:
-        self._writer = writer
+    def __init__(self, printer: Printer, most: int | None) -> None:
+        self._printer = printer
         self._most = most
 
     def writable(self) -> bool:
@@ -88,23 +88,23 @@ class Output(io.RawIOBase):
 
     def fileno(self) -> int:
         """Return the descriptor."""
-        return self._writer.descriptor
+        return self._printer.descriptor
 
     def isatty(self) -> bool:
         """Whether a person may read along."""
-        return os.isatty(self._writer.descriptor)
+        return os.isatty(self._printer.descriptor)
 
     def flush(self) -> None:
-        """Wait for nothing. Raises as `Writer.check` does."""
-        self._writer.check()
+        """Wait for nothing. Raises as `Printer.check` does."""
+        self._printer.check()
 
     def write(self, data: Any) -> int:
-        """Give `data` to the writer."""
-        self._writer.put(data, self._most)
+        """Give `data` to the printer."""
+        self._printer.put(data, self._most)
         return len(data)
 
 
-_replaced: dict[str, tuple[Any, Writer]] = {}
+_replaced: dict[str, tuple[Any, Printer]] = {}
 """By its name in `sys` each stream that was replaced, and what writes in its place."""
 
 
@@ -120,16 +120,16 @@ def replace() -> None:
             same = [
                 one for _, one in _replaced.values() if os.path.sameopenfile(one.descriptor, stream.fileno())
             ]
-            writer = same[0] if same else Writer(stream.fileno(), patience)
-            _replaced[name] = stream, writer
-            raw = cast("Any", Output(writer, most))
+            printer = same[0] if same else Printer(stream.fileno(), patience)
+            _replaced[name] = stream, printer
+            raw = cast("Any", PrintedStream(printer, most))
             setattr(sys, name, io.TextIOWrapper(raw, stream.encoding, stream.errors, write_through=True))
 
 
 def hurry() -> None:
     """A signal ends the program: the end does not wait for who reads."""
-    for _, writer in _replaced.values():
-        writer.patience = PATIENCE
+    for _, printer in _replaced.values():
+        printer.patience = PATIENCE
 
 
 def finish() -> None:
@@ -143,8 +143,8 @@ def finish() -> None:
 def restore() -> None:
     """Put back the streams, for a last word of the interpreter; but for one that is full still."""
     hurry()
-    for name, (stream, writer) in _replaced.items():
+    for name, (stream, printer) in _replaced.items():
         with suppress(OSError):
-            if not writer.written():
+            if not printer.written():
                 continue
         setattr(sys, name, stream)

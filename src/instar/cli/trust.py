@@ -14,7 +14,8 @@ from instar.cli.door import Context, Failure, door
 from instar.cli.text import counted, echo, harmless, note, one_line, print_json
 from instar.settings import own_edits
 from instar.settings.layer import as_map
-from instar.settings.steered import SETTINGS, Found, is_package, part
+from instar.settings.permission import from_config
+from instar.settings.steered import CODE_FOLDERS, DEFINITION_FOLDERS, SETTINGS, Found, is_package, part
 from instar.settings.steering import SteeringChange, SteeringView
 from instar.settings.trust import Trust, TrustError
 from instar.wire.document import DocumentError, parse_jsonc
@@ -26,11 +27,8 @@ _DIFF: Final = "diff"
 _SHOWN: Final = 200
 """Characters of a setting that are shown."""
 _KINDS: Final = {
-    **dict.fromkeys(("plugin", "plugins"), "plugin"),
-    **dict.fromkeys(("tool", "tools"), "tool"),
-    **dict.fromkeys(("agent", "agents", "mode", "modes"), "agent"),
-    **dict.fromkeys(("command", "commands"), "command"),
-    **dict.fromkeys(("skill", "skills"), "skill"),
+    **{name: name.removesuffix("s") for name in (*CODE_FOLDERS, *DEFINITION_FOLDERS)},
+    **dict.fromkeys(("mode", "modes"), "agent"),
 }
 _RUN: Final = ("plugin", "tool", "program")
 _DEFINED: Final = ("agent", "command", "skill")
@@ -80,7 +78,8 @@ def command(
     elif mine is False:
         real = context.folder(folder).resolve()
         own_edits.say(context.trust, context.paths, real, False)
-        echo(f"edits are asked about again: {one_line(str(real))}")
+        again = f"edits are asked about again: {one_line(str(real))}"
+        echo(msgspec.json.encode({"asked": str(real)}) if as_json else again)
     else:
         _add(context, context.folder(folder), as_json, mine is True)
 
@@ -159,14 +158,8 @@ def _settings(data: bytes) -> Iterator[str]:
 def _loosened(data: bytes) -> list[str]:
     """What a file of settings allows, and whom it lets in, in a few words."""
     said = _written(data)
-    rules = said.get("permission")
-    rules = rules if isinstance(rules, dict) else {"permission": rules}
-    places = [
-        (f"{name} {pattern}" if isinstance(value, dict) else name, action)
-        for name, value in rules.items()
-        for pattern, action in (value.items() if isinstance(value, dict) else (("", value),))
-    ]
-    allowed = [f"{place}: allow" for place, action in places if action == "allow"]
+    rules = [rule for rule in from_config(said.get("permission") or {}) if rule.action == "allow"]
+    allowed = [f"{f'{rule.permission} {rule.pattern}'.removesuffix(' *')}: allow" for rule in rules]
     servers = [f"MCP server {name}" for name in as_map(said.get("mcp"))]
     return [one_line(text) for text in (*allowed, *servers)]
 
@@ -219,11 +212,12 @@ def _add(context: Context, folder: Path, as_json: bool, mine: bool) -> None:
     if mine:
         own_edits.say(context.trust, context.paths, real, True)
     names = [_name(real, path) for files in found.values() for path in files if not is_package(path)]
+    is_mine = own_edits.is_said(context.paths, real)
     if as_json:
-        print_json({"trusted": str(real), "accepted": names})
+        print_json({"trusted": str(real), "accepted": names, "edits_are_mine": is_mine})
     else:
         echo(f"trusted: {one_line(str(real))}")
-        if own_edits.is_said(context.paths, real):
+        if is_mine:
             echo(
                 "edits are yours: what steers there and changes while nothing of a model's lives is accepted"
             )

@@ -33,7 +33,7 @@ from instar.wire.front_matter import FrontMatter, front_matter
 LONGEST: Final = 256 * 1024
 """Bytes of a definition's file."""
 MOST: Final = 1000
-"""Files of one kind in one folder that are looked at."""
+"""Files of one kind in one folder, and folders below it, that are looked at: a link may lead to all of a disk."""
 
 AGENT_FOLDERS: Final = ("agent", "agents", "mode", "modes")
 COMMAND_FOLDERS: Final = ("command", "commands")
@@ -166,7 +166,7 @@ def unknown_field(path: Path, found: FrontMatter, known: tuple[str, ...], alike:
 
 def _walk(folder: Path, entered: set[Path]) -> Iterator[Path]:
     real = folder.resolve()
-    if real in entered or not folder.is_dir():
+    if real in entered or len(entered) >= MOST or not folder.is_dir():
         return
     entered.add(real)
     try:

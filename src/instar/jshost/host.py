@@ -98,7 +98,7 @@ T = TypeVar("T")
 log = logging.getLogger("instar.jshost")
 
 _FOLDERS: Final = (".claude/todos", ".claude/transcripts", ".config/opencode")
-_FILES: Final = (".opencode-supermemory.log",)
+_FILE: Final = ".opencode-supermemory.log"
 """What known plugins make in the home when they load."""
 _ENDING: Final = 2.0
 """Seconds that a child has to end once it has closed its socket."""
@@ -121,7 +121,8 @@ class HostProcess:
         cls, engine: JavaScriptEngine, given: PluginInput, answer: Answer, greeting: Plain
     ) -> "HostProcess":
         """Start a child and greet it. Raises `JavaScriptError` when it does not come up."""
-        await given.children.make_in_home(*_FOLDERS, files=_FILES)
+        home = Paths.from_environment(given.environment).home
+        await given.children.make_room(*(home / name for name in _FOLDERS), files=[home / _FILE])
         ours, theirs = socket.socketpair()
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         lines = LogLines(partial(log.info, "printed line=%s"))

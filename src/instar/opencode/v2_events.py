@@ -340,20 +340,5 @@ async def history(
     return told[:limit], len(told) > limit
 
 
-async def last_seq(store: Store, session_id: str) -> int:
-    """Return the number of a session's last durable event, 0 if there is none: numbers begin at 1 and have no gaps."""
-    beyond = 1
-    while await store.events_since(session_id, beyond - 1, 1):
-        beyond *= 2
-    known = beyond // 2
-    while beyond - known > 1:
-        middle = (known + beyond) // 2
-        if await store.events_since(session_id, middle - 1, 1):
-            known = middle
-        else:
-            beyond = middle
-    return known
-
-
 def _seq(event: SessionDurableEvent) -> int:
     return 0 if event.durable is None else event.durable.seq

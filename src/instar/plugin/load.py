@@ -29,7 +29,7 @@ from instar.plugin.interface import Hooks, PluginFunction, PluginInput
 from instar.plugin.locate import JAVASCRIPT, TOOLS, LoadError, PluginLocation, locate
 from instar.process import guard_own
 from instar.settings.builtin_plugins import flagship_name
-from instar.wire import Plain
+from instar.wire import Plain, document
 
 log = logging.getLogger("instar.plugin")
 
@@ -252,9 +252,13 @@ def digest_of_files(files: Iterable[Path], folder: Path = Path("/")) -> str:
     for file in files:
         found.update(str(file.relative_to(folder)).encode("utf-8", "surrogateescape") + b"\0")
         try:
-            found.update(hashlib.sha256(file.read_bytes()).digest())
+            found.update(hashlib.sha256(document.read_bytes(file)).digest())
         except OSError as error:
             found.update(type(error).__name__.encode())
+        except document.DocumentError:
+            # A repository's pipe, device or very large file is not read: it would hold the start up.
+            status = file.stat()
+            found.update(f"{status.st_size} {status.st_mtime_ns}".encode())
     return found.hexdigest()
 
 

@@ -16,7 +16,11 @@ done
 for n in $g; do kill -TERM -- "-$n"; done
 sleep "$2"
 for n in $g; do kill -KILL -- "-$n"; done
-for f in $(grep -ls "$1" /proc/[0-9]*/environ); do
-  n=${f#/proc/}
-  kill -KILL "${n%/environ}"
+# More than once: a child that instar forked last has its own environment only when it becomes its program.
+for s in 0 "$2" 1 3; do
+  sleep "$s"
+  for f in $(grep -ls "$1" /proc/[0-9]*/environ); do
+    n=${f#/proc/}
+    kill -KILL "${n%/environ}"
+  done
 done

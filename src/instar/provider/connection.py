@@ -39,10 +39,7 @@ from instar.provider.protocol import (
     Model,
     ModelRequest,
     ProviderError,
-    ReasoningDelta,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallStart,
+    length,
 )
 from instar.wire import Plain
 from instar.wire.sse import EventParser, EventTooLongError
@@ -107,12 +104,13 @@ class ResponseReader(ABC):
     """Reads an answer from bytes as they come, in any pieces: bytes in, deltas out.
 
     It reads a stream of events, and also the one JSON object of a server that does not stream. `done` is true once the
-    provider said that the answer is complete. `feed` and `close` raise `ProviderError` for an error object, for what is
-    not the protocol's JSON, and for an answer that broke off.
+    provider said that the answer is complete, `heard` if the last bytes were more than comments. `feed` and `close`
+    raise `ProviderError` for an error object, for what is not the protocol's JSON, and for an answer that broke off.
     """
 
     def __init__(self, endpoint: ProviderEndpoint) -> None:
         self.done = False
+        self.heard = True
         self._endpoint = endpoint
         self._events = EventParser()
         self._start: bytes | None = b""
@@ -145,6 +143,7 @@ class ResponseReader(ABC):
             events = self._events.feed(data)
         except EventTooLongError as error:
             raise self._endpoint.malformed(data, str(error)) from None
+        self.heard = bool(events) or self._events.midway
         return self._read_all(events)
 
     def close(self) -> list[Delta]:
@@ -172,6 +171,8 @@ class ResponseReader(ABC):
         try:
             return decoder.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            if "truncated" in str(error):
+                raise self._endpoint.network("the answer broke off before its end") from None
             raise self._endpoint.malformed(data, str(error)) from None
 
     def _too_many_calls(self) -> ProviderError:
@@ -203,7 +204,7 @@ class HTTPAdapter(ABC):
     def body(self, request: ModelRequest) -> bytes:
         """Return the request's JSON, the same bytes for the same request, and call `ModelRequest.sent`."""
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         """Make the call and yield its deltas. Raises `ProviderError`, never with the key in it."""
         model = request.model
         secrets = secrets_in(model.headers | request.headers)
@@ -242,17 +243,22 @@ class HTTPAdapter(ABC):
         timeouts = Timeouts.of(request.model.settings)
         reader = self.reader(endpoint)
         characters = 0
+        clock = asyncio.get_running_loop().time
         async with self._response(request, endpoint, body, timeouts) as response:
-            chunks = _chunks(response, endpoint, timeouts)
+            chunks, last = _chunks(response, endpoint, timeouts), clock()
             async for data in chunks:
                 for delta in reader.feed(data):
-                    characters += _length(delta)
+                    characters += length(delta)
                     yield delta
+                if reader.heard:
+                    last = clock()
+                elif timeouts.idle is not None and clock() - last > timeouts.idle:
+                    raise endpoint.network(f"the answer held nothing but comments for {timeouts.idle:g} s")
                 if reader.done:
                     await _drain(chunks)
                     break
         for delta in reader.close():
-            characters += _length(delta)
+            characters += length(delta)
             yield _estimated(delta, body, characters) if isinstance(delta, Finish) else delta
 
     @asynccontextmanager
@@ -443,13 +449,6 @@ def _seconds(value: Any, default: float | None) -> float | None:
     if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
         return value / 1000
     return default
-
-
-def _length(delta: Delta) -> int:
-    """Return how many characters of an answer a delta brings."""
-    if isinstance(delta, TextDelta | ReasoningDelta | ToolCallDelta):
-        return len(delta.text)
-    return len(delta.name) if isinstance(delta, ToolCallStart) else 0
 
 
 def _estimated(finish: Finish, body: bytes, characters: int) -> Finish:

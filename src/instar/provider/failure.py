@@ -20,8 +20,6 @@ from instar.wire.secret import Secret, redact
 
 MAX_BODY: Final = 64 << 10
 """Bytes of a refusal's body that are read and kept."""
-LONGEST_WAIT: Final = 3600.0
-"""Seconds that a provider may ask us to wait before another try."""
 _OVERFLOW: Final = re.compile(
     r"context[_ ](?:length|window)[_ ]?exceeded"
     r"|(?:maximum|max) (?:context|prompt|input) length"
@@ -148,14 +146,11 @@ def judge(status: int | None, text: str) -> tuple[str, bool]:
 
 
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """Return the seconds to wait that ``retry-after-ms`` or ``retry-after`` (seconds or a date) ask for.
-
-    At most `LONGEST_WAIT`: a server must not put a turn to sleep for good.
-    """
+    """Return the seconds to wait that ``retry-after-ms`` or ``retry-after`` (seconds or a date) ask for."""
     lower = {name.lower(): value.strip() for name, value in headers.items()}
     milliseconds = _number(lower.get("retry-after-ms"))
     if milliseconds is not None:
-        return min(milliseconds / 1000, LONGEST_WAIT)
+        return milliseconds / 1000
     value = lower.get("retry-after")
     seconds = _number(value)
     if seconds is None and value:
@@ -167,7 +162,7 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
         except (ValueError, OverflowError):
             return None
         seconds = max(0.0, date - (time.time() if now is None else now))
-    return None if seconds is None else min(seconds, LONGEST_WAIT)
+    return seconds
 
 
 def public_url(url: str) -> str:

@@ -14,7 +14,7 @@ import asyncio
 import base64
 import binascii
 import importlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -71,7 +71,7 @@ class Library:
         self._converter = ChatConverter(attachment=True)
         self._opened = AsyncExitStack()
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         """Make the call and yield its deltas. Raises `ProviderError`, never with a key in it."""
         endpoint = _endpoint(request)
         timeouts = Timeouts.of(request.model.settings)

@@ -121,7 +121,8 @@ class ChatReader(ResponseReader):
 
     def read(self, data: bytes) -> list[Delta]:
         """Return the deltas of one chunk, or of the whole object."""
-        if data.strip() == b"[DONE]":
+        # A stream may be cut in the middle of its last word too.
+        if b"[DONE]".startswith(data.strip()):
             self.done = True
             return []
         chunk = self._decoded(_CHUNK, data)

@@ -3,9 +3,10 @@
 An adapter converts messages to its provider's form, at this boundary and nowhere else.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from hashlib import blake2b
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -13,6 +14,13 @@ from instar.message import Tokens, WithParts
 from instar.plugin.interface import Fetch
 from instar.wire import Plain, Wire, to_plain
 from instar.wire.secret import Secret
+
+_ROOM: Final = 16
+"""Characters of an answer for each token that the model may say: four times what a token is."""
+_OUTPUT: Final = 128_000
+"""Tokens of the longest answer of a model that does not say its own."""
+_SHORTEST, _LONGEST = 1 << 20, 32 << 20
+"""Characters that every answer may have, and that none may have more of."""
 
 
 class ModelLimit(Wire):
@@ -199,6 +207,13 @@ class UsageUpdate(msgspec.Struct, frozen=True):
 Delta = TextDelta | ReasoningStart | ReasoningDelta | ToolCallStart | ToolCallDelta | UsageUpdate | Finish
 
 
+def length(delta: Delta) -> int:
+    """Return how many characters of an answer a delta brings."""
+    if isinstance(delta, TextDelta | ReasoningDelta | ToolCallDelta):
+        return len(delta.text)
+    return len(delta.name) if isinstance(delta, ToolCallStart) else 0
+
+
 class ProviderError(Exception):
     """A model call that failed.
 
@@ -231,7 +246,7 @@ class ProviderError(Exception):
 class ModelAdapter(Protocol):
     """Calls models by one wire protocol."""
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         """Make the call and yield its deltas, ending with one `Finish`.
 
         Raises `ProviderError` at any point. Cancelling the iteration closes the connection.
@@ -241,3 +256,18 @@ class ModelAdapter(Protocol):
     async def close(self) -> None:
         """Close every connection."""
         ...
+
+
+async def bounded_answer(adapter: ModelAdapter, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+    """Make a call and yield its deltas. Raises `ProviderError`, also when the answer does not come to an end."""
+    model, size = request.model, 0
+    most = min(max(_ROOM * (model.limit.output or _OUTPUT), _SHORTEST), _LONGEST)
+    async with aclosing(adapter.stream(request)) as deltas:
+        async for delta in deltas:
+            size += length(delta)
+            if size > most:
+                raise ProviderError(
+                    f"{model.ref} did not end its answer, which was cut off after {most} characters: it may say"
+                    f" {model.limit.output or _OUTPUT} tokens (limit.output of the model in your settings)"
+                )
+            yield delta

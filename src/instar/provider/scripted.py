@@ -9,7 +9,7 @@ this process's memory decides.
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -99,7 +99,7 @@ class Scripted:
         self._purpose_calls: dict[tuple[str, str], int] = {}
         self._converter = ChatConverter()
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         """Play the next answer. Raises `ProviderError` for a mistake in the script or an unmet `expect:`."""
         self._record(request)
         if request.sent is not None:
@@ -233,7 +233,7 @@ class _Player(msgspec.Struct):
     calls: int = 0
     characters: int = 0
 
-    async def play(self) -> AsyncIterator[Delta]:
+    async def play(self) -> AsyncGenerator[Delta, None]:
         """Yield the section's deltas with its pauses, then the `Finish`."""
         when = self.section.when
         self.match = when.search(self.position.last) if when else None

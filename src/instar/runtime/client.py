@@ -151,9 +151,7 @@ class InProcessSessions:
 
         sessions = self.speaking_for(self._origin)
         sessions._for_agent = True
-        if task.background:
-            return await subagent.run_behind(self._instance, sessions, task, begun, self._turns.spawn)
-        return await subagent.run(self._instance, sessions, task, begun)
+        return await subagent.run(self._instance, sessions, task, begun, self._turns.spawn)
 
     async def update(
         self,

@@ -16,16 +16,20 @@ from pathlib import Path
 from typing import Final
 
 from instar.definitions.instruction import NAMES
-from instar.definitions.markdown import AGENT_FOLDERS, COMMAND_FOLDERS
 from instar.git.project import Project
-from instar.plugin.custom import FOLDERS as TOOL_FOLDERS
 from instar.project.watch import ChangeBatch, Changes, Unwatched, WatchThread
 from instar.runtime import plugin_order
 from instar.runtime.reload import ReloadedRuntime
 from instar.settings.builtin_plugins import FLAGSHIPS
 from instar.settings.load import folder_chain
 from instar.settings.paths import Paths
-from instar.settings.steered import SWITCH_FILE
+from instar.settings.steered import (
+    CODE_FOLDERS,
+    DEFINITION_FOLDERS,
+    FOLDERS,
+    SETTINGS,
+    SKILL_FOLDERS,
+)
 
 # Asked for each file that changes anywhere beside them.
 # ruff: noqa: PTH112, PTH117, PTH119, PTH120
@@ -37,17 +41,6 @@ Signature = Mapping[str, tuple[int, int, int] | None]
 MOST: Final = 2_000
 """Files and folders that are looked at in the folders of one place: a stranger's repository may be of any size."""
 
-_SETTINGS: Final = (
-    *("config.json", SWITCH_FILE, "opencode.json", "opencode.jsonc", "instar.json", "instar.jsonc"),
-)
-_DOTTED: Final = (".opencode", ".instar")
-_FOLDERS: Final = (
-    *AGENT_FOLDERS,
-    *COMMAND_FOLDERS,
-    *TOOL_FOLDERS,
-    *("skill", "skills", "plugin", "plugins"),
-)
-_SKILLS: Final = (".claude/skills", ".agents/skills")
 _VARIABLES: Final = ("OPENCODE_CONFIG", "INSTAR_CONFIG")
 _UNREAD: Final = ("__pycache__", "node_modules", ".git")
 log = logging.getLogger("instar.reload")
@@ -78,10 +71,10 @@ class WatchedFiles:
         self, directory: Path, project: Project, paths: Paths, environment: Mapping[str, str]
     ) -> None:
         chain = folder_chain(directory.resolve(), project)
-        bases = [*paths.config_homes, *(folder / name for folder in chain for name in _DOTTED)]
+        bases = [*paths.config_homes, *(folder / name for folder in chain for name in FOLDERS)]
         rules = plugin_order.places(project, directory, paths.home)
         files = [
-            *(folder / name for folder in (*bases, *chain) for name in (*_SETTINGS, *NAMES)),
+            *(folder / name for folder in (*bases, *chain) for name in ("config.json", *SETTINGS, *NAMES)),
             *(folder / name for folder in rules for one in FLAGSHIPS.values() for name in one.files),
             *(
                 directory / Path(environment[name]).expanduser()
@@ -91,8 +84,8 @@ class WatchedFiles:
             *(paths.home / ".claude" / name for name in NAMES),
         ]
         trees = [
-            *(base / name for base in bases for name in _FOLDERS),
-            *(folder / name for folder in (paths.home, *chain) for name in _SKILLS),
+            *(base / name for base in bases for name in (*CODE_FOLDERS, *DEFINITION_FOLDERS)),
+            *(folder / name for folder in (paths.home, *chain) for name in SKILL_FOLDERS),
         ]
         self._files = list(dict.fromkeys(map(str, files)))
         self._trees = list(dict.fromkeys(map(str, trees)))

@@ -139,32 +139,19 @@ class Children(Processes):
             if self._level is None:
                 file = self._paths.data / "confinement.json"
                 self._level = await known_level(self._processes, self._variables, self.at_most, file)
-                path = self._variables.get("PATH")
+                path, home = self._variables.get("PATH"), self._paths.home
                 needed = [names for program, names in _IN_HOME.items() if shutil.which(program, path=path)]
-                self._make(self._level, chain.from_iterable(needed))
+                _make(self._level, [home / name for name in chain.from_iterable(needed)])
             return self._level
 
-    async def make_in_home(self, *folders: str, files: Iterable[str] = ()) -> None:
-        """Make what programs need in the home, where children cannot: at the level "landlock".
-
-        Nothing new can be made there beside a folder of instar's.
-        """
-        self._make(await self.level(), folders, files)
-
-    def _make(self, level: Level, folders: Iterable[str], files: Iterable[str] = ()) -> None:
-        if level.name == "landlock":
-            # What cannot be made is reported by the program that needs it.
-            with suppress(OSError):
-                for name in folders:
-                    (self._paths.home / name).mkdir(parents=True, exist_ok=True)
-                for name in files:
-                    (self._paths.home / name).touch()
+    async def make_room(self, *folders: Path, files: Collection[Path] = ()) -> None:
+        """Make what is needed beside a guarded folder at the level "landlock": children can make nothing there."""
+        _make(await self.level(), folders, files)
 
     async def shield(self) -> Shield:
         """Return the shield as of now; at the level "none" it changes nothing."""
-        level, places = await self.level(), self._places()
-        mounted = places.mounted if level.name == "bubblewrap" else ()
-        return Shield(level, places.hidden, (*places.readonly, *mounted), places.writable)
+        places = self._places()
+        return Shield(await self.level(), places.hidden, places.readonly, places.writable)
 
     def guard(
         self,
@@ -172,15 +159,14 @@ class Children(Processes):
         hidden: Iterable[Path] = (),
         readonly: Iterable[Path] = (),
         writable: Iterable[Path] = (),
-        mounted: Iterable[Path] = (),
         owner: str | None = None,
     ) -> None:
-        """Guard more places from now on; `writable` ones stay so inside of them, `mounted` are as `Places` says.
+        """Guard more places from now on; `writable` ones stay so inside of them.
 
         With an `owner` they take the place of those that it had guarded before.
         """
         self._added[len(self._added) if owner is None else owner] = Places(
-            tuple(hidden), tuple(readonly), tuple(writable), tuple(mounted)
+            tuple(hidden), tuple(readonly), tuple(writable)
         )
         self._last = (None, 0.0)
 
@@ -205,7 +191,7 @@ class Children(Processes):
         found, until = self._last
         if found is None or time.monotonic() > until:
             places = self._places()
-            found = guarded_paths(places.hidden, (*places.readonly, *places.mounted), places.writable)
+            found = guarded_paths(places.hidden, places.readonly, places.writable)
             self._last = (found, time.monotonic() + _KEPT)
         return found
 
@@ -215,8 +201,14 @@ class Children(Processes):
             tuple(path for one in all_ for path in one.hidden),
             tuple(path for one in all_ for path in one.readonly),
             tuple(path for one in all_ for path in one.writable),
-            tuple(path for one in all_ for path in one.mounted),
         )
+
+
+def _make(level: Level, folders: Collection[Path], files: Collection[Path] = ()) -> None:
+    for path in (*folders, *files) if level.name == "landlock" else ():
+        # What cannot be made is reported by the program that needs it.
+        with suppress(OSError):
+            path.touch() if path in files else path.mkdir(parents=True, exist_ok=True)
 
 
 def _deepest(found: GuardedPaths, path: Path) -> str:

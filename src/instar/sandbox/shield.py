@@ -52,12 +52,11 @@ class GuardedPaths(msgspec.Struct, frozen=True):
 
 
 class Places(msgspec.Struct, frozen=True):
-    """What `Shield` is given to guard; `mounted` is read-only where files beside it can still be made: by a mount."""
+    """What `Shield` is given to guard of instar's own."""
 
     hidden: tuple[Path, ...]
     readonly: tuple[Path, ...]
     writable: tuple[Path, ...]
-    mounted: tuple[Path, ...] = ()
 
 
 def own_places(paths: Paths) -> Places:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -54,6 +55,10 @@ DEFAULT_VARIANT = "default"
 """The variant of a session's model that has none, as in opencode."""
 _FIRST_FENCE = 1
 """The fence of the first lease on a session (`Store.lease`)."""
+_KEPT = 2_000
+"""Messages of sessions in which nothing runs that stay in memory; others are read again when they are used."""
+_STATE = 5
+"""The messages that the rest of a session is worth."""
 
 
 _ADJECTIVES = ("amber", "brave", "calm", "clever", "eager", "fair", "gentle", "keen", "kind", "noble")
@@ -105,7 +110,8 @@ class Sessions:
         self._store = store
         self._project = project
         self._directory = directory
-        self._open: dict[str, SessionState] = {}
+        self._open: WeakValueDictionary[str, SessionState] = WeakValueDictionary()
+        self._recent: dict[str, SessionState] = {}
         self._opening = asyncio.Lock()
 
     async def create(
@@ -134,7 +140,7 @@ class Sessions:
         project = PutProject(self._project.id, str(self._project.main_worktree), self._project.vcs, created)
         happened = make(event.SessionCreated(session_id=session.id, info=wire.copy(session)))
         await self._store.commit([project, Insert(PutSession(session))], [happened])
-        self._open[session.id] = SessionState(session, [], _FIRST_FENCE)
+        self._keep(SessionState(session, [], _FIRST_FENCE))
         return session
 
     async def open(self, session_id: str) -> SessionState:
@@ -148,7 +154,7 @@ class Sessions:
                 return live
             found = await self._store.whereabouts(session_id)
             if found is None:
-                self._open.pop(session_id, None)
+                self._forget(session_id)
                 raise NotFound(f"Session not found: {session_id}")
             if live is not None and found.updated <= live.session.time.updated:
                 return live
@@ -158,13 +164,32 @@ class Sessions:
             if live is None:
                 live = SessionState(session, [], await self._heal(session_id))
                 await self._read(live)
-                self._open[session_id] = live
+                self._keep(live)
             else:
                 fresh = await self._store.messages(session_id)
                 origins = await self._store.origins(session_id)
                 if not live.held:  # who began to hold it meanwhile has read it
                     live.load(session, fresh, origins)
             return live
+
+    def _keep(self, live: SessionState) -> None:
+        """Keep an open session in memory, and let go of those that were used longest ago when there are too many.
+
+        One that somebody still has stays the open one; who asks for another one later gets it read anew.
+        """
+        self._open[live.id] = live
+        self._recent.pop(live.id, None)
+        self._recent[live.id] = live
+        size = sum(map(_size, self._recent.values()))
+        for one in [one for one in self._recent.values() if one.is_plain][:-1]:
+            if size <= _KEPT:
+                break
+            size -= _size(one)
+            del self._recent[one.id]
+
+    def _forget(self, session_id: str) -> None:
+        self._open.pop(session_id, None)
+        self._recent.pop(session_id, None)
 
     def known(self, session_id: str) -> SessionState | None:
         """Return a session that is open here, or None."""
@@ -179,7 +204,7 @@ class Sessions:
         live = await self.open(session_id)
         async with self._opening:
             # Forgotten first: a title that comes in meanwhile must not bring the row back.
-            self._open.pop(session_id, None)
+            self._forget(session_id)
             live.deleted = True
             await self._store.commit(
                 [DropSession(session_id)],
@@ -356,6 +381,8 @@ class Sessions:
         """Give one hold back; with the last one the lease goes."""
         lease = live.let_go()
         if lease is not None:
+            if live.id in self._open:
+                self._keep(live)
             await self._store.release(lease)
 
     async def _heal(self, session_id: str) -> int | None:
@@ -379,6 +406,10 @@ class Sessions:
             raise NotFound(f"Session not found: {live.id}")
         origins = await self._store.origins(live.id)
         live.load(session, await self._store.messages(live.id), origins)
+
+
+def _size(live: SessionState) -> int:
+    return _STATE + len(live.history)
 
 
 def slug() -> str:

@@ -253,6 +253,11 @@ class SessionState:
         """Whether this process holds the session: nobody else may change it."""
         return self._holds > 0
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is lost when it is read anew: nobody holds it, and nothing of it is in memory alone."""
+        return not (self.held or self._continued or self._hooks or vars(self.overrides) != vars(Overrides()))
+
     def hold(self) -> None:
         """Increment the hold count."""
         self._holds += 1

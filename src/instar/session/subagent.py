@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import difflib
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from instar.definitions.agent import Agent, UnknownAgent
@@ -42,12 +42,26 @@ _NO_TASKS: Final = Rule(permission="task", pattern="*", action="deny")
 
 
 async def run(
-    instance: Instance, sessions: SessionClient, task: Task, started: Callable[[Session], None]
+    instance: Instance,
+    sessions: SessionClient,
+    task: Task,
+    started: Callable[[Session], None],
+    spawn: Callable[[Coroutine[Any, Any, None], str], object],
 ) -> Done:
-    """Run a task and return its result (see `SessionClient.task`)."""
+    """Run a task and return its result (see `SessionClient.task`). `spawn` runs work in the background."""
     agent = _callable(instance, task.agent, by_person=task.by_person)
     session = await _session(instance, sessions, task, agent)
     started(session)
+    work = _worked(instance, sessions, task, session, agent)
+    if not task.background:
+        return await work
+    spawn(_told(sessions, task, session, work), task.session_id)
+    return Done(session.id, "It works in the background. A message brings its answer.", running=True)
+
+
+async def _worked(
+    instance: Instance, sessions: SessionClient, task: Task, session: Session, agent: Agent
+) -> Done:
     body = await _prompt(instance, task, session, agent)
     origin = await _origin(instance, task)
     continued = 0
@@ -62,36 +76,15 @@ async def run(
     return _done(session, answer)
 
 
-async def run_behind(
-    instance: Instance,
-    sessions: SessionClient,
-    task: Task,
-    started: Callable[[Session], None],
-    spawn: Callable[[Coroutine[Any, Any, None], str], object],
-) -> Done:
-    """Begin a task and return; its end is told to the caller's session. `spawn` runs it on the caller's behalf."""
-    begun: asyncio.Future[Done] = asyncio.get_running_loop().create_future()
-
-    def begin(session: Session) -> None:
-        started(session)
-        begun.set_result(
-            Done(session.id, "It works in the background. A message brings its answer.", running=True)
-        )
-
-    async def work() -> None:
-        try:
-            done = await run(instance, sessions, task, begin)
-        except Exception as error:
-            if not begun.done():
-                begun.set_exception(error)
-                return
-            done = Done(begun.result().session_id, "", str(error))
-        # While instar closes it is kept: the session's next turn tells it.
-        with contextlib.suppress(NotFound, Invalid):
-            await sessions.follow_up(task.session_id, PromptBody.text(text(done), synthetic=True), "task")
-
-    spawn(work(), task.session_id)
-    return await begun
+async def _told(sessions: SessionClient, task: Task, session: Session, work: Awaitable[Done]) -> None:
+    """Tell the caller's session how a task in the background has ended."""
+    try:
+        done = await work
+    except Exception as error:
+        done = Done(session.id, "", str(error))
+    # While instar closes it is kept: the session's next turn tells it.
+    with contextlib.suppress(NotFound, Invalid):
+        await sessions.follow_up(task.session_id, PromptBody.text(text(done), synthetic=True), "task")
 
 
 async def at_work(instance: Instance, session_id: str) -> list[SessionState]:

@@ -238,6 +238,7 @@ OWN_KEYS: Final = (
     "permission_options",
     "plugin_timeouts",
     "provider_retry_mode",
+    "provider_retry_wait_seconds",
     "reload",
     *SECTIONS,
 )
@@ -452,6 +453,7 @@ class Config(msgspec.Struct, frozen=True):
     context_window_tokens: Annotated[int, Meta(ge=4096)] = 65536
     max_iterations: Annotated[int, Meta(ge=1)] = 40
     provider_retry_mode: Literal["standard", "persistent"] = "standard"
+    provider_retry_wait_seconds: Annotated[int, Meta(ge=0)] = 3600
     reload: bool = True
     data: Plain = {}
     foreign: frozenset[str] = frozenset()

@@ -75,7 +75,7 @@ def say(trust: Trust, paths: Paths, folder: Path, mine: bool) -> None:
 
 def is_said(paths: Paths, folder: Path) -> bool:
     """Whether the person said that edits in a folder are theirs."""
-    return f'"{folder}"'.encode() in content_of(paths.own_edits)
+    return str(folder) in _decoded(content_of(paths.own_edits))
 
 
 def take(trust: Trust, paths: Paths, folders: Sequence[Path]) -> Iterator[str]:
@@ -178,8 +178,12 @@ def _opened(paths: Paths) -> Iterator[tuple[int, bool]]:
 
 
 def _read(lock: int) -> _Notes:
+    return _decoded(os.pread(lock, os.fstat(lock).st_size, 0))
+
+
+def _decoded(data: bytes) -> _Notes:
     try:
-        return msgspec.json.decode(os.pread(lock, os.fstat(lock).st_size, 0), type=_Notes)
+        return msgspec.json.decode(data, type=_Notes)
     except msgspec.MsgspecError:
         return {}
 

@@ -34,9 +34,9 @@ FOLDERS: Final = (".opencode", ".instar")
 """The configuration folders of a project's folder."""
 _DOTTED: Final = (*FOLDERS, ".claude", ".agents", ".openhands")
 PLUGIN_FOLDERS: Final = ("plugin", "plugins")
-_CODE_FOLDERS: Final = (*PLUGIN_FOLDERS, "tool", "tools")
-_DEFINITIONS: Final = ("agent", "agents", "mode", "modes", "command", "commands", "skill", "skills")
-_SKILLS: Final = (".claude/skills", ".agents/skills")
+CODE_FOLDERS: Final = (*PLUGIN_FOLDERS, "tool", "tools")
+DEFINITION_FOLDERS: Final = ("agent", "agents", "mode", "modes", "command", "commands", "skill", "skills")
+SKILL_FOLDERS: Final = (".claude/skills", ".agents/skills")
 _MANIFESTS: Final = (
     *("package.json", "tsconfig.json", "jsconfig.json", "bunfig.toml"),
     *("package-lock.json", "bun.lock", "bun.lockb", "yarn.lock", "pnpm-lock.yaml"),
@@ -187,11 +187,11 @@ def usual(folder: Path) -> Iterator[Path]:
         yield from (place / name for name in SETTINGS)
     for place in (folder / name for name in FOLDERS):
         yield from (place / name for name in _MANIFESTS)
-        for name in _CODE_FOLDERS:
+        for name in CODE_FOLDERS:
             yield from walk(place / name)
-        for name in _DEFINITIONS:
+        for name in DEFINITION_FOLDERS:
             yield from (path for path in walk(place / name) if path.suffix == ".md")
-    for name in _SKILLS:
+    for name in SKILL_FOLDERS:
         yield from (path for path in walk(folder / name) if path.name == "SKILL.md")
     for shipped in FLAGSHIPS.values():
         yield from (folder / name for name in shipped.files)
@@ -412,7 +412,7 @@ def is_code(path: Path, folder: Path) -> bool:
     return (
         path.suffix in _PROGRAMS
         or path.name in _MANIFESTS
-        or (len(inner) > 2 and inner[0] in FOLDERS and inner[1] in _CODE_FOLDERS)
+        or (len(inner) > 2 and inner[0] in FOLDERS and inner[1] in CODE_FOLDERS)
         or (not path.suffix and os.access(path, os.X_OK))
     )
 

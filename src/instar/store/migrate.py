@@ -9,6 +9,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -102,6 +103,16 @@ def connect(path: Path, *, waits: int = _BUSY_MS, cache: int = 4000) -> sqlite3.
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute(f"PRAGMA cache_size = -{cache}")
     return connection
+
+
+def shrink(path: Path) -> None:
+    """Give back the space of what was deleted. Raises `StoreError` when another program writes meanwhile."""
+    try:
+        with closing(connect(path)) as connection:
+            connection.execute("VACUUM")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    except sqlite3.Error as error:
+        raise explain(error, path) from error
 
 
 def explain(error: Exception, path: Path) -> StoreError:

@@ -5,13 +5,14 @@ are published as the objects they are: do not change what they hold before `comm
 """
 
 import asyncio
+import logging
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from instar import wire
 from instar.api.project import Project
@@ -52,8 +53,16 @@ from instar.store import (
 from instar.store.migrate import Synchronous, migrations, prepare
 from instar.store.rows import encode_commit, statements
 from instar.store.writer import Near, Readers, Writer
+from instar.wire import ids
+
+log = logging.getLogger("instar.store")
 
 T = TypeVar("T")
+
+EVENTS_KEPT: Final = 7 * 24 * 3600 * 1000
+"""Milliseconds for which durable events are kept: who comes back by then is told what it missed."""
+_PRUNED_EVERY: Final = 3600 * 1000
+_PRUNED_AT_ONCE: Final = 300
 
 _ENDED = "Tool execution was interrupted: the process that ran it ended."
 _CUT = "The answer was interrupted: the process that wrote it ended."
@@ -85,6 +94,7 @@ class Store:
         self._readers = Readers(path)
         self._near = Near(path)
         self._file: tuple[int, int] | None = None
+        self._pruned = 0
 
     async def start(self) -> None:
         """Open the file. Raises `StoreError`."""
@@ -120,7 +130,11 @@ class Store:
             encoded = encode_commit(writes, events, _now())
         except (TypeError, ValueError, RecursionError) as error:
             raise StoreError(f"what was to be stored cannot be written as JSON: {error}") from error
-        return self._writer.submit(encoded.run, tuple(events))
+        done = self._writer.submit(encoded.run, tuple(events))
+        if _now() - self._pruned > _PRUNED_EVERY:
+            self._pruned = _now()
+            self._writer.submit(self._prune).add_done_callback(_log_failure)
+        return done
 
     def publish(self, event: Event) -> None:
         """Publish an event that is not kept: now, or after the commits that were asked for before it."""
@@ -133,6 +147,11 @@ class Store:
     async def events_since(self, session_id: str, seq: int, limit: int = 1000) -> list[Recorded]:
         """Return durable events of a session after `seq`, in order, at most `limit`."""
         return await self._read(_recorded, "events", (session_id, seq, limit))
+
+    async def last_seq(self, session_id: str) -> int:
+        """Return the number of a session's last durable event, 0 if there was none."""
+        found = await self._look(tuple, "last_seq", (session_id,))
+        return int(found[0][0]) if found else 0
 
     async def events_after(
         self, last: str | int, directory: str | None = None, limit: int = 500
@@ -268,6 +287,16 @@ class Store:
             await self.commit(writes, events)
         return len(parts)
 
+    def _prune(self, connection: sqlite3.Connection) -> None:
+        """Delete some of the events that are too old; with the next commit more, where there are."""
+        found = _fetch("oldest_events", (_PRUNED_AT_ONCE,), connection)
+        old = [place for place, event_id in found if ids.age(event_id, _now()) > EVENTS_KEPT]
+        if old:
+            # Never the newest one, whose place the next would get again.
+            connection.execute(statements()["prune_events"], (old[-1],))
+        if len(old) == _PRUNED_AT_ONCE:
+            self._pruned = 0
+
     def _query(self, question: Callable[[sqlite3.Connection], T]) -> "asyncio.Future[T]":
         self.check()
         return self._readers.submit(question)
@@ -305,6 +334,11 @@ class Values:
     async def list(self, prefix: str = "") -> dict[str, Any]:
         """Return the keys that start with `prefix`, with their values."""
         return await self._store.values(self._plugin, prefix)
+
+
+def _log_failure(done: "asyncio.Future[Any]") -> None:
+    if not done.cancelled() and (error := done.exception()) is not None:
+        log.warning("old events were not deleted: %s", error)
 
 
 def file_identity(path: Path) -> tuple[int, int] | None:

@@ -56,6 +56,7 @@ from instar.provider.protocol import (
     ProviderError,
     TextDelta,
     UsageUpdate,
+    bounded_answer,
     describe,
 )
 from instar.provider.resolve import NoModel, UnknownModel
@@ -287,7 +288,7 @@ async def _complete(instance: Instance, request: ModelRequest, meter: CallMeter)
     pieces, tokens = [], Tokens.zero()
     await meter.begin()
     try:
-        async for delta in instance.models.provider(request.model).stream(request):
+        async for delta in bounded_answer(instance.models.provider(request.model), request):
             if isinstance(delta, TextDelta):
                 pieces.append(delta.text)
             elif isinstance(delta, Finish | UsageUpdate):

@@ -51,6 +51,7 @@ from instar.provider.protocol import (
     ToolCallDelta,
     ToolCallStart,
     UsageUpdate,
+    bounded_answer,
 )
 from instar.session import changes
 from instar.session.instance import Instance
@@ -331,7 +332,7 @@ async def stream(
         instance.stops.check(turn.live.id)
         await meter.begin()
         try:
-            async for delta in instance.models.provider(request.model).stream(request):
+            async for delta in bounded_answer(instance.models.provider(request.model), request):
                 if isinstance(delta, UsageUpdate | Finish):
                     meter.used(delta.tokens, writer.holder.info.id)
                 if not isinstance(delta, UsageUpdate):
@@ -418,10 +419,14 @@ def _gives_up(instance: Instance, turn: Turn, attempt: int) -> bool:
 async def _wait(instance: Instance, turn: Turn, error: ProviderError, attempt: int) -> None:
     chance = 1 + 0.25 * random.random()  # noqa: S311 - spreads retries, guards nothing
     delay = min(_FIRST_WAIT * 2 ** min(attempt - 1, RETRIES) * chance, _LONGEST_WAIT)
+    message, most = str(error), instance.config.provider_retry_wait_seconds
     if error.retry_after is not None:
-        delay = max(0.0, error.retry_after)
-    log.info("retry session=%s attempt=%d in=%.1fs error=%s", turn.live.id, attempt, delay, error)
-    status = Retry(attempt=attempt, message=str(error), next=now() + int(delay * 1000))
+        delay = min(max(0.0, error.retry_after), most)
+        if error.retry_after > most:
+            asked = f"{error.retry_after:.0f} s"
+            message += f"; it asks to wait {asked}, and provider_retry_wait_seconds allows {most} s"
+    log.info("retry session=%s attempt=%d in=%.1fs error=%s", turn.live.id, attempt, delay, message)
+    status = Retry(attempt=attempt, message=message, next=now() + int(delay * 1000))
     instance.sessions.set_status(turn.live, status)
     await asyncio.sleep(delay)
     instance.sessions.set_status(turn.live, Busy())

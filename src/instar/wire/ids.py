@@ -27,6 +27,9 @@ _ALPHABET: Final = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvw
 _CHARACTERS: Final = bytes(_ALPHABET[byte % len(_ALPHABET)] for byte in range(256))
 """The character of an id that each random byte becomes."""
 _MASK: Final = (1 << 48) - 1
+_ROUND: Final = 1 << 36
+"""Milliseconds after which the time in an id begins anew."""
+_AHEAD: Final = 30 * 24 * 3600 * 1000
 _TAIL: Final = 14
 _AT_ONCE: Final = 512
 """Random bytes that are asked of the system at once: each time costs as much as the rest of an id."""
@@ -53,6 +56,15 @@ def new(prefix: str, *, now: int | None = None) -> str:
     if prefix == "ses":
         stamp = ~stamp
     return f"{prefix}_{stamp & _MASK:012x}{drawn.translate(_CHARACTERS).decode()}"
+
+
+def age(made: str, now: int) -> int:
+    """Return how many ms before `now` an id was made; less than 0 when by a clock that was ahead, for up to a month.
+
+    The time in an id begins anew every two years: one that is older counts from there.
+    """
+    ago = (now - (int(made[-26:-14], 16) >> 12)) % _ROUND
+    return ago if ago < _ROUND - _AHEAD else ago - _ROUND
 
 
 def is_id(text: object, prefix: str) -> bool:

@@ -27,6 +27,11 @@ class EventParser:
         self._return = False
         self._begun = False
 
+    @property
+    def midway(self) -> bool:
+        """Whether a line that is no comment has begun and not ended."""
+        return bool(self._pending) and not self._pending[0].startswith(b":")
+
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the data of every event that `chunk` completes. Raises `EventTooLongError`."""
         if self._return or b"\r" in chunk:

@@ -193,11 +193,12 @@ async def test_what_the_session_denies_is_denied_to_the_agents_scripts_whatever_
 
 
 @pytest.mark.slow
-async def test_a_persons_script_imports_nothing_of_the_folder_that_the_model_can_write(root):
+@pytest.mark.parametrize("level", LEVELS)
+async def test_a_persons_script_imports_nothing_of_the_folder_that_the_model_can_write(root, level):
     imports = """python3 -c 'import json, sys; print(json.dumps({"result": "hello"}))'"""
     workspace(root, bot(execute_tool=imports))
     (root / "json.py").write_text("raise SystemExit('taken over')")
-    async with living(root) as live:
+    async with living(root, level=level) as live:
         assert await live.said("bot_greet") == "hello"
 
 

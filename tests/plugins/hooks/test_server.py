@@ -523,21 +523,28 @@ async def test_each_run_is_recorded_in_the_session_and_the_record_goes_with_it(h
     assert not record.exists()
 
 
+def accept(house: Machine) -> None:
+    """Let the project's rules hold as they stand there now."""
+    house.environment["INSTAR_TRUST"] = ""
+    house.trust()
+
+
 async def test_the_model_cannot_rewrite_the_rules_that_hold_it(house: Machine) -> None:
-    path = arm(house, {"PreToolUse": {"matcher": "webfetch", "hooks": [{"command": "exit 2"}]}})
-    before = path.read_text()
-    door, session = await ran(
-        house,
-        """
+    arm(house, {"PreToolUse": {"matcher": "todoread", "hooks": [{"command": "echo not now >&2; exit 2"}]}})
+    accept(house)
+    turn = """
         == turn
         tool: write {"filePath": ".instar/hooks.json", "content": "{}"}
-        tool: bash {"command": "echo '{}' > .instar/hooks.json"}
-
+        tool: bash {"command": "echo '{}' > .instar/hooks.json; rm .instar/hooks.json"}
+        == turn
+        tool: todoread {}
         == turn
         text: done
-        """,
-    )
-    assert path.read_text() == before, results(await door.stored(session))
+        """
+    for _ in range(2):
+        door, session = await ran(house, turn)
+        assert results(await door.stored(session))[-1].endswith("refused this call: not now")
+    assert not (house.folder / ".instar/hooks.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -546,7 +553,7 @@ async def test_the_model_cannot_rewrite_the_rules_that_hold_it(house: Machine) -
         "./checks/guard.sh",
         '"$CLAUDE_PROJECT_DIR"/checks/guard.sh --strict',
         "cd . && sh -e checks/guard.sh",
-        "LEVEL=2 env python3 checks/../checks/guard.sh; exit 0",
+        "LEVEL=2 env sh checks/../checks/guard.sh; exit 0",
         "xargs -0 ./checks/guard.sh",
     ],
 )
@@ -555,24 +562,26 @@ async def test_the_model_cannot_rewrite_the_program_of_a_rule_that_holds_it(
 ) -> None:
     program = house.folder / "checks/guard.sh"
     program.parent.mkdir()
-    program.write_text("exit 0\n")
+    program.write_text("""#!/bin/sh\necho '{"decision": "deny", "reason": "not now"}'\n""")
     program.chmod(0o755)
-    arm(house, {"PreToolUse": {"matcher": "webfetch", "hooks": [{"command": command}]}})
-    door, session = await ran(
-        house,
-        """
+    arm(house, {"PreToolUse": {"matcher": "todoread", "hooks": [{"command": command}]}})
+    accept(house)
+    turn = """
         == turn
         tool: read {"filePath": "checks/guard.sh"}
         == turn
-        tool: edit {"filePath": "checks/guard.sh", "oldString": "exit 0", "newString": "exit 1"}
-        tool: bash {"command": "echo exit 1 > checks/guard.sh; mv checks other; rm -rf checks; echo new > checks/more"}
-
+        tool: edit {"filePath": "checks/guard.sh", "oldString": "deny", "newString": "allow"}
+        == turn
+        tool: bash {"command": "mv checks other; mkdir checks; echo true > checks/guard.sh; chmod 755 checks/*"}
+        == turn
+        tool: todoread {}
         == turn
         text: done
-        """,
-    )
-    assert program.read_text() == "exit 0\n", results(await door.stored(session))
-    assert (house.folder / "checks/more").exists()
+        """
+    for _ in range(2):
+        door, session = await ran(house, turn)
+        assert results(await door.stored(session))[-1].endswith("refused this call: not now")
+    assert program.read_text() == "true\n"
 
 
 async def test_rules_that_a_person_changed_hold_from_the_next_start_and_that_is_said(house: Machine) -> None:

@@ -32,7 +32,7 @@ from instar.api.v2_session import (
     StageBody,
 )
 from instar.message import PERSON, ModelRef, Session, SessionModel, User, WithParts, visible
-from instar.opencode.v2_events import SessionStream, history, kept, last_seq
+from instar.opencode.v2_events import SessionStream, history, kept
 from instar.opencode.v2_messages import (
     given_prompt,
     prompt_body,
@@ -220,7 +220,7 @@ async def _admit(runtime: Runtime, session_id: str, message_id: str, body: Admit
         no_reply=True if body.resume is False else None,
         parts=prompt_body(body.prompt),
     )
-    before = await last_seq(runtime.instance.store, session_id)
+    before = await runtime.instance.store.last_seq(session_id)
     live = await runtime.instance.sessions.open(session_id)
     if body.delivery == "queue" and live.turn is not None:
         await runtime.session.follow_up(session_id, wanted, PERSON)

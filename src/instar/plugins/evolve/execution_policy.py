@@ -89,8 +89,8 @@ class ExecutionPolicy:
             shield = await self._input.children.shield()
             confine = shield
             manifest = held.manifest
-            if manifest is None and shield.level.name == "landlock":
-                self._make_folders()
+            if manifest is None:
+                await self._input.children.make_room(*(self._root / name for name in SCRIPTS_OWN))
             if manifest is not None:
                 # Of variables that look like secrets only those that it names, also without a sandbox.
                 environment = self._input.children.environment(self._input.environment, manifest.env) | own
@@ -188,13 +188,6 @@ class ExecutionPolicy:
             else f"{level.missing}; {level.todo}"
         )
         return f"changes are frozen, since nothing can be tried safely here: {why}"
-
-    def _make_folders(self) -> None:
-        """Make the folders that scripts write: at this sandbox level scripts cannot make them beside guarded ones."""
-        for name in SCRIPTS_OWN:
-            # If it cannot be made, the script that needs it fails and reports it.
-            with contextlib.suppress(OSError):
-                (self._root / name).mkdir()
 
     def _named(self) -> set[str]:
         return {*self._settings.pass_environment, *self._config.env}

@@ -27,6 +27,8 @@ _PATHS: Final = re.compile(
 )
 """Paths in the text of a command: below the project's folder by its variable, or plain."""
 _HOME: Final = re.compile(r"\$(?:\{HOME\}|HOME\b)|^~(?=/)")
+_CD: Final = re.compile(r"""(?:^|[;&|(\n])\s*cd\s+"?((?:\$\{?\w+_PROJECT_DIR\}?)?[\w.@+/-]*)"?\s*[;&|)\n]""")
+"""Where a command goes before what follows is looked for from there."""
 _BREAKS: Final = ";&|()<>\n"
 _ASSIGNED: Final = re.compile(r"[A-Za-z_]\w*\+?=")
 _UNSURE: Final = re.compile(r"[$`*?\[\](){}<>|&;!#=]")
@@ -62,7 +64,7 @@ def programs(
     # Also what stands in a text that a command gives to another shell.
     for found in _PATHS.finditer(settings.command if settings.args is None else ""):
         path = _path(found, directory, project)
-        if "/" in found[0] and path.is_relative_to(project):
+        if ("/" in found[0] or _CD.search(found.string)) and path.is_relative_to(project):
             yield from started(["", str(path)], directory, served)
 
 
@@ -93,8 +95,11 @@ def accepted_command(
 
 def _path(found: re.Match[str], directory: Path, project: Path) -> Path:
     """The path that a match of `_PATHS` means."""
+    here = directory
+    for moved in _CD.finditer(found.string, 0, found.start()):
+        here /= PROJECT.sub(str(project), moved[1])
     below = found["below"]
-    return Path(os.path.normpath(f"{project}{below}" if below else directory / found["plain"]))
+    return Path(os.path.normpath(f"{project}{below}" if below else here / found["plain"]))
 
 
 def _commands(command: CommandRule) -> list[list[str]]:

@@ -224,15 +224,13 @@ def arm(given: PluginInput | Means) -> ActiveRules:
             problems.append(f"{rule.place}: {_NO_AGENTS}")
         else:
             rules[rule.event] = (*rules.get(rule.event, ()), rule)
-    # Where a person accepted rules, what is read and started is out of the model's reach. It must not write the others.
     files = {path: _signature(path) for path in map(given.served, _files([*folders, home], of_all))}
     started = [path for rule in of_all for path in programs(rule, given.directory, project, home)]
-    guarded = [path for path, signature in files.items() if signature is not None]
-    guarded += [path for path in dict.fromkeys(started) if given.served(path) == path]
-    projects = [folder for folder in folders if not home.is_relative_to(folder)]
-    inside = [path for path in guarded if any(path.is_relative_to(folder) for folder in projects)]
-    own = [path for path in guarded if path not in inside]
-    given.children.guard(readonly=own, mounted=inside, owner="hooks")
+    # A project's are heard as they were accepted, whatever becomes of its files.
+    own = [one for one in (*_files([home], of_all), *started) if one.is_relative_to(home) and one.exists()]
+    given.children.guard(
+        readonly=[one for one in own if not any(map(one.is_relative_to, folders))], owner="hooks"
+    )
     for problem in problems:
         log.warning("hooks=problem %s", " ".join(problem.split()))
     where = (given.directory, project, home, given.environment)

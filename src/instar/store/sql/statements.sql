@@ -149,6 +149,12 @@ ON CONFLICT (aggregate_id) DO UPDATE SET seq = seq + ?2 RETURNING seq;
 -- name: put_event
 INSERT INTO event (id, aggregate_id, seq, type, data) VALUES (?, ?, ?, ?, ?);
 
+-- name: oldest_events
+SELECT rowid, id FROM event ORDER BY rowid LIMIT ?;
+
+-- name: prune_events
+DELETE FROM event WHERE rowid < ?;
+
 -- name: take_lease
 INSERT INTO instar_lease (session_id, owner, fence, time_expires) VALUES (:session_id, :owner, 1, :expires)
 ON CONFLICT (session_id) DO UPDATE SET
@@ -217,6 +223,9 @@ ORDER BY time_created, id;
 
 -- name: events
 SELECT seq, id, aggregate_id, type, data FROM event WHERE aggregate_id = ? AND seq > ? ORDER BY seq LIMIT ?;
+
+-- name: last_seq
+SELECT seq FROM event_sequence WHERE aggregate_id = ?;
 
 -- name: event_place
 SELECT rowid FROM event WHERE id = ?;

@@ -5,6 +5,7 @@ import subprocess
 import pytest
 from tests.plugins.evolve.living import bot, git, living, script, workspace
 
+LEVELS = ["bubblewrap", pytest.param("landlock", marks=pytest.mark.slow)]
 CHECKS = "#!/bin/sh\n. lib/check.sh\ncheck\n"
 STRICT = "check() { hooks/bot.sh discover | grep -q greet; }\n"
 BLIND = "check() { true; }\n"
@@ -24,8 +25,9 @@ def commit(root, text):
     git(root, "-c", "user.name=ada", "-c", "user.email=ada@localhost", "commit", "-qm", text)
 
 
-async def test_a_file_that_the_test_loads_and_the_model_rewrote_does_not_let_a_broken_script_in(root):
-    async with living(root) as live:
+@pytest.mark.parametrize("level", LEVELS)
+async def test_a_file_that_the_test_loads_and_the_model_rewrote_does_not_let_a_broken_script_in(root, level):
+    async with living(root, level=level) as live:
         (root / "lib" / "check.sh").write_text(BLIND)
         said = await live.refused(BROKEN)
         assert "(refused at the stage test)" in said

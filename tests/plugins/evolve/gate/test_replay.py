@@ -189,6 +189,40 @@ async def test_what_the_live_version_fails_on_too_is_not_held_against_the_candid
     assert (mended.refusal, mended.count("mended")) == (None, 1)
 
 
+NETWORK = "the network, which a replay does not have: ask for it in `sandbox`."
+TOKEN = "the variable GH_TOKEN, which a replay does not have: ask for it in `sandbox`."
+LACKING = [
+    (PYTHON + "import urllib.request\nurllib.request.urlopen('http://example.com/')\n", NETWORK),
+    (PYTHON + "import socket\nsocket.create_connection(('192.0.2.1', 80))\n", NETWORK),
+    (PYTHON + "import socket\nsocket.create_connection(('127.0.0.1', 9))\n", NETWORK),
+    ("#!/bin/sh\necho 'curl: (6) Could not resolve host: example.com' >&2; exit 1\n", NETWORK),
+    (PYTHON + "os.environ['GH_TOKEN']\n", TOKEN),
+    ("#!/bin/sh\nset -u\necho $GH_TOKEN\n", TOKEN),
+    ("#!/bin/bash\necho ${GH_TOKEN:?}\n", TOKEN),
+    (PYTHON + "open('FILE').read()\n", "FILE, which a replay does not see."),
+    ("#!/bin/sh\ncat FILE || exit 1\n", "FILE, which a replay does not see."),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("most", ["bubblewrap", "landlock"])
+@pytest.mark.parametrize(("script", "need"), LACKING)
+async def test_what_a_past_call_needed_that_a_sandbox_lacks_is_told(
+    run: Replay, trials: Trials, tmp_path: Path, most: Any, script: str, need: str
+) -> None:
+    trials._level = await find_level(trials.processes, os.environ, most)
+    secret = tmp_path / "secret.txt"
+    secret.write_text("x")
+    live = script.replace("FILE", str(secret))
+    calls = [msgspec.structs.replace(record(at=at), answer={"continue": "x"}) for at in (1, 2)]
+    report = await run(live, live + "# more\n", calls)
+    assert (
+        f"On 2 of 2 recorded calls the live version needs {need.replace('FILE', str(secret))}"
+        in report.text()
+    )
+    assert "fails here" not in report.text()
+
+
 @pytest.mark.slow
 async def test_chance_is_not_called_a_change(run: Replay) -> None:
     chance = PYTHON + "print(json.dumps({'continue': os.urandom(8).hex()}))\n"

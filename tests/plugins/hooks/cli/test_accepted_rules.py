@@ -125,3 +125,28 @@ def test_a_projects_rule_takes_the_place_of_the_persons_only_where_it_is_the_sam
     home.parent.mkdir(parents=True)
     home.write_text(json.dumps({"hooks": {"Stop": [{"hooks": [own]}]}}), "utf-8")
     assert len(json.loads(machine.hooks("check", "--json"))["rules"]) == 4
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "./sub/guard.sh",
+        "bash sub/guard.sh",
+        "cd sub && ./guard.sh",
+        "cd sub && bash guard.sh",
+        'cd "$CLAUDE_PROJECT_DIR/sub"; ./guard.sh',
+    ],
+)
+def test_a_script_of_the_folder_runs_as_it_was_accepted_wherever_the_command_goes_first(
+    machine: Ruled, command: str
+) -> None:
+    script = machine.write("sub/guard.sh", "#!/bin/sh\necho no >&2\nexit 2\n")
+    script.chmod(0o755)
+    write(
+        machine, ".instar/hooks.json", {"PreToolUse": [{"hooks": [{"type": "command", "command": command}]}]}
+    )
+    trust(machine)
+    assert decision(machine)[0] == "deny"
+    script.write_text("#!/bin/sh\nexit 0\n")
+    assert decision(machine)[0] == "deny"
+    assert changes(machine) == [("sub/guard.sh", "changed")]

@@ -10,7 +10,7 @@ import asyncio
 import json
 import re
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -37,6 +37,21 @@ _LINES: Final = 2000
 _WIDTH: Final = 200
 _SHOWN_LINES: Final = 40
 _TAIL: Final = 1000
+_LACKING: Final = re.compile(
+    r"(name resolution|resolve host|is unreachable|onnection refused|to connect to|urlopen error|EAI_AGAIN|ENETUNREACH|"
+    r"ECONNREFUSED|_socket\.socket\b.*\n.*not permitted)|"
+    r"\bos(?:\.py|>)\", line \d+, in __getitem__\n(?:.*\n)?KeyError: '(\w+)'|"
+    r"\b(\w+): (?:parameter (?:null or )?not set|unbound variable)|"
+    r"(?:denied|directory): '(/[^'\n]+)|(/[^\s:']+): (?:Permission denied|No such file)"
+)
+"""What programs print where the network, a variable or a file is missing in a sandbox."""
+_ASK: Final = ", which a replay does not have: ask for it in `sandbox`"
+_NEEDS: Final = (
+    "the network" + _ASK,
+    *("the variable {}" + _ASK,) * 2,
+    *("{}, which a replay does not see",) * 2,
+)
+"""What each group of `_LACKING` means."""
 _LINE_END: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\n")
 
 
@@ -61,6 +76,13 @@ class RunOutcome(msgspec.Struct, frozen=True):
     def failed(self) -> bool:
         """Whether it ended in a way that a call must not."""
         return self.kind in BAD
+
+    @property
+    def need(self) -> str:
+        """What a run that failed lacks in a sandbox, as far as what it printed tells."""
+        found = _LACKING.search(self.printed)
+        at = found.lastindex if found else None
+        return _NEEDS[at - 1].format(protocol.clip(found[at], 100)) if found and at else ""
 
 
 class JudgedRecord(msgspec.Struct, frozen=True):
@@ -220,10 +242,7 @@ class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-_BEYOND: Final = (
-    "had an answer then, and the live version fails here, in a sandbox: if it needs the network, variables or folders, "
-    "ask for them in `sandbox`"
-)
+_BEYOND: Final = "had an answer then, and the live version fails here, in a sandbox"
 
 
 def _lines(report: ReplayReport) -> Iterator[str]:
@@ -240,16 +259,19 @@ def _lines(report: ReplayReport) -> Iterator[str]:
             yield f"Refused: {report.refusal}"
     yield from _changes(report)
     hollow = sum(bool(one.record.answer) and one.live.silent for one in report.judged)
-    beyond = sum(one.record.answer is not None and one.live.failed for one in report.judged)
+    failed = [one.live for one in report.judged if one.record.answer is not None and one.live.failed]
+    needs = Counter(one.need for one in failed)
     for count, said in (
         (report.count("noise"), "left out: the live version does not answer the same way twice"),
         (report.count("both"), "left out: the live version fails in the replay too"),
         (report.count("mended"), "on which the live version fails now succeeded"),
-        (beyond, _BEYOND),
+        (needs.pop("", 0), _BEYOND),
         (hollow, "had an answer then, and none from the live version here: what it reads is not in git"),
     ):
         if count:
             yield f"{_calls(count)} {said}."
+    for need, count in needs.items():
+        yield f"On {count} of {_calls(report.total)} the live version needs {need}."
     for name, kinds in (("actions", report.new.actions), ("notify", report.new.notify)):
         if kinds:
             yield f"Its answers hold {name} that the live version's do not: {', '.join(sorted(kinds))}."

@@ -1,7 +1,7 @@
 """How evolve's own tools are put together: schema, names and what is asked before a call."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -11,21 +11,14 @@ from instar.plugins.evolve.install import ChangeCause
 
 Execute = Callable[[wire.Plain, ToolContext], Awaitable[ToolResult]]
 Permissions = Callable[[wire.Plain, ToolContext], Sequence[Ask]]
-
-
-_CHANGES: Final = ("hook_write", "hook_edit", "prompt_write", "prompt_edit", "rollback", "heartbeat_time")
+_CHANGES: Final = ("hook_write", "hook_edit", "prompt_write", "prompt_edit", "rollback")
 """The tools that change what later calls see."""
 
 
-class ToolDefinition(msgspec.Struct, frozen=True):
+class ToolDefinition(Tool):
     """A tool without its name. `about` is the argument whose value is asked about; "" for the tool as a whole."""
 
-    description: str
-    parameters: wire.Plain
-    execute: Execute
     about: str = ""
-    repeatable: bool = False
-    former: Mapping[str, str] = {}
 
 
 def tool(
@@ -34,34 +27,29 @@ def tool(
     execute: Execute,
     *,
     optional: Sequence[str] = (),
-    about: str = "",
-    repeatable: bool = False,
-    former: Mapping[str, str] | None = None,
+    **more: Any,
 ) -> ToolDefinition:
-    """Return a tool with these properties, all of them required but the `optional` ones."""
+    """Return a tool with these properties, all of them required but the `optional` ones; `more` as in the class."""
     schema: wire.Plain = {
         "type": "object",
         "properties": properties,
         "required": [name for name in properties if name not in optional],
         "additionalProperties": False,
     }
-    return ToolDefinition(description, schema, execute, about, repeatable, former or {})
+    return ToolDefinition(description, schema, execute, **more)
 
 
 def named(name: str, made: ToolDefinition, aliases: tuple[str, ...]) -> Tool:
     """Return the tool under its full name and its other ones."""
     full = f"{PREFIX}_{name}"
     also = f" It is also called {', '.join(aliases)}." if aliases else ""
-    return Tool(
+    return msgspec.structs.replace(
+        made,
         description=f"{made.description}{also}",
-        parameters=made.parameters,
-        execute=made.execute,
         permissions=_permissions(full, made.about, aliases),
         aliases=aliases,
         exact_first=True,
-        repeatable=made.repeatable,
         ordered=name in _CHANGES,
-        former=made.former,
     )
 
 

@@ -1,0 +1,276 @@
+"""One session in a chat: what is sent to it, what is shown of it, and what it asks."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Coroutine
+from pathlib import Path
+from typing import Any, Final
+
+from instar.api.session import (
+    AnswersBody,
+    CommandBody,
+    PermissionBody,
+    PromptBody,
+    SessionBody,
+    ShellBody,
+)
+from instar.cli.chat.view import ChatView
+from instar.cli.follow import Follower
+from instar.cli.person import chosen, verdict
+from instar.cli.text import counted, money, short
+from instar.client import ApiError, AsyncClient, Busy, Invalid, NotFound, Unreachable
+from instar.definitions.command import mentioned_parts
+from instar.event import (
+    Event,
+    MessageUpdated,
+    PermissionAsked,
+    PermissionReplied,
+    QuestionAsked,
+    QuestionRejected,
+    QuestionReplied,
+    SessionCreated,
+    SessionIdle,
+    SessionStatusChanged,
+    SessionUpdated,
+)
+from instar.message import (
+    Assistant,
+    ModelRef,
+    Part,
+    Session,
+    TextPart,
+    User,
+    WithParts,
+)
+
+REFUSALS: Final = (ApiError, Busy, Invalid, NotFound, Unreachable)
+"""What the client raises."""
+_SHOWN: Final = 20
+"""Last messages of a session that is gone on with."""
+
+
+class Conversation(Follower):
+    """The session of a chat. `changed` is called when another session is shown or asks something."""
+
+    def __init__(self, client: AsyncClient, session: Session, view: ChatView) -> None:
+        super().__init__(session.id, view)
+        self.client = client
+        self.session = session
+        self.chat = view
+        self.model: ModelRef | None = None
+        self.agent: str | None = session.agent
+        self.answered_by = ""
+        self.used = 0
+        self.cost = session.cost
+        self.busy = False
+        self.queue: deque[str] = deque()
+        self.asks: deque[PermissionAsked | QuestionAsked] = deque()
+        self._given: list[list[str]] = []
+        self._own: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # -- what comes ----------------------------------------------------------------------------------
+
+    def take(self, event: Event) -> None:
+        """Show an event of the session; note what is asked in it or in its sub-agents' sessions."""
+        match event.properties:
+            case SessionStatusChanged(session_id=self._session_id, status=status):
+                self.busy = status.type != "idle"
+            case SessionIdle(session_id=self._session_id):
+                self.busy = False
+                self._next()
+            case SessionUpdated(info=info) if info.id == self._session_id:
+                self.session, self.cost = info, info.cost
+            case PermissionAsked() | QuestionAsked() as asked if asked.session_id in self._depths:
+                self.asks.append(asked)
+                if len(self.asks) == 1:
+                    self._put(asked)
+            case (
+                PermissionReplied(request_id=asked_id)
+                | QuestionReplied(request_id=asked_id)
+                | QuestionRejected(request_id=asked_id)
+            ):
+                self._over(asked_id)
+            case SessionCreated() if event.session_id != self._session_id:
+                self._child(event.properties)
+            case MessageUpdated(info=Assistant() as info) if info.session_id == self._session_id:
+                self.answered_by = f"{info.provider_id}/{info.model_id}"
+                tokens = info.tokens
+                self.used = tokens.input + tokens.output + tokens.cache.read + tokens.cache.write or self.used
+        self._show(event)
+
+    def _part(self, part: Part) -> None:
+        if part.message_id not in self._asked:
+            super()._part(part)
+        elif isinstance(part, TextPart) and not part.synthetic and part.id not in self._own:
+            self._own.add(part.id)
+            self.chat.said(part.text)
+
+    def _put(self, asked: PermissionAsked | QuestionAsked) -> None:
+        if isinstance(asked, PermissionAsked):
+            self.chat.ask(asked)
+        else:
+            self._given = []
+            self.chat.question(asked.questions[0])
+
+    def _over(self, asked_id: str) -> None:
+        """An ask was answered, perhaps at another client."""
+        first = self.asks[0].id if self.asks else ""
+        self.asks = deque(one for one in self.asks if one.id != asked_id)
+        if first == asked_id and self.asks:
+            self._put(self.asks[0])
+
+    # -- what the person says ------------------------------------------------------------------------
+
+    def prompt(self) -> str:
+        """Return what stands before the input: what an answer may be, while something is asked."""
+        if not self.asks:
+            return "› "
+        asked = self.asks[0]
+        if isinstance(asked, PermissionAsked):
+            return "[o]nce, [a]lways, [r]eject (and why)? "
+        many = asked.questions[len(self._given)].multiple
+        return "numbers or your own words? " if many else "a number or your own words? "
+
+    def send(self, text: str) -> None:
+        """Send a text: at once, or once the turn is over; while something is asked it is the answer."""
+        if self.asks:
+            self._answer(text.strip())
+        elif text.strip() and self.busy:
+            self.queue.append(text)
+        elif text.strip():
+            self._prompt(text)
+
+    def take_back(self) -> str | None:
+        """Return the last text that waits, which is sent no more."""
+        return self.queue.pop() if self.queue else None
+
+    def do(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Do something beside the input; what the server refuses is shown."""
+        task = asyncio.create_task(self._done(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def abort(self) -> None:
+        """End the turn."""
+        await self.client.session.abort(self.session.id)
+
+    async def _done(self, work: Awaitable[Any]) -> None:
+        try:
+            await work
+        except REFUSALS as error:
+            self.chat.note(str(error), "red")
+
+    def _next(self) -> None:
+        if self.queue and not self.asks:
+            self._prompt(self.queue.popleft())
+
+    def _prompt(self, text: str) -> None:
+        self.busy = True
+        self.do(self._sent(text))
+
+    async def _sent(self, text: str) -> None:
+        client, session_id = self.client, self.session.id
+        try:
+            if text.startswith("!"):
+                self.chat.said(text)
+                agent = self.agent or "build"
+                await client.session.shell(
+                    session_id, ShellBody(agent=agent, model=self.model, command=text[1:].strip())
+                )
+            elif command := await self._command(text):
+                await client.session.command(session_id, command)
+            else:
+                here = await client.path.get()
+                agents = {one.name for one in await client.app.agents() if one.mode != "primary"}
+                files = (
+                    mentioned_parts(text, [Path(here.directory), Path(here.worktree)], agents)
+                    if "@" in text
+                    else []
+                )
+                parts = [{"type": "text", "text": text}, *files]
+                await client.session.prompt_async(
+                    session_id, PromptBody(parts=parts, agent=self.agent, model=self.model)
+                )
+        except BaseException:
+            self.busy = False
+            raise
+
+    async def _command(self, text: str) -> CommandBody | None:
+        first, _, rest = text.partition(" ")
+        if not first.startswith("/") or first[1:] not in {
+            one.name for one in await self.client.command.list()
+        }:
+            return None
+        model = f"{self.model.provider_id}/{self.model.model_id}" if self.model else None
+        return CommandBody(command=first[1:], arguments=rest, agent=self.agent, model=model)
+
+    def _answer(self, typed: str) -> None:
+        asked = self.asks[0]
+        if isinstance(asked, PermissionAsked):
+            if (given := verdict(typed)) is not None:
+                self.do(self._reply(asked.id, PermissionBody(reply=given.reply, message=given.message)))
+            return
+        question = asked.questions[len(self._given)]
+        if not typed:
+            self.do(self.client.question.reject(asked.id))
+            return
+        try:
+            self._given.append(chosen(question, typed))
+        except ValueError as error:
+            self.chat.note(str(error), "red")
+            return
+        if len(self._given) < len(asked.questions):
+            self.chat.question(asked.questions[len(self._given)])
+        else:
+            self.do(self.client.question.reply(asked.id, AnswersBody(answers=self._given)))
+
+    async def _reply(self, asked_id: str, body: PermissionBody) -> None:
+        await self.client.permission.reply(asked_id, body)
+
+    # -- the session ---------------------------------------------------------------------------------
+
+    async def read(self) -> None:
+        """Show the last messages of a session that is gone on with."""
+        messages = await self.client.session.messages(self.session.id, limit=_SHOWN)
+        kept = [one for one in messages if not _is_undone(self.session, one)]
+        if len(messages) == _SHOWN:
+            self.chat.note(
+                f"the last {counted(_SHOWN, 'message')} of {self.session.id}; all: instar session show"
+            )
+        for message in kept:
+            if isinstance(message.info, User):
+                self._asked.append(message.info.id)
+            else:
+                self._answers.add(message.info.id)
+            for part in message.parts:
+                self._part(part)
+        self.asks.extend(
+            one for one in await self.client.permission.list() if one.session_id == self.session.id
+        )
+        if self.asks:
+            self._put(self.asks[0])
+
+    def facts(self) -> str:
+        """Return the line below the input."""
+        model = f"{self.model.provider_id}/{self.model.model_id}" if self.model else self.answered_by
+        waiting = f"{counted(len(self.queue), 'text')} waits (Esc takes it back)" if self.queue else ""
+        found = [self.agent or "build", model, f"{self.used:,} tokens" if self.used else "", waiting]
+        named = not self.session.title.startswith("New session - ")
+        found += [money(self.cost) if self.cost else "", short(self.session.title, 40) if named else ""]
+        return " · ".join(one for one in found if one)
+
+
+def _is_undone(session: Session, message: WithParts) -> bool:
+    return session.revert is not None and message.info.id >= session.revert.message_id
+
+
+async def begun(client: AsyncClient, wanted: str | None, *, continued: bool, agent: str | None) -> Session:
+    """Return the session that was asked for, the folder's last one, or a new one."""
+    if wanted:
+        return await client.session.get(wanted)
+    if continued:
+        for session in await client.session.list(roots=True):
+            if session.time.archived is None:
+                return session
+    return await client.session.create(SessionBody(agent=agent))

@@ -1,0 +1,242 @@
+"""The rows at the bottom of the terminal: what lives of the conversation, the input, and a line of facts."""
+
+import asyncio
+import io
+import os
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from prompt_toolkit.application import Application, in_terminal
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
+from prompt_toolkit.history import FileHistory, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import (
+    BufferControl,
+    Dimension,
+    Float,
+    FloatContainer,
+    FormattedTextControl,
+    HSplit,
+    Layout,
+    VSplit,
+    Window,
+)
+from prompt_toolkit.layout.menus import CompletionsMenu
+from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.styles import Style
+from rich.console import Console
+from rich.text import Text
+
+_FRAME: Final = 0.03
+"""Seconds between two prints: what comes meanwhile is printed with it."""
+_LONG: Final = 6
+"""Lines of a paste that are shown as they are; a longer one is folded."""
+_STYLE: Final = Style.from_dict({"bottom": "ansibrightblack noreverse", "prompt": "bold"})
+
+Words = Callable[[str], Awaitable[Iterable[tuple[str, str]]]]
+"""The words that complete a beginning, with their meanings."""
+
+
+class Screen:
+    """An input below a terminal's scrollback.
+
+    `submit` gets each text that the person sends, `rows` and `facts` return what stands above and below the input,
+    `words` what completes a word, `escape` is called for Esc and `interrupt` for Ctrl-C with an empty input.
+    """
+
+    def __init__(
+        self,
+        *,
+        submit: Callable[[str], None],
+        rows: Callable[[], Sequence[Text]],
+        facts: Callable[[], str],
+        prompt: Callable[[], str],
+        words: Words,
+        escape: Callable[[], None],
+        interrupt: Callable[[], None],
+        history: Path | None,
+    ) -> None:
+        self._submit, self._rows, self._facts, self._prompt = submit, rows, facts, prompt
+        self._escape, self._interrupt = escape, interrupt
+        self._pasted: dict[str, str] = {}
+        self._waiting = io.StringIO()
+        self._wanted = asyncio.Event()
+        self._drawing = Console(file=io.StringIO(), force_terminal=True, highlight=False)
+        self.buffer = Buffer(
+            multiline=True,
+            history=InMemoryHistory() if history is None else FileHistory(str(history)),
+            completer=_Words(words),
+            complete_while_typing=True,
+            tempfile_suffix=".md",
+        )
+        terminal = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"))
+        # Over a slow line the terminal's answer would be taken for what was typed.
+        terminal.enable_cpr = False
+        self.app: Application[None] = Application(
+            layout=self._layout(),
+            key_bindings=self._keys(),
+            style=_STYLE,
+            refresh_interval=0.1,
+            erase_when_done=True,
+            output=terminal,
+        )
+        # A lone Esc is known sooner than by the default of half a second.
+        self.app.ttimeoutlen = 0.05
+
+    async def run(self) -> None:
+        """Show the input until the person leaves."""
+        printing = asyncio.create_task(self._printer())
+        try:
+            await self.app.run_async()
+        finally:
+            printing.cancel()
+            await asyncio.gather(printing, return_exceptions=True)
+            self.app.output.write_raw(self._taken())
+            self.app.output.flush()
+
+    def leave(self) -> None:
+        """End `run`."""
+        if self.app.is_running:
+            self.app.exit()
+
+    def print(self, text: str) -> None:
+        """Print above the input, soon."""
+        self._waiting.write(text)
+        self._wanted.set()
+
+    def take_back(self, text: str) -> None:
+        """Put a text into the input again."""
+        self.buffer.text = text
+        self.buffer.cursor_position = len(text)
+
+    async def _printer(self) -> None:
+        while True:
+            await self._wanted.wait()
+            async with in_terminal():
+                self.app.output.write_raw(self._taken())
+                self.app.output.flush()
+            await asyncio.sleep(_FRAME)
+
+    def _taken(self) -> str:
+        text = self._waiting.getvalue().replace("\n", "\r\n")
+        self._waiting = io.StringIO()
+        self._wanted.clear()
+        return text
+
+    # -- what is shown -------------------------------------------------------------------------------
+
+    def _layout(self) -> Layout:
+        above = FormattedTextControl(self._above)
+        prompt = FormattedTextControl(lambda: [("class:prompt", self._prompt())])
+        body = HSplit(
+            [
+                Window(above, dont_extend_height=True, wrap_lines=False),
+                VSplit(
+                    [
+                        Window(prompt, dont_extend_width=True, dont_extend_height=True),
+                        Window(
+                            BufferControl(self.buffer),
+                            height=Dimension(min=1, max=10),
+                            wrap_lines=True,
+                            dont_extend_height=True,
+                        ),
+                    ]
+                ),
+                Window(
+                    FormattedTextControl(lambda: [("class:bottom", self._facts())]),
+                    height=1,
+                    dont_extend_height=True,
+                ),
+            ]
+        )
+        menu = Float(xcursor=True, ycursor=True, content=CompletionsMenu(max_height=8))
+        return Layout(FloatContainer(body, [menu]))
+
+    def _above(self) -> StyleAndTextTuples:
+        self._drawing.width = self.app.output.get_size().columns
+        with self._drawing.capture() as captured:
+            for row in self._rows():
+                row.truncate(max(1, self._drawing.width - 1), overflow="ellipsis")
+                self._drawing.print(row)
+        return to_formatted_text(ANSI(captured.get().rstrip("\n")))
+
+    # -- keys ----------------------------------------------------------------------------------------
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+        bound: tuple[tuple[tuple[Keys | str, ...], Callable[[KeyPressEvent], object]], ...] = (
+            (("enter",), lambda event: self._send()),
+            (("escape", "enter"), lambda event: self.buffer.insert_text("\n")),
+            (("c-j",), lambda event: self._send()),
+            (("escape",), lambda event: self._escaped()),
+            (("c-c",), lambda event: self.buffer.reset() if self.buffer.text else self._interrupt()),
+            (("c-d",), lambda event: None if self.buffer.text else self.leave()),
+            (("c-g",), lambda event: self._edit()),
+            (("c-z",), lambda event: self.app.suspend_to_background()),
+            ((Keys.BracketedPaste,), lambda event: self._paste(event.data)),
+        )
+        for names, handler in bound:
+            keys.add(*names)(handler)
+        return keys
+
+    def _send(self) -> None:
+        if self.buffer.document.current_line_before_cursor.endswith("\\"):
+            self.buffer.delete_before_cursor()
+            self.buffer.insert_text("\n")
+            return
+        text = self._unfolded(self.buffer.text)
+        self.buffer.reset(append_to_history=bool(text.strip()))
+        self._submit(text)
+
+    def _escaped(self) -> None:
+        if self.buffer.complete_state:
+            self.buffer.cancel_completion()
+        else:
+            self._escape()
+
+    def _edit(self) -> None:
+        self.buffer.text = self._unfolded(self.buffer.text)
+        self.buffer.open_in_editor()
+
+    def _paste(self, data: str) -> None:
+        self.buffer.insert_text(self._folded(data.replace("\r\n", "\n").replace("\r", "\n")))
+
+    def _folded(self, text: str) -> str:
+        lines = text.count("\n") + 1
+        if lines <= _LONG:
+            return text
+        mark = f"[pasted {lines} lines, {len(self._pasted) + 1}]"
+        self._pasted[mark] = text
+        return mark
+
+    def _unfolded(self, text: str) -> str:
+        for mark, pasted in self._pasted.items():
+            text = text.replace(mark, pasted)
+        return text
+
+
+class _Words(Completer):
+    """Completes the word before the cursor if it begins with ``@``, or with ``/`` as the first of the text."""
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        """Only `get_completions_async` is asked."""
+        return ()
+
+    async def get_completions_async(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> AsyncGenerator[Completion, None]:
+        """Yield what the word may become."""
+        before = document.text_before_cursor
+        word = "" if before[-1:].isspace() else (before.split() or [""])[-1]
+        if word.startswith("@") or (before.startswith("/") and word == before):
+            for text, meaning in await self._words(word):
+                yield Completion(text + " ", -len(word), display=text, display_meta=meaning)

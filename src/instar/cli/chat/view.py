@@ -1,0 +1,72 @@
+"""What a turn shows in a chat: printed above the input, as `TerminalView` prints it, the rest in rows above it."""
+
+import time
+from collections.abc import Callable
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from instar.cli.render import diff_lines
+from instar.cli.terminal import TerminalView
+from instar.cli.text import harmless, one_line, short
+from instar.event import PermissionAsked, Question
+
+
+class ChatView(TerminalView):
+    """Hands what is finished to `printed`, as text with ANSI sequences."""
+
+    def __init__(self, printed: Callable[[str], None], *, thinking: bool) -> None:
+        super().__init__(thinking=thinking)
+        self._printed = printed
+
+    def begin(self, session_id: str) -> None:
+        """Ctrl-Z is the input's."""
+
+    def tick(self) -> None:
+        """The rows are drawn with the input."""
+
+    def pause(self) -> None:
+        """A question is asked in the input."""
+
+    def rows(self, *, busy: bool) -> list[Text]:
+        """Return what grows, what runs, and while the session works what is waited for."""
+        return [*self._growing(), *self._running(), *([self._status()] if busy else [])]
+
+    def said(self, text: str) -> None:
+        """Print what a person or a plugin said."""
+        self._print("", *(Text(f"{mark} {line}", "bold") for mark, line in _marked(text)))
+
+    def show(self, *what: RenderableType) -> None:
+        """Print something else."""
+        self._print(*what)
+
+    def ask(self, asked: PermissionAsked) -> None:
+        """Print what a call wants, and all that it would do: nobody must agree to what a short line leaves out."""
+        wanted = ", ".join(short(pattern) for pattern in asked.patterns)
+        self._print("", Text(f"? {short(asked.permission)} wants: {wanted}", "bold yellow"))
+        if isinstance(diff := asked.metadata.get("diff"), str):
+            self._print(*(Text("  ").append_text(line) for line in diff_lines(diff)))
+        elif isinstance(command := asked.metadata.get("command"), str):
+            self._print(*(Text(f"  | {line}") for line in harmless(command).splitlines()))
+        if asked.always:
+            always = ", ".join(short(pattern) for pattern in asked.always)
+            self._print(Text(f"  always would remember: {always}", "dim"))
+
+    def question(self, question: Question) -> None:
+        """Print a question of the model's, with the answers that it offers."""
+        self._print("", Text(f"? {one_line(question.question)}", "bold yellow"))
+        for number, option in enumerate(question.options, 1):
+            meaning = f" - {short(option.description)}" if option.description else ""
+            self._print(Text(f"  {number}. {short(option.label)}{meaning}"))
+
+    def _print(self, *what: RenderableType, last: bool = False) -> None:
+        self._since = time.monotonic()
+        with self._console.capture() as captured:
+            for one in what:
+                self._console.print(one)
+        self._printed(captured.get())
+
+
+def _marked(text: str) -> list[tuple[str, str]]:
+    lines = harmless(text).splitlines() or [""]
+    return [("›" if at == 0 else " ", line) for at, line in enumerate(lines)]

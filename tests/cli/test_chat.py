@@ -1,0 +1,164 @@
+"""`instar chat` on a real terminal: what a person types, and what they see."""
+
+import json
+import subprocess
+
+import pytest
+
+TALK = """== when "slow"
+text: begin
+delay: 60s
+
+== when "remember"
+text: It was **done**.
+
+== when "write it"
+tool: write {"filePath": "note.txt", "content": "one"}
+
+== when "Wrote"
+text: Written.
+
+== when "ask me"
+tool: bash {"command": "echo remember"}
+
+== when ""
+text: You said: {{user}}
+"""
+
+
+@pytest.fixture
+def chat(machine, screen):
+    machine.script(TALK)
+
+    def start(*arguments, **how):
+        terminal = screen("chat", "-m", "scripted/test", *arguments, **how)
+        terminal.wait_until(lambda: "› " in "\n".join([*terminal.rows, ""]) or terminal.rows[-2:-1] == ["›"])
+        terminal.wait_until(lambda: any(row.startswith("instar; /help") for row in terminal.rows))
+        return terminal
+
+    return start
+
+
+def shows(terminal, text):
+    terminal.wait_until(lambda: any(text in row for row in terminal.rows))
+
+
+@pytest.mark.slow
+def test_what_was_said_stays_and_leaving_says_how_to_go_on(chat, machine):
+    terminal = chat()
+    terminal.type("hello\r")
+    shows(terminal, "You said: hello")
+    terminal.type("\x04")
+    assert terminal.end() == 0
+    rows = [row for row in terminal.rows if row]
+    assert rows[-3:-1] == ["› hello", "You said: hello"]
+    assert rows[-1].startswith("go on: instar chat -s ses_")
+    again = machine.instar("session", "list")
+    assert "hello" in again.stdout
+
+
+@pytest.mark.slow
+def test_a_session_that_is_gone_on_with_shows_its_last_messages(chat, screen):
+    terminal = chat()
+    terminal.type("hello\r")
+    shows(terminal, "You said: hello")
+    terminal.type("\x04")
+    terminal.end()
+    again = chat("-c")
+    assert [row for row in again.rows if row][:2] == ["› hello", "You said: hello"]
+
+
+@pytest.mark.slow
+def test_a_call_that_is_asked_about_waits_for_one_of_the_answers(chat, machine):
+    machine.write("opencode.json", '{"permission": {"bash": "ask"}}')
+    terminal = chat()
+    terminal.type("ask me\r")
+    shows(terminal, "? bash wants: echo remember")
+    shows(terminal, "[o]nce, [a]lways, [r]eject")
+    terminal.type("what\r")
+    terminal.type("o\r")
+    shows(terminal, "It was done.")
+    assert any(row.startswith("✓ bash echo remember") for row in terminal.rows)
+
+
+@pytest.mark.slow
+def test_what_is_typed_while_it_works_waits_and_esc_takes_it_back_and_then_ends_the_turn(chat):
+    terminal = chat()
+    terminal.type("slow\r")
+    shows(terminal, "begin")
+    terminal.type("later\r")
+    shows(terminal, "waits: later")
+    terminal.type("\x1b")
+    terminal.wait_until(lambda: "› later" in terminal.rows)
+    terminal.type("\x03")
+    terminal.type("\x1b")
+    shows(terminal, "aborted")
+    terminal.type("now\r")
+    shows(terminal, "You said: now")
+
+
+@pytest.mark.slow
+def test_undo_takes_a_message_and_its_files_back_and_redo_brings_them(chat, machine):
+    subprocess.run(["git", "init", "-q"], cwd=machine.project, check=True)
+    terminal = chat()
+    terminal.type("write it\r")
+    shows(terminal, "Written.")
+    note = machine.project / "note.txt"
+    assert note.read_text() == "one"
+    terminal.type("/undo\r")
+    shows(terminal, "back to before: write it")
+    assert not note.exists()
+    terminal.type("/redo\r")
+    shows(terminal, "what was undone is back")
+    assert note.read_text() == "one"
+
+
+@pytest.mark.slow
+def test_files_and_orders_are_completed(chat, machine):
+    machine.write("src/garden.py", "")
+    terminal = chat()
+    terminal.type("look at @gard")
+    shows(terminal, "@src/garden.py")
+    terminal.type("\t")
+    shows(terminal, "› look at @src/garden.py")
+    terminal.type("\x03")
+    terminal.type("/comp")
+    shows(terminal, "summarise what was said so far")
+
+
+@pytest.mark.slow
+def test_a_long_paste_is_folded_and_sent_whole(chat, machine):
+    terminal = chat()
+    lines = "\n".join(f"line {number}" for number in range(200))
+    terminal.type(f"\x1b[200~{lines}\x1b[201~")
+    shows(terminal, "› [pasted 200 lines, 1]")
+    terminal.type("\r")
+    shows(terminal, "You said: line 0")
+    (listed,) = json.loads(machine.instar("session", "list", "--json").stdout)
+    shown = json.loads(machine.instar("session", "show", listed["id"], "--json").stdout)
+    assert shown["messages"][0]["parts"][0]["text"] == lines
+
+
+@pytest.mark.slow
+def test_a_model_cannot_control_the_terminal_of_a_chat(chat, machine):
+    machine.script("== turn\ntext: a\x1b]0;owned\x07b\n")
+    terminal = chat()
+    terminal.type("hi\r")
+    shows(terminal, "a]0;ownedb")
+    assert b"\x1b]0;" not in terminal.raw
+
+
+@pytest.mark.slow
+def test_instar_alone_on_a_terminal_is_a_chat_that_says_how_to_choose_a_model(machine, screen):
+    terminal = screen()
+    shows(terminal, "Keep a key: instar auth login openai")
+    shows(terminal, "Or try without: /model scripted/echo")
+    terminal.type("/model scripted/echo\r")
+    shows(terminal, "scripted/echo answers from now on")
+    terminal.type("hello there\r")
+    terminal.wait_until(lambda: terminal.rows.count("hello there") == 1)
+
+
+def test_a_chat_needs_a_terminal(machine):
+    done = machine.instar("chat")
+    assert (done.returncode, "a chat needs a terminal" in done.stderr) == (1, True)
