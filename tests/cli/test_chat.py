@@ -4,6 +4,9 @@ import json
 import subprocess
 
 import pytest
+from tests.server.conftest import PASSWORD
+
+pytest_plugins = ["tests.server.conftest"]
 
 TALK = """== when "slow"
 text: begin
@@ -162,3 +165,33 @@ def test_instar_alone_on_a_terminal_is_a_chat_that_says_how_to_choose_a_model(ma
 def test_a_chat_needs_a_terminal(machine):
     done = machine.instar("chat")
     assert (done.returncode, "a chat needs a terminal" in done.stderr) == (1, True)
+
+
+@pytest.mark.slow
+def test_two_chats_with_one_server_see_one_another(machine, screen, serve):
+    served = serve(script=TALK)
+    machine.environment["INSTAR_SERVER_PASSWORD"] = PASSWORD
+    session = served.session()
+    first, second = (screen("chat", "--attach", served.url, "-s", session) for _ in range(2))
+    for terminal in (first, second):
+        shows(terminal, "instar; /help")
+    first.type("/model scripted/test\r")
+    shows(first, "scripted/test answers from now on")
+    first.type("hello\r")
+    for terminal in (first, second):
+        shows(terminal, "› hello")
+        shows(terminal, "You said: hello")
+
+
+@pytest.mark.slow
+def test_a_server_that_goes_away_is_said(machine, screen, serve):
+    served = serve(script=TALK)
+    machine.environment["INSTAR_SERVER_PASSWORD"] = PASSWORD
+    terminal = screen("chat", "--attach", served.url)
+    shows(terminal, "instar; /help")
+    served.stop()
+    shows(terminal, "the server ended the stream of events")
+    terminal.type("hello\r")
+    shows(terminal, "no answer from http://")
+    terminal.type("\x04")
+    assert terminal.end() == 0

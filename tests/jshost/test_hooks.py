@@ -231,8 +231,7 @@ async def test_settings_limit_a_hook_point_by_its_name_or_kind(house: Machine, w
 async def test_a_listener_that_never_lets_go_is_named_and_the_others_work(
     house: Machine, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("instar.jshost.host._PING", 0.5)
-    house.settings(plugin_timeouts={"event": 2})
+    monkeypatch.setattr("instar.jshost.host._HELD", 2)
     house.says("== turn\ntext: one\n== turn\ntext: two\n")
     write("export const P = async () => ({ event: async ({ event }) => { "
           "while (event.type === 'session.idle') {} } })", "bad.js")  # fmt: skip
@@ -242,7 +241,7 @@ async def test_a_listener_that_never_lets_go_is_named_and_the_others_work(
     assert said(await door.ask(session, "hi")) == "one!"
     await door.until(lambda event: event.type == "plugin.error")
     assert [(one.plugin, one.hook, one.message) for one in door.of("plugin.error")] == [
-        ("bad", "event", "it did not return within 2 s and was ended")
+        ("bad", "event", "it did not let go of an event within 2 s and was ended")
     ]
     assert said(await door.ask(session, "hi")) == "two!"
 

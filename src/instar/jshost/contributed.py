@@ -354,8 +354,8 @@ class _Handler:
 
 
 async def _tell(host: HostConnection, plugin: str, event: Event) -> None:
-    """The ``event`` hook: called in order and, as in opencode, not awaited: the answer says that it let go."""
-    await host.request("event", {"plugin": plugin, "event": event.to_plain()})
+    """The ``event`` hook: called in order and not awaited, as in opencode."""
+    await host.tell("event", {"plugin": plugin, "event": event.to_plain()})
 
 
 async def _configure(host: HostConnection, plugin: str, config: Plain) -> None:

@@ -27,7 +27,7 @@ from instar.jshost.peer import Answer, JavaScriptError, Peer
 from instar.message import WithParts
 from instar.plugin import Hooks, Invalid, PluginInput
 from instar.plugin.custom import check_name
-from instar.plugin.door import Late, in_time
+from instar.plugin.door import LIMITS, Late, in_time
 from instar.plugin.locate import LoadError, PluginLocation
 from instar.plugin.shell import LogLines
 from instar.process import Output, ProcessError, Processes
@@ -198,6 +198,12 @@ _PING: Final = 2.0
 """Seconds that a child has to show that it is alive, once something took too long."""
 PATIENCE: Final = 30.0
 """Seconds that a plugin's function at load may take."""
+_BUSY: Final = 30.0
+"""The same, while it has other requests to work on."""
+_HELD: Final = LIMITS["observer"]
+"""Seconds after which a listener should have let go of an event."""
+_MINDED: Final = 1.0
+"""Seconds between looks at that."""
 _LOADING: Final = 45.0
 """Seconds that a module and its plugins may take to load, their own limits included."""
 _MOST_NAMED: Final = 100
@@ -247,6 +253,8 @@ class JavaScript:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._checks: list[asyncio.Task[None]] = []
         self._closed = False
+        self._told: set[str] = set()
+        self._minding = False
 
     def begin(self, places: Sequence[PluginLocation]) -> None:
         """Start the child and install the packages of `places` in the background. `load` reports what failed."""
@@ -313,7 +321,12 @@ class JavaScript:
 
     async def tell(self, method: str, params: Plain) -> None:
         """Tell the child something. Raises `JavaScriptError` when there is none."""
-        (await self._ready(params)).peer.notify(method, params)
+        child = await self._ready(params)
+        child.peer.notify(method, params)
+        self._told.add(self._module(params))
+        if not self._minding:
+            self._minding = True
+            self._do(self._mind())
 
     async def send_messages(self, params: Plain, messages: Sequence[WithParts]) -> Plain | None:
         """Let a hook change messages, of which the child is sent what it lacks. Raises `JavaScriptError`."""
@@ -453,12 +466,25 @@ class JavaScript:
         """End a child that does not answer: code that never awaits cannot be stopped otherwise."""
         if child.gone:
             return
-        try:
-            await asyncio.wait_for(child.peer.request("ping", {}), _PING)
-        except TimeoutError:
+        if not await child.peer.answers(_PING, _BUSY):
             await child.close(f"{named} held it up, so that it answered nothing any more, and it was ended")
-        except JavaScriptError:  # it ended by itself
-            return
+
+    async def _mind(self) -> None:
+        """Look whether listeners let go of the events that they were told, until there are no more; end the child."""
+        while self._told and (child := self._child) is not None and not child.gone:
+            told, self._told = sorted(self._told), set()
+            if not await child.peer.answers(_HELD, _BUSY):
+                text = f"it did not let go of an event within {_HELD:g} s and was ended"
+                if len(told) > 1:
+                    text = f"one of {', '.join(told)} did not let go of an event within {_HELD:g} s and was ended"
+                await child.close(text)
+                for name in told:
+                    log.error("plugin failed plugin=%s hook=event error=%s", name, text)
+                    await self._given.client.publish(
+                        make(PluginError(plugin=name, hook="event", message=text))
+                    )
+            await asyncio.sleep(_MINDED)
+        self._minding = False
 
     # -- what the child asks ---------------------------------------------------------------------------
 

@@ -58,6 +58,19 @@ class Peer:
         finally:
             self._waiting.pop(number, None)
 
+    async def answers(self, seconds: float, busy: float) -> bool:
+        """Whether the child answers within `seconds`, or within `busy` while it has earlier requests to work on."""
+        earlier = set(self._waiting)
+        pinging = asyncio.ensure_future(self.request("ping", {}))
+        pinging.add_done_callback(lambda done: done.cancelled() or done.exception())
+        end = asyncio.get_running_loop().time() + busy
+        await asyncio.wait([pinging], timeout=seconds)
+        while (
+            not pinging.done() and earlier & self._waiting.keys() and asyncio.get_running_loop().time() < end
+        ):
+            await asyncio.wait([pinging], timeout=seconds)
+        return pinging.done() or not pinging.cancel()
+
     def notify(self, method: str, params: Plain) -> None:
         """Tell the child something that it does not answer; nothing happens when it has gone."""
         if not self._closed:

@@ -51,6 +51,7 @@ RETURNED: Final = "Files that the tool calls above returned:"
 """Begins the user message that holds the files of tool results, where a result can hold text alone."""
 _MOST_BYTES: Final = 16 << 20
 """Bytes of converted messages that are remembered."""
+_MOST_MESSAGES: Final = 2_000
 _MOST_TOOLS: Final = 2048
 """Tools that are remembered; with one more, all are forgotten."""
 
@@ -97,7 +98,7 @@ class Converted(msgspec.Struct, Generic[Form], frozen=True):
 
 
 class Converter(ABC, Generic[Form]):
-    """Converts messages and remembers the results by message, up to 16 MiB in all."""
+    """Converts messages and remembers the results by message, up to 16 MiB and some thousand messages in all."""
 
     def __init__(self) -> None:
         self._known: dict[str, Converted[Form]] = {}
@@ -111,28 +112,27 @@ class Converter(ABC, Generic[Form]):
         """Return the values of a message that `convert` reads."""
         return values_of(message)
 
-    def converted(self, messages: Iterable[WithParts]) -> list[Converted[Form]]:
+    def converted(self, messages: Sequence[WithParts]) -> list[Converted[Form]]:
         """Return the converted messages, without empty ones."""
         found = []
         for message in messages:
             made_of = self.values(message)
-            known = self._known.get(message.info.id)
+            known = self._known.pop(message.info.id, None)
+            self._bytes -= known.piece.size if known else 0
             if known is None or known.made_of != made_of:
-                known = self._anew(message, made_of)
+                form, data = self.convert(message)
+                known = Converted(made_of, form, piece(message.info.id, data))
+            if known.piece.size <= _MOST_BYTES // 8:
+                # Used last, it stands last.
+                self._known[message.info.id] = known
+                self._bytes += known.piece.size
             if known.piece.size:
                 found.append(known)
+        # A conversation that is longer would be forgotten while it is read.
+        most = max(_MOST_MESSAGES, 2 * len(messages))
+        while self._bytes > _MOST_BYTES or len(self._known) > most:
+            self._bytes -= self._known.pop(next(iter(self._known))).piece.size
         return found
-
-    def _anew(self, message: WithParts, made_of: list[Any]) -> Converted[Form]:
-        form, data = self.convert(message)
-        new = Converted(made_of, form, piece(message.info.id, data))
-        if len(data) <= _MOST_BYTES // 8:
-            old = self._known.get(message.info.id)
-            self._bytes += len(data) - (old.piece.size if old else 0)
-            self._known[message.info.id] = new
-            while self._bytes > _MOST_BYTES:
-                self._bytes -= self._known.pop(next(iter(self._known))).piece.size
-        return new
 
 
 class ChatConverter(Converter[bytes]):

@@ -10,15 +10,19 @@ from starlette.types import ASGIApp
 from instar.client import AsyncClient
 from instar.plugin import Invalid
 from instar.runtime import Runtime
+from instar.server.access import LOGIN
 from instar.server.app import application
 from instar.server.instances import Instances
 
 
-def client_of(runtime: Runtime) -> AsyncClient:
-    """Return a client that asks `runtime` in process; it needs no password and opens no other directory."""
+def client_of(runtime: Runtime, *, by_person: bool = False) -> AsyncClient:
+    """Return a client that asks `runtime` in process; it needs no password and opens no other directory.
+
+    `by_person`: a person asks with it, at a terminal, and may give orders as with a password.
+    """
     app = application(Only(runtime))
     directory = str(runtime.instance.directory)
-    return AsyncClient("http://instar", transport=Transport(app), directory=directory)
+    return AsyncClient("http://instar", transport=Transport(app, by_person=by_person), directory=directory)
 
 
 class Only(Instances):
@@ -61,12 +65,13 @@ class Only(Instances):
 class Transport(httpx2.AsyncBaseTransport):
     """Hands requests to an ASGI application, and its answer back as it comes: httpx2's own waits for the end."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, *, by_person: bool = False) -> None:
         self._app = app
+        self._by_person = by_person
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Answer a request as soon as the application has begun to."""
-        exchange = _Exchange(self._app, _scope(request), await request.aread())
+        exchange = _Exchange(self._app, _scope(request) | {LOGIN: self._by_person}, await request.aread())
         status, headers = await exchange.begin()
         return httpx2.Response(status, headers=headers, stream=exchange)
 

@@ -28,7 +28,6 @@ from instar.settings.paths import Paths
 from instar.settings.steered import (
     Found,
     SteeringError,
-    SteeringFile,
     accepted_words,
     collect,
     content_of,
@@ -202,13 +201,13 @@ class Steering:
             kept = msgspec.json.decode(note.read_bytes(), type=_Compared)
             if kept.tip == tip and kept.signature == _signature(view.folder, kept.more):
                 return tuple(kept.changes)
-        found: dict[Path, SteeringFile] = {}
-        signature = ""
         by_place = {*usual(view.folder)}
         try:
-            found = collect(view.folder, self._paths, packages=False)
-            more = [_text(path) for path in found if path not in by_place]
+            first = collect(view.folder, self._paths, packages=False)
+            more = [_text(path) for path in first if path not in by_place]
+            # Before the files are read: what changes meanwhile looks other than it, and is read again.
             signature = _signature(view.folder, more)
+            found = collect(view.folder, self._paths, packages=False)
             changes = [change for change, _, _ in _compared(view, found)]
         except SteeringError as error:
             return (SteeringChange(str(error), "too much"),)

@@ -16,13 +16,14 @@ from instar.cli.chat.models import explained
 from instar.cli.chat.orders import Orders
 from instar.cli.chat.screen import Screen
 from instar.cli.chat.view import ChatView
-from instar.cli.door import Context, Failure, door, in_process, opened_runtime
+from instar.cli.door import Context, Failure, door, opened_runtime
 from instar.cli.run import is_trusted_now
 from instar.cli.text import short
 from instar.client import AsyncClient
 from instar.event import PermissionAsked
 from instar.message import Session
 from instar.runtime import Options
+from instar.server.within import client_of
 
 _FOUND: Final = 20
 """Files that complete a word."""
@@ -68,10 +69,13 @@ async def _here(context: Context, folder: str | None) -> AsyncIterator[AsyncClie
     async with opened_runtime(options, automatic=True) as runtime:
         trusted = await is_trusted_now(context, runtime)
         if not trusted:
-            async with in_process(runtime) as client:
+            async with client_of(runtime, by_person=True) as client:
                 yield client
             return
-    async with opened_runtime(options, automatic=True) as runtime, in_process(runtime) as client:
+    async with (
+        opened_runtime(options, automatic=True) as runtime,
+        client_of(runtime, by_person=True) as client,
+    ):
         yield client
 
 

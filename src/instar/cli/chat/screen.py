@@ -5,6 +5,7 @@ import io
 import os
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +36,8 @@ from rich.text import Text
 
 _FRAME: Final = 0.03
 """Seconds between two prints: what comes meanwhile is printed with it."""
+_TICK: Final = 0.1
+"""Seconds between two drawings of rows that count the time."""
 _LONG: Final = 6
 """Lines of a paste that are shown as they are; a longer one is folded."""
 _STYLE: Final = Style.from_dict({"bottom": "ansibrightblack noreverse", "prompt": "bold"})
@@ -82,7 +85,6 @@ class Screen:
             layout=self._layout(),
             key_bindings=self._keys(),
             style=_STYLE,
-            refresh_interval=0.1,
             erase_when_done=True,
             output=terminal,
         )
@@ -116,8 +118,18 @@ class Screen:
         self.buffer.cursor_position = len(text)
 
     async def _printer(self) -> None:
+        lived = False
         while True:
-            await self._wanted.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_TICK):
+                    await self._wanted.wait()
+            if not self._wanted.is_set():
+                lives = bool(self._rows())
+                # Once more when nothing goes on any longer; at rest nothing is drawn.
+                if lives or lived:
+                    self.app.invalidate()
+                lived = lives
+                continue
             async with in_terminal():
                 self.app.output.write_raw(self._taken())
                 self.app.output.flush()

@@ -66,8 +66,7 @@ const methods = {
     return JSON.stringify(config) === before ? null : { config }
   }),
 
-  // Not awaited, as in opencode: a hook that prompts at `session.idle` must not hold the next event up. Answered, so that
-  // a hook that never lets go is noticed, and is known.
+  // Not awaited, as in opencode: a hook that prompts at `session.idle` must not hold the next event up.
   event({ plugin, event }) {
     const hook = plugins.get(plugin)?.hooks.event
     if (!hook) return

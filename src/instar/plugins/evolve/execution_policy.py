@@ -89,7 +89,7 @@ class ExecutionPolicy:
             shield = await self._input.children.shield()
             confine = shield
             manifest = held.manifest
-            if manifest is None:
+            if manifest is None and shield.level.name == "landlock":
                 await self._input.children.make_room(*(self._root / name for name in SCRIPTS_OWN))
             if manifest is not None:
                 # Of variables that look like secrets only those that it names, also without a sandbox.
