@@ -4,9 +4,7 @@ import json
 import subprocess
 
 import pytest
-from tests.server.conftest import PASSWORD
-
-pytest_plugins = ["tests.server.conftest"]
+from tests.server.conftest import PASSWORD, Served, environment_in
 
 TALK = """== when "slow"
 text: begin
@@ -40,6 +38,17 @@ def chat(machine, screen):
         return terminal
 
     return start
+
+
+@pytest.fixture
+def server(machine, tmp_path):
+    root = tmp_path / "server"
+    (root / "project").mkdir(parents=True)
+    (root / "script.txt").write_text(TALK)
+    machine.environment["INSTAR_SERVER_PASSWORD"] = PASSWORD
+    served = Served([], root / "project", environment_in(root))
+    yield served
+    served.stop()
 
 
 def shows(terminal, text):
@@ -168,11 +177,9 @@ def test_a_chat_needs_a_terminal(machine):
 
 
 @pytest.mark.slow
-def test_two_chats_with_one_server_see_one_another(machine, screen, serve):
-    served = serve(script=TALK)
-    machine.environment["INSTAR_SERVER_PASSWORD"] = PASSWORD
-    session = served.session()
-    first, second = (screen("chat", "--attach", served.url, "-s", session) for _ in range(2))
+def test_two_chats_with_one_server_see_one_another(server, screen):
+    session = server.session()
+    first, second = (screen("chat", "--attach", server.url, "-s", session) for _ in range(2))
     for terminal in (first, second):
         shows(terminal, "instar; /help")
     first.type("/model scripted/test\r")
@@ -184,12 +191,10 @@ def test_two_chats_with_one_server_see_one_another(machine, screen, serve):
 
 
 @pytest.mark.slow
-def test_a_server_that_goes_away_is_said(machine, screen, serve):
-    served = serve(script=TALK)
-    machine.environment["INSTAR_SERVER_PASSWORD"] = PASSWORD
-    terminal = screen("chat", "--attach", served.url)
+def test_a_server_that_goes_away_is_said(server, screen):
+    terminal = screen("chat", "--attach", server.url)
     shows(terminal, "instar; /help")
-    served.stop()
+    server.stop()
     shows(terminal, "the server ended the stream of events")
     terminal.type("hello\r")
     shows(terminal, "no answer from http://")
