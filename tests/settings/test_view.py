@@ -164,6 +164,7 @@ def test_our_own_keys_are_no_near_misses(key: str) -> None:
         "context_window_tokens": 5000,
         "max_iterations": 1,
         "provider_retry_mode": "standard",
+        "provider_retry_wait_seconds": 60,
         "reload": False,
     }
     assert Config.from_data({key: good.get(key, {})})

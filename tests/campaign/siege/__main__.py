@@ -7,6 +7,7 @@ machine does not have is said and left out, and so is what only root can try.
 
 import argparse
 import json
+import logging
 import multiprocessing
 import random
 import sys
@@ -27,10 +28,12 @@ def run(chosen: Sequence[Case], seed: int, workers: int) -> Iterator[list[Ended]
     todo = batches(chosen, SIZE)
     random.Random(seed).shuffle(todo)
     if workers == 1:
+        logging.disable(logging.CRITICAL)
         yield from map(play, todo)
         return
     # Each process tells what it left running by its own process id, so none is a fork of another.
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+    how = {"initializer": logging.disable, "initargs": (logging.CRITICAL,)}
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), **how) as pool:
         for done in as_completed([pool.submit(play, one) for one in todo]):
             yield done.result()
 

@@ -1,6 +1,5 @@
 """All cases of the siege, and how a batch of them is played in a process of its own."""
 
-import logging
 import os
 from collections.abc import Sequence
 
@@ -26,7 +25,6 @@ def is_possible_here(case: Case) -> bool:
 
 def play(chosen: Sequence[Case]) -> list[Ended]:
     """Play cases of one batch in this process."""
-    logging.disable(logging.CRITICAL)
     first = chosen[0]
     if first.who == "model":
         player = repository.play if first.door in repository.WRITTEN else model.play
