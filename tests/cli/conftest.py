@@ -16,6 +16,7 @@ import pyte
 import pytest
 from tests import started
 from tests.running import arguments, pids
+from tests.server.conftest import Served, environment_in
 from tests.waiting import PATIENCE
 
 ROWS = 300
@@ -193,3 +194,20 @@ def screen(machine: Machine) -> Iterator[Callable[..., Screen]]:
     yield start
     for one in started:
         one.close()
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
+    """Start a server in a folder of its own; `script` is what its scripted model says."""
+    started: list[Served] = []
+    root = tmp_path / "server"
+    (root / "project").mkdir(parents=True)
+
+    def start(*arguments: str, script: str = "== turn\ntext: hello\n") -> Served:
+        (root / "script.txt").write_text(script)
+        started.append(Served(list(arguments), root / "project", environment_in(root)))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.stop()

@@ -4,7 +4,7 @@ import json
 import subprocess
 
 import pytest
-from tests.server.conftest import PASSWORD, Served, environment_in
+from tests.server.conftest import PASSWORD
 
 TALK = """== when "slow"
 text: begin
@@ -41,14 +41,9 @@ def chat(machine, screen):
 
 
 @pytest.fixture
-def server(machine, tmp_path):
-    root = tmp_path / "server"
-    (root / "project").mkdir(parents=True)
-    (root / "script.txt").write_text(TALK)
+def server(machine, serve):
     machine.environment["INSTAR_SERVER_PASSWORD"] = PASSWORD
-    served = Served([], root / "project", environment_in(root))
-    yield served
-    served.stop()
+    return serve(script=TALK)
 
 
 def shows(terminal, text):

@@ -10,8 +10,6 @@ import time
 import pytest
 from tests.waiting import PATIENCE, SOON, take_quickest, wait_until
 
-pytest_plugins = ["tests.server.conftest"]
-
 LONG = "word " * 20_000
 """More than a pipe holds."""
 

@@ -115,6 +115,9 @@ class Chat:
     async def run(self) -> None:
         """Chat until the person leaves."""
         session = await begun(self._client, self._wanted, continued=self._continued, agent=self._agent)
+        if self._wanted:
+            # Its events and files are those of the folder that it was begun in.
+            self._client.directory = session.directory
         async with heard(self._client) as events:
             await self._turn_to(session)
             if self._model:

@@ -42,6 +42,7 @@ from instar.message import (
     User,
     WithParts,
 )
+from instar.wire import Plain
 
 REFUSALS: Final = (ApiError, Busy, Invalid, NotFound, Unreachable)
 """What the client raises."""
@@ -181,13 +182,7 @@ class Conversation(Follower):
             elif command := await self._command(text):
                 await client.session.command(session_id, command)
             else:
-                here = await client.path.get()
-                agents = {one.name for one in await client.app.agents() if one.mode != "primary"}
-                files = (
-                    mentioned_parts(text, [Path(here.directory), Path(here.worktree)], agents)
-                    if "@" in text
-                    else []
-                )
+                files = await self._mentioned(text) if "@" in text else []
                 parts = [{"type": "text", "text": text}, *files]
                 await client.session.prompt_async(
                     session_id, PromptBody(parts=parts, agent=self.agent, model=self.model)
@@ -195,6 +190,11 @@ class Conversation(Follower):
         except BaseException:
             self.busy = False
             raise
+
+    async def _mentioned(self, text: str) -> list[Plain]:
+        here = await self.client.path.get()
+        agents = {one.name for one in await self.client.app.agents() if one.mode != "primary"}
+        return mentioned_parts(text, [Path(here.directory), Path(here.worktree)], agents)
 
     async def _command(self, text: str) -> CommandBody | None:
         first, _, rest = text.partition(" ")
