@@ -13,8 +13,6 @@ import pytest
 from tests.server.conftest import Served
 from tests.waiting import take_quickest
 
-MODEL = {"providerID": "local", "modelID": "m"}
-
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
@@ -30,15 +28,17 @@ def port() -> Iterator[int]:
 def served(serve: Callable[..., Served], tmp_path: Path, port: int) -> Served:
     options = {"baseURL": f"http://127.0.0.1:{port}/v1", "apiKey": "k", "chunkTimeout": 1000}
     model = {"limit": {"context": 200_000, "output": 1000}}
-    provider = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"m": model}}
+    patient = {"limit": {"context": 4_000_000, "output": 2_000_000}}
+    models = {"m": model, "patient": patient}
+    provider = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": models}
     config = tmp_path / "config" / "instar"
     config.mkdir(parents=True)
     (config / "instar.json").write_text(json.dumps({"provider": {"local": provider}}))
     return serve(environment={"XDG_CONFIG_HOME": str(config.parent)})
 
 
-def ask(served: Served, session: str, words: str) -> dict[str, Any]:
-    answer = served.ask(session, words, model=MODEL)
+def ask(served: Served, session: str, words: str, name: str = "m") -> dict[str, Any]:
+    answer = served.ask(session, words, model={"providerID": "local", "modelID": name})
     assert answer.status_code == 200
     return answer.json()
 
@@ -65,7 +65,7 @@ def test_an_abort_ends_an_answer_without_an_end_at_once(served, kind):
 
     def attempt() -> float:
         with served.events() as events, ThreadPoolExecutor() as pool:
-            answer = pool.submit(ask, served, session, f"flood with {kind}")
+            answer = pool.submit(ask, served, session, f"flood with {kind}", "patient")
             next(one for one in events if one["type"] in ("message.part.delta", "message.part.updated"))
             time.sleep(0.3)
             began = time.monotonic()
