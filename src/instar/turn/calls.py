@@ -10,7 +10,7 @@ import asyncio
 import difflib
 import json
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
@@ -184,8 +184,8 @@ class InvokingToolRun(ToolRun):
         inner = ToolRun(self._instance, self._turn, self._holder, call, self)
         self._instance.stops.check(self.session_id)
         tools = self._others()
-        refusal = await _refusal(inner, _weigh(self._instance, inner, tools))
-        refusal = refusal or await _refusal(inner, _permit(inner, tools))
+        refusal = await _refusal(inner, _weigh, self._instance, inner, tools)
+        refusal = refusal or await _refusal(inner, _permit, inner, tools)
         self._instance.stops.check(self.session_id)
         error = refusal or await _finished(self._instance, inner)
         if refusal is not None:
@@ -226,7 +226,7 @@ async def run(
     stopped = False
     instance.stops.check(turn.live.id)
     weighed = [
-        asyncio.create_task(_refusal(running, _weigh(instance, running, tools))) for running in prepared
+        asyncio.create_task(_refusal(running, _weigh, instance, running, tools)) for running in prepared
     ]
     try:
         for running, weighing in zip(prepared, weighed, strict=True):
@@ -234,7 +234,7 @@ async def run(
             instance.stops.check(turn.live.id)
             if stopped:
                 refusal = PermissionDenied(ABORTED)
-            refusal = refusal or await _refusal(running, _permit(running, tools))
+            refusal = refusal or await _refusal(running, _permit, running, tools)
             if refusal is not None:
                 refusals[running.part.id] = refusal
                 stopped = stopped or _ends_turn(instance, refusal)
@@ -352,10 +352,10 @@ async def _permit(running: ToolRun, tools: Mapping[str, Tool]) -> None:
         await running.ask(ask)
 
 
-async def _refusal(running: ToolRun, deciding: Awaitable[None]) -> Exception | None:
-    """Return why a call may not run, as `deciding` raises it."""
+async def _refusal(running: ToolRun, decide: Callable[..., Awaitable[None]], *args: Any) -> Exception | None:
+    """Return why a call may not run, as `decide` raises it."""
     try:
-        await deciding
+        await decide(*args)
     except Refused as refused:
         return ToolFailure(f"The plugin {refused.plugin} refused this call: {refused}")
     except ToolFailure as failure:
