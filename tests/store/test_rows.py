@@ -202,7 +202,10 @@ def test_what_no_column_of_a_session_holds_survives(
 def test_a_damaged_session_row_denies_everything_and_keeps_its_texts() -> None:
     columns, _, _ = through_session(FULL)
     for name, text in (("model", '{"id":1}'), ("metadata", "{"), ("permission", "[{}]")):
-        session = rows.session_of((*{**columns, name: text}.values(), None))
+        row = (*{**columns, name: text}.values(), None)
+        with pytest.raises(StoreError, match="session ses_1"):
+            rows.session_of(row)
+        session = rows.shown_session(row)
         assert session.title.startswith("(damaged) ")
         assert [rule.action for rule in session.permission or ()] == ["deny"]
         assert wire.to_plain(session)["damaged"][name] == text
@@ -212,7 +215,7 @@ def test_a_damaged_session_row_denies_everything_and_keeps_its_texts() -> None:
 def test_a_session_row_without_what_it_cannot_lack_is_an_error_that_names_it() -> None:
     columns, _, _ = through_session(FULL)
     with pytest.raises(StoreError, match="session ses_1"):
-        rows.session_of((*{**columns, "title": 5, "time_created": "never"}.values(), None))
+        rows.shown_session((*{**columns, "title": 5, "time_created": "never"}.values(), None))
 
 
 @pytest.mark.parametrize("cost", [None, 0.0, 0.25])

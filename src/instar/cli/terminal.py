@@ -12,6 +12,7 @@ from rich.padding import Padding
 from rich.text import Text
 from rich.theme import Theme
 
+from instar.cli import streams
 from instar.cli.area import Area
 from instar.cli.output import TurnView, tool_line
 from instar.cli.render import details, summary_of
@@ -141,7 +142,7 @@ class TerminalView(TurnView):
     def _stop(self) -> None:
         """Leave the terminal to the shell without a trace; drawn again once the process goes on."""
         self._area.erase()
-        self._console.file.flush()
+        streams.finish()
         os.kill(os.getpid(), signal.SIGSTOP)
 
     # -- what is printed -----------------------------------------------------------------------------

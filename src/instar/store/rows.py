@@ -143,26 +143,35 @@ def session_row(session: Session) -> tuple[dict[str, Any], str | None]:
 def session_of(row: Row) -> Session:
     """Return the session of a row: its columns in the statements' order, then its leftover tree.
 
-    One with damaged JSON has none of it and denies everything, since its permissions may be what cannot be read; it
-    keeps the texts as ``damaged``. Raises `StoreError` when the other columns are malformed too.
+    Raises `StoreError` when the row is malformed.
     """
     try:
         plain = _session_plain(row[:-1])
         if row[-1] is not None:
             _lay_over(plain, wire.parse(row[-1]))
         return wire.decode(plain, Session)
-    except msgspec.DecodeError:
-        texts = {name: text for name, text in zip((*COLUMNS, "leftover"), row, strict=True) if name in _TEXTS}
-    plain = _session_plain(tuple(None if name in _JSON else row[at] for at, name in enumerate(COLUMNS)))
-    plain["title"] = f"(damaged) {plain.get('title')}"
-    plain |= {"permission": [{"permission": "*", "pattern": "*", "action": "deny"}], "damaged": texts}
-    try:
-        return wire.decode(plain, Session)
-    except msgspec.ValidationError as error:
+    except msgspec.DecodeError as error:
         raise StoreError(
             f"session {row[0]} in the database cannot be read: {error}. "
             "It was written by another program or version; nothing was changed."
         ) from error
+
+
+def shown_session(row: Row) -> Session:
+    """Return the session of a row of ours.
+
+    One with damaged JSON has none of it and denies everything, since its permissions may be what cannot be read; it
+    keeps the texts as ``damaged``. Raises `StoreError` when the other columns are malformed too.
+    """
+    try:
+        return session_of(row)
+    except StoreError:
+        texts = {name: text for name, text in zip((*COLUMNS, "leftover"), row, strict=True) if name in _TEXTS}
+        title = f"(damaged) {row[COLUMNS.index('title')]}"
+        denied = json_text([{"permission": "*", "pattern": "*", "action": "deny"}])
+        kept = {"title": title, "permission": denied, **dict.fromkeys(_JSON - {"permission"})}
+        columns = (kept.get(name, row[at]) for at, name in enumerate(COLUMNS))
+        return session_of((*columns, json_text({"damaged": texts})))
 
 
 def message_row(message: Message) -> Row:

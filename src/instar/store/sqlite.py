@@ -170,7 +170,7 @@ class Store:
 
     async def session(self, session_id: str) -> Session | None:
         """Return a session, or None."""
-        found = await self._look(rows.session_of, "session", (session_id,))
+        found = await self._look(rows.shown_session, "session", (session_id,))
         return found[0] if found else None
 
     async def sessions(
@@ -190,7 +190,7 @@ class Store:
             "archived": archived,
             "limit": _limit(limit),
         }
-        return await self._read(rows.session_of, "sessions", chosen)
+        return await self._read(rows.shown_session, "sessions", chosen)
 
     async def saying(self, words: str) -> set[str]:
         """Return the ids of the sessions in which somebody said these words, in small letters; it reads every part."""

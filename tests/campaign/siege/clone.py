@@ -20,7 +20,7 @@ from instar.testing import Machine
 ESCAPES: Final = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e"
 CONTROLS: Final = ("\x1b", "\x07", "\x9b", "\u202e")
 SECONDS: Final = 60.0
-PYTHON: Final = "open('TRACE', 'a').write('x')\n"
+PYTHON: Final = "__import__('pathlib').Path('TRACE').write_text('x')\n"
 COMMANDS: Final = (
     ("run", "-m", "scripted/x", "hi"),
     ("agent", "list"),

@@ -44,10 +44,9 @@ class Hostile(NamedTuple):
     """Whether the runtime says of an untrusted clone that it was left out (of files of rules the log does)."""
 
 
-PYTHON: Final = 'open("TRACE", "a").write("x")\n\n\nasync def mine(input, options=None):\n    return {}\n'
-TOOL: Final = (
-    'open("TRACE", "a").write("x")\n"""Adds."""\n\n\nasync def execute(args, context):\n    return "2"\n'
-)
+RUNS: Final = '__import__("pathlib").Path("TRACE").write_text("x")\n'
+PYTHON: Final = f"{RUNS}\n\nasync def mine(input, options=None):\n    return {{}}\n"
+TOOL: Final = f'{RUNS}"""Adds."""\n\n\nasync def execute(args, context):\n    return "2"\n'
 SCRIPT: Final = """\
 import { appendFileSync } from "node:fs"
 appendFileSync("TRACE", "x")

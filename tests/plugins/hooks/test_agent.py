@@ -116,8 +116,8 @@ async def test_the_small_model_judges_unless_another_is_named(house: Machine) ->
 
 
 @pytest.mark.slow
-async def test_a_call_that_denies_with_megabytes_of_reason_denies(house: Machine) -> None:
-    house.says(f'== turn\ntool: decide {{"decision": "deny", "reason": "{"x" * 3_000_000}"}}\n')
+async def test_a_call_that_denies_with_a_megabyte_of_reason_denies(house: Machine) -> None:
+    house.says(f'== turn\ntool: decide {{"decision": "deny", "reason": "{"x" * 1_000_000}"}}\n')
     door = await house.open()
     outcome, _ = await asked(house, door, "agent")
     assert outcome.action == "deny"

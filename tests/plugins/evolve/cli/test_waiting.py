@@ -1,5 +1,8 @@
 """`instar evolve pending`, `approve` and `reject`: a person decides on what would reach more."""
 
+import contextlib
+import sqlite3
+
 import pytest
 
 
@@ -100,13 +103,23 @@ def restless(hand):
 
 
 def books(hand):
-    """All that instar keeps, but for the lock files of a moment and the database's own."""
+    """All that instar keeps, but for the lock files of a moment; of its databases what they hold."""
     kept = hand.folder / "data" / "plugin"
     return {
-        path: path.read_bytes()
+        path: held(path)
         for path in sorted(hand.folder.rglob("*"))
         if path.is_file() and (path.is_relative_to(hand.root) or path.is_relative_to(kept))
+        if not path.name.endswith(("-wal", "-shm"))
     }
+
+
+def held(path):
+    data = path.read_bytes()
+    if not data.startswith(b"SQLite format 3"):
+        return data
+    # Whoever closes it last writes its log into the file.
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        return list(database.iterdump())
 
 
 @pytest.mark.slow
