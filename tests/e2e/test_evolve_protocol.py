@@ -152,7 +152,11 @@ def test_idle_that_never_ends_is_stopped_by_the_cap_and_the_person_is_told(perso
 def test_tool_before_and_tool_after_see_every_call_also_of_other_tools_and_one_that_failed(person):
     person.shell("a.sh", discover="{}", tool_before="{}", tool_after="{}")
     person.run('== turn\ntool: bash {"command": "echo out"}\ntool: read {"filePath": "/none"}\n' + DONE)
-    before, after = person.calls("a.sh", "tool_before"), person.calls("a.sh", "tool_after")
+    # Hooks of different calls run at once.
+    before, after = (
+        sorted(person.calls("a.sh", hook), key=lambda one: one["tool"])
+        for hook in ("tool_before", "tool_after")
+    )
     session = {"id": person.requests()[0]["session"]}
     assert [one["session"] for one in before + after] == [session] * 4
     assert [(one["tool"], one["args"]) for one in before] == [
