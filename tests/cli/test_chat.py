@@ -72,7 +72,9 @@ def test_a_session_that_is_gone_on_with_shows_its_last_messages(chat, screen):
     terminal.type("\x04")
     terminal.end()
     again = chat("-c")
-    assert [row for row in again.rows if row][:2] == ["› hello", "You said: hello"]
+    head, *said = [row for row in again.rows if row]
+    assert head.startswith("instar: going on with ses_")
+    assert said[:2] == ["› hello", "You said: hello"]
 
 
 @pytest.mark.slow
@@ -195,3 +197,96 @@ def test_a_server_that_goes_away_is_said(server, screen):
     shows(terminal, "no answer from http://")
     terminal.type("\x04")
     assert terminal.end() == 0
+
+
+@pytest.mark.slow
+def test_what_was_said_in_one_chat_is_remembered_in_the_next_and_a_text_has_several_lines(chat):
+    terminal = chat()
+    terminal.type("one\x1b\rtwo\\\rthree\r")
+    shows(terminal, "You said: one two three")
+    terminal.type("\x04")
+    terminal.end()
+    again = chat()
+    again.type("\x1b[A")
+    shows(again, "› one")
+    assert [row.strip() for row in again.rows if row.strip() in ("two", "three")] == ["two", "three"]
+
+
+@pytest.mark.slow
+def test_the_editor_of_a_persons_own_changes_the_text(chat, machine):
+    editor = machine.home / "editor.sh"
+    editor.write_text('#!/bin/sh\nprintf "%s and more" "$(cat "$1")" > "$1"\n')
+    editor.chmod(0o755)
+    machine.environment["EDITOR"] = str(editor)
+    terminal = chat()
+    terminal.type("some")
+    terminal.type("\x07")
+    shows(terminal, "› some and more")
+
+
+@pytest.mark.slow
+def test_a_command_of_the_persons_own_is_run_and_shown(chat):
+    terminal = chat()
+    terminal.type("!echo from here\r")
+    shows(terminal, "✓ bash echo from here")
+    shows(terminal, "    from here")
+
+
+@pytest.mark.slow
+def test_a_question_of_the_models_is_answered_by_number_or_in_words(chat, machine):
+    asked = {"question": "Which?", "header": "h", "options": [{"label": "tea", "description": "hot"}]}
+    machine.script(f"== turn\ntool: question {json.dumps({'questions': [asked]})}\n== turn\ntext: ok\n")
+    terminal = chat()
+    terminal.type("go\r")
+    shows(terminal, "? Which?")
+    shows(terminal, "  1. tea - hot")
+    terminal.type("7\r")
+    shows(terminal, "there is no answer 7")
+    terminal.type("1\r")
+    terminal.wait_until(lambda: "ok" in terminal.rows)
+
+
+@pytest.mark.slow
+def test_each_order_of_the_help_does_what_it_says(chat, machine):
+    subprocess.run(["git", "init", "-q"], cwd=machine.project, check=True)
+    terminal = chat()
+    terminal.type("write it\r")
+    shows(terminal, "Written.")
+    terminal.type("/diff\r")
+    shows(terminal, "+one")
+    terminal.type("/cost\r")
+    shows(terminal, "tokens in,")
+    terminal.type("/agent plan\r")
+    shows(terminal, "plan answers from now on")
+    terminal.type("/agent\r")
+    shows(terminal, "build        The default agent")
+    terminal.type("/model echo\r")
+    shows(terminal, "scripted/echo")
+    terminal.type("/rewind\r")
+    shows(terminal, "  1  write it")
+    terminal.type("/rewind 1\r")
+    shows(terminal, "back to before: write it; /redo brings it back")
+    assert not (machine.project / "note.txt").exists()
+    terminal.type("/redo\r")
+    shows(terminal, "what was undone is back")
+    terminal.type("/fork\r")
+    terminal.wait_until(lambda: terminal.rows.count("› write it") == 2)
+    terminal.type("/new\r")
+    terminal.type("/sessions\r")
+    shows(terminal, "  3  ")
+    terminal.type("/compact\r")
+    shows(terminal, "has no messages to summarise")
+    terminal.type("/evolve\r")
+    shows(terminal, "evolve is not in use in this directory")
+    terminal.type("/help\r")
+    shows(terminal, "/quit       leave; the session is kept")
+    terminal.type("/quit\r")
+    assert terminal.end() == 0
+
+
+@pytest.mark.slow
+def test_a_session_is_named_by_the_beginning_of_its_id(chat, machine):
+    machine.instar("run", "-m", "scripted/test", "hello")
+    (listed,) = json.loads(machine.instar("session", "list", "--json").stdout)
+    terminal = chat("-s", listed["id"][:14])
+    assert "› hello" in terminal.rows

@@ -17,7 +17,7 @@ from instar.cli import person
 from instar.cli.door import Context, Failure
 from instar.cli.follow import Follower, ticking
 from instar.cli.person import INTERRUPTED, Interrupts, RunRequest
-from instar.cli.text import echo, note, short
+from instar.cli.text import note, short
 from instar.client import (
     ApiError,
     AsyncClient,
@@ -36,7 +36,6 @@ from instar.event import (
     QuestionAsked,
     QuestionRejected,
     QuestionReplied,
-    SessionCreated,
     SessionIdle,
 )
 from instar.message import ModelRef, Session, WithParts
@@ -167,7 +166,6 @@ class _Listener:
         self._auto = wanted.auto
         self._follower = follower
         self._session_id = session_id
-        self._family = {session_id}
         self._person = person.AtTerminal(wanted.view) if person.is_there() else None
         self._may_answer = self._person is not None and wanted.format != "json"
         self._asking: dict[str, asyncio.Task[None]] = {}
@@ -192,11 +190,9 @@ class _Listener:
 
     def _take(self, event: Event) -> None:
         match event.properties:
-            case SessionCreated(info=info) if info.parent_id in self._family:
-                self._family.add(info.id)
-            case PermissionAsked() as asked if asked.session_id in self._family:
+            case PermissionAsked() as asked if asked.session_id in self._follower.depths:
                 self._ask(asked.id, self._permit(asked))
-            case QuestionAsked() as asked if asked.session_id in self._family:
+            case QuestionAsked() as asked if asked.session_id in self._follower.depths:
                 self._ask(asked.id, self._answer(asked))
             case PermissionReplied(request_id=asked_id) | QuestionReplied(request_id=asked_id):
                 self._answered(asked_id)
@@ -236,26 +232,37 @@ class _Listener:
                 await self._client.question.reply(asked.id, AnswersBody(answers=[list(one) for one in found]))
 
 
-async def _session(client: AsyncClient, wanted: RunRequest) -> Session:
+async def session_for(
+    client: AsyncClient, *, named: str | None, continued: bool, agent: str | None, title: str | None = None
+) -> Session:
     """The session to go on with, or a new one. Raises `Failure` for an id that the server does not know."""
+    # Start-up time: as for a run of one's own.
+    from instar.cli.session import named_one
+
     found: Session | None = None
-    if wanted.session:
+    if named:
         try:
-            found = await client.session.get(wanted.session)
+            found = named_one(await client.session.list(), named) or await client.session.get(named)
         except (NotFound, Invalid) as error:
             raise Failure(f"{error}; `instar session list` lists those of this machine") from error
-    elif wanted.continued:
+    elif continued:
         roots = await client.session.list(roots=True)
         found = next((one for one in roots if one.time.archived is None), None)
         if found is not None:
             note(f"going on with {found.id}: {short(found.title, 72)}")
         else:
-            echo("instar: there is no session to go on with there, so this is a new one", err=True)
-    if found is None:
-        return await client.session.create(SessionBody(title=wanted.title, agent=wanted.agent))
+            note("there is no session to go on with there, so this is a new one")
+    return found or await client.session.create(SessionBody(title=title, agent=agent))
+
+
+async def _session(client: AsyncClient, wanted: RunRequest) -> Session:
+    found = await session_for(
+        client, named=wanted.session, continued=wanted.continued, agent=wanted.agent, title=wanted.title
+    )
     if wanted.fork:
         found = await client.session.fork(found.id)
-    return await client.session.update(found.id, ChangeBody(title=wanted.title)) if wanted.title else found
+    changed = wanted.title is not None and found.title != wanted.title
+    return await client.session.update(found.id, ChangeBody(title=wanted.title)) if changed else found
 
 
 async def _work(

@@ -8,7 +8,7 @@ what the callback returns is kept.
 
 import difflib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -16,7 +16,7 @@ import click
 from instar.cli import complete
 from instar.cli.door import Context, Failure, door
 from instar.cli.text import echo, note, one_line, print_list
-from instar.provider.catalogue import shipped
+from instar.provider.catalogue import keys_in, shipped
 from instar.provider.keys import Keys
 from instar.provider.login import entry_of
 from instar.settings.config import ConfigError
@@ -85,7 +85,7 @@ def list_(context: Context, as_json: bool) -> None:
     """Print the providers that have a key, and where it is kept."""
     keys = _keys(context)
     found = [{"provider": name, "key": str(keys.file)} for name in keys.list()]
-    found += [{"provider": name, "key": f"${variable}"} for name, variable in _in_environment(context)]
+    found += [{"provider": name, "key": f"${variable}"} for name, variable in keys_in(context.environment)]
     otherwise = (
         f"no provider has a key in {keys.file} or the environment; to keep one: instar auth login openai"
     )
@@ -107,17 +107,9 @@ def _keys(context: Context) -> Keys:
     return Keys(context.paths.data / "auth.json")
 
 
-def _in_environment(context: Context) -> Iterator[tuple[str, str]]:
-    """Providers of the catalogue, and the variable that holds their key here."""
-    for name, vendor in shipped().providers.items():
-        for variable in vendor.env:
-            if context.environment.get(variable, "").strip():
-                yield name, variable
-
-
 def _overridden(context: Context, provider: str) -> str:
     """A warning that a variable takes precedence over the key that was kept; empty if none does."""
-    found = [variable for name, variable in _in_environment(context) if name == provider]
+    found = [variable for name, variable in keys_in(context.environment) if name == provider]
     return f"; ${found[0]} is set and takes precedence" if found else ""
 
 

@@ -80,9 +80,10 @@ class Follower:
     def __init__(self, session_id: str, view: TurnView) -> None:
         self._limited = False
         self._session_id = session_id
-        self.view = self._view = view
+        self.view = view
         view.begin(session_id)
-        self._depths = {session_id: 0}
+        self.depths = {session_id: 0}
+        """By its id the session, and those of its sub-agents, with how many sessions stand above each."""
         self._asked_at: dict[str, tuple[str, float]] = {}
         self._answers: set[str] = set()
         self._asked: list[str] = []
@@ -104,31 +105,38 @@ class Follower:
         for text in texts:
             if text not in self._said:
                 self._said.add(text)
-                self._view.note(text)
+                self.view.note(text)
 
     def tick(self) -> None:
         """Let the view show the time, unless a question is open."""
         if not self._asked_at:
-            self._view.tick()
+            self.view.tick()
 
     def take(self, event: Event) -> None:
         """Show an event, if it is of the session and means something to a person."""
+        self.relate(event)
         match event.properties:
             case PermissionAsked(id=asked, tool=call) | QuestionAsked(id=asked, tool=call):
                 self._asked_at[asked] = (call.call_id if call else "", time.monotonic())
-                self._view.pause()
+                self.view.pause()
             case (
                 PermissionReplied(request_id=asked)
                 | QuestionReplied(request_id=asked)
                 | QuestionRejected(request_id=asked)
             ) if asked in self._asked_at:
                 call_id, since = self._asked_at.pop(asked)
-                self._view.answered(call_id, time.monotonic() - since)
+                self.view.answered(call_id, time.monotonic() - since)
                 if not self._asked_at:
-                    self._view.resume()
+                    self.view.resume()
         self._held_back.append(event)
         while self._held_back and not self._asked_at:
             self._show(self._held_back.pop(0))
+
+    def relate(self, event: Event) -> None:
+        """Learn from an event which sessions are its sub-agents', and how deep."""
+        match event.properties:
+            case SessionCreated(info=Session(id=session_id, parent_id=str(parent))) if parent in self.depths:
+                self.depths[session_id] = self.depths[parent] + 1
 
     def _show(self, event: Event) -> None:
         if event.session_id not in (self._session_id, None):
@@ -137,7 +145,7 @@ class Follower:
         match event.properties:
             case PartDelta(part_id=part_id, delta=text):
                 if part_id in self._growing:
-                    self._view.delta(self._growing[part_id], text)
+                    self.view.delta(self._growing[part_id], text)
             case PartUpdated(part=part):
                 self._part(part)
             case PartRemoved(part_id=part_id):
@@ -145,7 +153,7 @@ class Follower:
             case MessageUpdated(info=info):
                 self._message(info)
             case SessionStatusChanged(status=Retry() as status):
-                self._view.note(retry_text(status), "yellow")
+                self.view.note(retry_text(status), "yellow")
             case other:
                 self._report(other)
                 self._changed(other)
@@ -153,11 +161,9 @@ class Follower:
     def _child(self, properties: object) -> None:
         """Show the finished calls of sub-agents."""
         match properties:
-            case SessionCreated(info=Session(id=session_id, parent_id=str(parent))) if parent in self._depths:
-                self._depths[session_id] = self._depths[parent] + 1
-            case PartUpdated(part=ToolPart(session_id=session_id) as part) if session_id in self._depths:
+            case PartUpdated(part=ToolPart(session_id=session_id) as part) if session_id in self.depths:
                 if _is_whole(part):
-                    self._view.child(part, self._depths[session_id])
+                    self.view.child(part, self.depths[session_id])
 
     def _report(self, properties: object) -> None:
         match properties:
@@ -166,32 +172,32 @@ class Follower:
                 self._limit(data.message)
             case SessionError(error=error) if error is not None:
                 self._hand_over()
-                self._view.error(error)
+                self.view.error(error)
             case LimitReached(message=text, ends=ends):
                 self._limited = self._limited or ends
                 self._limit(text)
             case SessionCompacted():
-                self._view.note("earlier messages were summarised")
+                self.view.note("earlier messages were summarised")
             case HooksRan() as ran:
                 self._ran(ran)
             case TuiToastShow(message=text):
-                self._view.note(text.removeprefix("instar: "), "yellow")
+                self.view.note(text.removeprefix("instar: "), "yellow")
             case PluginError(plugin=plugin, hook=hook, message=text):
-                self._view.note(f"plugin {plugin} failed in {hook}: {text}")
+                self.view.note(f"plugin {plugin} failed in {hook}: {text}")
 
     def _changed(self, properties: object) -> None:
         """Show what instar changed of itself, but for what a call's own lines say."""
         match properties:
             case SelfModified(call_id="", path=path, old=old, new=new):
-                self._view.evolved(f"self: {path} = {new!r} (was {old!r})")
+                self.view.evolved(f"self: {path} = {new!r} (was {old!r})")
             case EvolveInstalled(files=files, session_id=None):
-                self._view.evolved(f"evolved {', '.join(files)}")
+                self.view.evolved(f"evolved {', '.join(files)}")
             case EvolveRolledback(files=files, message=text):
-                self._view.evolved(f"took back a change of {', '.join(files)}: {text}")
+                self.view.evolved(f"took back a change of {', '.join(files)}: {text}")
 
     def _ran(self, ran: HooksRan) -> None:
         for text in ran.messages:
-            self._view.note(f"{ran.event} hook: {text}")
+            self.view.note(f"{ran.event} hook: {text}")
         if ran.undecided and ran.action != "deny":
             why = f"could not decide, and stands in nobody's way: {ran.error}"
             self.say(f"{ran.event} hook {ran.rule} {why}")
@@ -199,7 +205,7 @@ class Follower:
     def _limit(self, text: str) -> None:
         """Show a limit once: the answer's error says it too, before the event or after it."""
         if not any(text.startswith(shown) or shown.startswith(text) for shown in self._limits):
-            self._view.limit(text)
+            self.view.limit(text)
         self._limits.append(text)
 
     def _message(self, info: User | Assistant) -> None:
@@ -215,12 +221,12 @@ class Follower:
     def _part(self, part: Part) -> None:
         if part.message_id in self._asked[1:] and isinstance(part, TextPart):
             # The first message is the person's own; the others were queued: by a plugin, by the runtime.
-            self._view.note(f"going on: {part.text}")
+            self.view.note(f"going on: {part.text}")
         if part.message_id not in self._answers:
             return
-        if self._view.streams:
+        if self.view.streams:
             self._growing[part.id] = part
-            self._view.part(part)
+            self.view.part(part)
             return
         if _is_whole(part):
             self._whole[part.id] = part
@@ -232,7 +238,7 @@ class Follower:
         """Show the parts that are whole, in order. A failed attempt's were dropped before this."""
         whole, self._whole = self._whole, {}
         for part in whole.values():
-            self._view.part(part)
+            self.view.part(part)
 
 
 def _is_whole(part: Part) -> bool:

@@ -20,6 +20,7 @@ from instar.wire import Plain
 
 INTERRUPTED: Final = 130
 """The exit code of a run that a person ended."""
+KEPT: Final = "this call made what runs later, outside of what holds the model:"
 _CHILDREN_END: Final = 0.6
 """Seconds that a second signal leaves for ending children."""
 _REPLIES: Final[dict[str, Reply]] = {
@@ -197,7 +198,7 @@ class AtTerminal:
 
 async def _kept(asked: PermissionAsked) -> bool:
     """Ask whether what a call made, and what would run later, is kept."""
-    echo("\n? this call made what runs later, outside of what holds the model:", err=True)
+    echo(f"\n? {KEPT}", err=True)
     echo(_whole(asked.metadata), nl=False, err=True)
     while True:
         echo("  keep it [y/n]? ", nl=False, err=True)

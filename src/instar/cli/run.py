@@ -8,7 +8,8 @@ import select
 import shlex
 import stat
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,16 +37,34 @@ _STDIN_PATIENCE: Final = 2.0
 """Seconds without input after which the person is told what is being waited for."""
 
 
+def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that say which session it goes on with, and who answers."""
+    options = (
+        click.option(
+            "-m",
+            "--model",
+            metavar="PROVIDER/MODEL",
+            shell_complete=complete.models,
+            help="The model that answers.",
+        ),
+        click.option(
+            "--agent", metavar="NAME", shell_complete=complete.agents, help="The agent that answers."
+        ),
+        click.option(
+            "-s", "--session", metavar="ID", shell_complete=complete.sessions, help="Go on with this session."
+        ),
+        click.option(
+            "-c", "--continue", "continued", is_flag=True, help="Go on with the folder's last session."
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 @click.command()
 @click.argument("message", nargs=-1)
-@click.option(
-    "-m", "--model", metavar="PROVIDER/MODEL", shell_complete=complete.models, help="The model that answers."
-)
-@click.option("--agent", metavar="NAME", shell_complete=complete.agents, help="The agent that answers.")
-@click.option(
-    "-s", "--session", metavar="ID", shell_complete=complete.sessions, help="Go on with this session."
-)
-@click.option("-c", "--continue", "continued", is_flag=True, help="Go on with the folder's last session.")
+@session_options
 @click.option("--title", metavar="TEXT", help="The session's title.")
 @click.option(
     "-f", "--file", "files", multiple=True, metavar="PATH", help="Attach a file or folder; repeatable."
@@ -137,11 +156,20 @@ async def _run(context: Context, request: RunRequest, interrupts: Interrupts) ->
     if request.worktree is not None:
         request = await _in_worktree(context, request, request.worktree)
     options = _options(context, request)
-    async with opened_runtime(options, automatic=True) as runtime:
-        if request.workspace_id is not None or not await is_trusted_now(context, runtime):
-            return await _turn(runtime, request, interrupts)
-    async with opened_runtime(options, automatic=True) as runtime:
+    # For a worktree trust was offered before.
+    async with trusted_runtime(context, options, asks=request.workspace_id is None) as runtime:
         return await _turn(runtime, request, interrupts)
+
+
+@asynccontextmanager
+async def trusted_runtime(context: Context, options: Options, *, asks: bool = True) -> AsyncIterator[Runtime]:
+    """Open a runtime, and open it anew once the person trusts the folder, or what was changed in it."""
+    async with opened_runtime(options, automatic=True) as runtime:
+        if not asks or not await _is_trusted_now(context, runtime):
+            yield runtime
+            return
+    async with opened_runtime(options, automatic=True) as runtime:
+        yield runtime
 
 
 async def _in_worktree(context: Context, request: RunRequest, name: str) -> RunRequest:
@@ -150,7 +178,7 @@ async def _in_worktree(context: Context, request: RunRequest, name: str) -> RunR
     from instar.cli.workspace import found_or_made
 
     async with opened_runtime(_options(context, request)) as runtime:
-        await is_trusted_now(context, runtime)
+        await _is_trusted_now(context, runtime)
         info = await found_or_made(runtime, name)
         directory = await runtime.workspace.enter(info.id)
     return msgspec.structs.replace(request, directory=directory, workspace_id=info.id)
@@ -390,7 +418,7 @@ async def _complete(runtime: Runtime, body: CommandBody) -> None:
 # -- trust and options -------------------------------------------------------------------------------
 
 
-async def is_trusted_now(context: Context, runtime: Runtime) -> bool:
+async def _is_trusted_now(context: Context, runtime: Runtime) -> bool:
     """Offer to trust the folder, or what was changed in it, when that was skipped; whether the person said yes."""
     # A terminal that was made for the model is not a person's.
     if not person.is_there() or not runtime.untrusted or context.environment.get("INSTAR_RUN"):

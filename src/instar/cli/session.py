@@ -3,7 +3,7 @@
 import functools
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -275,11 +275,16 @@ async def compact(runtime: Runtime, session: Session, model: str | None) -> None
 
 
 async def find(runtime: Runtime, named: str) -> Session:
+    """Return the session that `named_one` finds. Raises `NotFound` when there is none, and as that does."""
+    # An id that this project's list does not hold may be another project's: the store knows.
+    return named_one(await runtime.session.list(), named) or await runtime.session.get(named)
+
+
+def named_one(sessions: Sequence[Session], named: str) -> Session | None:
     """Return the session with the id or slug `named`, or the only one whose id begins with it.
 
-    Raises `NotFound` when there is none, and `click.UsageError` when there are several.
+    Raises `click.UsageError` when there are several.
     """
-    sessions = await runtime.session.list()
     found = [one for one in sessions if named == one.id]
     # All ids begin with ses_: that alone names none.
     is_start = len(named) > len("ses_")
@@ -287,8 +292,7 @@ async def find(runtime: Runtime, named: str) -> Session:
     if len(found) > 1:
         several = ", ".join(one.id for one in found[:3])
         raise click.UsageError(f"{named!r} means {len(found)} sessions ({several} …): say more of the id")
-    # An id that this project's list does not hold may be another project's: the store knows.
-    return found[0] if found else await runtime.session.get(named)
+    return found[0] if found else None
 
 
 async def open_sessions(runtime: Runtime) -> list[Session]:

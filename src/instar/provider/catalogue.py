@@ -4,6 +4,7 @@ It holds what the maintainers knew at its date. An unknown price is null and an 
 overrides every figure (``docs/models.md``).
 """
 
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -102,3 +103,11 @@ def vendor_wanting_key(provider_id: str, url: str) -> Vendor | None:
     vendor = shipped().providers.get(provider_id)
     wants = vendor is not None and not vendor.local and vendor.url == url and bool(vendor.env)
     return vendor if wants else None
+
+
+def keys_in(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the vendors with a key in the environment, each with the variable that holds it."""
+    for name, vendor in shipped().providers.items():
+        for variable in vendor.env:
+            if environment.get(variable, "").strip():
+                yield name, variable

@@ -78,6 +78,13 @@ class UnspokenProtocol(UnknownModel):
     """A provider whose protocol this version does not speak."""
 
 
+class _Key(NamedTuple):
+    """A provider's key, None without one, and its place, in words for a person."""
+
+    secret: Secret | None
+    place: str
+
+
 class _Provider(NamedTuple):
     """One provider: its block of the configuration, its vendor of the catalogue, and the environment."""
 
@@ -135,18 +142,18 @@ class _Provider(NamedTuple):
             ) from None
         return address
 
-    def key(self) -> tuple[Secret | None, str]:
+    def key(self) -> _Key:
         """Return the key in the configuration or the environment, and where it stands."""
         literal = self.block.options.get("apiKey")
         setting = f"provider.{self.id}.options.apiKey"
         if isinstance(literal, Secret):
-            return literal, setting
+            return _Key(literal, setting)
         if isinstance(literal, str) and literal.strip():
-            return Secret(literal.strip()), setting
+            return _Key(Secret(literal.strip()), setting)
         for name in [*self.block.env, *(self.vendor.env if self.vendor else ())]:
             if value := self.environment.get(name, "").strip():
-                return Secret(value), f"${name}"
-        return None, f"instar auth login {self.id}"
+                return _Key(Secret(value), f"${name}")
+        return _Key(None, f"instar auth login {self.id}")
 
     def protocol(self, asked: ModelConfig, entry: CatalogueModel) -> str:
         """Return the protocol that ``npm`` names, else the catalogue's, else Chat Completions.
@@ -172,7 +179,7 @@ class _Provider(NamedTuple):
             )
         return protocol
 
-    def model(self, name: str, key: tuple[Secret | None, str], fetch: Fetch | None) -> Model:
+    def model(self, name: str, key: _Key, fetch: Fetch | None) -> Model:
         """Put a model together. Raises `UnknownModel` without an address, and `UnspokenProtocol`."""
         own = self.block.models.get(name)
         asked = own or ModelConfig()
@@ -190,8 +197,8 @@ class _Provider(NamedTuple):
             name=asked.name or entry.name or name,
             protocol=protocol,
             url=self.url(asked, protocol),
-            api_key=key[0],
-            key_from=key[1],
+            api_key=key.secret,
+            key_from=key.place,
             headers={**headers, **self.block.headers, **asked.headers},
             limit=_limit(asked.limit, entry),
             cost=_cost(asked.cost, entry),
@@ -252,7 +259,7 @@ class Models:
             if ref.partition("/")[0] in self._known() or not (owners := self._owners(name, main)):
                 return self.find(ref)
             # False comes before True.
-            best = min(owners, key=lambda one: (one != main, self._key(self._provider(one))[0] is None))
+            best = min(owners, key=lambda one: (one != main, self._key(self._provider(one)).secret is None))
             return self.find(f"{best}/{name}")
         except UnknownModel:
             if (family := name.lower()) not in FAMILIES:
@@ -369,7 +376,7 @@ class Models:
             provider = self._provider(provider_id)
             named = provider_id in self._config.provider
             is_local = provider.vendor is not None and provider.vendor.local
-            if (named and (is_local or provider.own_url())) or self._key(provider)[0]:
+            if (named and (is_local or provider.own_url())) or self._key(provider).secret:
                 yield provider_id
 
     def default_name(self, provider_id: str) -> str | None:
@@ -460,12 +467,12 @@ class Models:
         is_wanted = enabled is None or provider_id in enabled
         return is_wanted and provider_id not in self._config.disabled_providers
 
-    def _key(self, provider: _Provider) -> tuple[Secret | None, str]:
-        key, where = provider.key()
+    def _key(self, provider: _Provider) -> _Key:
+        key = provider.key()
         # A key that the person keeps is sent to the provider's own server or the person's, to no other.
-        if key is not None or self._keys is None or provider.id == SCRIPTED or self.is_foreign(provider.id):
-            return key, where
-        return self._keys.get(provider.id), where
+        if key.secret is not None or provider.id == SCRIPTED or self.is_foreign(provider.id):
+            return key
+        return key if self._keys is None else key._replace(secret=self._keys.get(provider.id))
 
     def _nearest(self, ref: str) -> str:
         """Return ``; did you mean …`` with up to three references that look like `ref`."""

@@ -9,15 +9,15 @@ import click
 from rich.text import Text
 
 from instar.approval import permissions, questions
-from instar.cli import complete, person
-from instar.cli.attach import Attached, client_to, heard
-from instar.cli.chat.conversation import REFUSALS, Conversation, begun
+from instar.cli import person
+from instar.cli.attach import Attached, client_to, heard, session_for
+from instar.cli.chat.conversation import REFUSALS, Conversation
 from instar.cli.chat.models import explained
 from instar.cli.chat.orders import Orders
 from instar.cli.chat.screen import Screen
 from instar.cli.chat.view import ChatView
-from instar.cli.door import Context, Failure, door, opened_runtime
-from instar.cli.run import is_trusted_now
+from instar.cli.door import Context, Failure, door
+from instar.cli.run import session_options, trusted_runtime
 from instar.cli.text import short
 from instar.client import AsyncClient
 from instar.event import PermissionAsked
@@ -30,14 +30,7 @@ _FOUND: Final = 20
 
 
 @click.command()
-@click.option(
-    "-m", "--model", metavar="PROVIDER/MODEL", shell_complete=complete.models, help="The model that answers."
-)
-@click.option("--agent", metavar="NAME", shell_complete=complete.agents, help="The agent that answers.")
-@click.option(
-    "-s", "--session", metavar="ID", shell_complete=complete.sessions, help="Go on with this session."
-)
-@click.option("-c", "--continue", "continued", is_flag=True, help="Go on with the folder's last session.")
+@session_options
 @click.option("--dir", "folder", metavar="PATH", help="Chat in this folder.")
 @click.option("--attach", "url", metavar="URL", help="Chat with the server there (http://… or unix:PATH).")
 @click.option("--thinking", is_flag=True, help="Show the model's reasoning whole.")
@@ -61,19 +54,14 @@ async def _here(context: Context, folder: str | None) -> AsyncIterator[AsyncClie
     """A client of this process: what is asked is answered through it, by the person at the terminal."""
 
     async def permit(asked: PermissionAsked) -> permissions.Reply:
+        # As for a server's clients, but that who answers here is known to be a person.
         return await permissions.relayed(asked)
 
     options = Options(
         context.folder(folder), context.environment, person=permit, questioner=questions.relayed
     )
-    async with opened_runtime(options, automatic=True) as runtime:
-        trusted = await is_trusted_now(context, runtime)
-        if not trusted:
-            async with client_of(runtime, by_person=True) as client:
-                yield client
-            return
     async with (
-        opened_runtime(options, automatic=True) as runtime,
+        trusted_runtime(context, options) as runtime,
         client_of(runtime, by_person=True) as client,
     ):
         yield client
@@ -114,7 +102,9 @@ class Chat:
 
     async def run(self) -> None:
         """Chat until the person leaves."""
-        session = await begun(self._client, self._wanted, continued=self._continued, agent=self._agent)
+        session = await session_for(
+            self._client, named=self._wanted, continued=self._continued, agent=self._agent
+        )
         if self._wanted:
             # Its events and files are those of the folder that it was begun in.
             self._client.directory = session.directory

@@ -11,9 +11,9 @@ from instar.api.session import (
     CommandBody,
     PermissionBody,
     PromptBody,
-    SessionBody,
     ShellBody,
 )
+from instar.approval.permissions import KEEP
 from instar.cli.chat.view import ChatView
 from instar.cli.follow import Follower
 from instar.cli.person import chosen, verdict
@@ -28,7 +28,6 @@ from instar.event import (
     QuestionAsked,
     QuestionRejected,
     QuestionReplied,
-    SessionCreated,
     SessionIdle,
     SessionStatusChanged,
     SessionUpdated,
@@ -51,7 +50,7 @@ _SHOWN: Final = 20
 
 
 class Conversation(Follower):
-    """The session of a chat. `changed` is called when another session is shown or asks something."""
+    """The session of a chat: it also takes what the person says, and their answers to what is asked."""
 
     def __init__(self, client: AsyncClient, session: Session, view: ChatView) -> None:
         super().__init__(session.id, view)
@@ -74,6 +73,7 @@ class Conversation(Follower):
 
     def take(self, event: Event) -> None:
         """Show an event of the session; note what is asked in it or in its sub-agents' sessions."""
+        self.relate(event)
         match event.properties:
             case SessionStatusChanged(session_id=self._session_id, status=status):
                 self.busy = status.type != "idle"
@@ -82,7 +82,7 @@ class Conversation(Follower):
                 self._next()
             case SessionUpdated(info=info) if info.id == self._session_id:
                 self.session, self.cost = info, info.cost
-            case PermissionAsked() | QuestionAsked() as asked if asked.session_id in self._depths:
+            case PermissionAsked() | QuestionAsked() as asked if asked.session_id in self.depths:
                 self.asks.append(asked)
                 if len(self.asks) == 1:
                     self._put(asked)
@@ -92,8 +92,6 @@ class Conversation(Follower):
                 | QuestionRejected(request_id=asked_id)
             ):
                 self._over(asked_id)
-            case SessionCreated() if event.session_id != self._session_id:
-                self._child(event.properties)
             case MessageUpdated(info=Assistant() as info) if info.session_id == self._session_id:
                 self.answered_by = f"{info.provider_id}/{info.model_id}"
                 tokens = info.tokens
@@ -128,6 +126,8 @@ class Conversation(Follower):
         if not self.asks:
             return "› "
         asked = self.asks[0]
+        if isinstance(asked, PermissionAsked) and asked.permission == KEEP:
+            return "keep it [y/n]? "
         if isinstance(asked, PermissionAsked):
             return "[o]nce, [a]lways, [r]eject (and why)? "
         many = asked.questions[len(self._given)].multiple
@@ -209,7 +209,8 @@ class Conversation(Follower):
         asked = self.asks[0]
         if isinstance(asked, PermissionAsked):
             if (given := verdict(typed)) is not None:
-                self.do(self._reply(asked.id, PermissionBody(reply=given.reply, message=given.message)))
+                body = PermissionBody(reply=given.reply, message=given.message)
+                self.do(self.client.permission.reply(asked.id, body))
             return
         question = asked.questions[len(self._given)]
         if not typed:
@@ -224,9 +225,6 @@ class Conversation(Follower):
             self.chat.question(asked.questions[len(self._given)])
         else:
             self.do(self.client.question.reply(asked.id, AnswersBody(answers=self._given)))
-
-    async def _reply(self, asked_id: str, body: PermissionBody) -> None:
-        await self.client.permission.reply(asked_id, body)
 
     # -- the session ---------------------------------------------------------------------------------
 
@@ -245,9 +243,9 @@ class Conversation(Follower):
                 self._answers.add(message.info.id)
             for part in message.parts:
                 self._part(part)
-        self.asks.extend(
-            one for one in await self.client.permission.list() if one.session_id == self.session.id
-        )
+        waiting: list[PermissionAsked | QuestionAsked] = [*await self.client.permission.list()]
+        waiting += await self.client.question.list()
+        self.asks.extend(one for one in waiting if one.session_id == self.session.id)
         if self.asks:
             self._put(self.asks[0])
 
@@ -263,14 +261,3 @@ class Conversation(Follower):
 
 def _is_undone(session: Session, message: WithParts) -> bool:
     return session.revert is not None and message.info.id >= session.revert.message_id
-
-
-async def begun(client: AsyncClient, wanted: str | None, *, continued: bool, agent: str | None) -> Session:
-    """Return the session that was asked for, the folder's last one, or a new one."""
-    if wanted:
-        return await client.session.get(wanted)
-    if continued:
-        for session in await client.session.list(roots=True):
-            if session.time.archived is None:
-                return session
-    return await client.session.create(SessionBody(agent=agent))

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from instar.provider.catalogue import shipped
+from instar.provider.catalogue import keys_in
 
 _SERVERS: Final = {"Ollama": 11434, "LM Studio": 1234, "llama.cpp": 8080, "vLLM": 8000}
 """Servers of models and the port that each listens on by itself."""
@@ -13,12 +13,12 @@ _PATIENCE: Final = 0.2
 
 async def explained(environment: Mapping[str, str]) -> list[str]:
     """Return three lines: what was found, how to use it, and how to try without."""
-    names = {variable: name for name, vendor in shipped().providers.items() for variable in vendor.env}
-    keys = [variable for variable in names if environment.get(variable, "").strip()]
+    keys = list(keys_in(environment))
     found = [name for name, port in _SERVERS.items() if await _listens(port)]
     first = "No model is set up yet"
     if keys:
-        return [f"{first}, but ${keys[0]} is set.", f"Use it: /model {names[keys[0]]}", _TRY]
+        name, variable = keys[0]
+        return [f"{first}, but ${variable} is set.", f"Use it: /model {name}", _TRY]
     if found:
         url = f"http://127.0.0.1:{_SERVERS[found[0]]}/v1"
         block = f'{{"provider": {{"local": {{"options": {{"baseURL": "{url}"}}}}}}}}'

@@ -142,11 +142,7 @@ class Orders:
         talk.session = await talk.client.session.revert(
             talk.session.id, RevertBody(message_id=message.info.id)
         )
-        files = talk.session.summary.files if talk.session.summary else 0
-        self._lines(
-            f"back to before: {short(_text(message), 60)} ({counted(files, 'file')}); /redo brings it back",
-            style="dim",
-        )
+        self._lines(f"back to before: {short(_text(message), 60)}; /redo brings it back", style="dim")
 
     async def _said(self) -> list[WithParts]:
         """The person's messages that are not undone."""

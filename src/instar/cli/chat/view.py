@@ -6,6 +6,8 @@ from collections.abc import Callable
 from rich.console import RenderableType
 from rich.text import Text
 
+from instar.approval.permissions import KEEP
+from instar.cli.person import KEPT
 from instar.cli.render import diff_lines
 from instar.cli.terminal import TerminalView
 from instar.cli.text import harmless, one_line, short
@@ -43,7 +45,10 @@ class ChatView(TerminalView):
     def ask(self, asked: PermissionAsked) -> None:
         """Print what a call wants, and all that it would do: nobody must agree to what a short line leaves out."""
         wanted = ", ".join(short(pattern) for pattern in asked.patterns)
-        self._print("", Text(f"? {short(asked.permission)} wants: {wanted}", "bold yellow"))
+        what = f"{short(asked.permission)} wants: {wanted}"
+        if asked.permission == KEEP:
+            what = KEPT
+        self._print("", Text(f"? {what}", "bold yellow"))
         if isinstance(diff := asked.metadata.get("diff"), str):
             self._print(*(Text("  ").append_text(line) for line in diff_lines(diff)))
         elif isinstance(command := asked.metadata.get("command"), str):
