@@ -10,10 +10,17 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from instar.wire.document import DocumentError, atomic_write, locked, read_jsonc
 from instar.wire.secret import Secret
+
+
+class PlacedKey(NamedTuple):
+    """A provider's key, None without one, and its place, in words for a person."""
+
+    secret: Secret | None
+    place: str
 
 
 class KeysError(ValueError):

@@ -37,7 +37,7 @@ from instar.provider.catalogue import (
     Vendor,
     shipped,
 )
-from instar.provider.keys import Keys
+from instar.provider.keys import Keys, PlacedKey
 from instar.provider.protocol import Model, ModelAdapter, ModelCost, ModelLimit, describe
 from instar.provider.scripted import script_path, shipped_names
 from instar.settings.config import Config, ModelConfig, ProviderConfig
@@ -76,13 +76,6 @@ class UnknownModel(Exception):
 
 class UnspokenProtocol(UnknownModel):
     """A provider whose protocol this version does not speak."""
-
-
-class _Key(NamedTuple):
-    """A provider's key, None without one, and its place, in words for a person."""
-
-    secret: Secret | None
-    place: str
 
 
 class _Provider(NamedTuple):
@@ -142,18 +135,18 @@ class _Provider(NamedTuple):
             ) from None
         return address
 
-    def key(self) -> _Key:
+    def key(self) -> PlacedKey:
         """Return the key in the configuration or the environment, and where it stands."""
         literal = self.block.options.get("apiKey")
         setting = f"provider.{self.id}.options.apiKey"
         if isinstance(literal, Secret):
-            return _Key(literal, setting)
+            return PlacedKey(literal, setting)
         if isinstance(literal, str) and literal.strip():
-            return _Key(Secret(literal.strip()), setting)
+            return PlacedKey(Secret(literal.strip()), setting)
         for name in [*self.block.env, *(self.vendor.env if self.vendor else ())]:
             if value := self.environment.get(name, "").strip():
-                return _Key(Secret(value), f"${name}")
-        return _Key(None, f"instar auth login {self.id}")
+                return PlacedKey(Secret(value), f"${name}")
+        return PlacedKey(None, f"instar auth login {self.id}")
 
     def protocol(self, asked: ModelConfig, entry: CatalogueModel) -> str:
         """Return the protocol that ``npm`` names, else the catalogue's, else Chat Completions.
@@ -179,7 +172,7 @@ class _Provider(NamedTuple):
             )
         return protocol
 
-    def model(self, name: str, key: _Key, fetch: Fetch | None) -> Model:
+    def model(self, name: str, key: PlacedKey, fetch: Fetch | None) -> Model:
         """Put a model together. Raises `UnknownModel` without an address, and `UnspokenProtocol`."""
         own = self.block.models.get(name)
         asked = own or ModelConfig()
@@ -467,7 +460,7 @@ class Models:
         is_wanted = enabled is None or provider_id in enabled
         return is_wanted and provider_id not in self._config.disabled_providers
 
-    def _key(self, provider: _Provider) -> _Key:
+    def _key(self, provider: _Provider) -> PlacedKey:
         key = provider.key()
         # A key that the person keeps is sent to the provider's own server or the person's, to no other.
         if key.secret is not None or provider.id == SCRIPTED or self.is_foreign(provider.id):
