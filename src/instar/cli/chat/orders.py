@@ -2,31 +2,44 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 from rich.text import Text
 
 from instar.api.session import ForkBody, RevertBody, SessionBody, SummarizeBody
 from instar.cli.chat.conversation import Conversation
+from instar.cli.chat.picker import Choice, Picked, Picker
 from instar.cli.render import diff_lines
 from instar.cli.text import counted, local_time, money, short
 from instar.client import Invalid
 from instar.message import ModelRef, Session, TextPart, User, WithParts
 
+T = TypeVar("T")
+
 _LISTED: Final = 20
 """Entries of a list that are shown; more words find others."""
 
 
+class Pick(Protocol):
+    """Lets the person pick from a list; None if they left it."""
+
+    async def __call__(self, picker: Picker[T], /) -> Picked[T] | None: ...
+
+
 class Orders:
-    """The lines that begin with a slash. `turned` shows another session, `left` ends the chat."""
+    """The lines that begin with a slash.
+
+    `turned` shows another session, `left` ends the chat, `pick` lets the person pick from a list.
+    """
 
     def __init__(
         self,
         talk: Callable[[], Conversation],
         turned: Callable[[Session], Awaitable[None]],
         left: Callable[[], None],
+        pick: Pick,
     ) -> None:
-        self._talk, self._turned, self._left = talk, turned, left
+        self._talk, self._turned, self._left, self._pick = talk, turned, left, pick
         self.names: Mapping[str, tuple[str, Callable[[str], Awaitable[None]]]] = MappingProxyType(
             {
                 "help": ("what can be typed here", self._help),
@@ -109,11 +122,16 @@ class Orders:
     async def _agent(self, rest: str) -> None:
         talk = self._talk()
         agents = [one for one in await talk.client.app.agents() if one.mode != "subagent" and not one.hidden]
-        if rest in {one.name for one in agents}:
-            talk.agent = rest
-            self._lines(f"{rest} answers from now on", style="dim")
-            return
-        self._lines(*(f"{one.name:<12} {short(one.description or '', 80)}" for one in agents))
+        if rest not in {one.name for one in agents}:
+            if rest:
+                raise Invalid(f"no agent is called {rest!r}; /agent lists them")
+            choices = [Choice(one.name, one.name, one.description or "") for one in agents]
+            picked = await self._pick(Picker("agent", choices))
+            if picked is None:
+                return
+            rest = picked.value
+        talk.agent = rest
+        self._lines(f"{rest} answers from now on", style="dim")
 
     async def _undo(self, rest: str) -> None:
         talk = self._talk()
