@@ -63,7 +63,7 @@ class Screen:
         *,
         submit: Callable[[str], None],
         rows: Callable[[], Sequence[Text]],
-        facts: Callable[[], str],
+        facts: Callable[[int], str],
         prompt: Callable[[], str],
         words: Words,
         escape: Callable[[], None],
@@ -167,7 +167,7 @@ class Screen:
     def _layout(self) -> Layout:
         above = FormattedTextControl(self._above)
         prompt = FormattedTextControl(lambda: [("class:prompt", self._now(Picker.head, self._prompt))])
-        facts = FormattedTextControl(lambda: [("class:bottom", self._now(Picker.hints, self._facts))])
+        facts = FormattedTextControl(lambda: [("class:bottom", self._now(Picker.hints, self._said))])
         typed = Window(
             BufferControl(self.buffer, key_bindings=self._keys()),
             height=Dimension(min=1, max=10),
@@ -191,6 +191,9 @@ class Screen:
 
     def _now(self, picking: Callable[[Picker[Any]], str], otherwise: Callable[[], str]) -> str:
         return picking(self._picker) if self._picker else otherwise()
+
+    def _said(self) -> str:
+        return self._facts(self.app.output.get_size().columns)
 
     def _above(self) -> StyleAndTextTuples:
         rows, columns = self.app.output.get_size()
