@@ -143,7 +143,7 @@ class Chat:
         """Show another session."""
         before = getattr(self, "_talk", None)
         view = ChatView(self._screen.print, thinking=self._thinking)
-        self._talk = Conversation(self._client, session, view)
+        self._talk = Conversation(self._client, session, view, self._screen.app.invalidate)
         if before is not None:
             self._talk.model, self._talk.agent = before.model, session.agent or before.agent
         elif self._agent:

@@ -9,7 +9,7 @@ from rich.text import Text
 from instar.cli.chat.conversation import REFUSALS, Conversation
 from instar.cli.chat.picker import Choice, Pick, Picker
 from instar.cli.render import diff_lines
-from instar.cli.text import counted, local_time, short
+from instar.cli.text import local_time, short
 from instar.client import Invalid
 from instar.message import Assistant, TextPart
 
@@ -50,6 +50,7 @@ class EvolveOrders:
             await self._orders[order](what.strip())
         else:
             raise Invalid(f"/evolve knows no {order!r}: {', '.join(self._orders)}")
+        await self._talk().look_at_evolve()
 
     @property
     def _evolve(self) -> Any:
@@ -63,8 +64,7 @@ class EvolveOrders:
         while choices := await self._choices():
             entries = [one.value for one in choices]
             at = entries.index(chosen) if chosen in entries else 0
-            title = f"evolve, {counted(self._talk().learned, 'thing')} learned"
-            picked = await self._pick(Picker(title, choices, enter="show", keys=_KEYS, at=at))
+            picked = await self._pick(Picker("evolve", choices, enter="show", keys=_KEYS, at=at))
             if picked is None:
                 return
             chosen = picked.value
@@ -81,7 +81,6 @@ class EvolveOrders:
     async def _choices(self) -> list[Choice[_Entry]]:
         listed, waiting = await self._evolve.log(limit=_SHOWN), (await self._evolve.candidates()).entries
         status = await self._evolve.status()
-        self._talk().learned = status.learned
         found = [
             Choice(
                 _Entry(one.id, [one.proposal.file], waits=True),
@@ -95,7 +94,8 @@ class EvolveOrders:
             # A file's trial is that of its newest version.
             said = [trials.pop(file) for file in one.files if one.commit and file in trials]
             what = ", ".join(one.files) or one.subject or one.text
-            name = f"{one.commit[:7] or '-'} {local_time(one.time)} {one.by} {one.kind}: {what}"
+            kind = f"{one.kind} at {one.stage}" if one.stage else one.kind
+            name = f"{one.commit[:7] or '-'} {local_time(one.time)} {one.by} {kind}: {what}"
             found.append(
                 Choice(
                     _Entry(one.commit, one.files, waits=False, change=one), name, short("; ".join(said), 40)

@@ -74,6 +74,7 @@ class Orders:
         if not text.startswith("/") or name not in self.names:
             return False
         await self.names[name][1](rest.strip())
+        await self._talk().look()
         return True
 
     def _lines(self, *lines: str, style: str = "") -> None:
@@ -205,7 +206,9 @@ class Orders:
 
     async def _context(self, rest: str) -> None:
         talk = self._talk()
-        talk.chat.show("", *context_lines(await talk.client.instar.context(talk.session.id)))
+        talk.chat.show(
+            "", *context_lines(await talk.client.instar.context(talk.session.id, model=talk.chosen))
+        )
 
     async def _doctor(self, rest: str) -> None:
         talk = self._talk()
