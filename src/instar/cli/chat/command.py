@@ -97,7 +97,7 @@ class Chat:
             interrupt=self._interrupt,
             history=history,
         )
-        self._orders = Orders(lambda: self._talk, self._turn_to, self._screen.leave, self._screen.pick)
+        self._orders = Orders(lambda: self._talk, self._turn_to, self._screen)
         self._talk: Conversation
 
     async def run(self) -> None:

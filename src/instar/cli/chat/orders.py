@@ -2,44 +2,33 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final
 
 from rich.text import Text
 
 from instar.api.session import ForkBody, RevertBody, SessionBody, SummarizeBody
 from instar.cli.chat.conversation import Conversation
-from instar.cli.chat.picker import Choice, Picked, Picker
+from instar.cli.chat.picker import Entry, Picker
+from instar.cli.chat.screen import Screen
 from instar.cli.render import diff_lines
 from instar.cli.text import counted, local_time, money, short
 from instar.client import Invalid
 from instar.message import ModelRef, Session, TextPart, User, WithParts
 
-T = TypeVar("T")
-
 _LISTED: Final = 20
 """Entries of a list that are shown; more words find others."""
 
 
-class Pick(Protocol):
-    """Lets the person pick from a list; None if they left it."""
-
-    async def __call__(self, picker: Picker[T], /) -> Picked[T] | None: ...
-
-
 class Orders:
-    """The lines that begin with a slash.
-
-    `turned` shows another session, `left` ends the chat, `pick` lets the person pick from a list.
-    """
+    """The lines that begin with a slash. `turned` shows another session."""
 
     def __init__(
         self,
         talk: Callable[[], Conversation],
         turned: Callable[[Session], Awaitable[None]],
-        left: Callable[[], None],
-        pick: Pick,
+        screen: Screen,
     ) -> None:
-        self._talk, self._turned, self._left, self._pick = talk, turned, left, pick
+        self._talk, self._turned, self._screen = talk, turned, screen
         self.names: Mapping[str, tuple[str, Callable[[str], Awaitable[None]]]] = MappingProxyType(
             {
                 "help": ("what can be typed here", self._help),
@@ -125,8 +114,8 @@ class Orders:
         if rest not in {one.name for one in agents}:
             if rest:
                 raise Invalid(f"no agent is called {rest!r}; /agent lists them")
-            choices = [Choice(one.name, one.name, one.description or "") for one in agents]
-            picked = await self._pick(Picker("agent", choices))
+            entries = [Entry(one.name, one.name, one.description or "") for one in agents]
+            picked = await self._screen.pick(Picker("agent", entries))
             if picked is None:
                 return
             rest = picked.value
@@ -239,7 +228,7 @@ class Orders:
         self._talk().chat.show(*diff_lines(shown.diff))
 
     async def _quit(self, rest: str) -> None:
-        self._left()
+        self._screen.leave()
 
 
 def _text(message: WithParts) -> str:

@@ -22,7 +22,7 @@ _PAUSE: Final = 0.15
 """Seconds after the last key before a search begins."""
 
 
-class Choice(NamedTuple, Generic[T]):
+class Entry(NamedTuple, Generic[T]):
     """An entry: what it stands for, its name, and what is said of it in a second column."""
 
     value: T
@@ -48,18 +48,18 @@ class Picker(Generic[T]):
     def __init__(
         self,
         title: str,
-        choices: Sequence[Choice[T]],
+        entries: Sequence[Entry[T]],
         *,
         enter: str = "picks",
         keys: Mapping[str, str] | None = None,
-        search: Callable[[str], Awaitable[Sequence[Choice[T]]]] | None = None,
+        search: Callable[[str], Awaitable[Sequence[Entry[T]]]] | None = None,
         at: int = 0,
     ) -> None:
         self.closed: Callable[[], None] = lambda: None
         self.answer: asyncio.Future[Picked[T] | None] = asyncio.get_running_loop().create_future()
         self._title, self._enter, self._search = title, enter, search
         self._keys = keys or {}
-        self._all = self._shown = choices
+        self._all = self._shown = entries
         self._at, self._height = at, 0
         self._searching: asyncio.Task[None] | None = None
         self._typed = Buffer(multiline=False, on_text_changed=lambda _: self._narrow())
@@ -149,7 +149,7 @@ class Picker(Generic[T]):
             [one for one in self._all if all(word in f"{one.name} {one.note}".lower() for word in words)]
         )
 
-    async def _find(self, search: Callable[[str], Awaitable[Sequence[Choice[T]]]], typed: str) -> None:
+    async def _find(self, search: Callable[[str], Awaitable[Sequence[Entry[T]]]], typed: str) -> None:
         await asyncio.sleep(_PAUSE)
         try:
             self._put(await search(typed) if typed else self._all)
@@ -160,11 +160,11 @@ class Picker(Generic[T]):
         self._searching = None
         get_app().invalidate()
 
-    def _put(self, found: Sequence[Choice[T]]) -> None:
+    def _put(self, found: Sequence[Entry[T]]) -> None:
         self._shown, self._at = found, 0
 
 
-def _row(choice: Choice[T], is_selected: bool, width: int) -> Text:
-    name = Text(f"{'▸' if is_selected else ' '} {one_line(choice.name)}", "bold" if is_selected else "")
+def _row(entry: Entry[T], is_selected: bool, width: int) -> Text:
+    name = Text(f"{'▸' if is_selected else ' '} {one_line(entry.name)}", "bold" if is_selected else "")
     name.truncate(width + 2, overflow="ellipsis", pad=True)
-    return name.append(f"  {one_line(choice.note)}", "dim")
+    return name.append(f"  {one_line(entry.note)}", "dim")
