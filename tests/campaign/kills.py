@@ -104,6 +104,9 @@ tool: write {"filePath": "files/{{match.1}}.txt", "content": "{{match.1}}"}
 == when "^ask (\w+)"
 tool: task {"description": "ask", "prompt": "say {{match.1}}", "subagent_type": "general"}
 
+== when "^later (\w+)"
+tool: task {"description": "ask", "prompt": "say {{match.1}}", "subagent_type": "general", "background": true}
+
 == when "^grow (\w+)"
 tool: evolve_hook_write {"hook": "bot.sh"}
 arg: content <<END
@@ -117,7 +120,7 @@ END
 == when ""
 text: all done
 """
-KINDS = ("say", "say", "add", "add", "wait", "both", "file", "ask")
+KINDS = ("say", "say", "add", "add", "wait", "both", "file", "ask", "later")
 BOT = """#!/bin/sh
 case $1 in
 discover) echo '{"tools": [{"name": "t"}]}';;
