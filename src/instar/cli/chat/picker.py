@@ -42,7 +42,7 @@ class Picker(Generic[T]):
 
     What is typed narrows the list to the entries that hold all its words, or to what `search` finds. With `keys`,
     each with what it does (``{"r": "roll back"}``), letters are keys, and typing narrows nothing. `enter` says what
-    Enter does. The entry number `at` is selected at first.
+    Enter does. At first `typed` is as if it had been typed, and the entry number `at` is selected.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class Picker(Generic[T]):
         enter: str = "picks",
         keys: Mapping[str, str] | None = None,
         search: Callable[[str], Awaitable[Sequence[Entry[T]]]] | None = None,
+        typed: str = "",
         at: int = 0,
     ) -> None:
         self.closed: Callable[[], None] = lambda: None
@@ -63,6 +64,7 @@ class Picker(Generic[T]):
         self._at, self._height = at, 0
         self._searching: asyncio.Task[None] | None = None
         self._typed = Buffer(multiline=False, on_text_changed=lambda _: self._narrow())
+        self._typed.insert_text(typed)
         self.window = Window(BufferControl(self._typed, key_bindings=self._bindings()), height=1)
 
     def leave(self) -> None:
@@ -145,9 +147,9 @@ class Picker(Generic[T]):
             self._searching = asyncio.create_task(self._find(self._search, typed))
             return
         words = typed.lower().split()
-        self._put(
-            [one for one in self._all if all(word in f"{one.name} {one.note}".lower() for word in words)]
-        )
+        found = [one for one in self._all if _holds(f"{one.name} {one.note}", words)]
+        # Those whose names hold them are first.
+        self._put(sorted(found, key=lambda one: not _holds(one.name, words)))
 
     async def _find(self, search: Callable[[str], Awaitable[Sequence[Entry[T]]]], typed: str) -> None:
         await asyncio.sleep(_PAUSE)
@@ -162,6 +164,10 @@ class Picker(Generic[T]):
 
     def _put(self, found: Sequence[Entry[T]]) -> None:
         self._shown, self._at = found, 0
+
+
+def _holds(text: str, words: Sequence[str]) -> bool:
+    return all(word in text.lower() for word in words)
 
 
 def _row(entry: Entry[T], is_selected: bool, width: int) -> Text:
