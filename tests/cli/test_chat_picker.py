@@ -19,6 +19,13 @@ def selects(terminal, name):
     terminal.wait_until(lambda: selected(terminal).startswith(f"▸ {name}"))
 
 
+def rests(terminal):
+    """Wait until the input is there, and above it nothing that goes on."""
+    terminal.wait_until(
+        lambda: terminal.rows[-2:-1] == ["›"] and not any("Ctrl-C ends" in row for row in terminal.rows)
+    )
+
+
 def test_an_agent_is_picked_with_the_arrows_or_by_words_and_esc_leaves(chat):
     terminal = chat()
     terminal.type("/agent\r")
@@ -138,7 +145,7 @@ def test_esc_twice_lists_what_was_said_and_enter_goes_back_with_the_files_and_th
     for said, answer in (("write it", "Written."), ("and now", "You said: and now")):
         terminal.type(f"{said}\r")
         shows(terminal, answer)
-    terminal.wait_until(lambda: not any("Ctrl-C ends" in row for row in terminal.rows))
+    rests(terminal)
     terminal.type("\x1b\x1b")
     selects(terminal, "and now   no files")
     shows(terminal, "  write it  1 file: +1 -0")
@@ -155,6 +162,7 @@ def test_going_back_may_leave_the_files_as_they_are(chat, machine):
     terminal = chat()
     terminal.type("write it\r")
     shows(terminal, "Written.")
+    rests(terminal)
     terminal.type("/rewind\r")
     selects(terminal, "write it")
     terminal.type("c")
