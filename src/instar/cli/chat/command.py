@@ -97,7 +97,7 @@ class Chat:
         self._screen = Screen(
             submit=self._submit,
             rows=self._rows,
-            facts=lambda: self._talk.facts(),
+            facts=lambda width: self._talk.facts(width),
             prompt=lambda: self._talk.prompt(),
             words=self._words,
             waiting=lambda: self._talk.take_back(),

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from prompt_toolkit.application import get_app
 from prompt_toolkit.buffer import Buffer
@@ -164,6 +164,12 @@ class Picker(Generic[T]):
 
     def _put(self, found: Sequence[Entry[T]]) -> None:
         self._shown, self._at = found, 0
+
+
+class Pick(Protocol):
+    """Lets the person pick from a list; None if they left it."""
+
+    async def __call__(self, picker: Picker[T], /) -> Picked[T] | None: ...
 
 
 def _holds(text: str, words: Sequence[str]) -> bool:

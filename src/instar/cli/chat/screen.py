@@ -66,7 +66,7 @@ class Screen:
         *,
         submit: Callable[[str], None],
         rows: Callable[[], Sequence[Text]],
-        facts: Callable[[], str],
+        facts: Callable[[int], str],
         prompt: Callable[[], str],
         words: Words,
         waiting: Callable[[], str | None],
@@ -161,6 +161,8 @@ class Screen:
             async with in_terminal():
                 self.app.output.write_raw(self._taken())
                 self.app.output.flush()
+            # What goes on may have ended before it was seen to live.
+            lived = True
             await asyncio.sleep(_FRAME)
 
     def _taken(self) -> str:
@@ -174,7 +176,7 @@ class Screen:
     def _layout(self) -> Layout:
         above = FormattedTextControl(self._above)
         prompt = FormattedTextControl(lambda: [("class:prompt", self._now(Picker.head, self._prompt))])
-        facts = FormattedTextControl(lambda: [("class:bottom", self._now(Picker.hints, self._facts))])
+        facts = FormattedTextControl(lambda: [("class:bottom", self._now(Picker.hints, self._said))])
         typed = Window(
             BufferControl(self.buffer, key_bindings=self._keys()),
             height=Dimension(min=1, max=10),
@@ -198,6 +200,9 @@ class Screen:
 
     def _now(self, picking: Callable[[Picker[Any]], str], otherwise: Callable[[], str]) -> str:
         return picking(self._picker) if self._picker else otherwise()
+
+    def _said(self) -> str:
+        return self._facts(self.app.output.get_size().columns)
 
     def _above(self) -> StyleAndTextTuples:
         rows, columns = self.app.output.get_size()
