@@ -13,6 +13,7 @@ from instar.event import (
     EvolveRefused,
     EvolveRolledback,
     HooksRan,
+    HookWaiting,
     LimitReached,
     MessageUpdated,
     PartDelta,
@@ -143,7 +144,10 @@ class Follower:
                 self.depths[session_id] = self.depths[parent] + 1
 
     def _show(self, event: Event) -> None:
-        if event.session_id not in (self._session_id, None):
+        if isinstance(event.properties, HookWaiting):
+            if event.session_id in (*self.depths, None):
+                self.view.hook(event.properties)
+        elif event.session_id not in (self._session_id, None):
             self._child(event.properties)
             return
         match event.properties:

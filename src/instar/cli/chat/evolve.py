@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from rich.text import Text
 
 from instar.cli.chat.conversation import REFUSALS, Conversation
-from instar.cli.chat.picker import Choice, Pick, Picker
+from instar.cli.chat.picker import Entry, Pick, Picker
 from instar.cli.render import diff_lines
 from instar.cli.text import local_time, short
 from instar.client import Invalid
@@ -78,11 +78,11 @@ class EvolveOrders:
                 self._talk().chat.note(str(error), "red")
         self._say("nothing was changed yet")
 
-    async def _choices(self) -> list[Choice[_Entry]]:
+    async def _choices(self) -> list[Entry[_Entry]]:
         listed, waiting = await self._evolve.log(limit=_SHOWN), (await self._evolve.candidates()).entries
         status = await self._evolve.status()
         found = [
-            Choice(
+            Entry(
                 _Entry(one.id, [one.proposal.file], waits=True),
                 f"{one.id} waits for you: {one.proposal.file}",
                 "; ".join(one.proposal.raised),
@@ -97,7 +97,7 @@ class EvolveOrders:
             kind = f"{one.kind} at {one.stage}" if one.stage else one.kind
             name = f"{one.commit[:7] or '-'} {local_time(one.time)} {one.by} {kind}: {what}"
             found.append(
-                Choice(
+                Entry(
                     _Entry(one.commit, one.files, waits=False, change=one), name, short("; ".join(said), 40)
                 )
             )

@@ -1,5 +1,7 @@
 """How a workspace stands: what it is made of, what goes on in it, what is wrong; for commands and the server."""
 
+import statistics
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -79,6 +81,21 @@ class EvolveStatus(msgspec.Struct, frozen=True):
         return "\n".join(f"{name:11}{one_line(said, _WIDTH)}" for name, said in lines)
 
 
+class HookCalls(msgspec.Struct, frozen=True):
+    """How the newest calls of one hook of a script went, those that are kept for the replay.
+
+    `failed` counts by kind, `median` and `slowest` are ms, `last` is when the newest began (ms since 1970).
+    """
+
+    script: str
+    hook: str
+    calls: int
+    failed: dict[str, int]
+    median: float
+    slowest: int
+    last: int
+
+
 def unread(workspace: Workspace, source: str, problems: Sequence[str]) -> EvolveStatus:
     """Return what can be said of a workspace of which nothing is run; `source` is what named it."""
     files = [HookScript(f"hooks/{entry.name}") for entry in workspace.hook_files()]
@@ -129,6 +146,21 @@ async def read(engine: EvolveEngine, scripts: Scripts, source: str, problems: Se
         ],
         learned=await _learned(engine),
     )
+
+
+async def calls(engine: EvolveEngine) -> list[HookCalls]:
+    """Return how the calls of each script's hooks went lately."""
+    records = (await engine.storage.records.read()).records
+    lately = []
+    for script, hook in sorted({(one.script, one.hook) for one in records}):
+        found = [one for one in records if (one.script, one.hook) == (script, hook)]
+        failed = Counter[str](one.failure for one in found if one.failure is not None)
+        took = [one.duration for one in found]
+        newest = max(one.at for one in found)
+        lately.append(
+            HookCalls(script, hook, len(found), dict(failed), statistics.median(took), max(took), newest)
+        )
+    return lately
 
 
 def _tests_missing(scripts: Scripts) -> list[str]:

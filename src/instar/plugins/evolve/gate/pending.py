@@ -266,11 +266,12 @@ def _is_replaced(one: PendingEntry, proposal: Proposal) -> bool:
 
 
 def _cut(proposal: Proposal) -> Proposal:
-    shown = {name: _ends(getattr(proposal, name)) for name in ("test", "replay")}
+    shown = {name: ends(getattr(proposal, name)) for name in ("test", "replay")}
     return msgspec.structs.replace(proposal, **shown)
 
 
-def _ends(text: str) -> str:
+def ends(text: str) -> str:
+    """Return a text, of a longer one than `SHOWN` both ends and how much was left out."""
     if len(text) <= SHOWN:
         return text
     half = SHOWN // 2

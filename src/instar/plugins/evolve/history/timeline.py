@@ -52,6 +52,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rolled_back_by: list[str] = []
     stage: str = ""
     text: str = ""
+    report: str = ""
 
     def line(self) -> str:
         """Return it as one line: commit, time, who, epoch, what."""
@@ -112,6 +113,15 @@ class Shown(msgspec.Struct, frozen=True):
         return plain(self.diff).rstrip("\n") + left
 
 
+class Compared(msgspec.Struct, frozen=True):
+    """What differs from the version `old` of the workspace to `new`: a diff, of which `cut` characters are left out."""
+
+    old: Change
+    new: Change
+    diff: str
+    cut: int
+
+
 class TimelinePage(msgspec.Struct, frozen=True):
     """Which changes are wanted: `limit` of them after the newest `offset`, only those of a file or of a session.
 
@@ -162,6 +172,13 @@ async def show(revisions: Revisions, audit_log: AuditLog, ref: str, longest: int
         diff = f"the diff cannot be shown: {error}"
     change = msgspec.structs.replace(of_commit(found, own), rolled_back_by=back)
     return Shown(change, diff[:longest], max(0, len(diff) - longest), [of_entry(one) for one in others])
+
+
+async def compare(revisions: Revisions, old: str, new: str, longest: int = 100_000) -> Compared:
+    """Return what differs between the versions that two refs name. Raises as `show`, also where git cannot say it."""
+    before, after = await revisions.find(old), await revisions.find(new)
+    diff = await revisions.between(before.id, after.id)
+    return Compared(of_commit(before), of_commit(after), diff[:longest], max(0, len(diff) - longest))
 
 
 def merge(commits: Sequence[Revision], entries: Sequence[AuditEntry]) -> list[Change]:
