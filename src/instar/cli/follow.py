@@ -10,6 +10,7 @@ from instar.cli.person import INTERRUPTED
 from instar.event import (
     Event,
     EvolveInstalled,
+    EvolveRefused,
     EvolveRolledback,
     HooksRan,
     HookWaiting,
@@ -77,6 +78,9 @@ class Follower:
 
     While a question stands at the terminal nothing is shown: it would be written over. It is shown afterwards.
     """
+
+    pending = "instar evolve pending"
+    """How a person sees the changes that wait for them."""
 
     def __init__(self, session_id: str, view: TurnView) -> None:
         self._limited = False
@@ -196,6 +200,11 @@ class Follower:
                 self.view.evolved(f"self: {path} = {new!r} (was {old!r})")
             case EvolveInstalled(files=files, session_id=None):
                 self.view.evolved(f"evolved {', '.join(files)}")
+            case EvolveRefused(file=file, stage="authority"):
+                self.view.evolved(f"{file} waits for you: {self.pending}")
+            case EvolveRefused(file=file, stage=stage):
+                # The call's own line says why.
+                self.view.evolved(f"refused {file} at the stage {stage}")
             case EvolveRolledback(files=files, message=text):
                 self.view.evolved(f"took back a change of {', '.join(files)}: {text}")
 

@@ -90,14 +90,16 @@ class Chat:
         self._screen = Screen(
             submit=self._submit,
             rows=self._rows,
-            facts=lambda: self._talk.facts(),
+            facts=lambda width: self._talk.facts(width),
             prompt=lambda: self._talk.prompt(),
             words=self._words,
             escape=self._escape,
             interrupt=self._interrupt,
             history=history,
         )
-        self._orders = Orders(lambda: self._talk, self._turn_to, self._screen.leave)
+        self._orders = Orders(
+            lambda: self._talk, self._turn_to, self._screen.leave, self._screen.pick, self._screen.take_back
+        )
         self._talk: Conversation
 
     async def run(self) -> None:
