@@ -22,6 +22,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         "run": ("instar.cli.run:command", "Give the agent a message and print its answer."),
         "chat": ("instar.cli.chat.command:command", "Talk with the agent at a terminal."),
+        "acp": ("instar.cli.acp.command:command", "Let an editor talk with the agent."),
         "session": ("instar.cli.session:command", "List, show, revert, fork, compact or delete sessions."),
         "export": ("instar.cli.import_export:export", "Print a session as a file that opencode reads."),
         "import": (
