@@ -8,11 +8,11 @@ import * as evolve from "./evolve.js";
 
 const STAGES = ["parse", "test", "replay", "score", "authority"];
 const ABOUT = /** @type {Record<string, string>} */ ({
-  parse: "it starts and registers its tools",
-  test: "its test passes in a sandbox",
-  replay: "past calls are played again with the old version and the new one",
-  score: "evals are no worse",
-  authority: "it reaches no more than it was granted",
+  parse: "Does it start, and register its tools?",
+  test: "Does its test pass, in a sandbox?",
+  replay: "Does it answer past calls as the version before?",
+  score: "Is it no worse by the evals?",
+  authority: "Does it reach no more than it was granted?",
 });
 
 /** @param {{ words: string[] }} props */
@@ -30,7 +30,7 @@ export function Change({ words: [name = ""] }) {
     <h1 id="change">${(about.files ?? []).join(", ") || about.subject}</h1>
     <p class="facts"><span class=${`mark ${MARKS[kind] ?? "plain"}`}>${TITLES[kind] ?? kind}</span> ${about.epoch != null && `version ${about.epoch}`} <${Time} time=${about.time} />
       ${about.commit && html`<code>${about.commit.slice(0, 10)}</code>`}</p>
-    ${kind === "installed" && about.text && html`<p class="lead">${about.text}</p>`}
+    ${about.text && html`<p class="lead">${about.kind === "refused" && about.stage !== "authority" ? `Refused at the stage ${about.stage}: ` : ""}${about.text.split("\n")[0]}</p>`}
     <${Orders} change=${about} entry=${entry} kind=${kind} />
     <h2>What changed</h2>
     ${diff ? html`<${Diff} patch=${diff} />` : html`<p class="muted">No diff was kept.</p>`}
@@ -71,7 +71,7 @@ function Gate({ report }) {
       const failed = refused && report.stage === stage;
       const state = failed ? "bad" : one ? "good" : "plain";
       return html`<li class=${`stage ${state}`}><span class="name">${stage}</span>
-        <span>${failed ? "refused" : one ? `${one.found} (${duration(one.ms)})` : notRun(report, stage)}</span><span class="muted">${ABOUT[stage]}</span></li>`;
+        <span>${failed ? "refused" : one ? `${one.found} (${duration(one.ms)})` : notRun(report, stage)}</span></li>`;
     })}${refused && !STAGES.includes(report.stage) && html`<li class="stage bad"><span class="name">${report.stage}</span><span>refused</span></li>`}</ol>
     ${report.text && html`<pre tabindex="0" class=${cls(refused && "bad")}>${report.text}</pre>`}
     <p class="facts">The gate took ${duration(report.ms ?? 0)}.</p>
@@ -203,8 +203,8 @@ export function Waiting({ entry }) {
 }
 
 const ASKS = /** @type {Record<string, { title: string, done: string, danger?: boolean }>} */ ({
-  rollback: { title: "Take this change back?", done: "Rolled back", danger: true },
-  approve: { title: "Approve this change?", done: "Installed" },
+  rollback: { title: "Take this change back?", done: "", danger: true },
+  approve: { title: "Approve this change?", done: "" },
   reject: { title: "Reject this change?", done: "Rejected", danger: true },
   pin: { title: "Pin this file?", done: "Pinned" },
   unpin: { title: "Unpin this file?", done: "Unpinned" },
@@ -236,7 +236,7 @@ function Confirm({ kind, label, onClose, change, entry, file }) {
     setBusy(true);
     try {
       await works[kind]?.();
-      say(`${done}: ${file ?? entry?.proposal.file ?? change?.files.join(", ")}`);
+      if (done) say(`${done}: ${file ?? entry?.proposal.file}`); // of what changes files an event tells
       onClose();
     } catch (failed) {
       setError(String(/** @type {Error} */ (failed).message));

@@ -22,7 +22,7 @@ export const OUTCOMES = /** @type {Record<string, [string, string]>} */ ({
   rejected: ["rejected", "bad"],
   departed: ["changed behind the gate", "bad"],
   accepted: ["accepted by a person", "plain"],
-  changed: ["worked on files", "plain"],
+  changed: ["other files", "plain"],
 });
 const PLACES = /** @type {Record<string, any>} */ ({ change: Change, compare: Compare, file: SourceFile });
 
@@ -95,7 +95,7 @@ function Row({ change, isCurrent }) {
   const isNew = change.time > evolve.found().since;
   const body = html`<span class="what"><span class=${`mark ${mark}`}>${word(kind)}</span> ${change.epoch != null && html`<span class="epoch">version ${change.epoch}</span>`}
       <${Time} time=${change.time} /></span>
-    <span class="title">${(change.files ?? []).join(", ") || change.subject || ""}</span>
+    <span class="title">${titleOf(change)}</span>
     <span class="facts">${sentence(change)}</span>
     <span class="facts">${[byWhom(change), change.cost ? `the gate took ${duration(change.cost)}` : ""].filter(Boolean).join(" · ")}</span>`;
   return html`<li class=${cls(`k-${mark}`, kind === "changed" && "small", isNew && "new")}>
@@ -128,23 +128,30 @@ function days(changes) {
   return [...found];
 }
 
+/** @param {Plain} change */
+function titleOf({ files = [], subject = "" }) {
+  return files.length > 3 ? `${files.length} files` : files.join(", ") || subject;
+}
+
 /** What a change says of itself in a line. @param {Plain} change */
 function sentence(change) {
   const [first = ""] = (change.text ?? "").split("\n");
-  if (change.kind === "refused" && change.stage !== "authority") return `at the stage ${change.stage}: ${first}`;
-  if (change.kind === "changed") return change.tool || change.subject;
+  if (change.kind === "refused") return change.stage === "authority" ? first.replace(/^.*?: (- )?/, "") : `at the stage ${change.stage}: ${first}`;
+  if (change.kind === "changed") return change.tool || (change.subject === "initial" ? "the first version" : change.subject);
+  if (change.rolls_back) return evolve.rolledBack(change) ? `takes version ${evolve.rolledBack(change)?.epoch} back` : change.cause;
   return first || (change.subject ?? "");
 }
 
-/** @param {Plain} change */
+/** Who made a change, and in which session. @param {Plain} change */
 function byWhom(change) {
   const title = change.session && store.session(change.session)?.title;
-  const who = { agent: "by the agent", person: "by a person", instar: "by instar" }[change.by] ?? "";
-  return title ? `${who} in “${title}”` : who;
+  const within = title ? ` in “${title}”` : "";
+  if (change.by === "person") return change.kind === "installed" && change.session ? `by the agent${within}, approved by a person` : "by a person";
+  return `${change.by === "agent" ? "by the agent" : "by instar"}${within}`;
 }
 
 /** @param {string} kind */
-const word = (kind) => OUTCOMES[kind]?.[0] ?? kind;
+export const word = (kind) => OUTCOMES[kind]?.[0] ?? kind;
 /** @param {Plain} change */
 const keyOf = (change) => evolve.nameOf(change) || `${change.time}${change.kind}${change.files}`;
 /** @param {string} file */
@@ -177,7 +184,7 @@ function Summary() {
 
 /** @param {{ change: Plain }} props */
 function Lesson({ change }) {
-  return html`<li><a href=${`#/evolution/change/${evolve.nameOf(change)}`}><strong>${change.files.join(", ")}</strong></a>: ${change.text || change.subject} <${Time} time=${change.time} /></li>`;
+  return html`<li><a href=${`#/evolution/change/${evolve.nameOf(change)}`}><strong>${change.files.join(", ")}</strong></a>: ${change.text || change.subject} <span class="facts">${byWhom(change)} <${Time} time=${change.time} /></span></li>`;
 }
 
 /** @param {Plain | null} status */
@@ -199,7 +206,7 @@ function Calls({ calls }) {
   return html`<p class="muted">The newest calls of each hook, at most those that the gate plays again.</p>
     <div class="wide" tabindex="0" role="region" aria-label="Calls of scripts"><table class="figures">
       <thead><tr><th scope="col">Script</th><th scope="col">Hook</th><th scope="col">Calls</th><th scope="col">Failed</th><th scope="col">Median</th><th scope="col">Slowest</th><th scope="col">Last</th></tr></thead>
-      <tbody>${scripts.map((script) => calls.filter((one) => one.script === script).map((one, at) => html`<tr>
+      <tbody>${scripts.map((/** @type {string} */ script) => calls.filter((one) => one.script === script).map((one, at) => html`<tr>
         <th scope="row">${at === 0 ? script : html`<span class="sr">${script}</span>`}</th><td>${one.hook}</td><td>${one.calls}</td>
         <td class=${cls(failures(one) && "bad")}>${failures(one) || "0"}</td><td>${duration(one.median)}</td><td>${duration(one.slowest)}</td><td><${Time} time=${one.last} /></td></tr>`))}</tbody>
     </table></div>`;

@@ -87,6 +87,9 @@ export function outcome(change) {
 export const takenBack = (change) =>
   change.commit && state.changes.find((one) => one.rolls_back?.length >= 7 && change.commit.startsWith(one.rolls_back));
 
+/** The change that this one takes back. @param {Plain} change */
+export const rolledBack = (change) => state.changes.find((one) => change.rolls_back?.length >= 7 && one.commit?.startsWith(change.rolls_back));
+
 /** The candidate that waits for a person and was proposed by this call. @param {Plain} change */
 export const waits = (change) =>
   state.waiting.find((one) => (change.text ?? "").includes(one.id) && change.files?.includes(one.proposal.file));

@@ -16,13 +16,14 @@ const SHOWN = /^(installed|taken back|refused|waits|decided|rolled back|accepted
  * @param {{ changes: Plain[] }} props
  */
 export function Graph({ changes }) {
+  const tried = changes.filter((one) => one.kind === "installed" || one.kind === "refused").flatMap((one) => one.files ?? []);
+  const files = [...new Set(tried.filter((file) => /^(hooks|prompts|config)\//.test(file)))].slice(0, 8);
   const drawn = changes
-    .filter((one) => SHOWN.test(evolve.outcome(one)) && one.files?.some((/** @type {string} */ file) => /^(hooks|prompts)\//.test(file)))
+    .filter((one) => SHOWN.test(evolve.outcome(one)) && one.files?.some((/** @type {string} */ file) => files.includes(file)))
     .slice(0, MOST)
     .reverse();
   if (!drawn.length) return html`<p class="muted">There is no version but the first.</p>`;
-  const files = [...new Set(drawn.flatMap((one) => one.files.filter((/** @type {string} */ file) => /^(hooks|prompts)\//.test(file))))].slice(0, 8);
-  const width = 30 + drawn.length * STEP;
+  const width = Math.max(220, 30 + drawn.length * STEP);
   /** @param {number} index */
   const x = (index) => 18 + index * STEP;
   /** @param {Plain} change */
