@@ -104,6 +104,8 @@ def test_two_versions_are_compared_and_a_line_says_why_it_is_there(person: Hand)
         assert '-execute_tool) echo \'{"result": "Hello!"}\'' in both["diff"]
         assert '+execute_tool) echo \'{"result": "Hello again!"}\'' in both["diff"]
         assert "Hello there" not in both["diff"]
+        assert http.get("/instar/evolve/compare", old="@2", file="hooks")["diff"].count("diff --git") == 1
+        assert http.get("/instar/evolve/compare", old="@2", file="prompts")["diff"] == ""
         blamed = http.get("/instar/evolve/blame", file="hooks/bot.sh")
         assert [one["epoch"] for one in blamed["lines"] if "again" in one["code"]] == [3]
         assert [one["epoch"] for one in blamed["lines"] if "#!" in one["code"]] == [None]

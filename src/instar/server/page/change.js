@@ -1,7 +1,21 @@
 // @ts-check
 /** One change of the evolution in full, what a person orders of it, and two versions beside each other. */
 
-import { html, useState, useEffect, useLoaded, cls, duration, money, number, say, Diff, Dialog, Problem, Time } from "./ui.js";
+import {
+  html,
+  useState,
+  useEffect,
+  useLoaded,
+  cls,
+  duration,
+  money,
+  number,
+  say,
+  Diff,
+  Dialog,
+  Problem,
+  Time,
+} from "./ui.js";
 import * as evolve from "./evolve.js";
 
 /** @typedef {evolve.Plain} Plain */
@@ -18,11 +32,15 @@ const ABOUT = /** @type {Record<string, string>} */ ({
 /** @param {{ words: string[] }} props */
 export function Change({ words: [name = ""] }) {
   const change = evolve.changeOf(name);
-  const { value, error } = useLoaded(() => load(name, change), [name, Boolean(change), change && evolve.outcome(change)]);
+  const { value, error } = useLoaded(
+    () => load(name, change),
+    [name, Boolean(change), change && evolve.outcome(change)],
+  );
   if (error) return html`<${Problem} text=${error} />`;
   if (!value) return html`<p class="empty">Loading …</p>`;
   const { report, shown, asked } = value;
-  const about = change ?? shown?.change ?? { kind: report.outcome, files: [report.file], text: report.text, time: report.time, report: name };
+  const about = change ??
+    shown?.change ?? { kind: report.outcome, files: [report.file], text: report.text, time: report.time, report: name };
   const kind = evolve.outcome(about);
   const entry = evolve.waits(about);
   const diff = report?.diff || shown?.diff || "";
@@ -44,8 +62,19 @@ export function Change({ words: [name = ""] }) {
   </article>`;
 }
 
-const TITLES = /** @type {Record<string, string>} */ ({ waits: "waits for you", "taken back": "installed, then rolled back", decided: "waited for you", kept: "passed its probation" });
-const MARKS = /** @type {Record<string, string>} */ ({ installed: "good", refused: "bad", waits: "warn", "rolled back": "warn", rejected: "bad" });
+const TITLES = /** @type {Record<string, string>} */ ({
+  waits: "waits for you",
+  "taken back": "installed, then rolled back",
+  decided: "waited for you",
+  kept: "passed its probation",
+});
+const MARKS = /** @type {Record<string, string>} */ ({
+  installed: "good",
+  refused: "bad",
+  waits: "warn",
+  "rolled back": "warn",
+  rejected: "bad",
+});
 
 /** @param {string} name @param {Plain | undefined} change */
 async function load(name, change) {
@@ -64,13 +93,15 @@ async function load(name, change) {
 function Gate({ report }) {
   const refused = report.outcome === "refused";
   const passed = new Map((report.stages ?? []).map((/** @type {Plain} */ one) => [one.name, one]));
-  const title = { installed: "Why it was let in", refused: "Why it was refused", waits: "Why it waits" }[/** @type {string} */ (report.outcome)];
+  const title = { installed: "Why it was let in", refused: "Why it was refused", waits: "Why it waits" }[
+    /** @type {string} */ (report.outcome)
+  ];
   return html`<h2>${title}</h2>
     <ol class="stages">${STAGES.map((stage) => {
       const one = passed.get(stage);
       const failed = refused && report.stage === stage;
       const state = failed ? "bad" : one ? "good" : "plain";
-      return html`<li class=${`stage ${state}`}><span class="name">${stage}</span>
+      return html`<li class=${`stage ${state}`}><span class="name">${stage}</span><span class="muted">${ABOUT[stage]}</span>
         <span>${failed ? "refused" : one ? `${one.found} (${duration(one.ms)})` : notRun(report, stage)}</span></li>`;
     })}${refused && !STAGES.includes(report.stage) && html`<li class="stage bad"><span class="name">${report.stage}</span><span>refused</span></li>`}</ol>
     ${report.text && html`<pre tabindex="0" class=${cls(refused && "bad")}>${report.text}</pre>`}
@@ -84,7 +115,10 @@ function Gate({ report }) {
 /** @param {Plain} report @param {string} stage */
 function notRun(report, stage) {
   if (report.outcome === "refused") return "not tried any more";
-  return { test: "no test", replay: "no past calls", score: "no evals", authority: "a text reaches nothing" }[stage] ?? "nothing to do";
+  return (
+    { test: "no test", replay: "no past calls", score: "no evals", authority: "a text reaches nothing" }[stage] ??
+    "nothing to do"
+  );
 }
 
 /** @param {{ replay: Plain }} props */
@@ -100,8 +134,12 @@ function Replay({ replay }) {
 /** @param {{ lines: Plain[] }} props */
 function Scores({ lines }) {
   return html`<div class="wide" tabindex="0" role="region" aria-label="Scores"><table class="figures"><thead><tr><th scope="col">Eval</th><th scope="col">Before</th><th scope="col">After</th><th scope="col">May be worse by</th><th scope="col">Verdict</th></tr></thead>
-    <tbody>${lines.map((one) => html`<tr><th scope="row">${one.name}</th><td>${spread(one.live)}</td><td>${spread(one.candidate)}</td><td>${digits(one.margin ?? 0)}</td>
-      <td>${one.refused ?? one.ignored ?? `no worse (${one.better ?? "higher"} is better)`}</td></tr>`)}</tbody></table></div>`;
+    <tbody>${lines.map(
+      (
+        one,
+      ) => html`<tr><th scope="row">${one.name}</th><td>${spread(one.live)}</td><td>${spread(one.candidate)}</td><td>${digits(one.margin ?? 0)}</td>
+      <td>${one.refused ?? one.ignored ?? `no worse (${one.better ?? "higher"} is better)`}</td></tr>`,
+    )}</tbody></table></div>`;
 }
 
 /** A median and how far its runs lie apart. @param {number[]} [runs] */
@@ -109,9 +147,11 @@ function spread(runs = []) {
   if (!runs.length) return "–";
   const sorted = [...runs].sort((a, b) => a - b);
   const half = sorted.length >> 1;
-  const median = sorted.length % 2 ? sorted[half] ?? 0 : ((sorted[half - 1] ?? 0) + (sorted[half] ?? 0)) / 2;
+  const median = sorted.length % 2 ? (sorted[half] ?? 0) : ((sorted[half - 1] ?? 0) + (sorted[half] ?? 0)) / 2;
   const [low, high] = [sorted[0] ?? 0, sorted.at(-1) ?? 0];
-  return runs.length > 1 ? `${digits(median)} (${digits(low)} to ${digits(high)} in ${runs.length} runs)` : digits(median);
+  return runs.length > 1
+    ? `${digits(median)} (${digits(low)} to ${digits(high)} in ${runs.length} runs)`
+    : digits(median);
 }
 /** @param {number} value */
 const digits = (value) => String(Number(value.toPrecision(6)));
@@ -124,8 +164,21 @@ function Authority({ before, after, raised }) {
     ["Writes in the workspace", (one) => names(one.write, "everywhere")],
     ["Variables", (one) => names(one.env, "")],
     ["Actions", (one) => names(one.actions, "every one")],
-    ["Tools that ask about", (one) => Object.entries(one.tools).map(([tool, args]) => `${tool} (${names(args, "") || "nothing"})`).join(", ") || "none"],
-    ["Limits", (one) => Object.entries(one.limits).filter(([, most]) => most != null).map(([name, most]) => `${name} ${number(most)}`).join(", ") || "none"],
+    [
+      "Tools that ask about",
+      (one) =>
+        Object.entries(one.tools)
+          .map(([tool, args]) => `${tool} (${names(args, "") || "nothing"})`)
+          .join(", ") || "none",
+    ],
+    [
+      "Limits",
+      (one) =>
+        Object.entries(one.limits)
+          .filter(([, most]) => most != null)
+          .map(([name, most]) => `${name} ${number(most)}`)
+          .join(", ") || "none",
+    ],
   ]);
   return html`${raised.map((one) => html`<p class="note">${one}</p>`)}
     <div class="wide" tabindex="0" role="region" aria-label="Authority"><table class="figures"><thead><tr><th scope="col">Reaches</th><th scope="col">Before</th><th scope="col">After</th></tr></thead>
@@ -159,17 +212,24 @@ function Cause({ change, report, asked }) {
       ${change.author && html` · committed by ${change.author}`}</p>`;
 }
 /** @param {Plain[]} parts */
-const textOf = (parts) => parts.filter((one) => one.type === "text" && !one.synthetic).map((one) => one.text).join("\n").slice(0, 2000);
+const textOf = (parts) =>
+  parts
+    .filter((one) => one.type === "text" && !one.synthetic)
+    .map((one) => one.text)
+    .join("\n")
+    .slice(0, 2000);
 
 /** What came of a change afterwards. @param {{ change: Plain, events: Plain[] }} props */
 function Later({ change, events }) {
   const back = evolve.takenBack(change);
   const trial = evolve.found().status?.probation?.[change.files?.[0]];
-  const kept = evolve.found().changes.find((one) => one.kind === "kept" && one.time > change.time && one.files?.[0] === change.files?.[0]);
+  const kept = evolve
+    .found()
+    .changes.find((one) => one.kind === "kept" && one.time > change.time && one.files?.[0] === change.files?.[0]);
   if (change.kind !== "installed" && !events.length && !change.rolls_back) return null;
   return html`<h2>What came of it</h2><ul>
-    ${change.rolls_back && html`<li>It takes back <a href=${`#/evolution/change/${change.rolls_back.slice(0, 12)}`}>${change.rolls_back.slice(0, 10)}</a>${change.cause && `: ${change.cause}`}.</li>`}
-    ${back && html`<li>It was taken back <${Time} time=${back.time} />: <a href=${`#/evolution/change/${evolve.nameOf(back)}`}>${back.text || back.cause || "a person asked for it"}</a>.</li>`}
+    ${change.rolls_back && html`<li>It takes back <a href=${evolve.link("change", change.rolls_back.slice(0, 12))}>${change.rolls_back.slice(0, 10)}</a>${change.cause && `: ${change.cause}`}.</li>`}
+    ${back && html`<li>It was taken back <${Time} time=${back.time} />: <a href=${evolve.link("change", evolve.nameOf(back))}>${back.text || back.cause || "a person asked for it"}</a>.</li>`}
     ${!back && kept && html`<li>It passed its probation: ${kept.text}.</li>`}
     ${!back && !kept && trial && html`<li>${trial}</li>`}
     ${events.map((one) => html`<li>${one.kind} <${Time} time=${one.time} /> ${one.text}</li>`)}
@@ -185,8 +245,8 @@ function Orders({ change, entry, kind }) {
     ${entry && html`<${Order} kind="approve" entry=${entry} label="Approve" /><${Order} kind="reject" entry=${entry} label="Reject" />`}
     ${kind === "installed" && change.commit && html`<${Order} kind="rollback" change=${change} label="Roll back" />`}
     ${file && (evolve.pinOf(file) ? html`<${Order} kind="unpin" file=${file} label="Unpin" />` : html`<${Order} kind="pin" file=${file} label="Pin" />`)}
-    ${change.commit && html`<a class="button" href=${`#/evolution/compare/${change.commit.slice(0, 12)}`}>Compare with now</a>`}
-    ${file && change.commit && html`<a class="button" href=${`#/evolution/file/${file}`}>Why each line is there</a>`}
+    ${change.commit && html`<a class="button" href=${evolve.link("compare", evolve.nameOf(change))}>Compare with now</a>`}
+    ${file && change.commit && html`<a class="button" href=${evolve.link("file", file)}>Why each line is there</a>`}
   </p>`;
 }
 
@@ -247,8 +307,11 @@ function Confirm({ kind, label, onClose, change, entry, file }) {
     <form onSubmit=${submit}>
       ${kind === "rollback" && html`<${Undone} change=${change} />`}
       ${kind === "approve" && html`<p>It is tried once more, then it is live. It would reach more:</p><ul>${entry?.proposal.raised.map((/** @type {string} */ one) => html`<li>${one}</li>`)}</ul><${Diff} patch=${entry?.proposal.diff} />`}
-      ${kind === "reject" && html`<p><code>${entry?.proposal.file}</code> stays as it is, and just this change is not asked about again.</p>
-        <label class="field">Why, for the log and the agent <input value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.target.value)} maxlength="4000" /></label>`}
+      ${
+        kind === "reject" &&
+        html`<p><code>${entry?.proposal.file}</code> stays as it is, and just this change is not asked about again.</p>
+        <label class="field">Why, for the log and the agent <input value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.target.value)} maxlength="4000" /></label>`
+      }
       ${kind === "pin" && html`<p>The agent may no longer change <code>${file}</code> until you unpin it. What it is now stays.</p>`}
       ${kind === "unpin" && html`<p>The agent may change <code>${file}</code> again, through the gate.</p>`}
       <${Problem} text=${error} />
@@ -263,19 +326,15 @@ function Undone({ change }) {
   const old = evolve.before(change);
   const { value, error } = useLoaded(async () => {
     if (!old) throw new Error("what was there before is further back than this page has loaded");
-    return only((await evolve.compare("HEAD", old.commit)).diff, change.files);
+    const parts = await Promise.all(
+      change.files.map((/** @type {string} */ file) => evolve.compare("HEAD", old.commit, file)),
+    );
+    return parts.map((one) => one.diff).join("");
   }, [change.commit, old?.commit]);
   return html`<p>${change.files.join(", ")} goes back to what it was before this change, by a new commit. Nothing else changes:</p>
     ${error && html`<p class="muted">${error}</p>`}
     ${value !== undefined && (value ? html`<${Diff} patch=${value} />` : html`<p class="muted">It is already as it was.</p>`)}`;
 }
-
-/** The parts of a diff that are about some files. @param {string} diff @param {string[]} files */
-const only = (diff, files) =>
-  diff
-    .split(/^(?=diff --git )/m)
-    .filter((part) => files.some((file) => part.startsWith(`diff --git a/${file} `)))
-    .join("");
 
 // Two versions, and the lines of a file.
 
@@ -290,7 +349,12 @@ export function Compare({ words: [given = "", now = ""] }) {
   }, [given, now]);
   const { value, error } = useLoaded(async () => (old ? evolve.compare(old, last) : null), [old, last]);
   /** @param {string} label @param {string} value @param {(to: string) => void} set @param {string} newest */
-  const choice = (label, value, set, newest) => html`<label>${label} <select value=${value} onChange=${(/** @type {any} */ event) => set(event.target.value)}>
+  const choice = (
+    label,
+    value,
+    set,
+    newest,
+  ) => html`<label>${label} <select value=${value} onChange=${(/** @type {any} */ event) => set(event.target.value)}>
     ${newest && html`<option value=${newest}>as it is now</option>`}
     ${commits.map((one) => html`<option value=${one.commit.slice(0, 12)}>${one.epoch != null ? `version ${one.epoch}: ` : ""}${one.subject} (${new Date(one.time).toLocaleString("en-GB")})</option>`)}
   </select></label>`;
@@ -311,13 +375,22 @@ export function SourceFile({ words }) {
     <p class="muted">Choose a version at the left of a line to see why that line is there.</p>
     <${Problem} text=${error} />
     ${at > 0 && html`<${Why} file=${file} line=${at} />`}
-    ${value && html`<div class="source wide" tabindex="0" role="region" aria-label=${`${file} line by line`}><table><tbody>${value.lines.map((/** @type {Plain} */ line, /** @type {number} */ index) => {
-      const first = index === 0 || value.lines[index - 1].commit !== line.commit;
-      const label = line.commit ? (line.epoch != null ? `version ${line.epoch}` : line.commit.slice(0, 7)) : "not yet";
-      return html`<tr class=${cls(first && "first", line.epoch != null && "agent", index + 1 === at && "chosen")}>
-        <td>${first && html`<a href=${`#/evolution/file/${file}/${index + 1}`} aria-label=${`why line ${index + 1} is there: ${label}`}>${label}</a>`}</td>
-        <td class="line-number"><a href=${`#/evolution/file/${file}/${index + 1}`} tabindex="-1" aria-label=${`line ${index + 1}`}>${index + 1}</a></td><td><code>${line.code || " "}</code></td></tr>`;
-    })}</tbody></table></div>`}`;
+    ${
+      value &&
+      html`<div class="source wide" tabindex="0" role="region" aria-label=${`${file} line by line`}><table><tbody>${value.lines.map(
+        (/** @type {Plain} */ line, /** @type {number} */ index) => {
+          const first = index === 0 || value.lines[index - 1].commit !== line.commit;
+          const label = line.commit
+            ? line.epoch != null
+              ? `version ${line.epoch}`
+              : line.commit.slice(0, 7)
+            : "not yet";
+          return html`<tr class=${cls(first && "first", line.epoch != null && "agent", index + 1 === at && "chosen")}>
+        <td>${first && html`<a href=${evolve.link("file", file, index + 1)} aria-label=${`why line ${index + 1} is there: ${label}`}>${label}</a>`}</td>
+        <td class="line-number"><a href=${evolve.link("file", file, index + 1)} tabindex="-1" aria-label=${`line ${index + 1}`}>${index + 1}</a></td><td><code>${line.code || " "}</code></td></tr>`;
+        },
+      )}</tbody></table></div>`
+    }`;
 }
 
 /** @param {{ file: string, line: number }} props */
@@ -328,7 +401,7 @@ function Why({ file, line }) {
   const { change, prompt, missing } = value;
   return html`<section class="why" aria-label=${`Why line ${line} is there`}>
     <h2>Why line ${line} is there</h2><pre tabindex="0">${value.code}</pre>
-    ${change && html`<p>${change.by === "agent" ? "The agent wrote it" : "A person wrote it"} <${Time} time=${change.time} />${change.epoch != null && ` as version ${change.epoch}`}: <a href=${`#/evolution/change/${evolve.nameOf(change)}`}>${change.text || change.subject}</a></p>`}
+    ${change && html`<p>${change.by === "agent" ? "The agent wrote it" : "A person wrote it"} <${Time} time=${change.time} />${change.epoch != null && ` as version ${change.epoch}`}: <a href=${evolve.link("change", evolve.nameOf(change))}>${change.text || change.subject}</a></p>`}
     ${prompt && html`<p>It was asked:</p><blockquote>${prompt.text}</blockquote>`}
     ${missing && html`<p class="muted">${missing}</p>`}
   </section>`;

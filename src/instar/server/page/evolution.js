@@ -34,12 +34,13 @@ export function Evolution({ words }) {
   const directory = store.directory();
   useEffect(() => evolve.follow(told), [directory]);
   const { status, error } = evolve.found();
-  if (error && !status) return html`<div class="evo-none"><h1>Evolution</h1><${Problem} text=${error} />
+  if (error && !status)
+    return html`<div class="evo-none"><h1>Evolution</h1><${Problem} text=${error} />
     <p>An agent changes itself where evolve has a workspace: <code>instar init FOLDER</code> makes one, <code>instar serve --workspace FOLDER</code> uses it.</p></div>`;
   if (!status) return html`<p class="empty">Loading …</p>`;
   const Place = PLACES[kind];
   return html`<div class=${cls("evo", Place && "one")}>
-    <${Timeline} current=${kind === "change" ? rest[0] ?? "" : ""} />
+    <${Timeline} current=${kind === "change" ? (rest[0] ?? "") : ""} />
     <div class="about">${Place ? html`<a class="back" href="#/evolution">← All of the evolution</a><${Place} words=${rest} />` : html`<${Summary} />`}</div>
   </div>`;
 }
@@ -48,7 +49,8 @@ export function Evolution({ words }) {
 function told({ type, properties }) {
   const { files = [], file = "", stage } = properties;
   if (type === "evolve.installed") say(`Installed: ${files.join(", ")}`);
-  if (type === "evolve.refused") say(stage === "authority" ? `A change of ${file} waits for you` : `Refused at ${stage}: ${file}`);
+  if (type === "evolve.refused")
+    say(stage === "authority" ? `A change of ${file} waits for you` : `Refused at ${stage}: ${file}`);
   if (type === "evolve.rolledback") say(`Rolled back: ${files.join(", ")}`);
 }
 
@@ -66,7 +68,9 @@ function Timeline({ current }) {
       (!filter.session || one.session === filter.session) &&
       (!filter.outcome || evolve.outcome(one) === filter.outcome),
   );
-  useEffect(() => sessions.forEach((id) => store.session(id) ?? store.loadSession(id).catch(() => {})), [sessions.join()]);
+  useEffect(() => {
+    for (const id of sessions) if (!store.session(id)) store.loadSession(id).catch(() => {});
+  }, [sessions.join()]);
   useTopic("sessions");
   /** @param {string} name @param {string} label @param {[string, string][]} options */
   const choice = (name, label, options) => html`<label>${label}
@@ -75,14 +79,28 @@ function Timeline({ current }) {
     </select></label>`;
   return html`<section class="timeline" aria-label="Timeline" onKeyDown=${step}>
     <div class="filters">
-      ${choice("file", "Script or prompt", files.map((one) => [one, one]))}
-      ${choice("session", "Session", sessions.map((id) => [id, store.session(id)?.title ?? id]))}
-      ${choice("outcome", "Outcome", choices(changes.map(evolve.outcome)).map((one) => [one, word(one)]))}
+      ${choice(
+        "file",
+        "Script or prompt",
+        files.map((one) => [one, one]),
+      )}
+      ${choice(
+        "session",
+        "Session",
+        sessions.map((id) => [id, store.session(id)?.title ?? id]),
+      )}
+      ${choice(
+        "outcome",
+        "Outcome",
+        choices(changes.map(evolve.outcome)).map((one) => [one, word(one)]),
+      )}
     </div>
     ${problems.map((text) => html`<${Problem} text=${text} />`)}
     ${shown.length === 0 && html`<p class="empty">${changes.length ? "No change is like that." : "Nothing has changed yet. What the agent changes of itself appears here by itself."}</p>`}
-    ${days(shown).map(([day, those]) => html`<h2 key=${day} class="day">${day}</h2>
-      <ol class="line">${those.map((one) => html`<${Row} key=${keyOf(one)} change=${one} isCurrent=${Boolean(current) && evolve.nameOf(one) === current} />`)}</ol>`)}
+    ${days(shown).map(
+      ([day, those]) => html`<h2 key=${day} class="day">${day}</h2>
+      <ol class="line">${those.map((one) => html`<${Row} key=${keyOf(one)} change=${one} isCurrent=${Boolean(current) && evolve.nameOf(one) === current} />`)}</ol>`,
+    )}
     ${evolve.mayHaveMore() && html`<button type="button" onClick=${evolve.loadMore}>Show older changes</button>`}
   </section>`;
 }
@@ -99,7 +117,7 @@ function Row({ change, isCurrent }) {
     <span class="facts">${sentence(change)}</span>
     <span class="facts">${[byWhom(change), change.cost ? `the gate took ${duration(change.cost)}` : ""].filter(Boolean).join(" · ")}</span>`;
   return html`<li class=${cls(`k-${mark}`, kind === "changed" && "small", isNew && "new")}>
-    ${name ? html`<a href=${`#/evolution/change/${name}`} aria-current=${isCurrent ? "true" : null}>${body}</a>` : html`<div>${body}</div>`}
+    ${name ? html`<a href=${evolve.link("change", name)} aria-current=${isCurrent ? "true" : null}>${body}</a>` : html`<div>${body}</div>`}
   </li>`;
 }
 
@@ -122,7 +140,10 @@ function days(changes) {
   const today = new Date().toDateString();
   for (const one of changes) {
     const date = new Date(one.time);
-    const day = date.toDateString() === today ? "Today" : date.toLocaleDateString("en-GB", { weekday: "long", day: "numeric", month: "long", year: "numeric" });
+    const day =
+      date.toDateString() === today
+        ? "Today"
+        : date.toLocaleDateString("en-GB", { weekday: "long", day: "numeric", month: "long", year: "numeric" });
     found.set(day, [...(found.get(day) ?? []), one]);
   }
   return [...found];
@@ -136,9 +157,12 @@ function titleOf({ files = [], subject = "" }) {
 /** What a change says of itself in a line. @param {Plain} change */
 function sentence(change) {
   const [first = ""] = (change.text ?? "").split("\n");
-  if (change.kind === "refused") return change.stage === "authority" ? first.replace(/^.*?: (- )?/, "") : `at the stage ${change.stage}: ${first}`;
-  if (change.kind === "changed") return change.tool || (change.subject === "initial" ? "the first version" : change.subject);
-  if (change.rolls_back) return evolve.rolledBack(change) ? `takes version ${evolve.rolledBack(change)?.epoch} back` : change.cause;
+  if (change.kind === "refused")
+    return change.stage === "authority" ? first.replace(/^.*?: (- )?/, "") : `at the stage ${change.stage}: ${first}`;
+  if (change.kind === "changed")
+    return change.tool || (change.subject === "initial" ? "the first version" : change.subject);
+  if (change.rolls_back)
+    return evolve.rolledBack(change) ? `takes version ${evolve.rolledBack(change)?.epoch} back` : change.cause;
   return first || (change.subject ?? "");
 }
 
@@ -146,7 +170,10 @@ function sentence(change) {
 function byWhom(change) {
   const title = change.session && store.session(change.session)?.title;
   const within = title ? ` in “${title}”` : "";
-  if (change.by === "person") return change.kind === "installed" && change.session ? `by the agent${within}, approved by a person` : "by a person";
+  if (change.by === "person")
+    return change.kind === "installed" && change.session
+      ? `by the agent${within}, approved by a person`
+      : "by a person";
   return `${change.by === "agent" ? "by the agent" : "by instar"}${within}`;
 }
 
@@ -163,10 +190,13 @@ const choices = (values) => /** @type {string[]} */ ([...new Set(values)].filter
 
 function Summary() {
   const { status, waiting, pins, calls, changes } = evolve.found();
-  const learned = changes.filter((one) => one.kind === "installed" && one.by !== "instar" && !evolve.takenBack(one)).slice(0, 12);
+  const learned = changes
+    .filter((one) => one.kind === "installed" && one.by !== "instar" && !evolve.takenBack(one))
+    .slice(0, 12);
   const last = changes.find((one) => evolve.outcome(one) === "installed");
   return html`<h1>What the agent made of itself</h1>
     <p class="facts">${status?.workspace} · version ${status?.epoch ?? "–"} · scripts held at the level ${status?.level ?? "unknown"}</p>
+    <button type="button" class="down" onClick=${() => document.querySelector(".timeline")?.scrollIntoView()}>To the timeline</button>
     <${Problem} text=${status?.frozen ?? ""} />
     ${(status?.problems ?? []).filter((/** @type {string} */ one) => one !== status?.frozen).map((/** @type {string} */ one) => html`<p class="note">${one}</p>`)}
     ${waiting.length > 0 && html`<section aria-labelledby="waits"><h2 id="waits">Waits for you</h2>${waiting.map((one) => html`<${Waiting} key=${one.id} entry=${one} />`)}</section>`}
@@ -176,21 +206,25 @@ function Summary() {
     </section>
     <section aria-labelledby="probation"><h2 id="probation">On probation</h2>${trials(status)}</section>
     <section aria-labelledby="graph"><h2 id="graph">Versions</h2><${Graph} changes=${changes} />
-      <p><a href="#/evolution/compare">Compare two versions</a>${(status?.scripts ?? []).map((/** @type {Plain} */ one) => html` · <a href=${`#/evolution/file/${one.file}`}>${one.file} line by line</a>`)}</p></section>
+      <p><a href="#/evolution/compare">Compare two versions</a>${(status?.scripts ?? []).map((/** @type {Plain} */ one) => html` · <a href=${evolve.link("file", one.file)}>${one.file} line by line</a>`)}</p></section>
     ${calls.length > 0 && html`<section aria-labelledby="calls"><h2 id="calls">How its scripts do</h2><${Calls} calls=${calls} /></section>`}
-    ${pins.length > 0 && html`<section aria-labelledby="pins"><h2 id="pins">Pinned: the agent may not change these</h2>
-      <ul>${pins.map((one) => html`<li><code>${one.file}</code> ${one.by === "settings" ? html`<span class="muted">by the settings</span>` : html`<${Order} kind="unpin" file=${one.file} label="Unpin" />`}</li>`)}</ul></section>`}`;
+    ${
+      pins.length > 0 &&
+      html`<section aria-labelledby="pins"><h2 id="pins">Pinned: the agent may not change these</h2>
+      <ul>${pins.map((one) => html`<li><code>${one.file}</code> ${one.by === "settings" ? html`<span class="muted">by the settings</span>` : html`<${Order} kind="unpin" file=${one.file} label="Unpin" />`}</li>`)}</ul></section>`
+    }`;
 }
 
 /** @param {{ change: Plain }} props */
 function Lesson({ change }) {
-  return html`<li><a href=${`#/evolution/change/${evolve.nameOf(change)}`}><strong>${change.files.join(", ")}</strong></a>: ${change.text || change.subject} <span class="facts">${byWhom(change)} <${Time} time=${change.time} /></span></li>`;
+  return html`<li><a href=${evolve.link("change", evolve.nameOf(change))}><strong>${change.files.join(", ")}</strong></a>: ${change.text || change.subject} <span class="facts">${byWhom(change)} <${Time} time=${change.time} /></span></li>`;
 }
 
 /** @param {Plain | null} status */
 function trials(status) {
   const found = Object.entries(status?.probation ?? {});
-  if (!found.length) return html`<p class="muted">Nothing: each version that runs has passed, or is a person's own.</p>`;
+  if (!found.length)
+    return html`<p class="muted">Nothing: each version that runs has passed, or is a person's own.</p>`;
   return html`<dl class="trials">${found.map(([file, said]) => html`<div><dt>${file}</dt><dd>${String(said).replace(/^on probation: /, "")}${bar(String(said))}</dd></div>`)}</dl>`;
 }
 
@@ -206,11 +240,21 @@ function Calls({ calls }) {
   return html`<p class="muted">The newest calls of each hook, at most those that the gate plays again.</p>
     <div class="wide" tabindex="0" role="region" aria-label="Calls of scripts"><table class="figures">
       <thead><tr><th scope="col">Script</th><th scope="col">Hook</th><th scope="col">Calls</th><th scope="col">Failed</th><th scope="col">Median</th><th scope="col">Slowest</th><th scope="col">Last</th></tr></thead>
-      <tbody>${scripts.map((/** @type {string} */ script) => calls.filter((one) => one.script === script).map((one, at) => html`<tr>
+      <tbody>${scripts.map((/** @type {string} */ script) =>
+        calls
+          .filter((one) => one.script === script)
+          .map(
+            (one, at) => html`<tr>
         <th scope="row">${at === 0 ? script : html`<span class="sr">${script}</span>`}</th><td>${one.hook}</td><td>${one.calls}</td>
-        <td class=${cls(failures(one) && "bad")}>${failures(one) || "0"}</td><td>${duration(one.median)}</td><td>${duration(one.slowest)}</td><td><${Time} time=${one.last} /></td></tr>`))}</tbody>
+        <td class=${cls(failures(one) && "bad")}>${failures(one) || "0"}</td><td>${duration(one.median)}</td><td>${duration(one.slowest)}</td><td><${Time} time=${one.last} /></td></tr>`,
+          ),
+      )}</tbody>
     </table></div>`;
 }
 
 /** The calls that went wrong, by kind; a hook that a script does not know is no failure. @param {Plain} call */
-const failures = (call) => Object.entries(call.failed).filter(([kind]) => kind !== "unknown").map(([kind, count]) => `${count} ${kind}`).join(", ");
+const failures = (call) =>
+  Object.entries(call.failed)
+    .filter(([kind]) => kind !== "unknown")
+    .map(([kind, count]) => `${count} ${kind}`)
+    .join(", ");

@@ -33,12 +33,22 @@ export async function load() {
   try {
     const [status, log, waiting, pins, calls] = await Promise.all([
       api.get(at("/instar/evolve")),
-      api.get(at("/instar/evolve/log", { limit: state.shown })).catch((error) => ({ changes: [], problems: [String(error.message)] })),
+      api
+        .get(at("/instar/evolve/log", { limit: state.shown }))
+        .catch((error) => ({ changes: [], problems: [String(error.message)] })),
       api.get(at("/instar/evolve/candidate")),
       api.get(at("/instar/evolve/pin")),
       api.get(at("/instar/evolve/call")),
     ]);
-    Object.assign(state, { status, changes: log.changes, problems: log.problems, waiting: waiting.entries, pins, calls, error: "" });
+    Object.assign(state, {
+      status,
+      changes: log.changes,
+      problems: log.problems,
+      waiting: waiting.entries,
+      pins,
+      calls,
+      error: "",
+    });
   } catch (error) {
     state.error = String(/** @type {Error} */ (error).message);
   }
@@ -68,13 +78,21 @@ export function follow(told) {
   };
 }
 
+/** The address of a view of the evolution. @param {...(string | number)} words */
+export const link = (...words) =>
+  `#/evolution/${words
+    .flatMap((one) => String(one).split("/"))
+    .map(encodeURIComponent)
+    .join("/")}`;
+
 // One change.
 
 /** What names a change in the page's address, "" for one of which nothing more is known. @param {Plain} change */
 export const nameOf = (change) => change.commit?.slice(0, 12) || change.report || "";
 
 /** @param {string} name */
-export const changeOf = (name) => state.changes.find((one) => one.report === name || (name.length >= 7 && one.commit?.startsWith(name)));
+export const changeOf = (name) =>
+  state.changes.find((one) => one.report === name || (name.length >= 7 && one.commit?.startsWith(name)));
 
 /** What became of a change, in a word. @param {Plain} change */
 export function outcome(change) {
@@ -88,7 +106,8 @@ export const takenBack = (change) =>
   change.commit && state.changes.find((one) => one.rolls_back?.length >= 7 && change.commit.startsWith(one.rolls_back));
 
 /** The change that this one takes back. @param {Plain} change */
-export const rolledBack = (change) => state.changes.find((one) => change.rolls_back?.length >= 7 && one.commit?.startsWith(change.rolls_back));
+export const rolledBack = (change) =>
+  state.changes.find((one) => change.rolls_back?.length >= 7 && one.commit?.startsWith(change.rolls_back));
 
 /** The candidate that waits for a person and was proposed by this call. @param {Plain} change */
 export const waits = (change) =>
@@ -109,8 +128,8 @@ const ask = (path, query) => api.get(at(`/instar/evolve/${path}`, query));
 export const report = (id) => ask(`report/${id}`);
 /** @param {string} ref */
 export const show = (ref) => ask(`log/${ref}`);
-/** @param {string} old @param {string} now */
-export const compare = (old, now) => ask("compare", { old, new: now });
+/** @param {string} old @param {string} now @param {string} [file] */
+export const compare = (old, now, file = "") => ask("compare", { old, new: now, file });
 /** @param {string} file */
 export const blame = (file) => ask("blame", { file });
 /** @param {string} file @param {number} line */

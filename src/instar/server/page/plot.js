@@ -16,10 +16,14 @@ const SHOWN = /^(installed|taken back|refused|waits|decided|rolled back|accepted
  * @param {{ changes: Plain[] }} props
  */
 export function Graph({ changes }) {
-  const tried = changes.filter((one) => one.kind === "installed" || one.kind === "refused").flatMap((one) => one.files ?? []);
+  const tried = changes
+    .filter((one) => one.kind === "installed" || one.kind === "refused")
+    .flatMap((one) => one.files ?? []);
   const files = [...new Set(tried.filter((file) => /^(hooks|prompts|config)\//.test(file)))].slice(0, 8);
   const drawn = changes
-    .filter((one) => SHOWN.test(evolve.outcome(one)) && one.files?.some((/** @type {string} */ file) => files.includes(file)))
+    .filter(
+      (one) => SHOWN.test(evolve.outcome(one)) && one.files?.some((/** @type {string} */ file) => files.includes(file)),
+    )
     .slice(0, MOST)
     .reverse();
   if (!drawn.length) return html`<p class="muted">There is no version but the first.</p>`;
@@ -27,7 +31,8 @@ export function Graph({ changes }) {
   /** @param {number} index */
   const x = (index) => 18 + index * STEP;
   /** @param {Plain} change */
-  const y = (change) => 22 + Math.max(0, files.indexOf(change.files.find((/** @type {string} */ file) => files.includes(file)))) * ROW;
+  const y = (change) =>
+    22 + Math.max(0, files.indexOf(change.files.find((/** @type {string} */ file) => files.includes(file)))) * ROW;
   const installed = drawn.filter((one) => evolve.outcome(one) === "installed").length;
   const refused = drawn.filter((one) => one.kind === "refused").length;
   const label = `${drawn.length} steps of ${files.join(", ")}: ${installed} live changes, ${refused} refused. The timeline lists them.`;
@@ -40,7 +45,9 @@ export function Graph({ changes }) {
 
 /** @param {Plain} change @param {number} index @param {Plain[]} drawn @param {(at: number) => number} x @param {(one: Plain) => number} y */
 function arc(change, index, drawn, x, y) {
-  const target = drawn.findIndex((one) => one.commit && change.rolls_back?.length >= 7 && one.commit.startsWith(change.rolls_back));
+  const target = drawn.findIndex(
+    (one) => one.commit && change.rolls_back?.length >= 7 && one.commit.startsWith(change.rolls_back),
+  );
   if (target < 0) return null;
   const [from, to, height] = [x(index), x(target), y(change)];
   return html`<path class="arc" d=${`M${from},${height} C${from},${height + 14} ${to},${height + 14} ${to},${height}`} />`;
@@ -50,7 +57,9 @@ function arc(change, index, drawn, x, y) {
 function node(change, x, y) {
   const kind = evolve.outcome(change);
   const name = evolve.nameOf(change);
-  const go = () => void (name && (location.hash = `#/evolution/change/${name}`));
+  const go = () => {
+    if (name) location.hash = evolve.link("change", name);
+  };
   const title = html`<title>${`${kind}${change.epoch != null ? ` ${change.epoch}` : ""}: ${change.files.join(", ")}`}</title>`;
   if (change.kind === "refused")
     return html`<path class=${cls("cross", kind === "waits" && "waits")} d=${`M${x - 4},${y - 4}l8,8m0,-8l-8,8`} onClick=${go}>${title}</path>`;
@@ -58,7 +67,8 @@ function node(change, x, y) {
 }
 
 /** Whether it is what runs now. @param {Plain} change */
-const isLive = (change) => evolve.found().changes.find((one) => one.epoch != null && one.files?.includes(change.files[0])) === change;
+const isLive = (change) =>
+  evolve.found().changes.find((one) => one.epoch != null && one.files?.includes(change.files[0])) === change;
 
 /**
  * Bars of a value by name, the longest the whole width; `rows` have a name, a value, words for it, and parts of it in order.
@@ -66,8 +76,10 @@ const isLive = (change) => evolve.found().changes.find((one) => one.epoch != nul
  */
 export function Bars({ label, rows }) {
   const most = Math.max(1, ...rows.map((one) => one.value));
-  return html`<table class="bars"><caption>${label}</caption><tbody>${rows.map((one) => html`<tr><th scope="row">${one.name}</th>
+  return html`<table class="bars"><caption>${label}</caption><tbody>${rows.map(
+    (one) => html`<tr><th scope="row">${one.name}</th>
     <td><svg width="100%" height="12" aria-hidden="true" preserveAspectRatio="none" viewBox="0 0 100 12">
       <rect class="bar" width=${(100 * one.value) / most} height="12" />${one.part ? html`<rect class="bar part" width=${(100 * one.part) / most} height="12" />` : null}</svg></td>
-    <td class="words">${one.words}</td></tr>`)}</tbody></table>`;
+    <td class="words">${one.words}</td></tr>`,
+  )}</tbody></table>`;
 }
