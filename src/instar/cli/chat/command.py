@@ -19,7 +19,7 @@ from instar.cli.chat.orders import Orders
 from instar.cli.chat.screen import Screen
 from instar.cli.chat.state import ChatState
 from instar.cli.chat.view import ChatView
-from instar.cli.door import Context, Failure, door
+from instar.cli.door import Context, Failure, door, folder_option
 from instar.cli.run import session_options, trusted_runtime
 from instar.cli.text import short
 from instar.client import AsyncClient
@@ -36,7 +36,7 @@ _TWICE: Final = 0.5
 
 @click.command()
 @session_options
-@click.option("--dir", "folder", metavar="PATH", help="Chat in this folder.")
+@folder_option("Chat in this folder.")
 @click.option("--attach", "url", metavar="URL", help="Chat with the server there (http://… or unix:PATH).")
 @click.option("--thinking", is_flag=True, help="Show the model's reasoning whole.")
 @door

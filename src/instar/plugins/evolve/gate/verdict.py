@@ -43,11 +43,7 @@ class GateVerdict(msgspec.Struct):
         after = {tool.full: tool for tool in self.registration.tools} if self.registration is not None else {}
         said = [_new(tool) for name, tool in after.items() if name not in before]
         said += [f"the tool {name} is gone" for name in before if name not in after]
-        said += [
-            f"the tool {name} is described otherwise"
-            for name, tool in after.items()
-            if name in before and before[name] != tool
-        ]
+        said += [_other(before[name], tool) for name, tool in after.items() if before.get(name, tool) != tool]
         lines = diff.split("\n")[2:]
         more, less = (sum(line.startswith(sign) for line in lines) for sign in "+-")
         return f"{'; '.join([*said, ''])}{counted(more, 'line')} added, {less} removed"
@@ -56,3 +52,10 @@ class GateVerdict(msgspec.Struct):
 def _new(tool: ScriptTool) -> str:
     about = one_line(tool.description, _DESCRIBED).rstrip(".")
     return f"new tool {tool.full}" + (f" ({about})" if about else "")
+
+
+def _other(before: ScriptTool, after: ScriptTool) -> str:
+    if before.patterns != after.patterns:
+        return f"the tool {after.full} asks about {', '.join(after.patterns) or 'nothing'} now"
+    what = "takes other arguments" if before.parameters != after.parameters else "is described otherwise"
+    return f"the tool {after.full} {what}"
