@@ -212,9 +212,7 @@ def test_what_the_agent_changed_is_a_list_with_a_key_for_each_decision(chat, wor
     terminal.wait_until(lambda: terminal.rows[-2:-1] == ["›"])
     # The change that waits was judged against what is taken back now: it is rejected, with a reason.
     terminal.type("/evolve\r")
-    terminal.wait_until(
-        lambda: "▸" in "".join(terminal.rows[-10:]) and "0 things learned" in terminal.rows[-2]
-    )
+    listed(terminal)
     terminal.type("x")
     terminal.wait_until(lambda: terminal.rows[-2].startswith("› /evolve reject "))
     terminal.type("too much\r")

@@ -19,7 +19,7 @@ _COLORS: Final = {"+": "green", "-": "red", "@": "cyan"}
 _KEYS: Final = {"s": "show", "r": "rollback", "p": "pin", "a": "approve", "x": "reject"}
 
 
-class _Entry(NamedTuple):
+class _Listed(NamedTuple):
     """A change of the list, or one that waits for the person."""
 
     ref: str
@@ -60,7 +60,7 @@ class EvolveOrders:
         self._talk().chat.show("", *(Text(line) for line in lines))
 
     async def _list(self) -> None:
-        chosen: _Entry | None = None
+        chosen: _Listed | None = None
         while choices := await self._choices():
             entries = [one.value for one in choices]
             at = entries.index(chosen) if chosen in entries else 0
@@ -78,12 +78,12 @@ class EvolveOrders:
                 self._talk().chat.note(str(error), "red")
         self._say("nothing was changed yet")
 
-    async def _choices(self) -> list[Entry[_Entry]]:
+    async def _choices(self) -> list[Entry[_Listed]]:
         listed, waiting = await self._evolve.log(limit=_SHOWN), (await self._evolve.candidates()).entries
         status = await self._evolve.status()
         found = [
             Entry(
-                _Entry(one.id, [one.proposal.file], waits=True),
+                _Listed(one.id, [one.proposal.file], waits=True),
                 f"{one.id} waits for you: {one.proposal.file}",
                 "; ".join(one.proposal.raised),
             )
@@ -98,12 +98,12 @@ class EvolveOrders:
             name = f"{one.commit[:7] or '-'} {local_time(one.time)} {one.by} {kind}: {what}"
             found.append(
                 Entry(
-                    _Entry(one.commit, one.files, waits=False, change=one), name, short("; ".join(said), 40)
+                    _Listed(one.commit, one.files, waits=False, change=one), name, short("; ".join(said), 40)
                 )
             )
         return found
 
-    async def _act(self, order: str, entry: _Entry) -> None:
+    async def _act(self, order: str, entry: _Listed) -> None:
         if order == "show" and not entry.ref:
             self._say(entry.change.line(), *entry.change.details())
         elif order == "pin":
