@@ -15,7 +15,7 @@ from instar.cli.attach import Attached, client_to, heard, session_for
 from instar.cli.chat.choices import Choices
 from instar.cli.chat.conversation import REFUSALS, Conversation
 from instar.cli.chat.models import explained
-from instar.cli.chat.orders import Orders
+from instar.cli.chat.orders import TURNING, Orders
 from instar.cli.chat.screen import Screen
 from instar.cli.chat.state import ChatState
 from instar.cli.chat.view import ChatView
@@ -90,6 +90,7 @@ class Chat:
         self._model, self._agent, self._thinking = model, agent, thinking
         self._wanted, self._continued = session, continued
         self._escaped = 0.0
+        self._turning: asyncio.Task[None] | None = None
         self._state = ChatState(context.paths.state / "chat.json")
         history = context.paths.state / "chat-history"
         history.parent.mkdir(parents=True, exist_ok=True)
@@ -163,15 +164,21 @@ class Chat:
     # -- the keys ------------------------------------------------------------------------------------
 
     def _submit(self, text: str) -> None:
-        talk = self._talk
-        if (
-            not talk.asks
-            and text.startswith("/")
-            and text[1:].partition(" ")[0].strip() in self._orders.names
-        ):
-            talk.do(self._orders.run(text.strip()))
-        else:
-            talk.send(text)
+        name = text[1:].partition(" ")[0].strip() if text.startswith("/") else ""
+        turning = self._turning if self._turning and not self._turning.done() else None
+        if self._talk.asks or not (name in self._orders.names or turning):
+            self._talk.send(text)
+            return
+        task = self._talk.do(self._act(text.strip(), turning))
+        if name in TURNING:
+            self._turning = task
+
+    async def _act(self, text: str, turning: asyncio.Task[None] | None) -> None:
+        if turning:
+            # What is typed after an order that shows another session is meant for that one.
+            await asyncio.wait([turning])
+        if not await self._orders.run(text):
+            self._talk.send(text)
 
     def _escape(self, text: str) -> None:
         talk, before = self._talk, self._escaped

@@ -17,8 +17,8 @@ from instar.cli.text import money
 from instar.client import Invalid
 from instar.message import ModelRef, Session
 
-_LISTED: Final = 20
-"""Entries of a list that are shown; more words find others."""
+TURNING: Final = frozenset({"new", "fork", "sessions"})
+"""Orders that show another session."""
 
 
 class Orders:
