@@ -11,6 +11,8 @@ from instar.plugin import git, process
 from instar.plugins.evolve import discovery
 from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.history.commits import is_repository
+from instar.plugins.evolve.history.repository import FAILED, is_start
+from instar.plugins.evolve.history.timeline import SEARCHED
 from instar.plugins.evolve.history.trailers import one_line
 from instar.plugins.evolve.ledger.ledger import Departure
 from instar.plugins.evolve.scripts import Scripts
@@ -48,7 +50,8 @@ class EvolveStatus(msgspec.Struct, frozen=True):
     """How a workspace stands. `active` says whether evolve would be on, and so whether scripts were run.
 
     `epoch` is None for a workspace that evolve has not worked on yet, `level` how far children are confined here,
-    `frozen` why nothing may change ("": it may), `probation` how the trial of each file stands.
+    `frozen` why nothing may change ("": it may), `probation` how the trial of each file stands. `learned` counts the
+    agent's changes that are live: of the newest 1,000 commits those that were not taken back.
     """
 
     workspace: str
@@ -63,6 +66,7 @@ class EvolveStatus(msgspec.Struct, frozen=True):
     departures: list[Departure] = []
     probation: dict[str, str] = {}
     waiting: list[WaitingChange] = []
+    learned: int = 0
 
     def text(self) -> str:
         """Return it for a terminal."""
@@ -140,6 +144,7 @@ async def read(engine: EvolveEngine, scripts: Scripts, source: str, problems: Se
             for one in waiting.entries
             if one.state == "waiting"
         ],
+        learned=await _learned(engine),
     )
 
 
@@ -173,3 +178,13 @@ async def _newest(engine: EvolveEngine) -> str:
         return next(iter(await engine.history.entries(1)), "no commits yet")
     except (git.GitError, process.ProcessError) as error:
         return str(error).splitlines()[0]
+
+
+async def _learned(engine: EvolveEngine) -> int:
+    try:
+        commits = await engine.storage.revisions.newest(SEARCHED) if is_repository(engine.real.root) else []
+    except FAILED:
+        return 0
+    gone = [one.trailers.rolls_back for one in commits if one.trailers.rolls_back]
+    own = [one for one in commits if one.trailers.call and not one.trailers.rolls_back]
+    return sum(not any(is_start(named, one.id) for named in gone) for one in own)

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from instar.plugins.evolve.candidate import Candidate, CandidateRefused, GateContext
+from instar.plugins.evolve.cli import names
 from instar.plugins.evolve.cli.command import (
     NamedWorkspace,
     Printed,
@@ -99,9 +100,21 @@ async def replay(found: NamedWorkspace, file: Path) -> Printed:
 @command()
 @click.argument("command")
 @click.option(
-    "--good", metavar="REF", default=INITIAL, show_default=True, help="A change at which it passed."
+    "--good",
+    metavar="REF",
+    default=INITIAL,
+    show_default=True,
+    shell_complete=names.refs,
+    help="A change at which it passed.",
 )
-@click.option("--bad", metavar="REF", default="HEAD", show_default=True, help="A change at which it fails.")
+@click.option(
+    "--bad",
+    metavar="REF",
+    default="HEAD",
+    show_default=True,
+    shell_complete=names.refs,
+    help="A change at which it fails.",
+)
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),

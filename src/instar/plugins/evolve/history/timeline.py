@@ -40,6 +40,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     files: list[str] = []
     session: str = ""
     call: str = ""
+    message: str = ""
     beside: list[str] = []
     agent: str = ""
     epoch: int | None = None
@@ -62,7 +63,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def details(self) -> list[str]:
         """Return what more is known, a line each."""
-        made = [("session", self.session), ("call", self.call), ("agent", self.agent)]
+        made = [("session", self.session), ("message", self.message), ("call", self.call)]
+        made += [("agent", self.agent)]
         told = [
             ("", ", ".join(f"{name} {value}" for name, value in made if value)),
             ("beside", ", ".join(self.beside)),
