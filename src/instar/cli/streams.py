@@ -31,6 +31,11 @@ class Printer:
         self._changed = threading.Condition()
         threading.Thread(target=self._run, name="instar-output", daemon=True).start()
 
+    @property
+    def waiting(self) -> int:
+        """How many bytes are yet to be written."""
+        return len(self._waiting)
+
     def check(self) -> None:
         """Raise what writing met: `BrokenPipeError` when nobody can read any more."""
         if self._failure is not None:

@@ -34,7 +34,10 @@ screen = logging.getLogger("instar.waiting")
 
 
 class Instances:
-    """Runtimes by the real path of their directory. `default` is used where a request names none."""
+    """Runtimes by the real path of their directory. `default` is used where a request names none.
+
+    `person` as in `Options`: who answers what is asked. By default it waits for an answer of any client.
+    """
 
     def __init__(
         self,
@@ -43,8 +46,9 @@ class Instances:
         flags: Plain | None = None,
         http: "Callable[[Runtime], AsyncClient] | None" = None,
         serve: Callable[[Runtime], Serving] | None = None,
+        person: permissions.Person | None = permissions.relayed,
     ) -> None:
-        self._http, self._serve = http, serve
+        self._http, self._serve, self._person = http, serve, person
         self._server: Server | None = None
         self.feed = Feed()
         self.counters = Counters()
@@ -184,12 +188,12 @@ class Instances:
         if before is not None:
             await asyncio.wait([before])
         # What is asked waits for a client's answer, also for a client that is yet to come (as in opencode).
-        asked = permissions.relayed, questions.relayed
         options = Options(
             path,
             self.environment,
             self._flags,
-            *asked,
+            self._person,
+            questions.relayed if self._person is not None else None,
             http=self._http,
             server=self._server,
             serve=self._serve,

@@ -5,13 +5,19 @@ import * as api from "./api.js";
 import { html, render, useState, useEffect, useTopic, changed, Problem, Notices, Dialog } from "./ui.js";
 import * as store from "./store.js";
 import { Sessions } from "./sessions.js";
+import { Evolution } from "./evolution.js";
+import { Overview } from "./overview.js";
 
 /** The views by the first word of the address's hash; each is given the words after it. */
-const VIEWS = [{ name: "sessions", title: "Sessions", view: Sessions }];
+const VIEWS = [
+  { name: "sessions", title: "Sessions", view: Sessions },
+  { name: "evolution", title: "Evolution", view: Evolution },
+  { name: "overview", title: "Overview", view: Overview },
+];
 
 const SHORTCUTS = [
   ["?", "list the shortcuts"],
-  ["g s", "go to the sessions"],
+  ["g s, g e, g o", "go to the sessions, the evolution, the overview"],
   ["/", "search"],
   ["n", "new session"],
   ["j, k", "next, previous session"],
@@ -124,7 +130,7 @@ function App() {
   useEffect(() => {
     const given = new URLSearchParams(location.hash.slice(1));
     if (given.has("directory")) store.chooseDirectory(given.get("directory") ?? "");
-    if (given.has("ticket")) history.replaceState(null, "", location.pathname);
+    if (given.has("ticket")) history.replaceState(null, "", `${location.pathname}#/${given.get("view") ?? ""}`);
     api.onLost(() => setState((/** @type {any} */ old) => ({ ...old, needed: true })));
     api.begin(given.get("ticket")).then(
       (found) => {
