@@ -107,7 +107,7 @@ class Agent:
         self._editor = editor
 
     async def listen(self, events: AsyncIterator[Event]) -> None:
-        """Hand events to the sessions that are open, until there are none any more."""
+        """Hand events to the sessions that are open. Raises `Unreachable` when there are no more."""
         async for event in events:
             match event.properties:
                 case SessionCreated(info=Session(id=child, parent_id=str(parent))):
@@ -117,6 +117,7 @@ class Agent:
             session_id = self._roots.get(event.session_id or "", event.session_id or "")
             if session_id in self._sessions:
                 await self._sessions[session_id].take(event)
+        raise Unreachable("the server ended the stream of events: what it does is not seen here any more")
 
     async def close(self) -> None:
         """End the turns that the client began, and what it is asked."""
