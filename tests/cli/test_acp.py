@@ -16,6 +16,7 @@ import pytest
 from acp import schema
 from acp.client.connection import ClientSideConnection
 from tests.cli.conftest import Machine
+from tests.clients import exchange
 from tests.server.conftest import LOGIN
 from tests.waiting import SOON, until
 
@@ -94,7 +95,7 @@ class Opened:
 
 @asynccontextmanager
 async def connected(
-    machine: Machine, editor: Editor, *arguments: str, capabilities: Any = None
+    machine: Machine, editor: Editor, *arguments: str, capabilities: Any = None, **more: Any
 ) -> AsyncIterator[Opened]:
     async with acp.spawn_agent_process(
         editor,  # type: ignore[arg-type]
@@ -103,6 +104,7 @@ async def connected(
         env=machine.environment,
         cwd=machine.project,
         use_unstable_protocol=True,
+        **more,
     ) as (agent, process):
         answer = await agent.initialize(protocol_version=1, client_capabilities=capabilities)
         assert answer.protocol_version == 1
@@ -467,6 +469,37 @@ async def test_a_server_is_worked_in_and_another_clients_prompt_is_seen(
         await asyncio.to_thread(server.ask, there.id, "from elsewhere")
         await until(lambda: editor.said().endswith("And again."))
         assert [one.content.text for one in editor.of(schema.UserMessageChunk)] == ["from elsewhere"]
+
+
+@pytest.mark.slow
+async def test_the_exchange_with_the_librarys_own_client_is_as_it_was_recorded(machine: Machine) -> None:
+    messages: list[Any] = []
+
+    def heard(one: Any) -> None:
+        messages.append({"to": "client" if one.direction == "incoming" else "agent", "message": one.message})
+
+    machine.script(exchange.STORY)
+    machine.write_home("instar.json", json.dumps(exchange.SETTINGS))
+    editor, folder = Editor(), str(machine.project)
+    async with connected(machine, editor, observers=[heard]) as there:
+        session = (await there.begin()).session_id
+        await there.prompt("write")
+        editor.kind = "reject_once"
+        await there.prompt("write")
+        await there.agent.set_session_mode(session_id=session, mode_id="plan")
+        await there.agent.set_config_option(session_id=session, config_id="mode", value="build")
+        turn = asyncio.create_task(there.prompt("sleep"))
+        await until(
+            lambda: editor.calls()[-1].kind == "execute" and editor.calls()[-1].status == "in_progress"
+        )
+        await there.agent.cancel(session_id=session)
+        await turn
+        await there.agent.list_sessions(cwd=folder)
+        await there.agent.load_session(session_id=session, cwd=folder, mcp_servers=[])
+        await there.agent.close_session(session_id=session)
+        await there.agent.resume_session(session_id=session, cwd=folder, mcp_servers=[])
+    found, recorded = exchange.compared(messages)
+    assert found == recorded
 
 
 class Raw:
