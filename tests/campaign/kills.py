@@ -490,7 +490,9 @@ class Served:
         self._machine.told.sent[text] = session
         body = {"parts": [{"type": "text", "text": text}]}
         answer = self.ask("POST", f"/session/{session}/message", body)
-        said = "".join(part.get("text", "") for part in answer["parts"])
+        # What the last turn had queued, such as the end of a task, is answered in the same turn.
+        answers = [*self.ask("GET", f"/session/{session}/message?limit=6"), answer]
+        said = "".join(part.get("text", "") for one in answers for part in one["parts"])
         if f"said check{name}" not in said:
             yield f"unusable: {session} answers {text!r} with {answer}"
         for message in self.ask("GET", f"/session/{session}/message"):

@@ -16,7 +16,7 @@ from instar.cli.chat.models import explained
 from instar.cli.chat.orders import Orders
 from instar.cli.chat.screen import Screen
 from instar.cli.chat.view import ChatView
-from instar.cli.door import Context, Failure, door
+from instar.cli.door import Context, Failure, door, folder_option
 from instar.cli.run import session_options, trusted_runtime
 from instar.cli.text import short
 from instar.client import AsyncClient
@@ -31,7 +31,7 @@ _FOUND: Final = 20
 
 @click.command()
 @session_options
-@click.option("--dir", "folder", metavar="PATH", help="Chat in this folder.")
+@folder_option("Chat in this folder.")
 @click.option("--attach", "url", metavar="URL", help="Chat with the server there (http://… or unix:PATH).")
 @click.option("--thinking", is_flag=True, help="Show the model's reasoning whole.")
 @door
@@ -90,14 +90,16 @@ class Chat:
         self._screen = Screen(
             submit=self._submit,
             rows=self._rows,
-            facts=lambda: self._talk.facts(),
+            facts=lambda width: self._talk.facts(width),
             prompt=lambda: self._talk.prompt(),
             words=self._words,
             escape=self._escape,
             interrupt=self._interrupt,
             history=history,
         )
-        self._orders = Orders(lambda: self._talk, self._turn_to, self._screen.leave)
+        self._orders = Orders(
+            lambda: self._talk, self._turn_to, self._screen.leave, self._screen.pick, self._screen.take_back
+        )
         self._talk: Conversation
 
     async def run(self) -> None:
