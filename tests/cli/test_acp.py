@@ -614,3 +614,50 @@ def test_without_the_package_it_says_how_to_install_it_here(machine: Machine, tm
     done = machine.fresh("acp")
     assert done.returncode == 1
     assert f"{sys.executable} -m pip install agent-client-protocol".encode() in done.stderr
+
+
+@pytest.mark.slow
+async def test_a_retry_a_rules_message_and_a_limit_are_told(
+    opened: Open, machine: Machine, editor: Editor
+) -> None:
+    rule = {
+        "matcher": "bash",
+        "hooks": [{"type": "command", "command": 'echo \'{"systemMessage": "mind it"}\''}],
+    }
+    there = await opened(
+        "== turn\nerror: 429 slow down retry-after=0.1 times=1\n"
+        'tool: bash {"command": "true"}\nusage: input=100 output=20\n== turn\ntext: Never.\n',
+        settings={
+            "model": "scripted/test",
+            "hooks": {"PreToolUse": [rule]},
+            "limits": {"session": {"tokens": 110}},
+        },
+    )
+    await there.prompt("go")
+    thoughts = "".join(one.content.text for one in editor.of(schema.AgentThoughtChunk))
+    assert "slow down" in thoughts
+    assert "PreToolUse hook: mind it" in thoughts
+    assert "instar: " in editor.said()
+
+
+@pytest.mark.slow
+async def test_one_heart_beats_for_a_workspace_that_two_editors_have_open(machine: Machine) -> None:
+    workspace = machine.home / "workspace"
+    machine.instar("init", str(workspace))
+    machine.script("== turn\ntext: Beat.\n" * 50)
+    machine.environment["INSTAR_WORKSPACE"] = str(workspace)
+    machine.write_home("instar.json", json.dumps(ASK))
+    config = workspace / "config/evolve.jsonc"
+    config.parent.mkdir(exist_ok=True)
+    config.write_text('{"heartbeat_ms": 1000}')
+    async with connected(machine, Editor()) as one, connected(machine, Editor()) as other:
+        await one.begin()
+        await other.begin()
+
+        def status() -> Any:
+            return parse(machine.instar("heartbeat", "status", "--json").stdout.encode())
+
+        await until(lambda: len(status()["log"]) > 2)
+        begun = [one["number"] for one in status()["log"] if one.get("number") is not None]
+        assert len(begun) == len(set(begun))
+        assert status()["process"] in {one.process.pid, other.process.pid}

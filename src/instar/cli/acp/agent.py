@@ -296,6 +296,7 @@ class Agent:
     async def _state(self, session: OpenSession) -> dict[str, Any]:
         """What the client is told of a session that it opens; of its commands it is told once it knows the session."""
         choices = await Choices.of(session.client)
+        session.windows = {name: model.limit.context for name, model in choices.models.items()}
         state = {
             "modes": choices.modes(session.agent),
             "config_options": choices.options(session.agent, session.model),

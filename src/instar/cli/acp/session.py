@@ -15,10 +15,13 @@ from instar.api.instance import McpBody
 from instar.api.session import AnswersBody, PermissionBody
 from instar.approval.permissions import REPLIES, Reply
 from instar.cli.acp import convert
+from instar.cli.output import retry_text
 from instar.client import ApiError, AsyncClient, CommandBody, Invalid, NotFound, PromptBody
 from instar.definitions.command import mentioned_parts
 from instar.event import (
     Event,
+    HooksRan,
+    LimitReached,
     MessageUpdated,
     PartDelta,
     PartUpdated,
@@ -28,7 +31,9 @@ from instar.event import (
     QuestionAsked,
     QuestionRejected,
     QuestionReplied,
+    Retry,
     SessionIdle,
+    SessionStatusChanged,
     SessionUpdated,
     TodoUpdated,
 )
@@ -67,6 +72,8 @@ class OpenSession:
         self.notes: list[str] = []
         self.reads = False
         """Whether the client can be asked for unsaved texts of the machine on which the turns run."""
+        self.windows: dict[str, int] = {}
+        """By their full name the tokens that a model's window holds; 0 where that is not known."""
         self._root = Path(session.directory)
         self._running, self._is_cancelled = 0, False
         self._idle = asyncio.Event()
@@ -241,6 +248,19 @@ class OpenSession:
                 self.session = info
             case SessionIdle():
                 self._idle.set()
+            case other:
+                await self._notice(other)
+
+    async def _notice(self, properties: object) -> None:
+        """Tell what else a person should know: as thoughts, which do not break the answer."""
+        match properties:
+            case SessionStatusChanged(status=Retry() as status):
+                await self.update(helpers.update_agent_thought_text(f"{retry_text(status)}\n\n"))
+            case HooksRan(event=event, messages=texts):
+                for text in texts:
+                    await self.update(helpers.update_agent_thought_text(f"{event} hook: {text}\n\n"))
+            case LimitReached(message=text):
+                await self.update(helpers.update_agent_message_text(f"\n\ninstar: {text}"))
 
     def _note(self, info: User | Assistant) -> None:
         if isinstance(info, User):
@@ -257,9 +277,7 @@ class OpenSession:
         if not used or usage == self._usage:
             return
         self._usage = usage
-        providers = await self.client.config.providers()
-        known = {one.id: one.models for one in providers.providers}.get(info.provider_id, {})
-        if info.model_id in known and (size := known[info.model_id].limit.context):
+        if size := self.windows.get(f"{info.provider_id}/{info.model_id}"):
             cost = schema.Cost(amount=self.session.cost, currency="USD")
             await self.update(
                 schema.UsageUpdate(session_update="usage_update", used=used, size=size, cost=cost)
