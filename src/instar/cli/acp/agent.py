@@ -9,6 +9,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from acp import schema
 from acp.exceptions import RequestError
+from acp.helpers import ContentBlock
 from acp.interfaces import Client
 from acp.meta import PROTOCOL_VERSION
 
@@ -240,7 +241,7 @@ class Agent:
     # -- a session -----------------------------------------------------------------------------------
 
     @_told
-    async def prompt(self, session_id: str, prompt: list[convert.Block], **_: Any) -> schema.PromptResponse:
+    async def prompt(self, session_id: str, prompt: list[ContentBlock], **_: Any) -> schema.PromptResponse:
         """Send a prompt; answers when its turn is over."""
         return await self._open(session_id).prompt(convert.parts(prompt))
 

@@ -301,7 +301,7 @@ class OpenSession:
 
     async def _show_asked(self, part: Part) -> None:
         """Show what was said by others: at another client, by a plugin, or before the session was loaded."""
-        block: convert.Block | None = None
+        block: helpers.ContentBlock | None = None
         if isinstance(part, TextPart) and not part.synthetic and part.id not in self._texts:
             self._texts[part.id] = False, len(part.text)
             block = helpers.text_block(part.text)
