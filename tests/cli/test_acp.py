@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
@@ -187,6 +188,26 @@ async def test_what_is_rejected_is_not_done_and_always_is_asked_once(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["allow_once", "reject_once"])
+async def test_what_a_call_made_that_would_run_later_is_kept_only_if_the_person_says_so(
+    opened: Open, machine: Machine, editor: Editor, kind: str
+) -> None:
+    subprocess.run(["git", "init", "-q", machine.project], check=True, env=machine.environment)
+    editor.kind = kind
+    call = {"command": "echo lint > .git/hooks/pre-commit"}
+    there = await opened(
+        f"== turn\ntool: bash {json.dumps(call)}\n== turn\ntext: Done.\n", settings={"model": "scripted/test"}
+    )
+    assert await there.prompt("go") == "end_turn"
+    (asked,) = editor.asked
+    assert [one.kind for one in editor.options[0]] == ["allow_once", "reject_once"]
+    assert "pre-commit" in str(asked.content)
+    assert (machine.project / ".git/hooks/pre-commit").exists() == (kind == "allow_once")
+    thoughts = "".join(one.content.text for one in editor.of(schema.AgentThoughtChunk))
+    assert ("instar aside restore" in thoughts) == (kind == "reject_once")
+
+
+@pytest.mark.slow
 async def test_an_answer_that_is_none_of_the_options_is_a_rejection(
     opened: Open, machine: Machine, editor: Editor
 ) -> None:
@@ -234,7 +255,7 @@ async def test_a_session_is_listed_loaded_with_its_history_resumed_forked_and_cl
 ) -> None:
     there = await opened(
         '== turn\ntool: todowrite {"todos": [{"content": "sow", "status": "in_progress", "priority": "high"}]}\n'
-        "== turn\ntext: First.\n== turn\ntext: Second.\n"
+        "== turn\ntext: First.\n== turn\ntext: Second.\n== turn\ntext: Third.\n"
     )
     picture = acp.image_block(PNG, "image/png")
     await there.prompt("look", picture)
@@ -262,6 +283,9 @@ async def test_a_session_is_listed_loaded_with_its_history_resumed_forked_and_cl
         await until(lambda: editor.said().endswith("First."))
     forked = await there.agent.fork_session(cwd=str(machine.project), session_id=there.id)
     assert forked.session_id != there.id
+    words = [acp.text_block("on")]
+    assert (await there.agent.prompt(session_id=forked.session_id, prompt=words)).stop_reason == "end_turn"
+    assert editor.said(forked.session_id) == "Third."
     await there.agent.close_session(session_id=there.id)
     with pytest.raises(acp.RequestError, match="is not open here"):
         await there.prompt("again")

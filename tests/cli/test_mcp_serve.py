@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -89,6 +90,17 @@ async def test_what_steers_is_answered_by_no_other_agent(machine: Machine) -> No
         said = await call(there, "answer", request=waiting["request"], allow=True)
         assert "only a person answers it" in said
         assert (await call(there, "status", session=begun["session"]))["waits_for"] == [waiting]
+
+
+@pytest.mark.slow
+async def test_what_would_run_later_is_put_aside_without_asking_the_other_agent(machine: Machine) -> None:
+    subprocess.run(["git", "init", "-q", machine.project], check=True, env=machine.environment)
+    call_of = json.dumps({"command": "echo lint > .git/hooks/pre-commit"})
+    script = f"== turn\ntool: bash {call_of}\n== turn\ntext: Done.\n"
+    settings = {"model": "scripted/test"}
+    async with connected(machine, "--answers", script=script, settings=settings) as there:
+        assert (await call(there, "start", prompt="go"))["answer"] == "Done."
+    assert not (machine.project / ".git/hooks/pre-commit").exists()
 
 
 @pytest.mark.slow

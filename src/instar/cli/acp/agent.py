@@ -96,7 +96,8 @@ class Agent:
 
     def __init__(self, client_of: ClientOf, agent: str | None, *, here: bool) -> None:
         """`here`: turns run in this process. `agent` is the one that new sessions begin with."""
-        self._client_of, self._agent, self._reads = client_of, agent, here
+        self._client_of, self._agent, self._here, self._reads = client_of, agent, here, here
+        self._latest: OpenSession | None = None
         self._editor: Client
         self._sessions: dict[str, OpenSession] = {}
         self._roots: dict[str, str] = {}
@@ -115,10 +116,15 @@ class Agent:
                     self._roots[child] = self._roots.get(parent, parent)
                     if (editor := files.EDITORS.get(parent)) is not None:
                         files.EDITORS[child] = editor
-            session_id = self._roots.get(event.session_id or "", event.session_id or "")
-            if session_id in self._sessions:
-                await self._sessions[session_id].take(event)
+            if (session := self._concerned(event.session_id)) is not None:
+                await session.take(event)
         raise Unreachable("the server ended the stream of events: what it does is not seen here any more")
+
+    def _concerned(self, session_id: str | None) -> OpenSession | None:
+        """The open session of an event: its own, or a sub-agent's. What is of none is told in the last one used."""
+        if session_id is None:
+            return self._latest if self._here else None
+        return self._sessions.get(session_id) or self._sessions.get(self._roots.get(session_id, ""))
 
     async def close(self) -> None:
         """End the turns that the client began, and what it is asked."""
@@ -243,7 +249,8 @@ class Agent:
     @_told
     async def prompt(self, session_id: str, prompt: list[ContentBlock], **_: Any) -> schema.PromptResponse:
         """Send a prompt; answers when its turn is over."""
-        return await self._open(session_id).prompt(convert.parts(prompt))
+        self._latest = self._open(session_id)
+        return await self._latest.prompt(convert.parts(prompt))
 
     @_told
     async def cancel(self, session_id: str, **_: Any) -> None:

@@ -20,6 +20,8 @@ from instar.client import ApiError, AsyncClient, CommandBody, Invalid, NotFound,
 from instar.definitions.command import mentioned_parts
 from instar.event import (
     Event,
+    EvolveInstalled,
+    EvolveRolledback,
     HooksRan,
     LimitReached,
     MessageUpdated,
@@ -36,6 +38,7 @@ from instar.event import (
     SessionStatusChanged,
     SessionUpdated,
     TodoUpdated,
+    TuiToastShow,
 )
 from instar.message import (
     Assistant,
@@ -226,7 +229,7 @@ class OpenSession:
                 # Another client may have been faster.
                 if (task := self._asking.pop(asked_id, None)) is not None:
                     task.cancel()
-            case properties if event.session_id == self.id:
+            case properties if event.session_id in (self.id, None):
                 await self._tell(properties)
 
     async def _tell(self, properties: object) -> None:
@@ -255,12 +258,21 @@ class OpenSession:
         """Tell what else a person should know: as thoughts, which do not break the answer."""
         match properties:
             case SessionStatusChanged(status=Retry() as status):
-                await self.update(helpers.update_agent_thought_text(f"{retry_text(status)}\n\n"))
+                await self._think(retry_text(status))
             case HooksRan(event=event, messages=texts):
                 for text in texts:
-                    await self.update(helpers.update_agent_thought_text(f"{event} hook: {text}\n\n"))
+                    await self._think(f"{event} hook: {text}")
+            case TuiToastShow(message=text):
+                await self._think(text)
+            case EvolveInstalled(files=names, session_id=None):
+                await self._think(f"evolved {', '.join(names)}")
+            case EvolveRolledback(files=names, message=text):
+                await self._think(f"took back a change of {', '.join(names)}: {text}")
             case LimitReached(message=text):
                 await self.update(helpers.update_agent_message_text(f"\n\ninstar: {text}"))
+
+    async def _think(self, text: str) -> None:
+        await self.update(helpers.update_agent_thought_text(f"{text}\n\n"))
 
     def _note(self, info: User | Assistant) -> None:
         if isinstance(info, User):
