@@ -133,6 +133,8 @@ class EvolveOrders:
     async def _asked(self, change: Any) -> list[str]:
         """What the person had said in the turn that made a change."""
         session = self._talk().client.session
+        if not change.message:
+            return []
         # The session may be gone, or another project's.
         with suppress(*REFUSALS):
             answer = await session.message(change.session, change.message)
