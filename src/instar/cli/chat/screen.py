@@ -4,6 +4,7 @@ import asyncio
 import io
 import os
 import sys
+import termios
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -55,7 +56,8 @@ class Screen:
     """An input below a terminal's scrollback.
 
     `submit` gets each text that the person sends, `rows` and `facts` return what stands above and below the input,
-    `words` what completes a word, `escape` is called for Esc and `interrupt` for Ctrl-C with an empty input.
+    `words` what completes a word, `escape` is called for Esc, and with an empty input `interrupt` for Ctrl-C and `left`
+    for Ctrl-D.
     """
 
     def __init__(
@@ -68,10 +70,11 @@ class Screen:
         words: Words,
         escape: Callable[[], None],
         interrupt: Callable[[], None],
+        left: Callable[[], None],
         history: Path | None,
     ) -> None:
         self._submit, self._rows, self._facts, self._prompt = submit, rows, facts, prompt
-        self._escape, self._interrupt = escape, interrupt
+        self._escape, self._interrupt, self._left = escape, interrupt, left
         self._pasted: dict[str, str] = {}
         self._picker: Picker[Any] | None = None
         self._waiting = io.StringIO()
@@ -98,15 +101,21 @@ class Screen:
         self.app.ttimeoutlen = self.app.timeoutlen = 0.05
 
     async def run(self) -> None:
-        """Show the input until the person leaves."""
+        """Show the input until the person leaves. Raises `EOFError` or `OSError` when the terminal is gone."""
+        self._modes = termios.tcgetattr(sys.stdin)
         printing = asyncio.create_task(self._printer())
         try:
-            await self.app.run_async()
+            await self.app.run_async(handle_sigint=False)
         finally:
             printing.cancel()
             await asyncio.gather(printing, return_exceptions=True)
             self.app.output.write_raw(self._taken())
             self.app.output.flush()
+
+    async def restore(self) -> None:
+        """Give the terminal back as it was: the program ends at once."""
+        termios.tcsetattr(sys.stdin, termios.TCSANOW, self._modes)
+        self.app.renderer.erase()
 
     def leave(self) -> None:
         """End `run`."""
@@ -222,7 +231,7 @@ class Screen:
             (("c-j",), lambda event: self._send()),
             (("escape",), lambda event: self._escaped()),
             (("c-c",), lambda event: self.buffer.reset() if self.buffer.text else self._interrupt()),
-            (("c-d",), lambda event: None if self.buffer.text else self.leave()),
+            (("c-d",), lambda event: None if self.buffer.text else self._left()),
             (("c-g",), lambda event: self._edit()),
             ((Keys.BracketedPaste,), lambda event: self._paste(event.data)),
         )
