@@ -164,6 +164,7 @@ def test_what_fills_a_window_is_told_part_by_part_in_the_provider_s_count(person
         parts = {(one["kind"], one["name"]): one for one in told["parts"]}
         assert parts["system", str(folder / "AGENTS.md")]["characters"] > 1000
         assert parts["system", "plugin own"]["characters"] == len("Mind the gap. " * 50)
+        assert parts["messages", "plugin own"]["characters"] == len("Be quick. " * 30)
         assert parts["system", "agent build"]["characters"] > 500
         assert parts["tools", "mcp toy"]["count"] == 2
         assert (parts["tools", "plugin own"]["count"], parts["tools", "built-in"]["count"] > 5) == (1, True)
@@ -186,18 +187,26 @@ for line in sys.stdin:
         print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
 """
 PLUGIN = """\
-from instar.plugin import Tool
+from instar.plugin import Tool, wire
 
 
 async def server(input, options):
     async def add(given, output):
         output.system.append("Mind the gap. " * 50)
 
+    async def remind(given, output):
+        parts = output.messages[0].parts
+        parts.append(wire.replace(parts[0], id="prt_own", text="Be quick. " * 30))
+
     async def run(args, context):
         return "done"
 
     tool = Tool("A tool of its own.", {"type": "object", "properties": {}}, run)
-    return {"experimental.chat.system.transform": add, "tool": {"own_tool": tool}}
+    return {
+        "experimental.chat.system.transform": add,
+        "experimental.chat.messages.transform": remind,
+        "tool": {"own_tool": tool},
+    }
 """
 
 
