@@ -44,7 +44,7 @@ def test_an_agent_is_picked_with_the_arrows_or_by_words_and_esc_leaves(chat):
     shows(terminal, "plan answers from now on")
     terminal.type("hello\r")
     shows(terminal, "You said: hello")
-    assert any(row.startswith("plan · ") for row in terminal.rows)
+    terminal.wait_until(lambda: terminal.rows[-1].startswith("plan · "))
 
 
 def test_a_paste_goes_to_the_words_of_the_list_and_what_was_typed_before_stays(chat):

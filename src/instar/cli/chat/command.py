@@ -14,6 +14,7 @@ from instar.cli import person
 from instar.cli.attach import Attached, client_to, heard, session_for
 from instar.cli.chat.choices import Choices
 from instar.cli.chat.conversation import REFUSALS, Conversation
+from instar.cli.chat.images import Images, clipboard
 from instar.cli.chat.models import explained
 from instar.cli.chat.orders import Orders
 from instar.cli.chat.screen import Screen
@@ -22,7 +23,7 @@ from instar.cli.chat.view import ChatView
 from instar.cli.door import Context, Failure, door
 from instar.cli.run import session_options, trusted_runtime
 from instar.cli.text import short
-from instar.client import AsyncClient
+from instar.client import AsyncClient, Invalid
 from instar.event import PermissionAsked
 from instar.message import Session
 from instar.runtime import Options
@@ -90,6 +91,7 @@ class Chat:
         self._model, self._agent, self._thinking = model, agent, thinking
         self._wanted, self._continued = session, continued
         self._escaped = 0.0
+        self._images = Images()
         self._state = ChatState(context.paths.state / "chat.json")
         history = context.paths.state / "chat-history"
         history.parent.mkdir(parents=True, exist_ok=True)
@@ -103,6 +105,8 @@ class Chat:
             waiting=lambda: self._talk.take_back(),
             escape=self._escape,
             interrupt=self._interrupt,
+            paste=self._paste,
+            clipboard=lambda: self._talk.do(self._paste_image()),
             history=history,
             state=self._state,
         )
@@ -153,7 +157,7 @@ class Chat:
         """Show another session."""
         before = getattr(self, "_talk", None)
         view = ChatView(self._screen.print, self._state, thinking=self._thinking)
-        self._talk = Conversation(self._client, session, view)
+        self._talk = Conversation(self._client, session, view, self._images)
         if before is not None:
             self._talk.model, self._talk.agent = before.model, session.agent or before.agent
         elif self._agent:
@@ -188,6 +192,16 @@ class Chat:
             self._talk.do(self._talk.abort())
         else:
             self._talk.chat.note("Ctrl-D leaves")
+
+    def _paste(self, text: str) -> str:
+        try:
+            return self._images.named(text) or text
+        except Invalid as error:
+            self._talk.chat.note(str(error), "red")
+            return text
+
+    async def _paste_image(self) -> None:
+        self._screen.buffer.insert_text(self._images.put("clipboard.png", await clipboard()))
 
     def _rows(self) -> list[Text]:
         talk = self._talk

@@ -17,6 +17,7 @@ from instar.api.session import (
     ShellBody,
 )
 from instar.approval.permissions import KEEP
+from instar.cli.chat.images import Images, mentioned
 from instar.cli.chat.view import ChatView
 from instar.cli.follow import Follower
 from instar.cli.person import chosen, verdict
@@ -60,9 +61,10 @@ class Conversation(Follower):
 
     pending = "/evolve"
 
-    def __init__(self, client: AsyncClient, session: Session, view: ChatView) -> None:
+    def __init__(self, client: AsyncClient, session: Session, view: ChatView, images: Images) -> None:
         super().__init__(session.id, view)
         self.client = client
+        self._images = images
         self.session = session
         self.chat = view
         self.model: ModelRef | None = None
@@ -201,7 +203,7 @@ class Conversation(Follower):
                 await client.session.command(session_id, command)
             else:
                 files = await self._mentioned(text) if "@" in text else []
-                parts = [{"type": "text", "text": text}, *files]
+                parts = [{"type": "text", "text": text}, *files, *self._images.marked(text)]
                 await client.session.prompt_async(
                     session_id, PromptBody(parts=parts, agent=self.agent, model=self.model)
                 )
@@ -212,7 +214,10 @@ class Conversation(Follower):
     async def _mentioned(self, text: str) -> list[Plain]:
         here = await self.client.path.get()
         agents = {one.name for one in await self.client.app.agents() if one.mode != "primary"}
-        return mentioned_parts(text, [Path(here.directory), Path(here.worktree)], agents)
+        found = mentioned_parts(text, [Path(here.directory), Path(here.worktree)], agents)
+        # A server elsewhere has another disk: an image of this one goes along as it is.
+        images = mentioned(text)
+        return [*images.values(), *(one for one in found if one.get("url") not in images)]
 
     async def _command(self, text: str) -> CommandBody | None:
         first, _, rest = text.partition(" ")
@@ -221,7 +226,8 @@ class Conversation(Follower):
         }:
             return None
         model = f"{self.model.provider_id}/{self.model.model_id}" if self.model else None
-        return CommandBody(command=first[1:], arguments=rest, agent=self.agent, model=model)
+        images = self._images.marked(rest) or None
+        return CommandBody(command=first[1:], arguments=rest, agent=self.agent, model=model, parts=images)
 
     def _answer(self, typed: str) -> None:
         asked = self.asks[0]
