@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from instar.event import PermissionAsked, QuestionAsked, SessionStatus
 from instar.message import Assistant, KnownPart, ModelRef, Rule, Session, User
 from instar.wire import Plain, Wire, ids
 
@@ -200,6 +201,14 @@ class ResponseBody(Wire):
     """An answer to a permission in opencode's older form."""
 
     response: PermissionReply
+
+
+class Waiting(Wire):
+    """What waits for a person and what works, in all directories that are open."""
+
+    permissions: list[PermissionAsked]
+    questions: list[QuestionAsked]
+    status: dict[str, SessionStatus]
 
 
 class AnswersBody(Wire):

@@ -18,7 +18,7 @@ import msgspec
 
 from instar.approval.permissions import always_once
 from instar.cli import complete, person
-from instar.cli.door import Context, Failure, door, in_utf8, opened_runtime
+from instar.cli.door import Context, Failure, door, folder_option, in_utf8, opened_runtime
 from instar.cli.follow import Follower, ticking, view_of
 from instar.cli.output import TurnView
 from instar.cli.person import INTERRUPTED, Interrupts, RunRequest
@@ -67,7 +67,13 @@ def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @session_options
 @click.option("--title", metavar="TEXT", help="The session's title.")
 @click.option(
-    "-f", "--file", "files", multiple=True, metavar="PATH", help="Attach a file or folder; repeatable."
+    "-f",
+    "--file",
+    "files",
+    multiple=True,
+    metavar="PATH",
+    shell_complete=complete.files,
+    help="Attach a file or folder; repeatable.",
 )
 @click.option(
     "--command",
@@ -75,10 +81,20 @@ def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
     shell_complete=complete.commands,
     help="Run this command; the message is its arguments.",
 )
-@click.option("--dir", "folder", metavar="PATH", help="Run in this folder.")
+@folder_option("Run in this folder.")
 @click.option("--attach", "url", metavar="URL", help="Run it in the server there (http://… or unix:PATH).")
-@click.option("--worktree", metavar="NAME", help="Work in this git worktree; made when there is none.")
-@click.option("--workspace", metavar="PATH", help="The evolve workspace; switches evolve on.")
+@click.option(
+    "--worktree",
+    metavar="NAME",
+    shell_complete=complete.workspaces,
+    help="Work in this git worktree; made when there is none.",
+)
+@click.option(
+    "--workspace",
+    metavar="PATH",
+    shell_complete=complete.folders,
+    help="The evolve workspace; switches evolve on.",
+)
 @click.option("--safe", is_flag=True, help="Start with none of the agent's changes to the evolve workspace.")
 @click.option(
     "--profile", metavar="NAME", help="Start with the profile that the agent saved under this name."
@@ -90,7 +106,10 @@ def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="json: one event a line, in the form of opencode run.",
 )
 @click.option(
-    "--variant", metavar="NAME", help="A variant of the model, as high: the model's block names them."
+    "--variant",
+    metavar="NAME",
+    shell_complete=complete.variants,
+    help="A variant of the model, as high: the model's block names them.",
 )
 @click.option("--fork", is_flag=True, help="Go on with a copy of the session (with --session or --continue).")
 @click.option("--thinking", is_flag=True, help="Show the model's reasoning whole.")

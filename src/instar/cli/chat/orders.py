@@ -22,7 +22,7 @@ _LISTED: Final = 20
 
 
 class Orders:
-    """The lines that begin with a slash. `turned` shows another session."""
+    """The lines that begin with a slash. `turned` shows another session, `left` ends the chat."""
 
     def __init__(
         self,
@@ -30,8 +30,9 @@ class Orders:
         turned: Callable[[Session], Awaitable[None]],
         screen: Screen,
         choices: Choices,
+        left: Callable[[], None],
     ) -> None:
-        self._talk, self._turned, self._screen = talk, turned, screen
+        self._talk, self._turned, self._screen, self._left = talk, turned, screen, left
         self.names: Mapping[str, tuple[str, Callable[[str], Awaitable[None]]]] = MappingProxyType(
             {
                 "help": ("what can be typed here", self._help),
@@ -70,6 +71,7 @@ class Orders:
         if not text.startswith("/") or name not in self.names:
             return False
         await self.names[name][1](rest.strip())
+        await self._talk().look()
         return True
 
     def _lines(self, *lines: str, style: str = "") -> None:
@@ -124,7 +126,9 @@ class Orders:
 
     async def _context(self, rest: str) -> None:
         talk = self._talk()
-        talk.chat.show("", *context_lines(await talk.client.instar.context(talk.session.id)))
+        talk.chat.show(
+            "", *context_lines(await talk.client.instar.context(talk.session.id, model=talk.chosen))
+        )
 
     async def _doctor(self, rest: str) -> None:
         talk = self._talk()
@@ -134,4 +138,4 @@ class Orders:
         self._lines(f"written: {await export(self._talk(), rest)}")
 
     async def _quit(self, rest: str) -> None:
-        self._screen.leave()
+        self._left()

@@ -5,6 +5,7 @@ import io
 import os
 import signal
 import sys
+import termios
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -72,8 +73,8 @@ class Screen:
 
     `submit` gets each text that the person sends, `rows` and `facts` return what stands above and below the input,
     `words` what completes a word, `waiting` takes back a text that is not sent yet, `escape` is called for Esc where
-    there is none, with what stands in the input, and `interrupt` for Ctrl-C with an empty input. `paste` says what
-    stands in the input for a text that was pasted; `clipboard` is called to paste an image.
+    there is none, with what stands in the input; with an empty input `interrupt` for Ctrl-C and `left` for Ctrl-D.
+    `paste` says what stands in the input for a text that was pasted; `clipboard` is called to paste an image.
     """
 
     def __init__(
@@ -88,12 +89,13 @@ class Screen:
         escape: Callable[[str], None],
         interrupt: Callable[[], None],
         paste: Callable[[str], str],
-        clipboard: Callable[[], None],
+        clipboard: Callable[[], object],
+        left: Callable[[], None],
         history: Path | None,
         state: ChatState,
     ) -> None:
         self._submit, self._rows, self._facts, self._prompt = submit, rows, facts, prompt
-        self._waits, self._escape, self._interrupt = waiting, escape, interrupt
+        self._waits, self._escape, self._interrupt, self._left = waiting, escape, interrupt, left
         self._state, self._for_paste, self._clipboard = state, paste, clipboard
         self._pasted: dict[str, str] = {}
         self._picker: Picker[Any] | None = None
@@ -125,15 +127,21 @@ class Screen:
         self.app.ttimeoutlen = self.app.timeoutlen = 0.05
 
     async def run(self) -> None:
-        """Show the input until the person leaves."""
+        """Show the input until the person leaves. Raises `EOFError` or `OSError` when the terminal is gone."""
+        self._modes = termios.tcgetattr(sys.stdin)
         printing = asyncio.create_task(self._printer())
         try:
-            await self.app.run_async()
+            await self.app.run_async(handle_sigint=False)
         finally:
             printing.cancel()
             await asyncio.gather(printing, return_exceptions=True)
             self.app.output.write_raw(self._taken())
             self.app.output.flush()
+
+    async def restore(self) -> None:
+        """Give the terminal back as it was: the program ends at once."""
+        termios.tcsetattr(sys.stdin, termios.TCSANOW, self._modes)
+        self.app.renderer.erase()
 
     def leave(self) -> None:
         """End `run`."""
@@ -252,7 +260,7 @@ class Screen:
             (("c-j",), lambda event: self._send()),
             (("escape",), lambda event: self._escaped()),
             (("c-c",), lambda event: self.buffer.reset() if self.buffer.text else self._interrupt()),
-            (("c-d",), lambda event: None if self.buffer.text else self.leave()),
+            (("c-d",), lambda event: None if self.buffer.text else self._left()),
             (("up",), lambda event: self._up()),
             (("c-r",), lambda event: event.app.create_background_task(self._recall())),
             (("c-v",), lambda event: self._clipboard()),

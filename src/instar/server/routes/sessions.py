@@ -33,6 +33,7 @@ from instar.api.session import (
     SessionQuery,
     ShellBody,
     SummarizeBody,
+    Waiting,
 )
 from instar.event import PermissionAsked, QuestionAsked, SessionStatus, Todo
 from instar.message import FileDiff, KnownPart, ModelRef, Session, WithParts
@@ -406,6 +407,16 @@ class AnswerRoutes:
     async def permissions(self, runtime: Runtime) -> Sequence[PermissionAsked]:
         """List the tool calls that wait for a permission."""
         return await runtime.permission.list()
+
+    @operation("GET", "/instar/waiting", "instar.waiting", scoped=False)
+    async def waiting(self, call: Call) -> Waiting:
+        """Tell what waits for a person and which sessions work, in all directories that are open."""
+        found = Waiting(permissions=[], questions=[], status={})
+        for runtime in call.instances.opened():
+            found.permissions += await runtime.permission.list()
+            found.questions += await runtime.question.list()
+            found.status |= await runtime.session.status()
+        return found
 
     @operation("POST", "/permission/{requestID}/reply", "permission.reply", errors=(404,))
     async def permit(self, call: Call, request_id: ids.PermissionID, body: PermissionBody) -> bool:
