@@ -121,6 +121,11 @@ def test_a_paste_of_a_megabyte_is_folded_at_once_and_sent_whole(chat, machine):
     assert time.monotonic() - began < 3
     terminal.type("\r")
     shows(terminal, "You said: one long line")
+    # A text that is put into the input again does not hold it up either.
+    terminal.type("/undo\r")
+    shows(terminal, "› [pasted 1150000 characters, 2]")
+    terminal.type("\r")
+    shows(terminal, "You said: one long line")
     assert told(machine)[0]["text"] == text
 
 

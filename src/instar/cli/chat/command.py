@@ -13,7 +13,7 @@ from rich.text import Text
 from instar.approval import permissions, questions
 from instar.cli import person, streams
 from instar.cli.attach import Attached, client_to, heard, session_for
-from instar.cli.chat.choices import Choices
+from instar.cli.chat.choices import PickOrders
 from instar.cli.chat.conversation import REFUSALS, Conversation
 from instar.cli.chat.images import Images, clipboard
 from instar.cli.chat.models import explained
@@ -124,7 +124,7 @@ class Chat:
             history=history,
             state=self._state,
         )
-        self._choices = Choices(lambda: self._talk, self._turn_to, self._screen, self._state)
+        self._choices = PickOrders(lambda: self._talk, self._turn_to, self._screen, self._state)
         self._orders = Orders(lambda: self._talk, self._turn_to, self._screen, self._choices, self._leave)
         self._talk: Conversation
         self._talks: list[Conversation] = []

@@ -58,7 +58,7 @@ _LONG: Final = 6
 _LONGEST: Final = 2_000
 """Characters of a paste that are shown as they are."""
 _REMEMBERED: Final = 20_000
-"""Characters of a text that is remembered with what was pasted into it."""
+"""Characters of a text that is remembered, or put into the input again, with what was pasted into it."""
 _STYLE: Final = Style.from_dict({"bottom": "dim noreverse", "prompt": "bold"})
 
 # Shift-Enter, as the terminals send it that tell it from Enter; here it is what Alt-Enter is.
@@ -155,8 +155,9 @@ class Screen:
 
     def take_back(self, text: str) -> None:
         """Put a text into the input again, before what stands there."""
-        self.buffer.text = "\n".join(filter(None, (text, self.buffer.text)))
-        self.buffer.cursor_position = len(text)
+        shown = text if len(text) <= _REMEMBERED else self._folded(text)
+        self.buffer.text = "\n".join(filter(None, (shown, self.buffer.text)))
+        self.buffer.cursor_position = len(shown)
 
     async def pick(self, picker: Picker[T]) -> Picked[T] | None:
         """Show a list in place of the input until the person picks or leaves; another list takes its place."""
