@@ -68,7 +68,7 @@ class _Login(msgspec.Struct):
     keys: dict[bytes, float]
 
 
-class Logins:
+class PageLogins:
     """The browsers that are logged in at one server. `now` is a clock in seconds."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -162,7 +162,7 @@ class Browser:
         place: str = "",
         tickets: Path | None = None,
     ) -> None:
-        self.logins = Logins()
+        self.logins = PageLogins()
         self.place = place
         self._accepts = accepts
         self._delay = delay
