@@ -34,7 +34,7 @@ async def command(context: Context, url: str | None, agent: str | None) -> None:
         # An extra: only this command needs it.
         import acp.core
 
-        from instar.cli.acp.agent import Agent, Messages
+        from instar.cli.acp.agent import AgentSide, Messages
     except ModuleNotFoundError as error:
         if error.name not in ("acp", "pydantic"):
             raise
@@ -48,7 +48,7 @@ async def command(context: Context, url: str | None, agent: str | None) -> None:
             everywhere.directory = None
             try:
                 async with heard(everywhere) as events:
-                    spoken = Agent(client_of, agent, here=url is None)
+                    spoken = AgentSide(client_of, agent, here=url is None)
                     connection = acp.core.AgentSideConnection(
                         cast("acp.core.Agent", spoken),
                         Messages(lines),
