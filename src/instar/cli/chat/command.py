@@ -232,17 +232,21 @@ class Chat:
     # -- the keys ------------------------------------------------------------------------------------
 
     def _submit(self, text: str) -> None:
-        talk, order = self._talk, text[1:].partition(" ")[0].strip()
-        if talk.asks or not text.startswith("/") or order not in self._orders.names:
-            if self._turning is None or self._turning.done() or talk.asks:
-                talk.send(text)
-            else:
-                # It is for the session, model or agent that the order leads to.
-                self._turning.add_done_callback(lambda order: self._submit(text))
+        name = text[1:].partition(" ")[0].strip() if text.startswith("/") else ""
+        turning = self._turning if self._turning and not self._turning.done() else None
+        if self._talk.asks or not (name in self._orders.names or turning):
+            self._talk.send(text)
             return
-        task = talk.do(self._orders.run(text.strip()))
-        if order in _TURNING:
+        task = self._talk.do(self._act(text.strip(), turning))
+        if name in _TURNING:
             self._turning = task
+
+    async def _act(self, text: str, turning: asyncio.Task[None] | None) -> None:
+        if turning:
+            # It is for the session, model or agent that the order leads to.
+            await asyncio.wait([turning])
+        if not await self._orders.run(text):
+            self._talk.send(text)
 
     def _escape(self, text: str) -> None:
         talk, before = self._talk, self._escaped
