@@ -191,11 +191,19 @@ def test_what_cannot_be_run_is_one_line_and_leaves_no_session(machine, arguments
 
 
 @pytest.mark.slow
-def test_without_a_model_one_line_says_how_to_give_one_and_what_needs_none(machine):
+def test_without_a_model_three_lines_say_how_to_give_one_and_what_needs_none(machine):
     done = machine.instar("run", "hi")
-    assert "instar auth login openai" in done.stderr
-    assert "instar run -m scripted/echo hello" in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines() == [
+        "instar: no model is set up yet: no provider's key, and no server on this machine",
+        "instar: keep a key: instar auth login openai (instar models --all names the others)",
+        "instar: or try without: instar run -m scripted/echo …",
+    ]
+    machine.write_home("instar.json", '{"disabled_providers": ["openai"]}')
+    machine.environment["OPENAI_API_KEY"] = "sk-1"
+    first, second, _ = machine.instar("run", "hi").stderr.splitlines()
+    assert first == "instar: no model is set up yet, but $OPENAI_API_KEY is set"
+    assert second == "instar: use it: instar run -m openai/NAME …"
 
 
 def test_a_config_that_does_not_parse_names_file_line_and_column(machine):

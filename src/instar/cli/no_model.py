@@ -11,30 +11,20 @@ _SERVERS: Final = {"Ollama": 11434, "LM Studio": 1234, "llama.cpp": 8080, "vLLM"
 _PATIENCE: Final = 0.2
 
 
-async def explained(environment: Mapping[str, str]) -> list[str]:
-    """Return three lines: what was found, how to use it, and how to try without."""
-    keys = list(keys_in(environment))
-    found = [name for name, port in _SERVERS.items() if await _listens(port)]
-    first = "No model is set up yet"
-    if keys:
+async def explained(environment: Mapping[str, str], use: str) -> list[str]:
+    """Return three lines: what was found, how to use it, and how to try without. `use` takes a model's name."""
+    first, trial = "no model is set up yet", f"or try without: {use.format('scripted/echo')}"
+    if keys := list(keys_in(environment)):
         name, variable = keys[0]
-        return [f"{first}, but ${variable} is set.", f"Use it: /model {name}", _TRY]
+        return [f"{first}, but ${variable} is set", f"use it: {use.format(name + '/NAME')}", trial]
+    found = [name for name, port in _SERVERS.items() if await _listens(port)]
     if found:
         url = f"http://127.0.0.1:{_SERVERS[found[0]]}/v1"
         block = f'{{"provider": {{"local": {{"options": {{"baseURL": "{url}"}}}}}}}}'
-        return [
-            f"{first}, but {found[0]} runs on this machine.",
-            f"Use it: write {block} into instar.json.",
-            _TRY,
-        ]
-    return [
-        f"{first}: no provider's key, and no server on this machine.",
-        "Keep a key: instar auth login openai",
-        _TRY,
-    ]
-
-
-_TRY: Final = "Or try without: /model scripted/echo"
+        how = f"use it: write {block} into instar.json, then {use.format('local/NAME')}"
+        return [f"{first}, but {found[0]} runs on this machine", how, trial]
+    known = "instar auth login openai (instar models --all names the others)"
+    return [f"{first}: no provider's key, and no server on this machine", f"keep a key: {known}", trial]
 
 
 async def _listens(port: int) -> bool:
