@@ -196,7 +196,7 @@ def test_without_a_model_three_lines_say_how_to_give_one_and_what_needs_none(mac
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines() == [
         "instar: no model is set up yet: no provider's key, and no server on this machine",
-        "instar: keep a key: instar auth login openai (instar models --all names the others)",
+        "instar: keep a key: instar auth login openai, or set OPENAI_API_KEY (instar models --all has others)",
         "instar: or try without: instar run -m scripted/echo …",
     ]
     machine.write_home("instar.json", '{"disabled_providers": ["openai"]}')

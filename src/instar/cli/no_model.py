@@ -23,7 +23,7 @@ async def explained(environment: Mapping[str, str], use: str) -> list[str]:
         block = f'{{"provider": {{"local": {{"options": {{"baseURL": "{url}"}}}}}}}}'
         how = f"use it: write {block} into instar.json, then {use.format('local/NAME')}"
         return [f"{first}, but {found[0]} runs on this machine", how, trial]
-    known = "instar auth login openai (instar models --all names the others)"
+    known = "instar auth login openai, or set OPENAI_API_KEY (instar models --all has others)"
     return [f"{first}: no provider's key, and no server on this machine", f"keep a key: {known}", trial]
 
 
