@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
@@ -12,9 +13,11 @@ from rich.text import Text
 from instar.approval import permissions, questions
 from instar.cli import person, streams
 from instar.cli.attach import Attached, client_to, heard, session_for
+from instar.cli.chat.choices import Choices
 from instar.cli.chat.conversation import REFUSALS, Conversation
 from instar.cli.chat.orders import Orders
 from instar.cli.chat.screen import Screen
+from instar.cli.chat.state import ChatState
 from instar.cli.chat.view import ChatView
 from instar.cli.door import Context, Failure, door, folder_option
 from instar.cli.no_model import explained
@@ -33,6 +36,8 @@ _TURNING: Final = ("new", "sessions", "model", "agent", "fork", "undo", "redo", 
 """Orders after which something else is said to, or said by another."""
 _FOUND: Final = 20
 """Files that complete a word."""
+_TWICE: Final = 0.5
+"""Seconds within which Esc is pressed twice."""
 _LAST_EVENTS: Final = 0.8
 """Seconds that the end of a turn may take to be shown when the person leaves."""
 
@@ -97,6 +102,8 @@ class Chat:
         self._context, self._client, self._interrupts, self._url = context, client, interrupts, url
         self._model, self._agent, self._thinking = model, agent, thinking
         self._wanted, self._continued = session, continued
+        self._escaped = 0.0
+        self._state = ChatState(context.paths.state / "chat.json")
         history = context.paths.state / "chat-history"
         history.parent.mkdir(parents=True, exist_ok=True)
         history.touch(mode=0o600)
@@ -106,14 +113,15 @@ class Chat:
             facts=lambda width: self._talk.facts(width),
             prompt=lambda: self._talk.prompt(),
             words=self._words,
+            waiting=lambda: self._talk.take_back(),
             escape=self._escape,
             interrupt=self._interrupt,
             left=self._leave,
             history=history,
+            state=self._state,
         )
-        self._orders = Orders(
-            lambda: self._talk, self._turn_to, self._leave, self._screen.pick, self._screen.take_back
-        )
+        self._choices = Choices(lambda: self._talk, self._turn_to, self._screen, self._state)
+        self._orders = Orders(lambda: self._talk, self._turn_to, self._screen, self._choices, self._leave)
         self._talk: Conversation
         self._talks: list[Conversation] = []
         self._turning: asyncio.Task[None] | None = None
@@ -130,8 +138,10 @@ class Chat:
             self._client.directory = session.directory
         async with heard(self._client) as events:
             await self._turn_to(session)
-            if self._model:
-                await self._orders.run(f"/model {self._model}")
+            if self._model and not await self._choices.use(self._model):
+                raise Failure(
+                    f"no model {self._model} can be called here; instar models --all lists what there is"
+                )
             await self._greet()
             listening = asyncio.create_task(self._listen(events))
             self._interrupts.abort = self._end
@@ -211,8 +221,8 @@ class Chat:
     async def _turn_to(self, session: Session) -> None:
         """Show another session."""
         before = getattr(self, "_talk", None)
-        view = ChatView(self._screen.print, thinking=self._thinking)
-        self._talk = Conversation(self._client, session, view)
+        view = ChatView(self._screen.print, self._state, thinking=self._thinking)
+        self._talk = Conversation(self._client, session, view, self._screen.app.invalidate)
         self._talks.append(self._talk)
         if before is not None:
             self._talk.model, self._talk.agent = before.model, session.agent or before.agent
@@ -235,12 +245,15 @@ class Chat:
         if order in _TURNING:
             self._turning = task
 
-    def _escape(self) -> None:
-        talk = self._talk
-        if (text := talk.take_back()) is not None:
-            self._screen.take_back(text)
-        elif talk.busy:
+    def _escape(self, text: str) -> None:
+        talk, before = self._talk, self._escaped
+        self._escaped = 0.0
+        if talk.busy:
             talk.do(talk.abort())
+        elif time.monotonic() - before < _TWICE and not text:
+            talk.do(self._orders.run("/rewind"))
+        else:
+            self._escaped = time.monotonic()
 
     def _interrupt(self) -> None:
         if self._talk.busy:

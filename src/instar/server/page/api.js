@@ -41,7 +41,7 @@ async function send(method, path, body, more = {}) {
   } catch {
     // An answer that is no JSON comes from a proxy before the server.
   }
-  if (answer.status === 401 && !path.startsWith("/page/")) lost();
+  if (answer.status === 401 && !path.startsWith("/page/")) end();
   throw new ApiError(answer.status, found || answer.statusText);
 }
 
@@ -109,8 +109,12 @@ export async function logIn(given) {
 
 export async function logOut() {
   await post("/page/logout");
-  key = "";
   others.postMessage({ left: true });
+  end();
+}
+
+function end() {
+  key = "";
   lost();
 }
 
@@ -138,8 +142,11 @@ function askOthers() {
 }
 
 others.addEventListener("message", async ({ data }) => {
-  if (data?.left) lost();
-  else if (data?.asks && key) others.postMessage({ to: data.asks, key: (await post("/page/key")).key });
+  if (data?.left) end();
+  else if (data?.asks && key) {
+    const made = await post("/page/key").catch(() => null);
+    if (made) others.postMessage({ to: data.asks, key: made.key });
+  }
 });
 
 // A reload has 20 seconds to go on with the key; then the server knows it no more.

@@ -60,7 +60,9 @@ function Page() {
   }, []);
   const view = VIEWS.find((one) => one.name === name) ?? VIEWS[0];
   const asks = store.asks().length;
-  useEffect(() => void (document.title = `${asks ? `(${asks}) ` : ""}${view?.title} – instar`), [view, asks]);
+  useEffect(() => {
+    document.title = `${asks ? `(${asks}) ` : ""}${view?.title} – instar`;
+  }, [view, asks]);
   return html`<a class="skip" href="#main" onClick=${skip}>To the content</a>
     <header class="top">
       <nav aria-label="Views">
@@ -72,10 +74,12 @@ function Page() {
       ${store.mayLogOut() && html`<button type="button" class="quiet" onClick=${api.logOut}>Log out</button>`}
     </header>
     <main id="main" tabindex="-1"><${view?.view} words=${rest} /></main>
-    ${help &&
-    html`<${Dialog} title="Shortcuts" onClose=${() => setHelp(false)}>
+    ${
+      help &&
+      html`<${Dialog} title="Shortcuts" onClose=${() => setHelp(false)}>
       <dl class="shortcuts">${SHORTCUTS.map(([keys, what]) => html`<div><dt><kbd>${keys}</kbd></dt><dd>${what}</dd></div>`)}</dl>
-    <//>`}
+    <//>`
+    }
     <${Notices} />`;
 }
 
@@ -146,7 +150,9 @@ function App() {
   }, [ready]);
   if (!state) return html`<p class="empty">Loading …</p>`;
   if (state.failed) return html`<main class="login"><${Problem} text=${state.failed} /></main>`;
-  const login = state.needed && html`<${Login} place=${state.place} problem=${state.problem ?? ""} again=${times > 0} onDone=${() => setState({ ...state, needed: false, problem: "" })} />`;
+  const login =
+    state.needed &&
+    html`<${Login} place=${state.place} problem=${state.problem ?? ""} again=${times > 0} onDone=${() => setState({ ...state, needed: false, problem: "" })} />`;
   return html`${login}<div class="page" hidden=${Boolean(login)}>${(ready || times > 0) && html`<${Page} />`}</div>`;
 }
 

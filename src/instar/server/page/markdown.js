@@ -12,9 +12,30 @@ const LANGUAGES = new Set(
 );
 /** @type {Record<string, string>} */
 const NAMES = {
-  sh: "bash", shell: "bash", console: "bash", zsh: "bash", "c++": "c", cpp: "c", h: "c", dockerfile: "docker", golang: "go",
-  javascript: "js", jsx: "js", mjs: "js", typescript: "ts", tsx: "ts", makefile: "make", markdown: "md", perl: "pl",
-  python: "py", rust: "rs", patch: "diff", svg: "xml", yml: "yaml", jsonc: "json", cfg: "ini",
+  sh: "bash",
+  shell: "bash",
+  console: "bash",
+  zsh: "bash",
+  "c++": "c",
+  cpp: "c",
+  h: "c",
+  dockerfile: "docker",
+  golang: "go",
+  javascript: "js",
+  jsx: "js",
+  mjs: "js",
+  typescript: "ts",
+  tsx: "ts",
+  makefile: "make",
+  markdown: "md",
+  perl: "pl",
+  python: "py",
+  rust: "rs",
+  patch: "diff",
+  svg: "xml",
+  yml: "yaml",
+  jsonc: "json",
+  cfg: "ini",
 };
 const LONGEST_CODE = 50_000;
 
@@ -67,7 +88,9 @@ function block(token) {
     case "blockquote":
       return html`<blockquote>${token.tokens.map(block)}</blockquote>`;
     case "list": {
-      const items = token.items.map((/** @type {Token} */ item) => html`<li>${item.task ? task(item) : ""}${item.tokens.map(block)}</li>`);
+      const items = token.items.map(
+        (/** @type {Token} */ item) => html`<li>${item.task ? task(item) : ""}${item.tokens.map(block)}</li>`,
+      );
       return token.ordered ? html`<ol start=${token.start || 1}>${items}</ol>` : html`<ul>${items}</ul>`;
     }
     case "table":
@@ -107,7 +130,7 @@ function inline(tokens) {
         return link(token.href, inline(token.tokens));
       case "image":
         // It would be fetched from elsewhere, which tells that somebody reads: a link leaves that to the person.
-        return link(token.href, `🖼 ${token.text || token.href}`);
+        return link(token.href, `[image] ${token.text || token.href}`);
       case "escape":
         return token.text;
       case "text":
@@ -121,25 +144,46 @@ function inline(tokens) {
 /** @param {string} href @param {any} content */
 function link(href, content) {
   const safe = safeLink(href);
-  return safe ? html`<a href=${safe} target="_blank" rel="noopener noreferrer nofollow">${content}</a>` : html`<span>${content}</span>`;
+  return safe
+    ? html`<a href=${safe} target="_blank" rel="noopener noreferrer nofollow">${content}</a>`
+    : html`<span>${content}</span>`;
 }
 
-const ENTITIES = /** @type {Record<string, string>} */ ({ amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0" });
+const ENTITIES = /** @type {Record<string, string>} */ ({
+  amp: "&",
+  lt: "<",
+  gt: ">",
+  quot: '"',
+  apos: "'",
+  nbsp: "\u00a0",
+});
 
 /** The entities that people write; all others stay as they are. @param {string} text */
 const unescaped = (text) =>
-  text.replace(/&(?:#(\d{1,6})|(amp|lt|gt|quot|apos|nbsp));/g, (_, code, name) => (code ? String.fromCodePoint(Math.min(+code, 0x10ffff)) : ENTITIES[name] ?? ""));
+  text.replace(/&(?:#(\d{1,6})|(amp|lt|gt|quot|apos|nbsp));/g, (_, code, name) =>
+    code ? String.fromCodePoint(Math.min(+code, 0x10ffff)) : (ENTITIES[name] ?? ""),
+  );
 
 /** Code with its words marked; the language's rules are fetched when it is first shown. @param {{ text: string, language?: string }} props */
 export function Code({ text, language = "" }) {
   const [parts, setParts] = useState(/** @type {[string, string][] | null} */ (null));
-  const first = language.trim().toLowerCase().split(/[\s{:]/)[0] ?? "";
+  const first =
+    language
+      .trim()
+      .toLowerCase()
+      .split(/[\s{:]/)[0] ?? "";
   const name = NAMES[first] ?? first;
   useEffect(() => {
     let wanted = true;
     if (!LANGUAGES.has(name) || text.length > LONGEST_CODE) setParts(null);
-    else highlighted(text, name).then((found) => wanted && setParts(found), () => wanted && setParts(null));
-    return () => void (wanted = false);
+    else
+      highlighted(text, name).then(
+        (found) => wanted && setParts(found),
+        () => wanted && setParts(null),
+      );
+    return () => {
+      wanted = false;
+    };
   }, [text, name]);
   const marked = parts && parts.map(([part]) => part).join("") === text ? parts : [[text, ""]];
   return html`<pre class="code" tabindex="0"><code>${marked.map(([part, kind]) => (kind ? html`<span class=${`is-${kind}`}>${part}</span>` : part))}</code></pre>`;
@@ -152,7 +196,9 @@ const loaded = new Map();
 async function highlighted(text, name) {
   /** @type {[string, string][]} */
   const parts = [];
-  const work = tokenizer(text, name, (/** @type {string} */ part, /** @type {string} */ kind) => part && parts.push([part, kind ?? ""]));
+  const work = tokenizer(text, name, (part, kind) => {
+    if (part) parts.push([part, kind ?? ""]);
+  });
   for (let step = work.next(); !step.done; ) {
     const wanted = step.value;
     if (!loaded.has(wanted)) loaded.set(wanted, import(`./vendor/highlight/${wanted}.js`));

@@ -6,9 +6,14 @@ import { changed } from "./ui.js";
 
 /** @typedef {Record<string, any>} Plain */
 /** @typedef {{ info: Plain, parts: Plain[] }} Message */
-/** @typedef {{ messages: Map<string, Message>, earlier: string | null, loading: Promise<void> | null }} History */
+/**
+ * What is known of a session's messages: `earlier` is the cursor of those before, `missed` are the events that came while
+ * the newest messages were asked for.
+ * @typedef {{ messages: Map<string, Message>, earlier: string | null, loading: Promise<void> | null, missed: api.Event[] | null }} History
+ */
 
-const PAGE = 60;
+const FIRST = 60; // messages that are loaded at once
+const MORE = 300;
 
 const state = {
   connection: "begin",
@@ -49,10 +54,8 @@ export function begin(stop) {
 
 /** Ask for all that is shown anew. */
 async function reload() {
-  const open = [...state.histories.keys()];
-  state.histories.clear();
-  await Promise.allSettled([loadSessions(state.search), loadWaiting(), ...open.map(loadHistory)]);
-  changed("reloaded");
+  const open = [...state.histories].map(([id, found]) => refresh(id, found));
+  await Promise.allSettled([loadSessions(state.search), loadWaiting(), ...open]);
 }
 
 // Sessions.
@@ -75,7 +78,9 @@ export const hasMore = () => state.next !== null;
 /** Load the first sessions whose title holds `search`, of all projects. @param {string} search */
 export async function loadSessions(search) {
   state.search = search;
-  const { items, next } = await api.list(api.withQuery("/experimental/session", { roots: true, search: search || null, limit: 50 }));
+  const { items, next } = await api.list(
+    api.withQuery("/experimental/session", { roots: true, search: search || null, limit: 50 }),
+  );
   if (state.search !== search) return;
   for (const one of state.sessions.values()) one.found = false;
   keep(items, next);
@@ -121,10 +126,25 @@ async function loadWaiting() {
   const found = await api.get("/instar/waiting");
   state.asks = new Map([...found.permissions, ...found.questions].map((one) => [one.id, one]));
   state.status = new Map(Object.entries(found.status));
-  for (const one of state.asks.values()) if (!state.sessions.has(one.sessionID)) loadSession(one.sessionID).catch(() => {});
+  for (const one of state.asks.values())
+    if (!state.sessions.has(one.sessionID)) loadSession(one.sessionID).catch(() => {});
   for (const one of state.histories.keys()) changed(one);
   changed("asks");
   changed("sessions");
+}
+
+// What was written and not sent yet.
+
+/** @type {Map<string, { text: string, files: Plain[] }>} */
+const written = new Map();
+
+/** @param {string} id */
+export const drafts = (id) => written.get(id) ?? { text: "", files: [] };
+
+/** Keep what is written to a session; without `files` those stay. @param {string} id @param {string} text @param {Plain[]} [files] */
+export function draft(id, text, files = drafts(id).files) {
+  written.set(id, { text, files });
+  changed(`draft ${id}`);
 }
 
 // Messages.
@@ -136,35 +156,50 @@ export const messagesOf = (found) => [...found.messages.values()].sort((a, b) =>
 
 /** Load a session's newest messages, once. @param {string} id */
 export async function loadHistory(id) {
-  if (state.histories.has(id)) return state.histories.get(id)?.loading;
-  const made = /** @type {History} */ ({ messages: new Map(), earlier: null, loading: null });
+  const known = state.histories.get(id);
+  if (known) return known.loading;
+  const made = /** @type {History} */ ({ messages: new Map(), earlier: null, loading: null, missed: null });
   state.histories.set(id, made);
-  made.loading = Promise.all([page(id, made, null), loadSession(id)]).then(() => {});
   try {
-    await made.loading;
+    await Promise.all([refresh(id, made), loadSession(id)]);
   } catch (error) {
     state.histories.delete(id);
     throw error;
-  } finally {
-    made.loading = null;
   }
+}
+
+/** Load a session's newest messages in place of those that are known. @param {string} id @param {History} found */
+function refresh(id, found) {
+  found.missed = [];
+  return load(id, found, null, (items) => {
+    found.messages = new Map(items.map((one) => [one.info.id, one]));
+    for (const event of found.missed ?? []) TAKES[event.type]?.(event.properties);
+  }).finally(() => {
+    found.missed = null;
+  });
 }
 
 /** Load the messages before those that are known. @param {string} id */
 export async function loadEarlier(id) {
   const found = state.histories.get(id);
   if (!found?.earlier || found.loading) return;
-  found.loading = page(id, found, found.earlier);
-  await found.loading.finally(() => void (found.loading = null));
+  await load(id, found, found.earlier, (items) => {
+    for (const one of items) found.messages.set(one.info.id, one);
+  });
 }
 
-/** @param {string} id @param {History} into @param {string | null} before */
-async function page(id, into, before) {
-  const { items, next } = await api.list(api.withQuery(`/session/${id}/message`, { limit: PAGE, before }));
-  // What an event told meanwhile is newer than what was asked for before it.
-  for (const one of items) if (!into.messages.has(one.info.id)) into.messages.set(one.info.id, one);
-  into.earlier = next;
-  changed(id);
+/** @param {string} id @param {History} found @param {string | null} before @param {(items: Message[]) => void} put */
+function load(id, found, before, put) {
+  const query = { limit: before ? MORE : FIRST, before };
+  const work = api.list(api.withQuery(`/session/${id}/message`, query)).then(({ items, next }) => {
+    put(items);
+    found.earlier = next;
+    changed(id);
+  });
+  found.loading = work.finally(() => {
+    found.loading = null;
+  });
+  return found.loading;
 }
 
 // Events.
@@ -244,7 +279,11 @@ export function hear(hearer) {
 
 /** @param {api.Event} event */
 function take(event) {
-  TAKES[event.type]?.(event.properties);
+  const { sessionID, info, part } = event.properties;
+  const missed = state.histories.get(sessionID ?? info?.sessionID ?? part?.sessionID)?.missed;
+  if (!missed || !event.type.startsWith("message.")) TAKES[event.type]?.(event.properties);
+  // The answer that is waited for may hold a delta already: the part comes as a whole when it is finished.
+  else if (event.type !== "message.part.delta") missed.push(event);
   for (const hearer of hearers) hearer(event);
 }
 

@@ -52,7 +52,9 @@ export function useTopic(topic) {
  * @returns {{ value: T | undefined, error: string, reload: () => void }}
  */
 export function useLoaded(load, deps) {
-  const [state, set] = useState(/** @type {{ value: T | undefined, error: string }} */ ({ value: undefined, error: "" }));
+  const [state, set] = useState(
+    /** @type {{ value: T | undefined, error: string }} */ ({ value: undefined, error: "" }),
+  );
   const [count, again] = useState(0);
   useEffect(() => {
     let wanted = true;
@@ -60,7 +62,9 @@ export function useLoaded(load, deps) {
       (value) => wanted && set({ value, error: "" }),
       (error) => wanted && set((old) => ({ value: old.value, error: String(error.message) })),
     );
-    return () => void (wanted = false);
+    return () => {
+      wanted = false;
+    };
   }, [count, ...deps]);
   return { ...state, reload: useCallback(() => again((old) => old + 1), []) };
 }
@@ -78,7 +82,9 @@ export function duration(ms) {
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`;
   const minutes = Math.floor(ms / 60_000);
-  return minutes < 60 ? `${minutes} min ${Math.round((ms % 60_000) / 1000)} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  return minutes < 60
+    ? `${minutes} min ${Math.round((ms % 60_000) / 1000)} s`
+    : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
 /** How long ago a time was. @param {number} ms */
@@ -133,8 +139,10 @@ export function Dialog({ title, onClose, children }) {
 export function Diff({ patch }) {
   const lines = useMemo(() => patch.replace(/\n$/, "").split("\n"), [patch]);
   return html`<pre class="diff" tabindex="0"><code>${lines.slice(0, 2000).map((line) => {
-    const kind = /^(\+\+\+|---|Index|diff|===)/.test(line) ? "head" : { "+": "added", "-": "removed", "@": "place" }[line[0] ?? ""];
-    return html`<span class=${kind ?? ""}>${line + "\n"}</span>`;
+    const kind = /^(\+\+\+|---|Index|diff|===)/.test(line)
+      ? "head"
+      : { "+": "added", "-": "removed", "@": "place" }[line[0] ?? ""];
+    return html`<span class=${kind ?? ""}>${`${line}\n`}</span>`;
   })}${lines.length > 2000 ? `… ${lines.length - 2000} more lines` : ""}</code></pre>`;
 }
 
