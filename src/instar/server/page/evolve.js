@@ -9,7 +9,8 @@ import { changed } from "./ui.js";
 
 const PAGE = 100;
 const TOPIC = "evolution";
-const EVENTS = /^(evolve\.|session\.deleted$)/;
+/** Events after which something else may stand on the page: a change, a file that was committed, a turn with its calls. */
+const EVENTS = /^(evolve\.|file\.edited$|session\.idle$)/;
 
 const state = {
   status: /** @type {Plain | null} */ (null),

@@ -23,7 +23,7 @@ from instar.plugins.evolve.cli.command import (
 from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.gate.replay import of_candidate
 from instar.plugins.evolve.gate.report import StagePassed
-from instar.plugins.evolve.gate.verdict import GateVerdict
+from instar.plugins.evolve.gate.stages import GateVerdict
 from instar.plugins.evolve.history.bisect import TIMEOUT, Bisect, Look
 from instar.plugins.evolve.history.repository import INITIAL
 from instar.plugins.evolve.history.trailers import plain
