@@ -136,7 +136,7 @@ def test_a_turn_is_streamed_and_its_asks_are_answered_with_what_they_do_before_t
     fold = page.locator(".fold.tool", has_text="write")
     assert re.search(r"\d (ms|s)", fold.locator("summary").inner_text())
     fold.locator("summary").click()
-    assert "Wrote file successfully" in fold.inner_text()
+    fold.locator("text=Wrote file successfully").wait_for()
     assert "+# Notes" in fold.inner_text()
     shot(page, "page-session")
     page.set_viewport_size(PHONE)

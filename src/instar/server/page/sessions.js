@@ -66,7 +66,7 @@ function List({ current }) {
       <button type="button" class="primary" onClick=${begin}>New</button>
     </div>
     <${Problem} text=${error} />
-    ${!found.length && html`<p class="empty">${search ? "No session has this in its title." : "There is no session yet."}</p>`}
+    ${!found.length && html`<p class="empty">${search ? "No session says this." : "There is no session yet."}</p>`}
     <ul>${found.map((one) => html`<${Row} key=${one.id} session=${one} isCurrent=${one.id === current} />`)}</ul>
     ${store.hasMore() && html`<button type="button" class="quiet" onClick=${() => attempt(store.loadMore)}>Older sessions</button>`}
   </aside>`;
