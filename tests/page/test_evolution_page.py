@@ -1,4 +1,4 @@
-"""The evolution and the overview, as a person meets them: what the agent changes appears by itself, and is decided on."""
+"""The evolution and the overview, as a person meets them: changes appear by themselves, and are decided on."""
 
 import os
 import re
@@ -258,7 +258,7 @@ def example(machine: Machine) -> Iterator[Served]:
     environment = {**environment_in(machine.root), "INSTAR_WORKSPACE": str(machine.root / "workspace")}
     del environment["INSTAR_SCRIPT"]
     machine.served = Served([], machine.project, environment)
-    yield machine.served
+    return machine.served
 
 
 def test_the_pictures_of_the_docs_are_made(example: Served, log_in: LogIn) -> None:

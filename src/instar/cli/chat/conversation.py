@@ -175,11 +175,12 @@ class Conversation(Follower):
         """Return the last text that waits, which is sent no more."""
         return self.queue.pop() if self.queue else None
 
-    def do(self, work: Coroutine[Any, Any, Any]) -> None:
+    def do(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[None]:
         """Do something beside the input; what the server refuses is shown."""
         task = asyncio.create_task(self._done(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def abort(self) -> None:
         """End the turn."""

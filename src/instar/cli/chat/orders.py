@@ -22,7 +22,7 @@ _LISTED: Final = 20
 
 
 class Orders:
-    """The lines that begin with a slash. `turned` shows another session."""
+    """The lines that begin with a slash. `turned` shows another session, `left` ends the chat."""
 
     def __init__(
         self,
@@ -30,8 +30,9 @@ class Orders:
         turned: Callable[[Session], Awaitable[None]],
         screen: Screen,
         choices: Choices,
+        left: Callable[[], None],
     ) -> None:
-        self._talk, self._turned, self._screen = talk, turned, screen
+        self._talk, self._turned, self._screen, self._left = talk, turned, screen, left
         self.names: Mapping[str, tuple[str, Callable[[str], Awaitable[None]]]] = MappingProxyType(
             {
                 "help": ("what can be typed here", self._help),
@@ -137,4 +138,4 @@ class Orders:
         self._lines(f"written: {await export(self._talk(), rest)}")
 
     async def _quit(self, rest: str) -> None:
-        self._screen.leave()
+        self._left()

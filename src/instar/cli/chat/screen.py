@@ -4,6 +4,7 @@ import asyncio
 import io
 import os
 import sys
+import termios
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -58,7 +59,7 @@ class Screen:
 
     `submit` gets each text that the person sends, `rows` and `facts` return what stands above and below the input,
     `words` what completes a word, `waiting` takes back a text that is not sent yet, `escape` is called for Esc where
-    there is none, with what stands in the input, and `interrupt` for Ctrl-C with an empty input.
+    there is none, with what stands in the input; with an empty input `interrupt` for Ctrl-C and `left` for Ctrl-D.
     """
 
     def __init__(
@@ -72,11 +73,12 @@ class Screen:
         waiting: Callable[[], str | None],
         escape: Callable[[str], None],
         interrupt: Callable[[], None],
+        left: Callable[[], None],
         history: Path | None,
         state: ChatState,
     ) -> None:
         self._submit, self._rows, self._facts, self._prompt = submit, rows, facts, prompt
-        self._waits, self._escape, self._interrupt = waiting, escape, interrupt
+        self._waits, self._escape, self._interrupt, self._left = waiting, escape, interrupt, left
         self._state = state
         self._pasted: dict[str, str] = {}
         self._picker: Picker[Any] | None = None
@@ -105,15 +107,21 @@ class Screen:
         self.app.ttimeoutlen = self.app.timeoutlen = 0.05
 
     async def run(self) -> None:
-        """Show the input until the person leaves."""
+        """Show the input until the person leaves. Raises `EOFError` or `OSError` when the terminal is gone."""
+        self._modes = termios.tcgetattr(sys.stdin)
         printing = asyncio.create_task(self._printer())
         try:
-            await self.app.run_async()
+            await self.app.run_async(handle_sigint=False)
         finally:
             printing.cancel()
             await asyncio.gather(printing, return_exceptions=True)
             self.app.output.write_raw(self._taken())
             self.app.output.flush()
+
+    async def restore(self) -> None:
+        """Give the terminal back as it was: the program ends at once."""
+        termios.tcsetattr(sys.stdin, termios.TCSANOW, self._modes)
+        self.app.renderer.erase()
 
     def leave(self) -> None:
         """End `run`."""
@@ -232,7 +240,7 @@ class Screen:
             (("c-j",), lambda event: self._send()),
             (("escape",), lambda event: self._escaped()),
             (("c-c",), lambda event: self.buffer.reset() if self.buffer.text else self._interrupt()),
-            (("c-d",), lambda event: None if self.buffer.text else self.leave()),
+            (("c-d",), lambda event: None if self.buffer.text else self._left()),
             (("up",), lambda event: self._up()),
             (("c-g",), lambda event: self._edit()),
             ((Keys.BracketedPaste,), lambda event: self._paste(event.data)),

@@ -99,7 +99,7 @@ export function Composer({ id, session }) {
         write(`/${name} `);
         field.current?.focus();
       }} />
-      <label class="button attach" title="Attach files"><span aria-hidden="true">＋</span><input type="file" multiple aria-label="Attach files"
+      <label class="button attach" title="Attach files"><span aria-hidden="true">+</span><input type="file" multiple aria-label="Attach files"
         onChange=${(/** @type {any} */ event) => {
           add(event.target.files);
           event.target.value = "";
