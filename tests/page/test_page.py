@@ -197,6 +197,30 @@ def test_two_tabs_show_the_same_and_one_answer_counts(machine: Machine, browser:
     assert text_of(other, ".messages >> .message.user >> .said") == "go"
 
 
+def test_more_tabs_than_a_browser_has_connections_are_open_and_each_is_up_to_date_when_it_is_shown(
+    machine: Machine, browser: Any, log_in: LogIn
+) -> None:
+    served = machine.start("== turn\ntext: hello\n")
+    pages = [log_in(served)]
+    for _ in range(7):
+        # What a browser does for a tab that another one covers.
+        pages[-1].evaluate(
+            "() => Object.defineProperty(document, 'hidden', { value: true, configurable: true })"
+        )
+        pages.append(browser.new_page())
+        pages[-1].goto(served.url)
+        pages[-1].wait_for_selector(".list")
+    served.session(title="made meanwhile")
+    pages[-1].wait_for_selector("text=made meanwhile")
+    pages[0].evaluate(
+        """() => {
+            Object.defineProperty(document, "hidden", { value: false });
+            document.dispatchEvent(new Event("visibilitychange"));
+        }"""
+    )
+    pages[0].wait_for_selector("text=made meanwhile")
+
+
 def test_what_waits_is_shown_to_who_comes_later_also_of_a_folder_that_the_page_did_not_name(
     machine: Machine, log_in: LogIn
 ) -> None:
