@@ -66,7 +66,7 @@ def evolving(machine: Machine) -> Evolving:
     return Evolving(machine)
 
 
-def order(page: Any, button: str, within: str = ".about", shows: str = "p") -> str:
+def order(page: Any, button: str, within: str = ".detail", shows: str = "p") -> str:
     """Press a button, wait until its dialog shows what will change, and confirm; return what it said."""
     page.locator(within).get_by_role("button", name=button, exact=True).first.click()
     page.wait_for_selector(f"dialog {shows}")
@@ -79,7 +79,7 @@ def order(page: Any, button: str, within: str = ".about", shows: str = "p") -> s
 def see(page: Any, *outcomes: str) -> None:
     """Wait until the timeline shows these outcomes, newest first."""
     page.wait_for_function(
-        "wanted => wanted.every((one, at) => document.querySelectorAll('.timeline .mark')[at]?.textContent === one)",
+        "wanted => wanted.every((one, at) => document.querySelectorAll('.timeline .outcome')[at]?.textContent === one)",
         arg=list(outcomes),
     )
 
@@ -91,14 +91,14 @@ def test_a_change_appears_by_itself_with_all_its_evidence_and_is_taken_back(
     page.wait_for_selector(".timeline")
     evolving.ask("Be polite.")
     see(page, "installed", "refused", "other files")
-    page.click(".timeline li:has(.mark.bad) a")
+    page.click(".timeline li:has(.outcome.bad) a")
     page.wait_for_selector(".stage.bad")
     assert page.locator(".stage.bad .name").inner_text() == "test"
     assert "it must say Hello" in page.locator("pre.bad").inner_text()
     assert f"+execute_tool) echo '{{\"result\": \"{HOSTILE}\"}}'" in page.locator(".diff").inner_text()
     assert page.locator("blockquote").first.inner_text() == "Be polite."
     assert page.locator("blockquote").nth(1).inner_text() == f"I say {HOSTILE} and goodbye."
-    page.click(".timeline li:has(.mark.good) a")
+    page.click(".timeline li:has(.outcome.good) a")
     page.wait_for_selector(".stage.good:has-text('authority')")
     page.click("summary:has-text('What its test printed')")
     assert "Hello there!" in page.locator("details[open] pre").inner_text()
@@ -147,7 +147,7 @@ def test_a_rejection_says_why_and_a_pin_keeps_the_agent_from_a_file(
     see(page, "rejected", "waited for you")
     assert "it must ask" in page.locator(".timeline").inner_text()
     assert not page.locator(".waiting").count()
-    page.click(".timeline li:has(.mark.good) a")
+    page.click(".timeline li:has(.outcome.good) a")
     order(page, "Pin")
     see(page, "pinned")
     order(page, "Unpin")
@@ -169,8 +169,8 @@ def test_the_timeline_is_filtered_versions_are_compared_and_a_line_says_why_it_i
     page.select_option("label:has-text('Script or prompt') select", label="tests/bot_test.sh")
     page.wait_for_selector("text=No change is like that.")
     page.click("text=Compare two versions")
-    page.wait_for_selector(".about .diff")
-    assert "Hello there!" in page.locator(".about .diff").inner_text()
+    page.wait_for_selector(".detail .diff")
+    assert "Hello there!" in page.locator(".detail .diff").inner_text()
     page.click("text=All of the evolution")
     page.click("text=hooks/bot.sh line by line")
     page.click(".source a:has-text('version 2')")
@@ -191,10 +191,10 @@ def test_it_fits_a_phone_and_a_screen_reader_in_light_and_dark(
     page.set_viewport_size(size)
     page.emulate_media(color_scheme=scheme)
     see(page, "waits for you")
-    change = page.locator(".timeline li:has(.mark.good) a").get_attribute("href")
+    change = page.locator(".timeline li:has(.outcome.good) a").get_attribute("href")
     for view in "#/evolution", change, "#/evolution/compare", "#/evolution/file/hooks/bot.sh/9", "#/overview":
         page.evaluate("view => { location.hash = view }", view)
-        page.wait_for_selector({"#/overview": ".bars"}.get(view, ".about h1"))
+        page.wait_for_selector({"#/overview": ".bars"}.get(view, ".detail h1"))
         assert page.evaluate("document.documentElement.scrollWidth") == size["width"]
         assert violations(page) == []
 
@@ -267,6 +267,6 @@ def test_the_pictures_of_the_docs_are_made(example: Served, log_in: LogIn) -> No
     see(page, "other files", "installed", "refused")
     page.wait_for_selector(".notices p", state="detached")
     page.screenshot(path=IMAGES / "page-evolution.png")
-    page.click(".timeline li:has(.mark.good) a")
+    page.click(".timeline li:has(.outcome.good) a")
     page.wait_for_selector(".stage.good:has-text('authority')")
     page.screenshot(path=IMAGES / "page-change.png")

@@ -46,7 +46,7 @@ export function Change({ words: [name = ""] }) {
   const diff = report?.diff || shown?.diff || "";
   return html`<article class="change" aria-labelledby="change">
     <h1 id="change">${(about.files ?? []).join(", ") || about.subject}</h1>
-    <p class="facts"><span class=${`mark ${MARKS[kind] ?? "plain"}`}>${TITLES[kind] ?? kind}</span> ${about.epoch != null && `version ${about.epoch}`} <${Time} time=${about.time} />
+    <p class="facts"><span class=${`outcome ${MARKS[kind] ?? "plain"}`}>${TITLES[kind] ?? kind}</span> ${about.epoch != null && `version ${about.epoch}`} <${Time} time=${about.time} />
       ${about.commit && html`<code>${about.commit.slice(0, 10)}</code>`}</p>
     ${about.text && html`<p class="lead">${about.kind === "refused" && about.stage !== "authority" ? `Refused at the stage ${about.stage}: ` : ""}${about.text.split("\n")[0]}</p>`}
     <${Orders} change=${about} entry=${entry} kind=${kind} />

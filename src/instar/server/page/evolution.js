@@ -41,7 +41,7 @@ export function Evolution({ words }) {
   const Place = PLACES[kind];
   return html`<div class=${cls("evo", Place && "one")}>
     <${Timeline} current=${kind === "change" ? (rest[0] ?? "") : ""} />
-    <div class="about">${Place ? html`<a class="back" href="#/evolution">← All of the evolution</a><${Place} words=${rest} />` : html`<${Summary} />`}</div>
+    <div class="detail">${Place ? html`<a class="back" href="#/evolution">← All of the evolution</a><${Place} words=${rest} />` : html`<${Summary} />`}</div>
   </div>`;
 }
 
@@ -111,7 +111,7 @@ function Row({ change, isCurrent }) {
   const kind = evolve.outcome(change);
   const [, mark] = OUTCOMES[kind] ?? ["", "plain"];
   const isNew = change.time > evolve.found().since;
-  const body = html`<span class="what"><span class=${`mark ${mark}`}>${word(kind)}</span> ${change.epoch != null && html`<span class="epoch">version ${change.epoch}</span>`}
+  const body = html`<span class="what"><span class=${`outcome ${mark}`}>${word(kind)}</span> ${change.epoch != null && html`<span class="epoch">version ${change.epoch}</span>`}
       <${Time} time=${change.time} /></span>
     <span class="title">${titleOf(change)}</span>
     <span class="facts">${sentence(change)}</span>
@@ -245,7 +245,7 @@ function Calls({ calls }) {
           .filter((one) => one.script === script)
           .map(
             (one, at) => html`<tr>
-        <th scope="row">${at === 0 ? script : html`<span class="sr">${script}</span>`}</th><td>${one.hook}</td><td>${one.calls}</td>
+        <th scope="row">${at === 0 ? script : html`<span class="unseen">${script}</span>`}</th><td>${one.hook}</td><td>${one.calls}</td>
         <td class=${cls(failures(one) && "bad")}>${failures(one) || "0"}</td><td>${duration(one.median)}</td><td>${duration(one.slowest)}</td><td><${Time} time=${one.last} /></td></tr>`,
           ),
       )}</tbody>

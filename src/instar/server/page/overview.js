@@ -275,7 +275,7 @@ function Doctor() {
     <p class="orders"><button type="button" disabled=${busy} onClick=${check}>${busy ? "Looking …" : "Look for what is wrong"}</button></p>
     ${
       state &&
-      html`<ul class="checks">${state.lines.map((/** @type {Plain} */ one) => html`<li><span class=${`mark ${{ ok: "good", note: "warn", problem: "bad" }[/** @type {string} */ (one.state)]}`}>${one.state}</span> <strong>${one.name}</strong> ${one.text}${one.todo && html`<br /><span class="muted">${one.todo}</span>`}</li>`)}</ul>
+      html`<ul class="checks">${state.lines.map((/** @type {Plain} */ one) => html`<li><span class=${`outcome ${{ ok: "good", note: "warn", problem: "bad" }[/** @type {string} */ (one.state)]}`}>${one.state}</span> <strong>${one.name}</strong> ${one.text}${one.todo && html`<br /><span class="muted">${one.todo}</span>`}</li>`)}</ul>
       <p>Next: <code>${state.next}</code></p>`
     }
   <//>`;
