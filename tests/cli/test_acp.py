@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
@@ -16,6 +17,7 @@ import pytest
 from acp import schema
 from acp.client.connection import ClientSideConnection
 from tests.cli.conftest import Machine
+from tests.clients import exchange
 from tests.server.conftest import LOGIN
 from tests.waiting import SOON, until
 
@@ -94,7 +96,7 @@ class Opened:
 
 @asynccontextmanager
 async def connected(
-    machine: Machine, editor: Editor, *arguments: str, capabilities: Any = None
+    machine: Machine, editor: Editor, *arguments: str, capabilities: Any = None, **more: Any
 ) -> AsyncIterator[Opened]:
     async with acp.spawn_agent_process(
         editor,  # type: ignore[arg-type]
@@ -103,6 +105,7 @@ async def connected(
         env=machine.environment,
         cwd=machine.project,
         use_unstable_protocol=True,
+        **more,
     ) as (agent, process):
         answer = await agent.initialize(protocol_version=1, client_capabilities=capabilities)
         assert answer.protocol_version == 1
@@ -185,6 +188,26 @@ async def test_what_is_rejected_is_not_done_and_always_is_asked_once(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["allow_once", "reject_once"])
+async def test_what_a_call_made_that_would_run_later_is_kept_only_if_the_person_says_so(
+    opened: Open, machine: Machine, editor: Editor, kind: str
+) -> None:
+    subprocess.run(["git", "init", "-q", machine.project], check=True, env=machine.environment)
+    editor.kind = kind
+    call = {"command": "echo lint > .git/hooks/pre-commit"}
+    there = await opened(
+        f"== turn\ntool: bash {json.dumps(call)}\n== turn\ntext: Done.\n", settings={"model": "scripted/test"}
+    )
+    assert await there.prompt("go") == "end_turn"
+    (asked,) = editor.asked
+    assert [one.kind for one in editor.options[0]] == ["allow_once", "reject_once"]
+    assert "pre-commit" in str(asked.content)
+    assert (machine.project / ".git/hooks/pre-commit").exists() == (kind == "allow_once")
+    thoughts = "".join(one.content.text for one in editor.of(schema.AgentThoughtChunk))
+    assert ("instar aside restore" in thoughts) == (kind == "reject_once")
+
+
+@pytest.mark.slow
 async def test_an_answer_that_is_none_of_the_options_is_a_rejection(
     opened: Open, machine: Machine, editor: Editor
 ) -> None:
@@ -232,7 +255,7 @@ async def test_a_session_is_listed_loaded_with_its_history_resumed_forked_and_cl
 ) -> None:
     there = await opened(
         '== turn\ntool: todowrite {"todos": [{"content": "sow", "status": "in_progress", "priority": "high"}]}\n'
-        "== turn\ntext: First.\n== turn\ntext: Second.\n"
+        "== turn\ntext: First.\n== turn\ntext: Second.\n== turn\ntext: Third.\n"
     )
     picture = acp.image_block(PNG, "image/png")
     await there.prompt("look", picture)
@@ -260,6 +283,9 @@ async def test_a_session_is_listed_loaded_with_its_history_resumed_forked_and_cl
         await until(lambda: editor.said().endswith("First."))
     forked = await there.agent.fork_session(cwd=str(machine.project), session_id=there.id)
     assert forked.session_id != there.id
+    words = [acp.text_block("on")]
+    assert (await there.agent.prompt(session_id=forked.session_id, prompt=words)).stop_reason == "end_turn"
+    assert editor.said(forked.session_id) == "Third."
     await there.agent.close_session(session_id=there.id)
     with pytest.raises(acp.RequestError, match="is not open here"):
         await there.prompt("again")
@@ -469,6 +495,37 @@ async def test_a_server_is_worked_in_and_another_clients_prompt_is_seen(
         assert [one.content.text for one in editor.of(schema.UserMessageChunk)] == ["from elsewhere"]
 
 
+@pytest.mark.slow
+async def test_the_exchange_with_the_librarys_own_client_is_as_it_was_recorded(machine: Machine) -> None:
+    messages: list[Any] = []
+
+    def heard(one: Any) -> None:
+        messages.append({"to": "client" if one.direction == "incoming" else "agent", "message": one.message})
+
+    machine.script(exchange.STORY)
+    machine.write_home("instar.json", json.dumps(exchange.SETTINGS))
+    editor, folder = Editor(), str(machine.project)
+    async with connected(machine, editor, observers=[heard]) as there:
+        session = (await there.begin()).session_id
+        await there.prompt("write")
+        editor.kind = "reject_once"
+        await there.prompt("write")
+        await there.agent.set_session_mode(session_id=session, mode_id="plan")
+        await there.agent.set_config_option(session_id=session, config_id="mode", value="build")
+        turn = asyncio.create_task(there.prompt("sleep"))
+        await until(
+            lambda: editor.calls()[-1].kind == "execute" and editor.calls()[-1].status == "in_progress"
+        )
+        await there.agent.cancel(session_id=session)
+        await turn
+        await there.agent.list_sessions(cwd=folder)
+        await there.agent.load_session(session_id=session, cwd=folder, mcp_servers=[])
+        await there.agent.close_session(session_id=session)
+        await there.agent.resume_session(session_id=session, cwd=folder, mcp_servers=[])
+    found, recorded = exchange.compared(messages)
+    assert found == recorded
+
+
 class Raw:
     """`instar acp` without a client: lines in, lines out."""
 
@@ -581,3 +638,50 @@ def test_without_the_package_it_says_how_to_install_it_here(machine: Machine, tm
     done = machine.fresh("acp")
     assert done.returncode == 1
     assert f"{sys.executable} -m pip install agent-client-protocol".encode() in done.stderr
+
+
+@pytest.mark.slow
+async def test_a_retry_a_rules_message_and_a_limit_are_told(
+    opened: Open, machine: Machine, editor: Editor
+) -> None:
+    rule = {
+        "matcher": "bash",
+        "hooks": [{"type": "command", "command": 'echo \'{"systemMessage": "mind it"}\''}],
+    }
+    there = await opened(
+        "== turn\nerror: 429 slow down retry-after=0.1 times=1\n"
+        'tool: bash {"command": "true"}\nusage: input=100 output=20\n== turn\ntext: Never.\n',
+        settings={
+            "model": "scripted/test",
+            "hooks": {"PreToolUse": [rule]},
+            "limits": {"session": {"tokens": 110}},
+        },
+    )
+    await there.prompt("go")
+    thoughts = "".join(one.content.text for one in editor.of(schema.AgentThoughtChunk))
+    assert "slow down" in thoughts
+    assert "PreToolUse hook: mind it" in thoughts
+    assert "instar: " in editor.said()
+
+
+@pytest.mark.slow
+async def test_one_heart_beats_for_a_workspace_that_two_editors_have_open(machine: Machine) -> None:
+    workspace = machine.home / "workspace"
+    machine.instar("init", str(workspace))
+    machine.script("== turn\ntext: Beat.\n" * 50)
+    machine.environment["INSTAR_WORKSPACE"] = str(workspace)
+    machine.write_home("instar.json", json.dumps(ASK))
+    config = workspace / "config/evolve.jsonc"
+    config.parent.mkdir(exist_ok=True)
+    config.write_text('{"heartbeat_ms": 1000}')
+    async with connected(machine, Editor()) as one, connected(machine, Editor()) as other:
+        await one.begin()
+        await other.begin()
+
+        def status() -> Any:
+            return parse(machine.instar("heartbeat", "status", "--json").stdout.encode())
+
+        await until(lambda: len(status()["log"]) > 2)
+        begun = [one["number"] for one in status()["log"] if one.get("number") is not None]
+        assert len(begun) == len(set(begun))
+        assert status()["process"] in {one.process.pid, other.process.pid}

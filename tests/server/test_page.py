@@ -190,6 +190,16 @@ def test_a_named_sites_page_logs_nobody_in_by_the_cookie(pages, serve) -> None:
     assert page.http.get("/session", headers=there, auth=("opencode", PASSWORD)).status_code == 200
 
 
+@pytest.mark.slow
+def test_behind_a_proxy_that_has_a_name_of_its_own_the_page_logs_in(serve, pages) -> None:
+    page = pages(serve("--cors", "https://agent.example"), "https://agent.example")
+    assert "secure" in page.log_in().headers["set-cookie"].lower()
+    cookie = page.http.headers["Cookie"] = page.log_in().headers["set-cookie"].partition(";")[0]
+    assert cookie
+    assert page.http.get("/session").status_code == 200
+    assert page.http.get("/session", headers={"Origin": "https://other.example"}).status_code == 403
+
+
 def test_behind_a_proxy_with_tls_the_cookie_is_for_tls_alone(pages, shared: Served) -> None:
     page = pages(shared, shared.url.replace("http:", "https:"))
     assert "secure" in page.log_in().headers["set-cookie"].lower()
@@ -255,7 +265,7 @@ def test_without_a_password_nobody_logs_in_and_nobody_is_a_person(pages, serve) 
 
 def headers_of(origin: str, cookie: str, key: str) -> dict[str, str]:
     host = origin.partition("://")[2]
-    return {"host": host, "cookie": f"instar-1={cookie}", "x-instar-key": key}
+    return {"host": host, "origin": origin, "cookie": f"instar-1={cookie}", "x-instar-key": key}
 
 
 def admits(logins: PageLogins, cookie: str, key: str) -> bool:
@@ -265,7 +275,7 @@ def admits(logins: PageLogins, cookie: str, key: str) -> bool:
 def test_a_login_ends_a_week_after_its_last_use_and_a_key_soon_after_its_page() -> None:
     clock = FakeClock()
     logins = PageLogins(clock)
-    cookie, key = logins.begin("http://h:1")
+    cookie, key = logins.begin(Headers(headers_of("http://h:1", "", "")))
     clock.advance(LIFE - 1)
     second = logins.another_key(Headers(headers_of("http://h:1", cookie, key)))
     assert second
@@ -285,7 +295,7 @@ def test_a_login_ends_a_week_after_its_last_use_and_a_key_soon_after_its_page() 
 
 def test_neither_half_is_kept_as_it_is() -> None:
     logins = PageLogins()
-    cookie, key = logins.begin("http://h:1")
+    cookie, key = logins.begin(Headers(headers_of("http://h:1", "", "")))
     kept = repr(vars(logins))
     assert cookie not in kept
     assert key not in kept

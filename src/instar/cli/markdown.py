@@ -1,6 +1,5 @@
 """Markdown that streams: what of it is whole is rendered and printed, and never printed again."""
 
-import os
 from typing import Final, NamedTuple
 
 from markdown_it import MarkdownIt
@@ -9,8 +8,6 @@ from rich.markdown import CodeBlock, Heading, Markdown
 from rich.syntax import Syntax
 
 _PARSER: Final = MarkdownIt().enable("table")
-_LIGHT: Final = ("7", "15")
-"""Backgrounds of a light terminal in the last field of ``COLORFGBG``, which rxvt and others set."""
 
 
 class Block(NamedTuple):
@@ -61,9 +58,8 @@ def _begins(kind: str, level: int) -> bool:
     return level == 0 or (level == 1 and kind == "list_item_open")
 
 
-def rendered(block: Block) -> Markdown:
+def rendered(block: Block, *, light: bool) -> Markdown:
     """Return what rich prints for a block. Links show their address: a model's must not hide where it leads."""
-    light = os.environ.get("COLORFGBG", "").rpartition(";")[2] in _LIGHT
     return _Markdown(block.text, code_theme="ansi_light" if light else "ansi_dark", hyperlinks=False)
 
 

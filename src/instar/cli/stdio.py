@@ -7,15 +7,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from instar.approval import permissions
 from instar.cli import collector, streams
 from instar.cli.attach import Attached, client_to
 from instar.cli.door import Context, in_process
 from instar.client import AsyncClient
-from instar.event import PermissionAsked
 from instar.process import mark_own
 from instar.server.app import application
-from instar.server.instances import Instances
+from instar.server.instances import Asked, Instances
 from instar.server.own_server import OwnServer
 from instar.server.within import Transport
 
@@ -30,26 +28,22 @@ _PIECE: Final = 1 << 16
 
 
 @asynccontextmanager
-async def clients(context: Context, url: str | None, *, answered: bool = True) -> AsyncIterator[ClientOf]:
+async def clients(
+    context: Context, url: str | None, asked: Asked, *, by_person: bool = False
+) -> AsyncIterator[ClientOf]:
     """Yield what makes clients: of the server at `url`, else of runtimes of this process, one for each directory.
 
-    `answered`: there is a person who answers what these runtimes ask; without one it is refused.
+    `asked` says who answers what these runtimes ask, as in `Instances`; `by_person` as in `client_of`.
     """
     if url is not None:
         yield lambda folder: client_to(context, Attached(url, folder))
         return
-
-    async def permit(asked: PermissionAsked) -> permissions.Reply:
-        # As for a server's clients, but that nobody else than this command's own client reaches it.
-        return await permissions.relayed(asked)
-
-    person = permit if answered else None
     instances = Instances(
-        context.directory, context.environment, http=in_process, serve=OwnServer, person=person
+        context.directory, context.environment, http=in_process, serve=OwnServer, asked=asked
     )
     mark_own()
     collector.started()
-    transport = Transport(application(instances), by_person=answered)
+    transport = Transport(application(instances), by_person=by_person)
     try:
         yield lambda folder: AsyncClient("http://instar", transport=transport, directory=folder)
     finally:

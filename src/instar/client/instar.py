@@ -98,7 +98,7 @@ class InstarCalls(Calls[C]):
         """Tell which limits are set, what was used of them, and what is left."""
 
     @endpoint("GET", "/instar/session/{sessionID}/context")
-    def context(self, session_id: str) -> ContextReport:
+    def context(self, session_id: str, *, model: str = "") -> ContextReport:
         """Tell what fills the window of a session's model: system prompt, tools and messages, each with its parts."""
 
     @endpoint("GET", "/instar/doctor")

@@ -63,12 +63,16 @@ class _Counts:
         return sorted(found, key=lambda one: (kinds.index(one.kind), -one.characters))
 
 
-async def context_report(instance: Instance, session_id: str) -> ContextReport:
-    """Tell what a session's next request sends. Raises `Invalid` where no model would answer, and `NotFound`."""
+async def context_report(instance: Instance, session_id: str, named: str = "") -> ContextReport:
+    """Tell what a session's next request sends to the model that is named, or to the one that would answer.
+
+    Raises `Invalid` where there is none, and `NotFound`.
+    """
     seen = Inspected(instance)
     live = await instance.sessions.open(session_id)
     try:
-        model, tools, room = seen.model(live), seen.tools(live), seen.room(live)
+        model = instance.models.find(named) if named else seen.model(live)
+        tools = seen.tools(live)
     except (NoModel, UnknownModel) as error:
         raise Invalid(str(error)) from error
     counts = _Counts()
@@ -82,7 +86,7 @@ async def context_report(instance: Instance, session_id: str) -> ContextReport:
     ratio = spent / known if spent else 1 / compaction.CHARACTERS
     _add_messages(counts, sent[end:])
     used = round(sum(counts.characters.values()) * ratio)
-    limit = model.limit
+    limit, room = model.limit, compaction.room(instance, live, model)
     return ContextReport(
         model=model.ref,
         window=limit.input or limit.context or None,

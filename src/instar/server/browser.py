@@ -61,9 +61,13 @@ def is_page(path: str) -> bool:
 
 
 class _Login(msgspec.Struct):
-    """A browser that is logged in: its origin, when that ends, and the keys of its pages with their ends."""
+    """A browser that is logged in: from which page and at which Host, until when, and its pages' keys with their ends.
+
+    Behind a proxy the Host may be another than the page's.
+    """
 
     origin: str
+    host: str
     until: float
     keys: dict[bytes, float]
 
@@ -75,14 +79,16 @@ class PageLogins:
         self._now = now
         self._found: dict[bytes, _Login] = {}
 
-    def begin(self, origin: str) -> tuple[str, str]:
+    def begin(self, headers: Headers) -> tuple[str, str]:
         """Return the cookie and the first key of a new login; the oldest login goes where there are too many."""
         now = self._now()
         self._found = {cookie: one for cookie, one in self._found.items() if one.until > now}
         if len(self._found) >= _MOST:
             del self._found[next(iter(self._found))]
         cookie = secrets.token_urlsafe(32)
-        login = self._found[_hash(cookie)] = _Login(origin, now + LIFE, {})
+        login = self._found[_hash(cookie)] = _Login(
+            headers["origin"].lower(), headers["host"].lower(), now + LIFE, {}
+        )
         return cookie, self._key(login)
 
     def admits(self, headers: Headers) -> bool:
@@ -116,7 +122,7 @@ class PageLogins:
         key, now = _hash(headers.get(KEY, "")), self._now()
         for cookie in _cookies(headers):
             login = self._found.get(_hash(cookie))
-            if login and min(login.until, login.keys.get(key, 0.0)) > now and _is_of(login.origin, headers):
+            if login and min(login.until, login.keys.get(key, 0.0)) > now and _is_of(login, headers):
                 login.until = now + LIFE
                 return login
         return None
@@ -140,10 +146,10 @@ def _cookies(headers: Headers) -> Iterator[str]:
             yield value
 
 
-def _is_of(origin: str, headers: Headers) -> bool:
+def _is_of(login: _Login, headers: Headers) -> bool:
     return (
-        headers.get("host", "").lower() == origin.partition("://")[2]
-        and headers.get("origin", origin).lower() == origin
+        headers.get("host", "").lower() == login.host
+        and headers.get("origin", login.origin).lower() == login.origin
         and headers.get("sec-fetch-site", "same-origin") == "same-origin"
     )
 
@@ -208,7 +214,7 @@ class Browser:
         if not good:
             await asyncio.sleep(self._delay((request.scope.get("client") or ("", 0))[0]))
             return refusal(401, "UnauthorizedError", text)
-        cookie, key = self.logins.begin(origin)
+        cookie, key = self.logins.begin(request.headers)
         answer = _kept_nowhere(reply({"key": key}))
         name, secure = _cookie_name(request.headers["host"]), origin.startswith("https:")
         answer.set_cookie(name, cookie, path="/", secure=secure, httponly=True, samesite="strict")

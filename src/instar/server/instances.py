@@ -33,10 +33,13 @@ screen = logging.getLogger("instar.waiting")
 """Shown to whoever started the server, and in its log."""
 
 
+Asked = tuple[permissions.Person | None, questions.Questioner | None]
+
+
 class Instances:
     """Runtimes by the real path of their directory. `default` is used where a request names none.
 
-    `person` as in `Options`: who answers what is asked. By default it waits for an answer of any client.
+    `asked` are the `person` and the `questioner` of `Options`: by default what is asked waits for any client's answer.
     """
 
     def __init__(
@@ -46,9 +49,9 @@ class Instances:
         flags: Plain | None = None,
         http: "Callable[[Runtime], AsyncClient] | None" = None,
         serve: Callable[[Runtime], Serving] | None = None,
-        person: permissions.Person | None = permissions.relayed,
+        asked: Asked = (permissions.relayed, questions.relayed),
     ) -> None:
-        self._http, self._serve, self._person = http, serve, person
+        self._http, self._serve, self._asked = http, serve, asked
         self._server: Server | None = None
         self.feed = Feed()
         self.counters = Counters()
@@ -192,8 +195,7 @@ class Instances:
             path,
             self.environment,
             self._flags,
-            self._person,
-            questions.relayed if self._person is not None else None,
+            *self._asked,
             http=self._http,
             server=self._server,
             serve=self._serve,

@@ -9,6 +9,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from acp import schema
 from acp.exceptions import RequestError
+from acp.helpers import ContentBlock
 from acp.interfaces import Client
 from acp.meta import PROTOCOL_VERSION
 
@@ -95,7 +96,8 @@ class Agent:
 
     def __init__(self, client_of: ClientOf, agent: str | None, *, here: bool) -> None:
         """`here`: turns run in this process. `agent` is the one that new sessions begin with."""
-        self._client_of, self._agent, self._reads = client_of, agent, here
+        self._client_of, self._agent, self._here, self._reads = client_of, agent, here, here
+        self._latest: OpenSession | None = None
         self._editor: Client
         self._sessions: dict[str, OpenSession] = {}
         self._roots: dict[str, str] = {}
@@ -107,16 +109,22 @@ class Agent:
         self._editor = editor
 
     async def listen(self, events: AsyncIterator[Event]) -> None:
-        """Hand events to the sessions that are open, until there are none any more."""
+        """Hand events to the sessions that are open. Raises `Unreachable` when there are no more."""
         async for event in events:
             match event.properties:
                 case SessionCreated(info=Session(id=child, parent_id=str(parent))):
                     self._roots[child] = self._roots.get(parent, parent)
                     if (editor := files.EDITORS.get(parent)) is not None:
                         files.EDITORS[child] = editor
-            session_id = self._roots.get(event.session_id or "", event.session_id or "")
-            if session_id in self._sessions:
-                await self._sessions[session_id].take(event)
+            if (session := self._concerned(event.session_id)) is not None:
+                await session.take(event)
+        raise Unreachable("the server ended the stream of events: what it does is not seen here any more")
+
+    def _concerned(self, session_id: str | None) -> OpenSession | None:
+        """The open session of an event: its own, or a sub-agent's. What is of none is told in the last one used."""
+        if session_id is None:
+            return self._latest if self._here else None
+        return self._sessions.get(session_id) or self._sessions.get(self._roots.get(session_id, ""))
 
     async def close(self) -> None:
         """End the turns that the client began, and what it is asked."""
@@ -239,9 +247,10 @@ class Agent:
     # -- a session -----------------------------------------------------------------------------------
 
     @_told
-    async def prompt(self, session_id: str, prompt: list[convert.Block], **_: Any) -> schema.PromptResponse:
+    async def prompt(self, session_id: str, prompt: list[ContentBlock], **_: Any) -> schema.PromptResponse:
         """Send a prompt; answers when its turn is over."""
-        return await self._open(session_id).prompt(convert.parts(prompt))
+        self._latest = self._open(session_id)
+        return await self._latest.prompt(convert.parts(prompt))
 
     @_told
     async def cancel(self, session_id: str, **_: Any) -> None:
@@ -295,6 +304,7 @@ class Agent:
     async def _state(self, session: OpenSession) -> dict[str, Any]:
         """What the client is told of a session that it opens; of its commands it is told once it knows the session."""
         choices = await Choices.of(session.client)
+        session.windows = {name: model.limit.context for name, model in choices.models.items()}
         state = {
             "modes": choices.modes(session.agent),
             "config_options": choices.options(session.agent, session.model),

@@ -3,17 +3,19 @@
 import asyncio
 import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, cast
 
 import click
 
+from instar.approval import permissions, questions
 from instar.cli import complete
 from instar.cli.attach import heard
 from instar.cli.door import Context, Failure, door
 from instar.cli.person import Interrupts
 from instar.cli.stdio import Lines, clients
+from instar.cli.text import installing
 from instar.client import ApiError, NotFound, Unreachable
+from instar.event import PermissionAsked
 
 
 @click.command()
@@ -39,9 +41,9 @@ async def command(context: Context, url: str | None, agent: str | None) -> None:
         raise Failure(
             f"instar acp needs the package agent-client-protocol: {installing('agent-client-protocol')}"
         ) from None
-    lines = Lines()
+    lines, asked = Lines(), (_permit, questions.relayed)
     with Interrupts(), suppress(BrokenPipeError):
-        async with clients(context, url) as client_of, client_of(None) as everywhere:
+        async with clients(context, url, asked, by_person=True) as client_of, client_of(None) as everywhere:
             # Of each directory: sessions of the client may be in several.
             everywhere.directory = None
             try:
@@ -62,16 +64,9 @@ async def command(context: Context, url: str | None, agent: str | None) -> None:
                 raise Failure(str(error)) from error
 
 
-def installing(package: str) -> str:
-    """Return the command that adds a package to this install."""
-    # uv's and pipx' environments have no pip of their own.
-    for marker, words in (
-        ("uv-receipt.toml", "uv tool install instar --with"),
-        ("pipx_metadata.json", "pipx inject instar"),
-    ):
-        if (Path(sys.prefix) / marker).exists():
-            return f"{words} {package}"
-    return f"{sys.executable} -m pip install {package}"
+async def _permit(asked: PermissionAsked) -> permissions.Reply:
+    """Wait for the editor's answer, as a server does, but that nobody else reaches these runtimes."""
+    return await permissions.relayed(asked)
 
 
 async def _until_one_ends(*works: Any) -> None:

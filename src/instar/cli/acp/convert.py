@@ -26,46 +26,17 @@ from instar.message import (
 )
 from instar.wire import Plain
 
-Block = (
-    schema.TextContentBlock
-    | schema.ImageContentBlock
-    | schema.AudioContentBlock
-    | schema.ResourceContentBlock
-    | schema.EmbeddedResourceContentBlock
-)
-Update = (
-    schema.UserMessageChunk
-    | schema.AgentMessageChunk
-    | schema.AgentThoughtChunk
-    | schema.ToolCallStart
-    | schema.ToolCallProgress
-    | schema.AgentPlanUpdate
-    | schema.AvailableCommandsUpdate
-    | schema.CurrentModeUpdate
-    | schema.ConfigOptionUpdate
-    | schema.SessionInfoUpdate
-    | schema.UsageUpdate
-)
-Content = schema.ContentToolCallContent | schema.FileEditToolCallContent | schema.TerminalToolCallContent
+Update = helpers.SessionUpdate | schema.UsageUpdate
 McpServer = schema.HttpMcpServer | schema.SseMcpServer | schema.AcpMcpServer | schema.McpServerStdio
 
 _KINDS: Final[Mapping[str, schema.ToolKind]] = MappingProxyType(
     {
-        "read": "read",
-        "list": "read",
-        "edit": "edit",
-        "write": "edit",
-        "apply_patch": "edit",
-        "evolve": "edit",
+        **dict.fromkeys(("read", "list", "skill"), "read"),
+        **dict.fromkeys(("edit", "write", "apply_patch"), "edit"),
+        **dict.fromkeys(("grep", "glob"), "search"),
+        **dict.fromkeys(("webfetch", "websearch"), "fetch"),
+        **dict.fromkeys(("task", "todowrite", "todoread"), "think"),
         "bash": "execute",
-        "grep": "search",
-        "glob": "search",
-        "webfetch": "fetch",
-        "websearch": "fetch",
-        "task": "think",
-        "todowrite": "think",
-        "todoread": "think",
-        "skill": "read",
     }
 )
 _STATUS: Final[Mapping[str, schema.ToolCallStatus]] = MappingProxyType(
@@ -82,12 +53,12 @@ _LONGEST: Final = 50_000
 # -- from the client ---------------------------------------------------------------------------------
 
 
-def parts(blocks: Iterable[Block]) -> list[Plain]:
+def parts(blocks: Iterable[helpers.ContentBlock]) -> list[Plain]:
     """Return a prompt's blocks as parts. Raises `RequestError` for sound, which no prompt can hold."""
     return [_part(block) for block in blocks]
 
 
-def _part(block: Block) -> Plain:
+def _part(block: helpers.ContentBlock) -> Plain:
     match block:
         case schema.TextContentBlock(text=text):
             return {"type": "text", "text": text}
@@ -146,12 +117,11 @@ def call(part: ToolPart, root: Path, *, known: bool) -> schema.ToolCallStart | s
 def asked_call(asked: PermissionAsked, root: Path) -> schema.ToolCallUpdate:
     """Return the tool call that waits for a permission, with all that it would do."""
     metadata = asked.metadata
-    wanted = KEPT if asked.permission == KEEP else ", ".join(asked.patterns)
     changes = diffs(str(metadata.get("diff") or ""), root)
     shown = metadata.get("command") or (None if changes else metadata.get("diff"))
     return schema.ToolCallUpdate(
         tool_call_id=asked.tool.call_id if asked.tool else asked.id,
-        title=f"{asked.permission} wants: {wanted}",
+        title=KEPT if asked.permission == KEEP else f"{asked.permission} wants: {', '.join(asked.patterns)}",
         kind=_KINDS.get(asked.permission, "other"),
         status="pending",
         raw_input=metadata,
@@ -162,17 +132,16 @@ def asked_call(asked: PermissionAsked, root: Path) -> schema.ToolCallUpdate:
 
 def options(asked: PermissionAsked) -> list[schema.PermissionOption]:
     """Return how a permission may be answered; the ids are instar's replies, the client chooses by kind."""
-    if asked.permission == KEEP:
-        names: dict[str, tuple[str, schema.PermissionOptionKind]] = {"once": ("Keep it", "allow_once")}
-        names["reject"] = ("Put it aside", "reject_once")
-    else:
-        names = {"once": ("Allow once", "allow_once")}
-        if asked.always:
-            names["always"] = (f"Always allow {', '.join(asked.always)}", "allow_always")
-        names["reject"] = ("Reject", "reject_once")
+    keep = asked.permission == KEEP
+    names: list[tuple[str, str, schema.PermissionOptionKind]] = [
+        ("once", "Keep it" if keep else "Allow once", "allow_once"),
+        ("always", f"Always allow {', '.join(asked.always)}", "allow_always"),
+        ("reject", "Put it aside" if keep else "Reject", "reject_once"),
+    ]
     return [
         schema.PermissionOption(option_id=reply, name=name, kind=kind)
-        for reply, (name, kind) in names.items()
+        for reply, name, kind in names
+        if asked.always or reply != "always"
     ]
 
 
@@ -231,7 +200,7 @@ def diffs(patch: str, root: Path) -> list[schema.FileEditToolCallContent]:
     return found
 
 
-def _content(part: ToolPart, root: Path) -> list[Content]:
+def _content(part: ToolPart, root: Path) -> list[helpers.ToolCallContentVariant]:
     state = part.state
     metadata = getattr(state, "metadata", None) or {}
     if isinstance(state, ToolError):

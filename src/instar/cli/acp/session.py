@@ -15,10 +15,15 @@ from instar.api.instance import McpBody
 from instar.api.session import AnswersBody, PermissionBody
 from instar.approval.permissions import REPLIES, Reply
 from instar.cli.acp import convert
+from instar.cli.output import retry_text
 from instar.client import ApiError, AsyncClient, CommandBody, Invalid, NotFound, PromptBody
 from instar.definitions.command import mentioned_parts
 from instar.event import (
     Event,
+    EvolveInstalled,
+    EvolveRolledback,
+    HooksRan,
+    LimitReached,
     MessageUpdated,
     PartDelta,
     PartUpdated,
@@ -28,9 +33,12 @@ from instar.event import (
     QuestionAsked,
     QuestionRejected,
     QuestionReplied,
+    Retry,
     SessionIdle,
+    SessionStatusChanged,
     SessionUpdated,
     TodoUpdated,
+    TuiToastShow,
 )
 from instar.message import (
     Assistant,
@@ -67,6 +75,8 @@ class OpenSession:
         self.notes: list[str] = []
         self.reads = False
         """Whether the client can be asked for unsaved texts of the machine on which the turns run."""
+        self.windows: dict[str, int] = {}
+        """By their full name the tokens that a model's window holds; 0 where that is not known."""
         self._root = Path(session.directory)
         self._running, self._is_cancelled = 0, False
         self._idle = asyncio.Event()
@@ -219,7 +229,7 @@ class OpenSession:
                 # Another client may have been faster.
                 if (task := self._asking.pop(asked_id, None)) is not None:
                     task.cancel()
-            case properties if event.session_id == self.id:
+            case properties if event.session_id in (self.id, None):
                 await self._tell(properties)
 
     async def _tell(self, properties: object) -> None:
@@ -241,6 +251,28 @@ class OpenSession:
                 self.session = info
             case SessionIdle():
                 self._idle.set()
+            case other:
+                await self._notice(other)
+
+    async def _notice(self, properties: object) -> None:
+        """Tell what else a person should know: as thoughts, which do not break the answer."""
+        match properties:
+            case SessionStatusChanged(status=Retry() as status):
+                await self._think(retry_text(status))
+            case HooksRan(event=event, messages=texts):
+                for text in texts:
+                    await self._think(f"{event} hook: {text}")
+            case TuiToastShow(message=text):
+                await self._think(text)
+            case EvolveInstalled(files=names, session_id=None):
+                await self._think(f"evolved {', '.join(names)}")
+            case EvolveRolledback(files=names, message=text):
+                await self._think(f"took back a change of {', '.join(names)}: {text}")
+            case LimitReached(message=text):
+                await self.update(helpers.update_agent_message_text(f"\n\ninstar: {text}"))
+
+    async def _think(self, text: str) -> None:
+        await self.update(helpers.update_agent_thought_text(f"{text}\n\n"))
 
     def _note(self, info: User | Assistant) -> None:
         if isinstance(info, User):
@@ -257,9 +289,7 @@ class OpenSession:
         if not used or usage == self._usage:
             return
         self._usage = usage
-        providers = await self.client.config.providers()
-        known = {one.id: one.models for one in providers.providers}.get(info.provider_id, {})
-        if info.model_id in known and (size := known[info.model_id].limit.context):
+        if size := self.windows.get(f"{info.provider_id}/{info.model_id}"):
             cost = schema.Cost(amount=self.session.cost, currency="USD")
             await self.update(
                 schema.UsageUpdate(session_update="usage_update", used=used, size=size, cost=cost)
@@ -283,7 +313,7 @@ class OpenSession:
 
     async def _show_asked(self, part: Part) -> None:
         """Show what was said by others: at another client, by a plugin, or before the session was loaded."""
-        block: convert.Block | None = None
+        block: helpers.ContentBlock | None = None
         if isinstance(part, TextPart) and not part.synthetic and part.id not in self._texts:
             self._texts[part.id] = False, len(part.text)
             block = helpers.text_block(part.text)

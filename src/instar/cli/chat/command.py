@@ -1,6 +1,7 @@
 """``instar chat``, and ``instar`` alone on a terminal."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -11,10 +12,12 @@ from rich.text import Text
 from instar.approval import permissions, questions
 from instar.cli import person
 from instar.cli.attach import Attached, client_to, heard, session_for
+from instar.cli.chat.choices import Choices
 from instar.cli.chat.conversation import REFUSALS, Conversation
 from instar.cli.chat.models import explained
 from instar.cli.chat.orders import Orders
 from instar.cli.chat.screen import Screen
+from instar.cli.chat.state import ChatState
 from instar.cli.chat.view import ChatView
 from instar.cli.door import Context, Failure, door, folder_option
 from instar.cli.run import session_options, trusted_runtime
@@ -27,6 +30,8 @@ from instar.server.within import client_of
 
 _FOUND: Final = 20
 """Files that complete a word."""
+_TWICE: Final = 0.5
+"""Seconds within which Esc is pressed twice."""
 
 
 @click.command()
@@ -84,6 +89,8 @@ class Chat:
         self._context, self._client = context, client
         self._model, self._agent, self._thinking = model, agent, thinking
         self._wanted, self._continued = session, continued
+        self._escaped = 0.0
+        self._state = ChatState(context.paths.state / "chat.json")
         history = context.paths.state / "chat-history"
         history.parent.mkdir(parents=True, exist_ok=True)
         history.touch(mode=0o600)
@@ -93,13 +100,14 @@ class Chat:
             facts=lambda width: self._talk.facts(width),
             prompt=lambda: self._talk.prompt(),
             words=self._words,
+            waiting=lambda: self._talk.take_back(),
             escape=self._escape,
             interrupt=self._interrupt,
             history=history,
+            state=self._state,
         )
-        self._orders = Orders(
-            lambda: self._talk, self._turn_to, self._screen.leave, self._screen.pick, self._screen.take_back
-        )
+        self._choices = Choices(lambda: self._talk, self._turn_to, self._screen, self._state)
+        self._orders = Orders(lambda: self._talk, self._turn_to, self._screen, self._choices)
         self._talk: Conversation
 
     async def run(self) -> None:
@@ -112,8 +120,10 @@ class Chat:
             self._client.directory = session.directory
         async with heard(self._client) as events:
             await self._turn_to(session)
-            if self._model:
-                await self._orders.run(f"/model {self._model}")
+            if self._model and not await self._choices.use(self._model):
+                raise Failure(
+                    f"no model {self._model} can be called here; instar models --all lists what there is"
+                )
             await self._greet()
             listening = asyncio.create_task(self._listen(events))
             try:
@@ -142,8 +152,8 @@ class Chat:
     async def _turn_to(self, session: Session) -> None:
         """Show another session."""
         before = getattr(self, "_talk", None)
-        view = ChatView(self._screen.print, thinking=self._thinking)
-        self._talk = Conversation(self._client, session, view)
+        view = ChatView(self._screen.print, self._state, thinking=self._thinking)
+        self._talk = Conversation(self._client, session, view, self._screen.app.invalidate)
         if before is not None:
             self._talk.model, self._talk.agent = before.model, session.agent or before.agent
         elif self._agent:
@@ -163,12 +173,15 @@ class Chat:
         else:
             talk.send(text)
 
-    def _escape(self) -> None:
-        talk = self._talk
-        if (text := talk.take_back()) is not None:
-            self._screen.take_back(text)
-        elif talk.busy:
+    def _escape(self, text: str) -> None:
+        talk, before = self._talk, self._escaped
+        self._escaped = 0.0
+        if talk.busy:
             talk.do(talk.abort())
+        elif time.monotonic() - before < _TWICE and not text:
+            talk.do(self._orders.run("/rewind"))
+        else:
+            self._escaped = time.monotonic()
 
     def _interrupt(self) -> None:
         if self._talk.busy:

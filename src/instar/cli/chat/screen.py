@@ -30,12 +30,14 @@ from prompt_toolkit.layout import (
     Window,
 )
 from prompt_toolkit.layout.menus import CompletionsMenu
+from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 from rich.console import Console
 from rich.text import Text
 
 from instar.cli.chat.picker import Picked, Picker
+from instar.cli.chat.state import ChatState
 
 T = TypeVar("T")
 
@@ -45,7 +47,7 @@ _TICK: Final = 0.1
 """Seconds between two drawings of rows that count the time."""
 _LONG: Final = 6
 """Lines of a paste that are shown as they are; a longer one is folded."""
-_STYLE: Final = Style.from_dict({"bottom": "ansibrightblack noreverse", "prompt": "bold"})
+_STYLE: Final = Style.from_dict({"bottom": "dim noreverse", "prompt": "bold"})
 
 Words = Callable[[str], Awaitable[Iterable[tuple[str, str]]]]
 """The words that complete a beginning, with their meanings."""
@@ -55,7 +57,8 @@ class Screen:
     """An input below a terminal's scrollback.
 
     `submit` gets each text that the person sends, `rows` and `facts` return what stands above and below the input,
-    `words` what completes a word, `escape` is called for Esc and `interrupt` for Ctrl-C with an empty input.
+    `words` what completes a word, `waiting` takes back a text that is not sent yet, `escape` is called for Esc where
+    there is none, with what stands in the input, and `interrupt` for Ctrl-C with an empty input.
     """
 
     def __init__(
@@ -66,12 +69,15 @@ class Screen:
         facts: Callable[[int], str],
         prompt: Callable[[], str],
         words: Words,
-        escape: Callable[[], None],
+        waiting: Callable[[], str | None],
+        escape: Callable[[str], None],
         interrupt: Callable[[], None],
         history: Path | None,
+        state: ChatState,
     ) -> None:
         self._submit, self._rows, self._facts, self._prompt = submit, rows, facts, prompt
-        self._escape, self._interrupt = escape, interrupt
+        self._waits, self._escape, self._interrupt = waiting, escape, interrupt
+        self._state = state
         self._pasted: dict[str, str] = {}
         self._picker: Picker[Any] | None = None
         self._waiting = io.StringIO()
@@ -93,6 +99,7 @@ class Screen:
             style=_STYLE,
             erase_when_done=True,
             output=terminal,
+            color_depth=lambda: ColorDepth.DEPTH_1_BIT if state.no_color else None,
         )
         # A lone Esc is known sooner than by the default of more than a second.
         self.app.ttimeoutlen = self.app.timeoutlen = 0.05
@@ -119,8 +126,8 @@ class Screen:
         self._wanted.set()
 
     def take_back(self, text: str) -> None:
-        """Put a text into the input again."""
-        self.buffer.text = text
+        """Put a text into the input again, before what stands there."""
+        self.buffer.text = "\n".join(filter(None, (text, self.buffer.text)))
         self.buffer.cursor_position = len(text)
 
     async def pick(self, picker: Picker[T]) -> Picked[T] | None:
@@ -154,6 +161,8 @@ class Screen:
             async with in_terminal():
                 self.app.output.write_raw(self._taken())
                 self.app.output.flush()
+            # What goes on may have ended before it was seen to live.
+            lived = True
             await asyncio.sleep(_FRAME)
 
     def _taken(self) -> str:
@@ -198,6 +207,7 @@ class Screen:
     def _above(self) -> StyleAndTextTuples:
         rows, columns = self.app.output.get_size()
         self._drawing.width = columns
+        self._drawing.no_color = self._state.no_color
         shown = list(self._rows())
         if self._picker:
             shown += self._picker.rows(columns - 1, rows - len(shown) - 3)
@@ -223,6 +233,7 @@ class Screen:
             (("escape",), lambda event: self._escaped()),
             (("c-c",), lambda event: self.buffer.reset() if self.buffer.text else self._interrupt()),
             (("c-d",), lambda event: None if self.buffer.text else self.leave()),
+            (("up",), lambda event: self._up()),
             (("c-g",), lambda event: self._edit()),
             ((Keys.BracketedPaste,), lambda event: self._paste(event.data)),
         )
@@ -242,8 +253,18 @@ class Screen:
     def _escaped(self) -> None:
         if self.buffer.complete_state:
             self.buffer.cancel_completion()
-        else:
-            self._escape()
+        elif not self._taken_back():
+            self._escape(self.buffer.text)
+
+    def _up(self) -> None:
+        if self.buffer.text or not self._taken_back():
+            self.buffer.auto_up()
+
+    def _taken_back(self) -> bool:
+        text = self._waits()
+        if text is not None:
+            self.take_back(text)
+        return text is not None
 
     def _edit(self) -> None:
         self.buffer.text = self._unfolded(self.buffer.text)
