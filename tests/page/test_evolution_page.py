@@ -95,7 +95,7 @@ def test_a_change_appears_by_itself_with_all_its_evidence_and_is_taken_back(
     page.wait_for_selector(".stage.bad")
     assert page.locator(".stage.bad .name").inner_text() == "test"
     assert "it must say Hello" in page.locator("pre.bad").inner_text()
-    assert f"+execute_tool) echo '{{\"result\": \"{HOSTILE}\"}}'" in page.locator(".diff").inner_text()
+    assert f'+execute_tool) echo \'{{"result": "{HOSTILE}"}}\'' in page.locator(".diff").inner_text()
     assert page.locator("blockquote").first.inner_text() == "Be polite."
     assert page.locator("blockquote").nth(1).inner_text() == f"I say {HOSTILE} and goodbye."
     page.click(".timeline li:has(.outcome.good) a")
@@ -105,7 +105,7 @@ def test_a_change_appears_by_itself_with_all_its_evidence_and_is_taken_back(
     assert re.search(r"100 tokens in and \d+ out, \$0.00", page.locator("article").inner_text())
     assert page.locator("a:has-text('its session')").get_attribute("href").startswith("#/sessions/ses_")
     said = order(page, "Roll back", shows=".diff")
-    assert "-execute_tool) echo '{\"result\": \"Hello there!\"}'" in said
+    assert '-execute_tool) echo \'{"result": "Hello there!"}\'' in said
     see(page, "rolled back", "installed, then rolled back", "refused")
     assert evolving.bot == BOT
     assert "It was taken back" in page.locator("article").inner_text()
@@ -178,6 +178,8 @@ def test_the_timeline_is_filtered_versions_are_compared_and_a_line_says_why_it_i
     why.wait_for()
     assert "The agent wrote it" in why.inner_text()
     assert "Be polite." in why.inner_text()
+    page.evaluate("location.hash = '#/evolution/file/100%'")
+    page.wait_for_selector("[role=alert]:has-text('there is no 100%')")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -203,7 +205,9 @@ def violations(page: Any) -> list[str]:
     """What axe finds wrong with the page as it stands."""
     axe = Path(os.environ["INSTAR_PAGE"]) / "node_modules" / "axe-core" / "axe.min.js"
     page.evaluate(axe.read_text())
-    return list(page.evaluate("async () => (await axe.run()).violations.map(one => one.id + one.nodes[0].html)"))
+    return list(
+        page.evaluate("async () => (await axe.run()).violations.map(one => one.id + one.nodes[0].html)")
+    )
 
 
 def test_the_keyboard_alone_goes_through_the_timeline_and_takes_a_change_back(
@@ -250,7 +254,9 @@ def test_the_overview_tells_what_is_used_and_stops_everything(evolving: Evolving
 @pytest.fixture
 def example(machine: Machine) -> Iterator[Served]:
     """A server on a copy of examples/hello, with the models of `make demo-page`."""
-    shutil.copytree(EXAMPLES / "hello", machine.root / "workspace", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        EXAMPLES / "hello", machine.root / "workspace", ignore=shutil.ignore_patterns("__pycache__")
+    )
     environment = {**environment_in(machine.root), "INSTAR_WORKSPACE": str(machine.root / "workspace")}
     del environment["INSTAR_SCRIPT"]
     machine.served = Served([], machine.project, environment)
@@ -263,7 +269,9 @@ def test_the_pictures_of_the_docs_are_made(example: Served, log_in: LogIn) -> No
     session = example.session()
     body = {"model": {"providerID": "scripted", "modelID": "demo"}}
     prompt = "Write a note about what an instar is, and count the words in it."
-    example.http.post(f"/session/{session}/message", json={**body, "parts": [{"type": "text", "text": prompt}]})
+    example.http.post(
+        f"/session/{session}/message", json={**body, "parts": [{"type": "text", "text": prompt}]}
+    )
     see(page, "other files", "installed", "refused")
     page.wait_for_selector(".notices p", state="detached")
     page.screenshot(path=IMAGES / "page-evolution.png")

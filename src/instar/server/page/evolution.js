@@ -1,7 +1,7 @@
 // @ts-check
 /** The evolution: the timeline of what the agent changed of itself, and what it comes to. */
 
-import { html, useState, useEffect, useTopic, useMemo, cls, duration, say, Time, Problem } from "./ui.js";
+import { html, useState, useEffect, useTopic, useMemo, cls, duration, say, shortPath, Time, Problem } from "./ui.js";
 import * as store from "./store.js";
 import * as evolve from "./evolve.js";
 import { Change, Compare, Order, SourceFile, Waiting } from "./change.js";
@@ -195,7 +195,7 @@ function Summary() {
     .slice(0, 12);
   const last = changes.find((one) => evolve.outcome(one) === "installed");
   return html`<h1>What the agent made of itself</h1>
-    <p class="facts">${status?.workspace} · version ${status?.epoch ?? "–"} · scripts held at the level ${status?.level ?? "unknown"}</p>
+    <p class="facts"><span title=${status?.workspace}>${shortPath(status?.workspace ?? "")}</span> · version ${status?.epoch ?? "–"} · scripts held at the level ${status?.level ?? "unknown"}</p>
     <button type="button" class="down" onClick=${() => document.querySelector(".timeline")?.scrollIntoView()}>To the timeline</button>
     <${Problem} text=${status?.frozen ?? ""} />
     ${(status?.problems ?? []).filter((/** @type {string} */ one) => one !== status?.frozen).map((/** @type {string} */ one) => html`<p class="note">${one}</p>`)}
