@@ -1,9 +1,9 @@
-"""The evolution and the overview, as a person meets them: what the agent changes appears by itself, and is decided on."""
+"""The evolution and the overview, as a person meets them: changes appear by themselves, and are decided on."""
 
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -252,7 +252,7 @@ def test_the_overview_tells_what_is_used_and_stops_everything(evolving: Evolving
 
 
 @pytest.fixture
-def example(machine: Machine) -> Iterator[Served]:
+def example(machine: Machine) -> Served:
     """A server on a copy of examples/hello, with the models of `make demo-page`."""
     shutil.copytree(
         EXAMPLES / "hello", machine.root / "workspace", ignore=shutil.ignore_patterns("__pycache__")
@@ -260,7 +260,7 @@ def example(machine: Machine) -> Iterator[Served]:
     environment = {**environment_in(machine.root), "INSTAR_WORKSPACE": str(machine.root / "workspace")}
     del environment["INSTAR_SCRIPT"]
     machine.served = Served([], machine.project, environment)
-    yield machine.served
+    return machine.served
 
 
 def test_the_pictures_of_the_docs_are_made(example: Served, log_in: LogIn) -> None:
