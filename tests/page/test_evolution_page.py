@@ -18,12 +18,13 @@ LogIn = Callable[..., Any]
 
 HOSTILE = "<img src=x onerror=document.title='run'>"
 EDIT = "tool: evolve_hook_edit"
+EXPECT = '"expect": {"hook": "execute_tool", "field": "ms", "at_most": 9000, "within": {"calls": 20}}'
 STORY = f"""== turn
 text: I say {HOSTILE} and goodbye.
 {EDIT} {{"hook": "bot.sh", "oldString": "Hello!", "newString": "{HOSTILE}"}}
 == turn
 text: Then I stay polite.
-{EDIT} {{"hook": "bot.sh", "oldString": "Hello!", "newString": "Hello there!"}}
+{EDIT} {{"hook": "bot.sh", "oldString": "Hello!", "newString": "Hello there!", {EXPECT}}}
 == turn
 text: It is done.
 == turn
@@ -100,6 +101,7 @@ def test_a_change_appears_by_itself_with_all_its_evidence_and_is_taken_back(
     assert page.locator("blockquote").nth(1).inner_text() == f"I say {HOSTILE} and goodbye."
     page.click(".timeline li:has(.outcome.good) a")
     page.wait_for_selector(".stage.good:has-text('authority')")
+    assert "Of execute_tool, the median time in ms is at most 9000" in page.locator("article").inner_text()
     page.click("summary:has-text('What its test printed')")
     assert "Hello there!" in page.locator("details[open] pre").inner_text()
     assert re.search(r"100 tokens in and \d+ out, \$0.00", page.locator("article").inner_text())
@@ -180,6 +182,12 @@ def test_the_timeline_is_filtered_versions_are_compared_and_a_line_says_why_it_i
     assert "Be polite." in why.inner_text()
     page.evaluate("location.hash = '#/evolution/file/100%'")
     page.wait_for_selector("[role=alert]:has-text('there is no 100%')")
+
+
+def test_without_a_workspace_it_says_how_to_have_one(machine: Machine, log_in: LogIn) -> None:
+    page = log_in(machine.start("== turn\ntext: hello\n"), "#/evolution")
+    page.wait_for_selector("[role=alert]:has-text('evolve is not in use in this directory')")
+    assert "instar init FOLDER" in page.locator("main").inner_text()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -217,7 +217,8 @@ function Summary() {
 
 /** @param {{ change: Plain }} props */
 function Lesson({ change }) {
-  return html`<li><a href=${evolve.link("change", evolve.nameOf(change))}><strong>${change.files.join(", ")}</strong></a>: ${change.text || change.subject} <span class="facts">${byWhom(change)} <${Time} time=${change.time} /></span></li>`;
+  return html`<li><strong>${change.files.join(", ")}</strong>: ${change.text || change.subject}
+    <span class="facts"><a href=${evolve.link("change", evolve.nameOf(change))}>What changed, and why it was let in</a> ${byWhom(change)} <${Time} time=${change.time} /></span></li>`;
 }
 
 /** @param {Plain | null} status */
@@ -225,7 +226,8 @@ function trials(status) {
   const found = Object.entries(status?.probation ?? {});
   if (!found.length)
     return html`<p class="muted">Nothing: each version that runs has passed, or is a person's own.</p>`;
-  return html`<dl class="trials">${found.map(([file, said]) => html`<div><dt>${file}</dt><dd>${String(said).replace(/^on probation: /, "")}${bar(String(said))}</dd></div>`)}</dl>`;
+  return html`<p class="muted">The first calls of a new version are watched. If they fail as those before it did not, it is taken back by itself.</p>
+    <dl class="trials">${found.map(([file, said]) => html`<div><dt>${file}</dt><dd>${String(said).replace(/^on probation: /, "")}${bar(String(said))}</dd></div>`)}</dl>`;
 }
 
 /** How far a trial is. @param {string} said */

@@ -63,7 +63,7 @@ function Stop() {
     reload();
   };
   const resume = async () => {
-    if (await attempt(() => api.post(at("/instar/stop/resume")))) say("What is automatic goes on.");
+    if (await attempt(() => api.post(at("/instar/stop/resume"), { all: true }))) say("What is automatic goes on.");
     reload();
   };
   return html`<p class="orders">
