@@ -250,13 +250,29 @@ def test_the_overview_tells_what_is_used_and_stops_everything(evolving: Evolving
     page.wait_for_selector(".bars >> text=evolve_hook_edit")
     page.select_option("label:has-text('By') select", label="Session")
     page.wait_for_selector(f".bars >> text=Manners {HOSTILE}")
-    assert "A turn may take 40 steps" in page.locator(".cards").inner_text()
+    page.wait_for_selector("text=A turn may take 40 steps")
+    page.wait_for_selector("text=Every 30 min 0 s; next in")
+    page.click("text=Beat now")
+    page.wait_for_selector("[aria-label='Past heartbeats'] td:has-text('skipped')")
+    page.click("text=Look for what is wrong")
+    page.wait_for_selector(".checks li:has-text('evolve')")
     page.click("text=Stop everything")
     page.locator("dialog").get_by_role("button", name="Stop everything").click()
     page.wait_for_selector("text=Stopped: nothing begins by itself.")
     assert evolving.served.http.get("/instar/stop").json()["halted"] > 0
     page.click("text=Let it go on")
     page.wait_for_selector("text=Stopped: nothing begins by itself.", state="detached")
+    assert evolving.served.http.get("/instar/stop").json()["halted"] == 0
+
+
+def test_what_steers_is_accepted_with_its_diff_before_the_eyes(machine: Machine, log_in: LogIn) -> None:
+    served = machine.start("== turn\ntext: hello\n", permission={"bash": "allow"})
+    page = log_in(served, "#/overview")
+    page.wait_for_selector("text=You have not trusted this folder")
+    page.wait_for_selector(".diff .added:has-text('permission')")
+    page.click("text=Accept what is shown")
+    page.wait_for_selector("text=Nothing waits to be accepted.")
+    assert served.http.get("/instar/trust").json()["trusted"] is True
 
 
 @pytest.fixture

@@ -235,7 +235,7 @@ function Accepting() {
     html`
     <p>${value.trusted ? "You trust this folder." : "You have not trusted this folder: what steers in it is not heard."}
       ${value.changes.length === 0 && " Nothing waits to be accepted."}</p>
-    ${value.changes.map((/** @type {Plain} */ one) => html`<details><summary>${one.change}: <code>${one.file}</code></summary><${Diff} patch=${one.diff} /></details>`)}
+    ${value.changes.map((/** @type {Plain} */ one) => html`<details open><summary>${one.change}: <code>${one.file}</code></summary><${Diff} patch=${one.diff} /></details>`)}
     ${
       value.changes.length > 0 &&
       html`<p class="orders"><button type="button" onClick=${accept}>Accept what is shown</button></p>
