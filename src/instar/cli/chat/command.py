@@ -13,8 +13,10 @@ from rich.text import Text
 from instar.approval import permissions, questions
 from instar.cli import person, streams
 from instar.cli.attach import Attached, client_to, heard, session_for
-from instar.cli.chat.choices import Choices
+from instar.cli.chat.choices import PickOrders
 from instar.cli.chat.conversation import REFUSALS, Conversation
+from instar.cli.chat.images import Images, clipboard
+from instar.cli.chat.models import explained
 from instar.cli.chat.orders import Orders
 from instar.cli.chat.screen import Screen
 from instar.cli.chat.state import ChatState
@@ -24,7 +26,7 @@ from instar.cli.no_model import explained
 from instar.cli.person import Interrupts
 from instar.cli.run import session_options, trusted_runtime
 from instar.cli.text import short
-from instar.client import AsyncClient, NotFound
+from instar.client import AsyncClient, Invalid, NotFound
 from instar.event import PermissionAsked
 from instar.message import Session
 from instar.runtime import Options
@@ -103,6 +105,7 @@ class Chat:
         self._model, self._agent, self._thinking = model, agent, thinking
         self._wanted, self._continued = session, continued
         self._escaped = 0.0
+        self._images = Images()
         self._state = ChatState(context.paths.state / "chat.json")
         history = context.paths.state / "chat-history"
         history.parent.mkdir(parents=True, exist_ok=True)
@@ -116,11 +119,13 @@ class Chat:
             waiting=lambda: self._talk.take_back(),
             escape=self._escape,
             interrupt=self._interrupt,
+            paste=self._paste,
+            clipboard=lambda: self._talk.do(self._paste_image()),
             left=self._leave,
             history=history,
             state=self._state,
         )
-        self._choices = Choices(lambda: self._talk, self._turn_to, self._screen, self._state)
+        self._choices = PickOrders(lambda: self._talk, self._turn_to, self._screen, self._state)
         self._orders = Orders(lambda: self._talk, self._turn_to, self._screen, self._choices, self._leave)
         self._talk: Conversation
         self._talks: list[Conversation] = []
@@ -222,7 +227,7 @@ class Chat:
         """Show another session."""
         before = getattr(self, "_talk", None)
         view = ChatView(self._screen.print, self._state, thinking=self._thinking)
-        self._talk = Conversation(self._client, session, view, self._screen.app.invalidate)
+        self._talk = Conversation(self._client, session, view, self._screen.app.invalidate, self._images)
         self._talks.append(self._talk)
         if before is not None:
             self._talk.model, self._talk.agent = before.model, session.agent or before.agent
@@ -264,6 +269,16 @@ class Chat:
             self._talk.do(self._talk.abort())
         else:
             self._talk.chat.note("Ctrl-D leaves")
+
+    def _paste(self, text: str) -> str:
+        try:
+            return self._images.named(text) or text
+        except Invalid as error:
+            self._talk.chat.note(str(error), "red")
+            return text
+
+    async def _paste_image(self) -> None:
+        self._screen.buffer.insert_text(self._images.put("clipboard.png", await clipboard()))
 
     def _rows(self) -> list[Text]:
         talk = self._talk
