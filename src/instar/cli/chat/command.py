@@ -16,7 +16,6 @@ from instar.cli.attach import Attached, client_to, heard, session_for
 from instar.cli.chat.choices import PickOrders
 from instar.cli.chat.conversation import REFUSALS, Conversation
 from instar.cli.chat.images import Images, clipboard
-from instar.cli.chat.models import explained
 from instar.cli.chat.orders import Orders
 from instar.cli.chat.screen import Screen
 from instar.cli.chat.state import ChatState
