@@ -16,12 +16,12 @@ from instar.cli.attach import Attached, client_to, heard, session_for
 from instar.cli.chat.choices import PickOrders
 from instar.cli.chat.conversation import REFUSALS, Conversation
 from instar.cli.chat.images import Images, clipboard
-from instar.cli.chat.models import explained
 from instar.cli.chat.orders import Orders
 from instar.cli.chat.screen import Screen
 from instar.cli.chat.state import ChatState
 from instar.cli.chat.view import ChatView
 from instar.cli.door import Context, Failure, door, folder_option
+from instar.cli.no_model import explained
 from instar.cli.person import Interrupts
 from instar.cli.run import session_options, trusted_runtime
 from instar.cli.text import short
@@ -218,7 +218,8 @@ class Chat:
     async def _greet(self) -> None:
         providers = await self._client.config.providers()
         if not any(one.id != "scripted" for one in providers.providers) and not self._model:
-            self._talk.chat.show(*(Text(line) for line in await explained(self._context.environment)))
+            lines = await explained(self._context.environment, "/model {}")
+            self._talk.chat.show(*(Text(line) for line in lines))
         self._talk.chat.note("instar; /help says what can be typed, Ctrl-D leaves")
 
     async def _turn_to(self, session: Session) -> None:
