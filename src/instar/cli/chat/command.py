@@ -34,6 +34,8 @@ HUNG_UP: Final = 128 + signal.SIGHUP
 """The exit code of a chat whose terminal is gone."""
 _TURNING: Final = ("new", "sessions", "model", "agent", "fork", "undo", "redo", "rewind")
 """Orders after which something else is said to, or said by another."""
+_LEAVES: Final = ("exit", "quit", ":q")
+"""What people type in other programs to leave."""
 _FOUND: Final = 20
 """Files that complete a word."""
 _TWICE: Final = 0.5
@@ -234,6 +236,9 @@ class Chat:
 
     def _submit(self, text: str) -> None:
         talk, order = self._talk, text[1:].partition(" ")[0].strip()
+        if text.strip() in _LEAVES and not talk.asks:
+            self._leave()
+            return
         if talk.asks or not text.startswith("/") or order not in self._orders.names:
             if self._turning is None or self._turning.done() or talk.asks:
                 talk.send(text)
