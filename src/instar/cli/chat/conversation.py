@@ -316,7 +316,7 @@ class Conversation(Follower):
         """Return the line below the input, with as much of it as has room: what matters most stands first."""
         named = not self.session.title.startswith("New session - ")
         found = [
-            f"{counted(len(self.queue), 'text')} waits (Esc takes it back)" if self.queue else "",
+            f"{counted(len(self.queue), 'text')} waiting (Esc takes it back)" if self.queue else "",
             f"{counted(self._waiting, 'change')} to decide: /evolve" if self._waiting else "",
             self.agent or "build",
             self.chosen or self.answered_by,
