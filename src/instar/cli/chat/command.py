@@ -16,12 +16,12 @@ from instar.cli.attach import Attached, client_to, heard, session_for
 from instar.cli.chat.choices import PickOrders
 from instar.cli.chat.conversation import REFUSALS, Conversation
 from instar.cli.chat.images import Images, clipboard
-from instar.cli.chat.models import explained
 from instar.cli.chat.orders import Orders
 from instar.cli.chat.screen import Screen
 from instar.cli.chat.state import ChatState
 from instar.cli.chat.view import ChatView
 from instar.cli.door import Context, Failure, door, folder_option
+from instar.cli.no_model import explained
 from instar.cli.person import Interrupts
 from instar.cli.run import session_options, trusted_runtime
 from instar.cli.text import short
@@ -218,7 +218,8 @@ class Chat:
     async def _greet(self) -> None:
         providers = await self._client.config.providers()
         if not any(one.id != "scripted" for one in providers.providers) and not self._model:
-            self._talk.chat.show(*(Text(line) for line in await explained(self._context.environment)))
+            lines = await explained(self._context.environment, "/model {}")
+            self._talk.chat.show(*(Text(line) for line in lines))
         self._talk.chat.note("instar; /help says what can be typed, Ctrl-D leaves")
 
     async def _turn_to(self, session: Session) -> None:
@@ -236,17 +237,21 @@ class Chat:
     # -- the keys ------------------------------------------------------------------------------------
 
     def _submit(self, text: str) -> None:
-        talk, order = self._talk, text[1:].partition(" ")[0].strip()
-        if talk.asks or not text.startswith("/") or order not in self._orders.names:
-            if self._turning is None or self._turning.done() or talk.asks:
-                talk.send(text)
-            else:
-                # It is for the session, model or agent that the order leads to.
-                self._turning.add_done_callback(lambda order: self._submit(text))
+        name = text[1:].partition(" ")[0].strip() if text.startswith("/") else ""
+        turning = self._turning if self._turning and not self._turning.done() else None
+        if self._talk.asks or not (name in self._orders.names or turning):
+            self._talk.send(text)
             return
-        task = talk.do(self._orders.run(text.strip()))
-        if order in _TURNING:
+        task = self._talk.do(self._act(text.strip(), turning))
+        if name in _TURNING:
             self._turning = task
+
+    async def _act(self, text: str, turning: asyncio.Task[None] | None) -> None:
+        if turning:
+            # It is for the session, model or agent that the order leads to.
+            await asyncio.wait([turning])
+        if not await self._orders.run(text):
+            self._talk.send(text)
 
     def _escape(self, text: str) -> None:
         talk, before = self._talk, self._escaped

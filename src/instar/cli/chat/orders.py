@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import Final
 
 from rich.text import Text
 
@@ -16,9 +15,6 @@ from instar.cli.render import diff_lines
 from instar.cli.text import money
 from instar.client import Invalid
 from instar.message import ModelRef, Session
-
-_LISTED: Final = 20
-"""Entries of a list that are shown; more words find others."""
 
 
 class Orders:
