@@ -275,7 +275,7 @@ def test_each_order_of_the_help_does_what_it_says(chat, machine):
     terminal.wait_until(lambda: terminal.rows.count("› write it") == 2)
     terminal.type("/new\r")
     terminal.type("/sessions\r")
-    shows(terminal, "sessions (1/3)")
+    shows(terminal, "sessions (1/2)")
     terminal.type("\x03")
     terminal.type("/compact\r")
     shows(terminal, "has no messages to summarise")
