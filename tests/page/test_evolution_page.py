@@ -3,7 +3,7 @@
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,13 @@ LogIn = Callable[..., Any]
 
 HOSTILE = "<img src=x onerror=document.title='run'>"
 EDIT = "tool: evolve_hook_edit"
+EXPECT = '"expect": {"hook": "execute_tool", "field": "ms", "at_most": 9000, "within": {"calls": 20}}'
 STORY = f"""== turn
 text: I say {HOSTILE} and goodbye.
 {EDIT} {{"hook": "bot.sh", "oldString": "Hello!", "newString": "{HOSTILE}"}}
 == turn
 text: Then I stay polite.
-{EDIT} {{"hook": "bot.sh", "oldString": "Hello!", "newString": "Hello there!"}}
+{EDIT} {{"hook": "bot.sh", "oldString": "Hello!", "newString": "Hello there!", {EXPECT}}}
 == turn
 text: It is done.
 == turn
@@ -66,7 +67,7 @@ def evolving(machine: Machine) -> Evolving:
     return Evolving(machine)
 
 
-def order(page: Any, button: str, within: str = ".about", shows: str = "p") -> str:
+def order(page: Any, button: str, within: str = ".detail", shows: str = "p") -> str:
     """Press a button, wait until its dialog shows what will change, and confirm; return what it said."""
     page.locator(within).get_by_role("button", name=button, exact=True).first.click()
     page.wait_for_selector(f"dialog {shows}")
@@ -79,7 +80,7 @@ def order(page: Any, button: str, within: str = ".about", shows: str = "p") -> s
 def see(page: Any, *outcomes: str) -> None:
     """Wait until the timeline shows these outcomes, newest first."""
     page.wait_for_function(
-        "wanted => wanted.every((one, at) => document.querySelectorAll('.timeline .mark')[at]?.textContent === one)",
+        "wanted => wanted.every((one, at) => document.querySelectorAll('.timeline .outcome')[at]?.textContent === one)",
         arg=list(outcomes),
     )
 
@@ -91,15 +92,16 @@ def test_a_change_appears_by_itself_with_all_its_evidence_and_is_taken_back(
     page.wait_for_selector(".timeline")
     evolving.ask("Be polite.")
     see(page, "installed", "refused", "other files")
-    page.click(".timeline li:has(.mark.bad) a")
+    page.click(".timeline li:has(.outcome.bad) a")
     page.wait_for_selector(".stage.bad")
     assert page.locator(".stage.bad .name").inner_text() == "test"
     assert "it must say Hello" in page.locator("pre.bad").inner_text()
     assert f'+execute_tool) echo \'{{"result": "{HOSTILE}"}}\'' in page.locator(".diff").inner_text()
     assert page.locator("blockquote").first.inner_text() == "Be polite."
     assert page.locator("blockquote").nth(1).inner_text() == f"I say {HOSTILE} and goodbye."
-    page.click(".timeline li:has(.mark.good) a")
+    page.click(".timeline li:has(.outcome.good) a")
     page.wait_for_selector(".stage.good:has-text('authority')")
+    assert "Of execute_tool, the median time in ms is at most 9000" in page.locator("article").inner_text()
     page.click("summary:has-text('What its test printed')")
     assert "Hello there!" in page.locator("details[open] pre").inner_text()
     assert re.search(r"100 tokens in and \d+ out, \$0.00", page.locator("article").inner_text())
@@ -147,7 +149,7 @@ def test_a_rejection_says_why_and_a_pin_keeps_the_agent_from_a_file(
     see(page, "rejected", "waited for you")
     assert "it must ask" in page.locator(".timeline").inner_text()
     assert not page.locator(".waiting").count()
-    page.click(".timeline li:has(.mark.good) a")
+    page.click(".timeline li:has(.outcome.good) a")
     order(page, "Pin")
     see(page, "pinned")
     order(page, "Unpin")
@@ -169,8 +171,8 @@ def test_the_timeline_is_filtered_versions_are_compared_and_a_line_says_why_it_i
     page.select_option("label:has-text('Script or prompt') select", label="tests/bot_test.sh")
     page.wait_for_selector("text=No change is like that.")
     page.click("text=Compare two versions")
-    page.wait_for_selector(".about .diff")
-    assert "Hello there!" in page.locator(".about .diff").inner_text()
+    page.wait_for_selector(".detail .diff")
+    assert "Hello there!" in page.locator(".detail .diff").inner_text()
     page.click("text=All of the evolution")
     page.click("text=hooks/bot.sh line by line")
     page.click(".source a:has-text('version 2')")
@@ -178,6 +180,14 @@ def test_the_timeline_is_filtered_versions_are_compared_and_a_line_says_why_it_i
     why.wait_for()
     assert "The agent wrote it" in why.inner_text()
     assert "Be polite." in why.inner_text()
+    page.evaluate("location.hash = '#/evolution/file/100%'")
+    page.wait_for_selector("[role=alert]:has-text('there is no 100%')")
+
+
+def test_without_a_workspace_it_says_how_to_have_one(machine: Machine, log_in: LogIn) -> None:
+    page = log_in(machine.start("== turn\ntext: hello\n"), "#/evolution")
+    page.wait_for_selector("[role=alert]:has-text('evolve is not in use in this directory')")
+    assert "instar init FOLDER" in page.locator("main").inner_text()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -191,10 +201,10 @@ def test_it_fits_a_phone_and_a_screen_reader_in_light_and_dark(
     page.set_viewport_size(size)
     page.emulate_media(color_scheme=scheme)
     see(page, "waits for you")
-    change = page.locator(".timeline li:has(.mark.good) a").get_attribute("href")
+    change = page.locator(".timeline li:has(.outcome.good) a").get_attribute("href")
     for view in "#/evolution", change, "#/evolution/compare", "#/evolution/file/hooks/bot.sh/9", "#/overview":
         page.evaluate("view => { location.hash = view }", view)
-        page.wait_for_selector({"#/overview": ".bars"}.get(view, ".about h1"))
+        page.wait_for_selector({"#/overview": ".bars"}.get(view, ".detail h1"))
         assert page.evaluate("document.documentElement.scrollWidth") == size["width"]
         assert violations(page) == []
 
@@ -240,17 +250,33 @@ def test_the_overview_tells_what_is_used_and_stops_everything(evolving: Evolving
     page.wait_for_selector(".bars >> text=evolve_hook_edit")
     page.select_option("label:has-text('By') select", label="Session")
     page.wait_for_selector(f".bars >> text=Manners {HOSTILE}")
-    assert "A turn may take 40 steps" in page.locator(".cards").inner_text()
+    page.wait_for_selector("text=A turn may take 40 steps")
+    page.wait_for_selector("text=Every 30 min 0 s; next in")
+    page.click("text=Beat now")
+    page.wait_for_selector("[aria-label='Past heartbeats'] td:has-text('skipped')")
+    page.click("text=Look for what is wrong")
+    page.wait_for_selector(".checks li:has-text('evolve')")
     page.click("text=Stop everything")
     page.locator("dialog").get_by_role("button", name="Stop everything").click()
     page.wait_for_selector("text=Stopped: nothing begins by itself.")
     assert evolving.served.http.get("/instar/stop").json()["halted"] > 0
     page.click("text=Let it go on")
     page.wait_for_selector("text=Stopped: nothing begins by itself.", state="detached")
+    assert evolving.served.http.get("/instar/stop").json()["halted"] == 0
+
+
+def test_what_steers_is_accepted_with_its_diff_before_the_eyes(machine: Machine, log_in: LogIn) -> None:
+    served = machine.start("== turn\ntext: hello\n", permission={"bash": "allow"})
+    page = log_in(served, "#/overview")
+    page.wait_for_selector("text=You have not trusted this folder")
+    page.wait_for_selector(".diff .added:has-text('permission')")
+    page.click("text=Accept what is shown")
+    page.wait_for_selector("text=Nothing waits to be accepted.")
+    assert served.http.get("/instar/trust").json()["trusted"] is True
 
 
 @pytest.fixture
-def example(machine: Machine) -> Iterator[Served]:
+def example(machine: Machine) -> Served:
     """A server on a copy of examples/hello, with the models of `make demo-page`."""
     shutil.copytree(
         EXAMPLES / "hello", machine.root / "workspace", ignore=shutil.ignore_patterns("__pycache__")
@@ -273,6 +299,6 @@ def test_the_pictures_of_the_docs_are_made(example: Served, log_in: LogIn) -> No
     see(page, "other files", "installed", "refused")
     page.wait_for_selector(".notices p", state="detached")
     page.screenshot(path=IMAGES / "page-evolution.png")
-    page.click(".timeline li:has(.mark.good) a")
+    page.click(".timeline li:has(.outcome.good) a")
     page.wait_for_selector(".stage.good:has-text('authority')")
     page.screenshot(path=IMAGES / "page-change.png")

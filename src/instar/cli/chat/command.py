@@ -13,18 +13,19 @@ from rich.text import Text
 from instar.approval import permissions, questions
 from instar.cli import person, streams
 from instar.cli.attach import Attached, client_to, heard, session_for
-from instar.cli.chat.choices import Choices
+from instar.cli.chat.choices import PickOrders
 from instar.cli.chat.conversation import REFUSALS, Conversation
-from instar.cli.chat.models import explained
+from instar.cli.chat.images import Images, clipboard
 from instar.cli.chat.orders import Orders
 from instar.cli.chat.screen import Screen
 from instar.cli.chat.state import ChatState
 from instar.cli.chat.view import ChatView
 from instar.cli.door import Context, Failure, door, folder_option
+from instar.cli.no_model import explained
 from instar.cli.person import Interrupts
 from instar.cli.run import session_options, trusted_runtime
 from instar.cli.text import short
-from instar.client import AsyncClient, NotFound
+from instar.client import AsyncClient, Invalid, NotFound
 from instar.event import PermissionAsked
 from instar.message import Session
 from instar.runtime import Options
@@ -103,6 +104,7 @@ class Chat:
         self._model, self._agent, self._thinking = model, agent, thinking
         self._wanted, self._continued = session, continued
         self._escaped = 0.0
+        self._images = Images()
         self._state = ChatState(context.paths.state / "chat.json")
         history = context.paths.state / "chat-history"
         history.parent.mkdir(parents=True, exist_ok=True)
@@ -116,11 +118,13 @@ class Chat:
             waiting=lambda: self._talk.take_back(),
             escape=self._escape,
             interrupt=self._interrupt,
+            paste=self._paste,
+            clipboard=lambda: self._talk.do(self._paste_image()),
             left=self._leave,
             history=history,
             state=self._state,
         )
-        self._choices = Choices(lambda: self._talk, self._turn_to, self._screen, self._state)
+        self._choices = PickOrders(lambda: self._talk, self._turn_to, self._screen, self._state)
         self._orders = Orders(lambda: self._talk, self._turn_to, self._screen, self._choices, self._leave)
         self._talk: Conversation
         self._talks: list[Conversation] = []
@@ -214,14 +218,15 @@ class Chat:
     async def _greet(self) -> None:
         providers = await self._client.config.providers()
         if not any(one.id != "scripted" for one in providers.providers) and not self._model:
-            self._talk.chat.show(*(Text(line) for line in await explained(self._context.environment)))
+            lines = await explained(self._context.environment, "/model {}")
+            self._talk.chat.show(*(Text(line) for line in lines))
         self._talk.chat.note("instar; /help says what can be typed, Ctrl-D leaves")
 
     async def _turn_to(self, session: Session) -> None:
         """Show another session."""
         before = getattr(self, "_talk", None)
         view = ChatView(self._screen.print, self._state, thinking=self._thinking)
-        self._talk = Conversation(self._client, session, view, self._screen.app.invalidate)
+        self._talk = Conversation(self._client, session, view, self._screen.app.invalidate, self._images)
         self._talks.append(self._talk)
         if before is not None:
             self._talk.model, self._talk.agent = before.model, session.agent or before.agent
@@ -232,17 +237,21 @@ class Chat:
     # -- the keys ------------------------------------------------------------------------------------
 
     def _submit(self, text: str) -> None:
-        talk, order = self._talk, text[1:].partition(" ")[0].strip()
-        if talk.asks or not text.startswith("/") or order not in self._orders.names:
-            if self._turning is None or self._turning.done() or talk.asks:
-                talk.send(text)
-            else:
-                # It is for the session, model or agent that the order leads to.
-                self._turning.add_done_callback(lambda order: self._submit(text))
+        name = text[1:].partition(" ")[0].strip() if text.startswith("/") else ""
+        turning = self._turning if self._turning and not self._turning.done() else None
+        if self._talk.asks or not (name in self._orders.names or turning):
+            self._talk.send(text)
             return
-        task = talk.do(self._orders.run(text.strip()))
-        if order in _TURNING:
+        task = self._talk.do(self._act(text.strip(), turning))
+        if name in _TURNING:
             self._turning = task
+
+    async def _act(self, text: str, turning: asyncio.Task[None] | None) -> None:
+        if turning:
+            # It is for the session, model or agent that the order leads to.
+            await asyncio.wait([turning])
+        if not await self._orders.run(text):
+            self._talk.send(text)
 
     def _escape(self, text: str) -> None:
         talk, before = self._talk, self._escaped
@@ -259,6 +268,16 @@ class Chat:
             self._talk.do(self._talk.abort())
         else:
             self._talk.chat.note("Ctrl-D leaves")
+
+    def _paste(self, text: str) -> str:
+        try:
+            return self._images.named(text) or text
+        except Invalid as error:
+            self._talk.chat.note(str(error), "red")
+            return text
+
+    async def _paste_image(self) -> None:
+        self._screen.buffer.insert_text(self._images.put("clipboard.png", await clipboard()))
 
     def _rows(self) -> list[Text]:
         talk = self._talk

@@ -2,12 +2,11 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import Final
 
 from rich.text import Text
 
 from instar.api.session import ForkBody, SessionBody, SummarizeBody
-from instar.cli.chat.choices import Choices
+from instar.cli.chat.choices import PickOrders
 from instar.cli.chat.conversation import Conversation
 from instar.cli.chat.evolve import EvolveOrders
 from instar.cli.chat.reports import context_lines, doctor_lines, export
@@ -16,9 +15,6 @@ from instar.cli.render import diff_lines
 from instar.cli.text import money
 from instar.client import Invalid
 from instar.message import ModelRef, Session
-
-_LISTED: Final = 20
-"""Entries of a list that are shown; more words find others."""
 
 
 class Orders:
@@ -29,7 +25,7 @@ class Orders:
         talk: Callable[[], Conversation],
         turned: Callable[[Session], Awaitable[None]],
         screen: Screen,
-        choices: Choices,
+        choices: PickOrders,
         left: Callable[[], None],
     ) -> None:
         self._talk, self._turned, self._screen, self._left = talk, turned, screen, left
@@ -81,7 +77,8 @@ class Orders:
         orders = [f"/{name:<10} {meaning}" for name, (meaning, _) in self.names.items()]
         keys = (
             "@ a file or agent, / an order, a command or a skill, ! a shell command of your own",
-            "Alt-Enter or \\ Enter a new line, Ctrl-G your editor, Up what you said before, Tab completes",
+            "Alt-Enter or \\ Enter a new line, Ctrl-G your editor, Up and Ctrl-R what you said before, Tab completes",
+            "an image: drop it, paste its path, @a.png, or Ctrl-V for one in the clipboard",
             "Esc ends the turn, or takes back a text that waits; at rest Esc Esc is /rewind; Ctrl-D leaves",
         )
         self._lines(*orders, "", *keys)

@@ -43,10 +43,11 @@ export function Change({ words: [name = ""] }) {
     shown?.change ?? { kind: report.outcome, files: [report.file], text: report.text, time: report.time, report: name };
   const kind = evolve.outcome(about);
   const entry = evolve.waits(about);
+  const expect = prediction(about, report);
   const diff = report?.diff || shown?.diff || "";
   return html`<article class="change" aria-labelledby="change">
     <h1 id="change">${(about.files ?? []).join(", ") || about.subject}</h1>
-    <p class="facts"><span class=${`mark ${MARKS[kind] ?? "plain"}`}>${TITLES[kind] ?? kind}</span> ${about.epoch != null && `version ${about.epoch}`} <${Time} time=${about.time} />
+    <p class="facts"><span class=${`outcome ${MARKS[kind] ?? "plain"}`}>${TITLES[kind] ?? kind}</span> ${about.epoch != null && `version ${about.epoch}`} <${Time} time=${about.time} />
       ${about.commit && html`<code>${about.commit.slice(0, 10)}</code>`}</p>
     ${about.text && html`<p class="lead">${about.kind === "refused" && about.stage !== "authority" ? `Refused at the stage ${about.stage}: ` : ""}${about.text.split("\n")[0]}</p>`}
     <${Orders} change=${about} entry=${entry} kind=${kind} />
@@ -56,7 +57,7 @@ export function Change({ words: [name = ""] }) {
     ${report && html`<${Gate} report=${report} />`}
     ${!report && about.gate?.length > 0 && html`<h2>What the gate said</h2><ul>${about.gate.map((/** @type {string} */ line) => html`<li>${line}</li>`)}</ul>`}
     ${!report && about.stage && html`<h2>Why it was refused at ${about.stage}</h2><pre tabindex="0">${about.text}</pre>`}
-    ${about.expect && html`<h2>What it predicted</h2><${Prediction} expect=${about.expect} file=${about.files?.[0]} />`}
+    ${expect && html`<h2>What it predicted</h2><${Prediction} expect=${expect} file=${about.files?.[0]} />`}
     <${Cause} change=${about} report=${report} asked=${asked} />
     <${Later} change=${about} events=${shown?.events ?? []} />
   </article>`;
@@ -190,10 +191,26 @@ function Authority({ before, after, raised }) {
 /** @param {string[] | null | undefined} list @param {string} all */
 const names = (list, all) => (list == null ? all : [...list].sort().join(", ") || "none");
 
-/** @param {{ expect: string, file: string }} props */
+/** @param {{ expect: Plain, file: string }} props */
 function Prediction({ expect, file }) {
   const stands = evolve.found().status?.probation?.[file];
-  return html`<pre tabindex="0">${expect}</pre>${stands && html`<p>How it stands: ${stands}</p>`}`;
+  const field = { ms: "the median time in ms", failures: "the number of failures" }[
+    /** @type {string} */ (expect.field)
+  ];
+  const deadline = [expect.calls && `${expect.calls} calls`, expect.minutes && `${expect.minutes} minutes`].filter(
+    Boolean,
+  );
+  return html`<p>Of <code>${expect.hook}</code>, ${field ?? html`<code>${expect.field}</code>`} is ${expect.bound.replace("_", " ")} <code>${JSON.stringify(expect.value)}</code>
+    after ${deadline.join(" or ")}; else the change is taken back.</p>${stands && html`<p>How it stands: ${stands}</p>`}`;
+}
+
+/** @param {Plain} about @param {Plain | null} report @returns {Plain | null} */
+function prediction(about, report) {
+  try {
+    return report?.prediction ?? (about.expect ? JSON.parse(about.expect) : null);
+  } catch {
+    return null; // a trailer that a person wrote
+  }
 }
 
 /** Who asked for a change, and what that step cost. @param {{ change: Plain, report: Plain | null, asked: Plain | null }} props */

@@ -1,7 +1,7 @@
 // @ts-check
 /** The evolution: the timeline of what the agent changed of itself, and what it comes to. */
 
-import { html, useState, useEffect, useTopic, useMemo, cls, duration, say, Time, Problem } from "./ui.js";
+import { html, useState, useEffect, useTopic, useMemo, cls, duration, say, shortPath, Time, Problem } from "./ui.js";
 import * as store from "./store.js";
 import * as evolve from "./evolve.js";
 import { Change, Compare, Order, SourceFile, Waiting } from "./change.js";
@@ -41,7 +41,7 @@ export function Evolution({ words }) {
   const Place = PLACES[kind];
   return html`<div class=${cls("evo", Place && "one")}>
     <${Timeline} current=${kind === "change" ? (rest[0] ?? "") : ""} />
-    <div class="about">${Place ? html`<a class="back" href="#/evolution">← All of the evolution</a><${Place} words=${rest} />` : html`<${Summary} />`}</div>
+    <div class="detail">${Place ? html`<a class="back" href="#/evolution">← All of the evolution</a><${Place} words=${rest} />` : html`<${Summary} />`}</div>
   </div>`;
 }
 
@@ -111,7 +111,7 @@ function Row({ change, isCurrent }) {
   const kind = evolve.outcome(change);
   const [, mark] = OUTCOMES[kind] ?? ["", "plain"];
   const isNew = change.time > evolve.found().since;
-  const body = html`<span class="what"><span class=${`mark ${mark}`}>${word(kind)}</span> ${change.epoch != null && html`<span class="epoch">version ${change.epoch}</span>`}
+  const body = html`<span class="what"><span class=${`outcome ${mark}`}>${word(kind)}</span> ${change.epoch != null && html`<span class="epoch">version ${change.epoch}</span>`}
       <${Time} time=${change.time} /></span>
     <span class="title">${titleOf(change)}</span>
     <span class="facts">${sentence(change)}</span>
@@ -195,7 +195,7 @@ function Summary() {
     .slice(0, 12);
   const last = changes.find((one) => evolve.outcome(one) === "installed");
   return html`<h1>What the agent made of itself</h1>
-    <p class="facts">${status?.workspace} · version ${status?.epoch ?? "–"} · scripts held at the level ${status?.level ?? "unknown"}</p>
+    <p class="facts"><span title=${status?.workspace}>${shortPath(status?.workspace ?? "")}</span> · version ${status?.epoch ?? "–"} · scripts held at the level ${status?.level ?? "unknown"}</p>
     <button type="button" class="down" onClick=${() => document.querySelector(".timeline")?.scrollIntoView()}>To the timeline</button>
     <${Problem} text=${status?.frozen ?? ""} />
     ${(status?.problems ?? []).filter((/** @type {string} */ one) => one !== status?.frozen).map((/** @type {string} */ one) => html`<p class="note">${one}</p>`)}
@@ -217,7 +217,8 @@ function Summary() {
 
 /** @param {{ change: Plain }} props */
 function Lesson({ change }) {
-  return html`<li><a href=${evolve.link("change", evolve.nameOf(change))}><strong>${change.files.join(", ")}</strong></a>: ${change.text || change.subject} <span class="facts">${byWhom(change)} <${Time} time=${change.time} /></span></li>`;
+  return html`<li><strong>${change.files.join(", ")}</strong>: ${change.text || change.subject}
+    <span class="facts"><a href=${evolve.link("change", evolve.nameOf(change))}>What changed, and why it was let in</a> ${byWhom(change)} <${Time} time=${change.time} /></span></li>`;
 }
 
 /** @param {Plain | null} status */
@@ -225,7 +226,8 @@ function trials(status) {
   const found = Object.entries(status?.probation ?? {});
   if (!found.length)
     return html`<p class="muted">Nothing: each version that runs has passed, or is a person's own.</p>`;
-  return html`<dl class="trials">${found.map(([file, said]) => html`<div><dt>${file}</dt><dd>${String(said).replace(/^on probation: /, "")}${bar(String(said))}</dd></div>`)}</dl>`;
+  return html`<p class="muted">The first calls of a new version are watched. If they fail as those before it did not, it is taken back by itself.</p>
+    <dl class="trials">${found.map(([file, said]) => html`<div><dt>${file}</dt><dd>${String(said).replace(/^on probation: /, "")}${bar(String(said))}</dd></div>`)}</dl>`;
 }
 
 /** How far a trial is. @param {string} said */
@@ -245,7 +247,7 @@ function Calls({ calls }) {
           .filter((one) => one.script === script)
           .map(
             (one, at) => html`<tr>
-        <th scope="row">${at === 0 ? script : html`<span class="sr">${script}</span>`}</th><td>${one.hook}</td><td>${one.calls}</td>
+        <th scope="row">${at === 0 ? script : html`<span class="unseen">${script}</span>`}</th><td>${one.hook}</td><td>${one.calls}</td>
         <td class=${cls(failures(one) && "bad")}>${failures(one) || "0"}</td><td>${duration(one.median)}</td><td>${duration(one.slowest)}</td><td><${Time} time=${one.last} /></td></tr>`,
           ),
       )}</tbody>

@@ -66,6 +66,7 @@ export const mayHaveMore = () => state.changes.length >= state.shown && state.sh
 /** Keep what is known as it is on the server; returns what ends that. `told` hears of each event of evolve. @param {(event: api.Event) => void} told */
 export function follow(told) {
   let timer = 0;
+  state.since = Date.now();
   load();
   const stop = store.hear((event) => {
     if (!EVENTS.test(event.type)) return;

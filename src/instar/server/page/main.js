@@ -30,8 +30,17 @@ const SHORTCUTS = [
 /** @type {string} */
 let waiting = "";
 
+/** A word of the address; one that somebody typed with a lone % stays as it is. @param {string} word */
+function decoded(word) {
+  try {
+    return decodeURIComponent(word);
+  } catch {
+    return word;
+  }
+}
+
 function words() {
-  const found = location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decodeURIComponent);
+  const found = location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decoded);
   return VIEWS.some((one) => one.name === found[0]) ? found : ["sessions"];
 }
 

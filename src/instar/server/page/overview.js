@@ -63,7 +63,7 @@ function Stop() {
     reload();
   };
   const resume = async () => {
-    if (await attempt(() => api.post(at("/instar/stop/resume")))) say("What is automatic goes on.");
+    if (await attempt(() => api.post(at("/instar/stop/resume"), { all: true }))) say("What is automatic goes on.");
     reload();
   };
   return html`<p class="orders">
@@ -235,7 +235,7 @@ function Accepting() {
     html`
     <p>${value.trusted ? "You trust this folder." : "You have not trusted this folder: what steers in it is not heard."}
       ${value.changes.length === 0 && " Nothing waits to be accepted."}</p>
-    ${value.changes.map((/** @type {Plain} */ one) => html`<details><summary>${one.change}: <code>${one.file}</code></summary><${Diff} patch=${one.diff} /></details>`)}
+    ${value.changes.map((/** @type {Plain} */ one) => html`<details open><summary>${one.change}: <code>${one.file}</code></summary><${Diff} patch=${one.diff} /></details>`)}
     ${
       value.changes.length > 0 &&
       html`<p class="orders"><button type="button" onClick=${accept}>Accept what is shown</button></p>
@@ -275,7 +275,7 @@ function Doctor() {
     <p class="orders"><button type="button" disabled=${busy} onClick=${check}>${busy ? "Looking …" : "Look for what is wrong"}</button></p>
     ${
       state &&
-      html`<ul class="checks">${state.lines.map((/** @type {Plain} */ one) => html`<li><span class=${`mark ${{ ok: "good", note: "warn", problem: "bad" }[/** @type {string} */ (one.state)]}`}>${one.state}</span> <strong>${one.name}</strong> ${one.text}${one.todo && html`<br /><span class="muted">${one.todo}</span>`}</li>`)}</ul>
+      html`<ul class="checks">${state.lines.map((/** @type {Plain} */ one) => html`<li><span class=${`outcome ${{ ok: "good", note: "warn", problem: "bad" }[/** @type {string} */ (one.state)]}`}>${one.state}</span> <strong>${one.name}</strong> ${one.text}${one.todo && html`<br /><span class="muted">${one.todo}</span>`}</li>`)}</ul>
       <p>Next: <code>${state.next}</code></p>`
     }
   <//>`;
