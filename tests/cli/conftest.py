@@ -149,6 +149,18 @@ class Screen:
             self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return self.code
 
+    @property
+    def is_raw(self) -> bool:
+        """Whether the program has each key at once, and the terminal shows none by itself."""
+        return not termios.tcgetattr(self._terminal)[3] & (termios.ECHO | termios.ICANON)
+
+    def hang_up(self) -> int:
+        """Close the terminal, as its window is closed, and return the exit code."""
+        os.close(self._terminal)
+        self._terminal = os.open(os.devnull, os.O_RDONLY)
+        self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self.code
+
     def close(self) -> None:
         """End the process, if it still runs."""
         if self.code is None:

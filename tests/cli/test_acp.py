@@ -208,6 +208,21 @@ async def test_what_a_call_made_that_would_run_later_is_kept_only_if_the_person_
 
 
 @pytest.mark.slow
+async def test_a_program_of_the_models_is_not_asked_whether_what_runs_later_is_kept(
+    opened: Open, machine: Machine, editor: Editor
+) -> None:
+    subprocess.run(["git", "init", "-q", machine.project], check=True, env=machine.environment)
+    machine.environment["INSTAR_RUN"] = "run_1"
+    call = {"command": "echo lint > .git/hooks/pre-commit"}
+    there = await opened(
+        f"== turn\ntool: bash {json.dumps(call)}\n== turn\ntext: Done.\n", settings={"model": "scripted/test"}
+    )
+    assert await there.prompt("go") == "end_turn"
+    assert not editor.asked
+    assert not (machine.project / ".git/hooks/pre-commit").exists()
+
+
+@pytest.mark.slow
 async def test_an_answer_that_is_none_of_the_options_is_a_rejection(
     opened: Open, machine: Machine, editor: Editor
 ) -> None:

@@ -164,8 +164,8 @@ def test_a_model_cannot_control_the_terminal_of_a_chat(chat, machine):
 @pytest.mark.slow
 def test_instar_alone_on_a_terminal_is_a_chat_that_says_how_to_choose_a_model(machine, screen):
     terminal = screen()
-    shows(terminal, "Keep a key: instar auth login openai")
-    shows(terminal, "Or try without: /model scripted/echo")
+    shows(terminal, "keep a key: instar auth login openai")
+    shows(terminal, "or try without: /model scripted/echo")
     terminal.type("/model scripted/echo\r")
     shows(terminal, "scripted/echo answers from now on")
     terminal.type("hello there\r")

@@ -240,3 +240,15 @@ def test_a_change_that_waits_is_approved_by_a_key_or_by_words(chat, workspace):
     say(terminal, "/evolve pin hooks", "pinned: hooks; the agent may not change it")
     say(terminal, "/evolve mend", "/evolve knows no 'mend': show, rollback, approve, reject, pin")
     say(terminal, "/evolve show nothing", "names no change of")
+
+
+@pytest.mark.slow
+def test_what_is_typed_right_after_new_is_said_in_the_new_session(chat, machine):
+    terminal = chat()
+    say(terminal, "first", "You said: first")
+    terminal.type("/new\rsecond\r")
+    shows(terminal, "You said: second")
+    assert sorted(one["title"] for one in json.loads(machine.instar("session", "list", "--json").stdout)) == [
+        "first",
+        "second",
+    ]

@@ -136,7 +136,7 @@ def test_a_turn_is_streamed_and_its_asks_are_answered_with_what_they_do_before_t
     fold = page.locator(".fold.tool", has_text="write")
     assert re.search(r"\d (ms|s)", fold.locator("summary").inner_text())
     fold.locator("summary").click()
-    assert "Wrote file successfully" in fold.inner_text()
+    fold.locator("text=Wrote file successfully").wait_for()
     assert "+# Notes" in fold.inner_text()
     shot(page, "page-session")
     page.set_viewport_size(PHONE)
@@ -195,6 +195,30 @@ def test_two_tabs_show_the_same_and_one_answer_counts(machine: Machine, browser:
     other.wait_for_selector(".asks", state="detached")
     other.wait_for_selector(".facts [role=status]:has-text('idle')")
     assert text_of(other, ".messages >> .message.user >> .said") == "go"
+
+
+def test_more_tabs_than_a_browser_has_connections_are_open_and_each_is_up_to_date_when_it_is_shown(
+    machine: Machine, browser: Any, log_in: LogIn
+) -> None:
+    served = machine.start("== turn\ntext: hello\n")
+    pages = [log_in(served)]
+    for _ in range(7):
+        # What a browser does for a tab that another one covers.
+        pages[-1].evaluate(
+            "() => Object.defineProperty(document, 'hidden', { value: true, configurable: true })"
+        )
+        pages.append(browser.new_page())
+        pages[-1].goto(served.url)
+        pages[-1].wait_for_selector(".list")
+    served.session(title="made meanwhile")
+    pages[-1].wait_for_selector("text=made meanwhile")
+    pages[0].evaluate(
+        """() => {
+            Object.defineProperty(document, "hidden", { value: false });
+            document.dispatchEvent(new Event("visibilitychange"));
+        }"""
+    )
+    pages[0].wait_for_selector("text=made meanwhile")
 
 
 def test_what_waits_is_shown_to_who_comes_later_also_of_a_folder_that_the_page_did_not_name(

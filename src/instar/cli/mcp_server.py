@@ -37,7 +37,7 @@ Wait = Annotated[float, Field(ge=0, le=600, description="How many seconds to wai
 SessionID = Annotated[str, Field(description="The id that `start` returned.")]
 
 
-class Waiting(TypedDict):
+class WaitingCall(TypedDict):
     """A tool call of the session that waits for a permission; `shown` is the whole command or change."""
 
     request: str
@@ -46,17 +46,17 @@ class Waiting(TypedDict):
     shown: str
 
 
-class Told(TypedDict):
+class SessionReport(TypedDict):
     """How a session stands: its answer once it is idle, and what it waits for."""
 
     session: str
     state: Literal["idle", "busy"]
     answer: str | None
     error: str | None
-    waits_for: list[Waiting]
+    waits_for: list[WaitingCall]
 
 
-class Sessions:
+class SessionTools:
     """The sessions of one folder, as tools see them."""
 
     def __init__(self, client: AsyncClient) -> None:
@@ -69,7 +69,7 @@ class Sessions:
         agent: Annotated[str | None, Field(description="The agent that answers.")] = None,
         model: Annotated[str | None, Field(description="The model that answers: PROVIDER/MODEL.")] = None,
         wait: Wait = _PATIENCE,
-    ) -> Told:
+    ) -> SessionReport:
         """Begin a session with a task. Returns its answer, or how it stands if it takes longer."""
         provider, _, name = (model or "").partition("/")
         if model and not name:
@@ -84,21 +84,21 @@ class Sessions:
         session: SessionID,
         prompt: Annotated[str, Field(description="What to say next.")],
         wait: Wait = _PATIENCE,
-    ) -> Told:
+    ) -> SessionReport:
         """Say something more in a session; while it works, it is told once that is possible."""
         await self._known(session)
         self._prompt(session, PromptBody.text(prompt))
         return await self._told(session, wait)
 
-    async def status(self, session: SessionID) -> Told:
+    async def status(self, session: SessionID) -> SessionReport:
         """Tell how a session stands, and what it waits for."""
         return await self._told(session, 0)
 
-    async def result(self, session: SessionID, wait: Wait = _PATIENCE) -> Told:
+    async def result(self, session: SessionID, wait: Wait = _PATIENCE) -> SessionReport:
         """Wait for a session's answer."""
         return await self._told(session, wait)
 
-    async def abort(self, session: SessionID) -> Told:
+    async def abort(self, session: SessionID) -> SessionReport:
         """End what a session does."""
         await self._known(session)
         await self._client.session.abort(session)
@@ -132,7 +132,7 @@ class Sessions:
         turn.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._turns[session] = turn
 
-    async def _told(self, session: str, wait: float) -> Told:
+    async def _told(self, session: str, wait: float) -> SessionReport:
         """Wait until a session is idle, or waits for a permission, and tell how it stands."""
         await self._known(session)
         until = time.monotonic() + wait
@@ -140,10 +140,12 @@ class Sessions:
             if await self._asks(session):
                 break
             await asyncio.sleep(_PAUSE)
-        told = Told(session=session, state="busy" if busy else "idle", answer=None, error=None, waits_for=[])
+        told = SessionReport(
+            session=session, state="busy" if busy else "idle", answer=None, error=None, waits_for=[]
+        )
         if busy:
             told["waits_for"] = [
-                Waiting(
+                WaitingCall(
                     request=one.id,
                     permission=one.permission,
                     wants=one.patterns,
@@ -183,9 +185,9 @@ class Sessions:
 
 async def serve(client: AsyncClient, lines: Lines, *, answers: bool) -> None:
     """Serve until there is no more to read. `answers`: permissions may be answered by a tool."""
-    sessions = Sessions(client)
+    sessions = SessionTools(client)
     server = MCPServer("instar", title="instar", version=__version__, instructions=_INSTRUCTIONS)
-    tools: dict[str, Callable[..., Awaitable[Told | str]]] = {
+    tools: dict[str, Callable[..., Awaitable[SessionReport | str]]] = {
         "start": sessions.start,
         "continue": sessions.go_on,
         "status": sessions.status,
@@ -205,7 +207,7 @@ async def serve(client: AsyncClient, lines: Lines, *, answers: bool) -> None:
 
     for uri, read in (("instar://evolve/log", log), ("instar://evolve/log/{ref}", change)):
         server.resource(uri, mime_type="application/json")(_said(read, ResourceError))
-    text = cast("Any", Text(lines))
+    text = cast("Any", TextLines(lines))
     try:
         async with stdio_server(text, text) as (incoming, outgoing):
             # The SDK's own method runs on stdin itself, and waits for its next line when it is cancelled.
@@ -215,7 +217,7 @@ async def serve(client: AsyncClient, lines: Lines, *, answers: bool) -> None:
         await sessions.close()
 
 
-class Text:
+class TextLines:
     """The lines as the SDK reads and writes files."""
 
     def __init__(self, lines: Lines) -> None:

@@ -27,6 +27,7 @@ from instar.definitions.command import UnknownCommand, mentioned_parts
 from instar.event.bus import Subscription
 from instar.message import ModelRef, Session, User, WithParts
 from instar.plugin import CommandBody, PromptBody, SessionBody
+from instar.provider.resolve import NoModel
 from instar.runtime import Options, Runtime
 from instar.turn.command import found as found_command
 from instar.turn.command import skill_commands
@@ -291,10 +292,26 @@ async def _session(runtime: Runtime, request: RunRequest) -> Session:
         if agent.model is not None:
             models.find(f"{agent.model.provider_id}/{agent.model.model_id}")
         else:
-            models.default()
+            await _demand_model(runtime)
     return await runtime.session.create(
         SessionBody(title=request.title, agent=request.agent, workspace_id=request.workspace_id)
     )
+
+
+async def _demand_model(runtime: Runtime) -> None:
+    """Raise `Failure` where no model can be chosen, after how to choose one for the first time."""
+    try:
+        runtime.instance.models.default()
+    except NoModel as error:
+        if runtime.instance.config.foreign:
+            raise
+        # Start-up time: most runs have a model.
+        from instar.cli.no_model import explained
+
+        lines = await explained(runtime.instance.environment, "instar run -m {} …")
+        for line in lines[:-1]:
+            note(line)
+        raise Failure(lines[-1]) from error
 
 
 async def _earlier(runtime: Runtime, request: RunRequest) -> Session | None:

@@ -28,12 +28,10 @@ _PIECE: Final = 1 << 16
 
 
 @asynccontextmanager
-async def clients(
-    context: Context, url: str | None, asked: Asked, *, by_person: bool = False
-) -> AsyncIterator[ClientOf]:
+async def clients(context: Context, url: str | None, asked: Asked) -> AsyncIterator[ClientOf]:
     """Yield what makes clients: of the server at `url`, else of runtimes of this process, one for each directory.
 
-    `asked` says who answers what these runtimes ask, as in `Instances`; `by_person` as in `client_of`.
+    `asked` says who answers what these runtimes ask, as in `Instances`. No orders are given through these clients.
     """
     if url is not None:
         yield lambda folder: client_to(context, Attached(url, folder))
@@ -43,7 +41,7 @@ async def clients(
     )
     mark_own()
     collector.started()
-    transport = Transport(application(instances), by_person=by_person)
+    transport = Transport(application(instances))
     try:
         yield lambda folder: AsyncClient("http://instar", transport=transport, directory=folder)
     finally:

@@ -137,6 +137,16 @@ def hurry() -> None:
         printer.patience = PATIENCE
 
 
+def drop() -> None:
+    """The terminal is gone: what is printed from now on is nobody's."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for name, (_, printer) in _replaced.items():
+        os.dup2(nowhere, printer.descriptor)
+        setattr(sys, name, os.fdopen(os.dup(nowhere), "w"))
+    _replaced.clear()
+    os.close(nowhere)
+
+
 def finish() -> None:
     """Wait until standard output is written. Raises `BrokenPipeError` when nobody can read it any more."""
     if "stdout" in _replaced:

@@ -218,7 +218,9 @@ class TerminalView(TurnView):
         if self._thinking:
             self._print("", Text(text.strip(), style="dim italic"))
         else:
-            self._print(Text(f"thought {seconds:.1f} s: {short(text, 72)}", style="dim italic"))
+            head = f"thought {seconds:.1f} s: "
+            room = max(20, min(72, self._console.width - len(head)))
+            self._print(Text(head + short(text, room), style="dim italic"))
 
     def _tool(self, part: ToolPart) -> None:
         if isinstance(part.state, ToolRunning):

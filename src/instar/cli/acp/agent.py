@@ -15,7 +15,7 @@ from acp.meta import PROTOCOL_VERSION
 
 from instar import __version__
 from instar.cli.acp import convert
-from instar.cli.acp.choices import Choices
+from instar.cli.acp.choices import SessionChoices
 from instar.cli.acp.session import OpenSession
 from instar.cli.stdio import ClientOf, Lines
 from instar.client import ApiError, AsyncClient, Busy, Invalid, NotFound, SessionBody, Unreachable
@@ -91,7 +91,7 @@ def _told(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[
     return asked
 
 
-class Agent:
+class AgentSide:
     """The agent's side of a connection (`acp.interfaces.Agent`); the library checks what comes and calls it."""
 
     def __init__(self, client_of: ClientOf, agent: str | None, *, here: bool) -> None:
@@ -165,7 +165,7 @@ class Agent:
             return
         # Keys are read when an instance is opened.
         await client.instance.dispose()
-        if (await Choices.of(client)).model(self._agent, None) is None:
+        if (await SessionChoices.of(client)).model(self._agent, None) is None:
             raise RequestError(-32000, _NO_MODEL)
         self._refused = None
 
@@ -177,7 +177,7 @@ class Agent:
     ) -> schema.NewSessionResponse:
         """Begin a session. Raises `RequestError` where no model can be called."""
         client = self._client_of(cwd)
-        if (await Choices.of(client)).model(self._agent, None) is None:
+        if (await SessionChoices.of(client)).model(self._agent, None) is None:
             self._refused = client
             raise RequestError(-32000, _NO_MODEL)
         session = await client.session.create(SessionBody(agent=self._agent))
@@ -274,7 +274,7 @@ class Agent:
         self, session_id: str, option: str, value: str
     ) -> list[schema.SessionConfigOptionSelect]:
         session = self._open(session_id)
-        choices = await Choices.of(session.client)
+        choices = await SessionChoices.of(session.client)
         session.agent, session.model = choices.chosen(session.agent, session.model, option, value)
         return choices.options(session.agent, session.model)
 
@@ -303,7 +303,7 @@ class Agent:
 
     async def _state(self, session: OpenSession) -> dict[str, Any]:
         """What the client is told of a session that it opens; of its commands it is told once it knows the session."""
-        choices = await Choices.of(session.client)
+        choices = await SessionChoices.of(session.client)
         session.windows = {name: model.limit.context for name, model in choices.models.items()}
         state = {
             "modes": choices.modes(session.agent),

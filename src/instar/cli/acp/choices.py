@@ -17,7 +17,7 @@ _PLAIN: Final = "default"
 """The variant that is none."""
 
 
-class Choices(msgspec.Struct, frozen=True):
+class SessionChoices(msgspec.Struct, frozen=True):
     """The choices of a directory: its agents, the default one first, its models by their full name, and the default."""
 
     agents: list[Agent]
@@ -25,7 +25,7 @@ class Choices(msgspec.Struct, frozen=True):
     default: str | None
 
     @classmethod
-    async def of(cls, client: AsyncClient) -> "Choices":
+    async def of(cls, client: AsyncClient) -> "SessionChoices":
         """Return those that `client` is told of."""
         agents, found, config = await asyncio.gather(
             client.app.agents(), client.config.providers(), client.config.get()

@@ -34,21 +34,23 @@ async def command(context: Context, url: str | None, agent: str | None) -> None:
         # An extra: only this command needs it.
         import acp.core
 
-        from instar.cli.acp.agent import Agent, Messages
+        from instar.cli.acp.agent import AgentSide, Messages
     except ModuleNotFoundError as error:
         if error.name not in ("acp", "pydantic"):
             raise
         raise Failure(
             f"instar acp needs the package agent-client-protocol: {installing('agent-client-protocol')}"
         ) from None
-    lines, asked = Lines(), (_permit, questions.relayed)
+    # Where a model started it, no person is at the other end.
+    person = permissions.relayed if context.environment.get("INSTAR_RUN") else _permit
+    lines, asked = Lines(), (person, questions.relayed)
     with Interrupts(), suppress(BrokenPipeError):
-        async with clients(context, url, asked, by_person=True) as client_of, client_of(None) as everywhere:
+        async with clients(context, url, asked) as client_of, client_of(None) as everywhere:
             # Of each directory: sessions of the client may be in several.
             everywhere.directory = None
             try:
                 async with heard(everywhere) as events:
-                    spoken = Agent(client_of, agent, here=url is None)
+                    spoken = AgentSide(client_of, agent, here=url is None)
                     connection = acp.core.AgentSideConnection(
                         cast("acp.core.Agent", spoken),
                         Messages(lines),

@@ -25,7 +25,7 @@ _THEMES: Final[dict[Theme, str]] = {
 }
 
 
-class Choices:
+class PickOrders:
     """What the orders do. `turned` shows another session."""
 
     def __init__(

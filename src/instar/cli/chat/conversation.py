@@ -17,6 +17,7 @@ from instar.api.session import (
     ShellBody,
 )
 from instar.approval.permissions import KEEP
+from instar.cli.chat.images import Images, mentioned
 from instar.cli.chat.view import ChatView
 from instar.cli.follow import Follower
 from instar.cli.person import chosen, verdict
@@ -64,10 +65,16 @@ class Conversation(Follower):
     pending = "/evolve"
 
     def __init__(
-        self, client: AsyncClient, session: Session, view: ChatView, drawn: Callable[[], None]
+        self,
+        client: AsyncClient,
+        session: Session,
+        view: ChatView,
+        drawn: Callable[[], None],
+        images: Images,
     ) -> None:
         super().__init__(session.id, view)
         self.client = client
+        self._images = images
         self.session = session
         self.chat = view
         self._drawn = drawn
@@ -175,11 +182,12 @@ class Conversation(Follower):
         """Return the last text that waits, which is sent no more."""
         return self.queue.pop() if self.queue else None
 
-    def do(self, work: Coroutine[Any, Any, Any]) -> None:
+    def do(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[None]:
         """Do something beside the input; what the server refuses is shown."""
         task = asyncio.create_task(self._done(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def abort(self) -> None:
         """End the turn."""
@@ -212,7 +220,7 @@ class Conversation(Follower):
                 await client.session.command(session_id, command)
             else:
                 files = await self._mentioned(text) if "@" in text else []
-                parts = [{"type": "text", "text": text}, *files]
+                parts = [{"type": "text", "text": text}, *files, *self._images.marked(text)]
                 await client.session.prompt_async(
                     session_id, PromptBody(parts=parts, agent=self.agent, model=self.model)
                 )
@@ -223,7 +231,10 @@ class Conversation(Follower):
     async def _mentioned(self, text: str) -> list[Plain]:
         here = await self.client.path.get()
         agents = {one.name for one in await self.client.app.agents() if one.mode != "primary"}
-        return mentioned_parts(text, [Path(here.directory), Path(here.worktree)], agents)
+        found = mentioned_parts(text, [Path(here.directory), Path(here.worktree)], agents)
+        # A server elsewhere has another disk: an image of this one goes along as it is.
+        images = mentioned(text)
+        return [*images.values(), *(one for one in found if one.get("url") not in images)]
 
     async def _command(self, text: str) -> CommandBody | None:
         first, _, rest = text.partition(" ")
@@ -231,7 +242,9 @@ class Conversation(Follower):
             one.name for one in await self.client.command.list()
         }:
             return None
-        return CommandBody(command=first[1:], arguments=rest, agent=self.agent, model=self.chosen or None)
+        images = self._images.marked(rest) or None
+        model = self.chosen or None
+        return CommandBody(command=first[1:], arguments=rest, agent=self.agent, model=model, parts=images)
 
     def _answer(self, typed: str) -> None:
         asked = self.asks[0]

@@ -92,14 +92,12 @@ class EvolveOrders:
         trials = dict(status.probation)
         for one in listed.changes:
             # A file's trial is that of its newest version.
-            said = [trials.pop(file) for file in one.files if one.commit and file in trials]
+            said = [trials.pop(file).partition(":")[0] for file in one.files if one.commit and file in trials]
             what = ", ".join(one.files) or one.subject or one.text
             kind = f"{one.kind} at {one.stage}" if one.stage else one.kind
-            name = f"{one.commit[:7] or '-'} {local_time(one.time)} {one.by} {kind}: {what}"
+            name = f"{one.commit[:7] or '-'} {local_time(one.time)[5:]} {one.by} {kind}: {what}"
             found.append(
-                Entry(
-                    _Listed(one.commit, one.files, waits=False, change=one), name, short("; ".join(said), 40)
-                )
+                Entry(_Listed(one.commit, one.files, waits=False, change=one), name, "; ".join(said))
             )
         return found
 
@@ -133,6 +131,8 @@ class EvolveOrders:
     async def _asked(self, change: Any) -> list[str]:
         """What the person had said in the turn that made a change."""
         session = self._talk().client.session
+        if not change.message:
+            return []
         # The session may be gone, or another project's.
         with suppress(*REFUSALS):
             answer = await session.message(change.session, change.message)

@@ -2,12 +2,11 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import Final
 
 from rich.text import Text
 
 from instar.api.session import ForkBody, SessionBody, SummarizeBody
-from instar.cli.chat.choices import Choices
+from instar.cli.chat.choices import PickOrders
 from instar.cli.chat.conversation import Conversation
 from instar.cli.chat.evolve import EvolveOrders
 from instar.cli.chat.reports import context_lines, doctor_lines, export
@@ -17,21 +16,19 @@ from instar.cli.text import money
 from instar.client import Invalid
 from instar.message import ModelRef, Session
 
-_LISTED: Final = 20
-"""Entries of a list that are shown; more words find others."""
-
 
 class Orders:
-    """The lines that begin with a slash. `turned` shows another session."""
+    """The lines that begin with a slash. `turned` shows another session, `left` ends the chat."""
 
     def __init__(
         self,
         talk: Callable[[], Conversation],
         turned: Callable[[Session], Awaitable[None]],
         screen: Screen,
-        choices: Choices,
+        choices: PickOrders,
+        left: Callable[[], None],
     ) -> None:
-        self._talk, self._turned, self._screen = talk, turned, screen
+        self._talk, self._turned, self._screen, self._left = talk, turned, screen, left
         self.names: Mapping[str, tuple[str, Callable[[str], Awaitable[None]]]] = MappingProxyType(
             {
                 "help": ("what can be typed here", self._help),
@@ -80,7 +77,8 @@ class Orders:
         orders = [f"/{name:<10} {meaning}" for name, (meaning, _) in self.names.items()]
         keys = (
             "@ a file or agent, / an order, a command or a skill, ! a shell command of your own",
-            "Alt-Enter or \\ Enter a new line, Ctrl-G your editor, Up what you said before, Tab completes",
+            "Alt-Enter or \\ Enter a new line, Ctrl-G your editor, Up and Ctrl-R what you said before, Tab completes",
+            "an image: drop it, paste its path, @a.png, or Ctrl-V for one in the clipboard",
             "Esc ends the turn, or takes back a text that waits; at rest Esc Esc is /rewind; Ctrl-D leaves",
         )
         self._lines(*orders, "", *keys)
@@ -137,4 +135,4 @@ class Orders:
         self._lines(f"written: {await export(self._talk(), rest)}")
 
     async def _quit(self, rest: str) -> None:
-        self._screen.leave()
+        self._left()

@@ -3,18 +3,24 @@
 import asyncio
 import io
 import os
+import signal
 import sys
+import termios
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from prompt_toolkit.application import Application, in_terminal
+from prompt_toolkit.application import Application, in_terminal, run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
 from prompt_toolkit.history import FileHistory, InMemoryHistory
+from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
+from prompt_toolkit.input.posix_utils import PosixStdinReader
+from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import (
@@ -36,8 +42,10 @@ from prompt_toolkit.styles import Style
 from rich.console import Console
 from rich.text import Text
 
-from instar.cli.chat.picker import Picked, Picker
+from instar.cli import streams
+from instar.cli.chat.picker import Entry, Picked, Picker
 from instar.cli.chat.state import ChatState
+from instar.cli.text import harmless, one_line
 
 T = TypeVar("T")
 
@@ -47,7 +55,14 @@ _TICK: Final = 0.1
 """Seconds between two drawings of rows that count the time."""
 _LONG: Final = 6
 """Lines of a paste that are shown as they are; a longer one is folded."""
+_LONGEST: Final = 2_000
+"""Characters of a paste that are shown as they are."""
+_REMEMBERED: Final = 20_000
+"""Characters of a text that is remembered, or put into the input again, with what was pasted into it."""
 _STYLE: Final = Style.from_dict({"bottom": "dim noreverse", "prompt": "bold"})
+
+# Shift-Enter, as the terminals send it that tell it from Enter; here it is what Alt-Enter is.
+ANSI_SEQUENCES.update(dict.fromkeys(("\x1b[13;2u", "\x1b[27;2;13~"), (Keys.Escape, Keys.ControlM)))
 
 Words = Callable[[str], Awaitable[Iterable[tuple[str, str]]]]
 """The words that complete a beginning, with their meanings."""
@@ -58,7 +73,8 @@ class Screen:
 
     `submit` gets each text that the person sends, `rows` and `facts` return what stands above and below the input,
     `words` what completes a word, `waiting` takes back a text that is not sent yet, `escape` is called for Esc where
-    there is none, with what stands in the input, and `interrupt` for Ctrl-C with an empty input.
+    there is none, with what stands in the input; with an empty input `interrupt` for Ctrl-C and `left` for Ctrl-D.
+    `paste` says what stands in the input for a text that was pasted; `clipboard` is called to paste an image.
     """
 
     def __init__(
@@ -72,12 +88,15 @@ class Screen:
         waiting: Callable[[], str | None],
         escape: Callable[[str], None],
         interrupt: Callable[[], None],
+        paste: Callable[[str], str],
+        clipboard: Callable[[], object],
+        left: Callable[[], None],
         history: Path | None,
         state: ChatState,
     ) -> None:
         self._submit, self._rows, self._facts, self._prompt = submit, rows, facts, prompt
-        self._waits, self._escape, self._interrupt = waiting, escape, interrupt
-        self._state = state
+        self._waits, self._escape, self._interrupt, self._left = waiting, escape, interrupt, left
+        self._state, self._for_paste, self._clipboard = state, paste, clipboard
         self._pasted: dict[str, str] = {}
         self._picker: Picker[Any] | None = None
         self._waiting = io.StringIO()
@@ -93,11 +112,14 @@ class Screen:
         terminal = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"))
         # Over a slow line the terminal's answer would be taken for what was typed.
         terminal.enable_cpr = False
+        keyboard = Vt100Input(sys.stdin)
+        keyboard.stdin_reader = _Reader(sys.stdin.fileno())
         self.app: Application[None] = Application(
             layout=self._layout(),
             key_bindings=self._global_keys(),
             style=_STYLE,
             erase_when_done=True,
+            input=keyboard,
             output=terminal,
             color_depth=lambda: ColorDepth.DEPTH_1_BIT if state.no_color else None,
         )
@@ -105,15 +127,21 @@ class Screen:
         self.app.ttimeoutlen = self.app.timeoutlen = 0.05
 
     async def run(self) -> None:
-        """Show the input until the person leaves."""
+        """Show the input until the person leaves. Raises `EOFError` or `OSError` when the terminal is gone."""
+        self._modes = termios.tcgetattr(sys.stdin)
         printing = asyncio.create_task(self._printer())
         try:
-            await self.app.run_async()
+            await self.app.run_async(handle_sigint=False)
         finally:
             printing.cancel()
             await asyncio.gather(printing, return_exceptions=True)
             self.app.output.write_raw(self._taken())
             self.app.output.flush()
+
+    async def restore(self) -> None:
+        """Give the terminal back as it was: the program ends at once."""
+        termios.tcsetattr(sys.stdin, termios.TCSANOW, self._modes)
+        self.app.renderer.erase()
 
     def leave(self) -> None:
         """End `run`."""
@@ -127,8 +155,9 @@ class Screen:
 
     def take_back(self, text: str) -> None:
         """Put a text into the input again, before what stands there."""
-        self.buffer.text = "\n".join(filter(None, (text, self.buffer.text)))
-        self.buffer.cursor_position = len(text)
+        shown = text if len(text) <= _REMEMBERED else self._folded(text)
+        self.buffer.text = "\n".join(filter(None, (shown, self.buffer.text)))
+        self.buffer.cursor_position = len(shown)
 
     async def pick(self, picker: Picker[T]) -> Picked[T] | None:
         """Show a list in place of the input until the person picks or leaves; another list takes its place."""
@@ -221,7 +250,7 @@ class Screen:
 
     def _global_keys(self) -> KeyBindings:
         keys = KeyBindings()
-        keys.add("c-z")(lambda event: self.app.suspend_to_background())
+        keys.add("c-z")(lambda event: run_in_terminal(_suspend))
         return keys
 
     def _keys(self) -> KeyBindings:
@@ -232,8 +261,10 @@ class Screen:
             (("c-j",), lambda event: self._send()),
             (("escape",), lambda event: self._escaped()),
             (("c-c",), lambda event: self.buffer.reset() if self.buffer.text else self._interrupt()),
-            (("c-d",), lambda event: None if self.buffer.text else self.leave()),
+            (("c-d",), lambda event: None if self.buffer.text else self._left()),
             (("up",), lambda event: self._up()),
+            (("c-r",), lambda event: event.app.create_background_task(self._recall())),
+            (("c-v",), lambda event: self._clipboard()),
             (("c-g",), lambda event: self._edit()),
             ((Keys.BracketedPaste,), lambda event: self._paste(event.data)),
         )
@@ -247,7 +278,10 @@ class Screen:
             self.buffer.insert_text("\n")
             return
         text = self._unfolded(self.buffer.text)
-        self.buffer.reset(append_to_history=bool(text.strip()))
+        said = text if len(text) <= _REMEMBERED else self.buffer.text
+        if said.strip() and said not in self.buffer.history.get_strings()[-1:]:
+            self.buffer.history.append_string(said)
+        self.buffer.reset()
         self._submit(text)
 
     def _escaped(self) -> None:
@@ -270,14 +304,23 @@ class Screen:
         self.buffer.text = self._unfolded(self.buffer.text)
         self.buffer.open_in_editor()
 
+    async def _recall(self) -> None:
+        said = dict.fromkeys(reversed(self.buffer.history.get_strings()))
+        entries = [Entry(text, one_line(text[:_LONGEST])) for text in said]
+        picked = await self.pick(Picker("said before", entries, enter="puts it into the input"))
+        if picked:
+            self.take_back(picked.value)
+
     def _paste(self, data: str) -> None:
-        self.buffer.insert_text(self._folded(data.replace("\r\n", "\n").replace("\r", "\n")))
+        text = harmless(data.replace("\r\n", "\n").replace("\r", "\n"))
+        self.buffer.insert_text(self._folded(self._for_paste(text)))
 
     def _folded(self, text: str) -> str:
         lines = text.count("\n") + 1
-        if lines <= _LONG:
+        if lines <= _LONG and len(text) <= _LONGEST:
             return text
-        mark = f"[pasted {lines} lines, {len(self._pasted) + 1}]"
+        size = f"{lines} lines" if lines > 1 else f"{len(text)} characters"
+        mark = f"[pasted {size}, {len(self._pasted) + 1}]"
         self._pasted[mark] = text
         return mark
 
@@ -285,6 +328,20 @@ class Screen:
         for mark, pasted in self._pasted.items():
             text = text.replace(mark, pasted)
         return text
+
+
+def _suspend() -> None:
+    """Leave the terminal to the shell, once what was printed is there; the process group stops, as the shell waits."""
+    streams.finish()
+    os.kill(0, signal.SIGTSTP)
+
+
+class _Reader(PosixStdinReader):
+    """Reads all that is there: of a paste in many pieces the parser goes through the whole with each of them."""
+
+    def read(self, count: int = 65536) -> str:
+        """Return what was typed."""
+        return "".join(iter(partial(super().read, count), ""))
 
 
 class _Words(Completer):

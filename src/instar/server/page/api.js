@@ -11,6 +11,8 @@ const LONGEST_PAUSE = 5_000;
 let key = "";
 /** @type {() => void} */
 let lost = () => {};
+/** What ends the stream of events. */
+let cut = new AbortController();
 /** @type {BroadcastChannel} */
 const others = new BroadcastChannel("instar");
 
@@ -143,7 +145,10 @@ function askOthers() {
 
 others.addEventListener("message", async ({ data }) => {
   if (data?.left) end();
-  else if (data?.asks && key) {
+  else if (data?.shown && document.hidden) {
+    rests = true;
+    cut.abort();
+  } else if (data?.asks && key) {
     const made = await post("/page/key").catch(() => null);
     if (made) others.postMessage({ to: data.asks, key: made.key });
   }
@@ -157,7 +162,18 @@ addEventListener("pagehide", () => {
 });
 addEventListener("pageshow", (event) => event.persisted && location.reload());
 
-// Events.
+// Events. A browser opens six connections to a server, in all its tabs; a stream takes one. So a tab that is hidden
+// gives its own back when another one is shown.
+
+let rests = false;
+let wake = () => {};
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) return;
+  rests = false;
+  wake();
+  others.postMessage({ shown: true });
+});
 
 /**
  * Follow the server's events until `stop` is aborted, and come back when the connection breaks.
@@ -171,9 +187,15 @@ addEventListener("pageshow", (event) => event.persisted && location.reload());
 export async function follow(heard, connected, stop) {
   let last = "";
   let pause = 250;
+  if (!document.hidden) others.postMessage({ shown: true });
+  stop.addEventListener("abort", () => cut.abort());
   while (!stop.aborted) {
-    const cut = new AbortController();
-    stop.addEventListener("abort", () => cut.abort(), { once: true });
+    if (rests) {
+      await new Promise((resolve) => {
+        wake = () => resolve(null);
+      });
+    }
+    cut = new AbortController();
     let quiet = setTimeout(() => cut.abort(), QUIET);
     try {
       const headers = { "X-Instar-Key": key, ...(last ? { "Last-Event-ID": last } : {}) };
@@ -192,6 +214,7 @@ export async function follow(heard, connected, stop) {
       clearTimeout(quiet);
     }
     if (stop.aborted) return;
+    if (rests) continue;
     connected("none");
     await new Promise((resolve) => setTimeout(resolve, pause));
     pause = Math.min(pause * 2, LONGEST_PAUSE);

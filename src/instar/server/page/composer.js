@@ -3,9 +3,11 @@
 
 import * as api from "./api.js";
 import * as store from "./store.js";
-import { html, useEffect, useRef, useState, useTopic, useLoaded, attempt, cls, say } from "./ui.js";
+import { html, useEffect, useMemo, useRef, useState, useTopic, useLoaded, attempt, cls, say } from "./ui.js";
 
 const LARGEST = 14 * 1024 * 1024; // bytes of files; the server takes 20 MB, and base64 adds a third
+
+const DRAGS = /** @type {const} */ (["dragover", "dragleave", "drop"]);
 
 /** @param {{ id: string, session: store.Plain }} props */
 export function Composer({ id, session }) {
@@ -13,7 +15,6 @@ export function Composer({ id, session }) {
   const { text, files } = store.drafts(id);
   const field = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   const [drop, setDrop] = useState(false);
-  const [busy, setBusy] = useState(false);
   const [agent, setAgent] = useState("");
   const [model, setModel] = useState("");
   const known = useLoaded(() => definitions(session.directory), [session.directory]).value;
@@ -42,12 +43,12 @@ export function Composer({ id, session }) {
     event.preventDefault();
     // What was typed since the last frame is not drawn yet.
     const { text, files } = store.drafts(id);
-    if (busy || (!text.trim() && !files.length)) return;
-    setBusy(true);
+    if (!text.trim() && !files.length) return;
+    store.draft(id, "", []);
     const chosen = { ...(agent ? { agent } : {}), ...(model ? { model: modelOf(model) } : {}) };
     const sent = await attempt(() => send(id, text, files, chosen, known?.commands ?? []));
-    if (sent) store.draft(id, "", []);
-    setBusy(false);
+    const since = store.drafts(id);
+    if (!sent) store.draft(id, since.text ? `${text}\n${since.text}` : text, [...files, ...since.files]);
     field.current?.focus();
   };
   const pressed = (/** @type {KeyboardEvent} */ event) => {
@@ -60,24 +61,32 @@ export function Composer({ id, session }) {
   };
   const add = (/** @type {FileList | undefined | null} */ found) =>
     found?.length && attempt(() => attach(id, [...found]));
-  const events = {
-    onDragOver: (/** @type {DragEvent} */ event) => {
+  useEffect(() => {
+    // Also beside the field: a browser would leave the page for a file that is let go there.
+    const dragged = (/** @type {DragEvent} */ event) => {
       event.preventDefault();
-      setDrop(true);
-    },
-    onDragLeave: () => setDrop(false),
-    onDrop: (/** @type {DragEvent} */ event) => {
-      event.preventDefault();
-      setDrop(false);
-      add(event.dataTransfer?.files);
-    },
-    onPaste: (/** @type {ClipboardEvent} */ event) => {
-      if (!event.clipboardData?.files.length) return;
-      event.preventDefault();
-      add(event.clipboardData.files);
-    },
+      setDrop(event.type === "dragover");
+      if (event.type === "drop") add(event.dataTransfer?.files);
+    };
+    for (const kind of DRAGS) addEventListener(kind, dragged);
+    return () => {
+      for (const kind of DRAGS) removeEventListener(kind, dragged);
+    };
+  }, [id]);
+  const pasted = (/** @type {ClipboardEvent} */ event) => {
+    if (!event.clipboardData?.files.length) return;
+    event.preventDefault();
+    add(event.clipboardData.files);
   };
-  return html`<form class=${cls("composer", drop && "drop")} onSubmit=${submit} ...${events}>
+  const models = useMemo(
+    () =>
+      (known?.providers ?? []).map(
+        (/** @type {store.Plain} */ one) =>
+          html`<optgroup label=${one.name}>${Object.values(one.models).map((/** @type {any} */ each) => html`<option value=${`${one.id}/${each.id}`}>${each.name}</option>`)}</optgroup>`,
+      ),
+    [known],
+  );
+  return html`<form class=${cls("composer", drop && "drop")} onSubmit=${submit} onPaste=${pasted}>
     ${
       files.length > 0 &&
       html`<ul class="files">${files.map(
@@ -99,7 +108,7 @@ export function Composer({ id, session }) {
         write(`/${name} `);
         field.current?.focus();
       }} />
-      <label class="button attach" title="Attach files"><span aria-hidden="true">＋</span><input type="file" multiple aria-label="Attach files"
+      <label class="button attach" title="Attach files"><span aria-hidden="true">+</span><input type="file" multiple aria-label="Attach files"
         onChange=${(/** @type {any} */ event) => {
           add(event.target.files);
           event.target.value = "";
@@ -110,11 +119,11 @@ export function Composer({ id, session }) {
       </select>
       <select aria-label="Model" class="model" value=${model} onChange=${(/** @type {any} */ event) => setModel(event.target.value)}>
         <option value="">${session.model ? `${session.model.providerID}/${session.model.id}` : "default model"}</option>
-        ${(known?.providers ?? []).map((/** @type {store.Plain} */ one) => html`<optgroup label=${one.name}>${Object.values(one.models).map((/** @type {any} */ each) => html`<option value=${`${one.id}/${each.id}`}>${each.name}</option>`)}</optgroup>`)}
+        ${models}
       </select>
       <span class="grow"></span>
       ${works && html`<button type="button" class="danger" onClick=${() => attempt(() => api.post(`/session/${id}/abort`))}>Stop</button>`}
-      <button type="submit" class="primary" disabled=${busy || (!text.trim() && !files.length)}>${works ? "Queue" : "Send"}</button>
+      <button type="submit" class="primary" disabled=${!text.trim() && !files.length}>${works ? "Queue" : "Send"}</button>
     </div>
   </form>`;
 }

@@ -53,7 +53,7 @@ function Head({ session }) {
   const all = tokens.input + tokens.output + tokens.reasoning + tokens.cache.read + tokens.cache.write;
   const status = store.statusOf(session.id);
   const close = () => setDialog("");
-  return html`<header class="about">
+  return html`<header class="session-top">
     <a class="back" href="#/sessions" aria-label="Back to the sessions">‹</a>
     <div class="named">
       <h1>${session.title}</h1>
@@ -295,7 +295,7 @@ function Tool({ part }) {
   const took = state.time?.end ? duration(state.time.end - state.time.start) : "";
   const title = state.title || described(state.input ?? {});
   const child = metadata.sessionId ?? metadata.sessionID;
-  return html`<${Fold} kind=${`tool ${state.status}`} title=${html`<span class="mark" aria-label=${state.status}>${MARKS[state.status] ?? ""}</span>
+  return html`<${Fold} kind=${`tool ${state.status}`} title=${html`<span class="sign" aria-label=${state.status}>${MARKS[state.status] ?? ""}</span>
       <strong>${part.tool}</strong> <span class="what">${title}</span> <span class="muted">${took}</span>`}>
     ${() => html`
       ${typeof child === "string" && html`<p><a href=${`#/sessions/${child}`}>the sub-agent's session</a></p>`}

@@ -40,7 +40,12 @@ function List({ current }) {
   useTopic("sessions");
   const [search, setSearch] = useState("");
   const field = useRef(/** @type {HTMLInputElement | null} */ (null));
-  const { error } = useLoaded(() => store.loadSessions(search), [search]);
+  const [wanted, setWanted] = useState("");
+  const { error } = useLoaded(() => store.loadSessions(wanted), [wanted]);
+  useEffect(() => {
+    const timer = setTimeout(setWanted, 200, search);
+    return () => clearTimeout(timer);
+  }, [search]);
   const found = store.sessions();
   useEffect(() => {
     /** @param {KeyboardEvent} event */
@@ -65,8 +70,16 @@ function List({ current }) {
         onInput=${(/** @type {any} */ event) => setSearch(event.target.value)} />
       <button type="button" class="primary" onClick=${begin}>New</button>
     </div>
+    ${
+      store.folders().length > 1 &&
+      html`<div class="tools"><select aria-label="Folder of new sessions" title="Folder of new sessions" value=${store.directory() ?? ""}
+        onChange=${(/** @type {any} */ event) => store.chooseDirectory(event.target.value)}>
+        <option value="">the server's folder</option>
+        ${store.folders().map((one) => html`<option value=${one}>${shortPath(one)}</option>`)}
+      </select></div>`
+    }
     <${Problem} text=${error} />
-    ${!found.length && html`<p class="empty">${search ? "No session has this in its title." : "There is no session yet."}</p>`}
+    ${!found.length && html`<p class="empty">${search ? "No session says this." : "There is no session yet."}</p>`}
     <ul>${found.map((one) => html`<${Row} key=${one.id} session=${one} isCurrent=${one.id === current} />`)}</ul>
     ${store.hasMore() && html`<button type="button" class="quiet" onClick=${() => attempt(store.loadMore)}>Older sessions</button>`}
   </aside>`;

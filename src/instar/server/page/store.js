@@ -2,7 +2,7 @@
 /** What the page knows of sessions, messages and what waits for a person; events keep it as it is on the server. */
 
 import * as api from "./api.js";
-import { changed } from "./ui.js";
+import { changed, say } from "./ui.js";
 
 /** @typedef {Record<string, any>} Plain */
 /** @typedef {{ info: Plain, parts: Plain[] }} Message */
@@ -73,6 +73,12 @@ export const session = (id) => state.sessions.get(id);
 export const status = (id) => state.status.get(id)?.type ?? "idle";
 /** @param {string} id */
 export const statusOf = (id) => state.status.get(id);
+/** The folders of the sessions that are known, for a new one; the server's own is the empty one. */
+export function folders() {
+  const found = new Set([...state.sessions.values()].map((one) => one.directory));
+  if (state.directory) found.add(state.directory);
+  return [...found].filter(Boolean).sort();
+}
 export const hasMore = () => state.next !== null;
 
 /** Load the first sessions whose title holds `search`, of all projects. @param {string} search */
@@ -220,7 +226,11 @@ const TAKES = {
     changed("sessions");
     changed(sessionID);
   },
-  "session.error": ({ sessionID }) => changed(sessionID),
+  "session.error": ({ sessionID, error }) => {
+    if (state.histories.has(sessionID) && error?.name !== "MessageAbortedError")
+      say(String(error?.data?.message ?? error?.name));
+    changed(sessionID);
+  },
   "message.updated": ({ sessionID, info }) => {
     const found = state.histories.get(sessionID ?? info.sessionID);
     if (!found) return;

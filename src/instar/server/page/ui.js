@@ -69,6 +69,8 @@ export function useLoaded(load, deps) {
   return { ...state, reload: useCallback(() => again((old) => old + 1), []) };
 }
 
+setInterval(changed, 60_000, "minute");
+
 // Words.
 
 /** A price in US dollars with as many digits as it needs. @param {number} dollars */
@@ -106,6 +108,7 @@ export const cls = (...names) => names.filter(Boolean).join(" ");
 
 /** @param {{ time: number }} props */
 export function Time({ time }) {
+  useTopic("minute");
   const date = new Date(time);
   return html`<time datetime=${date.toISOString()} title=${date.toLocaleString()}>${ago(time)}</time>`;
 }
