@@ -217,7 +217,8 @@ class Browser:
         cookie, key = self.logins.begin(request.headers)
         answer = _kept_nowhere(reply({"key": key}))
         name, secure = _cookie_name(request.headers["host"]), origin.startswith("https:")
-        answer.set_cookie(name, cookie, path="/", secure=secure, httponly=True, samesite="strict")
+        lasts = int(LIFE) if given.get("keep") else None  # else a browser keeps it until it is closed
+        answer.set_cookie(name, cookie, lasts, path="/", secure=secure, httponly=True, samesite="strict")
         return answer
 
     async def _key(self, request: Request) -> Response:
