@@ -265,8 +265,8 @@ class Chat:
         self._escaped = 0.0
         if talk.busy:
             talk.do(talk.abort())
-        elif time.monotonic() - before < _TWICE and not text:
-            talk.do(self._orders.run("/rewind"))
+        elif time.monotonic() - before < _TWICE and not text and not talk.asks:
+            self._submit("/rewind")
         else:
             self._escaped = time.monotonic()
 
