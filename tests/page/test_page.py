@@ -161,6 +161,7 @@ def test_a_turn_is_streamed_and_its_asks_are_answered_with_what_they_do_before_t
     answer(page, "Once")
     page.wait_for_selector(".asks .diff")
     assert "+- the build folder is empty" in text_of(page, ".asks .diff")
+    page.wait_for_selector(".asks button.primary:enabled")
     shot(page, "page-ask")
     answer(page, "Always")
     page.wait_for_selector(".message.agent table")

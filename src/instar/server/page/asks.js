@@ -4,7 +4,7 @@
 import * as api from "./api.js";
 import * as store from "./store.js";
 import { Code } from "./markdown.js";
-import { html, useEffect, useState, useTopic, attempt, visible, Diff } from "./ui.js";
+import { html, useEffect, useLayoutEffect, useState, useTopic, attempt, visible, Diff } from "./ui.js";
 
 const KEEP = "keep"; // whether what a call made, and what would run later, is kept: there is no "always"
 
@@ -21,7 +21,7 @@ export function Asks({ id }) {
     const timer = setTimeout(setRead, UNREAD, first?.id);
     return () => clearTimeout(timer);
   }, [first?.id]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     /** @param {KeyboardEvent} event */
     const pressed = (event) => {
       const reply = { y: "once", a: "always", r: "reject" }[event.key];

@@ -3,7 +3,19 @@
 
 import * as api from "./api.js";
 import * as store from "./store.js";
-import { html, useEffect, useMemo, useRef, useState, useTopic, useLoaded, attempt, cls, say } from "./ui.js";
+import {
+  html,
+  useEffect,
+  useLayoutEffect,
+  useMemo,
+  useRef,
+  useState,
+  useTopic,
+  useLoaded,
+  attempt,
+  cls,
+  say,
+} from "./ui.js";
 
 const LARGEST = 14 * 1024 * 1024; // bytes of files; the server takes 20 MB, and base64 adds a third
 
@@ -20,7 +32,7 @@ export function Composer({ id, session }) {
   const known = useLoaded(() => definitions(session.directory), [session.directory]).value;
   const works = store.status(id) !== "idle";
   const write = (/** @type {string} */ value) => store.draft(id, value);
-  useEffect(() => {
+  useLayoutEffect(() => {
     /** @param {KeyboardEvent} event */
     const pressed = (event) => {
       const isTyped = event.target instanceof Element && event.target.matches("input, textarea, select, dialog *");
