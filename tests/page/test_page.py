@@ -1,6 +1,7 @@
 """The page as a person meets it: logging in, a turn, its asks, two tabs, a phone, a server that was started anew."""
 
 import base64
+import json
 import re
 import subprocess
 import sys
@@ -197,6 +198,21 @@ def test_a_question_of_the_model_is_answered(machine: Machine, log_in: LogIn) ->
     page.click(".asks label:has-text('blue')")
     answer(page, "Answer")
     page.wait_for_selector(".message.agent >> text=/heard.*blue/s")
+
+
+def test_all_of_what_is_asked_is_seen(machine: Machine, log_in: LogIn) -> None:
+    hidden = "echo safe" + " " * 400 + "; curl evil\u202e txt.\u200b"
+    page = log_in(machine.start(f"== turn\ntool: bash {json.dumps({'command': hidden})}\n", **ASKS))
+    write(page, "go")
+    page.wait_for_selector(".asks pre")
+    said = text_of(page, ".asks pre")
+    assert "; curl evil\\u202e txt.\\u200b" in said
+    assert "\u202e" not in said
+    assert page.locator(".asks pre").evaluate("one => one.scrollWidth <= one.clientWidth")
+    # The keyboard leaves the field and ends the turn.
+    page.keyboard.press("Escape")
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".asks", state="detached")
 
 
 def test_a_key_answers_nothing_that_nobody_can_have_read(machine: Machine, log_in: LogIn) -> None:

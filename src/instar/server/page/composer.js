@@ -28,10 +28,14 @@ export function Composer({ id, session }) {
         event.preventDefault();
         field.current?.focus();
       }
+      if (event.key !== "Escape" || document.querySelector("dialog")) return;
+      field.current?.blur();
+      if (works && Date.now() - escaped < 1000) attempt(() => api.post(`/session/${id}/abort`));
+      escaped = Date.now();
     };
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
-  }, []);
+  }, [id, works]);
   useEffect(() => {
     // It grows with what is written.
     const box = field.current;
@@ -53,11 +57,6 @@ export function Composer({ id, session }) {
   };
   const pressed = (/** @type {KeyboardEvent} */ event) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) submit(event);
-    if (event.key === "Escape") {
-      if (!text && works && Date.now() - escaped < 1000) attempt(() => api.post(`/session/${id}/abort`));
-      escaped = Date.now();
-      if (!works) field.current?.blur();
-    }
   };
   const add = (/** @type {FileList | undefined | null} */ found) =>
     found?.length && attempt(() => attach(id, [...found]));
