@@ -125,6 +125,8 @@ class Chat:
         try:
             async for event in events:
                 self._talk.take(event)
+                # Many come at once: what is typed has its turn between them.
+                await asyncio.sleep(0)
         except REFUSALS as error:
             self._talk.chat.note(str(error), "red")
         self._talk.chat.note(

@@ -3,13 +3,14 @@
 import asyncio
 import io
 import os
+import signal
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
-from prompt_toolkit.application import Application, in_terminal
+from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
@@ -33,6 +34,8 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 from rich.console import Console
 from rich.text import Text
+
+from instar.cli import streams
 
 _FRAME: Final = 0.03
 """Seconds between two prints: what comes meanwhile is printed with it."""
@@ -78,24 +81,28 @@ class Screen:
             complete_while_typing=True,
             tempfile_suffix=".md",
         )
-        terminal = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"))
+        self._output = cast("_Output", _Output.from_pty(sys.stdout, term=os.environ.get("TERM")))
         # Over a slow line the terminal's answer would be taken for what was typed.
-        terminal.enable_cpr = False
+        self._output.enable_cpr = False
         self.app: Application[None] = Application(
             layout=self._layout(),
             key_bindings=self._keys(),
             style=_STYLE,
             erase_when_done=True,
-            output=terminal,
+            output=self._output,
+            # A key is shown at once, also while an answer streams.
+            max_render_postpone_time=None,
+            terminal_size_polling_interval=None,
         )
         # A lone Esc is known sooner than by the default of half a second.
         self.app.ttimeoutlen = 0.05
+        self._editing: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """Show the input until the person leaves."""
         printing = asyncio.create_task(self._printer())
         try:
-            await self.app.run_async()
+            await self.app.run_async(pre_run=self._watch_size)
         finally:
             printing.cancel()
             await asyncio.gather(printing, return_exceptions=True)
@@ -123,17 +130,50 @@ class Screen:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_TICK):
                     await self._wanted.wait()
-            if not self._wanted.is_set():
-                lives = bool(self._rows())
-                # Once more when nothing goes on any longer; at rest nothing is drawn.
-                if lives or lived:
-                    self.app.invalidate()
-                lived = lives
-                continue
-            async with in_terminal():
-                self.app.output.write_raw(self._taken())
-                self.app.output.flush()
-            await asyncio.sleep(_FRAME)
+            lives = bool(self._rows())
+            if streams.is_behind():
+                # A slow line: it would show what is drawn now later and later.
+                await asyncio.sleep(_FRAME)
+            elif self._wanted.is_set():
+                if self._editing is not None:
+                    await self._editing
+                self._draw()
+                await asyncio.sleep(_FRAME)
+            # Once more when nothing goes on any longer; at rest nothing is drawn.
+            elif lives or lived:
+                self.app.invalidate()
+            lived = lives
+
+    def _draw(self) -> None:
+        """Print what waits, and draw the rows below it, in one piece."""
+        app = self.app
+        self._output.is_held = True
+        self._erase()
+        self._output.write_raw(self._taken())
+        app.render_counter += 1
+        app.renderer.render(app, app.layout)
+        self._output.is_held = False
+        self._output.flush()
+
+    def _erase(self) -> None:
+        """Take the rows away. A terminal that became narrower has wrapped them: all that they take now is cleared."""
+        renderer = self.app.renderer
+        if (drawn := renderer.last_rendered_screen) is not None:
+            width, cursor = self._output.get_size().columns, renderer._cursor_pos
+            widths = [
+                max(
+                    (x + char.width for x, char in drawn.data_buffer[y].items() if char.char != " "),
+                    default=0,
+                )
+                for y in range(cursor.y)
+            ]
+            self._output.write_raw("\r")
+            self._output.cursor_up(sum(max(1, -(-cells // width)) for cells in widths) + cursor.x // width)
+            self._output.erase_down()
+        renderer.reset()
+
+    def _watch_size(self) -> None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, self._draw)
 
     def _taken(self) -> str:
         text = self._waiting.getvalue().replace("\n", "\r\n")
@@ -214,7 +254,7 @@ class Screen:
 
     def _edit(self) -> None:
         self.buffer.text = self._unfolded(self.buffer.text)
-        self.buffer.open_in_editor()
+        self._editing = self.buffer.open_in_editor()
 
     def _paste(self, data: str) -> None:
         self.buffer.insert_text(self._folded(data.replace("\r\n", "\n").replace("\r", "\n")))
@@ -231,6 +271,16 @@ class Screen:
         for mark, pasted in self._pasted.items():
             text = text.replace(mark, pasted)
         return text
+
+
+class _Output(Vt100_Output):
+    """Writes a frame in one piece: its parts are never seen alone, and pastes are told from typing all the time."""
+
+    is_held = False
+
+    def flush(self) -> None:
+        if not self.is_held:
+            super().flush()
 
 
 class _Words(Completer):
