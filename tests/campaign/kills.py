@@ -104,6 +104,9 @@ tool: write {"filePath": "files/{{match.1}}.txt", "content": "{{match.1}}"}
 == when "^ask (\w+)"
 tool: task {"description": "ask", "prompt": "say {{match.1}}", "subagent_type": "general"}
 
+== when "^later (\w+)"
+tool: task {"description": "ask", "prompt": "say {{match.1}}", "subagent_type": "general", "background": true}
+
 == when "^grow (\w+)"
 tool: evolve_hook_write {"hook": "bot.sh"}
 arg: content <<END
@@ -117,7 +120,7 @@ END
 == when ""
 text: all done
 """
-KINDS = ("say", "say", "add", "add", "wait", "both", "file", "ask")
+KINDS = ("say", "say", "add", "add", "wait", "both", "file", "ask", "later")
 BOT = """#!/bin/sh
 case $1 in
 discover) echo '{"tools": [{"name": "t"}]}';;
@@ -487,7 +490,9 @@ class Served:
         self._machine.told.sent[text] = session
         body = {"parts": [{"type": "text", "text": text}]}
         answer = self.ask("POST", f"/session/{session}/message", body)
-        said = "".join(part.get("text", "") for part in answer["parts"])
+        # What the last turn had queued, such as the end of a task, is answered in the same turn.
+        answers = [*self.ask("GET", f"/session/{session}/message?limit=6"), answer]
+        said = "".join(part.get("text", "") for one in answers for part in one["parts"])
         if f"said check{name}" not in said:
             yield f"unusable: {session} answers {text!r} with {answer}"
         for message in self.ask("GET", f"/session/{session}/message"):

@@ -392,3 +392,26 @@ async def test_every_door_says_which_process_runs_a_session(house, busy):
     assert (await export(house, busy))["info"]["id"] == busy
     shown = (await instar(house, "session", "show", busy)).out
     assert "wait" in shown
+
+
+@pytest.mark.slow
+async def test_an_export_for_reading_is_markdown_with_what_calls_did(house):
+    house.says(
+        '== turn\ntext: I look.\ntool: bash {"command": "echo \'```\'; echo inside"}\n'
+        'tool: write {"filePath": "a.txt", "content": "one\\n"}\n== turn\ntext: All **done**.\n'
+    )
+    assert (await instar(house, "run", "-m", "scripted/x", "please\nlook")).code == 0
+    told = (await instar(house, "export", "--format", "markdown")).out
+    assert told.startswith("# please")
+    for text in (
+        "\n## You\n\nplease\nlook\n",
+        "\n## build (scripted/x)\n\nI look.\n",
+        "\n**bash** ``echo '```'; echo inside``\n",
+        "\n````text\n```\ninside\n````\n",
+        "\n```diff\n",
+        "\n+one\n",
+        "\nAll **done**.\n",
+    ):
+        assert text in told
+    refused = await instar(house, "export", "--format", "markdown", "--sanitize")
+    assert (refused.code, "leave out --format markdown" in refused.err) == (2, True)

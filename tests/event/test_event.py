@@ -15,7 +15,7 @@ from instar.wire import Wire
 DOCUMENT = json.loads((Path(__file__).parents[1] / "data" / "opencode-schemas.json").read_text())
 OWN = {
     "server.heartbeat", "plugin.error", "session.limit", "evolve.installed", "evolve.refused", "evolve.rolledback",
-    "hooks.armed", "hooks.ran", "instance.reloaded", "instar.trust.changed",
+    "hooks.armed", "hooks.ran", "instance.reloaded", "instar.hook.waiting", "instar.trust.changed",
     "self.modified",
 }  # fmt: skip
 """Types without a schema: opencode sends the first without declaring it, the others are ours."""
@@ -63,6 +63,7 @@ EXAMPLES: list[tuple[str, dict[str, Any]]] = [
          "duration": 5, "code": 2, "output": "o", "tool": "bash", "callID": "c", "tokens": 1, "cost": 0.5,
          "model": "p/m", "childID": "ses_2"},
     ),
+    ("instar.hook.waiting", {**OF, "plugin": "hooks", "name": "lint.sh", "hook": "Stop", "since": 1, "duration": 2}),
     ("session.created", {**OF, "info": SESSION}),
     ("session.updated", {**OF, "info": SESSION}),
     ("session.deleted", {**OF, "info": SESSION}),

@@ -32,6 +32,7 @@ OF_A_STREAM = {
 OWN = {
     *("plugin.error", "session.limit", "evolve.installed", "evolve.refused", "evolve.rolledback"),
     *("hooks.armed", "hooks.ran", "instance.reloaded", "instar.trust.changed", "self.modified"),
+    "instar.hook.waiting",
 }
 """Types of our own, without a schema of opencode's."""
 SCRIPT = """
@@ -142,7 +143,7 @@ async def test_one_day_of_work_publishes_every_type_in_the_documents_form(house:
         agent={"plan": {"steps": 1}},
         evolve={"unsafe": True},
         tools={"self_evolution": True},
-        hooks={"SessionStart": [{"hooks": [{"command": "true"}]}]},
+        hooks={"SessionStart": [{"hooks": [{"command": "sleep 2.1"}]}]},
     )
     door = await opened(house, workspace(house.folder.parent / "workspace"))
     door.runtime.watch()

@@ -106,6 +106,41 @@ async def test_arguments_of_both_zods_become_json_schema(house: Machine, write: 
     assert sorted(found["required"]) == sorted(set(FIELDS) - {"flag", "one", "any"})
 
 
+RECURSIVE = """
+const Json = z.lazy(() => z.union([z.string(), z.array(Json), z.record(z.string(), Json)])).describe("any JSON")
+const Tree = z.object({ name: z.string(), children: z.lazy(() => z.array(Tree)).optional() })
+export const P = async () => ({ tool: { t: { description: "T", execute: async () => "x", args: {
+  value: Json, again: Json, tree: Tree,
+} } } })
+"""
+
+
+@pytest.mark.usefixtures("modules")
+@pytest.mark.parametrize("zod", ["zod", "zod3"])
+async def test_a_schema_that_holds_itself_is_named_once_and_referred_to(
+    house: Machine, write: Write, zod: str
+) -> None:
+    write(f'import {{ z }} from "{zod}"\n{RECURSIVE}')
+    found = (await tools(house))["t"]
+    properties, defined = found["properties"], found["$defs"]
+    itself = properties["value"]
+    name = itself["$ref"].removeprefix("#/$defs/")
+    assert defined[name] == {
+        "anyOf": [
+            {"type": "string"},
+            {"type": "array", "items": itself},
+            {"type": "object", "additionalProperties": itself},
+        ],
+        "description": "any JSON",
+    }
+    tree = properties["tree"]
+    assert defined[tree["$ref"].removeprefix("#/$defs/")]["properties"]["children"] == {
+        "type": "array",
+        "items": tree,
+    }
+    assert set(found["required"]) == {"value", "again", "tree"}
+
+
 ASKING = """
 import { Effect } from "EFFECT"
 export const P = async () => ({ tool: { t: { description: "T", args: {}, async execute(args, ctx) {

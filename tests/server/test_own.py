@@ -139,6 +139,58 @@ def test_the_limits_tell_what_is_set_used_and_left(person):
         assert "ses_none" in http.get("/instar/limits", 404, session="ses_none")
 
 
+def test_what_fills_a_window_is_told_part_by_part_in_the_provider_s_count(person):
+    folder, environment = person
+    (folder / "AGENTS.md").write_text("Be brief. " * 100)
+    (folder / ".instar/plugins").mkdir(parents=True)
+    (folder / ".instar/plugins/own.py").write_text(PLUGIN)
+    with asking(folder, environment) as http:
+        session = http.post("/session", {"title": "t"})["id"]
+        before = http.get(f"/instar/session/{session}/context")
+        assert (before["model"], before["counted"], before["automatic"]) == ("scripted/dear", False, True)
+        assert before["used"] > 1000
+        prompt(http, "look", session=session)
+        told = http.get(f"/instar/session/{session}/context")
+        assert told["counted"]
+        # The last answer took 50 tokens and gave 10: all parts together.
+        assert told["used"] == 60
+        assert told["left"] == told["room"] - 60
+        assert sum(one["tokens"] for one in told["parts"]) == pytest.approx(60, abs=5)
+        parts = {(one["kind"], one["name"]): one for one in told["parts"]}
+        assert parts["system", str(folder / "AGENTS.md")]["characters"] > 1000
+        assert parts["system", "plugin own"]["characters"] == len("Mind the gap. " * 50)
+        assert parts["system", "agent build"]["characters"] > 500
+        assert (parts["tools", "plugin own"]["count"], parts["tools", "built-in"]["count"] > 5) == (1, True)
+        assert parts["messages", "calls of bash"]["count"] == 2
+        assert {"prompts", "answers", "calls of read"} <= {name for kind, name in parts if kind == "messages"}
+        assert http.get("/instar/session/ses_none/context", 404)
+
+
+PLUGIN = """\
+from instar.plugin import Tool
+
+
+async def server(input, options):
+    async def add(given, output):
+        output.system.append("Mind the gap. " * 50)
+
+    async def run(args, context):
+        return "done"
+
+    tool = Tool("A tool of its own.", {"type": "object", "properties": {}}, run)
+    return {"experimental.chat.system.transform": add, "tool": {"own_tool": tool}}
+"""
+
+
+@pytest.mark.slow
+def test_a_server_says_what_is_missing_and_how_far_commands_are_confined(person):
+    folder, environment = person
+    with asking(folder, environment) as http:
+        told = {one["name"]: one for one in http.get("/instar/doctor")["lines"]}
+        assert (told["model"]["state"], "scripted/dear" in told["model"]["text"]) == ("ok", True)
+        assert http.get("/instar/shield")["level"] in ("bubblewrap", "landlock", "none")
+
+
 # -- stopping ----------------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,6 @@
-"""Answers and queries of instar's own part of the interface: what was used, what may be used, what was stopped."""
+"""Answers and queries of instar's own part of the interface: what was used, may be used, was stopped or is missing."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -147,6 +147,61 @@ class LimitsReport(msgspec.Struct, frozen=True, kw_only=True):
     waiting: dict[str, float]
     heartbeat: Room
     limits: list[LimitUsage]
+
+
+class ContextPart(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of what a session's next request sends: of its system prompt, its tools or its messages.
+
+    `name` says what it is (an instruction file's path, whose tools, the calls of a tool …), `count` how many there are
+    of it. An image has as many `characters` as a text of its tokens. `tokens` is an estimate.
+    """
+
+    kind: Literal["system", "tools", "messages"]
+    name: str
+    count: int
+    characters: int
+    tokens: int
+
+
+class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What fills the window of a session's model, in tokens.
+
+    `window` is the model's own limit (None: not known), `room` how many the conversation may fill before it is
+    summarised, by itself only if `automatic`; `used` and `left` are of that room. `counted`: the provider counted the
+    last request and its answer, and what each part has of that is estimated by its characters; else all is estimated.
+    """
+
+    model: str
+    window: int | None
+    room: int
+    automatic: bool
+    used: int
+    left: int
+    counted: bool
+    parts: list[ContextPart]
+
+
+class Diagnosis(msgspec.Struct, frozen=True):
+    """One thing that was looked at; `todo` says what to do about a note or a problem."""
+
+    name: str
+    state: Literal["ok", "note", "problem"]
+    text: str
+    todo: str = ""
+
+
+class DoctorReport(msgspec.Struct, frozen=True):
+    """What ``instar doctor`` says: its lines, and the command to type next."""
+
+    lines: list[Diagnosis]
+    next: str
+
+
+class ShieldState(msgspec.Struct, frozen=True):
+    """How far children of the model are confined here, and the best level that the settings ask for."""
+
+    level: str
+    at_most: str
 
 
 class StopBody(Wire):

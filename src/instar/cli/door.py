@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from instar.cli import collector, streams
+from instar.cli import collector, loop, streams
 from instar.cli.text import harmless, note
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def door(function: Callable[..., Any]) -> Callable[..., Any]:
         start_log(context.paths.log_file, log_level, printed=print_logs)
         with one_line_errors(traceback=log_level == "DEBUG"):
             result = function(context, *args, **options)
-            code = asyncio.run(result) if isinstance(result, Coroutine) else result
+            code = loop.run(result) if isinstance(result, Coroutine) else result
             streams.finish()
             return code
 

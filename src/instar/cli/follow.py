@@ -10,8 +10,10 @@ from instar.cli.person import INTERRUPTED
 from instar.event import (
     Event,
     EvolveInstalled,
+    EvolveRefused,
     EvolveRolledback,
     HooksRan,
+    HookWaiting,
     LimitReached,
     MessageUpdated,
     PartDelta,
@@ -77,6 +79,9 @@ class Follower:
     While a question stands at the terminal nothing is shown: it would be written over. It is shown afterwards.
     """
 
+    pending = "instar evolve pending"
+    """How a person sees the changes that wait for them."""
+
     def __init__(self, session_id: str, view: TurnView) -> None:
         self._limited = False
         self._session_id = session_id
@@ -139,7 +144,10 @@ class Follower:
                 self.depths[session_id] = self.depths[parent] + 1
 
     def _show(self, event: Event) -> None:
-        if event.session_id not in (self._session_id, None):
+        if isinstance(event.properties, HookWaiting):
+            if event.session_id in (*self.depths, None):
+                self.view.hook(event.properties)
+        elif event.session_id not in (self._session_id, None):
             self._child(event.properties)
             return
         match event.properties:
@@ -192,6 +200,11 @@ class Follower:
                 self.view.evolved(f"self: {path} = {new!r} (was {old!r})")
             case EvolveInstalled(files=files, session_id=None):
                 self.view.evolved(f"evolved {', '.join(files)}")
+            case EvolveRefused(file=file, stage="authority"):
+                self.view.evolved(f"{file} waits for you: {self.pending}")
+            case EvolveRefused(file=file, stage=stage):
+                # The call's own line says why.
+                self.view.evolved(f"refused {file} at the stage {stage}")
             case EvolveRolledback(files=files, message=text):
                 self.view.evolved(f"took back a change of {', '.join(files)}: {text}")
 

@@ -11,6 +11,7 @@ from instar.cli import complete
 from instar.cli.door import Context, door, folder_option
 from instar.cli.session import find, open_sessions
 from instar.cli.text import echo, local_time, note, one_line, short
+from instar.cli.transcript import markdown_of
 from instar.message import Session
 from instar.opencode.database import OpencodeDatabase, Summary, families, of_folder, read_family
 from instar.runtime import Runtime
@@ -27,6 +28,9 @@ _folder = folder_option("In this folder's project.")
 @click.command("export")
 @click.argument("session", required=False, shell_complete=complete.sessions)
 @click.option("-o", "--output", metavar="FILE", help="Write this new file instead of stdout.")
+@click.option(
+    "--format", type=click.Choice(["json", "markdown"]), default="json", help="Markdown is for reading."
+)
 @click.option("--children", is_flag=True, help="Include the sessions of its sub-agents.")
 @click.option("--sanitize", is_flag=True, help="Leave out texts, paths and tool output.")
 @_folder
@@ -35,11 +39,14 @@ async def export(
     context: Context,
     session: str | None,
     output: str | None,
+    format: str,
     children: bool,
     sanitize: bool,
     folder: str | None,
 ) -> None:
     """Print SESSION as `opencode export` does; without SESSION, the folder's last one. Output of tools is included."""
+    if format == "markdown" and (children or sanitize):
+        raise click.UsageError("--children and --sanitize are for JSON: leave out --format markdown")
     target = None if output is None else context.path(output)
     if target is not None and target.exists():
         raise click.UsageError(f"{target} exists; name a new file")
@@ -47,10 +54,13 @@ async def export(
         raise click.UsageError(f"there is no folder {target.parent}")
     async with context.runtime(folder) as runtime:
         found = await find(runtime, session) if session else await _last(runtime)
-        plain = await exported(runtime.instance.store, found, children=children)
-    data = msgspec.json.format(wire.encode(redacted(plain) if sanitize else plain)) + b"\n"
+        if format == "markdown":
+            data = markdown_of(found, await runtime.session.messages(found.id)).encode()
+        else:
+            plain = await exported(runtime.instance.store, found, children=children)
+            data = msgspec.json.format(wire.encode(redacted(plain) if sanitize else plain)) + b"\n"
     if target is None:
-        echo(data, nl=False)
+        echo(data if format == "json" else data.decode(), nl=False)
     else:
         atomic_write(target, data, 0o600)
 

@@ -8,9 +8,7 @@ import msgspec
 
 from instar import wire
 from instar.cli.text import echo, note, short
-from instar.event import (
-    Retry,
-)
+from instar.event import HookWaiting, Retry
 from instar.message import (
     MessageError,
     Part,
@@ -64,6 +62,11 @@ def retry_text(status: Retry) -> str:
     return f"{status.message}; trying again in {seconds:.0f} s (attempt {status.attempt}{most})"
 
 
+def hook_name(waiting: HookWaiting) -> str:
+    """Return what a person is told of a hook: which one, and for what."""
+    return f"hook {short(waiting.name, 40)} ({waiting.hook})"
+
+
 class TurnView:
     """Shows a turn in a pipe: the answer's text on stdout, tool calls and troubles as short lines on stderr."""
 
@@ -94,6 +97,11 @@ class TurnView:
     def note(self, text: str, style: str = "dim") -> None:
         """Show something else that happened; `style` is for a terminal."""
         note(text)
+
+    def hook(self, waiting: HookWaiting) -> None:
+        """Show that a hook is waited for, or no longer."""
+        if waiting.duration is None:
+            self.note(f"waiting for the {hook_name(waiting)}")
 
     def evolved(self, text: str) -> None:
         """Show what instar changed of itself."""

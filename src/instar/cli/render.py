@@ -55,7 +55,9 @@ def summary_of(part: ToolPart) -> str | None:
 def diff_lines(diff: str) -> Iterator[Text]:
     """Yield the lines of a unified diff in colours; of lines that were changed the words that differ stand out."""
     lines = [
-        line for line in harmless(diff).splitlines() if not line.startswith(("--- ", "Index: ", "====", "\\"))
+        line
+        for line in harmless(diff).splitlines()
+        if not line.startswith(("--- ", "Index: ", "====", "\\", "diff --git ", "index "))
     ]
     if sum(line.startswith("+++ ") for line in lines) == 1:
         # The call's own line names the file.

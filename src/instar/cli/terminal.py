@@ -14,9 +14,10 @@ from rich.theme import Theme
 
 from instar.cli import streams
 from instar.cli.area import Area
-from instar.cli.output import TurnView, tool_line
+from instar.cli.output import TurnView, hook_name, tool_line
 from instar.cli.render import details, summary_of
 from instar.cli.text import counted, harmless, money, one_line, short
+from instar.event import HookWaiting
 from instar.message import (
     MessageAbortedError,
     MessageError,
@@ -28,6 +29,7 @@ from instar.message import (
     ToolPending,
     ToolRunning,
 )
+from instar.plugin.waiting import NAMED_AFTER
 
 if TYPE_CHECKING:
     from instar.cli.markdown import Block, Blocks
@@ -66,6 +68,7 @@ class TerminalView(TurnView):
         self._is_asked = False
         self._started = time.monotonic()
         self._since = self._started
+        self._hooks: dict[tuple[str, int], float] = {}
         self._tokens = 0
         self._cost = 0.0
 
@@ -101,6 +104,14 @@ class TerminalView(TurnView):
     def note(self, text: str, style: str = "dim") -> None:
         """Print what happened."""
         self._print(Text(one_line(text), style=style))
+
+    def hook(self, waiting: HookWaiting) -> None:
+        """Name in the rows the hook that is waited for."""
+        key = (hook_name(waiting), waiting.since)
+        if waiting.duration is None:
+            self._hooks[key] = time.monotonic() - NAMED_AFTER
+        else:
+            self._hooks.pop(key, None)
 
     def evolved(self, text: str) -> None:
         """Print what instar changed of itself."""
@@ -249,7 +260,12 @@ class TerminalView(TurnView):
     def _status(self) -> Text:
         now = time.monotonic()
         what = "works" if self._calls else "answers" if self._texts else "thinks"
+        since = self._since
+        if self._hooks:
+            (what, _), since = next(iter(self._hooks.items()))
         used = f" · {self._tokens:,} tokens" if self._tokens else ""
         price = f" · {money(self._cost)}" if self._cost else ""
-        text = f"{_SPINNER[int(now * 10) % len(_SPINNER)]} {what} {now - self._since:.0f} s{used}{price} · Ctrl-C ends"
+        text = (
+            f"{_SPINNER[int(now * 10) % len(_SPINNER)]} {what} {now - since:.0f} s{used}{price} · Ctrl-C ends"
+        )
         return Text(text, style="dim")

@@ -5,7 +5,17 @@ from typing import Any
 
 from instar.api.config import TrustBody, TrustState
 from instar.api.operation import flagship_operations
-from instar.api.stats import LimitsReport, Resumed, Stats, StopBody, StopReport, StopsReport
+from instar.api.stats import (
+    ContextReport,
+    DoctorReport,
+    LimitsReport,
+    Resumed,
+    ShieldState,
+    Stats,
+    StopBody,
+    StopReport,
+    StopsReport,
+)
 from instar.client.endpoint import C, Calls, carried_out_by, endpoint, stream
 from instar.event import Event
 
@@ -81,6 +91,18 @@ class InstarCalls(Calls[C]):
     @endpoint("GET", "/instar/limits")
     def limits(self, *, session: str | None = None) -> LimitsReport:
         """Tell which limits are set, what was used of them, and what is left."""
+
+    @endpoint("GET", "/instar/session/{sessionID}/context")
+    def context(self, session_id: str) -> ContextReport:
+        """Tell what fills the window of a session's model: system prompt, tools and messages, each with its parts."""
+
+    @endpoint("GET", "/instar/doctor")
+    def doctor(self) -> DoctorReport:
+        """Check everything that instar needs in the directory, as ``instar doctor``, and say what to do."""
+
+    @endpoint("GET", "/instar/shield")
+    def shield(self) -> ShieldState:
+        """Tell how far the model's commands are confined in the directory."""
 
     @endpoint("GET", "/instar/metrics")
     def metrics(self) -> str:

@@ -42,6 +42,7 @@ TYPES: Final[dict[str, EventType]] = {}
 _BY_CLASS: Final[dict[type[Wire], EventType]] = {}
 
 P = TypeVar("P", bound=type[Wire])
+Variant = Literal["info", "success", "warning", "error"]
 
 
 def declare(name: str, *, version: int | None = None, never: str | None = None, own: bool = False) -> Any:
@@ -342,17 +343,13 @@ class CommandExecuted(OfSession):
     message_id: str
 
 
-class Nothing(Wire):
-    """An event that says only that it happened."""
-
-
 @declare("server.connected")
-class ServerConnected(Nothing):
+class ServerConnected(Wire):
     """A client's event stream is open."""
 
 
 @declare("server.heartbeat")
-class ServerHeartbeat(Nothing):
+class ServerHeartbeat(Wire):
     """A client's event stream is alive."""
 
 
@@ -392,19 +389,17 @@ class EvolveRolledback(Wire):
 
 
 @declare("hooks.armed", own=True)
-class HooksArmed(Wire):
+class HooksArmed(OfSession):
     """A session is used from now on under these rules; `problems` say what is not armed (our own event)."""
 
-    session_id: str
     rules: list[str]
     problems: list[str]
 
 
 @declare("hooks.ran", own=True)
-class HooksRan(Wire):
+class HooksRan(OfSession):
     """A rule was put to an event of a session: what it decided, in how many ms, at what cost (our own event)."""
 
-    session_id: str
     event: str
     rule: str
     place: str
@@ -426,11 +421,22 @@ class HooksRan(Wire):
     child_id: str = ""
 
 
+@declare("instar.hook.waiting", own=True)
+class HookWaiting(Wire):
+    """A turn has waited 2 s for a hook, a rule or a script; once more, with its ms, at its end (our own event)."""
+
+    session_id: str | None = None
+    plugin: str
+    name: str
+    hook: str
+    since: int
+    duration: int | None = None
+
+
 @declare("self.modified", own=True)
-class SelfModified(Wire):
+class SelfModified(OfSession):
     """The agent changed its own runtime at `path`; without a call the watchdog did (our own event)."""
 
-    session_id: str
     call_id: str
     path: str
     old: Any
@@ -507,7 +513,7 @@ class ServerInstanceDisposed(Wire):
 
 
 @declare("global.disposed")
-class GlobalDisposed(Nothing):
+class GlobalDisposed(Wire):
     """Every directory's instance ended, since the person's own settings changed or a client asked for it."""
 
 
@@ -519,7 +525,7 @@ class InstallationUpdated(Wire):
 
 
 @declare("lsp.updated", never="instar starts no language servers")
-class LspUpdated(Nothing):
+class LspUpdated(Wire):
     """A language server's state changed."""
 
 
@@ -565,9 +571,6 @@ class PtyDeleted(Wire):
     id: str
 
 
-Variant = Literal["info", "success", "warning", "error"]
-
-
 @declare("tui.prompt.append")
 class TuiPromptAppend(Wire):
     """Text is to be put behind what stands in the prompt."""
@@ -593,7 +596,5 @@ class TuiToastShow(Wire):
 
 
 @declare("tui.session.select")
-class TuiSessionSelect(Wire):
+class TuiSessionSelect(OfSession):
     """A session is to be opened."""
-
-    session_id: str

@@ -50,6 +50,7 @@ from instar.plugin.points import HookPoint, HookPoints, Refused
 from instar.plugin.shell import Background, Shell, ShellError, ShellResult
 from instar.plugin.tool import Ask, PermissionDenied, Tool, ToolContext, ToolFailure, ToolResult
 from instar.plugin.view import Branch, Method, Node, Value, View
+from instar.plugin.waiting import HookWait
 from instar.sandbox.model_process import Children
 from instar.settings import accepted, permission
 from instar.settings.steered import accepted_environment, accepted_words, started
@@ -77,6 +78,7 @@ __all__ = [
     "FetchResponse",
     "HookPoint",
     "HookPoints",
+    "HookWait",
     "Hooks",
     "Host",
     "Invalid",

@@ -14,6 +14,7 @@ import inspect
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -27,7 +28,9 @@ from instar.plugin.interface import Hooks
 from instar.plugin.outcome import detached, fill, json_copy, taken
 from instar.plugin.points import NOT_POINTS, HookPoint, HookPoints, Refused
 from instar.plugin.tool import Tool
-from instar.wire import Plain
+from instar.plugin.waiting import NAMED_AFTER, HookWait
+from instar.settings.builtin_plugins import FLAGSHIPS
+from instar.wire import Plain, Wire
 
 log = logging.getLogger("instar.plugin")
 
@@ -72,17 +75,27 @@ async def kept(function: Callable[..., Any], *args: Any) -> Any:
         raise Exited(error) from error
 
 
-async def in_time(seconds: float | None, function: Callable[..., Any], *args: Any) -> Any:
+async def in_time(
+    seconds: float | None, function: Callable[..., Any], *args: Any, wait: HookWait | None = None
+) -> Any:
     """Return what a function, async or not, gives within `seconds`; None are as many as it wants.
 
-    When the caller is cancelled, the call is cancelled too, and has `GRACE` seconds to end. Raises `Late`,
-    `Exited`, and what the function raises.
+    `wait` names it when it takes long. When the caller is cancelled, the call is cancelled too, and has `GRACE`
+    seconds to end. Raises `Late`, `Exited`, and what the function raises.
     """
     if seconds is None:
-        return await _own_limits(kept(function, *args))
+        async with wait or nullcontext():
+            return await _own_limits(kept(function, *args))
     task: asyncio.Task[Any] = asyncio.ensure_future(kept(function, *args))
     try:
-        await asyncio.wait([task], timeout=seconds)
+        # One timer in turn for both: a hook that is quick pays for nothing else.
+        await asyncio.wait([task], timeout=min(seconds, NAMED_AFTER) if wait else seconds)
+        if wait and seconds > NAMED_AFTER and not task.done():
+            await wait.late()
+            try:
+                await asyncio.wait([task], timeout=seconds - NAMED_AFTER)
+            finally:
+                await wait.over()
     except asyncio.CancelledError:
         await _end(task)
         raise
@@ -288,7 +301,8 @@ class Plugins:
                 if plugin.host is not None:
                     # Its start, after it ended, is no time that the plugin takes.
                     await plugin.host.ready()
-                found = await _handled(seconds, handler, given, output)
+                wait = self._wait(plugin.name, point.name, given)
+                found = await _handled(seconds, handler, given, output, wait)
             except Exception as error:
                 if point.gate:
                     reason = _reason(error)
@@ -418,18 +432,29 @@ class Plugins:
             seconds = next((limits[name] for name in (*names, kind) if name in limits), seconds)
         return seconds
 
+    def _wait(self, name: str, hook: str, given: Any) -> HookWait | None:
+        """Return what names the plugin; rules and scripts are named by their own plugins, each."""
+        if name in FLAGSHIPS:
+            return None
+        return HookWait(self._publish, getattr(given, "session_id", None), name, name, hook)
+
+    async def _publish(self, properties: Wire) -> None:
+        self._bus.publish(make(properties))
+
     def _report(self, plugin: str, hook: str, error: Exception) -> None:
         message = _reason(error)
         log.error("plugin failed plugin=%s hook=%s error=%s", plugin, hook, message, exc_info=error)
         self._bus.publish(make(PluginError(plugin=plugin, hook=hook, message=message)))
 
 
-async def _handled(seconds: float | None, handler: Callable[..., Any], given: Any, output: O) -> O:
+async def _handled(
+    seconds: float | None, handler: Callable[..., Any], given: Any, output: O, wait: HookWait | None
+) -> O:
     """Return the output as a handler leaves it. Raises `Unsound`, and what the handler raises."""
     if getattr(handler, "crosses", False):
-        return taken(output, await in_time(seconds, handler, given, output))
+        return taken(output, await in_time(seconds, handler, given, output, wait=wait))
     working = detached(output)
-    await in_time(seconds, handler, given, working)
+    await in_time(seconds, handler, given, working, wait=wait)
     return detached(working)
 
 

@@ -102,12 +102,17 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class Prefix(msgspec.Struct, frozen=True):
-    """The last request of a session in memory. `stages`: what each hook on the messages left, message by message."""
+    """The last request of a session in memory.
+
+    `stages`: what each hook on the messages left, message by message; `characters`: how long the system prompt was
+    after the core ("") and after each plugin.
+    """
 
     head: Head
     created: int
     pieces: list[PromptPiece]
     stages: list[tuple[str, list[int]]]
+    characters: list[tuple[str, int]] = []
 
     def note(self) -> Note:
         """Return what is kept durably."""

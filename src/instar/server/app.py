@@ -26,6 +26,7 @@ from instar.server.instances import Instances
 from instar.server.openapi import document
 from instar.server.routes.config import ConfigRoutes
 from instar.server.routes.definitions import DefinitionRoutes
+from instar.server.routes.doctor import DoctorRoutes
 from instar.server.routes.events import EventRoutes, SyncRoutes
 from instar.server.routes.files import FileRoutes, VcsRoutes
 from instar.server.routes.mcp import McpRoutes
@@ -114,6 +115,7 @@ def families() -> list[object]:
         HistoryRoutes(),
         AnswerRoutes(),
         StatsRoutes(),
+        DoctorRoutes(),
         MetricsRoutes(),
         FileRoutes(),
         VcsRoutes(),

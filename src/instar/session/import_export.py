@@ -14,8 +14,8 @@ from typing import Any, Final, Literal
 import msgspec
 
 from instar import event, wire
-from instar.event import make
-from instar.message import PART_TYPES, Session, renew
+from instar.event import Todo, make
+from instar.message import PART_TYPES, Session, WithParts, renew
 from instar.session.sessions import slug
 from instar.session.transcript import ExchangeError, Record, Taken, Transcript
 from instar.store import (
@@ -232,14 +232,16 @@ async def export(store: Store, session: Session, *, children: bool = False) -> P
 
 async def plain_of(store: Store, session: Session) -> Plain:
     """Return one session with its messages, and its todos if it has any."""
-    messages = await store.messages(session.id)
+    return archive(session, await store.messages(session.id), await store.todos(session.id))
+
+
+def archive(session: Session, messages: Sequence[WithParts], todos: Sequence[Todo]) -> Plain:
+    """Return a session with its messages in the form of a file, and its todos if it has any."""
     found: dict[str, Any] = {
         "info": wire.to_plain(session),
         "messages": [message.to_plain() for message in messages],
     }
-    if todos := await store.todos(session.id):
-        found["todos"] = [wire.to_plain(todo) for todo in todos]
-    return found
+    return {**found, "todos": [wire.to_plain(todo) for todo in todos]} if todos else found
 
 
 async def _descendants(store: Store, session: Session) -> list[Session]:

@@ -14,6 +14,7 @@ from instar.message import (
     Created,
     FilePart,
     Origin,
+    Part,
     ReasoningPart,
     SubtaskPart,
     TextPart,
@@ -42,7 +43,7 @@ NEWEST: Final = 40_000
 _TURNS: Final = 2
 _PROTECTED: Final = ("skill",)
 """Tools whose outputs stay: what a skill says holds for as long as the session lasts."""
-_CHARACTERS: Final = 4
+CHARACTERS: Final = 4
 """Characters of a token, roughly, as opencode counts them."""
 _PICTURE: Final = 1_500
 """Tokens of an image: providers scale larger ones down."""
@@ -53,7 +54,7 @@ _NAME: Final = 50
 
 def is_due(instance: Instance, live: SessionState, model: Model) -> bool:
     """Whether the next request may not fit the model's window."""
-    return not _is_off(instance) and is_full(live.history, room(instance, live, model))
+    return not is_off(instance) and is_full(live.history, room(instance, live, model))
 
 
 async def is_due_at_end(instance: Instance, turn: Turn) -> bool:
@@ -114,7 +115,7 @@ async def ask(
     """
     config = instance.config.compaction
     free = room(instance, live, answering(instance, live, asked))
-    if overflow and (_is_off(instance) or not can_help(live.history, asked)):
+    if overflow and (is_off(instance) or not can_help(live.history, asked)):
         return False
     if auto and not overflow and config.prune:
         await prune(instance, live, free)
@@ -149,7 +150,8 @@ def room(instance: Instance, live: SessionState, model: Model) -> int:
     )
 
 
-def _is_off(instance: Instance) -> bool:
+def is_off(instance: Instance) -> bool:
+    """Whether nothing is summarised without being asked."""
     value = instance.environment.get(_OFF, "").lower()
     return not instance.config.compaction.auto or value in ("1", "true")
 
@@ -236,24 +238,28 @@ def _is_clearable(part: ToolPart) -> bool:
 
 def tokens(text: str) -> int:
     """Return how many tokens a text has, roughly."""
-    return -(-len(text) // _CHARACTERS)
+    return -(-len(text) // CHARACTERS)
 
 
 def size(message: WithParts) -> int:
     """Return how many tokens a message has when it is sent, roughly."""
-    found = 0
-    for part in message.parts:
-        if isinstance(part, ToolPart):
-            found += len(msgspec.json.encode(part.state.input)) // _CHARACTERS + result_size(part)
-        elif isinstance(part, TextPart):
-            found += 0 if part.ignored else tokens(part.text)
-        elif isinstance(part, ReasoningPart):
-            found += tokens(part.text)
-        elif isinstance(part, FilePart):
-            found += file_size(part)
-        elif isinstance(part, SubtaskPart):
-            found += tokens(part.prompt)
-    return found
+    return sum(map(part_size, message.parts))
+
+
+def part_size(part: Part) -> int:
+    """Return how many tokens a part has when it is sent, roughly."""
+    match part:
+        case ToolPart():
+            return len(msgspec.json.encode(part.state.input)) // CHARACTERS + result_size(part)
+        case TextPart():
+            return 0 if part.ignored else tokens(part.text)
+        case ReasoningPart():
+            return tokens(part.text)
+        case FilePart():
+            return file_size(part)
+        case SubtaskPart():
+            return tokens(part.prompt)
+    return 0
 
 
 def result_size(part: ToolPart) -> int:

@@ -147,15 +147,27 @@ async def finish_request(
 
 async def compose(instance: Instance, turn: Turn) -> list[str]:
     """Return the session's own system prompt for this agent: composed once, then frozen."""
-    key = f"system:{turn.live.id}:{turn.agent.name}"
-    frozen = turn.live.system_prompts.get(key) or await instance.store.value("instar", key)
-    if frozen is None:
-        texts = [turn.agent.prompt or shipped_prompt("base"), environment_block(instance)]
-        frozen = ["\n\n".join([*texts, *instance.instructions.read()])]
+    frozen = await own_prompt(instance, turn.live, turn.agent)
+    key = _key(turn.live, turn.agent)
+    if key not in turn.live.system_prompts:
         await instance.store.commit([PutValue("instar", key, frozen)])
     turn.live.system_prompts[key] = frozen
     data = structured.SYSTEM if structured.is_wanted(turn.user) else None
     return [*frozen, *(text for text in (turn.user.system, data) if text)]
+
+
+async def own_prompt(instance: Instance, live: SessionState, agent: Agent) -> list[str]:
+    """Return a session's own system prompt for an agent as it is frozen, or would be frozen now."""
+    key = _key(live, agent)
+    frozen = live.system_prompts.get(key) or await instance.store.value("instar", key)
+    if frozen is not None:
+        return frozen
+    texts = [agent.prompt or shipped_prompt("base"), environment_block(instance)]
+    return ["\n\n".join([*texts, *instance.instructions.read()])]
+
+
+def _key(live: SessionState, agent: Agent) -> str:
+    return f"system:{live.id}:{agent.name}"
 
 
 def available(instance: Instance, turn: Turn) -> dict[str, Tool]:

@@ -46,6 +46,7 @@ class RequestTrace:
         self._own: dict[str, str] = {}
         self._defined: dict[str, list[bytes]] = {}
         self._system: list[Stage] = []
+        self._characters: list[tuple[str, int]] = []
         self._options: list[Stage] = []
         self._stages: list[tuple[str, list[int]]] = []
         self._messages: Sequence[WithParts] = ()
@@ -73,6 +74,7 @@ class RequestTrace:
     def system(self, plugin: str, texts: list[str]) -> None:
         """Note the system prompt after a plugin, or after the core ("")."""
         self._system.append((plugin, mark(encode(texts))))
+        self._characters.append((plugin, sum(map(len, texts))))
 
     def messages(self, messages: list[WithParts], *, hooked: bool) -> None:
         """The messages before hooks; `hooked`: there are hooks on them."""
@@ -111,7 +113,7 @@ class RequestTrace:
         # A prompt and the answer that is being written: nothing was sent of this session before.
         is_first = len(live.history) <= 2
         before = live.prefix or (None if is_first else await read_note(instance.store, live.id))
-        prefix = Prefix(self._head(request, sent), now(), sent.messages, self._stages)
+        prefix = Prefix(self._head(request, sent), now(), sent.messages, self._stages, self._characters)
         broken = None if before is None else self._compare(before, prefix, sent)
         await instance.store.commit(writes(live.id, prefix, broken))
         live.prefix, live.system = prefix, request.system

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Final
 
 import click
@@ -27,6 +27,9 @@ from instar.server.within import client_of
 
 _FOUND: Final = 20
 """Files that complete a word."""
+_FIRST_PAUSE: Final = 0.25
+_LONGEST_PAUSE: Final = 4.0
+"""Seconds until a server that is gone is asked again, from the first time on twice as many each time."""
 
 
 @click.command()
@@ -41,6 +44,8 @@ async def command(
     """Talk with the agent. What was said stays in the terminal's scrollback; /help says what can be typed."""
     if not person.is_there():
         raise Failure('a chat needs a terminal; without one: instar run "…"')
+    if context.environment.get("TERM") in ("dumb", ""):
+        raise Failure('a chat moves the cursor, which TERM=dumb cannot; there: instar run "…"')
     opened = _here(context, folder) if url is None else client_to(context, Attached(url, folder))
     try:
         async with opened as client:
@@ -90,14 +95,16 @@ class Chat:
         self._screen = Screen(
             submit=self._submit,
             rows=self._rows,
-            facts=lambda: self._talk.facts(),
+            facts=lambda width: self._talk.facts(width),
             prompt=lambda: self._talk.prompt(),
             words=self._words,
             escape=self._escape,
             interrupt=self._interrupt,
             history=history,
         )
-        self._orders = Orders(lambda: self._talk, self._turn_to, self._screen.leave)
+        self._orders = Orders(
+            lambda: self._talk, self._turn_to, self._screen.leave, self._screen.pick, self._screen.take_back
+        )
         self._talk: Conversation
 
     async def run(self) -> None:
@@ -122,16 +129,28 @@ class Chat:
         click.echo(f"go on: instar chat -s {self._talk.session.id}", err=True)
 
     async def _listen(self, events: AsyncIterator[Any]) -> None:
-        try:
-            async for event in events:
-                self._talk.take(event)
-                # Many come at once: what is typed has its turn between them.
-                await asyncio.sleep(0)
-        except REFUSALS as error:
-            self._talk.chat.note(str(error), "red")
-        self._talk.chat.note(
-            "the server ended the stream of events: what it does is not seen here any more", "red"
-        )
+        async with AsyncExitStack() as stack:
+            while True:
+                with suppress(*REFUSALS):
+                    async for event in events:
+                        self._talk.take(event)
+                        # Many come at once: what is typed has its turn between them.
+                        await asyncio.sleep(0)
+                self._talk.lose()
+                self._talk.chat.note(
+                    "the server ended the stream of events; it is asked again until it answers", "red"
+                )
+                events = await self._heard_again(stack)
+                self._talk.chat.note("the server answers again")
+                self._talk.do(self._talk.catch_up())
+
+    async def _heard_again(self, stack: AsyncExitStack) -> AsyncIterator[Any]:
+        pause = _FIRST_PAUSE
+        while True:
+            await asyncio.sleep(pause)
+            with suppress(*REFUSALS):
+                return await stack.enter_async_context(heard(self._client))
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _greet(self) -> None:
         providers = await self._client.config.providers()

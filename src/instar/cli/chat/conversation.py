@@ -3,8 +3,11 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
+
+from rich.cells import cell_len
 
 from instar.api.session import (
     AnswersBody,
@@ -17,11 +20,14 @@ from instar.approval.permissions import KEEP
 from instar.cli.chat.view import ChatView
 from instar.cli.follow import Follower
 from instar.cli.person import chosen, verdict
-from instar.cli.text import counted, money, short
+from instar.cli.text import counted, harmless, money, short
 from instar.client import ApiError, AsyncClient, Busy, Invalid, NotFound, Unreachable
 from instar.definitions.command import mentioned_parts
 from instar.event import (
     Event,
+    EvolveInstalled,
+    EvolveRefused,
+    EvolveRolledback,
     MessageUpdated,
     PermissionAsked,
     PermissionReplied,
@@ -52,6 +58,8 @@ _SHOWN: Final = 20
 class Conversation(Follower):
     """The session of a chat: it also takes what the person says, and their answers to what is asked."""
 
+    pending = "/evolve"
+
     def __init__(self, client: AsyncClient, session: Session, view: ChatView) -> None:
         super().__init__(session.id, view)
         self.client = client
@@ -62,6 +70,10 @@ class Conversation(Follower):
         self.answered_by = ""
         self.used = 0
         self.cost = session.cost
+        self.learned = 0
+        self._room = 0
+        self._cached = self._branch = self._shield = ""
+        self._waiting = 0
         self.busy = False
         self.queue: deque[str] = deque()
         self.asks: deque[PermissionAsked | QuestionAsked] = deque()
@@ -80,6 +92,9 @@ class Conversation(Follower):
             case SessionIdle(session_id=self._session_id):
                 self.busy = False
                 self._next()
+                self.do(self._look())
+            case EvolveInstalled() | EvolveRefused() | EvolveRolledback():
+                self.do(self._look_at_evolve())
             case SessionUpdated(info=info) if info.id == self._session_id:
                 self.session, self.cost = info, info.cost
             case PermissionAsked() | QuestionAsked() as asked if asked.session_id in self.depths:
@@ -95,7 +110,10 @@ class Conversation(Follower):
             case MessageUpdated(info=Assistant() as info) if info.session_id == self._session_id:
                 self.answered_by = f"{info.provider_id}/{info.model_id}"
                 tokens = info.tokens
-                self.used = tokens.input + tokens.output + tokens.cache.read + tokens.cache.write or self.used
+                taken = tokens.input + tokens.cache.read + tokens.cache.write
+                self.used = taken + tokens.output or self.used
+                if taken:
+                    self._cached = f"{tokens.cache.read / taken:.0%} cached"
         self._show(event)
 
     def _part(self, part: Part) -> None:
@@ -231,12 +249,32 @@ class Conversation(Follower):
     async def read(self) -> None:
         """Show the last messages of a session that is gone on with."""
         messages = await self.client.session.messages(self.session.id, limit=_SHOWN)
-        kept = [one for one in messages if not _is_undone(self.session, one)]
         if len(messages) == _SHOWN:
             self.chat.note(
                 f"the last {counted(_SHOWN, 'message')} of {self.session.id}; all: instar session show"
             )
-        for message in kept:
+        await self._take_in(messages)
+        self.do(self._look())
+        self.do(self._look_at_evolve())
+
+    def lose(self) -> None:
+        """The server is gone, and with it what went on there."""
+        self.busy = False
+        self.chat.break_off()
+
+    async def catch_up(self) -> None:
+        """Show what was missed while the server was gone."""
+        self.session = await self.client.session.get(self.session.id)
+        self.busy = self.session.id in await self.client.session.status()
+        self.asks.clear()
+        await self._take_in(await self.client.session.messages(self.session.id, limit=_SHOWN))
+        if not self.busy:
+            self._next()
+
+    async def _take_in(self, messages: list[WithParts]) -> None:
+        for message in messages:
+            if _is_undone(self.session, message):
+                continue
             if isinstance(message.info, User):
                 self._asked.append(message.info.id)
             else:
@@ -249,14 +287,43 @@ class Conversation(Follower):
         if self.asks:
             self._put(self.asks[0])
 
-    def facts(self) -> str:
-        """Return the line below the input."""
+    async def _look(self) -> None:
+        """Read what the line below the input says; what a server does not tell is left out."""
+        client = self.client
+        with suppress(*REFUSALS):
+            context = await client.instar.context(self.session.id)
+            self.used, self._room = context.used, context.room
+        with suppress(*REFUSALS):
+            self._branch = (await client.vcs.get()).branch or ""
+        with suppress(*REFUSALS):
+            self._shield = (await client.instar.shield()).level
+
+    async def _look_at_evolve(self) -> None:
+        with suppress(*REFUSALS):
+            status = await self.client.instar.evolve.status()
+            self.learned, self._waiting = status.learned, len(status.waiting)
+
+    def facts(self, width: int) -> str:
+        """Return the line below the input, with as much of it as has room: what matters most stands first."""
         model = f"{self.model.provider_id}/{self.model.model_id}" if self.model else self.answered_by
-        waiting = f"{counted(len(self.queue), 'text')} waits (Esc takes it back)" if self.queue else ""
-        found = [self.agent or "build", model, f"{self.used:,} tokens" if self.used else "", waiting]
         named = not self.session.title.startswith("New session - ")
-        found += [money(self.cost) if self.cost else "", short(self.session.title, 40) if named else ""]
-        return " · ".join(one for one in found if one)
+        found = [
+            f"{counted(len(self.queue), 'text')} waits (Esc takes it back)" if self.queue else "",
+            f"{counted(self._waiting, 'change')} to decide: /evolve" if self._waiting else "",
+            self.agent or "build",
+            model,
+            f"{max(0.0, 1 - self.used / self._room):.0%} context left" if self._room else "",
+            money(self.cost) if self.cost else "",
+            self._branch,
+            self._cached,
+            f"shield {self._shield}" if self._shield else "",
+            f"learned {counted(self.learned, 'thing')}" if self.learned else "",
+            short(self.session.title, 40) if named else "",
+        ]
+        shown = [harmless(one) for one in found if one]
+        while len(shown) > 1 and cell_len(" · ".join(shown)) > width:
+            shown.pop()
+        return " · ".join(shown)
 
 
 def _is_undone(session: Session, message: WithParts) -> bool:

@@ -2,12 +2,15 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from rich.text import Text
 
 from instar.api.session import ForkBody, RevertBody, SessionBody, SummarizeBody
 from instar.cli.chat.conversation import Conversation
+from instar.cli.chat.evolve import EvolveOrders
+from instar.cli.chat.picker import Choice, Pick, Picker
+from instar.cli.chat.reports import context_lines, doctor_lines, export
 from instar.cli.render import diff_lines
 from instar.cli.text import counted, local_time, money, short
 from instar.client import Invalid
@@ -18,15 +21,21 @@ _LISTED: Final = 20
 
 
 class Orders:
-    """The lines that begin with a slash. `turned` shows another session, `left` ends the chat."""
+    """The lines that begin with a slash.
+
+    `turned` shows another session, `left` ends the chat, `pick` lets the person pick from a list,
+    `typed` puts a text into the input.
+    """
 
     def __init__(
         self,
         talk: Callable[[], Conversation],
         turned: Callable[[Session], Awaitable[None]],
         left: Callable[[], None],
+        pick: Pick,
+        typed: Callable[[str], None],
     ) -> None:
-        self._talk, self._turned, self._left = talk, turned, left
+        self._talk, self._turned, self._left, self._pick = talk, turned, left, pick
         self.names: Mapping[str, tuple[str, Callable[[str], Awaitable[None]]]] = MappingProxyType(
             {
                 "help": ("what can be typed here", self._help),
@@ -44,9 +53,15 @@ class Orders:
                 "fork": ("go on with a copy of this session", self._fork),
                 "diff": ("what this session did to files", self._diff),
                 "cost": ("what this session used", self._cost),
+                "context": ("what fills the model's window", self._context),
+                "export": (
+                    "write this session to FILE: Markdown, or JSON where it ends with .json",
+                    self._export,
+                ),
+                "doctor": ("what is missing here, and what to do", self._doctor),
                 "evolve": (
-                    "what instar changed of itself: show REF, rollback REF, approve ID, reject ID, pin FILE",
-                    self._evolve,
+                    "what instar changed of itself: show REF, rollback REF, approve ID, reject ID WHY, pin FILE",
+                    EvolveOrders(talk, pick, typed).run,
                 ),
                 "quit": ("leave; the session is kept", self._quit),
             }
@@ -109,11 +124,16 @@ class Orders:
     async def _agent(self, rest: str) -> None:
         talk = self._talk()
         agents = [one for one in await talk.client.app.agents() if one.mode != "subagent" and not one.hidden]
-        if rest in {one.name for one in agents}:
-            talk.agent = rest
-            self._lines(f"{rest} answers from now on", style="dim")
-            return
-        self._lines(*(f"{one.name:<12} {short(one.description or '', 80)}" for one in agents))
+        if rest not in {one.name for one in agents}:
+            if rest:
+                raise Invalid(f"no agent is called {rest!r}; /agent lists them")
+            choices = [Choice(one.name, one.name, one.description or "") for one in agents]
+            picked = await self._pick(Picker("agent", choices))
+            if picked is None:
+                return
+            rest = picked.value
+        talk.agent = rest
+        self._lines(f"{rest} answers from now on", style="dim")
 
     async def _undo(self, rest: str) -> None:
         talk = self._talk()
@@ -183,42 +203,16 @@ class Orders:
             f"{tokens.cache.read:,} read from the cache, {tokens.cache.write:,} written to it"
         )
 
-    async def _evolve(self, rest: str) -> None:
+    async def _context(self, rest: str) -> None:
         talk = self._talk()
-        evolve = talk.client.instar.evolve
-        order, _, what = rest.partition(" ")
-        match order:
-            case "":
-                await self._changes(evolve)
-            case "show":
-                self._print_change(await evolve.show(what.strip() or "HEAD"))
-            case "rollback":
-                made = await evolve.rollback({"ref": what.strip() or "HEAD"})
-                self._lines(f"taken back: {', '.join(made.files)}")
-            case "approve":
-                made = await evolve.approve(what.strip())
-                self._lines(f"approved and installed: {', '.join(made.files)}")
-            case "reject":
-                name, _, why = what.strip().partition(" ")
-                await evolve.reject(name, {"reason": why})
-                self._lines(f"rejected: {name}")
-            case "pin":
-                await evolve.pin({"file": what.strip()})
-                self._lines(f"pinned: {what.strip()}; the agent may not change it")
-            case _:
-                raise Invalid(f"/evolve knows no {order!r}: show, rollback, approve, reject, pin")
+        talk.chat.show("", *context_lines(await talk.client.instar.context(talk.session.id)))
 
-    async def _changes(self, evolve: Any) -> None:
-        listed = (await evolve.log(limit=10)).text().splitlines()
-        lines = [
-            f"waits for you: {one.id}  {one.proposal.file}; /evolve approve {one.id}, or reject {one.id}"
-            for one in (await evolve.candidates()).entries
-        ]
-        self._lines(*(listed or ["nothing was changed yet"]), *lines)
+    async def _doctor(self, rest: str) -> None:
+        talk = self._talk()
+        talk.chat.show("", *doctor_lines(await talk.client.instar.doctor()))
 
-    def _print_change(self, shown: Any) -> None:
-        self._lines(shown.change.line(), *shown.change.details())
-        self._talk().chat.show(*diff_lines(shown.diff))
+    async def _export(self, rest: str) -> None:
+        self._lines(f"written: {await export(self._talk(), rest)}")
 
     async def _quit(self, rest: str) -> None:
         self._left()

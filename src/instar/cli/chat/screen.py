@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
@@ -21,6 +21,7 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import (
     BufferControl,
     Dimension,
+    DynamicContainer,
     Float,
     FloatContainer,
     FormattedTextControl,
@@ -36,6 +37,9 @@ from rich.console import Console
 from rich.text import Text
 
 from instar.cli import streams
+from instar.cli.chat.picker import Picked, Picker
+
+T = TypeVar("T")
 
 _FRAME: Final = 0.03
 """Seconds between two prints: what comes meanwhile is printed with it."""
@@ -61,7 +65,7 @@ class Screen:
         *,
         submit: Callable[[str], None],
         rows: Callable[[], Sequence[Text]],
-        facts: Callable[[], str],
+        facts: Callable[[int], str],
         prompt: Callable[[], str],
         words: Words,
         escape: Callable[[], None],
@@ -71,6 +75,7 @@ class Screen:
         self._submit, self._rows, self._facts, self._prompt = submit, rows, facts, prompt
         self._escape, self._interrupt = escape, interrupt
         self._pasted: dict[str, str] = {}
+        self._picker: Picker[Any] | None = None
         self._waiting = io.StringIO()
         self._wanted = asyncio.Event()
         self._drawing = Console(file=io.StringIO(), force_terminal=True, highlight=False)
@@ -86,17 +91,19 @@ class Screen:
         self._output.enable_cpr = False
         self.app: Application[None] = Application(
             layout=self._layout(),
-            key_bindings=self._keys(),
+            key_bindings=self._global_keys(),
             style=_STYLE,
             erase_when_done=True,
             output=self._output,
             # A key is shown at once, also while an answer streams.
             max_render_postpone_time=None,
             terminal_size_polling_interval=None,
+            before_render=self._fit,
         )
-        # A lone Esc is known sooner than by the default of half a second.
-        self.app.ttimeoutlen = 0.05
+        # A lone Esc is known sooner than by the default of more than a second.
+        self.app.ttimeoutlen = self.app.timeoutlen = 0.05
         self._editing: asyncio.Task[None] | None = None
+        self._size = self._output.get_size()
 
     async def run(self) -> None:
         """Show the input until the person leaves."""
@@ -123,6 +130,21 @@ class Screen:
         """Put a text into the input again."""
         self.buffer.text = text
         self.buffer.cursor_position = len(text)
+
+    async def pick(self, picker: Picker[T]) -> Picked[T] | None:
+        """Show a list in place of the input until the person picks or leaves; another list takes its place."""
+        if self._picker:
+            self._picker.leave()
+        self._picker = picker
+        picker.closed = self._picked
+        self.app.layout.focus(picker.window)
+        self.app.invalidate()
+        return await picker.answer
+
+    def _picked(self) -> None:
+        self._picker = None
+        self.app.layout.focus(self.buffer)
+        self.app.invalidate()
 
     async def _printer(self) -> None:
         lived = False
@@ -173,7 +195,14 @@ class Screen:
         renderer.reset()
 
     def _watch_size(self) -> None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, self._draw)
+        # Once prompt_toolkit has its own handler, which knows nothing of wrapped rows.
+        loop = asyncio.get_running_loop()
+        loop.call_soon(loop.add_signal_handler, signal.SIGWINCH, self.app.invalidate)
+
+    def _fit(self, app: Application[None]) -> None:
+        if (size := self._output.get_size()) != self._size:
+            self._size = size
+            self._erase()
 
     def _taken(self) -> str:
         text = self._waiting.getvalue().replace("\n", "\r\n")
@@ -185,40 +214,53 @@ class Screen:
 
     def _layout(self) -> Layout:
         above = FormattedTextControl(self._above)
-        prompt = FormattedTextControl(lambda: [("class:prompt", self._prompt())])
+        prompt = FormattedTextControl(lambda: [("class:prompt", self._now(Picker.head, self._prompt))])
+        facts = FormattedTextControl(lambda: [("class:bottom", self._now(Picker.hints, self._said))])
+        typed = Window(
+            BufferControl(self.buffer, key_bindings=self._keys()),
+            height=Dimension(min=1, max=10),
+            wrap_lines=True,
+            dont_extend_height=True,
+        )
         body = HSplit(
             [
                 Window(above, dont_extend_height=True, wrap_lines=False),
                 VSplit(
                     [
                         Window(prompt, dont_extend_width=True, dont_extend_height=True),
-                        Window(
-                            BufferControl(self.buffer),
-                            height=Dimension(min=1, max=10),
-                            wrap_lines=True,
-                            dont_extend_height=True,
-                        ),
+                        DynamicContainer(lambda: self._picker.window if self._picker else typed),
                     ]
                 ),
-                Window(
-                    FormattedTextControl(lambda: [("class:bottom", self._facts())]),
-                    height=1,
-                    dont_extend_height=True,
-                ),
+                Window(facts, height=1, dont_extend_height=True),
             ]
         )
         menu = Float(xcursor=True, ycursor=True, content=CompletionsMenu(max_height=8))
         return Layout(FloatContainer(body, [menu]))
 
+    def _now(self, picking: Callable[[Picker[Any]], str], otherwise: Callable[[], str]) -> str:
+        return picking(self._picker) if self._picker else otherwise()
+
+    def _said(self) -> str:
+        return self._facts(self.app.output.get_size().columns)
+
     def _above(self) -> StyleAndTextTuples:
-        self._drawing.width = self.app.output.get_size().columns
+        rows, columns = self.app.output.get_size()
+        self._drawing.width = columns
+        shown = list(self._rows())
+        if self._picker:
+            shown += self._picker.rows(columns - 1, rows - len(shown) - 3)
         with self._drawing.capture() as captured:
-            for row in self._rows():
+            for row in shown:
                 row.truncate(max(1, self._drawing.width - 1), overflow="ellipsis")
                 self._drawing.print(row)
         return to_formatted_text(ANSI(captured.get().rstrip("\n")))
 
     # -- keys ----------------------------------------------------------------------------------------
+
+    def _global_keys(self) -> KeyBindings:
+        keys = KeyBindings()
+        keys.add("c-z")(lambda event: self.app.suspend_to_background())
+        return keys
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
@@ -230,7 +272,6 @@ class Screen:
             (("c-c",), lambda event: self.buffer.reset() if self.buffer.text else self._interrupt()),
             (("c-d",), lambda event: None if self.buffer.text else self.leave()),
             (("c-g",), lambda event: self._edit()),
-            (("c-z",), lambda event: self.app.suspend_to_background()),
             ((Keys.BracketedPaste,), lambda event: self._paste(event.data)),
         )
         for names, handler in bound:

@@ -12,11 +12,20 @@ export function describe(name, tool) {
 // Return the JSON Schema of an object, from a shape of zod or JSON Schema fields, or from a whole schema; opencode's own
 // are made the same way (1.18.33): fields of JSON Schema are all required, and other arguments do no harm.
 export function parameters(args) {
-  const fields = Object.values(args)
-  if (isZod(args)) return { $schema: DRAFT, ...converted(args) }
-  if (args.type === "object" && !isZod(args.type)) return args
-  return { ...(fields.every(isZod) ? { $schema: DRAFT } : {}), ...object(args) }
+  if (!isZod(args) && args.type === "object" && !isZod(args.type)) return args
+  const draft = isZod(args) || Object.values(args).every(isZod) ? { $schema: DRAFT } : {}
+  defined = {}
+  begun = new Map()
+  named = 0
+  const made = isZod(args) ? converted(args) : object(args)
+  return { ...draft, ...made, ...(Object.keys(defined).length ? { $defs: defined } : {}) }
 }
+
+// By name the schemas that hold themselves, as zod's own `toJSONSchema` gives them; and those that are being converted,
+// each with its name once something in it means it.
+let defined
+let begun
+let named
 
 function object(shape) {
   const properties = {}
@@ -33,6 +42,20 @@ function isZod(value) {
 }
 
 function converted(schema) {
+  if (begun.has(schema)) {
+    if (!begun.get(schema)) begun.set(schema, `schema${++named}`)
+    return { $ref: `#/$defs/${begun.get(schema)}` }
+  }
+  begun.set(schema, "")
+  const made = convertedOnce(schema)
+  const name = begun.get(schema)
+  begun.delete(schema)
+  if (!name) return made
+  defined[name] = made
+  return { $ref: `#/$defs/${name}` }
+}
+
+function convertedOnce(schema) {
   const definition = schema._zod?.def ?? schema._def
   const kind = definition.type && typeof definition.type === "string" ? definition.type : String(definition.typeName ?? "")
   const make = KINDS[kind.replace(/^Zod/, "").toLowerCase()]

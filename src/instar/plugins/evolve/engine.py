@@ -60,7 +60,7 @@ class EvolveEngine:
         self.policy = ExecutionPolicy(given, root, processes, self.storage, self.config)
         self.observer = Observer(self.storage, self.config, self.version)
         self.safe = self.storage.begin_safe() if safe else None
-        self.scripts = Scripts(processes, Unkept() if safe else given.kv, self, self.real)
+        self.scripts = Scripts(processes, Unkept() if safe else given.kv, self, self.real, publish)
         self.change_installer = ChangeInstaller(self.storage, publish, refresh)
         candidates = Candidates(self.storage, self.policy, self.scripts, self.config)
         self.evolution = Evolver(

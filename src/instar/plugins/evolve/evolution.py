@@ -23,11 +23,11 @@ from instar.plugins.evolve.candidate import (
     text,
 )
 from instar.plugins.evolve.database import LOST
-from instar.plugins.evolve.discovery import Registration, collisions
+from instar.plugins.evolve.discovery import collisions
 from instar.plugins.evolve.execution_policy import ExecutionPolicy
 from instar.plugins.evolve.gate import authority, pending, replay, score, stages
-from instar.plugins.evolve.gate.authority import Authority
-from instar.plugins.evolve.gate.replay import ReplayReport
+from instar.plugins.evolve.gate.report import GateReport, Outcome, StagePassed
+from instar.plugins.evolve.gate.verdict import GateVerdict
 from instar.plugins.evolve.grants import GrantedVersion
 from instar.plugins.evolve.history import trailers
 from instar.plugins.evolve.history.commits import WorkspaceCommit
@@ -75,36 +75,6 @@ class Waits(NotChanged):
         self.id = id
 
 
-class StagePassed(msgspec.Struct, frozen=True):
-    """One stage that was passed: what it found, in a line, and the ms that it took."""
-
-    name: str
-    found: str
-    ms: int
-
-
-class GateVerdict(msgspec.Struct):
-    """A candidate that passed. `raised` is what a person must allow first; empty: it may be installed.
-
-    `registration` is what its script registers, None for a prompt; `test` what its test printed, None without one.
-    `settled` is the script's grant once it is installed, and `held` how its version is held.
-    """
-
-    stages: tuple[StagePassed, ...] = ()
-    registration: Registration | None = None
-    test: str | None = None
-    replay: ReplayReport | None = None
-    score: str = ""
-    raised: tuple[str, ...] = ()
-    held: GrantedVersion | None = None
-    settled: Authority | None = None
-
-    @property
-    def ms(self) -> int:
-        """What the gate took."""
-        return sum(stage.ms for stage in self.stages)
-
-
 class Installed(msgspec.Struct, frozen=True):
     """A change that went live: its commit (None: git failed) and what the gate found."""
 
@@ -136,6 +106,7 @@ class ChangeAttempt:
     bench: Bench = field(init=False)
     registered: stages.Registered | None = None
     installed: Installed = field(init=False)
+    begun: float = field(default_factory=time.monotonic)
 
     @property
     def changed(self) -> dict[str, TrialFile | None]:
@@ -151,6 +122,27 @@ class ChangeAttempt:
     def diff(self) -> str:
         """What it changes."""
         return edit.diff(self.path, self.before or "", text(self.candidate.after.content))
+
+    def report(self, outcome: Outcome, stage: str = "", why: str = "") -> GateReport:
+        """Return the report of what the gate found so far, and of what became of it."""
+        found = self.verdict
+        return GateReport(
+            file=self.path,
+            outcome=outcome,
+            cause=_kept(self.cause),
+            stage=stage,
+            text=pending.ends(why),
+            diff=pending.ends(self.diff),
+            stages=found.stages,
+            ms=round((time.monotonic() - self.begun) * 1000),
+            test=found.test or "",
+            replay=None if found.replay is None else found.replay.plain(),
+            score=() if found.score is None else found.score.lines,
+            granted=self.context.grant,
+            asked=None if found.held is None else found.held.authority,
+            raised=found.raised,
+            prediction=msgspec.to_builtins(self.candidate.expect),
+        )
 
 
 class Evolver:
@@ -228,7 +220,7 @@ class Evolver:
             try:
                 await self._go(attempt, "read")
             except CandidateRefused as error:
-                await self._change_installer.refused(path, cause, error.stage, str(error))
+                await self._refused(attempt, error.stage, str(error))
                 raise
             return attempt.installed
 
@@ -384,11 +376,13 @@ class Evolver:
                     candidate.changes, subject, called_by(cause, said)
                 )
         except NotChanged as error:
-            await self._change_installer.refused(path, cause, "install", str(error))
+            await self._refused(attempt, "install", str(error))
             raise
         if verdict.settled is not None:
             storage.grants.settle(candidate.file, verdict.settled)
-        await self._change_installer.installed(changed, cause, verdict.ms)
+        learned = verdict.learned(attempt.context.live, attempt.diff)
+        report = storage.reports.add(attempt.report("installed"))
+        await self._change_installer.installed(changed, cause, verdict.ms, learned, report)
         attempt.installed = Installed(path, attempt.diff, changed.epoch, verdict, changed.commit)
 
     async def _waits(self, attempt: ChangeAttempt) -> NotChanged:
@@ -403,8 +397,8 @@ class Evolver:
             return NotChanged(
                 f"{path} was not changed: a person has rejected just this ({entry.id}).\n{raised}"
             )
-        await self._change_installer.refused(
-            path, attempt.cause, "authority", f"it waits for a person as {entry.id}: {raised}"
+        await self._refused(
+            attempt, "authority", f"it waits for a person as {entry.id}: {raised}", outcome="waits"
         )
         return Waits(
             entry.id,
@@ -414,14 +408,20 @@ class Evolver:
             "once.",
         )
 
+    async def _refused(
+        self, attempt: ChangeAttempt, stage: str, why: str, outcome: Outcome = "refused"
+    ) -> None:
+        report = self._storage.reports.add(attempt.report(outcome, stage, why))
+        await self._change_installer.refused(attempt.path, attempt.cause, stage, why, report)
+
     def _proposal(self, attempt: ChangeAttempt) -> pending.Proposal:
-        candidate, verdict, cause = attempt.candidate, attempt.verdict, attempt.cause
+        candidate, verdict = attempt.candidate, attempt.verdict
         return pending.Proposal(
             file=attempt.path,
             base=self._change_installer.version(attempt.path),
             content=text(candidate.after.content),
             raised=verdict.raised,
-            cause=pending.Cause(cause.session, cause.call, cause.tool, cause.agent, cause.message),
+            cause=_kept(attempt.cause),
             also={path: text(file.content) for path, file in candidate.also.items()},
             diff=attempt.diff,
             test=verdict.test or "",
@@ -548,9 +548,9 @@ async def _score(attempt: ChangeAttempt) -> str:
         return ""
     contest = score.Contest(context.root, attempt.path, attempt.changed, context.restored, evals)
     report = await score.score(attempt.bench.trials, contest, timeout=attempt.bench.timeout, seconds=_WHOLE)
+    attempt.verdict.score = report
     if report.refusal is not None:
         raise CandidateRefused("score", report.refusal)
-    attempt.verdict.score = report.text()
     return f"{counted(len(evals), 'eval')} no worse"
 
 
@@ -578,6 +578,10 @@ async def _authority(attempt: ChangeAttempt) -> str:
     verdict.held = GrantedVersion(asked, manifest, mine.name, mine.test)
     verdict.settled = authority.after(context.grant, asked, approved=True, others=context.neighbours)
     return "more than was granted: a person decides" if verdict.raised else "no more than was granted"
+
+
+def _kept(cause: ChangeCause) -> pending.Cause:
+    return pending.Cause(cause.session, cause.call, cause.tool, cause.agent, cause.message)
 
 
 def _cause(kept: pending.Cause) -> ChangeCause:

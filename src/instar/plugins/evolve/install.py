@@ -67,8 +67,10 @@ class ChangeInstaller:
         version = self._storage.ledger.files.get(path)
         return "" if version is None else version.blob
 
-    async def installed(self, changed: Changed, cause: ChangeCause, cost: int) -> None:
-        """Report a change that went live."""
+    async def installed(
+        self, changed: Changed, cause: ChangeCause, cost: int, learned: str, report: str
+    ) -> None:
+        """Report a change that went live, what is new with it, and the id of the gate's report."""
         log.info(
             "evolution=installed epoch=%d files=%s tool=%s session=%s",
             changed.epoch,
@@ -76,16 +78,16 @@ class ChangeInstaller:
             cause.tool,
             cause.session,
         )
-        self.happened("installed", cause, changed.files, "", changed, cost)
+        self.happened("installed", cause, changed.files, learned, changed, cost, report=report)
         await self._publish(
             event.EvolveInstalled(files=changed.files, epoch=changed.epoch, session_id=cause.session or None)
         )
         await self.live(changed)
 
-    async def refused(self, path: str, cause: ChangeCause, stage: str, why: str) -> None:
-        """Report a refused candidate."""
+    async def refused(self, path: str, cause: ChangeCause, stage: str, why: str, report: str) -> None:
+        """Report a refused candidate, with the id of the gate's report."""
         log.info("evolution=refused file=%s stage=%s", path, stage)
-        self.happened("refused", cause, [path], why, stage=stage)
+        self.happened("refused", cause, [path], why, stage=stage, report=report)
         await self._publish(
             event.EvolveRefused(file=path, stage=stage, message=why[:2000], session_id=cause.session or None)
         )
@@ -120,6 +122,7 @@ class ChangeInstaller:
         changed: Changed | None = None,
         cost: int | None = None,
         stage: str = "",
+        report: str = "",
     ) -> None:
         """Add an entry to the audit log. A failed write loses the entry, not the change."""
         made: dict[str, Any] = msgspec.structs.asdict(cause)
@@ -128,7 +131,7 @@ class ChangeInstaller:
             made |= {"epoch": changed.epoch, "commit": commit}
         try:
             self._storage.audit_log.add(
-                AuditEntry(kind=kind, files=files, text=why, stage=stage, cost=cost, **made)
+                AuditEntry(kind=kind, files=files, text=why, stage=stage, cost=cost, report=report, **made)
             )
         except OSError as error:
             log.warning("evolve=chronicle problem=%r", str(error))

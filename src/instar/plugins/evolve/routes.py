@@ -16,16 +16,18 @@ from instar.plugin import Invalid, NotFound, operation, wire
 from instar.plugins.evolve import person, status
 from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.gate.pending import Listing, NotPending, PendingEntry
+from instar.plugins.evolve.gate.report import GateReport
 from instar.plugins.evolve.heartbeat import report
 from instar.plugins.evolve.heartbeat.report import HeartbeatStatus, Paused
 from instar.plugins.evolve.heartbeat.schedule import BeatEntry
-from instar.plugins.evolve.history import timeline
+from instar.plugins.evolve.history import blame, timeline
+from instar.plugins.evolve.history.blame import BlamedFile, Fetch, Why
 from instar.plugins.evolve.history.commits import is_repository
 from instar.plugins.evolve.history.pins import Pin
 from instar.plugins.evolve.history.repository import NoSuchChange
-from instar.plugins.evolve.history.timeline import Shown, Timeline, TimelinePage
+from instar.plugins.evolve.history.timeline import Compared, Shown, Timeline, TimelinePage
 from instar.plugins.evolve.person import Made, Rejected
-from instar.plugins.evolve.status import EvolveStatus
+from instar.plugins.evolve.status import EvolveStatus, HookCalls
 
 _SHOWN: Final = 20
 _MOST: Final = 1000
@@ -47,6 +49,20 @@ class LogQuery(wire.Wire):
     file: str = ""
 
 
+class CompareQuery(wire.Wire):
+    """The older and the newer version, each named as a change is; `new` left out is the newest."""
+
+    old: str
+    new: str = "HEAD"
+
+
+class WhyQuery(wire.Wire):
+    """A line, from 1, of a file by its path in the workspace."""
+
+    file: str
+    line: Annotated[int, msgspec.Meta(ge=1, le=999_999_999)]
+
+
 class RollbackBody(wire.Wire):
     """The change to take back: the start of a commit's id, HEAD, HEAD~2, or an epoch such as @12; "" is the newest."""
 
@@ -59,8 +75,8 @@ class PinBody(wire.Wire):
     file: Annotated[str, msgspec.Meta(max_length=_LONGEST)]
 
 
-class PinQuery(wire.Wire):
-    """As in the body that made the pin."""
+class FileQuery(wire.Wire):
+    """A file, or the folder of a pin, by its path in the workspace."""
 
     file: str
 
@@ -81,7 +97,8 @@ class ReasonBody(wire.Wire):
 class EvolveRoutes:
     """What is asked of evolve. `problems` are those of its settings, `source` names what chose the workspace.
 
-    `ready`: whether the settings can be used; without that evolve is off. `halted` is that of `PluginInput`.
+    `ready`: whether the settings can be used; without that evolve is off. `halted` is that of `PluginInput`,
+    `messages` gives those of a session.
     """
 
     engine: EvolveEngine
@@ -90,6 +107,7 @@ class EvolveRoutes:
     ready: Callable[[], bool]
     problems: Callable[[], list[str]]
     halted: Callable[[], int]
+    messages: Fetch
 
     # -- looking ---------------------------------------------------------------------------------------
 
@@ -119,6 +137,48 @@ class EvolveRoutes:
         self._demand_history()
         with _answered():
             return await timeline.show(self.engine.storage.revisions, self.engine.storage.audit_log, ref)
+
+    @operation("GET", "/instar/evolve/report/{reportID}", "instar.evolve.report", errors=(404,))
+    async def report(self, report_id: str) -> GateReport:
+        """Show what the gate found on a candidate, installed or not: diff, test, replay, scores, what it reaches.
+
+        Entries of the log name their report; the oldest reports are dropped.
+        """
+        with _answered():
+            found = self.engine.storage.reports.get(report_id)
+        if found is None:
+            raise NotFound(
+                f"there is no report {report_id!r}, or it was dropped: the log's entries name them"
+            )
+        return found
+
+    @operation("GET", "/instar/evolve/compare", "instar.evolve.compare", errors=(404,))
+    async def compare(self, query: CompareQuery) -> Compared:
+        """Compare two versions of the workspace, each named as in the log."""
+        self._demand_history()
+        with _answered():
+            return await timeline.compare(self.engine.storage.revisions, query.old, query.new)
+
+    @operation("GET", "/instar/evolve/blame", "instar.evolve.blame", errors=(404,))
+    async def blame(self, query: FileQuery) -> BlamedFile:
+        """Show a file of the workspace line by line, with the change that wrote each."""
+        self._demand_history()
+        with _answered():
+            return await blame.blame(self.engine.storage.revisions, query.file, self.engine.real.root)
+
+    @operation("GET", "/instar/evolve/why", "instar.evolve.why", errors=(404,))
+    async def why(self, query: WhyQuery) -> Why:
+        """Tell why a line of a file is as it is: the change that wrote it, and the message that led to it."""
+        self._demand_history()
+        storage = self.engine.storage
+        with _answered():
+            place = blame.parse_place(f"{query.file}:{query.line}", self.engine.real.root)
+            return await blame.why(storage.revisions, storage.audit_log, self.messages, place)
+
+    @operation("GET", "/instar/evolve/call", "instar.evolve.calls", errors=(404,))
+    async def calls(self) -> list[HookCalls]:
+        """Tell how the newest calls of each script's hooks went: how many, how long, how many failed."""
+        return await status.calls(self.engine)
 
     @operation("GET", "/instar/evolve/pin", "instar.evolve.pins", errors=(404,))
     async def pins(self) -> list[Pin]:
@@ -151,7 +211,7 @@ class EvolveRoutes:
             return person.pin(self.engine, body.file)
 
     @operation("DELETE", "/instar/evolve/pin", "instar.evolve.unpin", errors=(404,), order=True)
-    async def unpin(self, query: PinQuery) -> Pin:
+    async def unpin(self, query: FileQuery) -> Pin:
         """Let the agent change a file again."""
         with _answered():
             return person.unpin(self.engine, query.file)

@@ -5,14 +5,15 @@ Scripts run one after another in alphabetical order.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
 import msgspec
 
-from instar.plugin import KV, process, wire
+from instar.plugin import KV, HookWait, process, wire
 from instar.plugins.evolve import discovery, protocol, script
 from instar.plugins.evolve.workspace import HookFile, Workspace, WorkspacePrompts
 
@@ -72,10 +73,18 @@ class NoScripts(Exception):
 
 
 class Scripts:
-    """Registered scripts, as they run on `stage`."""
+    """Registered scripts, as they run on `stage`. `publish` sends an event's properties."""
 
-    def __init__(self, processes: process.Processes, kv: KV, stage: ScriptStage, start: Workspace) -> None:
+    def __init__(
+        self,
+        processes: process.Processes,
+        kv: KV,
+        stage: ScriptStage,
+        start: Workspace,
+        publish: Callable[[wire.Wire], Awaitable[None]],
+    ) -> None:
         self._processes = processes
+        self._publish = publish
         self._kv = kv
         self._stage = stage
         self._silent: set[tuple[str, tuple[int, int, int, int], str]] = set()
@@ -195,9 +204,14 @@ class Scripts:
         """Call every script that may answer, in order, and merge. A failure stops none of the others."""
         answers: list[protocol.Answer] = []
         failures: list[script.ScriptFailure] = []
+        session = fields.get("session")
         for entry in self.answers(hook):
+            name = f"hooks/{entry.name}"
             try:
-                answers.append(await self.call(entry, hook, fields))
+                async with (
+                    HookWait(self._publish, session["id"], "evolve", name, hook) if session else nullcontext()
+                ):
+                    answers.append(await self.call(entry, hook, fields))
             except script.UnknownHook:
                 continue
             except script.ScriptFailure as error:

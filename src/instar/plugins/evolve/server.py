@@ -127,6 +127,7 @@ class Evolve:
             ready=lambda: self._settings is not None,
             problems=lambda: [text for text in (self._setting_problem, *self._warnings) if text],
             halted=self._input.halted,
+            messages=self._input.client.session.messages,
         )
 
     # -- settings, scripts, tools --------------------------------------------------------------------

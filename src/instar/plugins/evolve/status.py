@@ -1,5 +1,7 @@
 """How a workspace stands: what it is made of, what goes on in it, what is wrong; for commands and the server."""
 
+import statistics
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -9,6 +11,8 @@ from instar.plugin import git, process
 from instar.plugins.evolve import discovery
 from instar.plugins.evolve.engine import EvolveEngine
 from instar.plugins.evolve.history.commits import is_repository
+from instar.plugins.evolve.history.repository import FAILED, is_start
+from instar.plugins.evolve.history.timeline import SEARCHED
 from instar.plugins.evolve.history.trailers import one_line
 from instar.plugins.evolve.ledger.ledger import Departure
 from instar.plugins.evolve.scripts import Scripts
@@ -46,7 +50,8 @@ class EvolveStatus(msgspec.Struct, frozen=True):
     """How a workspace stands. `active` says whether evolve would be on, and so whether scripts were run.
 
     `epoch` is None for a workspace that evolve has not worked on yet, `level` how far children are confined here,
-    `frozen` why nothing may change ("": it may), `probation` how the trial of each file stands.
+    `frozen` why nothing may change ("": it may), `probation` how the trial of each file stands. `learned` counts the
+    agent's changes that are live: of the newest 1,000 commits those that were not taken back.
     """
 
     workspace: str
@@ -61,6 +66,7 @@ class EvolveStatus(msgspec.Struct, frozen=True):
     departures: list[Departure] = []
     probation: dict[str, str] = {}
     waiting: list[WaitingChange] = []
+    learned: int = 0
 
     def text(self) -> str:
         """Return it for a terminal."""
@@ -73,6 +79,21 @@ class EvolveStatus(msgspec.Struct, frozen=True):
         lines += [("waits", f"{one.id} {one.file}: {'; '.join(one.raised)}") for one in self.waiting]
         lines += [("problem", problem) for problem in self.problems]
         return "\n".join(f"{name:11}{one_line(said, _WIDTH)}" for name, said in lines)
+
+
+class HookCalls(msgspec.Struct, frozen=True):
+    """How the newest calls of one hook of a script went, those that are kept for the replay.
+
+    `failed` counts by kind, `median` and `slowest` are ms, `last` is when the newest began (ms since 1970).
+    """
+
+    script: str
+    hook: str
+    calls: int
+    failed: dict[str, int]
+    median: float
+    slowest: int
+    last: int
 
 
 def unread(workspace: Workspace, source: str, problems: Sequence[str]) -> EvolveStatus:
@@ -123,7 +144,23 @@ async def read(engine: EvolveEngine, scripts: Scripts, source: str, problems: Se
             for one in waiting.entries
             if one.state == "waiting"
         ],
+        learned=await _learned(engine),
     )
+
+
+async def calls(engine: EvolveEngine) -> list[HookCalls]:
+    """Return how the calls of each script's hooks went lately."""
+    records = (await engine.storage.records.read()).records
+    lately = []
+    for script, hook in sorted({(one.script, one.hook) for one in records}):
+        found = [one for one in records if (one.script, one.hook) == (script, hook)]
+        failed = Counter[str](one.failure for one in found if one.failure is not None)
+        took = [one.duration for one in found]
+        newest = max(one.at for one in found)
+        lately.append(
+            HookCalls(script, hook, len(found), dict(failed), statistics.median(took), max(took), newest)
+        )
+    return lately
 
 
 def _tests_missing(scripts: Scripts) -> list[str]:
@@ -141,3 +178,13 @@ async def _newest(engine: EvolveEngine) -> str:
         return next(iter(await engine.history.entries(1)), "no commits yet")
     except (git.GitError, process.ProcessError) as error:
         return str(error).splitlines()[0]
+
+
+async def _learned(engine: EvolveEngine) -> int:
+    try:
+        commits = await engine.storage.revisions.newest(SEARCHED) if is_repository(engine.real.root) else []
+    except FAILED:
+        return 0
+    gone = [one.trailers.rolls_back for one in commits if one.trailers.rolls_back]
+    own = [one for one in commits if one.trailers.call and not one.trailers.rolls_back]
+    return sum(not any(is_start(named, one.id) for named in gone) for one in own)

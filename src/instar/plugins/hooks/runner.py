@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from instar.plugin import Children, Client, Invalid, PluginInput, event
+from instar.plugin import Children, Client, HookWait, Invalid, PluginInput, event, wire
 from instar.plugins.hooks import match
 from instar.plugins.hooks.outcome import HookDecision, RuleOutcome, combine, settle, undecided
 from instar.plugins.hooks.record import RunRecords
@@ -138,7 +138,7 @@ class Runner:
         for batch in _batches(waited):
             slots = asyncio.Semaphore(ABREAST)
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._one(one, happened, slots)) for one in batch]
+                tasks = [group.create_task(self._waited(one, happened, slots)) for one in batch]
             outcomes += [task.result() for task in tasks]
             if happened.kind.final and any(one.action == "deny" or one.stop for one in outcomes):
                 break
@@ -161,20 +161,26 @@ class Runner:
             task.cancel()
         await asyncio.gather(*self._behind, return_exceptions=True)
 
-    async def _one(self, met: match.RuleMatch, happened: HookEvent, slots: asyncio.Semaphore) -> RuleOutcome:
-        async with slots:
-            started = time.monotonic()
-            outcome = undecided("it was interrupted")
-            try:
-                outcome = await decide(met, happened, self._means)
-            finally:
-                await self._note(met.rule, happened, outcome, started)
-            return outcome
+    async def _waited(
+        self, met: match.RuleMatch, happened: HookEvent, slots: asyncio.Semaphore
+    ) -> RuleOutcome:
+        wait = HookWait(self._publish, happened.session_id, "hooks", met.rule.text, happened.name)
+        async with slots, wait:
+            return await self._one(met, happened)
+
+    async def _one(self, met: match.RuleMatch, happened: HookEvent) -> RuleOutcome:
+        started = time.monotonic()
+        outcome = undecided("it was interrupted")
+        try:
+            outcome = await decide(met, happened, self._means)
+        finally:
+            await self._note(met.rule, happened, outcome, started)
+        return outcome
 
     async def _is_sent(self, met: match.RuleMatch, happened: HookEvent) -> bool:
         """Start an ``async`` rule in the background. Return whether the rule was one."""
         if met.rule.background and len(self._behind) < BEHIND:
-            task = asyncio.create_task(self._one(met, happened, asyncio.Semaphore()))
+            task = asyncio.create_task(self._one(met, happened))
             self._behind.add(task)
             task.add_done_callback(self._behind.discard)
         elif met.rule.background:
@@ -224,7 +230,10 @@ class Runner:
     async def record(self, happened: event.HooksRan | event.HooksArmed) -> None:
         """Add what happened to the record of its session, and publish it."""
         self.records.add(happened)
-        await self._client.publish(event.make(happened))
+        await self._publish(happened)
+
+    async def _publish(self, properties: wire.Wire) -> None:
+        await self._client.publish(event.make(properties))
 
 
 def _batches(met: Iterable[match.RuleMatch]) -> Iterable[list[match.RuleMatch]]:

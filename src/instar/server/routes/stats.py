@@ -1,4 +1,4 @@
-"""instar's own operations on what was used, what may be used, and what a person stopped."""
+"""instar's own operations on what was used, may be used and fills a window, and what a person stopped."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from instar.api.operation import operation
 from instar.api.stats import (
+    ContextReport,
     LimitsQuery,
     LimitsReport,
     LimitUsage,
@@ -24,12 +25,14 @@ from instar.limits import statistics, stop
 from instar.limits.budget import DAY, Ceiling, HeldCeiling, tighter
 from instar.limits.stop import EVERYWHERE, StopFile, StopFileError, scope_of
 from instar.plugin import Invalid
+from instar.runtime.context_report import context_report
 from instar.server import metrics
 from instar.server.call import Call
 from instar.session.instance import Instance
 from instar.session.state import SessionState, now
 from instar.store import Share
 from instar.store.statistics import Wanted
+from instar.wire.ids import SessionID
 
 
 class StatsRoutes:
@@ -56,6 +59,11 @@ class StatsRoutes:
         runtime = await call.of_session(query.session)
         live = await runtime.instance.sessions.open(query.session)
         return await _limits(runtime.instance, live, now())
+
+    @operation("GET", "/instar/session/{sessionID}/context", "instar.context", errors=(404,))
+    async def context(self, instance: Instance, session_id: SessionID) -> ContextReport:
+        """Tell what fills the window of a session's model: system prompt, tools and messages, each with its parts."""
+        return await context_report(instance, session_id)
 
     @operation("GET", "/instar/stop", "instar.stop.list")
     async def stops(self, instance: Instance) -> StopsReport:

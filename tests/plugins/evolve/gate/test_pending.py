@@ -253,7 +253,7 @@ def test_two_processes_that_put_at_once_keep_to_the_number(tmp_path: Path):
 
 def test_a_report_says_all_that_a_person_decides_on(store: Pending):
     entry = store.put(changed(also={"tests/p_test.py": "assert True"}))
-    text = pending.report(store.reject(entry.id, "ada"))
+    text = store.reject(entry.id, "ada").text()
     for part in (
         entry.id,
         "hooks/p.py  rejected",
@@ -272,7 +272,7 @@ def test_a_report_says_all_that_a_person_decides_on(store: Pending):
 def test_nothing_in_a_report_hides_from_the_person(store: Pending):
     hidden = "\x1b[2K\x1b[1A\r+\u202eevil\u200b\n+tab\there"
     entry = store.put(changed(diff=hidden, raised=("it\n- waits",), cause=Cause(tool="\x1b]0;x\a")))
-    text = pending.report(entry)
+    text = entry.text()
     assert not {char for char in text if not char.isprintable()} - {"\n", "\t"}
     assert "\\x1b[2K\\x1b[1A\\r+\\u202eevil\\u200b\n+tab\there" in text
     assert "- it - waits" in text

@@ -4,7 +4,7 @@ import click
 
 from instar.plugins.evolve import person
 from instar.plugins.evolve.cli.command import NamedWorkspace, Printed, command, fail, look, opened
-from instar.plugins.evolve.gate.pending import PendingEntry, report
+from instar.plugins.evolve.gate.pending import PendingEntry
 from instar.plugins.evolve.history import blame, timeline
 from instar.plugins.evolve.history.commits import is_repository
 from instar.plugins.evolve.history.timeline import Shown, Timeline, TimelinePage
@@ -80,7 +80,7 @@ async def pending(found: NamedWorkspace, id: str | None, rejected: bool) -> Prin
     async with opened(found) as at:
         if id is not None:
             entry = at.engine.storage.pending.get(id)
-            return Printed(entry, report(entry))
+            return Printed(entry, entry.text())
         listed = person.pending(at.engine, rejected=rejected)
     text = "\n".join([*map(_line, listed.entries), *(f"problem: {one}" for one in listed.problems)])
     return Printed(listed, text or "nothing waits")

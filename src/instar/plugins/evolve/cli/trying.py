@@ -20,8 +20,9 @@ from instar.plugins.evolve.cli.command import (
     stage,
 )
 from instar.plugins.evolve.engine import EvolveEngine
-from instar.plugins.evolve.evolution import GateVerdict, StagePassed
 from instar.plugins.evolve.gate.replay import of_candidate
+from instar.plugins.evolve.gate.report import StagePassed
+from instar.plugins.evolve.gate.verdict import GateVerdict
 from instar.plugins.evolve.history.bisect import TIMEOUT, Bisect, Look
 from instar.plugins.evolve.history.repository import INITIAL
 from instar.plugins.evolve.history.trailers import plain
@@ -176,7 +177,8 @@ def _tried(path: str, verdict: GateVerdict) -> TrialResult:
 
 def _passed(path: str, verdict: GateVerdict) -> str:
     """What the stages found, and what would happen with the file."""
-    told = [verdict.test, verdict.replay.text() if verdict.replay is not None else "", verdict.score]
+    reports = [report.text() for report in (verdict.replay, verdict.score) if report is not None]
+    told = [verdict.test, *reports]
     lines = [one.rstrip() for one in told if one and one.strip()]
     how = next((stage.found for stage in verdict.stages if stage.name == "test"), "")
     if verdict.registration is not None:

@@ -100,6 +100,23 @@ class PendingEntry(msgspec.Struct, frozen=True):
             "now: let it be proposed and judged again"
         )
 
+    def text(self) -> str:
+        """Return all that a person must see to decide, as text in which nothing hides or moves the cursor."""
+        asked = self.proposal
+        cause = [f"{name} {value}" for name, value in msgspec.structs.asdict(asked.cause).items() if value]
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.time / 1000))
+        lines = [f"{self.id}  {asked.file}  {self.state}  {when}"]
+        lines += [f"proposed by: {', '.join(cause)}"] if cause else []
+        if self.decision:
+            lines.append(f"{self.state} by {self.decision.by}")
+        lines += ["it would reach more:", *(f"- {sentence}" for sentence in asked.raised)]
+        if asked.prediction is not None:
+            lines.append(f"it predicts: {msgspec.json.encode(asked.prediction).decode()}")
+        said = [_visible(line.replace("\n", " ")) for line in lines]
+        parts = [("diff", asked.diff), ("test", asked.test), ("replay", asked.replay)]
+        parts += [(f"new file {path}", text) for path, text in sorted(asked.also.items())]
+        return "\n".join([*said, *(f"\n{_visible(name)}:\n{_visible(text)}" for name, text in parts if text)])
+
     def is_of(self, proposal: Proposal) -> bool:
         """Whether what a person says of it is said of just this: this file, text and base, with these sentences."""
         return self.digest == digest(proposal)
@@ -207,24 +224,6 @@ def digest(proposal: Proposal) -> str:
         raise NotPending(f"{proposal.file}: its text cannot be written as UTF-8 ({error.reason})") from None
 
 
-def report(entry: PendingEntry) -> str:
-    """Return all that a person must see to decide, as text in which nothing hides or moves the cursor."""
-    asked = entry.proposal
-    cause = [f"{name} {value}" for name, value in msgspec.structs.asdict(asked.cause).items() if value]
-    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.time / 1000))
-    lines = [f"{entry.id}  {asked.file}  {entry.state}  {when}"]
-    lines += [f"proposed by: {', '.join(cause)}"] if cause else []
-    if entry.decision:
-        lines.append(f"{entry.state} by {entry.decision.by}")
-    lines += ["it would reach more:", *(f"- {sentence}" for sentence in asked.raised)]
-    if asked.prediction is not None:
-        lines.append(f"it predicts: {msgspec.json.encode(asked.prediction).decode()}")
-    said = [_visible(line.replace("\n", " ")) for line in lines]
-    parts = [("diff", asked.diff), ("test", asked.test), ("replay", asked.replay)]
-    parts += [(f"new file {path}", text) for path, text in sorted(asked.also.items())]
-    return "\n".join([*said, *(f"\n{_visible(name)}:\n{_visible(text)}" for name, text in parts if text)])
-
-
 def _entry(id: str, row: tuple[str, bytes] | None) -> PendingEntry:  # noqa: A002
     if row is None:
         raise NotPending(f"nothing waits under the id {id!r}: `instar evolve pending` lists what does")
@@ -267,11 +266,12 @@ def _is_replaced(one: PendingEntry, proposal: Proposal) -> bool:
 
 
 def _cut(proposal: Proposal) -> Proposal:
-    shown = {name: _ends(getattr(proposal, name)) for name in ("test", "replay")}
+    shown = {name: ends(getattr(proposal, name)) for name in ("test", "replay")}
     return msgspec.structs.replace(proposal, **shown)
 
 
-def _ends(text: str) -> str:
+def ends(text: str) -> str:
+    """Return a text, of a longer one than `SHOWN` both ends and how much was left out."""
     if len(text) <= SHOWN:
         return text
     half = SHOWN // 2

@@ -23,6 +23,7 @@ Kind = Literal[
     "installed",
     "refused",
     "rolled back",
+    "kept",
     "approved",
     "rejected",
     "frozen",
@@ -35,8 +36,8 @@ Kind = Literal[
 ]
 """What happened.
 
-`departed`: a file was changed behind the gate's back; `accepted`: a person took that over; `safe`: a start without the
-agent's changes.
+`kept`: a version passed its probation; `departed`: a file was changed behind the gate's back; `accepted`: a person took
+that over; `safe`: a start without the agent's changes.
 """
 
 By = Literal["agent", "person", "instar"]
@@ -47,9 +48,10 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that happened. What is not known, or does not apply, is empty.
 
     `time` in ms since 1970 (0: `AuditLog.add` fills in now). `files` are paths in the workspace, `text` is the
-    reason or the refusal, `stage` the gate's stage that refused, `cost` the ms that the gate took, `commit` the commit
-    that was made. `session`, `call`, `tool` and `agent` are the model's tool call, `message` the message
-    that made it: by that it is known what the step used, also after its session was deleted.
+    reason, the refusal, or what is new with a change, `stage` the gate's stage that refused, `cost` the ms that the
+    gate took, `report` the id of what it found, `commit` the commit that was made. `session`, `call`, `tool` and
+    `agent` are the model's tool call, `message` the message that made it: by that it is known what the step used, also
+    after its session was deleted.
     """
 
     kind: Kind
@@ -66,6 +68,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     agent: str = ""
     message: str = ""
     cost: int | None = None
+    report: str = ""
 
 
 class AuditReading(msgspec.Struct, frozen=True):

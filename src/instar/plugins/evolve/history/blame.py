@@ -74,6 +74,22 @@ class Why(msgspec.Struct, frozen=True):
         return "\n".join([*lines, self.missing] if self.missing else lines)
 
 
+class BlamedLine(msgspec.Struct, frozen=True):
+    """A line of a file, and the change that wrote it: its commit, "" where that is not made yet, and its `epoch`."""
+
+    code: str
+    commit: str
+    epoch: int | None = None
+
+
+class BlamedFile(msgspec.Struct, frozen=True):
+    """A file as it stands now, line by line; `cut` lines at its end are left out."""
+
+    file: str
+    lines: list[BlamedLine]
+    cut: int
+
+
 def parse_place(text: str, root: Path, cwd: Path | None = None) -> SourceLine:
     """Read ``FILE:LINE``: a path in the workspace `root`, or one that leads there from `cwd`. Raises `NoLine`."""
     name, _, number = text.rpartition(":")
@@ -114,6 +130,23 @@ async def why(revisions: Revisions, audit_log: AuditLog, fetch: Fetch, place: So
     prompt = led_to(history, change.call)
     missing = "" if prompt else f"session {change.session} no longer holds call {change.call}"
     return msgspec.structs.replace(found, prompt=prompt, missing=missing)
+
+
+async def blame(revisions: Revisions, place: str, root: Path, most: int = 5000) -> BlamedFile:
+    """Return which change wrote each line of a file of the workspace `root`. Raises as `why`."""
+    file = parse_place(f"{place}:1", root).file
+    try:
+        said = await revisions.blame(file)
+        epochs = {one.id: one.trailers.epoch for one in await revisions.touching([file])}
+    except FAILED as error:
+        raise NoLine(_explained(str(error), file, 1)) from None
+    lines, commit = list[BlamedLine](), ""
+    for line in said.split("\n"):
+        if (head := _HEAD.match(line)) is not None:
+            commit = head[1] if head[1].strip("0") else ""
+        elif line.startswith("\t"):
+            lines.append(BlamedLine(line[1:], commit, epochs.get(commit)))
+    return BlamedFile(file, lines[:most], max(0, len(lines) - most))
 
 
 def led_to(history: Messages, call: str) -> BlamedPrompt | None:

@@ -290,16 +290,24 @@ class Revisions:
             *("show", "--format=", "--patch", "--no-color", *_SHOWN, commit, "--"),
         )
 
+    async def between(self, old: str, new: str) -> str:
+        """Return what differs from one commit (an id) to another, as `diff` does."""
+        return await self._git(
+            *("-c", f"core.bigFileThreshold={_UNSHOWN}"),
+            *("diff", "--no-color", *_SHOWN[:3], old, new, "--"),
+        )
+
     async def uncommitted(self) -> list[str]:
         """Return the files that git knows and that differ from HEAD."""
         printed = await self._git("diff", "--name-only", "-z", *_SHOWN[:3], "HEAD", "--")
         return [name for name in printed.split("\0") if name]
 
-    async def blame(self, file: str, line: int) -> str:
-        """Return what ``git blame --porcelain`` says of a line (from 1) of a file as it stands now."""
+    async def blame(self, file: str, line: int | None = None) -> str:
+        """Return what ``git blame --porcelain`` says of a line (from 1), or of all, of a file as it stands now."""
+        one = () if line is None else ("-L", f"{line},{line}")
         return await self._git(
             *("-c", "blame.ignoreRevsFile="),
-            *("blame", "--porcelain", "--no-textconv", "-L", f"{line},{line}", "--", file),
+            *("blame", "--porcelain", "--no-textconv", *one, "--", file),
         )
 
     async def taking_back(self, commit: str) -> list[Revision]:

@@ -40,6 +40,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     files: list[str] = []
     session: str = ""
     call: str = ""
+    message: str = ""
     beside: list[str] = []
     agent: str = ""
     epoch: int | None = None
@@ -51,6 +52,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rolled_back_by: list[str] = []
     stage: str = ""
     text: str = ""
+    report: str = ""
 
     def line(self) -> str:
         """Return it as one line: commit, time, who, epoch, what."""
@@ -61,7 +63,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def details(self) -> list[str]:
         """Return what more is known, a line each."""
-        made = [("session", self.session), ("call", self.call), ("agent", self.agent)]
+        made = [("session", self.session), ("message", self.message), ("call", self.call)]
+        made += [("agent", self.agent)]
         told = [
             ("", ", ".join(f"{name} {value}" for name, value in made if value)),
             ("beside", ", ".join(self.beside)),
@@ -108,6 +111,15 @@ class Shown(msgspec.Struct, frozen=True):
         """Return the diff for a terminal, and how much of it is left out."""
         left = f"\n... {self.cut} more characters: git show {self.change.commit}" if self.cut else ""
         return plain(self.diff).rstrip("\n") + left
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """What differs from the version `old` of the workspace to `new`: a diff, of which `cut` characters are left out."""
+
+    old: Change
+    new: Change
+    diff: str
+    cut: int
 
 
 class TimelinePage(msgspec.Struct, frozen=True):
@@ -160,6 +172,13 @@ async def show(revisions: Revisions, audit_log: AuditLog, ref: str, longest: int
         diff = f"the diff cannot be shown: {error}"
     change = msgspec.structs.replace(of_commit(found, own), rolled_back_by=back)
     return Shown(change, diff[:longest], max(0, len(diff) - longest), [of_entry(one) for one in others])
+
+
+async def compare(revisions: Revisions, old: str, new: str, longest: int = 100_000) -> Compared:
+    """Return what differs between the versions that two refs name. Raises as `show`, also where git cannot say it."""
+    before, after = await revisions.find(old), await revisions.find(new)
+    diff = await revisions.between(before.id, after.id)
+    return Compared(of_commit(before), of_commit(after), diff[:longest], max(0, len(diff) - longest))
 
 
 def merge(commits: Sequence[Revision], entries: Sequence[AuditEntry]) -> list[Change]:

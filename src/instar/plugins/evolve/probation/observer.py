@@ -6,7 +6,7 @@ The states are pure; this keeps them.
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from instar.plugins.evolve import script
 from instar.plugins.evolve.config import EvolveConfig
 from instar.plugins.evolve.gate.record import Failure, HookCallRecord
+from instar.plugins.evolve.history.audit_log import AuditEntry
 from instar.plugins.evolve.probation import state as probation
 from instar.plugins.evolve.probation import supervisor
 from instar.plugins.evolve.probation.prediction import Prediction
@@ -104,6 +105,16 @@ class Observer:
         if verdict is not None:
             log.info("probation=%s verdict=%s", path, script.show(getattr(verdict, "why", "") or "kept"))
             self.save()
+            self._kept([verdict])
+
+    def _kept(self, verdicts: Sequence[probation.Verdict]) -> None:
+        """Add to the audit log what passed its probation; what did not is added as it is rolled back."""
+        for one in verdicts:
+            if isinstance(one, probation.ProbationPassed):
+                try:
+                    self._storage.audit_log.add(AuditEntry(kind="kept", files=[one.file], text=one.text))
+                except OSError as error:
+                    log.warning("evolve=chronicle problem=%s", script.show(str(error)))
 
     # -- changes ---------------------------------------------------------------------------------------
 
@@ -141,9 +152,10 @@ class Observer:
     def owed(self) -> list[probation.RollBack]:
         """Return the rollbacks that were decided and not done. Ask under the lock of changes."""
         before = self._probation
-        self._probation, _ = probation.passed(before, _now(), self._limits)
+        self._probation, verdicts = probation.passed(before, _now(), self._limits)
         if self._probation is not before:
             self.save()
+        self._kept(verdicts)
         return probation.owed(self._probation)
 
     def rolled_back(self, one: probation.RollBack) -> None:
