@@ -14,13 +14,16 @@ TESTS = $(BIN)/python -m pytest $(if $(AGAIN),--lf --lfnf=none -n 0,-n auto --ma
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-all extra real test-clients test-js client-programs check format bench beside campaign fuzz clean
+.PHONY: help demo recording test test-slow test-all extra real test-clients test-js client-programs check format bench beside campaign fuzz clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 demo: $(VENV)/.run ## play the whole story once: an agent rewrites its own hook; no key, no network
 	@$(BIN)/python examples/demo.py
+
+recording: $(VENV)/.dev ## record a session anew for the README: docs/demo.cast and docs/demo.svg; no key, no network
+	@$(BIN)/python examples/record.py
 
 test: $(VENV)/.dev ## run the tests that are not slow; ROOM=session: those of one room
 	@$(TESTS) -m "not slow" $(if $(ROOM),$(or $(wildcard tests/$(ROOM) tests/plugins/$(ROOM)),$(error there are no tests of a room $(ROOM))))
